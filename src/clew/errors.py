@@ -1,0 +1,60 @@
+"""Errors that a user can mend, worded so that the mending is obvious."""
+
+import difflib
+import math
+from collections.abc import Iterable
+from typing import Any
+
+
+class UserError(ValueError):
+    """A mistake in what the user asked for, not a fault of the library.
+
+    The message names the value, what was expected and, for names, the nearest valid one. The
+    command line prints it without a traceback and exits with code 2.
+    """
+
+
+def unknown_name(kind: str, name: Any, valid: Iterable[str]) -> UserError:
+    """Builds the error for a name that is not among the valid ones.
+
+    Args:
+        kind: what is named, as a noun: "memory", "environment", "option of lstm".
+        name: the name as given.
+        valid: every name that would have been accepted.
+
+    Returns:
+        The error to raise; its message has the nearest valid names, if any is near.
+    """
+    names = sorted(valid)
+    near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(repr(n) for n in near)}?" if near else ";"
+    known = ", ".join(names) if names else "none"
+    return UserError(f"unknown {kind} {name!r}{hint} known: {known}")
+
+
+def require_choice(name: str, value: Any, choices: Iterable[str]) -> None:
+    """Raises `UserError` unless `value` is one of `choices`."""
+    options = list(choices)
+    if value not in options:
+        raise unknown_name(f"value of {name}", value, options)
+
+
+def require_at_least(name: str, value: Any, minimum: int) -> None:
+    """Raises `UserError` unless `value` is an integer of at least `minimum`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        raise UserError(f"{name} must be an integer of at least {minimum}, got {value!r}")
+
+
+def require_rate(name: str, value: Any, *, positive: bool = False) -> None:
+    """Raises `UserError` unless `value` is a finite number, at least (or above) zero."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or value < 0 or (positive and value == 0):
+        bound = "above 0" if positive else "of at least 0"
+        raise UserError(f"{name} must be a finite number {bound}, got {value!r}")
+
+
+def require_fraction(name: str, value: Any) -> None:
+    """Raises `UserError` unless `value` is a finite number in [0, 1]."""
+    require_rate(name, value)
+    if value > 1:
+        raise UserError(f"{name} must be between 0 and 1, got {value!r}")

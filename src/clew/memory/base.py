@@ -1,0 +1,112 @@
+"""The one interface of every memory, and the helpers that all of them share."""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PyTree
+
+from clew.errors import UserError
+
+State = PyTree[Array]
+"""What a memory carries from one observation to the next: arrays without batch or time axis."""
+
+
+class AbstractMemory(eqx.Module):
+    """A causal sequence model with explicit state and no batch axis.
+
+    `step` is the definition, the recurrence of the paper; `unroll` is the same function over a
+    chunk of time, as fast as the model allows. Callers batch with `vmap`:
+
+        jax.vmap(memory.unroll, in_axes=(0, 1, 1), out_axes=(0, 1))
+
+    maps states [batch, ...], inputs [time, batch, in] and starts [time, batch] to the final
+    states and outputs [time, batch, out].
+
+    `start` says that the observation opens an episode: the state becomes `init_state()`
+    *before* the observation is read, by selection and not by multiplication, so that nothing
+    of the old state passes, not even a NaN. Starts may fall anywhere in a chunk.
+
+    A memory never stops a gradient; that is the learner's business, at the edge of a chunk.
+    """
+
+    input_size: eqx.AbstractVar[int]
+    output_size: eqx.AbstractVar[int]
+
+    @abc.abstractmethod
+    def init_state(self) -> State:
+        """The state before any observation; deterministic."""
+
+    @abc.abstractmethod
+    def step(
+        self, state: State, x: Float[Array, " in"], start: Bool[Array, ""]
+    ) -> tuple[State, Float[Array, " out"]]:
+        """Reads one observation; used for acting."""
+
+    @abc.abstractmethod
+    def unroll(
+        self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
+    ) -> tuple[State, Float[Array, "time out"]]:
+        """Reads a chunk of at least one observation; used for learning."""
+
+    def refresh(self, state: State) -> State:
+        """Rebuilds what the state holds that was derived from the parameters.
+
+        To be called after every change of the parameters. Only memories with a key/value cache
+        have such a thing; for the others this is the identity.
+        """
+        return state
+
+
+def select(start: Bool[Array, ""], fresh: State, state: State) -> State:
+    """`fresh` where an episode starts, else `state`; leaf by leaf and safe against NaN."""
+    return jax.tree.map(lambda f, s: jnp.where(start, f, s), fresh, state)
+
+
+def scan_steps(
+    memory: AbstractMemory, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
+) -> tuple[State, Float[Array, "time out"]]:
+    """`step` scanned over a chunk: what `unroll` must equal, and a valid `unroll` by itself."""
+    return jax.lax.scan(lambda s, inputs: memory.step(s, *inputs), state, (xs, starts))
+
+
+def check_step_input(memory: AbstractMemory, x: Any, start: Any) -> None:
+    """Refuses a wrong observation or start flag, naming both shapes.
+
+    Raises:
+        UserError: if `x` is not a floating-point vector of `input_size` numbers or `start` is
+            not one boolean.
+    """
+    _check_array(memory, "x", x, (memory.input_size,), jnp.floating)
+    _check_array(memory, "start", start, (), jnp.bool_)
+
+
+def check_unroll_input(memory: AbstractMemory, xs: Any, starts: Any) -> None:
+    """Refuses wrong chunks of observations or start flags, naming both shapes.
+
+    Raises:
+        UserError: if `xs` is not floating-point [time, input_size] with at least one time step,
+            or `starts` is not boolean [time] of the same length.
+    """
+    time = jnp.shape(xs)[0] if jnp.ndim(xs) else 0
+    if time == 0:
+        expected = f"[time >= 1, {memory.input_size}]"
+        raise UserError(
+            f"{type(memory).__name__} expected xs of shape {expected}, got {list(jnp.shape(xs))}"
+        )
+    _check_array(memory, "xs", xs, (time, memory.input_size), jnp.floating)
+    _check_array(memory, "starts", starts, (time,), jnp.bool_)
+
+
+def _check_array(memory: AbstractMemory, name: str, value: Any, shape: tuple, kind: Any) -> None:
+    who = type(memory).__name__
+    if jnp.shape(value) != shape:
+        raise UserError(
+            f"{who} expected {name} of shape {list(shape)}, got {list(jnp.shape(value))}; memories "
+            "have no batch axis: use jax.vmap"
+        )
+    dtype = jnp.result_type(value)
+    if not jnp.issubdtype(dtype, kind):
+        raise UserError(f"{who} expected {name} of type {kind.__name__}, got {dtype.name}")
