@@ -1,0 +1,58 @@
+"""Memory models: one file a model, one interface for all.
+
+`MEMORIES` is the list of them by name; `make_memory` builds one and checks its options. Nothing
+here depends on the rest of the library but on its errors.
+"""
+
+import inspect
+from typing import Any
+
+from jaxtyping import PRNGKeyArray
+
+from clew.errors import unknown_name
+from clew.memory.base import AbstractMemory, scan_steps, select
+from clew.memory.gru import GRU
+from clew.memory.lstm import LSTM
+from clew.memory.none import NoMemory
+
+MEMORIES: dict[str, type[AbstractMemory]] = {
+    "none": NoMemory,
+    "lstm": LSTM,
+    "gru": GRU,
+}
+
+__all__ = ["MEMORIES", "AbstractMemory", "make_memory", "options_of", "scan_steps", "select"]
+
+
+def options_of(name: str) -> dict[str, Any]:
+    """The options of the memory called `name`, with their defaults.
+
+    Raises:
+        UserError: if there is no memory of that name.
+    """
+    if name not in MEMORIES:
+        raise unknown_name("memory", name, MEMORIES)
+    parameters = inspect.signature(MEMORIES[name]).parameters
+    return {n: p.default for n, p in parameters.items() if n not in ("input_size", "key")}
+
+
+def make_memory(
+    name: str, *, input_size: int, key: PRNGKeyArray, **options: Any
+) -> AbstractMemory:
+    """Builds the memory called `name`.
+
+    Args:
+        name: one of `MEMORIES`.
+        input_size: numbers in one observation.
+        key: random key for the weights.
+        **options: the model's own options; see its class or `clew models NAME`.
+
+    Raises:
+        UserError: for an unknown name or option, with the nearest valid ones, or for an
+            impossible value.
+    """
+    valid = options_of(name)
+    for option in options:
+        if option not in valid:
+            raise unknown_name(f"option of {name}", option, valid)
+    return MEMORIES[name](input_size, key=key, **options)  # pyright: ignore[reportCallIssue]

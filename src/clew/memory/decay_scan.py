@@ -1,0 +1,59 @@
+"""Recurrences over a chunk of time whose states are recomputed and not stored."""
+
+import math
+from collections.abc import Callable
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+Carry = TypeVar("Carry", bound=PyTree)
+
+
+def checkpointed_scan(
+    f: Callable[[Carry, PyTree], tuple[Carry, PyTree]],
+    init: Carry,
+    inputs: PyTree,
+    chunk: int | None = None,
+) -> tuple[Carry, PyTree]:
+    """`jax.lax.scan` that keeps one carry a chunk for the backward pass, not one a step.
+
+    The backward pass runs a chunk again to have its carries, so that memory is
+    O((time / chunk + chunk) carries) instead of O(time carries), for one more forward pass.
+
+    Args:
+        f: maps (carry, input of one step) to (carry, output of one step).
+        init: the carry before the first step.
+        inputs: leaves [time, ...].
+        chunk: steps between two kept carries; about sqrt(time) by default.
+
+    Returns:
+        The carry after the last step, and the outputs [time, ...].
+    """
+    time = jax.tree.leaves(inputs)[0].shape[0]
+    size = chunk or max(1, round(math.sqrt(time)))
+    if time <= size:
+        return jax.lax.scan(f, init, inputs)
+    chunks = -(-time // size)
+    padding = chunks * size - time
+
+    def cut(x: Array) -> Array:
+        widths = [(0, padding)] + [(0, 0)] * (x.ndim - 1)
+        return jnp.pad(x, widths).reshape(chunks, size, *x.shape[1:])
+
+    def held(carry: Carry, step: tuple[PyTree, Array]) -> tuple[Carry, PyTree]:
+        # The padding of the last chunk must leave the carry as it is.
+        value, live = step
+        after, output = f(carry, value)
+        return jax.tree.map(lambda new, old: jnp.where(live, new, old), after, carry), output
+
+    @jax.checkpoint
+    def one_chunk(carry: Carry, steps: PyTree) -> tuple[Carry, PyTree]:
+        return jax.lax.scan(held, carry, steps)
+
+    live = jnp.arange(chunks * size) < time
+    steps = (jax.tree.map(cut, inputs), live.reshape(chunks, size))
+    carry, outputs = jax.lax.scan(one_chunk, init, steps)
+    joined = jax.tree.map(lambda y: y.reshape(chunks * size, *y.shape[2:])[:time], outputs)
+    return carry, joined

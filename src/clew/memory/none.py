@@ -1,0 +1,75 @@
+"""No memory: the feed-forward control."""
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from clew.errors import require_at_least
+from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input
+from clew.memory.blocks import Init, Linear
+
+
+class NoMemory(AbstractMemory):
+    """A feed-forward net in a memory's place, the control that every memory is held against.
+
+        y_t = relu(... relu(x_t W_1 + b_1) ... W_n + b_n)
+
+    Shapes: x [input_size] to y [hidden_size]; the state is empty.
+
+    Args:
+        input_size: numbers in one observation.
+        key: random key for the weights.
+        hidden_size: width of every layer, and of the output.
+        num_layers: number of layers n.
+        init: "orthogonal" (gain sqrt 2) or "lecun".
+
+    Raises:
+        UserError: for a size below 1 or an unknown `init`.
+    """
+
+    layers: tuple[Linear, ...]
+    input_size: int = eqx.field(static=True)
+    output_size: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        input_size: int,
+        *,
+        key: PRNGKeyArray,
+        hidden_size: int = 128,
+        num_layers: int = 2,
+        init: Init = "orthogonal",
+    ):
+        require_at_least("input_size", input_size, 1)
+        require_at_least("hidden_size", hidden_size, 1)
+        require_at_least("num_layers", num_layers, 1)
+        sizes = [input_size] + [hidden_size] * num_layers
+        keys = jax.random.split(key, num_layers)
+        self.layers = tuple(
+            Linear(sizes[i], sizes[i + 1], key=keys[i], init=init) for i in range(num_layers)
+        )
+        self.input_size = input_size
+        self.output_size = hidden_size
+
+    def init_state(self) -> State:
+        """Nothing: an empty tuple."""
+        return ()
+
+    def step(
+        self, state: State, x: Float[Array, " in"], start: Bool[Array, ""]
+    ) -> tuple[State, Float[Array, " out"]]:
+        """The net's answer to this observation alone."""
+        check_step_input(self, x, start)
+        return state, self._forward(x)
+
+    def unroll(
+        self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
+    ) -> tuple[State, Float[Array, "time out"]]:
+        """The net's answers, all times in one product."""
+        check_unroll_input(self, xs, starts)
+        return state, self._forward(xs)
+
+    def _forward(self, x: Float[Array, "*lead in"]) -> Float[Array, "*lead out"]:
+        for layer in self.layers:
+            x = jax.nn.relu(layer(x))
+        return x
