@@ -1,0 +1,1 @@
+"""Published studies as data and scores, with the statistics and pictures they share."""
