@@ -1,0 +1,58 @@
+"""Tasks; they know nothing of agents. `ENVS` lists the pure-JAX ones by name."""
+
+import inspect
+from typing import Any
+
+from clew.envs.base import (
+    AutoReset as AutoReset,
+)
+from clew.envs.base import (
+    AutoResetState as AutoResetState,
+)
+from clew.envs.base import (
+    Environment as Environment,
+)
+from clew.envs.base import (
+    TimeStep as TimeStep,
+)
+from clew.envs.base import (
+    Transition as Transition,
+)
+from clew.envs.tmaze import TMaze as TMaze
+from clew.errors import unknown_name
+
+ENVS: dict[str, type[Environment]] = {
+    "tmaze": TMaze,
+}
+
+
+def make_env(name: str, **options: Any) -> Environment:
+    """Builds an environment of `ENVS` by name.
+
+    Args:
+        name: a key of `ENVS`.
+        options: keyword arguments of that environment's constructor.
+
+    Raises:
+        UserError: an unknown name or option (with the nearest valid ones), or a value that the
+            environment refuses.
+    """
+    if name not in ENVS:
+        raise unknown_name("environment", name, ENVS)
+    known = env_options(name)
+    for option in options:
+        if option not in known:
+            raise unknown_name(f"option of {name}", option, known)
+    return ENVS[name](**options)
+
+
+def env_options(name: str) -> dict[str, Any]:
+    """The options of an environment with their defaults.
+
+    Raises:
+        UserError: an unknown name.
+    """
+    if name not in ENVS:
+        raise unknown_name("environment", name, ENVS)
+    parameters = inspect.signature(ENVS[name]).parameters.values()
+    return {parameter.name: parameter.default for parameter in parameters}

@@ -1,0 +1,175 @@
+"""The protocol of tasks written in JAX, and the wrapper that opens the next episode by itself."""
+
+import abc
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+from clew.errors import UserError
+
+EnvState = PyTree[Array]
+"""What an environment carries from one step to the next: arrays without a batch axis."""
+
+Metrics = dict[str, Float[Array, ""]]
+"""Numbers that describe one whole episode, by name."""
+
+
+class Transition(NamedTuple):
+    """What one step of an environment answers."""
+
+    observation: Float[Array, " n"]
+    """The observation after the step; on the last step, the final one of the episode."""
+    reward: Float[Array, ""]
+    terminated: Bool[Array, ""]
+    """The episode ended and nothing follows: the value of what follows is zero."""
+    truncated: Bool[Array, ""]
+    """The episode was cut off: the value of `observation` stands for what would follow."""
+    metrics: Metrics
+    """One number for every name in `metric_names`; read only where the episode ended."""
+
+
+class Environment(eqx.Module):
+    """A task as pure functions of state, action and random key, with static settings.
+
+    No batch axis: callers `vmap` over environments. `step` must be defined for every state that
+    it can return, the one after the episode's end included (its result is then thrown away).
+    Observations are flat float32 vectors [observation_size], actions integers from 0 to
+    num_actions - 1, states pytrees of arrays whose shapes and types never change.
+    """
+
+    observation_size: eqx.AbstractVar[int]
+    num_actions: eqx.AbstractVar[int]
+    metric_names: eqx.AbstractVar[tuple[str, ...]]
+
+    @abc.abstractmethod
+    def reset(self, key: Key[Array, ""]) -> tuple[EnvState, Float[Array, " n"]]:
+        """Opens an episode: its state and its first observation."""
+
+    @abc.abstractmethod
+    def step(
+        self, state: EnvState, action: Int[Array, ""], key: Key[Array, ""]
+    ) -> tuple[EnvState, Transition]:
+        """Takes one action."""
+
+
+class TimeStep(NamedTuple):
+    """What an agent sees after a step of a stream of episodes (`AutoReset`)."""
+
+    observation: Float[Array, " n"]
+    reward: Float[Array, ""]
+    discount: Float[Array, ""]
+    """0 where the step terminated an episode, else 1."""
+    start: Bool[Array, ""]
+    """`observation` opens an episode."""
+    last: Bool[Array, ""]
+    """`observation` is the final one of a truncated episode: the next step ignores its action,
+    rewards nothing and opens an episode, so the transition that leaves it teaches nothing."""
+    ended: Bool[Array, ""]
+    """This step ended an episode, by termination or by truncation."""
+    metrics: Metrics
+    """The environment's metrics with "return" (undiscounted sum of rewards) and "length"
+    (steps) of the episode that this step ended; 0 where none ended."""
+
+
+class AutoResetState(NamedTuple):
+    """The environment's state and what is counted about the running episode."""
+
+    env: EnvState
+    last: Bool[Array, ""]
+    episode_return: Float[Array, ""]
+    episode_length: Int[Array, ""]
+
+
+class AutoReset(eqx.Module):
+    """Turns an environment into an endless stream of episodes.
+
+    An episode that terminates is followed at once: the same step returns the next episode's
+    first observation, with `start` true and `discount` 0. An episode that is truncated first
+    returns its final observation, with `last` true and `discount` 1, because the value of that
+    observation is what the truncated return is completed with; the step after it is no part of
+    any episode (its action is ignored, its reward is 0) and returns the next episode's first
+    observation. A step that reports both counts as terminated.
+
+    No batch axis: `jax.vmap(stream.step)(states, actions, keys)` steps many environments.
+    """
+
+    env: Environment
+
+    @property
+    def observation_size(self) -> int:
+        """Length of an observation."""
+        return self.env.observation_size
+
+    @property
+    def num_actions(self) -> int:
+        """Number of actions."""
+        return self.env.num_actions
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names in `TimeStep.metrics`."""
+        return (*self.env.metric_names, "return", "length")
+
+    def reset(self, key: Key[Array, ""]) -> tuple[AutoResetState, TimeStep]:
+        """Opens the first episode."""
+        env_state, observation = self.env.reset(key)
+        zero, false = jnp.zeros((), jnp.float32), jnp.zeros((), jnp.bool_)
+        timestep = TimeStep(
+            observation=observation,
+            reward=zero,
+            discount=jnp.ones((), jnp.float32),
+            start=jnp.ones((), jnp.bool_),
+            last=false,
+            ended=false,
+            metrics={name: zero for name in self.metric_names},
+        )
+        return AutoResetState(env_state, false, zero, jnp.zeros((), jnp.int32)), timestep
+
+    def step(
+        self, state: AutoResetState, action: Int[Array, ""], key: Key[Array, ""]
+    ) -> tuple[AutoResetState, TimeStep]:
+        """Takes one action, or opens an episode where the previous one was truncated."""
+        step_key, reset_key = jax.random.split(key)
+        env_state, transition = self.env.step(state.env, action, step_key)
+        fresh_state, fresh_observation = self.env.reset(reset_key)
+
+        alive = ~state.last
+        terminated = transition.terminated & alive
+        truncated = transition.truncated & ~transition.terminated & alive
+        ended, start = terminated | truncated, terminated | state.last
+        reward = jnp.where(alive, transition.reward, 0.0)
+        episode_return = state.episode_return + reward
+        episode_length = state.episode_length + alive.astype(jnp.int32)
+        metrics = self._metrics(transition, episode_return, episode_length)
+
+        timestep = TimeStep(
+            observation=jnp.where(start, fresh_observation, transition.observation),
+            reward=reward,
+            discount=1.0 - terminated.astype(jnp.float32),
+            start=start,
+            last=truncated,
+            ended=ended,
+            metrics={name: jnp.where(ended, value, 0.0) for name, value in metrics.items()},
+        )
+        next_state = AutoResetState(
+            env=jax.tree.map(lambda f, s: jnp.where(start, f, s), fresh_state, env_state),
+            last=truncated,
+            episode_return=jnp.where(start, 0.0, episode_return),
+            episode_length=jnp.where(start, 0, episode_length),
+        )
+        return next_state, timestep
+
+    def _metrics(
+        self, transition: Transition, episode_return: Array, episode_length: Array
+    ) -> Metrics:
+        own = transition.metrics
+        if set(own) != set(self.env.metric_names):
+            raise UserError(
+                f"{type(self.env).__name__} declares the metrics {sorted(self.env.metric_names)} "
+                f"but its step returned {sorted(own)}"
+            )
+        length = episode_length.astype(jnp.float32)
+        return {**own, "return": episode_return, "length": length}

@@ -1,0 +1,171 @@
+"""The T-Maze: see a cue once, walk down a corridor, and turn the way the cue said."""
+
+import warnings
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from clew.envs.base import Environment, Transition
+from clew.errors import require_at_least, require_choice
+
+UP, DOWN, LEFT, RIGHT = 0, 1, 2, 3
+"""The four actions. Cue 0 asks for `UP` at the junction, cue 1 for `DOWN`."""
+
+STEP_REWARD, RIGHT_TURN_REWARD, WRONG_TURN_REWARD = -0.1, 4.0, -1.0
+CUE_BITS, DISTRACTOR_BITS = 2, 6
+TIME_LIMIT_RULES = ("terminate", "truncate")
+
+# Written with operators that Python integers and JAX arrays share, so that the Gymnasium form
+# walks by the very same rule.
+Number = TypeVar("Number", int, Array)
+
+
+class TMazeState(NamedTuple):
+    """Where the episode stands."""
+
+    cue: Int[Array, ""]
+    position: Int[Array, ""]
+    time: Int[Array, ""]
+
+
+class TMaze(Environment):
+    """Remember one bit, seen in the first observation only, to the end of a corridor.
+
+    Positions run from 0 to corridor_length - 1, the junction. The observation is, in order:
+
+        cue          2 numbers   cue 0 (turn up): [0, 1]; cue 1 (turn down): [1, 0];
+                                 [0, 0] in every observation but the first
+        position     8 numbers   Gray code, most significant bit first; more than 8 from
+                                 corridor length 257 on, as many as the junction needs
+        distractors  6 numbers   independent fair bits, fresh each step; 0 in the first
+
+    all 0 or 1. Nothing marks the junction but its own Gray code. Actions: 0 up, 1 down, 2 left,
+    3 right. In the corridor left and right walk (walls cost nothing extra), up and down idle. At
+    the junction up and down turn and end the episode, left and right idle: there is no way back.
+    Every step costs 0.1 except the turn, which gives +4 if it is the cue's and -1 if not.
+    Any other integer as an action idles, because a compiled program cannot refuse it.
+
+    Metrics: "success" (right turn), "junction" (reached it, turned or not), "timeout"; each 0 or
+    1, so that success = 0 tells a wrong turn (junction = 1, timeout = 0) from a time-out.
+
+    Args:
+        corridor_length: number of positions, at least 2. The shortest episode has as many steps;
+            the cue has to be kept for one step less.
+        time_limit: steps after which an episode ends without a turn.
+        on_time_limit: "terminate" ends it as the turn does, with nothing to follow (as
+            published); "truncate" lets the learner complete the return with a value.
+
+    Raises:
+        UserError: a length below 2, a limit below 1, an unknown `on_time_limit`.
+
+    Source: Pramanik (2023), section 5.1.1, after Bakker (2001), with what the thesis leaves open
+    taken from the authors' published code: the time limit and its ending the episode, the order
+    of the bits, and the distractors that are 0 in the first observation (the thesis: random "at
+    each timestep"). Deviation: corridors of 257 and longer, which the published 8 bits refuse.
+    """
+
+    corridor_length: int = eqx.field(static=True)
+    time_limit: int = eqx.field(static=True)
+    on_time_limit: str = eqx.field(static=True)
+    observation_size: int = eqx.field(static=True)
+    num_actions: ClassVar[int] = 4
+    metric_names: ClassVar[tuple[str, ...]] = ("success", "junction", "timeout")
+
+    def __init__(
+        self,
+        corridor_length: int = 120,
+        time_limit: int = 1000,
+        on_time_limit: str = "terminate",
+    ):
+        check_settings(corridor_length, time_limit, on_time_limit)
+        self.corridor_length = corridor_length
+        self.time_limit = time_limit
+        self.on_time_limit = on_time_limit
+        self.observation_size = CUE_BITS + position_bits(corridor_length) + DISTRACTOR_BITS
+
+    def reset(self, key: Key[Array, ""]) -> tuple[TMazeState, Float[Array, " n"]]:
+        """Opens an episode with a fair random cue."""
+        return self.reset_to((jax.random.bits(key, (), jnp.uint32) & 1).astype(jnp.int32))
+
+    def reset_to(self, cue: Int[Array, ""] | int) -> tuple[TMazeState, Float[Array, " n"]]:
+        """Opens an episode with the given cue, 0 or 1."""
+        zero = jnp.zeros((), jnp.int32)
+        cue = jnp.asarray(cue, jnp.int32)
+        return TMazeState(cue, zero, zero), self._observe(cue + 1, zero, zero)
+
+    def step(
+        self, state: TMazeState, action: Int[Array, ""], key: Key[Array, ""]
+    ) -> tuple[TMazeState, Transition]:
+        """Walks, turns or idles."""
+        action = jnp.asarray(action).astype(jnp.int32)
+        junction = self.corridor_length - 1
+        turned = (state.position == junction) & ((action == UP) | (action == DOWN))
+        success = turned & (action == state.cue)
+        right, left = moves(state.position, action, junction)
+        position = state.position + right.astype(jnp.int32) - left.astype(jnp.int32)
+        time = state.time + 1
+        timeout = (time >= self.time_limit) & ~turned
+        terminate = self.on_time_limit == "terminate"
+
+        turn_reward = jnp.where(success, RIGHT_TURN_REWARD, WRONG_TURN_REWARD)
+        noise = jax.random.bits(key, (), jnp.uint32).astype(jnp.int32)
+        transition = Transition(
+            observation=self._observe(jnp.zeros((), jnp.int32), position, noise),
+            reward=jnp.where(turned, turn_reward, STEP_REWARD).astype(jnp.float32),
+            terminated=turned | timeout if terminate else turned,
+            truncated=jnp.zeros_like(timeout) if terminate else timeout,
+            metrics={
+                "success": success.astype(jnp.float32),
+                "junction": (position == junction).astype(jnp.float32),
+                "timeout": timeout.astype(jnp.float32),
+            },
+        )
+        return TMazeState(state.cue, position, time), transition
+
+    def _observe(self, cue_word: Array, position: Array, noise: Array) -> Float[Array, " n"]:
+        # One shift of one selected word per number: a single fused pass without concatenation.
+        # The word of cue 0 is 0b01, that of cue 1 is 0b10.
+        width = position_bits(self.corridor_length)
+        shifts = np.concatenate([np.arange(n)[::-1] for n in (CUE_BITS, width, DISTRACTOR_BITS)])
+        index = np.arange(self.observation_size)
+        words = jnp.where(index < CUE_BITS + width, gray_code(position), noise)
+        words = jnp.where(index < CUE_BITS, cue_word, words)
+        return ((words >> shifts.astype(np.int32)) & 1).astype(jnp.float32)
+
+
+def moves(position: Number, action: Number, junction: int) -> tuple[Any, Any]:
+    """Whether the action walks right, and whether it walks left.
+
+    The junction is not left again and the walls are not passed.
+    """
+    right = (action == RIGHT) & (position < junction)
+    left = (action == LEFT) & (position > 0) & (position < junction)
+    return right, left
+
+
+def gray_code(position: Number) -> Number:
+    """The binary reflected Gray code of a position, as an integer: neighbours differ in a bit."""
+    return position ^ (position >> 1)
+
+
+def position_bits(corridor_length: int) -> int:
+    """How many bits the position takes in the observation: 8, or what the junction needs."""
+    return max(8, (corridor_length - 1).bit_length())
+
+
+def check_settings(corridor_length: int, time_limit: int, on_time_limit: str) -> None:
+    """Refuses impossible settings, and warns of a maze that nobody can solve in time."""
+    require_at_least("corridor_length", corridor_length, 2)
+    require_at_least("time_limit", time_limit, 1)
+    require_choice("on_time_limit", on_time_limit, TIME_LIMIT_RULES)
+    if time_limit < corridor_length:
+        warnings.warn(
+            f"time_limit {time_limit} is shorter than corridor_length {corridor_length}: the turn "
+            f"is step {corridor_length} at the earliest, so no episode can succeed",
+            UserWarning,
+            stacklevel=3,
+        )
