@@ -1,0 +1,54 @@
+# Every common task of clew. Needs make and a Python 3.11, 3.12 or 3.13; `make` lists the tasks.
+# Make's own variables can be given: make test PYTEST_ARGS="-k lstm", make venv PYTHON=python3.12
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PYTHON ?=
+WORKERS ?= 2
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test test-slow lint format docs bench lock clean
+
+help:  ## list the tasks
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+venv: $(INSTALLED)  ## build .venv from the lock file (the other tasks do so by themselves)
+
+$(INSTALLED): requirements.lock pyproject.toml tools/make_venv.sh
+	@PYTHON="$(PYTHON)" sh tools/make_venv.sh $(VENV)
+	@touch $@
+
+demo: $(INSTALLED)  ## train AReLiT and a memoryless control on a short T-Maze and draw both
+	@$(BIN)/clew demo
+
+test: $(INSTALLED)  ## run the fast tests
+	@$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+test-slow: $(INSTALLED)  ## run every test, also those that learn for minutes
+	@$(BIN)/python -m pytest -n $(WORKERS) --slow $(PYTEST_ARGS)
+
+lint: $(INSTALLED)  ## check style and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/pyright --warnings
+
+format: $(INSTALLED)  ## mend what of the style can be mended by itself
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+docs: $(INSTALLED)  ## build the documentation into site/, warnings are errors
+	@$(BIN)/mkdocs build --strict --quiet
+	@echo "Built site/index.html"
+
+bench: $(INSTALLED)  ## measure every memory's speed (BENCH_ARGS=--json for a machine)
+	@$(BIN)/clew bench $(BENCH_ARGS)
+
+lock: $(INSTALLED)  ## renew requirements.lock: the newest versions, their hashes
+	@$(BIN)/python tools/lock.py
+
+clean:  ## remove what these tasks made, but no runs
+	rm -rf $(VENV) site dist build .pytest_cache .ruff_cache .jax_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,42 @@
+#!/bin/sh
+# Builds or mends the virtual environment from the lock file: tools/make_venv.sh FOLDER
+# Needs a Python 3.11, 3.12 or 3.13 and nothing else. PYTHON=... chooses one.
+set -eu
+venv=$1
+suitable='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))'
+
+find_python() {
+    for name in ${PYTHON:-python3 python python3.13 python3.12 python3.11}; do
+        if "$name" -c "$suitable" >/dev/null 2>&1; then
+            echo "$name"
+            return
+        fi
+    done
+    {
+        echo "error: clew needs Python 3.11, 3.12 or 3.13, and none was found."
+        echo "Looked for: ${PYTHON:-python3, python, python3.13, python3.12, python3.11}."
+        echo "Install one, or name it: make venv PYTHON=/path/to/python3.12"
+    } >&2
+    exit 2
+}
+
+if ! "$venv/bin/python" -c "$suitable" >/dev/null 2>&1; then
+    python=$(find_python)
+    if ! "$python" -c 'import ensurepip, venv' >/dev/null 2>&1; then
+        echo "error: $python cannot make virtual environments (no venv or ensurepip module)." >&2
+        echo "On Debian and Ubuntu: apt install python3-venv" >&2
+        exit 2
+    fi
+    echo "Making $venv with $("$python" --version) ..."
+    "$python" -m venv --clear "$venv"
+fi
+
+packages=$(grep -c '^[a-zA-Z0-9]' requirements.lock)
+echo "Installing $packages packages from requirements.lock (about 300 MB, once) ..."
+# The lock is complete and every file in it has a hash: nothing is left for pip to resolve, and
+# a package that has no wheel for this machine is an error rather than a long build.
+pip="$venv/bin/python -m pip --disable-pip-version-check --no-input"
+$pip install --no-deps --require-hashes --only-binary=:all: -r requirements.lock
+$pip install --quiet --no-deps --no-build-isolation --editable .
+$pip check
+echo "Ready: $venv"
