@@ -17,8 +17,12 @@ class Toy(AbstractMemory):
 
     weight: jax.Array
     extra: Any = eqx.field(static=True)
-    input_size: int = 2
-    output_size: int = 3
+    input_size: int
+    output_size: int
+
+    def __init__(self, weight: jax.Array, extra: Any) -> None:
+        self.weight, self.extra = weight, extra
+        self.input_size, self.output_size = 2, 3
 
     def init_state(self) -> Any:
         return jnp.zeros(3), jnp.int32(0), jnp.array(False)
@@ -58,7 +62,7 @@ CASES = {  # what is added to the product of 6: elementwise, shared
     "add, divide, exp, compare": (lambda w, y, s: jnp.exp(y + 1) / jnp.where(y > 0, y, 2.0), 0, 0),
     "mul": (lambda w, y, s: y * y, 3, 0),
     "square and power": (lambda w, y, s: jnp.square(y) + y**4, 3 + 9, 0),
-    "integers": (lambda w, y, s: y + (jnp.arange(3) * 2), 0, 0),
+    "integers": (lambda w, y, s: y + (jnp.arange(3) * 2).astype(y.dtype), 0, 0),
     "parameters alone": (lambda w, y, s: y + (w.T @ w)[0] + (w * w).sum(), 0, 18 + 6),
     "jit": (lambda w, y, s: jax.jit(lambda a: a * a)(y), 3, 0),
     "remat": (lambda w, y, s: jax.checkpoint(lambda a: a * a)(y), 3, 0),

@@ -92,7 +92,9 @@ def multiply_adds(module: Any, input_size: int | None = None) -> Arithmetic:
     closed = jax.make_jaxpr(step)(weights, _state_shape(module), x, start)
     known = len(jax.tree.leaves(weights))
     varying = [index >= known for index in range(len(closed.jaxpr.invars))]
-    return _finish(_walk(closed.jaxpr, varying))
+    tally = _walk(closed.jaxpr, varying)
+    uncounted = tuple(sorted(tally.uncounted))
+    return Arithmetic(tally.products, tally.elementwise, tally.shared, uncounted)
 
 
 class _Tally:
@@ -112,11 +114,6 @@ class _Tally:
         self.elementwise += times * other.elementwise
         self.shared += times * other.shared
         self.uncounted |= other.uncounted
-
-
-def _finish(tally: _Tally) -> Arithmetic:
-    names = tuple(sorted(tally.uncounted))
-    return Arithmetic(tally.products, tally.elementwise, tally.shared, names)
 
 
 def _walk(jaxpr: Any, varying: Sequence[bool]) -> _Tally:
