@@ -16,6 +16,7 @@ help:  ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(INSTALLED)  ## build .venv from the lock file (the other tasks do so by themselves)
+	@echo "$(VENV) is up to date; clew is $(BIN)/clew"
 
 $(INSTALLED): requirements.lock pyproject.toml tools/make_venv.sh
 	@PYTHON="$(PYTHON)" sh tools/make_venv.sh $(VENV)

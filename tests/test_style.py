@@ -1,0 +1,101 @@
+"""The house style, as far as a program can read it: lengths, docstrings, words, the lock."""
+
+import ast
+import io
+import re
+import tokenize
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LIBRARY = sorted((ROOT / "src").rglob("*.py"))
+FILES = LIBRARY + sorted((ROOT / "tests").rglob("*.py")) + sorted((ROOT / "examples").rglob("*.py"))
+FILE_LINES = 250
+FUNCTION_LINES = 40
+AMBIGUOUS = "do" + "ne"  # terminated, truncated or ended? Each means something else.
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def name_of(path: Path) -> str:
+    """The path as shown in a test's name."""
+    return str(path.relative_to(ROOT))
+
+
+def functions(tree: ast.AST) -> Iterator[Function]:
+    """Every function and method of a module, nested ones included."""
+    return (node for node in ast.walk(tree) if isinstance(node, Function))
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_files_and_functions_are_short(path: Path) -> None:
+    """A file is at most 250 lines, a function at most 40 with its docstring not counted."""
+    text = path.read_text()
+    assert len(text.splitlines()) <= FILE_LINES
+    for function in functions(ast.parse(text)):
+        body = function.body[1:] if ast.get_docstring(function) else function.body
+        if not body:
+            continue
+        lines = (function.end_lineno or 0) - body[0].lineno + 1
+        assert lines <= FUNCTION_LINES, f"{function.name} has {lines} lines"
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_an_ended_episode_says_how(path: Path) -> None:
+    """The ambiguous word for an ended episode names nothing and is no key."""
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+        if token.type in (tokenize.NAME, tokenize.STRING):
+            word = token.string.strip("\"'")
+            assert word != AMBIGUOUS, f"line {token.start[0]}: say terminated, truncated or ended"
+
+
+def undocumented(tree: ast.Module) -> Iterator[str]:
+    """Public classes, functions and methods without a docstring."""
+    if not ast.get_docstring(tree):
+        yield "the module"
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | Function) and not node.name.startswith("_"):
+            if not ast.get_docstring(node):
+                yield node.name
+            for method in node.body if isinstance(node, ast.ClassDef) else []:
+                if isinstance(method, Function) and not method.name.startswith("_"):
+                    if not ast.get_docstring(method) and not method.decorator_list:
+                        yield f"{node.name}.{method.name}"
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=name_of)
+def test_everything_public_has_a_docstring(path: Path) -> None:
+    """Module, public class, function and method; a decorated method may inherit its own."""
+    assert list(undocumented(ast.parse(path.read_text()))) == []
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=name_of)
+def test_every_function_is_typed(path: Path) -> None:
+    """Every named function says what it returns; `__init__` and lambdas need not."""
+    for function in functions(ast.parse(path.read_text())):
+        assert function.returns is not None or function.name == "__init__", function.name
+
+
+def test_the_lock_names_no_machine() -> None:
+    """Exact versions and hashes only: no index, no host, no path of where it was made."""
+    text = (ROOT / "requirements.lock").read_text()
+    assert not re.search(r"://|--index|--extra-index|--find-links|^/|file:", text, re.MULTILINE)
+    requirement = r"[a-z0-9-]+==[^ ]+( ; [^\\]+)?( \\\n    --hash=sha256:[0-9a-f]{64})+"
+    entries = [part for part in re.split(r"\n(?=[a-z0-9])", text) if not part.startswith("#")]
+    assert len(entries) > 30
+    for entry in entries:
+        assert re.fullmatch(requirement, entry.strip()), entry.splitlines()[0]
+
+
+def test_the_lock_covers_the_project() -> None:
+    """Everything that pyproject.toml asks for, CUDA apart, has a locked version."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = project["dependencies"] + extras["dev"] + extras["docs"]
+    locked = (ROOT / "requirements.lock").read_text()
+    for requirement in wanted:
+        name = re.split(r"[<>=\[ ]", requirement)[0]
+        assert re.search(rf"^{name}==", locked, re.MULTILINE), f"{name}: run `make lock`"
