@@ -10,6 +10,7 @@ from typing import Any
 from jaxtyping import PRNGKeyArray
 
 from clew.errors import unknown_name
+from clew.memory.arelit import AReLiT
 from clew.memory.base import AbstractMemory, scan_steps, select
 from clew.memory.gru import GRU
 from clew.memory.lstm import LSTM
@@ -19,6 +20,7 @@ MEMORIES: dict[str, type[AbstractMemory]] = {
     "none": NoMemory,
     "lstm": LSTM,
     "gru": GRU,
+    "arelit": AReLiT,
 }
 
 __all__ = ["MEMORIES", "AbstractMemory", "make_memory", "options_of", "scan_steps", "select"]
@@ -36,9 +38,7 @@ def options_of(name: str) -> dict[str, Any]:
     return {n: p.default for n, p in parameters.items() if n not in ("input_size", "key")}
 
 
-def make_memory(
-    name: str, *, input_size: int, key: PRNGKeyArray, **options: Any
-) -> AbstractMemory:
+def make_memory(name: str, *, input_size: int, key: PRNGKeyArray, **options: Any) -> AbstractMemory:
     """Builds the memory called `name`.
 
     Args:

@@ -1,5 +1,6 @@
 """Recurrences over a chunk of time whose states are recomputed and not stored."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import TypeVar
@@ -38,17 +39,20 @@ def checkpointed_scan(
     chunks = -(-time // size)
     padding = chunks * size - time
 
+    # A bound method of a module cannot be hashed, which jax.checkpoint needs; a closure can.
+    step = jax.checkpoint(lambda carry, value: f(carry, value), prevent_cse=False)
+
     def cut(x: Array) -> Array:
         widths = [(0, padding)] + [(0, 0)] * (x.ndim - 1)
         return jnp.pad(x, widths).reshape(chunks, size, *x.shape[1:])
 
-    def held(carry: Carry, step: tuple[PyTree, Array]) -> tuple[Carry, PyTree]:
+    def held(carry: Carry, inputs: tuple[PyTree, Array]) -> tuple[Carry, PyTree]:
         # The padding of the last chunk must leave the carry as it is.
-        value, live = step
-        after, output = f(carry, value)
+        value, live = inputs
+        after, output = step(carry, value)
         return jax.tree.map(lambda new, old: jnp.where(live, new, old), after, carry), output
 
-    @jax.checkpoint
+    @functools.partial(jax.checkpoint, prevent_cse=False)
     def one_chunk(carry: Carry, steps: PyTree) -> tuple[Carry, PyTree]:
         return jax.lax.scan(held, carry, steps)
 

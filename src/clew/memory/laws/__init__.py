@@ -1,0 +1,6 @@
+"""The laws that every memory obeys, and `check`, which runs them on any memory."""
+
+from clew.memory.laws.check import check
+from clew.memory.laws.report import LAWS, Failure, LawBroken, LawCase, LawReport
+
+__all__ = ["LAWS", "Failure", "LawBroken", "LawCase", "LawReport", "check"]

@@ -1,0 +1,241 @@
+"""The laws that every memory obeys, and `check`, which runs them on any memory.
+
+A law says that two ways of computing the same thing agree, in values and in gradients with
+respect to parameters, inputs and the initial state. `docs/laws.md` argues each law and the
+tolerances.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from clew.errors import require_at_least
+from clew.memory.base import AbstractMemory, State, scan_steps
+from clew.memory.laws.interface import check_interface
+from clew.memory.laws.report import (
+    GRADIENT_TOLERANCE,
+    VALUE_TOLERANCE,
+    Book,
+    LawBroken,
+    LawReport,
+)
+from clew.memory.laws.runs import (
+    Run,
+    RunFunction,
+    as_numpy,
+    chain,
+    is_float,
+    many,
+    one_step,
+    pull_many,
+    pull_one,
+    through_init_state,
+    unroll,
+    zero_floats,
+)
+
+CONTINUATION = 16
+PATTERNS = ("none, fresh state", "none", "first", "random", "every step")
+CASES = len(PATTERNS)
+
+
+def check(
+    memory: AbstractMemory,
+    *,
+    key: jax.Array | None = None,
+    lengths: Sequence[int] = (1, 7, 63, 257),
+    value_tolerance: float = VALUE_TOLERANCE,
+    gradient_tolerance: float = GRADIENT_TOLERANCE,
+    raise_on_failure: bool = True,
+) -> LawReport:
+    """Runs every law on a memory, for every length and pattern of starts.
+
+    Deviations are relative: |actual - expected| / (1 + max |expected|) of the same array, and
+    infinite where a number is not finite. States are compared by what they do: every run goes
+    on for some further observations.
+
+    Args:
+        memory: the memory to examine, of any class.
+        key: randomness of inputs, starts and cotangents; the same numbers every time by default.
+        lengths: chunk lengths to unroll.
+        value_tolerance: largest deviation allowed in outputs.
+        gradient_tolerance: largest deviation allowed in gradients.
+        raise_on_failure: if False, the report is returned even if a law is broken.
+
+    Raises:
+        LawBroken: naming the first law broken, where and by how much.
+        UserError: if `lengths` is empty or holds anything but integers of at least 1.
+    """
+    require_at_least("the number of lengths", len(lengths), 1)
+    for length in lengths:
+        require_at_least("a length", length, 1)
+    seed = int(jax.random.bits(jax.random.key(0) if key is None else key))
+    book = Book(LawReport(type(memory).__name__), value_tolerance, gradient_tolerance)
+    if check_interface(memory, book):
+        _check_runs(memory, np.random.default_rng(seed), sorted(set(lengths)), book)
+    report = book.report
+    if raise_on_failure and not report.passed:
+        others = [failure.law for failure in report.failures[1:]]
+        also = f"; broken too: {', '.join(others)}" if others else ""
+        raise LawBroken(f"{report.memory} breaks {report.failures[0]}{also}")
+    return report
+
+
+def _check_runs(
+    memory: AbstractMemory, random: np.random.Generator, lengths: list[int], book: Book
+) -> None:
+    cases = _Cases(memory, random, max(lengths) + CONTINUATION)
+    for length in lengths:
+        _check_causal(cases, length, book)
+        _check_reset(cases, length, book)
+        _check_stream_and_split(cases, length, [n for n in lengths if n < length], book)
+    for run, length in [(one_step, 1), *((unroll, length) for length in lengths[:2])]:
+        _check_batch(cases, run, length, book)
+
+
+class _Cases:
+    """The random numbers of a check: `CASES` runs at a time, and a state to start them from."""
+
+    def __init__(self, memory: AbstractMemory, random: np.random.Generator, scan_length: int):
+        self.memory = memory
+        self.random = random
+        self.scan_length = scan_length
+        self.fresh = many(memory.init_state(), CASES)
+        state, xs, starts = self.fresh, self.inputs(scan_length), self.starts(scan_length)
+        nothing = (zero_floats(state), self.weights(scan_length))
+        warm, _, _ = pull_many(scan_steps, memory, state, xs, starts, nothing)
+        self.warm = as_numpy(warm)
+
+    def inputs(self, time: int, size: float = 1.0) -> np.ndarray:
+        """Random observations [case, time, in]."""
+        return self._normal(time, self.memory.input_size) * np.float32(size)
+
+    def weights(self, time: int) -> np.ndarray:
+        """Random cotangents of the outputs, [case, time, out]."""
+        return self._normal(time, self.memory.output_size)
+
+    def starts(self, time: int, rate: float = 0.125) -> np.ndarray:
+        """Random start flags [case, time]: with this rate, episodes of 8 steps on average."""
+        return self.random.random((CASES, time)) < rate
+
+    def run(self, pieces: list, state: State, xs: Any, starts: Any, weights: Any) -> Run:
+        """`chain` for this memory."""
+        return chain(self.memory, pieces, state, xs, starts, weights, self.scan_length)
+
+    def _normal(self, time: int, size: int) -> np.ndarray:
+        return self.random.standard_normal((CASES, time, size)).astype(np.float32)
+
+
+def _check_stream_and_split(cases: _Cases, length: int, shorter: list[int], book: Book) -> None:
+    time = length + CONTINUATION
+    starts = cases.starts(time)
+    starts[[0, 1, 2, 4], :length] = False
+    starts[2, 0] = starts[4, :length] = True
+    state = jax.tree.map(lambda f, w: np.concatenate([f[:1], w[1:]]), cases.fresh, cases.warm)
+    data = (state, cases.inputs(time), starts, cases.weights(time))
+    tail = (scan_steps, CONTINUATION)
+    whole = cases.run([(unroll, length), tail], *data)
+    names = [f"a chunk of {length}, starts: {pattern}" for pattern in PATTERNS]
+    book.compare("stream", length, names, whole, cases.run([(scan_steps, time)], *data))
+    pieces = _pieces(length, shorter)
+    if len(pieces) > 1:
+        split = cases.run([*((unroll, n) for n in pieces), tail], *data)
+        names = [f"{name}, split into {_counted(pieces)}" for name in names]
+        book.compare("split", length, names, split, whole)
+
+
+def _check_reset(cases: _Cases, length: int, book: Book) -> None:
+    at = np.array([0, 0, 0, length // 2, length - 1])
+    xs, starts, weights = cases.inputs(length), cases.starts(length), cases.weights(length)
+    time = np.arange(length)
+    live = time >= at[:, None]
+    starts = np.where(live, False, starts)
+    starts[np.arange(CASES), at] = True
+    weights = weights * live[..., None]
+    poison = [np.nan, np.inf, -1e30]
+    state = jax.tree.map(lambda a: _poisoned(a, poison), cases.warm)
+    # The same episodes from the fresh state, no start flag needed: moved to the front.
+    order = (time + at[:, None]) % length
+    rows = np.arange(CASES)[:, None]
+    moved = [xs[rows, order], np.zeros_like(starts), weights[rows, order]]
+    fresh = cases.run([(scan_steps, length)], cases.fresh, *moved)
+    fresh = through_init_state(cases.memory, fresh)
+    back = (time - at[:, None]) % length
+    fresh = fresh._replace(output=fresh.output[rows, back], inputs=fresh.inputs[rows, back])
+    fresh = _masked(fresh, live, live)
+    what = ["NaN", "infinity", "-1e30", "another episode", "another episode"]
+    for name, run in (("unroll", unroll), ("step", scan_steps)):
+        actual = cases.run([(run, length)], state, xs, starts, weights)
+        names = [
+            f"{name} over {length}, start at t={m} after {w}" for m, w in zip(at, what, strict=True)
+        ]
+        book.compare("reset", length, names, _masked(actual, live, None), fresh)
+
+
+def _check_causal(cases: _Cases, length: int, book: Book) -> None:
+    if length == 1:
+        return
+    last = np.array([0, length // 4, length // 2, 3 * length // 4, length - 2])
+    past = np.arange(length) <= last[:, None]
+    xs, starts, weights = cases.inputs(length), cases.starts(length), cases.weights(length)
+    weights = weights * past[..., None]
+    other_xs = np.where(past[..., None], xs, cases.inputs(length, size=10.0))
+    other_starts = np.where(past, starts, ~starts)
+    piece = [(unroll, length)]
+    expected = cases.run(piece, cases.warm, xs, starts, weights)
+    actual = cases.run(piece, cases.warm, other_xs, other_starts, weights)
+    names = [f"a chunk of {length}, everything after t={t} changed" for t in last]
+    book.compare(
+        "causal", length, names, _masked(actual, past, None), _masked(expected, past, past)
+    )
+
+
+def _check_batch(cases: _Cases, run: RunFunction, length: int, book: Book) -> None:
+    xs, starts, weights = cases.inputs(length), cases.starts(length, 0.3), cases.weights(length)
+    together = cases.run([(run, length)], cases.warm, xs, starts, weights)
+    nothing = zero_floats(cases.warm)
+    alone = []
+    for b in range(CASES):
+        one = jax.tree.map(lambda a, b=b: a[b], (cases.warm, xs, starts, (nothing, weights)))
+        _, ys, gradients = pull_one(run, cases.memory, *one)
+        alone.append(as_numpy(Run(ys, *gradients)))
+    expected = jax.tree.map(lambda *a: np.stack(a), *alone)
+    name = "step" if run is one_step else f"unroll over {length}"
+    book.compare("batch", length, [f"{name}, member {b}" for b in range(CASES)], together, expected)
+
+
+def _poisoned(array: np.ndarray, poison: list[float]) -> np.ndarray:
+    """The first rows all NaN, infinite or huge; whole numbers as large as they can be."""
+    bad = array.copy()
+    for row, value in enumerate(poison):
+        if is_float(array):
+            bad[row] = value
+        else:
+            bad[row] = True if array.dtype == bool else np.iinfo(array.dtype).max
+    return bad
+
+
+def _masked(run: Run, outputs: np.ndarray, inputs: np.ndarray | None) -> Run:
+    """A run whose outputs (and input gradients) count only where the masks [case, time] say."""
+    run = run._replace(output=np.where(outputs[..., None], run.output, 0.0))
+    if inputs is None:
+        return run
+    return run._replace(inputs=np.where(inputs[..., None], run.inputs, 0.0))
+
+
+def _pieces(length: int, shorter: list[int]) -> list[int]:
+    """A cut of a chunk into lengths that are compiled already, long and short ones mixed."""
+    if not shorter:
+        return [length // 2, length - length // 2] if length > 1 else [length]
+    pieces, rest = [], length
+    for n in sorted(shorter, reverse=True):
+        pieces += [n] * (rest // n)
+        rest %= n
+    pieces += [rest] if rest else []
+    return pieces[::2] + pieces[1::2]
+
+
+def _counted(pieces: list[int]) -> str:
+    return " + ".join(f"{pieces.count(n)} x {n}" for n in sorted(set(pieces), reverse=True))

@@ -1,0 +1,160 @@
+"""Runs of a memory with gradients, chained piece by piece: what the laws compare.
+
+All runs of one length share one compiled program, whatever the law, because a law is a matter of
+inputs, starts, states and cotangents. NumPy holds everything between two programs.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from clew.memory.base import AbstractMemory, State, scan_steps
+
+RunFunction = Callable[[AbstractMemory, State, Any, Any], tuple[State, Any]]
+
+
+class Run(NamedTuple):
+    """Outputs of some runs of a memory, and gradients of their weighted sum; leaves [case, ...].
+
+    Attributes:
+        output: [case, time, out].
+        parameters: gradient with respect to every float array of the memory.
+        state: gradient with respect to every float array of the state before the run.
+        inputs: gradient with respect to the observations, [case, time, in].
+    """
+
+    output: np.ndarray
+    parameters: Any
+    state: Any
+    inputs: np.ndarray
+
+
+def unroll(memory: AbstractMemory, state: State, xs: Any, starts: Any) -> tuple[State, Any]:
+    """`memory.unroll`, as a function that compiled programs are kept by."""
+    return memory.unroll(state, xs, starts)
+
+
+def one_step(memory: AbstractMemory, state: State, xs: Any, starts: Any) -> tuple[State, Any]:
+    """`memory.step` on a chunk of length one."""
+    state, y = memory.step(state, xs[0], starts[0])
+    return state, y[None]
+
+
+def pull(
+    run: RunFunction, memory: AbstractMemory, state: State, xs: Any, starts: Any, cotangents: Any
+) -> tuple[State, Any, tuple[Any, Any, Any]]:
+    """One run and its vector-Jacobian product.
+
+    Args:
+        run: `unroll`, `one_step` or `scan_steps`.
+        memory: the memory.
+        state: the state before the run.
+        xs: observations [time, in].
+        starts: start flags [time].
+        cotangents: of the float leaves of the final state, and of the outputs.
+
+    Returns:
+        The state after, the outputs, the gradients of parameters, state and inputs.
+    """
+    parameters, static = eqx.partition(memory, eqx.is_inexact_array)
+    floats, other = eqx.partition(state, eqx.is_inexact_array)
+
+    def function(parameters: Any, floats: Any, xs: Any) -> tuple[Any, Any]:
+        combined = eqx.combine(parameters, static)
+        after, ys = run(combined, eqx.combine(floats, other), xs, starts)
+        differentiable, rest = eqx.partition(after, eqx.is_inexact_array)
+        return (differentiable, ys), rest
+
+    (after, ys), vjp, rest = jax.vjp(function, parameters, floats, xs, has_aux=True)
+    return eqx.combine(after, rest), ys, vjp(cotangents)
+
+
+pull_one = eqx.filter_jit(pull)
+pull_many = eqx.filter_jit(eqx.filter_vmap(pull, in_axes=(None, None, 0, 0, 0, 0)))
+
+
+def chain(
+    memory: AbstractMemory,
+    pieces: list[tuple[RunFunction, int]],
+    state: State,
+    xs: np.ndarray,
+    starts: np.ndarray,
+    weights: np.ndarray,
+    scan_length: int,
+) -> Run:
+    """Runs the pieces one after the other and carries the gradient back through all of them.
+
+    A scan is padded to `scan_length`, so that it compiles once; it can only be the last piece.
+
+    Args:
+        memory: the memory.
+        pieces: how to run each piece, and its length.
+        state: the state before the first, leaves [case, ...].
+        xs: observations of all pieces together, [case, time, in].
+        starts: start flags [case, time].
+        weights: cotangents of the outputs, [case, time, out].
+        scan_length: steps of every scan.
+    """
+    parts, at = [], 0
+    for run, length in pieces:
+        end = scan_length if run is scan_steps else length
+        cut = [_padded(a[:, at : at + length], end) for a in (xs, starts, weights)]
+        parts.append((run, length, *cut))
+        at += length
+    before = [state]
+    for run, _, x, start, weight in parts[:-1]:
+        nothing = (zero_floats(state), np.zeros_like(weight))
+        after, _, _ = pull_many(run, memory, before[-1], x, start, nothing)
+        before.append(as_numpy(after))
+    cotangent, outputs, inputs, total = zero_floats(state), [], [], None
+    for (run, length, x, start, weight), old in reversed(list(zip(parts, before, strict=True))):
+        _, ys, gradients = pull_many(run, memory, old, x, start, (cotangent, weight))
+        of_parameters, cotangent, of_inputs = as_numpy(gradients)
+        total = of_parameters if total is None else jax.tree.map(np.add, total, of_parameters)
+        outputs.insert(0, np.asarray(ys)[:, :length])
+        inputs.insert(0, of_inputs[:, :length])
+    return Run(np.concatenate(outputs, 1), total, cotangent, np.concatenate(inputs, 1))
+
+
+def through_init_state(memory: AbstractMemory, run: Run) -> Run:
+    """A run from `init_state()` whose gradient goes on into the parameters behind that state."""
+    nothing = jax.tree.map(np.zeros_like, run.state)
+    if not jax.tree.leaves(nothing):
+        return run
+    parameters, static = eqx.partition(memory, eqx.is_inexact_array)
+
+    def floats(parameters: Any) -> Any:
+        state = eqx.combine(parameters, static).init_state()
+        return eqx.filter(state, eqx.is_inexact_array)
+
+    _, vjp = jax.vjp(floats, parameters)
+    (more,) = as_numpy(jax.vmap(vjp)(run.state))
+    return run._replace(parameters=jax.tree.map(np.add, run.parameters, more), state=nothing)
+
+
+def many(state: State, cases: int) -> State:
+    """A state repeated, as NumPy arrays [case, ...]."""
+    return jax.tree.map(lambda a: np.repeat(np.asarray(a)[None], cases, axis=0), state)
+
+
+def as_numpy(tree: Any) -> Any:
+    """The same tree of NumPy arrays."""
+    return jax.tree.map(np.asarray, tree)
+
+
+def zero_floats(state: State) -> Any:
+    """Zeros for the float leaves of a state, None for the others."""
+    return jax.tree.map(lambda a: np.zeros_like(a) if is_float(a) else None, state)
+
+
+def is_float(array: np.ndarray) -> bool:
+    """Whether gradients flow through an array of this type."""
+    return bool(jax.numpy.issubdtype(array.dtype, jax.numpy.inexact))
+
+
+def _padded(array: np.ndarray, length: int) -> np.ndarray:
+    widths = [(0, 0), (0, length - array.shape[1])] + [(0, 0)] * (array.ndim - 2)
+    return np.pad(array, widths)

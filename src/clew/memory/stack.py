@@ -1,0 +1,77 @@
+"""Layers on top of each other, over an embedding of the observation."""
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Bool, Float
+
+from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input
+from clew.memory.blocks import Layer, Linear
+
+
+class LayerStack(AbstractMemory):
+    """An embedding, x W + b with relu where `embedding_relu`, and layers that keep the state.
+
+    Shapes: x [input_size] to y [hidden_size]; the state is a tuple with one entry a layer.
+    """
+
+    embedding: eqx.AbstractVar[Linear]
+    layers: eqx.AbstractVar[tuple[Layer, ...]]
+    embedding_relu: eqx.AbstractVar[bool]
+
+    def init_state(self) -> State:
+        """The initial state of every layer."""
+        return tuple(layer.init_state() for layer in self.layers)
+
+    def step(
+        self, state: State, x: Float[Array, " in"], start: Bool[Array, ""]
+    ) -> tuple[State, Float[Array, " out"]]:
+        """One observation through all layers."""
+        check_step_input(self, x, start)
+        return step_layers(self.layers, state, embed(self, x), start)
+
+    def unroll(
+        self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
+    ) -> tuple[State, Float[Array, "time out"]]:
+        """A chunk, layer by layer."""
+        check_unroll_input(self, xs, starts)
+        return unroll_layers(self.layers, state, embed(self, xs), starts)
+
+    def refresh(self, state: State) -> State:
+        """Every layer's state, rebuilt for the present parameters."""
+        return refresh_layers(self.layers, state)
+
+
+def embed(stack: LayerStack, x: Float[Array, "*lead in"]) -> Float[Array, "*lead n"]:
+    """The first product of a stack."""
+    embedded = stack.embedding(x)
+    return jax.nn.relu(embedded) if stack.embedding_relu else embedded
+
+
+def step_layers(
+    layers: tuple[Layer, ...], state: State, x: Float[Array, " n"], start: Bool[Array, ""]
+) -> tuple[State, Float[Array, " n"]]:
+    """One time step through `layers`."""
+    after = []
+    for layer, before in zip(layers, state, strict=True):
+        new, x = layer.step(before, x, start)
+        after.append(new)
+    return tuple(after), x
+
+
+def unroll_layers(
+    layers: tuple[Layer, ...],
+    state: State,
+    xs: Float[Array, "time n"],
+    starts: Bool[Array, " time"],
+) -> tuple[State, Float[Array, "time n"]]:
+    """A chunk through `layers`."""
+    after = []
+    for layer, before in zip(layers, state, strict=True):
+        new, xs = layer.unroll(before, xs, starts)
+        after.append(new)
+    return tuple(after), xs
+
+
+def refresh_layers(layers: tuple[Layer, ...], state: State) -> State:
+    """The states of `layers`, rebuilt for their present parameters."""
+    return tuple(layer.refresh(before) for layer, before in zip(layers, state, strict=True))
