@@ -3,23 +3,24 @@
 import inspect
 from typing import Any
 
-from clew.envs.base import (
-    AutoReset as AutoReset,
-)
-from clew.envs.base import (
-    AutoResetState as AutoResetState,
-)
-from clew.envs.base import (
-    Environment as Environment,
-)
-from clew.envs.base import (
-    TimeStep as TimeStep,
-)
-from clew.envs.base import (
-    Transition as Transition,
-)
-from clew.envs.tmaze import TMaze as TMaze
+from clew.envs.analysis import optimal_return, reach_probability
+from clew.envs.base import AutoReset, AutoResetState, Environment, TimeStep, Transition
+from clew.envs.tmaze import TMaze
 from clew.errors import unknown_name
+
+__all__ = [
+    "ENVS",
+    "AutoReset",
+    "AutoResetState",
+    "Environment",
+    "TMaze",
+    "TimeStep",
+    "Transition",
+    "env_options",
+    "make_env",
+    "optimal_return",
+    "reach_probability",
+]
 
 ENVS: dict[str, type[Environment]] = {
     "tmaze": TMaze,

@@ -1,7 +1,7 @@
 """The T-Maze: see a cue once, walk down a corridor, and turn the way the cue said."""
 
 import warnings
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -17,6 +17,7 @@ UP, DOWN, LEFT, RIGHT = 0, 1, 2, 3
 
 STEP_REWARD, RIGHT_TURN_REWARD, WRONG_TURN_REWARD = -0.1, 4.0, -1.0
 CUE_BITS, DISTRACTOR_BITS = 2, 6
+METRICS = ("success", "junction", "timeout")
 TIME_LIMIT_RULES = ("terminate", "truncate")
 
 # Written with operators that Python integers and JAX arrays share, so that the Gymnasium form
@@ -72,8 +73,8 @@ class TMaze(Environment):
     time_limit: int = eqx.field(static=True)
     on_time_limit: str = eqx.field(static=True)
     observation_size: int = eqx.field(static=True)
-    num_actions: ClassVar[int] = 4
-    metric_names: ClassVar[tuple[str, ...]] = ("success", "junction", "timeout")
+    num_actions: int = eqx.field(static=True, default=4)
+    metric_names: tuple[str, ...] = eqx.field(static=True, default=METRICS)
 
     def __init__(
         self,

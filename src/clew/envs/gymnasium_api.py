@@ -1,0 +1,170 @@
+"""The T-Maze for every library that trains on Gymnasium environments.
+
+Importing this module registers `clew/TMaze-v0`:
+
+    import clew.envs.gymnasium_api
+    env = gymnasium.make("clew/TMaze-v0", corridor_length=120)
+
+or, in one line, `gymnasium.make("clew.envs.gymnasium_api:clew/TMaze-v0")`, which imports it.
+"""
+
+import numbers
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.error import ResetNeeded
+
+from clew.envs.tmaze import (
+    CUE_BITS,
+    DISTRACTOR_BITS,
+    DOWN,
+    RIGHT_TURN_REWARD,
+    STEP_REWARD,
+    UP,
+    WRONG_TURN_REWARD,
+    check_settings,
+    gray_code,
+    moves,
+    position_bits,
+)
+from clew.errors import UserError, unknown_name
+
+ENV_ID = "clew/TMaze-v0"
+RENDER_COLUMNS = 60
+
+
+class TMazeEnv(gymnasium.Env[np.ndarray, np.int64]):
+    """`clew.envs.TMaze`, its rules to the letter, in NumPy.
+
+    Observations are float32 vectors of 0 and 1, actions 0 up, 1 down, 2 left, 3 right; see
+    `clew.envs.TMaze` for both and for the rewards. `info` has "success", "junction" (reached)
+    and "timeout" of the episode so far, as booleans, and "cue", which the agent must not see.
+
+    The time limit is kept inside, because it ends the episode in one of two ways: with
+    `terminated` ("terminate", as published) or with `truncated` ("truncate"). A turn in the
+    very last step counts as a turn.
+
+    `reset(options={"cue": 0})` (turn up) or `{"cue": 1}` (turn down) forces the cue. Otherwise
+    the cue is drawn, and the distractors are the same for the same seed either way.
+
+    Args:
+        corridor_length: number of positions, at least 2.
+        time_limit: steps after which an episode ends without a turn.
+        on_time_limit: "terminate" or "truncate".
+        render_mode: None, or "ansi" for a line of text.
+
+    Raises:
+        UserError: impossible settings, options or actions.
+        gymnasium.error.ResetNeeded: a step before the first reset or after an episode's end.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 10}
+
+    def __init__(
+        self,
+        corridor_length: int = 120,
+        time_limit: int = 1000,
+        on_time_limit: str = "terminate",
+        render_mode: str | None = None,
+    ):
+        check_settings(corridor_length, time_limit, on_time_limit)
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise unknown_name("render_mode", render_mode, self.metadata["render_modes"])
+        self.corridor_length = corridor_length
+        self.time_limit = time_limit
+        self.on_time_limit = on_time_limit
+        self.render_mode = render_mode
+        self._shifts = np.arange(position_bits(corridor_length))[::-1]
+        self._size = CUE_BITS + self._shifts.size + DISTRACTOR_BITS
+        self.observation_space = gymnasium.spaces.Box(0.0, 1.0, (self._size,), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(4)
+        self._cue = self._position = self._time = 0
+        self._running = False
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Opens an episode; `options={"cue": 0 or 1}` forces its cue."""
+        forced = _forced_cue(options)
+        super().reset(seed=seed)
+        drawn = int(self.np_random.integers(2))
+        self._cue = drawn if forced is None else forced
+        self._position = self._time = 0
+        self._running = True
+        observation = self._observe()
+        observation[:CUE_BITS] = (0, 1) if self._cue == 0 else (1, 0)
+        return observation, self._info()
+
+    def step(self, action: np.int64 | int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Walks, turns or idles."""
+        if not self._running:
+            raise ResetNeeded("the episode has not begun or has ended: call reset() before step()")
+        if not self.action_space.contains(action):
+            raise UserError(
+                f"action must be an integer from 0 to 3 (up, down, left, right), got {action!r}"
+            )
+        action, junction = int(action), self.corridor_length - 1
+        turned = self._position == junction and action in (UP, DOWN)
+        success = turned and action == self._cue
+        right, left = moves(self._position, action, junction)
+        self._position += right - left
+        self._time += 1
+        timeout = self._time >= self.time_limit and not turned
+
+        reward = STEP_REWARD
+        if turned:
+            reward = RIGHT_TURN_REWARD if success else WRONG_TURN_REWARD
+        truncated = timeout and self.on_time_limit == "truncate"
+        terminated = turned or (timeout and not truncated)
+        self._running = not (terminated or truncated)
+
+        observation = self._observe()
+        observation[-DISTRACTOR_BITS:] = self.np_random.integers(2, size=DISTRACTOR_BITS)
+        return observation, reward, terminated, truncated, self._info(success, timeout)
+
+    def render(self) -> str | None:
+        """The corridor as a line of text: A the agent, T the junction; None without a mode."""
+        if self.render_mode is None:
+            return None
+        columns = min(self.corridor_length, RENDER_COLUMNS)
+        corridor = ["-"] * (columns - 1) + ["T"]
+        corridor[self._position * (columns - 1) // (self.corridor_length - 1)] = "A"
+        cue = "hidden" if self._time else ("up", "down")[self._cue]
+        place = f"position {self._position} of {self.corridor_length - 1}"
+        return f"|{''.join(corridor)}| {place}, step {self._time}, cue {cue}\n"
+
+    def _observe(self) -> np.ndarray:
+        observation = np.zeros(self._size, np.float32)
+        code = (gray_code(self._position) >> self._shifts) & 1
+        observation[CUE_BITS:-DISTRACTOR_BITS] = code
+        return observation
+
+    def _info(self, success: bool = False, timeout: bool = False) -> dict[str, Any]:
+        junction = self._position == self.corridor_length - 1
+        return {"success": success, "junction": junction, "timeout": timeout, "cue": self._cue}
+
+
+def _forced_cue(options: dict[str, Any] | None) -> int | None:
+    options = {} if options is None else options
+    for name in options:
+        if name != "cue":
+            raise unknown_name("reset option of the T-Maze", name, ["cue"])
+    cue = options.get("cue")
+    if cue is None:
+        return None
+    if isinstance(cue, bool) or not isinstance(cue, numbers.Integral) or cue not in (0, 1):
+        raise UserError(f"cue must be 0 (turn up) or 1 (turn down), got {cue!r}")
+    return int(cue)
+
+
+def register() -> None:
+    """Makes `clew/TMaze-v0` known to `gymnasium.make`; calling it again changes nothing.
+
+    No `max_episode_steps`: Gymnasium's own limit would truncate whatever `on_time_limit` says.
+    """
+    if ENV_ID not in gymnasium.registry:
+        gymnasium.register(ENV_ID, entry_point="clew.envs.gymnasium_api:TMazeEnv")
+
+
+register()
