@@ -33,10 +33,31 @@ fi
 
 packages=$(grep -c '^[a-zA-Z0-9]' requirements.lock)
 echo "Installing $packages packages from requirements.lock (about 300 MB, once) ..."
+end='\n'
+if [ -t 1 ]; then end='\033[K\r'; fi
+show_progress() {
+    awk -v total="$packages" -v end="$end" '
+        /^(Collecting|Processing) / {
+            sub(/.*\//, "", $2)
+            sub(/-(py|cp)[0-9].*/, "", $2)
+            printf "  %d/%d %s" end, ++n, total, $2
+        }
+        /^Installing collected/ { print "  unpacking all of them (some 20 seconds) ..." }
+        { fflush() }'
+}
 # The lock is complete and every file in it has a hash: nothing is left for pip to resolve, and
 # a package that has no wheel for this machine is an error rather than a long build.
 pip="$venv/bin/python -m pip --disable-pip-version-check --no-input"
-$pip install --no-deps --require-hashes --only-binary=:all: -r requirements.lock
+unfinished="$venv/.unfinished"
+touch "$unfinished"
+{
+    $pip install --no-deps --require-hashes --only-binary=:all: -r requirements.lock &&
+        rm "$unfinished"
+} | show_progress
+if [ -e "$unfinished" ]; then
+    echo "error: the packages could not be installed; the reason is above" >&2
+    exit 1
+fi
 $pip install --quiet --no-deps --no-build-isolation --editable .
-$pip check
+$pip check >/dev/null || $pip check >&2
 echo "Ready: $venv"
