@@ -1,0 +1,84 @@
+"""Memory for reinforcement-learning agents: models, tasks, training and honest numbers.
+
+    import clew
+
+    result = clew.train(clew.TrainConfig(memory="arelit", steps=400_000))
+    print(clew.evaluate(result.path, episodes=200))
+    policy = clew.load(result.path).policy()
+
+The names below are imported when they are first used, so that `import clew` is quick.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clew.agents.a2c import A2CConfig
+    from clew.agents.network import Agent
+    from clew.agents.policy import Policy
+    from clew.envs import ENVS, AutoReset, Environment, make_env
+    from clew.errors import UserError
+    from clew.memory import MEMORIES, AbstractMemory, make_memory
+    from clew.memory.laws import check
+    from clew.run.config import TrainConfig
+    from clew.run.evaluate import evaluate, load
+    from clew.run.record import read_metrics
+    from clew.run.train import TrainingDiverged, TrainingInterrupted, resume_run, train
+
+_HOMES = {
+    "A2CConfig": "clew.agents.a2c",
+    "Agent": "clew.agents.network",
+    "Policy": "clew.agents.policy",
+    "ENVS": "clew.envs",
+    "AutoReset": "clew.envs",
+    "Environment": "clew.envs",
+    "make_env": "clew.envs",
+    "UserError": "clew.errors",
+    "MEMORIES": "clew.memory",
+    "AbstractMemory": "clew.memory",
+    "make_memory": "clew.memory",
+    "check": "clew.memory.laws",
+    "TrainConfig": "clew.run.config",
+    "evaluate": "clew.run.evaluate",
+    "load": "clew.run.evaluate",
+    "read_metrics": "clew.run.record",
+    "TrainingDiverged": "clew.run.train",
+    "TrainingInterrupted": "clew.run.train",
+    "resume_run": "clew.run.train",
+    "train": "clew.run.train",
+}
+
+__all__ = [
+    "ENVS",
+    "MEMORIES",
+    "A2CConfig",
+    "AbstractMemory",
+    "Agent",
+    "AutoReset",
+    "Environment",
+    "Policy",
+    "TrainConfig",
+    "TrainingDiverged",
+    "TrainingInterrupted",
+    "UserError",
+    "check",
+    "evaluate",
+    "load",
+    "make_env",
+    "make_memory",
+    "read_metrics",
+    "resume_run",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'clew' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,135 @@
+"""Advantage actor-critic: settings and loss."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from clew.agents.network import Agent
+from clew.agents.returns import lambda_returns
+from clew.agents.trajectory import Trajectory
+from clew.errors import UserError, require_at_least, require_fraction, require_rate
+
+
+@dataclass(frozen=True)
+class A2CConfig:
+    """Settings of advantage actor-critic. "Table A.1" is Pramanik's (2023)."""
+
+    num_envs: int = 8
+    """Environments stepped side by side (Table A.1: 8)."""
+    rollout_length: int = 128
+    """Steps of every environment between two updates; gradients reach back no further
+    (Table A.1: 256)."""
+    minibatches: int = 1
+    """Gradient steps per rollout, each on its own share of the environments; 1 takes all at once,
+    as published. Must divide num_envs."""
+    learning_rate: float = 1e-3
+    """Step size of Adam, constant (Table A.1 sweeps 1e-3 to 1e-5)."""
+    gamma: float = 0.99
+    """Discount per step (Table A.1: 0.99)."""
+    lam: float = 0.95
+    """Lambda of the returns: 0 looks one step ahead, 1 to the episode's end (Table A.1: 0.95)."""
+    entropy_cost: float = 0.01
+    """Weight of the entropy bonus, per nat (Table A.1 sweeps 1e-1 to 1e-5)."""
+    value_cost: float = 0.5
+    """Weight of the squared error of the value (Table A.1: 0.5)."""
+    max_grad_norm: float | None = 0.5
+    """Largest global norm of the gradient, longer ones are scaled down; None for no limit (0.5 in
+    the authors' published code, the thesis is silent)."""
+    adam_b1: float = 0.9
+    """Decay of Adam's mean of gradients, per update."""
+    adam_b2: float = 0.999
+    """Decay of Adam's mean of squared gradients, per update."""
+    adam_eps: float = 1e-8
+    """Added to Adam's denominator (1e-8 in the authors' published code)."""
+    advantage_normalisation: bool = False
+    """Scale the advantages of a batch to mean 0 and deviation 1 (off in the authors' code)."""
+
+    def validate(self) -> None:
+        """Refuses impossible settings.
+
+        Raises:
+            UserError: naming the setting, its value and what was expected.
+        """
+        for name in ("num_envs", "rollout_length", "minibatches"):
+            require_at_least(name, getattr(self, name), 1)
+        if self.num_envs % self.minibatches:
+            raise UserError(
+                f"minibatches must divide num_envs, got {self.minibatches} minibatches of "
+                f"{self.num_envs} environments"
+            )
+        for name in ("learning_rate", "entropy_cost", "value_cost"):
+            require_rate(name, getattr(self, name))
+        require_rate("adam_eps", self.adam_eps, positive=True)
+        for name in ("gamma", "lam", "adam_b1", "adam_b2"):
+            require_fraction(name, getattr(self, name))
+        if 1 in (self.adam_b1, self.adam_b2):
+            raise UserError("adam_b1 and adam_b2 must be below 1, at 1 nothing is ever learned")
+        if self.max_grad_norm is not None:
+            require_rate("max_grad_norm", self.max_grad_norm, positive=True)
+
+
+def a2c_loss(
+    agent: Agent, trajectory: Trajectory, config: A2CConfig
+) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+    """The loss of advantage actor-critic and its parts.
+
+    With G the lambda-returns over this network's own values, A_t = sg(G_t) - V_t, H the entropy
+    and means over the valid transitions:
+
+        L_policy = mean(-log pi(a_t | o_t) sg(A_t))
+        L_value  = mean((sg(G_t) - V_t)^2)
+        L        = L_policy + value_cost L_value - entropy_cost mean(H_t)
+
+    The network reads all T+1 observations once, from the state that acting had before the first.
+    No gradient passes into that state (truncated backpropagation through time), but what it
+    caches is rebuilt from the parameters after the stop, so that the projections of remembered
+    observations learn too.
+
+    Returns:
+        The loss, and "policy_loss", "value_loss", "entropy", "value" (the mean value).
+
+    Source: Pramanik (2023), Algorithm 1 and section 5.1; constants in `A2CConfig`.
+    """
+    state0 = jax.vmap(agent.refresh)(jax.lax.stop_gradient(trajectory.state0))
+    unroll = jax.vmap(agent.unroll, in_axes=(0, 1, 1), out_axes=(0, 1, 1))
+    _, logits, values = unroll(state0, trajectory.observation, trajectory.start)
+    returns = jax.lax.stop_gradient(
+        lambda_returns(
+            trajectory.reward,
+            config.gamma * trajectory.discount,
+            values,
+            trajectory.valid,
+            config.lam,
+        )
+    )
+    log_probs = jax.nn.log_softmax(logits[:-1])
+    log_prob = jnp.take_along_axis(log_probs, trajectory.action[..., None], axis=-1)[..., 0]
+    entropy = -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
+    errors = returns - values[:-1]
+    advantage = jax.lax.stop_gradient(errors)
+    if config.advantage_normalisation:
+        advantage = _normalised(advantage, trajectory.valid)
+    parts = {
+        "policy_loss": valid_mean(-log_prob * advantage, trajectory.valid),
+        "value_loss": valid_mean(jnp.square(errors), trajectory.valid),
+        "entropy": valid_mean(entropy, trajectory.valid),
+        "value": valid_mean(values[:-1], trajectory.valid),
+    }
+    loss = (
+        parts["policy_loss"]
+        + config.value_cost * parts["value_loss"]
+        - config.entropy_cost * parts["entropy"]
+    )
+    return loss, parts
+
+
+def valid_mean(x: Float[Array, "*axes"], valid: Bool[Array, "*axes"]) -> Float[Array, ""]:
+    """The mean of `x` where `valid`, 0 if nothing is; what is not valid may even be NaN."""
+    return jnp.sum(jnp.where(valid, x, 0.0)) / jnp.maximum(jnp.sum(valid), 1)
+
+
+def _normalised(x: Float[Array, "*axes"], valid: Bool[Array, "*axes"]) -> Float[Array, "*axes"]:
+    centred = x - valid_mean(x, valid)
+    return centred / (jnp.sqrt(valid_mean(jnp.square(centred), valid)) + 1e-8)

@@ -1,0 +1,100 @@
+"""One rollout in, new parameters out."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+
+from clew.agents.a2c import A2CConfig, a2c_loss
+from clew.agents.network import Agent
+from clew.agents.trajectory import Trajectory
+
+Loss = Callable[[Agent, Trajectory], tuple[Float[Array, ""], dict[str, Float[Array, ""]]]]
+
+
+def make_optimiser(config: A2CConfig) -> optax.GradientTransformation:
+    """Clipping by the global norm, then Adam with a constant step size.
+
+    Source: Kingma and Ba (2015); order and constants of the authors' published code.
+    """
+    adam = optax.adam(
+        config.learning_rate, b1=config.adam_b1, b2=config.adam_b2, eps=config.adam_eps
+    )
+    if config.max_grad_norm is None:
+        return adam
+    return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), adam)
+
+
+def init_optimiser(optimiser: optax.GradientTransformation, agent: Agent) -> optax.OptState:
+    """The optimiser's state before the first update."""
+    return optimiser.init(eqx.filter(agent, eqx.is_inexact_array))
+
+
+def gradient_step(
+    agent: Agent,
+    opt_state: optax.OptState,
+    trajectory: Trajectory,
+    loss: Loss,
+    optimiser: optax.GradientTransformation,
+) -> tuple[Agent, optax.OptState, dict[str, Float[Array, ""]]]:
+    """One gradient step on one trajectory.
+
+    Returns:
+        New agent, new optimiser state, and the loss's parts with "loss" and "grad_norm", the
+        global norm before any clipping.
+    """
+    (value, parts), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(agent, trajectory)
+    metrics = {**parts, "loss": value, "grad_norm": optax.global_norm(gradient)}
+    updates, opt_state = optimiser.update(gradient, opt_state)
+    return eqx.apply_updates(agent, updates), opt_state, metrics
+
+
+def learn(
+    agent: Agent,
+    opt_state: optax.OptState,
+    trajectory: Trajectory,
+    key: PRNGKeyArray,
+    config: A2CConfig,
+    optimiser: optax.GradientTransformation,
+) -> tuple[Agent, optax.OptState, dict[str, Float[Array, ""]]]:
+    """The learning that follows one rollout: one gradient step per minibatch.
+
+    With more than one minibatch the environments are dealt out at random; whole environments,
+    because a memory must read its observations in order. Metrics are means over the minibatches.
+    """
+
+    def loss(agent: Agent, trajectory: Trajectory) -> tuple[Array, dict[str, Array]]:
+        return a2c_loss(agent, trajectory, config)
+
+    if config.minibatches == 1:
+        return gradient_step(agent, opt_state, trajectory, loss, optimiser)
+    order = jax.random.permutation(key, config.num_envs).reshape(config.minibatches, -1)
+    params, static = eqx.partition(agent, eqx.is_array)
+
+    def one(carry: PyTree[Array], chosen: Array) -> tuple[PyTree[Array], dict[str, Array]]:
+        params, opt_state = carry
+        batch = take_environments(trajectory, chosen)
+        agent, opt_state, metrics = gradient_step(
+            eqx.combine(params, static), opt_state, batch, loss, optimiser
+        )
+        return (eqx.filter(agent, eqx.is_array), opt_state), metrics
+
+    (params, opt_state), metrics = jax.lax.scan(one, (params, opt_state), order)
+    return eqx.combine(params, static), opt_state, jax.tree.map(jnp.mean, metrics)
+
+
+def take_environments(trajectory: Trajectory, chosen: Array) -> Trajectory:
+    """The same times of fewer environments, `chosen` by index."""
+    state0 = jax.tree.map(lambda leaf: leaf[chosen], trajectory.state0)
+    rest = trajectory._replace(state0=())
+    taken = jax.tree.map(lambda leaf: leaf[:, chosen], rest)
+    return taken._replace(state0=state0)
+
+
+def all_finite(tree: PyTree) -> Bool[Array, ""]:
+    """Whether every floating-point number of a pytree is finite."""
+    leaves = jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array))
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))

@@ -1,0 +1,43 @@
+"""Returns: what the value at each time should have been."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+
+def lambda_returns(
+    reward: Float[Array, "time *batch"],
+    discount: Float[Array, "time *batch"],
+    value: Float[Array, "time_and_one *batch"],
+    valid: Bool[Array, "time *batch"],
+    lam: float | Float[Array, ""],
+) -> Float[Array, "time *batch"]:
+    """Lambda-returns, from the last time backwards.
+
+        G_T = V_T
+        G_t = r_t + d_t ((1 - lam) V_{t+1} + lam G_{t+1})     where valid_t
+        G_t = V_t                                             elsewhere
+
+    A terminated episode has d_t = 0, so nothing passes. A truncated one has d_t = gamma and its
+    final observation at t+1, where valid is False and so G_{t+1} = V_{t+1}: the return is
+    bootstrapped with the value of that observation and nothing of the next episode passes.
+
+    Args:
+        reward: r_t, what followed the action at t.
+        discount: d_t, gamma times the environment's discount (0 after a termination).
+        value: V_t of all T+1 observations; no gradient is stopped here.
+        valid: False for the transition that leaves the final observation of a truncated episode.
+        lam: between 0 (one step) and 1 (Monte Carlo).
+
+    Source: Sutton and Barto (2018), Eq. 12.20; Pramanik (2023), section 5.1, lam 0.95.
+    """
+
+    def back(
+        later: Float[Array, "*batch"], inputs: tuple[Array, Array, Array, Array, Array]
+    ) -> tuple[Array, Array]:
+        r, d, v, v_next, ok = inputs
+        g = jnp.where(ok, r + d * ((1 - lam) * v_next + lam * later), v)
+        return g, g
+
+    inputs = (reward, discount, value[:-1], value[1:], valid)
+    return jax.lax.scan(back, value[-1], inputs, reverse=True)[1]

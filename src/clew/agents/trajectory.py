@@ -1,0 +1,38 @@
+"""What a rollout hands to the learner."""
+
+from typing import NamedTuple
+
+from jaxtyping import Array, Bool, Float, Int
+
+from clew.memory.base import State
+
+
+class Trajectory(NamedTuple):
+    """T steps of B environments, time first.
+
+        time            0         1               T-1        T
+        observation    o_0       o_1     ...    o_{T-1}     o_T      T+1 of them
+        action          a_0       a_1    ...     a_{T-1}             T
+        reward             r_0       r_1  ...         r_{T-1}        T, r_t follows a_t
+        discount           d_0       d_1  ...         d_{T-1}        T, 0 after a termination
+        memory      s_0 before o_0; the next trajectory's is s_T, before o_T
+
+    `start[t]`: observation t opens an episode. `last[t]`: observation t is the final one of a
+    truncated episode; it is there for its value, the action on it did nothing, and observation
+    t+1 opens the next episode. The transition that leaves it is not `valid`.
+    """
+
+    observation: Float[Array, "time_and_one batch n"]
+    start: Bool[Array, "time_and_one batch"]
+    last: Bool[Array, "time_and_one batch"]
+    action: Int[Array, "time batch"]
+    reward: Float[Array, "time batch"]
+    discount: Float[Array, "time batch"]
+    log_prob: Float[Array, "time batch"]
+    value: Float[Array, "time batch"]
+    state0: State
+
+    @property
+    def valid(self) -> Bool[Array, "time batch"]:
+        """Which transitions may be learned from."""
+        return ~self.last[:-1]

@@ -1,0 +1,1 @@
+"""Runs: settings, rollout, the compiled loop, checkpoints, records, evaluation."""

@@ -1,0 +1,273 @@
+"""Checkpoints: one file each, verified when read, moved into place when whole.
+
+Layout of a file, all integers little-endian:
+
+    8 bytes   b"CLEWCKPT"
+    4 bytes   version of this layout
+    8 bytes   length n of the header
+    32 bytes  SHA-256 of the header
+    n bytes   header, JSON: versions, meta, SHA-256 of the rest, and for every leaf of the tree
+              its path, shape, type and place in the rest
+    the rest  the leaves' bytes, C order, one after another
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import struct
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from clew.errors import UserError
+
+MAGIC = b"CLEWCKPT"
+FORMAT = 1
+KEEP = 3
+_HEAD = struct.Struct("<8sIQ32s")
+_NAME = re.compile(r"update-(\d+)\.clew")
+
+
+class CheckpointError(UserError):
+    """A file that is no whole checkpoint of this run, or a place where none can be written."""
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint was passed over for the one before it."""
+
+
+class Checkpoint(NamedTuple):
+    """What a file held."""
+
+    path: Path
+    meta: dict[str, Any]
+    """"update", "seconds" and whatever else the writer gave."""
+    leaves: dict[str, np.ndarray]
+    """Every leaf by its path in the tree."""
+
+
+def save(folder: Path, state: PyTree, meta: dict[str, Any], versions: dict[str, str]) -> Path:
+    """Writes a checkpoint and removes all but the newest three.
+
+    The bytes go to a name that no reader matches, reach the disk, and only then get their name,
+    so that a kill or a full disk leaves the checkpoints that were there before.
+
+    Args:
+        folder: where to; made if it is not there.
+        state: a pytree of arrays.
+        meta: JSON values to go with it; "update" names the file.
+        versions: of the libraries.
+
+    Raises:
+        CheckpointError: if the disk is full or cannot be written to.
+    """
+    path = folder / f"update-{meta['update']:09d}.clew"
+    temporary = folder / f".{path.name}.{os.getpid()}.writing"
+    blocks = _encode(state, meta, versions)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "wb") as file:
+            for block in blocks:
+                file.write(block)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync_folder(folder)
+        for old in list_checkpoints(folder)[:-KEEP]:
+            old.unlink(missing_ok=True)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise CheckpointError(_write_failure(folder, path, error)) from error
+    return path
+
+
+def list_checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints of a folder, oldest first; half-written ones are not among them."""
+    found = [p for p in folder.iterdir() if _NAME.fullmatch(p.name)] if folder.is_dir() else []
+    return sorted(found, key=lambda p: int(p.stem.removeprefix("update-")))
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Removes what writers that were killed left behind; only for the run's one owner."""
+    if folder.is_dir():
+        for path in folder.glob(".update-*.writing"):
+            path.unlink(missing_ok=True)
+
+
+def read(path: Path) -> Checkpoint:
+    """Reads a file and verifies all of it.
+
+    Raises:
+        CheckpointError: naming the file and what is wrong with it: not a checkpoint, a newer
+            layout, cut short, or changed since it was written.
+    """
+    try:
+        data = memoryview(path.read_bytes())
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
+    if bytes(data[:8]) != MAGIC[: len(data)] or not data:
+        raise CheckpointError(f"{path}: not a checkpoint of clew")
+    if len(data) < _HEAD.size:
+        raise CheckpointError(f"{path}: cut short, {len(data)} bytes are left")
+    _, version, length, digest = _HEAD.unpack_from(data)
+    if version > FORMAT:
+        raise CheckpointError(
+            f"{path}: written by a newer clew (layout {version}, this one reads up to {FORMAT})"
+        )
+    raw = data[_HEAD.size : _HEAD.size + length]
+    if len(raw) < length:
+        raise CheckpointError(f"{path}: cut short within its header")
+    if hashlib.sha256(raw).digest() != digest:
+        raise CheckpointError(f"{path}: damaged, its header does not match its checksum")
+    header = json.loads(bytes(raw))
+    rest = data[_HEAD.size + length :]
+    if len(rest) != header["size"]:
+        kind = "cut short" if len(rest) < header["size"] else "damaged"
+        raise CheckpointError(f"{path}: {kind}, {len(rest)} bytes of {header['size']} are there")
+    if hashlib.sha256(rest).hexdigest() != header["sha256"]:
+        raise CheckpointError(f"{path}: damaged, its contents do not match their checksum")
+    return Checkpoint(path, header["meta"], {e["path"]: _leaf(rest, e) for e in header["leaves"]})
+
+
+def restore(checkpoint: Checkpoint, template: PyTree, prefix: str = "") -> PyTree:
+    """The checkpoint's arrays in the structure of `template`.
+
+    Args:
+        checkpoint: what `read` returned.
+        template: a pytree of anything with shape and dtype.
+        prefix: of the paths, to restore a part of the saved tree.
+
+    Raises:
+        CheckpointError: if a leaf is missing or has another shape or type, naming it.
+    """
+
+    def take(path: Any, like: Any) -> Any:
+        name = prefix + _path_name(path)
+        where = f"{checkpoint.path}: belongs to another run or version"
+        if name not in checkpoint.leaves:
+            raise CheckpointError(f"{where}, it has no {name}")
+        array = checkpoint.leaves[name]
+        is_key = jax.dtypes.issubdtype(like.dtype, jax.dtypes.prng_key)
+        expected = jax.eval_shape(jax.random.key_data, like) if is_key else like
+        if array.shape != expected.shape or array.dtype != expected.dtype:
+            raise CheckpointError(
+                f"{where}, {name} has shape {list(array.shape)} and type {array.dtype}, expected "
+                f"{list(expected.shape)} and {expected.dtype}"
+            )
+        if is_key:
+            return jax.random.wrap_key_data(array)
+        return jax.numpy.array(array)
+
+    return jax.tree_util.tree_map_with_path(take, template)
+
+
+def load_newest(
+    folder: Path, accept: Callable[[Checkpoint], Any]
+) -> tuple[Checkpoint, Any, list[Path]] | None:
+    """The newest checkpoint that is whole and that `accept` takes.
+
+    Every one that is passed over is named in a `CheckpointWarning` with the reason.
+
+    Args:
+        folder: of the checkpoints.
+        accept: makes something of a checkpoint, or raises `CheckpointError`.
+
+    Returns:
+        The checkpoint, what `accept` made of it and the newer files that were passed over; None
+        if the folder has no checkpoint.
+
+    Raises:
+        CheckpointError: if there are checkpoints and none is good, with every file and reason.
+    """
+    reasons: list[str] = []
+    passed: list[Path] = []
+    for path in reversed(list_checkpoints(folder)):
+        try:
+            checkpoint = read(path)
+            made = accept(checkpoint)
+        except CheckpointError as error:
+            reasons.append(str(error))
+            passed.append(path)
+            continue
+        for reason in reasons:
+            text = f"{reason}; going on from {path.name} instead"
+            warnings.warn(text, CheckpointWarning, stacklevel=2)
+        return checkpoint, made, passed
+    if reasons:
+        raise CheckpointError("no checkpoint is usable:\n  " + "\n  ".join(reasons))
+    return None
+
+
+def set_aside(paths: list[Path]) -> None:
+    """Renames unusable checkpoints, so that they neither are read again nor count as kept."""
+    for path in paths:
+        os.replace(path, path.with_name(f"unusable-{path.name}"))
+
+
+def _encode(state: PyTree, meta: dict[str, Any], versions: dict[str, str]) -> list[bytes]:
+    entries, blocks, offset = [], [], 0
+    digest = hashlib.sha256()
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            leaf = jax.random.key_data(leaf)
+        array = np.asarray(leaf)
+        block = array.tobytes()
+        entries.append(
+            {
+                "path": _path_name(path),
+                "shape": list(array.shape),
+                "dtype": array.dtype.name,
+                "offset": offset,
+            }
+        )
+        blocks.append(block)
+        digest.update(block)
+        offset += len(block)
+    header = {
+        "versions": versions,
+        "meta": meta,
+        "size": offset,
+        "sha256": digest.hexdigest(),
+        "leaves": entries,
+    }
+    raw = json.dumps(header).encode()
+    return [_HEAD.pack(MAGIC, FORMAT, len(raw), hashlib.sha256(raw).digest()), raw, *blocks]
+
+
+def _leaf(rest: memoryview, entry: dict[str, Any]) -> np.ndarray:
+    dtype, shape = np.dtype(entry["dtype"]), tuple(entry["shape"])
+    count = int(np.prod(shape))
+    return np.frombuffer(rest, dtype, count, entry["offset"]).reshape(shape)
+
+
+def _path_name(path: Any) -> str:
+    return "/" + jax.tree_util.keystr(path, simple=True, separator="/")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes a rename survive a power cut; not every system can open a folder."""
+    with contextlib.suppress(PermissionError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _write_failure(folder: Path, path: Path, error: OSError) -> str:
+    with contextlib.suppress(OSError):
+        kept = list_checkpoints(folder)
+        if kept:
+            return (
+                f"cannot write {path}: {error.strerror}; the run is safe up to {kept[-1].name}, "
+                "make room and resume"
+            )
+    return f"cannot write {path}: {error.strerror}"

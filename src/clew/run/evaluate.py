@@ -1,0 +1,164 @@
+"""A trained run, loaded and measured."""
+
+import math
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from clew.agents.network import Agent
+from clew.envs.base import AutoReset
+from clew.errors import UserError, require_at_least
+from clew.run import checkpoint, folder
+from clew.run.config import TrainConfig, make_stream
+from clew.run.rollout import ActorState, init_actor
+from clew.run.sync import agent_template
+from clew.studies.statistics import Interval, bootstrap_interval, wilson_interval
+
+BATCH = 64
+"""Episodes evaluated side by side."""
+
+
+class EvalResult(NamedTuple):
+    """What a run's agents do on fresh episodes."""
+
+    episodes: int
+    """Episodes of every seed."""
+    greedy: bool
+    """Whether the likeliest action was taken, instead of a draw from the policy."""
+    steps: int
+    """Environment steps of each seed that the checkpoint was trained for."""
+    per_seed: dict[str, list[float]]
+    """The mean over episodes of every metric, for each seed."""
+    pooled: dict[str, Interval]
+    """Mean and 95% interval of every metric: over the seeds by bootstrap if there are several,
+    else over the episodes, by Wilson for those that are 0 or 1 and by bootstrap for others."""
+
+    @property
+    def success(self) -> Interval | None:
+        """The share of episodes solved, if the task says what that is."""
+        return self.pooled.get("success")
+
+
+def load(path: str | Path, seed_index: int = 0) -> Agent:
+    """The agent of a run, from its newest good checkpoint.
+
+    Args:
+        path: the run's folder or name.
+        seed_index: which of the run's seeds, from 0.
+
+    Raises:
+        UserError: if there is no such run or seed, or no usable checkpoint.
+    """
+    _, config, params, static, _ = _load_all(path)
+    require_at_least("seed_index", seed_index, 0)
+    if seed_index >= config.seeds:
+        raise UserError(f"seed_index must be below the run's {config.seeds} seeds: {seed_index}")
+    return eqx.combine(jax.tree.map(lambda leaf: leaf[seed_index], params), static)
+
+
+def evaluate(
+    path: str | Path,
+    *,
+    episodes: int = 200,
+    greedy: bool = True,
+    seed: int = 0,
+    max_steps: int = 100_000,
+) -> EvalResult:
+    """Plays fresh episodes with every agent of a run.
+
+    Every environment plays one episode to its end, so that short episodes do not count more than
+    long ones.
+
+    Args:
+        path: the run's folder or name.
+        episodes: for every seed, at least 1.
+        greedy: take the likeliest action, instead of drawing from the policy.
+        seed: of the episodes and draws.
+        max_steps: gives up after so many steps of one episode.
+
+    Raises:
+        UserError: if there is no such run, no usable checkpoint, or an episode does not end.
+    """
+    require_at_least("episodes", episodes, 1)
+    require_at_least("max_steps", max_steps, 1)
+    require_at_least("seed", seed, 0)
+    folder.use_compilation_cache()
+    _, config, params, static, update = _load_all(path)
+    play = jax.jit(partial(_play, static, make_stream(config), greedy, max_steps))
+    found: list[dict[str, np.ndarray]] = []
+    for index in range(config.seeds):
+        agent = jax.tree.map(lambda leaf, i=index: leaf[i], params)
+        key = jax.random.fold_in(jax.random.key(seed), index)
+        keys = jax.random.split(key, math.ceil(episodes / BATCH))
+        parts = [jax.device_get(play(agent, key)) for key in keys]
+        if not all(ended.all() for _, ended in parts):
+            raise UserError(f"an episode of {config.env} did not end within {max_steps} steps")
+        found.append({n: np.concatenate([m[n] for m, _ in parts])[:episodes] for n in parts[0][0]})
+    return EvalResult(
+        episodes=episodes,
+        greedy=greedy,
+        steps=update * config.steps_per_update,
+        per_seed={n: [float(seed[n].mean()) for seed in found] for n in found[0]},
+        pooled={n: _interval([seed[n] for seed in found]) for n in found[0]},
+    )
+
+
+def _load_all(path: str | Path) -> tuple[Path, TrainConfig, Any, Agent, int]:
+    """Folder, settings, the agents' arrays (seeds first), the rest of the agent, the update."""
+    found = folder.find_run(path)
+    config = folder.read_config(found)
+    template, static = agent_template(config)
+    newest = checkpoint.load_newest(
+        found / folder.CHECKPOINTS,
+        lambda read: checkpoint.restore(read, template, prefix="/seed/agent"),
+    )
+    if newest is None:
+        raise UserError(f"{found} has no checkpoint yet")
+    loaded, params, _ = newest
+    if config.seeds == 1:
+        params = jax.tree.map(lambda leaf: leaf[None], params)
+    return found, config, params, static, loaded.meta["update"]
+
+
+def _play(
+    static: Agent, stream: AutoReset, greedy: bool, max_steps: int, params: Any, key: PRNGKeyArray
+) -> tuple[dict[str, Float[Array, " episodes"]], Bool[Array, " episodes"]]:
+    """The metrics of the first episode of `BATCH` environments, and which of them ended."""
+    agent = eqx.combine(params, static)
+    reset_key, key = jax.random.split(key)
+    actor = init_actor(agent, stream, BATCH, reset_key)
+
+    def more(carry: tuple) -> Array:
+        return ~jnp.all(carry[1]) & (carry[4] < max_steps)
+
+    def one(carry: tuple) -> tuple:
+        actor, ended, metrics, key, count = carry
+        key, action_key, env_key = jax.random.split(key, 3)
+        seen = actor.timestep
+        memory, logits, _ = jax.vmap(agent.step)(actor.memory, seen.observation, seen.start)
+        drawn = jax.random.categorical(action_key, logits)
+        action = jnp.argmax(logits, axis=-1) if greedy else drawn
+        env, then = jax.vmap(stream.step)(actor.env, action, jax.random.split(env_key, BATCH))
+        first = then.ended & ~ended
+        metrics = {n: jnp.where(first, then.metrics[n], metrics[n]) for n in metrics}
+        return ActorState(env, then, memory), ended | first, metrics, key, count + 1
+
+    zeros = {name: jnp.zeros(BATCH, jnp.float32) for name in stream.metric_names}
+    carry = (actor, jnp.zeros(BATCH, jnp.bool_), zeros, key, jnp.zeros((), jnp.int32))
+    _, ended, metrics, _, _ = jax.lax.while_loop(more, one, carry)
+    return metrics, ended
+
+
+def _interval(values: list[np.ndarray]) -> Interval:
+    if len(values) > 1:
+        return bootstrap_interval([float(v.mean()) for v in values])
+    episodes = values[0]
+    if np.isin(episodes, (0.0, 1.0)).all():
+        return wilson_interval(int(episodes.sum()), episodes.size)
+    return bootstrap_interval(episodes, method="percentile", resamples=2000)

@@ -1,0 +1,134 @@
+"""What a training run tells of itself while it runs."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TextIO
+
+from clew.run.config import TrainConfig
+
+
+class Report(NamedTuple):
+    """Where a run stands."""
+
+    steps: int
+    """Environment steps made by each seed."""
+    total_steps: int
+    """Environment steps that each seed will make."""
+    rate: float
+    """Environment steps per second, over all seeds, of late."""
+    seconds: float
+    """Seconds of training, those before a resumption included."""
+    seconds_left: float
+    """Seconds to the end at this rate."""
+    row: dict[str, Any] | None
+    """The row of metrics just written, None between rows."""
+
+
+class Progress(Protocol):
+    """Who wants to know. Every method is called on the thread that trains."""
+
+    def start(self, path: Path, config: TrainConfig) -> None:
+        """The run's folder and settings, before anything else."""
+
+    def phase(self, name: str) -> None:
+        """What comes now: "compiling", "training" or "saving"."""
+
+    def report(self, report: Report) -> None:
+        """After every call of the compiled program, about once a second."""
+
+    def message(self, text: str) -> None:
+        """Something that the user should read."""
+
+    def close(self) -> None:
+        """Nothing more will come, whether the run ended well or not."""
+
+
+class Quiet:
+    """Tells nothing."""
+
+    def start(self, path: Path, config: TrainConfig) -> None:
+        """Does nothing."""
+
+    def phase(self, name: str) -> None:
+        """Does nothing."""
+
+    def report(self, report: Report) -> None:
+        """Does nothing."""
+
+    def message(self, text: str) -> None:
+        """Does nothing."""
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+class Lines:
+    """A line on standard error every few seconds, on a terminal or not.
+
+    Args:
+        every: least seconds between two lines; the first comes with the first row of metrics.
+        stream: where to, standard error by default.
+    """
+
+    def __init__(self, every: float = 5.0, stream: TextIO | None = None):
+        self._every = every
+        self._stream = stream
+        self._next = 0.0
+        self._row: dict[str, Any] | None = None
+        self._phase = ""
+
+    def start(self, path: Path, config: TrainConfig) -> None:
+        """Says what runs where."""
+        seeds = f", {config.seeds} seeds" if config.seeds > 1 else ""
+        self._print(f"{path}: {config.memory} on {config.env}{seeds}, {config.steps} steps")
+
+    def phase(self, name: str) -> None:
+        """Says that the program is being compiled, which takes a while."""
+        if name == "compiling" and self._phase != name:
+            self._print("compiling")
+        self._phase = name
+
+    def report(self, report: Report) -> None:
+        """Prints a line if it is time for one, and always the last."""
+        self._row = report.row or self._row
+        finished = report.steps >= report.total_steps
+        if self._row is None or (time.monotonic() < self._next and not finished):
+            return
+        self._next = time.monotonic() + self._every
+        self._print(format_report(report, self._row))
+
+    def message(self, text: str) -> None:
+        """Prints it."""
+        self._print(text)
+
+    def close(self) -> None:
+        """Does nothing."""
+
+    def _print(self, text: str) -> None:
+        print(text, file=self._stream or sys.stderr, flush=True)
+
+
+def format_report(report: Report, row: dict[str, Any]) -> str:
+    """One line: steps, rate, time left, and return and success as means over seeds."""
+    share = report.steps / report.total_steps
+    words = [
+        f"{report.steps}/{report.total_steps} steps ({share:.0%})",
+        f"{report.rate:,.0f} steps/s",
+        f"{format_seconds(report.seconds_left)} left",
+    ]
+    for name in ("return", "success"):
+        known = [value for value in row.get(name, []) if value is not None]
+        if known:
+            words.append(f"{name} {sum(known) / len(known):.2f}")
+    return "  ".join(words)
+
+
+def format_seconds(seconds: float) -> str:
+    """Seconds as 42s, 3m05s or 2h07m."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"

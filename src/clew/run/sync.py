@@ -1,0 +1,174 @@
+"""The whole training loop, acting and learning by turns, as one compiled program."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from clew.agents.learner import all_finite, init_optimiser, learn, make_optimiser
+from clew.agents.network import Agent
+from clew.envs.base import AutoReset
+from clew.run.config import TrainConfig, abstract_agent, build_agent, make_stream
+from clew.run.rollout import ActorState, init_actor, rollout
+
+LOSS_METRICS = ("loss", "policy_loss", "value_loss", "entropy", "value", "grad_norm")
+"""Metrics of every update; a row holds their mean over its updates."""
+
+
+class SeedState(NamedTuple):
+    """Everything that one seed's training consists of; arrays only."""
+
+    agent: Any
+    """The arrays of the agent; what is not an array is the same all through a run."""
+    optimiser: optax.OptState
+    actor: ActorState
+    key: PRNGKeyArray
+    sums: dict[str, Float[Array, ""]]
+    """Sums since the last row of metrics: of the loss's parts over updates, and of the episodes'
+    metrics over the episodes that ended."""
+    finite: Bool[Array, ""]
+    """Whether loss and parameters of the last update were finite."""
+
+
+class RunState(NamedTuple):
+    """What a checkpoint holds. With several seeds, `seed` has them as first axis."""
+
+    update: Int[Array, ""]
+    """Number of updates made."""
+    seed: SeedState
+
+
+class Program(NamedTuple):
+    """The compiled loop of a run."""
+
+    advance: Callable[[RunState, Int[Array, ""]], RunState]
+    """Makes so many updates, or fewer if one gives a number that is not finite, which is then
+    the last; the given state is used up."""
+    template: RunState
+    """Shapes and types of the state."""
+
+
+class Parts(NamedTuple):
+    """What the loop is made of, besides the state."""
+
+    config: TrainConfig
+    stream: AutoReset
+    static: Agent
+    """The agent without its arrays."""
+    optimiser: optax.GradientTransformation
+
+
+def make_parts(config: TrainConfig) -> Parts:
+    """Builds task, network and optimiser of a run; no array is computed.
+
+    Raises:
+        UserError: for an unknown or impossible setting.
+    """
+    stream = make_stream(config)
+    static = eqx.filter(abstract_agent(config, stream), _is_shape, inverse=True)
+    return Parts(config, stream, static, make_optimiser(config.a2c))
+
+
+def init_run(parts: Parts) -> RunState:
+    """The state before the first update.
+
+    Every seed starts from its own random key, `seed + i`, so that its parameters and first
+    episodes are bit for bit those of a run of that seed alone. What follows is equal up to
+    rounding, since products over several seeds add in another order.
+    """
+    init = jax.jit(partial(_init_seed, parts))
+    config = parts.config
+    seeds = [init(jax.random.key(config.seed + i)) for i in range(config.seeds)]
+    update = jnp.zeros((), jnp.int32)
+    if config.seeds == 1:
+        return RunState(update, seeds[0])
+    return RunState(update, jax.tree.map(lambda *leaves: jnp.stack(leaves), *seeds))
+
+
+def compile_program(parts: Parts) -> Program:
+    """Compiles the loop, or takes it from the cache of compiled programs.
+
+    The number of updates is an argument of the program, so that one program serves all calls: a
+    resumed run computes bit for bit what it would have without the interruption.
+    """
+    template = jax.eval_shape(partial(init_run, parts))
+    count = jax.ShapeDtypeStruct((), jnp.int32)
+    jitted = jax.jit(partial(_advance, parts), donate_argnums=0)
+    return Program(jitted.lower(template, count).compile(), template)
+
+
+def agent_template(config: TrainConfig) -> tuple[Any, Agent]:
+    """Shapes of the agent's arrays in a checkpoint of this run, and the agent without them."""
+    agent = abstract_agent(config, make_stream(config))
+    shapes, static = eqx.partition(agent, _is_shape)
+    if config.seeds == 1:
+        return shapes, static
+    return jax.tree.map(lambda s: _with_seeds(s, config.seeds), shapes), static
+
+
+def _with_seeds(shape: jax.ShapeDtypeStruct, seeds: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((seeds, *shape.shape), shape.dtype)
+
+
+def _is_shape(x: Any) -> bool:
+    return isinstance(x, jax.ShapeDtypeStruct)
+
+
+def _init_seed(parts: Parts, key: PRNGKeyArray) -> SeedState:
+    agent_key, env_key, key = jax.random.split(key, 3)
+    agent = build_agent(parts.config, parts.stream, agent_key)
+    names = (*LOSS_METRICS, "episodes", *parts.stream.metric_names)
+    return SeedState(
+        agent=eqx.filter(agent, eqx.is_array),
+        optimiser=init_optimiser(parts.optimiser, agent),
+        actor=init_actor(agent, parts.stream, parts.config.a2c.num_envs, env_key),
+        key=key,
+        sums={name: jnp.zeros((), jnp.float32) for name in names},
+        finite=jnp.ones((), jnp.bool_),
+    )
+
+
+def _advance(parts: Parts, state: RunState, count: Int[Array, ""]) -> RunState:
+    one = partial(_update, parts)
+    if parts.config.seeds > 1:
+        one = jax.vmap(one, in_axes=(0, None))
+    stop = state.update + count
+
+    def more(state: RunState) -> Bool[Array, ""]:
+        return (state.update < stop) & jnp.all(state.seed.finite)
+
+    def body(state: RunState) -> RunState:
+        fresh_row = state.update % parts.config.log_every == 0
+        return RunState(state.update + 1, one(state.seed, fresh_row))
+
+    return jax.lax.while_loop(more, body, state)
+
+
+def _update(parts: Parts, state: SeedState, fresh_row: Bool[Array, ""]) -> SeedState:
+    """One rollout and what is learned from it."""
+    config = parts.config.a2c
+    agent = eqx.combine(state.agent, parts.static)
+    key, rollout_key, learn_key = jax.random.split(state.key, 3)
+    actor, trajectory, episodes = rollout(
+        agent, parts.stream, state.actor, config.rollout_length, rollout_key
+    )
+    agent, optimiser, losses = learn(
+        agent, state.optimiser, trajectory, learn_key, config, parts.optimiser
+    )
+    # What the memory cached was computed with the old parameters.
+    actor = actor._replace(memory=jax.vmap(agent.refresh)(actor.memory))
+    added = losses | episodes
+    sums = {n: jnp.where(fresh_row, 0.0, state.sums[n]) + added[n] for n in state.sums}
+    return SeedState(
+        agent=eqx.filter(agent, eqx.is_array),
+        optimiser=optimiser,
+        actor=actor,
+        key=key,
+        sums=sums,
+        finite=all_finite((losses["loss"], agent)),
+    )

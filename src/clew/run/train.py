@@ -1,0 +1,291 @@
+"""Training from the command to the summary: the host's side of the loop."""
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from clew.errors import UserError
+from clew.run import checkpoint, folder, record
+from clew.run.config import TrainConfig, differences
+from clew.run.progress import Lines, Progress, Report
+from clew.run.sync import Parts, Program, RunState, compile_program, init_run, make_parts
+
+CALL_SECONDS = 1.0
+"""What one call of the compiled program should take: how long Ctrl-C waits."""
+
+
+class RunResult(NamedTuple):
+    """A finished run."""
+
+    path: Path
+    summary: dict[str, Any]
+
+
+class TrainingDiverged(UserError):
+    """The loss or a parameter became infinite or not a number."""
+
+
+class TrainingInterrupted(KeyboardInterrupt):
+    """Training was told to stop and saved itself; the message says how to resume."""
+
+
+@dataclass
+class _Run:
+    """A run in progress."""
+
+    path: Path
+    config: TrainConfig
+    progress: Progress
+    state: RunState
+    update: int = 0
+    seconds: float = 0.0
+    saved: int = -1
+    saved_at: float = 0.0
+
+
+def train(
+    config: TrainConfig | None = None,
+    *,
+    resume: bool | str | Path = False,
+    progress: Progress | None = None,
+) -> RunResult:
+    """Trains an agent, or goes on training it.
+
+    Args:
+        config: the settings; the default ones if None.
+        resume: True goes on with the run that `config` names, a path or a run's name with that
+            one; `config` may then be None. A folder's own settings hold; only `steps` may be
+            raised.
+        progress: who is told; by default lines on standard error.
+
+    Returns:
+        The run's folder and its summary.
+
+    Raises:
+        UserError: for impossible settings, an existing or missing run, a run in use, unusable
+            checkpoints, a full disk.
+        TrainingDiverged: at the first update with a loss or parameter that is not finite.
+        TrainingInterrupted: after Ctrl-C or SIGTERM, with everything saved.
+    """
+    folder.use_compilation_cache()
+    if resume is False:
+        config = config or TrainConfig()
+        config.validate()
+        path = folder.new_folder(config)
+    else:
+        path, config = _to_resume(config, resume)
+        config.validate()
+    listener = progress or Lines()
+    with folder.locked(path), _stop_signals() as stop:
+        try:
+            listener.start(path, config)
+            return _train(path, config, listener, stop, fresh=resume is False)
+        finally:
+            listener.close()
+
+
+def resume_run(
+    path: str | Path, *, steps: int | None = None, progress: Progress | None = None
+) -> RunResult:
+    """Goes on with the run at `path`, to `steps` environment steps if given; see `train`."""
+    found = folder.find_run(path)
+    config = folder.read_config(found)
+    return train(replace(config, steps=steps or config.steps), resume=found, progress=progress)
+
+
+def _to_resume(config: TrainConfig | None, resume: bool | str | Path) -> tuple[Path, TrainConfig]:
+    """The folder to go on with and its settings, with `steps` raised if that was asked for."""
+    if resume is True:
+        if config is None or not config.name:
+            raise UserError("which run should be resumed? Give its path or its name")
+        path = folder.find_run(config.name, config.run_dir)
+    else:
+        path = folder.find_run(str(resume), config.run_dir if config else "runs")
+    own = folder.read_config(path)
+    if config is None:
+        return path, own
+    changed = differences(own, config)
+    old, new = changed.pop("steps", (own.steps, own.steps))
+    if changed:
+        name, (was, wanted) = next(iter(changed.items()))
+        raise UserError(
+            f"{path} was started with {name} = {was!r}, not {wanted!r}; a resumed run may only "
+            "have its steps raised"
+        )
+    if new < old:
+        raise UserError(f"{path} was started for {old} steps, they can be raised but not {new}")
+    return path, replace(own, steps=new)
+
+
+def _train(
+    path: Path, config: TrainConfig, progress: Progress, stop: threading.Event, *, fresh: bool
+) -> RunResult:
+    if fresh:
+        folder.write_config(path, config)
+    parts = make_parts(config)
+    program, run = _prepare(path, config, parts, progress)
+    if fresh or config != folder.read_config(path):
+        folder.write_config(path, config)
+    with contextlib.closing(record.MetricsFile(path)) as metrics:
+        if run.saved < 0:
+            _save(run, metrics)
+        progress.phase("training")
+        _loop(run, program, metrics, stop)
+        if run.saved < run.update:
+            _save(run, metrics)
+    summary = record.summarise(
+        record.read_metrics(path),
+        config,
+        seconds=run.seconds,
+        parameters=count_parameters(run.state, config.seeds),
+    )
+    folder.write_json(path / folder.SUMMARY, summary)
+    _draw_curve(path)
+    return RunResult(path, summary)
+
+
+def _prepare(
+    path: Path, config: TrainConfig, parts: Parts, progress: Progress
+) -> tuple[Program, _Run]:
+    """The compiled program, and the run as its newest good checkpoint left it."""
+    progress.phase("compiling")
+    program = compile_program(parts)
+    checkpoints = path / folder.CHECKPOINTS
+    checkpoint.remove_leftovers(checkpoints)
+    found = checkpoint.load_newest(
+        checkpoints, lambda read: checkpoint.restore(read, program.template)
+    )
+    if found is None:
+        record.cut_back(path, 0, config.log_every)
+        return program, _Run(path, config, progress, init_run(parts))
+    loaded, state, passed = found
+    checkpoint.set_aside(passed)
+    update, seconds = loaded.meta["update"], loaded.meta["seconds"]
+    if update >= config.updates:
+        progress.message(
+            f"{path} has made its {config.steps} steps already; raise steps to train it further"
+        )
+    else:
+        progress.message(f"going on from {loaded.path.name} ({seconds:.0f} s of training)")
+        record.cut_back(path, update, config.log_every)
+    return program, _Run(path, config, progress, state, update, seconds, update)
+
+
+def _loop(run: _Run, program: Program, metrics: record.MetricsFile, stop: threading.Event) -> None:
+    """Calls the compiled program until the run is complete."""
+    config = run.config
+    rate, per_update = 0.0, CALL_SECONDS
+    row_update, row_seconds = run.update, run.seconds
+    run.saved_at = run.seconds
+    while run.update < config.updates:
+        if stop.is_set():
+            _interrupted(run, metrics)
+        boundary = config.log_every - run.update % config.log_every
+        count = min(boundary, config.updates - run.update, max(1, int(CALL_SECONDS / per_update)))
+        began = time.perf_counter()
+        run.state = program.advance(run.state, jnp.int32(count))
+        finite = np.atleast_1d(jax.device_get(run.state.seed.finite))
+        elapsed = time.perf_counter() - began
+        run.update = int(run.state.update)
+        run.seconds += elapsed
+        if not finite.all():
+            raise _diverged(run, finite)
+        per_update = elapsed / count
+        rate = config.steps_per_update * config.seeds / per_update
+        row = None
+        if run.update % config.log_every == 0 or run.update == config.updates:
+            made = (run.update - row_update) * config.steps_per_update * config.seeds
+            rate = made / (run.seconds - row_seconds)
+            row_update, row_seconds = run.update, run.seconds
+            row = record.make_row(
+                run.state.seed.sums, run.update, config, seconds=run.seconds, rate=rate
+            )
+            metrics.write(row)
+        run.progress.report(_report(run, rate, row))
+        if run.seconds - run.saved_at >= config.checkpoint_seconds:
+            _save(run, metrics)
+
+
+def _report(run: _Run, rate: float, row: record.Row | None) -> Report:
+    per_update = run.config.steps_per_update
+    left = (run.config.updates - run.update) * per_update * run.config.seeds / rate
+    return Report(
+        run.update * per_update, run.config.updates * per_update, rate, run.seconds, left, row
+    )
+
+
+def _save(run: _Run, metrics: record.MetricsFile) -> None:
+    run.progress.phase("saving")
+    metrics.sync()
+    meta = {"update": run.update, "seconds": run.seconds}
+    checkpoint.save(run.path / folder.CHECKPOINTS, run.state, meta, folder.versions())
+    run.saved, run.saved_at = run.update, run.seconds
+    run.progress.phase("training")
+
+
+def _interrupted(run: _Run, metrics: record.MetricsFile) -> None:
+    if run.saved < run.update:
+        _save(run, metrics)
+    steps = run.update * run.config.steps_per_update
+    raise TrainingInterrupted(
+        f"stopped after {steps} steps, everything is saved; go on with: "
+        f"clew train --resume {run.path}"
+    )
+
+
+def _diverged(run: _Run, finite: np.ndarray) -> TrainingDiverged:
+    which = "" if finite.size == 1 else f" (seed {run.config.seed + int(np.argmin(finite))})"
+    kept = checkpoint.list_checkpoints(run.path / folder.CHECKPOINTS)
+    where = f"; the last good checkpoint is {kept[-1]}" if kept else ""
+    return TrainingDiverged(
+        f"the loss or a parameter is no longer finite at update {run.update}{which}{where}; try a "
+        f"smaller a2c.learning_rate (now {run.config.a2c.learning_rate:g}) or a2c.max_grad_norm "
+        f"(now {run.config.a2c.max_grad_norm})"
+    )
+
+
+def count_parameters(state: RunState, seeds: int) -> int:
+    """Trained numbers of one seed's agent."""
+    arrays = jax.tree.leaves(eqx.filter(state.seed.agent, eqx.is_inexact_array))
+    return sum(leaf.size for leaf in arrays) // seeds
+
+
+def _draw_curve(path: Path) -> None:
+    """Draws curve.png; a run is not lost because its picture could not be drawn."""
+    try:
+        from clew.studies.plots import draw_curve  # pyright: ignore
+    except ImportError:
+        return
+    draw_curve(path)
+
+
+@contextlib.contextmanager
+def _stop_signals() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set; a second Ctrl-C stops at once, saving nothing."""
+    stop = threading.Event()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    previous = {n: signal.signal(n, handle) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
