@@ -13,6 +13,7 @@ from clew.errors import unknown_name
 from clew.memory.arelit import AReLiT
 from clew.memory.base import AbstractMemory, scan_steps, select
 from clew.memory.gru import GRU
+from clew.memory.gtrxl import GTrXL
 from clew.memory.lstm import LSTM
 from clew.memory.none import NoMemory
 
@@ -20,6 +21,7 @@ MEMORIES: dict[str, type[AbstractMemory]] = {
     "none": NoMemory,
     "lstm": LSTM,
     "gru": GRU,
+    "gtrxl": GTrXL,
     "arelit": AReLiT,
 }
 

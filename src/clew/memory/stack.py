@@ -4,6 +4,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Bool, Float
 
+from clew.memory.attention import WindowAttention
 from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input
 from clew.memory.blocks import Layer, Linear
 
@@ -27,14 +28,14 @@ class LayerStack(AbstractMemory):
     ) -> tuple[State, Float[Array, " out"]]:
         """One observation through all layers."""
         check_step_input(self, x, start)
-        return step_layers(self.layers, state, embed(self, x), start)
+        return step_layers(share_biases(self.layers), state, embed(self, x), start)
 
     def unroll(
         self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
     ) -> tuple[State, Float[Array, "time out"]]:
         """A chunk, layer by layer."""
         check_unroll_input(self, xs, starts)
-        return unroll_layers(self.layers, state, embed(self, xs), starts)
+        return unroll_layers(share_biases(self.layers), state, embed(self, xs), starts)
 
     def refresh(self, state: State) -> State:
         """Every layer's state, rebuilt for the present parameters."""
@@ -45,6 +46,25 @@ def embed(stack: LayerStack, x: Float[Array, "*lead in"]) -> Float[Array, "*lead
     """The first product of a stack."""
     embedded = stack.embedding(x)
     return jax.nn.relu(embedded) if stack.embedding_relu else embedded
+
+
+def share_biases(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    """Lends the first layer's position biases u and v to the others, which hold none.
+
+    Source: Dai et al. (2019), whose code shares them between layers.
+    """
+    first = layers[0].attention
+    if not isinstance(first, WindowAttention) or first.content_bias is None:
+        return layers
+
+    def biases(layer: Layer) -> tuple:
+        attention = layer.attention
+        assert isinstance(attention, WindowAttention)
+        return attention.content_bias, attention.distance_bias
+
+    own = biases(layers[0])
+    others = (eqx.tree_at(biases, layer, own, is_leaf=lambda x: x is None) for layer in layers[1:])
+    return layers[0], *others
 
 
 def step_layers(

@@ -1,0 +1,206 @@
+"""Softmax attention over a band of the past: a ring of cached keys and values, and a chunk.
+
+The observation at time t attends to those at t - window .. t of its own episode, when acting and
+when learning alike, so that the length of a chunk never changes a policy.
+"""
+
+import math
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from clew.errors import require_at_least
+from clew.memory.band import Band, clear_at_start, clean, join_chunk, join_rings, skew
+from clew.memory.blocks import Init, LayerNorm, Linear
+
+
+class WindowState(NamedTuple):
+    """A ring of the last `window + 1` inputs, and what was projected from them.
+
+    `hidden` is the definition; keys and values are derived from it by the parameters, which
+    `refresh` does again after they change.
+    """
+
+    hidden: Float[Array, "slots n"]
+    keys: Float[Array, "heads slots head"]
+    values: Float[Array, "heads slots head"]
+    position: Int[Array, ""]  # the slot that the next input goes to
+    length: Int[Array, ""]  # how many slots hold inputs of this episode
+
+
+class WindowAttention(eqx.Module):
+    """Multi-head attention over a window of the own episode.
+
+        a_t = softmax_j( ((q_t + u) . k_j + (q_t + v) . W_R R_{t-j}) / sqrt(head) ) values_j W_O
+
+    over j = t - window .. t, with q, k and values from norm(x), R the sinusoids of the distance,
+    and u, v biases of the whole memory. Without relative positions R, u and v are absent.
+
+    Shapes: x [size] to a [size]. Source: Dai et al. (2019), section 3.3; Vaswani et al. (2017).
+    """
+
+    norm: LayerNorm | None
+    query: Linear
+    key: Linear
+    value: Linear
+    output: Linear
+    distance: Linear | None
+    content_bias: Float[Array, "heads head"] | None
+    distance_bias: Float[Array, "heads head"] | None
+    window: int = eqx.field(static=True)
+    num_heads: int = eqx.field(static=True)
+    head_size: int = eqx.field(static=True)
+    query_norm: bool = eqx.field(static=True)
+    banded: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        key: PRNGKeyArray,
+        num_heads: int,
+        head_size: int,
+        window: int,
+        relative: bool,
+        norm: bool,
+        init: Init,
+        bias: bool,
+        owns_biases: bool = True,
+        query_norm: bool = True,
+        banded: bool = True,
+    ):
+        require_at_least("num_heads", num_heads, 1)
+        require_at_least("head_size", head_size, 1)
+        require_at_least("window", window, 1)
+        wide = num_heads * head_size
+        keys = jax.random.split(key, 5)
+        self.norm = LayerNorm(size) if norm else None
+        self.query = Linear(size, wide, key=keys[0], init=init, bias=bias)
+        self.key = Linear(size, wide, key=keys[1], init=init, bias=bias)
+        self.value = Linear(size, wide, key=keys[2], init=init, bias=bias)
+        self.output = Linear(wide, size, key=keys[3], init=init, bias=bias)
+        self.distance = Linear(size, wide, key=keys[4], init=init, bias=bias) if relative else None
+        zeros = jnp.zeros((num_heads, head_size), jnp.float32)
+        self.content_bias = zeros if relative and owns_biases else None
+        self.distance_bias = zeros if relative and owns_biases else None
+        self.window = window
+        self.num_heads = num_heads
+        self.head_size = head_size
+        self.query_norm = query_norm
+        self.banded = banded
+
+    def init_state(self) -> WindowState:
+        """An empty ring."""
+        slots = self.window + 1
+        ring = jnp.zeros((self.num_heads, slots, self.head_size), jnp.float32)
+        size = self.query.weight.shape[0]
+        zero = jnp.array(0, jnp.int32)
+        return WindowState(jnp.zeros((slots, size), jnp.float32), ring, ring, zero, zero)
+
+    def step(
+        self, state: WindowState, x: Float[Array, " n"], start: Bool[Array, ""]
+    ) -> tuple[WindowState, Float[Array, " n"]]:
+        """Writes the input into the ring, in place, and attends from it."""
+        slots = self.window + 1
+        hidden, keys, values = clear_at_start(start, (state.hidden, state.keys, state.values))
+        length = jnp.minimum(jnp.where(start, 0, state.length) + 1, slots)
+        key, value = self._keys_values(x)
+        at = state.position
+        hidden = hidden.at[at].set(x)
+        keys = keys.at[:, at].set(key)
+        values = values.at[:, at].set(value)
+        distance = (at - jnp.arange(slots)) % slots
+        content, by_distance = self._queries(x)
+        scores = jnp.einsum("hm,hjm->hj", content, keys)
+        if self.distance is not None:
+            scores += jnp.einsum("hm,hdm->hd", by_distance, self._distances(slots))[:, distance]
+        visible = jnp.broadcast_to(distance < length, scores.shape)
+        weights = jax.nn.softmax(jnp.where(visible, scores, -jnp.inf), axis=-1)
+        attended = jnp.einsum("hj,hjm->hm", weights, values)
+        after = WindowState(hidden, keys, values, (at + 1) % slots, length)
+        return after, self.output(attended.reshape(-1))
+
+    def unroll(
+        self, state: WindowState, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
+    ) -> tuple[WindowState, Float[Array, "time n"]]:
+        """The whole chunk in one banded pass, cut into blocks of about a window."""
+        time = len(xs)
+        reach = self.window if self.banded else self.window + time - 1
+        band = Band.cut(state.position, state.length, starts, self.window, reach)
+        key, value = self._keys_values(xs)
+        keys, keys_fine = clean(join_chunk(band, state.keys, key))
+        values, values_fine = clean(join_chunk(band, state.values, value))
+        visible = band.visible()
+        content, by_distance = self._queries(xs)
+        scores = jnp.einsum("hbtm,hbjm->hbtj", band.blocks(content), band.windows(keys))
+        if self.distance is not None:
+            far = self._distances(reach + 1)[:, ::-1]
+            scores += skew(jnp.einsum("hbtm,hdm->hbtd", band.blocks(by_distance), far))
+        seen = jnp.broadcast_to(visible, scores.shape)
+        weights = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1)
+        attended = jnp.einsum("hbtj,hbjm->hbtm", weights, band.windows(values))
+        attended = band.taint(attended, visible, keys_fine & values_fine)
+        rows = jnp.moveaxis(attended, 0, 2).reshape(-1, self.num_heads * self.head_size)[:time]
+        hidden = join_rings(band, state.hidden[None], xs[None])[0]
+        after = WindowState(
+            hidden,
+            join_rings(band, state.keys, key),
+            join_rings(band, state.values, value),
+            band.position_after,
+            band.length_after,
+        )
+        return after, self.output(rows)
+
+    def refresh(self, state: WindowState) -> WindowState:
+        """Projects the keys and values again from the hidden states."""
+        keys, values = self._keys_values(state.hidden)
+        return state._replace(keys=keys, values=values)
+
+    def _keys_values(self, x: Float[Array, "*time n"]) -> tuple[Array, Array]:
+        normed = x if self.norm is None else self.norm(x)
+        return self._heads(self.key(normed)), self._heads(self.value(normed))
+
+    def _queries(self, x: Float[Array, "*time n"]) -> tuple[Array, Array]:
+        """The queries, scaled, with the content bias and with the distance bias."""
+        normed = self.norm(x) if self.norm is not None and self.query_norm else x
+        query = self._heads(self.query(normed))
+        scale = 1.0 / math.sqrt(self.head_size)
+        if self.content_bias is None or self.distance_bias is None:
+            assert self.distance is None, "an attention that shares its biases was used alone"
+            return query * scale, query * scale
+        axes = (0,) if query.ndim == 2 else (0, 1)
+        shape = query.shape
+        u, v = (
+            jnp.broadcast_to(b if len(axes) == 1 else b[:, None], shape)
+            for b in (self.content_bias, self.distance_bias)
+        )
+        return (query + u) * scale, (query + v) * scale
+
+    def _distances(self, count: int) -> Float[Array, "heads count head"]:
+        assert self.distance is not None
+        table = sinusoids(np.arange(count), self.query.weight.shape[0])
+        return self._heads(self.distance(jnp.asarray(table)))
+
+    def _heads(self, x: Float[Array, "*time wide"]) -> Array:
+        split = x.reshape(*x.shape[:-1], self.num_heads, self.head_size)
+        return jnp.moveaxis(split, -2, 0)
+
+
+def sinusoids(positions: np.ndarray, size: int) -> np.ndarray:
+    """[sin | cos] of the positions at `size` / 2 frequencies from 1 down to 1 / 10,000.
+
+    Source: Vaswani et al. (2017), section 3.5, in the order of Dai et al. (2019).
+    """
+    angles = positions[..., None] * frequencies(size)
+    both = np.concatenate([np.sin(angles), np.cos(angles)], axis=-1)
+    return both[..., :size].astype(np.float32)
+
+
+def frequencies(size: int) -> np.ndarray:
+    """The frequencies of `sinusoids`, in radians a step."""
+    half = (size + 1) // 2
+    return 10_000.0 ** (-2.0 * np.arange(half) / size)

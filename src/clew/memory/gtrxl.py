@@ -1,0 +1,106 @@
+"""GTrXL, the gated Transformer-XL."""
+
+import equinox as eqx
+import jax
+from jaxtyping import PRNGKeyArray
+
+from clew.errors import require_at_least
+from clew.memory.attention import WindowAttention
+from clew.memory.blocks import GateName, Init, Layer, Linear
+from clew.memory.stack import LayerStack
+
+
+class GTrXL(LayerStack):
+    """The gated Transformer-XL: norms before, relative positions, GRU gates in place of residuals.
+
+        e = relu(x W + b)
+        layer: y = gate_1(x, relu(attention(norm(x))));  out = gate_2(y, relu(mlp(norm(y))))
+
+    with `WindowAttention` over t - window .. t of each layer's inputs.
+
+    Shapes: x [input_size] to y [hidden_size]; a layer's state is a ring of window + 1 inputs with
+    their keys and values.
+
+    Args:
+        input_size: numbers in one observation.
+        key: random key for the weights.
+        hidden_size: width d of the residual stream, and of the output.
+        num_layers: layers L; an output depends on at most L window + 1 observations.
+        num_heads: heads per layer.
+        head_size: width d_h of a head.
+        window: memory size M, how many steps back a layer sees.
+        ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
+        gate: "gru" or "residual".
+        attention_bias: whether the products of the attention have biases.
+        query_norm: False leaves the queries un-normed, as the authors' code of Pramanik does.
+        banded: False lets a chunk see all of itself beside the window, as that code's learner
+            does, so that learning is another function than acting; for reproduction only.
+        init: "orthogonal" (gain sqrt 2) or "lecun".
+
+    Raises:
+        UserError: for an impossible size or an unknown choice.
+
+    Source: Parisotto et al. (2020), section 3; Pramanik (2023), Algorithm 3 and section 2.5.2.
+
+    Deviations: the window is banded in a chunk too, so that acting and learning are one function;
+    gradients flow through the hidden states of the chunk (Algorithm 3 stops them at each step,
+    Parisotto et al. at each segment); the last layer's output is not cached, since nobody reads it.
+    """
+
+    embedding: Linear
+    layers: tuple[Layer, ...]
+    embedding_relu: bool = eqx.field(static=True)
+    input_size: int = eqx.field(static=True)
+    output_size: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        input_size: int,
+        *,
+        key: PRNGKeyArray,
+        hidden_size: int = 128,
+        num_layers: int = 2,
+        num_heads: int = 4,
+        head_size: int = 32,
+        window: int = 128,
+        ffn_size: int | None = None,
+        gate: GateName = "gru",
+        attention_bias: bool = True,
+        query_norm: bool = True,
+        banded: bool = True,
+        init: Init = "orthogonal",
+    ):
+        require_at_least("input_size", input_size, 1)
+        require_at_least("hidden_size", hidden_size, 1)
+        require_at_least("num_layers", num_layers, 1)
+        keys = jax.random.split(key, 1 + 2 * num_layers)
+        self.embedding = Linear(input_size, hidden_size, key=keys[0], init=init)
+        self.embedding_relu = True
+        self.layers = tuple(
+            Layer(
+                hidden_size,
+                hidden_size if ffn_size is None else ffn_size,
+                WindowAttention(
+                    hidden_size,
+                    key=keys[2 * i + 1],
+                    num_heads=num_heads,
+                    head_size=head_size,
+                    window=window,
+                    relative=True,
+                    norm=True,
+                    init=init,
+                    bias=attention_bias,
+                    owns_biases=i == 0,
+                    query_norm=query_norm,
+                    banded=banded,
+                ),
+                key=keys[2 * i + 2],
+                gate=gate,
+                init=init,
+                norm_after=False,
+                relu_before_gate=True,
+            )
+            for i in range(num_layers)
+        )
+        self.input_size = input_size
+        self.output_size = hidden_size
