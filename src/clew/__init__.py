@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from clew.run.config import TrainConfig
     from clew.run.evaluate import evaluate, load
     from clew.run.record import read_metrics
-    from clew.run.train import TrainingDiverged, TrainingInterrupted, resume_run, train
+    from clew.run.stop import TrainingDiverged, TrainingInterrupted
+    from clew.run.train import resume_run, train
 
 _HOMES = {
     "A2CConfig": "clew.agents.a2c",
@@ -42,8 +43,8 @@ _HOMES = {
     "evaluate": "clew.run.evaluate",
     "load": "clew.run.evaluate",
     "read_metrics": "clew.run.record",
-    "TrainingDiverged": "clew.run.train",
-    "TrainingInterrupted": "clew.run.train",
+    "TrainingDiverged": "clew.run.stop",
+    "TrainingInterrupted": "clew.run.stop",
     "resume_run": "clew.run.train",
     "train": "clew.run.train",
 }

@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float
 
 from clew.agents.network import Agent
 from clew.agents.returns import lambda_returns
-from clew.agents.trajectory import Trajectory
+from clew.agents.trajectory import Trajectory, reread
 from clew.errors import UserError, require_at_least, require_fraction, require_rate
 
 
@@ -82,19 +82,14 @@ def a2c_loss(
         L_value  = mean((sg(G_t) - V_t)^2)
         L        = L_policy + value_cost L_value - entropy_cost mean(H_t)
 
-    The network reads all T+1 observations once, from the state that acting had before the first.
-    No gradient passes into that state (truncated backpropagation through time), but what it
-    caches is rebuilt from the parameters after the stop, so that the projections of remembered
-    observations learn too.
+    Logits and values are the present network's, see `trajectory.reread`.
 
     Returns:
         The loss, and "policy_loss", "value_loss", "entropy", "value" (the mean value).
 
     Source: Pramanik (2023), Algorithm 1 and section 5.1; constants in `A2CConfig`.
     """
-    state0 = jax.vmap(agent.refresh)(jax.lax.stop_gradient(trajectory.state0))
-    unroll = jax.vmap(agent.unroll, in_axes=(0, 1, 1), out_axes=(0, 1, 1))
-    _, logits, values = unroll(state0, trajectory.observation, trajectory.start)
+    logits, values = reread(agent, trajectory)
     returns = jax.lax.stop_gradient(
         lambda_returns(
             trajectory.reward,
@@ -127,7 +122,7 @@ def a2c_loss(
 
 def valid_mean(x: Float[Array, "*axes"], valid: Bool[Array, "*axes"]) -> Float[Array, ""]:
     """The mean of `x` where `valid`, 0 if nothing is; what is not valid may even be NaN."""
-    return jnp.sum(jnp.where(valid, x, 0.0)) / jnp.maximum(jnp.sum(valid), 1)
+    return jnp.sum(jnp.where(valid, x, 0.0)) / jnp.maximum(jnp.sum(valid.astype(x.dtype)), 1.0)
 
 
 def _normalised(x: Float[Array, "*axes"], valid: Bool[Array, "*axes"]) -> Float[Array, "*axes"]:

@@ -49,7 +49,12 @@ class Policy:
             )
         self._key, key = jax.random.split(self._key)
         self._state, action = _choose(
-            self._agent, self._state, x, np.asarray(start, bool), key, greedy=self._greedy
+            self._agent,
+            self._state,
+            jnp.asarray(x),
+            jnp.asarray(start, bool),
+            key,
+            greedy=self._greedy,
         )
         return int(action)
 
@@ -68,6 +73,6 @@ def _choose(
     *,
     greedy: bool,
 ) -> tuple[PyTree[Array], Int[Array, ""]]:
-    state, logits, _ = agent.step(state, jnp.asarray(x), jnp.asarray(start))
+    state, logits, _ = agent.step(state, x, start)
     action = jnp.argmax(logits) if greedy else jax.random.categorical(key, logits)
     return state, action

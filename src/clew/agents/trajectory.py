@@ -2,8 +2,10 @@
 
 from typing import NamedTuple
 
+import jax
 from jaxtyping import Array, Bool, Float, Int
 
+from clew.agents.network import Agent
 from clew.memory.base import State
 
 
@@ -36,3 +38,18 @@ class Trajectory(NamedTuple):
     def valid(self) -> Bool[Array, "time batch"]:
         """Which transitions may be learned from."""
         return ~self.last[:-1]
+
+
+def reread(
+    agent: Agent, trajectory: Trajectory
+) -> tuple[Float[Array, "time_and_one batch actions"], Float[Array, "time_and_one batch"]]:
+    """Logits and values of all T+1 observations, for learning: one pass over the whole chunk.
+
+    The memory starts from the state that acting had before the first observation. No gradient
+    passes into that state (truncated backpropagation through time), but what it caches is rebuilt
+    from the parameters after the stop, so that the projections of remembered observations learn.
+    """
+    state0 = jax.vmap(agent.refresh)(jax.lax.stop_gradient(trajectory.state0))
+    unroll = jax.vmap(agent.unroll, in_axes=(0, 1, 1), out_axes=(0, 1, 1))
+    _, logits, values = unroll(state0, trajectory.observation, trajectory.start)
+    return logits, values

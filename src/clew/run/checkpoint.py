@@ -1,42 +1,22 @@
-"""Checkpoints: one file each, verified when read, moved into place when whole.
-
-Layout of a file, all integers little-endian:
-
-    8 bytes   b"CLEWCKPT"
-    4 bytes   version of this layout
-    8 bytes   length n of the header
-    32 bytes  SHA-256 of the header
-    n bytes   header, JSON: versions, meta, SHA-256 of the rest, and for every leaf of the tree
-              its path, shape, type and place in the rest
-    the rest  the leaves' bytes, C order, one after another
-"""
+"""Checkpoints: one file each, moved into place when whole, verified when read."""
 
 import contextlib
-import hashlib
-import json
 import os
 import re
-import struct
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from clew.errors import UserError
+from clew.run.checkpoint_format import CheckpointError, decode, encode, is_random_key, path_name
 
-MAGIC = b"CLEWCKPT"
-FORMAT = 1
 KEEP = 3
-_HEAD = struct.Struct("<8sIQ32s")
 _NAME = re.compile(r"update-(\d+)\.clew")
-
-
-class CheckpointError(UserError):
-    """A file that is no whole checkpoint of this run, or a place where none can be written."""
 
 
 class CheckpointWarning(UserWarning):
@@ -70,7 +50,7 @@ def save(folder: Path, state: PyTree, meta: dict[str, Any], versions: dict[str, 
     """
     path = folder / f"update-{meta['update']:09d}.clew"
     temporary = folder / f".{path.name}.{os.getpid()}.writing"
-    blocks = _encode(state, meta, versions)
+    blocks = encode(state, meta, versions)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with open(temporary, "wb") as file:
@@ -106,35 +86,15 @@ def read(path: Path) -> Checkpoint:
     """Reads a file and verifies all of it.
 
     Raises:
-        CheckpointError: naming the file and what is wrong with it: not a checkpoint, a newer
-            layout, cut short, or changed since it was written.
+        CheckpointError: naming the file and what is wrong with it.
     """
     try:
-        data = memoryview(path.read_bytes())
+        meta, leaves = decode(memoryview(path.read_bytes()))
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
-    if bytes(data[:8]) != MAGIC[: len(data)] or not data:
-        raise CheckpointError(f"{path}: not a checkpoint of clew")
-    if len(data) < _HEAD.size:
-        raise CheckpointError(f"{path}: cut short, {len(data)} bytes are left")
-    _, version, length, digest = _HEAD.unpack_from(data)
-    if version > FORMAT:
-        raise CheckpointError(
-            f"{path}: written by a newer clew (layout {version}, this one reads up to {FORMAT})"
-        )
-    raw = data[_HEAD.size : _HEAD.size + length]
-    if len(raw) < length:
-        raise CheckpointError(f"{path}: cut short within its header")
-    if hashlib.sha256(raw).digest() != digest:
-        raise CheckpointError(f"{path}: damaged, its header does not match its checksum")
-    header = json.loads(bytes(raw))
-    rest = data[_HEAD.size + length :]
-    if len(rest) != header["size"]:
-        kind = "cut short" if len(rest) < header["size"] else "damaged"
-        raise CheckpointError(f"{path}: {kind}, {len(rest)} bytes of {header['size']} are there")
-    if hashlib.sha256(rest).hexdigest() != header["sha256"]:
-        raise CheckpointError(f"{path}: damaged, its contents do not match their checksum")
-    return Checkpoint(path, header["meta"], {e["path"]: _leaf(rest, e) for e in header["leaves"]})
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    return Checkpoint(path, meta, leaves)
 
 
 def restore(checkpoint: Checkpoint, template: PyTree, prefix: str = "") -> PyTree:
@@ -150,12 +110,12 @@ def restore(checkpoint: Checkpoint, template: PyTree, prefix: str = "") -> PyTre
     """
 
     def take(path: Any, like: Any) -> Any:
-        name = prefix + _path_name(path)
+        name = prefix + path_name(path)
         where = f"{checkpoint.path}: belongs to another run or version"
         if name not in checkpoint.leaves:
             raise CheckpointError(f"{where}, it has no {name}")
         array = checkpoint.leaves[name]
-        is_key = jax.dtypes.issubdtype(like.dtype, jax.dtypes.prng_key)
+        is_key = is_random_key(like)
         expected = jax.eval_shape(jax.random.key_data, like) if is_key else like
         if array.shape != expected.shape or array.dtype != expected.dtype:
             raise CheckpointError(
@@ -163,8 +123,8 @@ def restore(checkpoint: Checkpoint, template: PyTree, prefix: str = "") -> PyTre
                 f"{list(expected.shape)} and {expected.dtype}"
             )
         if is_key:
-            return jax.random.wrap_key_data(array)
-        return jax.numpy.array(array)
+            return jax.random.wrap_key_data(jnp.asarray(array))
+        return jnp.array(array)
 
     return jax.tree_util.tree_map_with_path(take, template)
 
@@ -210,46 +170,6 @@ def set_aside(paths: list[Path]) -> None:
     """Renames unusable checkpoints, so that they neither are read again nor count as kept."""
     for path in paths:
         os.replace(path, path.with_name(f"unusable-{path.name}"))
-
-
-def _encode(state: PyTree, meta: dict[str, Any], versions: dict[str, str]) -> list[bytes]:
-    entries, blocks, offset = [], [], 0
-    digest = hashlib.sha256()
-    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
-        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            leaf = jax.random.key_data(leaf)
-        array = np.asarray(leaf)
-        block = array.tobytes()
-        entries.append(
-            {
-                "path": _path_name(path),
-                "shape": list(array.shape),
-                "dtype": array.dtype.name,
-                "offset": offset,
-            }
-        )
-        blocks.append(block)
-        digest.update(block)
-        offset += len(block)
-    header = {
-        "versions": versions,
-        "meta": meta,
-        "size": offset,
-        "sha256": digest.hexdigest(),
-        "leaves": entries,
-    }
-    raw = json.dumps(header).encode()
-    return [_HEAD.pack(MAGIC, FORMAT, len(raw), hashlib.sha256(raw).digest()), raw, *blocks]
-
-
-def _leaf(rest: memoryview, entry: dict[str, Any]) -> np.ndarray:
-    dtype, shape = np.dtype(entry["dtype"]), tuple(entry["shape"])
-    count = int(np.prod(shape))
-    return np.frombuffer(rest, dtype, count, entry["offset"]).reshape(shape)
-
-
-def _path_name(path: Any) -> str:
-    return "/" + jax.tree_util.keystr(path, simple=True, separator="/")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -81,6 +81,10 @@ class TrainConfig:
                 f"{self.a2c.rollout_length} steps = {self.steps_per_update}, got {self.steps}"
             )
         _check_name(self.name)
+        try:
+            json.dumps(self.to_json(), allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise UserError(f"settings must be plain finite values: {error}") from error
         abstract_agent(self, make_stream(self))
 
     def to_json(self) -> dict[str, Any]:
@@ -117,7 +121,8 @@ def differences(old: TrainConfig, new: TrainConfig) -> dict[str, tuple[Any, Any]
     Returns:
         Name of the setting ("a2c.gamma" for nested ones) to its old and new value.
     """
-    a, b = old.to_json(), new.to_json()
+    # Through JSON and back, where a tuple is a list.
+    a, b = json.loads(json.dumps(old.to_json())), json.loads(json.dumps(new.to_json()))
     a |= {f"a2c.{k}": v for k, v in a.pop("a2c").items()}
     b |= {f"a2c.{k}": v for k, v in b.pop("a2c").items()}
     places = ("name", "run_dir", "preset")

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from clew.agents.network import Agent
 from clew.envs.base import AutoReset
 from clew.errors import UserError, require_at_least
-from clew.run import checkpoint, folder
+from clew.run import checkpoint, folder, machine
 from clew.run.config import TrainConfig, make_stream
 from clew.run.rollout import ActorState, init_actor
 from clew.run.sync import agent_template
@@ -88,7 +88,7 @@ def evaluate(
     require_at_least("episodes", episodes, 1)
     require_at_least("max_steps", max_steps, 1)
     require_at_least("seed", seed, 0)
-    folder.use_compilation_cache()
+    machine.use_compilation_cache()
     _, config, params, static, update = _load_all(path)
     play = jax.jit(partial(_play, static, make_stream(config), greedy, max_steps))
     found: list[dict[str, np.ndarray]] = []

@@ -4,15 +4,14 @@ import contextlib
 import json
 import os
 import platform
-import subprocess
-import tempfile
 from collections.abc import Iterator
-from importlib import metadata
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from clew.errors import UserError, unknown_name
-from clew.run.config import TrainConfig, config_from_json
+from clew.run.config import TrainConfig, config_from_json, differences
+from clew.run.machine import git_commit, versions
 
 CONFIG, METRICS, SUMMARY, CHECKPOINTS = (
     "config.json",
@@ -36,10 +35,7 @@ def new_folder(config: TrainConfig) -> Path:
             return _numbered(parent, f"{config.env}-{config.memory}")
         path = parent / config.name
         if (path / CONFIG).exists():
-            raise UserError(
-                f"there is a run in {path} already; resume it with --resume {path}, or choose "
-                "another name"
-            )
+            raise _exists(path)
         path.mkdir(exist_ok=True)
         return path
     except OSError as error:
@@ -60,6 +56,45 @@ def find_run(path: str | Path, run_dir: str | Path = "runs") -> Path:
         if parent.is_dir():
             known += [p.name for p in parent.iterdir() if (p / CONFIG).is_file()]
     raise unknown_name("run", str(path), known)
+
+
+def to_resume(config: TrainConfig | None, resume: bool | str | Path) -> tuple[Path, TrainConfig]:
+    """The folder to go on with and its settings, with `steps` raised if that was asked for.
+
+    Raises:
+        UserError: if there is no such run, or `config` asks for anything but more steps.
+    """
+    if resume is True:
+        if config is None or not config.name:
+            raise UserError("which run should be resumed? Give its path or its name")
+        path = find_run(config.name, config.run_dir)
+    else:
+        path = find_run(str(resume), config.run_dir if config else "runs")
+    own = read_config(path)
+    if config is None:
+        return path, own
+    changed = differences(own, config)
+    old, new = changed.pop("steps", (own.steps, own.steps))
+    if changed:
+        name, (was, wanted) = next(iter(changed.items()))
+        raise UserError(
+            f"{path} was started with {name} = {was!r}, not {wanted!r}; a resumed run may only "
+            "have its steps raised"
+        )
+    if new < old:
+        raise UserError(f"{path} was started for {old} steps, they can be raised but not {new}")
+    return path, replace(own, steps=new)
+
+
+def write_new_config(path: Path, config: TrainConfig) -> None:
+    """Writes config.json of a new run.
+
+    Raises:
+        UserError: if another process was quicker to start a run in this folder.
+    """
+    if (path / CONFIG).exists():
+        raise _exists(path)
+    write_config(path, config)
 
 
 def write_config(path: Path, config: TrainConfig) -> None:
@@ -135,7 +170,11 @@ def locked(path: Path) -> Iterator[None]:
     except ImportError:  # Windows has no such lock; there the run is not protected.
         yield
         return
-    with open(path / ".lock", "a+", encoding="utf-8") as file:
+    try:
+        opened = open(path / ".lock", "a+", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write in {path}: {error.strerror}") from error
+    with opened as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -148,57 +187,10 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def versions() -> dict[str, str]:
-    """The versions of everything that a run's numbers depend on."""
-    found = {"python": platform.python_version()}
-    for name in ("clew", "jax", "jaxlib", "equinox", "optax", "numpy"):
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
-
-
-def git_commit() -> str | None:
-    """The commit of the checkout that this library runs from, "+" if files differ; else None."""
-    here = Path(__file__).resolve().parent
-    root = here.parents[2]
-    if not (root / ".git").exists():
-        return None
-    try:
-        run = [
-            subprocess.run(
-                ["git", "-C", str(root), *words], capture_output=True, text=True, timeout=10
-            )
-            for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "-uno"))
-        ]
-    except (OSError, subprocess.SubprocessError):
-        return None
-    if run[0].returncode:
-        return None
-    return run[0].stdout.strip() + ("+" if run[1].stdout.strip() else "")
-
-
-def use_compilation_cache() -> None:
-    """Keeps compiled programs in ~/.cache/clew/jax, or in CLEW_CACHE_DIR, for the next process.
-
-    Does nothing where the user has told JAX of another folder, or the folder cannot be made.
-    """
-    import jax
-    from jax.experimental.compilation_cache import compilation_cache
-
-    if jax.config.jax_compilation_cache_dir:
-        return
-    folder = os.environ.get("CLEW_CACHE_DIR") or os.path.expanduser("~/.cache/clew/jax")
-    try:
-        os.makedirs(folder, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError:
-        return
-    jax.config.update("jax_compilation_cache_dir", folder)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    # JAX decides at its first compilation, which may be past, whether there is a cache at all.
-    compilation_cache.reset_cache()
+def _exists(path: Path) -> UserError:
+    return UserError(
+        f"there is a run in {path} already; resume it with --resume {path}, or choose another name"
+    )
 
 
 def _numbered(parent: Path, stem: str) -> Path:

@@ -1,9 +1,10 @@
 """Rows of metrics and the summary of a run."""
 
+import contextlib
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from clew.run.checkpoint import CheckpointError
+from clew.errors import UserError
 from clew.run.config import TrainConfig
-from clew.run.folder import METRICS, versions, write_text
+from clew.run.folder import METRICS, write_text
+from clew.run.machine import versions
 from clew.run.sync import LOSS_METRICS
 from clew.studies.statistics import bootstrap_interval
 
@@ -55,31 +57,38 @@ def make_row(
 
 
 class MetricsFile:
-    """The run's metrics.jsonl, one JSON object a line, appended to."""
+    """The run's metrics.jsonl, one JSON object a line, appended to.
+
+    Every method raises `UserError` if the disk is full or cannot be written to.
+    """
 
     def __init__(self, path: Path):
         self._path = path / METRICS
-        self._file = open(self._path, "a", encoding="utf-8")  # noqa: SIM115
+        with self._told():
+            self._file = open(self._path, "a", encoding="utf-8")
 
     def write(self, row: Row) -> None:
-        """Appends a row, and hands it to the operating system.
-
-        Raises:
-            UserError: if the disk is full or cannot be written to.
-        """
-        try:
+        """Appends a row, and hands it to the operating system."""
+        with self._told():
             self._file.write(json.dumps(row) + "\n")
             self._file.flush()
-        except OSError as error:
-            raise CheckpointError(f"cannot write {self._path}: {error.strerror}") from error
 
     def sync(self) -> None:
         """Waits until the disk has every row; before a checkpoint that counts on them."""
-        os.fsync(self._file.fileno())
+        with self._told():
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Closes the file."""
-        self._file.close()
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise UserError(f"cannot write {self._path}: {error.strerror}") from error
 
 
 def read_metrics(path: str | Path) -> list[Row]:

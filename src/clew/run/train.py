@@ -1,13 +1,10 @@
 """Training from the command to the summary: the host's side of the loop."""
 
 import contextlib
-import signal
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -15,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from clew.errors import UserError
-from clew.run import checkpoint, folder, record
-from clew.run.config import TrainConfig, differences
+from clew.run import checkpoint, folder, machine, record
+from clew.run.config import TrainConfig
 from clew.run.progress import Lines, Progress, Report
+from clew.run.stop import TrainingDiverged, TrainingInterrupted, stop_signals
 from clew.run.sync import Parts, Program, RunState, compile_program, init_run, make_parts
 
 CALL_SECONDS = 1.0
@@ -30,14 +27,6 @@ class RunResult(NamedTuple):
 
     path: Path
     summary: dict[str, Any]
-
-
-class TrainingDiverged(UserError):
-    """The loss or a parameter became infinite or not a number."""
-
-
-class TrainingInterrupted(KeyboardInterrupt):
-    """Training was told to stop and saved itself; the message says how to resume."""
 
 
 @dataclass
@@ -78,16 +67,16 @@ def train(
         TrainingDiverged: at the first update with a loss or parameter that is not finite.
         TrainingInterrupted: after Ctrl-C or SIGTERM, with everything saved.
     """
-    folder.use_compilation_cache()
+    machine.use_compilation_cache()
     if resume is False:
         config = config or TrainConfig()
         config.validate()
         path = folder.new_folder(config)
     else:
-        path, config = _to_resume(config, resume)
+        path, config = folder.to_resume(config, resume)
         config.validate()
     listener = progress or Lines()
-    with folder.locked(path), _stop_signals() as stop:
+    with folder.locked(path), stop_signals() as stop:
         try:
             listener.start(path, config)
             return _train(path, config, listener, stop, fresh=resume is False)
@@ -104,38 +93,14 @@ def resume_run(
     return train(replace(config, steps=steps or config.steps), resume=found, progress=progress)
 
 
-def _to_resume(config: TrainConfig | None, resume: bool | str | Path) -> tuple[Path, TrainConfig]:
-    """The folder to go on with and its settings, with `steps` raised if that was asked for."""
-    if resume is True:
-        if config is None or not config.name:
-            raise UserError("which run should be resumed? Give its path or its name")
-        path = folder.find_run(config.name, config.run_dir)
-    else:
-        path = folder.find_run(str(resume), config.run_dir if config else "runs")
-    own = folder.read_config(path)
-    if config is None:
-        return path, own
-    changed = differences(own, config)
-    old, new = changed.pop("steps", (own.steps, own.steps))
-    if changed:
-        name, (was, wanted) = next(iter(changed.items()))
-        raise UserError(
-            f"{path} was started with {name} = {was!r}, not {wanted!r}; a resumed run may only "
-            "have its steps raised"
-        )
-    if new < old:
-        raise UserError(f"{path} was started for {old} steps, they can be raised but not {new}")
-    return path, replace(own, steps=new)
-
-
 def _train(
     path: Path, config: TrainConfig, progress: Progress, stop: threading.Event, *, fresh: bool
 ) -> RunResult:
     if fresh:
-        folder.write_config(path, config)
+        folder.write_new_config(path, config)
     parts = make_parts(config)
     program, run = _prepare(path, config, parts, progress)
-    if fresh or config != folder.read_config(path):
+    if config.steps != folder.read_config(path).steps:
         folder.write_config(path, config)
     with contextlib.closing(record.MetricsFile(path)) as metrics:
         if run.saved < 0:
@@ -229,7 +194,7 @@ def _save(run: _Run, metrics: record.MetricsFile) -> None:
     run.progress.phase("saving")
     metrics.sync()
     meta = {"update": run.update, "seconds": run.seconds}
-    checkpoint.save(run.path / folder.CHECKPOINTS, run.state, meta, folder.versions())
+    checkpoint.save(run.path / folder.CHECKPOINTS, run.state, meta, machine.versions())
     run.saved, run.saved_at = run.update, run.seconds
     run.progress.phase("training")
 
@@ -262,30 +227,7 @@ def count_parameters(state: RunState, seeds: int) -> int:
 
 
 def _draw_curve(path: Path) -> None:
-    """Draws curve.png; a run is not lost because its picture could not be drawn."""
-    try:
-        from clew.studies.plots import draw_curve  # pyright: ignore
-    except ImportError:
-        return
+    """Draws curve.png; matplotlib is imported only here."""
+    from clew.studies.plots import draw_curve
+
     draw_curve(path)
-
-
-@contextlib.contextmanager
-def _stop_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set; a second Ctrl-C stops at once, saving nothing."""
-    stop = threading.Event()
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    previous = {n: signal.signal(n, handle) for n in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -1,0 +1,62 @@
+"""What a run stands on: versions, the source's commit, the cache of compiled programs."""
+
+import contextlib
+import os
+import platform
+import subprocess
+import tempfile
+from importlib import metadata
+from pathlib import Path
+
+import jax
+from jax.experimental.compilation_cache import compilation_cache
+
+
+def versions() -> dict[str, str]:
+    """The versions of everything that a run's numbers depend on."""
+    found = {"python": platform.python_version()}
+    for name in ("clew", "jax", "jaxlib", "equinox", "optax", "numpy"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def git_commit() -> str | None:
+    """The commit of the checkout that this library runs from, "+" if files differ; else None."""
+    here = Path(__file__).resolve().parent
+    root = here.parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        run = [
+            subprocess.run(
+                ["git", "-C", str(root), *words], capture_output=True, text=True, timeout=10
+            )
+            for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "-uno"))
+        ]
+    except (OSError, subprocess.SubprocessError):
+        return None
+    if run[0].returncode:
+        return None
+    return run[0].stdout.strip() + ("+" if run[1].stdout.strip() else "")
+
+
+def use_compilation_cache() -> None:
+    """Keeps compiled programs in ~/.cache/clew/jax, or in CLEW_CACHE_DIR, for the next process.
+
+    Does nothing where the user has told JAX of another folder, or the folder cannot be made.
+    """
+    if jax.config.values["jax_compilation_cache_dir"]:
+        return
+    folder = os.environ.get("CLEW_CACHE_DIR") or os.path.expanduser("~/.cache/clew/jax")
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError:
+        return
+    jax.config.update("jax_compilation_cache_dir", folder)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    # JAX decides at its first compilation, which may be past, whether there is a cache at all.
+    compilation_cache.reset_cache()

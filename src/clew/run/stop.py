@@ -1,0 +1,41 @@
+"""How a run ends before its time: told to stop, or by numbers that are not finite."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+from clew.errors import UserError
+
+
+class TrainingDiverged(UserError):
+    """The loss or a parameter became infinite or not a number."""
+
+
+class TrainingInterrupted(KeyboardInterrupt):
+    """Training was told to stop and saved itself; the message says how to resume."""
+
+
+@contextlib.contextmanager
+def stop_signals() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set; a second one stops at once, saving nothing.
+
+    On another thread than the main one signals are not touched, and the event is never set.
+    """
+    stop = threading.Event()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    previous = {n: signal.signal(n, handle) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
