@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from clew.errors import require_at_least
-from clew.memory.band import Band, clear_at_start, clean, join_chunk, join_rings, skew
+from clew.memory.band import Band, clean, clear_at_start, join_chunk, join_rings, skew
 from clew.memory.blocks import Init, LayerNorm, Linear
 
 
@@ -109,7 +109,7 @@ class WindowAttention(eqx.Module):
         hidden, keys, values = clear_at_start(start, (state.hidden, state.keys, state.values))
         length = jnp.minimum(jnp.where(start, 0, state.length) + 1, slots)
         key, value = self._keys_values(x)
-        at = state.position
+        at = jnp.where(start, 0, state.position)
         hidden = hidden.at[at].set(x)
         keys = keys.at[:, at].set(key)
         values = values.at[:, at].set(value)

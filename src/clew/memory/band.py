@@ -54,12 +54,15 @@ class Band(eqx.Module):
         pads = (reach - window, count * block - time)
         before, after = (jnp.full(n, -2 - i, jnp.int32) for i, n in enumerate(pads))
         last_start = jnp.max(jnp.where(starts, jnp.arange(time), -1))
-        grown = jnp.where(last_start < 0, length + time, time - last_start)
+        since = time - jnp.maximum(last_start, 0)
+        opened = last_start >= 0
+        grown = jnp.where(opened, since, length + time)
+        written = jnp.where(opened, since, position + time)
         return cls(
             ring_order=order,
             ring_seen=seen,
             episodes=jnp.concatenate([before, of_past, of_chunk, after]),
-            position_after=((position + time) % slots).astype(jnp.int32),
+            position_after=(written % slots).astype(jnp.int32),
             length_after=jnp.minimum(grown, slots).astype(jnp.int32),
             window=window,
             reach=reach,

@@ -34,13 +34,12 @@ def checkpointed_scan(
     """
     time = jax.tree.leaves(inputs)[0].shape[0]
     size = chunk or max(1, round(math.sqrt(time)))
+    # A bound method of a module cannot be hashed, as jax.checkpoint and scan need; a closure can.
+    step = jax.checkpoint(lambda carry, value: f(carry, value), prevent_cse=False)
     if time <= size:
-        return jax.lax.scan(f, init, inputs)
+        return jax.lax.scan(step, init, inputs)
     chunks = -(-time // size)
     padding = chunks * size - time
-
-    # A bound method of a module cannot be hashed, which jax.checkpoint needs; a closure can.
-    step = jax.checkpoint(lambda carry, value: f(carry, value), prevent_cse=False)
 
     def cut(x: Array) -> Array:
         widths = [(0, padding)] + [(0, 0)] * (x.ndim - 1)
