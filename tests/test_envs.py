@@ -211,6 +211,28 @@ def test_termination_wins_and_a_nan_does_not_reach_the_next_episode():
     assert cut.metrics["return"].ravel().tolist() == [0, 0, 2, 0, 0, 2, 0]
 
 
+class Coin(Environment):
+    """Shows the number that opened the episode; a coin decides at each step whether it ends."""
+
+    metric_names: tuple[str, ...] = eqx.field(static=True, default=())
+    observation_size: int = eqx.field(static=True, default=1)
+    num_actions: int = eqx.field(static=True, default=1)
+
+    def reset(self, key):
+        opening = jax.random.uniform(key, (1,))
+        return opening, opening
+
+    def step(self, state, action, key):
+        heads = jax.random.uniform(key) < 0.5
+        return state, Transition(state, jnp.float32(0.0), heads, jnp.zeros_like(heads), {})
+
+
+def test_how_an_episode_ends_says_nothing_about_the_next_one():
+    steps = roll(Coin(), np.zeros((100, BATCH), np.int64))
+    openings = steps.observation[1:][steps.start[1:]]
+    assert openings.mean() == pytest.approx(0.5, abs=4 * 0.29 / len(openings) ** 0.5)
+
+
 def test_undeclared_metrics_are_refused():
     stream = AutoReset(Countdown(terminates=True, truncates=False, metric_names=("score",)))
     state, _ = stream.reset(jax.random.key(0))
