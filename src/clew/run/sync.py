@@ -43,14 +43,9 @@ class RunState(NamedTuple):
     seed: SeedState
 
 
-class Program(NamedTuple):
-    """The compiled loop of a run."""
-
-    advance: Callable[[RunState, Int[Array, ""]], RunState]
-    """Makes so many updates, or fewer if one gives a number that is not finite, which is then
-    the last; the given state is used up."""
-    template: RunState
-    """Shapes and types of the state."""
+Program = Callable[[RunState, Int[Array, ""]], RunState]
+"""The compiled loop of a run: makes so many updates, or fewer if one gives a number that is not
+finite, which is then the last. The given state is used up."""
 
 
 class Parts(NamedTuple):
@@ -90,16 +85,20 @@ def init_run(parts: Parts) -> RunState:
     return RunState(update, jax.tree.map(lambda *leaves: jnp.stack(leaves), *seeds))
 
 
+def run_template(parts: Parts) -> RunState:
+    """Shapes and types of the state; nothing is computed."""
+    return jax.eval_shape(partial(init_run, parts))
+
+
 def compile_program(parts: Parts) -> Program:
     """Compiles the loop, or takes it from the cache of compiled programs.
 
     The number of updates is an argument of the program, so that one program serves all calls: a
     resumed run computes bit for bit what it would have without the interruption.
     """
-    template = jax.eval_shape(partial(init_run, parts))
     count = jax.ShapeDtypeStruct((), jnp.int32)
     jitted = jax.jit(partial(_advance, parts), donate_argnums=0)
-    return Program(jitted.lower(template, count).compile(), template)
+    return jitted.lower(run_template(parts), count).compile()
 
 
 def agent_template(config: TrainConfig) -> tuple[Any, Agent]:

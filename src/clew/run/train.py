@@ -3,6 +3,7 @@
 import contextlib
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,15 @@ from clew.run import checkpoint, folder, machine, record
 from clew.run.config import TrainConfig
 from clew.run.progress import Lines, Progress, Report
 from clew.run.stop import TrainingDiverged, TrainingInterrupted, stop_signals
-from clew.run.sync import Parts, Program, RunState, compile_program, init_run, make_parts
+from clew.run.sync import (
+    Parts,
+    Program,
+    RunState,
+    compile_program,
+    init_run,
+    make_parts,
+    run_template,
+)
 
 CALL_SECONDS = 1.0
 """What one call of the compiled program should take: how long Ctrl-C waits."""
@@ -105,8 +114,9 @@ def _train(
     with contextlib.closing(record.MetricsFile(path)) as metrics:
         if run.saved < 0:
             _save(run, metrics)
-        progress.phase("training")
-        _loop(run, program, metrics, stop)
+        if program is not None:
+            progress.phase("training")
+            _loop(run, program, metrics, stop)
         if run.saved < run.update:
             _save(run, metrics)
     summary = record.summarise(
@@ -122,29 +132,33 @@ def _train(
 
 def _prepare(
     path: Path, config: TrainConfig, parts: Parts, progress: Progress
-) -> tuple[Program, _Run]:
-    """The compiled program, and the run as its newest good checkpoint left it."""
-    progress.phase("compiling")
-    program = compile_program(parts)
+) -> tuple[Program | None, _Run]:
+    """The run as its newest good checkpoint left it, and its program; None if it is complete."""
     checkpoints = path / folder.CHECKPOINTS
     checkpoint.remove_leftovers(checkpoints)
-    found = checkpoint.load_newest(
-        checkpoints, lambda read: checkpoint.restore(read, program.template)
-    )
+    template = run_template(parts)
+    found = checkpoint.load_newest(checkpoints, lambda read: checkpoint.restore(read, template))
     if found is None:
         record.cut_back(path, 0, config.log_every)
-        return program, _Run(path, config, progress, init_run(parts))
+        progress.phase("compiling")
+        # The first state takes long to compile as well; both at once take two processors.
+        with ThreadPoolExecutor(1) as pool:
+            program = pool.submit(compile_program, parts)
+            state = init_run(parts)
+            return program.result(), _Run(path, config, progress, state)
     loaded, state, passed = found
     checkpoint.set_aside(passed)
     update, seconds = loaded.meta["update"], loaded.meta["seconds"]
+    run = _Run(path, config, progress, state, update, seconds, update)
     if update >= config.updates:
         progress.message(
             f"{path} has made its {config.steps} steps already; raise steps to train it further"
         )
-    else:
-        progress.message(f"going on from {loaded.path.name} ({seconds:.0f} s of training)")
-        record.cut_back(path, update, config.log_every)
-    return program, _Run(path, config, progress, state, update, seconds, update)
+        return None, run
+    record.cut_back(path, update, config.log_every)
+    progress.message(f"going on from {loaded.path.name}, {seconds:.0f} s of training")
+    progress.phase("compiling")
+    return compile_program(parts), run
 
 
 def _loop(run: _Run, program: Program, metrics: record.MetricsFile, stop: threading.Event) -> None:
@@ -159,7 +173,7 @@ def _loop(run: _Run, program: Program, metrics: record.MetricsFile, stop: thread
         boundary = config.log_every - run.update % config.log_every
         count = min(boundary, config.updates - run.update, max(1, int(CALL_SECONDS / per_update)))
         began = time.perf_counter()
-        run.state = program.advance(run.state, jnp.int32(count))
+        run.state = program(run.state, jnp.int32(count))
         finite = np.atleast_1d(jax.device_get(run.state.seed.finite))
         elapsed = time.perf_counter() - began
         run.update = int(run.state.update)
