@@ -49,7 +49,14 @@ def reread(
     passes into that state (truncated backpropagation through time), but what it caches is rebuilt
     from the parameters after the stop, so that the projections of remembered observations learn.
     """
-    state0 = jax.vmap(agent.refresh)(jax.lax.stop_gradient(trajectory.state0))
+    batch = trajectory.action.shape[1]
+    state0 = refresh_all(agent, jax.lax.stop_gradient(trajectory.state0), batch)
     unroll = jax.vmap(agent.unroll, in_axes=(0, 1, 1), out_axes=(0, 1, 1))
     _, logits, values = unroll(state0, trajectory.observation, trajectory.start)
     return logits, values
+
+
+def refresh_all(agent: Agent, states: State, batch: int) -> State:
+    """The memory states of `batch` environments, rebuilt for the present parameters."""
+    # A memory without state has no leaf that could tell the size of the batch.
+    return jax.vmap(agent.refresh, axis_size=batch)(states)

@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from clew.agents.learner import all_finite, init_optimiser, learn, make_optimiser
 from clew.agents.network import Agent
+from clew.agents.trajectory import refresh_all
 from clew.envs.base import AutoReset
 from clew.run.config import TrainConfig, abstract_agent, build_agent, make_stream
 from clew.run.rollout import ActorState, init_actor, rollout
@@ -160,13 +161,13 @@ def _update(parts: Parts, state: SeedState, fresh_row: Bool[Array, ""]) -> SeedS
         agent, state.optimiser, trajectory, learn_key, config, parts.optimiser
     )
     # What the memory cached was computed with the old parameters.
-    actor = actor._replace(memory=jax.vmap(agent.refresh)(actor.memory))
+    memory = refresh_all(agent, actor.memory, config.num_envs)
     added = losses | episodes
     sums = {n: jnp.where(fresh_row, 0.0, state.sums[n]) + added[n] for n in state.sums}
     return SeedState(
         agent=eqx.filter(agent, eqx.is_array),
         optimiser=optimiser,
-        actor=actor,
+        actor=actor._replace(memory=memory),
         key=key,
         sums=sums,
         finite=all_finite((losses["loss"], agent)),
