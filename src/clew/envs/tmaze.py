@@ -73,8 +73,8 @@ class TMaze(Environment):
     time_limit: int = eqx.field(static=True)
     on_time_limit: str = eqx.field(static=True)
     observation_size: int = eqx.field(static=True)
-    num_actions: int = eqx.field(static=True, default=4)
-    metric_names: tuple[str, ...] = eqx.field(static=True, default=METRICS)
+    num_actions = 4
+    metric_names = METRICS
 
     def __init__(
         self,
