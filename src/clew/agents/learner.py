@@ -47,7 +47,7 @@ def gradient_step(
         global norm before any clipping.
     """
     (value, parts), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(agent, trajectory)
-    metrics = {**parts, "loss": value, "grad_norm": optax.global_norm(gradient)}
+    metrics = {**parts, "loss": value, "grad_norm": optax.tree.norm(gradient)}
     updates, opt_state = optimiser.update(gradient, opt_state)
     return eqx.apply_updates(agent, updates), opt_state, metrics
 
