@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from clew.errors import UserError
-from clew.studies.plots import curves, plot_run, plot_runs, read_rows
+from clew.studies.plots import curves, draw_curve, plot_runs, read_rows
 
 
 def row(steps: int, episodes: list[int], success: list[float | None]) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def test_bins_weigh_rows_by_their_episodes() -> None:
 def test_pictures_are_written_whole(tmp_path: Path) -> None:
     run = write(tmp_path / "a", ROWS, tail='{"steps": 5')  # a row cut short by a kill
     assert len(read_rows(run)) == 4
-    assert plot_run(run) == run / "curve.png"
+    assert draw_curve(run) == run / "curve.png"
     both = plot_runs({"a": run, "b": write(tmp_path / "b", ROWS[2:])}, tmp_path / "pictures/ab.png")
     for path in (run / "curve.png", both):
         assert path.read_bytes().startswith(b"\x89PNG")

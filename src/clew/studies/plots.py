@@ -75,7 +75,7 @@ def curves(rows: Sequence[Mapping[str, Any]], metric: str, bins: int = 60) -> Cu
     return Curves(np.array([steps[g[-1]] for g in groups]), values.T)
 
 
-def plot_run(run: Path, path: Path | None = None) -> Path:
+def draw_curve(run: Path, path: Path | None = None) -> Path:
     """Draws success and return of one run: thin lines are seeds, the thick one is their mean.
 
     Args:

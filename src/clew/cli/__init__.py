@@ -1,0 +1,87 @@
+"""The command line: one module for each command, imported when it is called for."""
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from clew.errors import UserError
+
+COMMANDS = {
+    "demo": "see in a minute or two that memory matters: train with one and without, draw both",
+    "train": "train agents and record the run; or go on with a run (--resume)",
+    "evaluate": "play fresh episodes with a run's agents, greedily and as trained",
+    "runs": "list the runs of a folder",
+    "models": "list the memory models with their costs, or show one with its options",
+    "envs": "list the tasks with their options",
+    "check": "run the laws on a memory model, also on one of your own",
+    "bench": "measure how fast each memory acts, learns and trains on this machine",
+}
+"""Every command with what it does; its module `clew.cli.<name>` has `main(args)`."""
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """The command `clew`: runs and exits, with 0, 1 (a finding), 2 (a mistake) or 130 (Ctrl-C)."""
+    # stdout may be a pipe that is read by a program: nothing but results goes there.
+    sys.exit(run(list(sys.argv[1:] if args is None else args)))
+
+
+def run(args: list[str]) -> int:
+    """Runs one command and returns its exit code; mistakes become a line on standard error."""
+    try:
+        return dispatch(args)
+    except UserError as mistake:
+        print(f"error: {mistake}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt as interrupt:
+        print(f"\n{interrupt}" if interrupt.args else "\ninterrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough, as `head` has; Python would complain at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def dispatch(args: list[str]) -> int:
+    """Hands the arguments to the command's module; without any, prints the help."""
+    if not args or args[0] in ("-h", "--help", "help"):
+        print(help_text())
+        return 0
+    name, *rest = args
+    if name in ("-V", "--version", "version"):
+        from importlib.metadata import version
+
+        print(f"clew {version('clew')}")
+        return 0
+    if name not in COMMANDS:
+        raise unknown_command(name)
+    return importlib.import_module(f"clew.cli.{name}").main(rest)
+
+
+def unknown_command(name: str) -> UserError:
+    """The error for a command or option that is not there, with the nearest ones."""
+    kind = "option" if name.startswith("-") else "command"
+    near = difflib.get_close_matches(name, COMMANDS, n=2, cutoff=0.5)
+    hint = f"did you mean {' or '.join(f'clew {n}' for n in near)}?" if near else ""
+    known = f"commands: {', '.join(COMMANDS)}"
+    return UserError(f"unknown {kind} {name!r}; {hint + ' ' if hint else ''}{known}")
+
+
+def help_text() -> str:
+    """What `clew` says when it is called with nothing to do."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {what}" for name, what in COMMANDS.items()]
+    return "\n".join(
+        [
+            "clew: memory for reinforcement-learning agents",
+            "",
+            "usage: clew COMMAND [OPTIONS]     clew COMMAND --help     clew --version",
+            "",
+            *lines,
+            "",
+            "New here? `clew demo` needs no options and ends with a picture. Then",
+            "  clew train --memory gru --seeds 3 --name my-first",
+            "  clew evaluate my-first",
+        ]
+    )

@@ -1,0 +1,139 @@
+"""`clew check`: the laws, on a model of the library or on anybody's own."""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import tyro
+
+from clew.cli.parse import parse
+from clew.cli.tables import print_json, print_table
+from clew.errors import UserError, unknown_name
+
+if TYPE_CHECKING:
+    from clew.memory.base import AbstractMemory
+    from clew.memory.laws import LawReport
+
+ABOUT = """Runs the laws that every memory must obey, values and gradients, and shows the largest
+deviation found for each. Without a name, on every model of the library at a small size. Exits
+with 1 if a law is broken."""
+
+SMALL = {
+    "hidden_size": 16,
+    "num_layers": 2,
+    "num_heads": 2,
+    "head_size": 8,
+    "window": 8,
+    "ffn_size": 16,
+}
+"""Sizes at which the laws are run unless told otherwise, for models that have such an option."""
+
+
+@dataclass(frozen=True)
+class CheckCommand:
+    """What `clew check` may be told."""
+
+    what: tyro.conf.Positional[str] = ""
+    """A model's name, or module:factory, a function of your own that returns a memory."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Options of the model, or keyword arguments of the factory."""
+    input_size: int = 5
+    """Numbers in one observation, for a model given by name."""
+    lengths: tuple[int, ...] = (1, 7, 63, 257)
+    """Lengths of the chunks to unroll, in steps."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+
+def main(args: list[str]) -> int:
+    """Checks, and prints a table of laws."""
+    command = parse(CheckCommand, args, command="check", about=ABOUT)
+    from clew.memory import MEMORIES
+    from clew.memory.laws import check
+
+    names = [command.what] if command.what else list(MEMORIES)
+    reports = {}
+    for name in names:
+        memory = make(name, command.input_size, command.options)
+        if not command.json:
+            print(f"checking {name} ...", file=sys.stderr, flush=True)
+        reports[name] = check(memory, lengths=command.lengths, raise_on_failure=False)
+    if command.json:
+        print_json({name: summary(report) for name, report in reports.items()})
+    else:
+        _show(reports)
+    return 0 if all(report.passed for report in reports.values()) else 1
+
+
+def make(what: str, input_size: int, options: dict[str, Any]) -> "AbstractMemory":
+    """The memory that is meant by a model's name or by module:factory.
+
+    Raises:
+        UserError: if there is no such model, module or factory, or it returns no memory.
+    """
+    import jax
+
+    from clew.memory import MEMORIES, make_memory, options_of
+    from clew.memory.base import AbstractMemory
+
+    if ":" in what:
+        memory = factory(what)(**options)
+        if not isinstance(memory, AbstractMemory):
+            raise UserError(f"{what} returned {type(memory).__name__}, expected an AbstractMemory")
+        return memory
+    if what not in MEMORIES:
+        raise unknown_name("memory", what, [*MEMORIES, "module:factory"])
+    small = {n: size for n, size in SMALL.items() if n in options_of(what)}
+    return make_memory(what, input_size=input_size, key=jax.random.key(0), **(small | options))
+
+
+def factory(what: str) -> Callable[..., Any]:
+    """The function called `factory` of the importable `module`, given as module:factory."""
+    module_name, _, name = what.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise UserError(f"cannot import {module_name!r} of {what!r}: {error}") from error
+    finally:
+        sys.path.remove(os.getcwd())
+    if not callable(getattr(module, name, None)):
+        public = [n for n, value in vars(module).items() if callable(value) and n[0] != "_"]
+        raise unknown_name(f"factory of {module_name}", name, public)
+    return getattr(module, name)
+
+
+def summary(report: "LawReport") -> dict[str, Any]:
+    """A report as JSON values."""
+    from clew.memory.laws import LAWS
+
+    laws = {}
+    for law in LAWS:
+        value, gradient = report.largest(law)
+        laws[law] = {"cases": len(report.of(law)), "value": value, "gradient": gradient}
+    failures = [str(failure) for failure in report.failures]
+    return {"passed": report.passed, "laws": laws, "failures": failures}
+
+
+def _show(reports: "dict[str, LawReport]") -> None:
+    from clew.memory.laws import LAWS
+
+    rows = []
+    for name, report in reports.items():
+        broken = {failure.law for failure in report.failures}
+        cells = ["BROKEN" if law in broken else _deviation(report, law) for law in LAWS]
+        rows.append([name, str(len(report.cases)), *cells])
+    note = "largest relative deviation of outputs and gradients; the laws:\n" + "\n".join(
+        f"  {law:<10} {text}" for law, text in LAWS.items()
+    )
+    print_table("", ["", "cases", *LAWS], rows, note)
+    for name, report in reports.items():
+        for failure in report.failures:
+            print(f"{name} breaks {failure}", file=sys.stderr)
+
+
+def _deviation(report: "LawReport", law: str) -> str:
+    return f"{max(report.largest(law)):.0e}" if report.of(law) else "-"

@@ -1,0 +1,62 @@
+"""`clew evaluate`: what a run's agents do on fresh episodes."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import tyro
+
+from clew.cli.parse import parse
+from clew.cli.tables import print_json, print_table
+from clew.errors import UserError
+
+ABOUT = """Plays fresh episodes with the agents of a run, from its newest checkpoint, taking the
+likeliest action (greedy) and drawing from the policy (sampled, as in training)."""
+
+
+@dataclass(frozen=True)
+class EvaluateCommand:
+    """What `clew evaluate` may be told."""
+
+    run: tyro.conf.Positional[str] = ""
+    """The run's folder, or its name in runs/."""
+    episodes: int = 200
+    """Episodes for every seed."""
+    seed: int = 0
+    """Seed of the episodes and draws."""
+    actions: Literal["both", "greedy", "sampled"] = "both"
+    """How actions are chosen."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+
+def main(args: list[str]) -> int:
+    """Evaluates, and prints every metric with its interval."""
+    command = parse(EvaluateCommand, args, command="evaluate", about=ABOUT)
+    if not command.run:
+        raise UserError("which run? clew evaluate RUN; clew runs lists them")
+    from clew.run.evaluate import evaluate
+
+    ways = ("greedy", "sampled") if command.actions == "both" else (command.actions,)
+    results = {
+        way: evaluate(
+            command.run, episodes=command.episodes, greedy=way == "greedy", seed=command.seed
+        )
+        for way in ways
+    }
+    if command.json:
+        print_json({"run": command.run, **results})
+        return 0
+    first = next(iter(results.values()))
+    seeds = len(next(iter(first.per_seed.values())))
+    rows = [
+        [name, *(format(result.pooled[name], ".3f") for result in results.values())]
+        for name in sorted(first.pooled, key=lambda name: (name != "success", name))
+    ]
+    print_table(
+        f"{command.run}: {command.episodes} episodes of each of {seeds} agents, trained for "
+        f"{first.steps:,} steps",
+        ["", *results],
+        rows,
+        f"[..] 95% interval, over {'seeds' if seeds > 1 else 'episodes'}",
+    )
+    return 0

@@ -1,0 +1,106 @@
+"""Training told on a terminal: one line that lives, and plain lines elsewhere."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
+
+from clew.run.config import TrainConfig
+from clew.run.progress import Lines, Report, format_seconds
+from clew.run.progress import Progress as Listener
+
+
+def listener(label: str = "", *, every: float = 5.0) -> Listener:
+    """Who should be told of training: a live line on a terminal, plain lines elsewhere.
+
+    Args:
+        label: what the line begins with; by default the run's name.
+        every: seconds between plain lines.
+    """
+    console = Console(stderr=True)
+    if console.is_terminal and not console.is_dumb_terminal:
+        return Live(console, label)
+    return Lines(every, sys.stderr)
+
+
+class Live:
+    """One line on a terminal: a bar, steps, rate, time left, return and success.
+
+    Args:
+        console: where to.
+        label: what the line begins with; by default the run's name.
+    """
+
+    def __init__(self, console: Console, label: str = ""):
+        self._label = label
+        self._row: dict[str, Any] = {}
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("[bold]{task.fields[label]}"),
+            BarColumn(bar_width=18),
+            TextColumn("{task.fields[text]}"),
+            console=console,
+        )
+        self._task: TaskID | None = None
+
+    def start(self, path: Path, config: TrainConfig) -> None:
+        """Says what runs where, and opens the line."""
+        seeds = f"{config.seeds} seeds, " if config.seeds > 1 else ""
+        each = " each" if seeds else ""
+        told = f"{config.memory} on {config.env}, {seeds}{config.steps:,} steps{each}"
+        self._bar.console.print(f"{told} -> {path}", highlight=False)
+        label = self._label or path.name
+        self._task = self._bar.add_task("", total=None, label=label, text="starting")
+        self._bar.start()
+
+    def phase(self, name: str) -> None:
+        """Says what takes time: compiling, above all."""
+        if name != "training":
+            hint = " (some seconds, the next time fewer)" if name == "compiling" else ""
+            self._show(text=name + hint)
+        elif not self._row:
+            self._show(text="training")
+
+    def report(self, report: Report) -> None:
+        """Renews the line."""
+        self._row = report.row or self._row
+        self._show(
+            total=report.total_steps, completed=report.steps, text=summary_line(report, self._row)
+        )
+
+    def message(self, text: str) -> None:
+        """Prints a line above the living one."""
+        self._bar.console.print(text, highlight=False)
+
+    def close(self) -> None:
+        """Leaves the line as it is."""
+        self._bar.stop()
+
+    def _show(self, **fields: Any) -> None:
+        if self._task is not None:
+            self._bar.update(self._task, **fields)
+
+
+def summary_line(report: Report, row: dict[str, Any]) -> str:
+    """Steps, rate, time left, and return and success as means over seeds."""
+    words = [
+        f"{short(report.steps)}/{short(report.total_steps)} steps",
+        f"{report.rate:,.0f} steps/s",
+        f"{format_seconds(report.seconds_left)} left",
+    ]
+    for name in ("return", "success"):
+        known = [value for value in row.get(name, []) if value is not None]
+        if known:
+            words.append(f"{name} {sum(known) / len(known):.2f}")
+    return "  ".join(words)
+
+
+def short(count: float) -> str:
+    """A large count in few letters: 950, 12k, 3.1M."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= size:
+            digits = 1 if count / size < 10 and letter != "k" else 0
+            return f"{count / size:.{digits}f}{letter}"
+    return f"{count:.0f}"

@@ -1,0 +1,125 @@
+"""`clew models`: the memory models and what they cost."""
+
+import inspect
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import tyro
+
+from clew.cli.parse import parse
+from clew.cli.tables import print_json, print_table
+from clew.errors import UserError
+
+ABOUT = """Lists the memory models with their costs at their default sizes: parameters of the
+memory, numbers of state that each environment carries, and multiply-adds per step; nothing is
+trained or timed. With a name, shows that model's options and mathematics."""
+
+INPUT_SIZE, NUM_ACTIONS, HEAD_SIZE = 16, 4, 128
+"""The T-Maze's observation and actions, and the width of Pramanik's heads."""
+
+
+@dataclass(frozen=True)
+class ModelsCommand:
+    """What `clew models` may be told."""
+
+    name: tyro.conf.Positional[str] = ""
+    """Show this model's options, with their defaults, and its mathematics."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Options of the model NAME, to see what they cost."""
+    input_size: int = INPUT_SIZE
+    """Numbers in one observation; the T-Maze has 16."""
+    study: Literal["", "pramanik"] = ""
+    """Show the whole agents of a study, with encoder and heads, instead."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+
+def main(args: list[str]) -> int:
+    """Lists models, shows one, or lists a study's agents."""
+    command = parse(ModelsCommand, args, command="models", about=ABOUT)
+    if command.options and not command.name:
+        raise UserError("--options needs the NAME of the model they are for")
+    if command.study:
+        return _show(study_costs(), command.json, "whole agents on the T-Maze, as published")
+    from clew.memory import MEMORIES, options_of
+
+    names = [command.name] if command.name else list(MEMORIES)
+    rows = [model_costs(name, command.input_size, command.options) for name in names]
+    if command.name:
+        rows[0] |= {"options": options_of(command.name) | command.options}
+        if not command.json:
+            print(f"{command.name}\n\n{inspect.getdoc(MEMORIES[command.name])}\n")
+            options = rows[0]["options"]
+            print("options: " + " ".join(f"{k}={v}" for k, v in options.items()) + "\n")
+    title = f"{command.input_size} inputs" + ("" if command.name else ", default options")
+    return _show(rows, command.json, title)
+
+
+def model_costs(name: str, input_size: int, options: dict[str, Any]) -> dict[str, Any]:
+    """What one memory costs, from its shapes alone.
+
+    Raises:
+        UserError: for an unknown model or option, or an impossible size.
+    """
+    import equinox as eqx
+    import jax
+
+    from clew.memory import make_memory
+
+    memory = eqx.filter_eval_shape(
+        lambda key: make_memory(name, input_size=input_size, key=key, **options),
+        jax.random.key(0),
+    )
+    return _costs(name, memory, input_size)
+
+
+def study_costs() -> list[dict[str, Any]]:
+    """What the whole agents of Pramanik's (2023) T-Maze study cost, as they were coded."""
+    import equinox as eqx
+    import jax
+
+    from clew.agents.network import make_agent
+    from clew.studies.pramanik import PRESETS
+
+    rows = []
+    for name, preset in PRESETS.items():
+        agent = eqx.filter_eval_shape(
+            lambda key, preset=preset: make_agent(
+                preset.memory,
+                preset.memory_options,
+                observation_size=INPUT_SIZE,
+                num_actions=NUM_ACTIONS,
+                head_size=HEAD_SIZE,
+                key=key,
+            ),
+            jax.random.key(0),
+        )
+        rows.append(_costs(name, agent, INPUT_SIZE))
+    return rows
+
+
+def _costs(name: str, module: Any, input_size: int) -> dict[str, Any]:
+    from clew.costs import multiply_adds, parameters, state_size
+
+    state, work = state_size(module), multiply_adds(module, input_size)
+    row = {
+        "name": name,
+        "parameters": parameters(module),
+        "state_floats": state.floats,
+        "state_integers": state.integers,
+        "state_bytes": state.bytes,
+        "multiply_adds": work.per_step,
+        "shared_multiply_adds": work.shared,
+    }
+    return row | ({"uncounted": list(work.uncounted)} if work.uncounted else {})
+
+
+def _show(rows: list[dict[str, Any]], as_json: bool, title: str) -> int:
+    if as_json:
+        print_json(rows)
+        return 0
+    numbers = ("parameters", "state_floats", "state_integers", "multiply_adds")
+    table = [[row["name"], *(f"{row[name]:,}" for name in numbers)] for row in rows]
+    columns = ["", "parameters", "state floats", "state integers", "multiply-adds/step"]
+    print_table(title, columns, table, "state and multiply-adds are for one environment")
+    return 0

@@ -1,0 +1,204 @@
+"""From a dataclass to a parsed command line, with errors that read like the library's own."""
+
+import ast
+import contextlib
+import dataclasses
+import difflib
+import inspect
+import io
+import itertools
+import json
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import tyro
+from tyro.constructors import (
+    ConstructorRegistry,
+    PrimitiveConstructorSpec,
+    PrimitiveTypeInfo,
+    StructConstructorSpec,
+    StructFieldSpec,
+    StructTypeInfo,
+)
+
+from clew.errors import UserError
+
+T = TypeVar("T")
+_WORDS = {"true": True, "false": False, "none": None}
+
+
+def parse(
+    kind: type[T], args: Sequence[str], *, command: str, about: str, default: T | None = None
+) -> T:
+    """Reads the options of a command into its dataclass.
+
+    Args:
+        kind: a dataclass; a field's docstring is its help.
+        args: what followed the command.
+        command: its name, for the help and errors.
+        about: what it does, for the help.
+        default: values of what is not given, if not the dataclass's own.
+
+    Raises:
+        UserError: for an unknown option, with the nearest one, or an impossible value.
+        SystemExit: with code 0, after printing the help that was asked for.
+    """
+    prog = f"clew {command}"
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            parsed, rest = tyro.cli(
+                kind,
+                prog=prog,
+                description=about,
+                args=list(args),
+                default=default,
+                return_unknown_args=True,
+                registry=_registry(),
+            )
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        raise UserError(f"{_plain(complaint.getvalue())}; see {prog} --help") from None
+    if rest:
+        raise _unknown(rest[0], kind, prog)
+    assert parsed is not None
+    return parsed
+
+
+def value_before_parsing(args: Sequence[str], option: str) -> str | None:
+    """The value given to an option that decides what the others' defaults are."""
+    for index, token in enumerate(args):
+        if token == option:
+            if index + 1 == len(args) or args[index + 1].startswith("--"):
+                raise UserError(f"{option} needs a value")
+            return args[index + 1]
+        if token.startswith(f"{option}="):
+            return token.split("=", 1)[1]
+    return None
+
+
+def parse_value(text: str) -> Any:
+    """A value given as text: a JSON value, True, False or None, and else the text itself."""
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def parse_pairs(words: Sequence[str]) -> dict[str, Any]:
+    """Options given as KEY=VALUE.
+
+    Raises:
+        ValueError: for a word without "=" or a key given twice.
+    """
+    pairs: dict[str, Any] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise ValueError(f"expected KEY=VALUE, got {word!r}")
+        if key in pairs:
+            raise ValueError(f"{key} is given twice")
+        pairs[key.replace("-", "_")] = parse_value(value)
+    return pairs
+
+
+def option_names(kind: Any, prefix: str = "--") -> Iterator[str]:
+    """Every option that a dataclass makes, as typed; arguments without a name are left out."""
+    hints = get_type_hints(kind, include_extras=True)
+    for field in dataclasses.fields(kind):
+        hint, name = hints[field.name], field.name.replace("_", "-")
+        annotated = hasattr(hint, "__metadata__")
+        inner = get_args(hint)[0] if annotated else hint
+        if dataclasses.is_dataclass(inner):
+            yield from option_names(inner, prefix if annotated else f"{prefix}{name}.")
+        elif not annotated:
+            yield prefix + name
+
+
+def field_docs(kind: type) -> dict[str, str]:
+    """The docstring under each field of a dataclass, on one line."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+    docs = {}
+    for node, after in itertools.pairwise(body.body if isinstance(body, ast.ClassDef) else ()):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                docs[node.target.id] = " ".join(str(after.value.value).split())
+    return docs
+
+
+def _registry() -> ConstructorRegistry:
+    """What tyro is told beyond its own rules: options as KEY=VALUE, help without line breaks."""
+    registry = ConstructorRegistry()
+    registry.primitive_rule(_pairs_rule)
+    registry.struct_rule(_dataclass_rule)
+    return registry
+
+
+def _pairs_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    if info.type_origin is not dict:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs="*",
+        metavar="KEY=VALUE ...",
+        instance_from_str=parse_pairs,
+        is_instance=lambda value: isinstance(value, dict),
+        str_from_instance=lambda value: [f"{k}={_written(v)}" for k, v in value.items()],
+    )
+
+
+def _dataclass_rule(info: StructTypeInfo) -> StructConstructorSpec | None:
+    if not dataclasses.is_dataclass(info.type):
+        return None
+    hints, docs = get_type_hints(info.type, include_extras=True), field_docs(info.type)
+    fields = [
+        StructFieldSpec(f.name, hints[f.name], _field_default(f, info), docs.get(f.name))
+        for f in dataclasses.fields(info.type)
+    ]
+    return StructConstructorSpec(info.type, tuple(fields))
+
+
+def _field_default(field: dataclasses.Field, info: StructTypeInfo) -> Any:
+    if isinstance(info.default, info.type):
+        return getattr(info.default, field.name)
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return tyro.MISSING if field.default is dataclasses.MISSING else field.default
+
+
+def _written(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _unknown(token: str, kind: Any, prog: str) -> UserError:
+    if not token.startswith("-"):
+        return UserError(f"unexpected argument {token!r}; see {prog} --help")
+    given = token.split("=", 1)[0]
+    names = list(option_names(kind))
+    near = difflib.get_close_matches(given, names, n=3, cutoff=0.6)
+    # What people forget most is the group that an option is in: --learning-rate.
+    near = near or [name for name in names if name.endswith("." + given.lstrip("-"))]
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    return UserError(f"unknown option {given!r}; {hint}See {prog} --help")
+
+
+def _plain(boxed: str) -> str:
+    """The first paragraph of a framed message, without the frame."""
+    words = []
+    for line in boxed.splitlines()[1:]:
+        inner = line.strip().strip("│|").strip()
+        if not inner or set(inner) <= set("─╰╯-+"):
+            break
+        words.append(inner)
+    text = " ".join(words).rstrip(".") or boxed.strip()
+    number = re.match(
+        r"Error parsing (\S+): (invalid literal for int|could not convert).*: (.*)", text
+    )
+    if number:
+        wanted = "an integer" if "int" in number[2] else "a number"
+        return f"{number[1]} must be {wanted}, got {number[3]}"
+    return re.sub(r"^Error parsing (\S+): ", r"\1: ", text)

@@ -1,0 +1,57 @@
+"""What commands print: tables for people, JSON for programs."""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+
+def print_json(value: Any) -> None:
+    """Prints a value as JSON on standard output; what is not finite becomes null."""
+    print(json.dumps(_finite(value), indent=2))
+
+
+def print_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], note: str = ""
+) -> None:
+    """Prints a table; columns after the first are numbers if all their entries are.
+
+    Args:
+        title: above the table, may be empty.
+        columns: their headings.
+        rows: entries, already formatted.
+        note: below the table.
+    """
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for index, name in enumerate(columns):
+        numeric = index > 0 and all(row[index][:1].isdigit() or not row[index] for row in rows)
+        table.add_column(name, justify="right" if numeric else "left")
+    for row in rows:
+        table.add_row(*row)
+    console = out()
+    if not console.is_terminal:
+        console.width = max(console.width, console.measure(table).maximum)
+    console.print(table)
+    if note:
+        print(note)
+
+
+def out() -> Console:
+    """Where results go: standard output, without colouring of numbers."""
+    return Console(highlight=False, soft_wrap=False, markup=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(k): _finite(v) for k, v in value.items()}
+    if hasattr(value, "_asdict"):
+        return _finite(value._asdict())
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return value

@@ -1,0 +1,127 @@
+"""`clew train`: a run from settings, from a preset, or from where it stopped."""
+
+import dataclasses
+import os
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import tyro
+
+from clew.cli.live import listener
+from clew.cli.parse import parse, value_before_parsing
+from clew.errors import UserError, unknown_name
+from clew.run import folder
+from clew.run.config import TrainConfig
+from clew.run.progress import format_seconds
+from clew.studies.statistics import Interval
+
+ABOUT = """Trains agents and records the run in a folder: config.json, metrics.jsonl, checkpoints,
+summary.json and curve.png. Ctrl-C saves and says how to go on."""
+
+
+@dataclass(frozen=True)
+class TrainCommand:
+    """What `clew train` may be told."""
+
+    config: Annotated[TrainConfig, tyro.conf.arg(name="")] = field(default_factory=TrainConfig)
+    """Settings of the run."""
+    resume: str = ""
+    """Go on with this run, a folder or a name: its own settings hold, only --steps may be
+    raised."""
+    cpu_threads: int = 0
+    """Processor cores to use; 0 takes all there are. Several runs side by side are faster with
+    their own cores."""
+
+
+def main(args: list[str]) -> int:
+    """Trains, and says what came of it."""
+    default = _default(args)
+    command = parse(TrainCommand, args, command="train", about=ABOUT, default=default)
+    config = command.config
+    if config.preset:
+        config = _within_preset(config, default.config)
+    if command.cpu_threads:
+        use_cores(command.cpu_threads)
+    from clew.run.train import train
+
+    resume = folder.find_run(command.resume, config.run_dir) if command.resume else False
+    result = train(config, resume=resume, progress=listener())
+    print(report(result.path, result.summary))
+    return 0
+
+
+def _default(args: list[str]) -> TrainCommand:
+    """The settings that hold where the command line says nothing."""
+    preset = value_before_parsing(args, "--preset")
+    resume = value_before_parsing(args, "--resume")
+    if preset and resume:
+        raise UserError("--preset begins a run and --resume goes on with one: give one of them")
+    if resume:
+        run_dir = value_before_parsing(args, "--run-dir") or "runs"
+        return TrainCommand(folder.read_config(folder.find_run(resume, run_dir)), resume)
+    return TrainCommand(preset_config(preset) if preset else TrainConfig())
+
+
+def _within_preset(config: TrainConfig, preset: TrainConfig) -> TrainConfig:
+    """Options given beside a preset are added to its own, where model and task are its own."""
+    changes = {}
+    if config.memory == preset.memory:
+        changes["memory_options"] = preset.memory_options | config.memory_options
+    if config.env == preset.env:
+        changes["env_options"] = preset.env_options | config.env_options
+    return dataclasses.replace(config, **changes)
+
+
+def preset_config(name: str) -> TrainConfig:
+    """The settings that a published result was made with.
+
+    Raises:
+        UserError: for an unknown preset, with the nearest ones.
+    """
+    from clew.studies.pramanik import PRESETS
+
+    if name not in PRESETS:
+        raise unknown_name("preset", name, PRESETS)
+    return PRESETS[name]
+
+
+def use_cores(count: int) -> None:
+    """Keeps this process on `count` of its cores; before JAX counts them.
+
+    Raises:
+        UserError: if there are not so many, or the system cannot.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        raise UserError("--cpu-threads needs Linux; elsewhere start clew with a tool such as nice")
+    cores = sorted(os.sched_getaffinity(0))
+    if not 1 <= count <= len(cores):
+        raise UserError(f"cpu_threads must be between 1 and {len(cores)}, got {count}")
+    os.sched_setaffinity(0, cores[:count])
+
+
+def report(path: Any, summary: dict[str, Any]) -> str:
+    """What a finished run says of itself, in a few lines."""
+    seeds = f" x {summary['seeds']} seeds" if summary["seeds"] > 1 else ""
+    lines = [
+        f"{summary['memory']} on {summary['env']}: {summary['steps']:,} steps{seeds} in "
+        f"{format_seconds(summary['seconds'])} ({summary['rate'] or 0:,.0f} steps/s)"
+    ]
+    told = [
+        f"{n} {_interval(summary['final'][n])}" for n in ("success", "return") if _has(summary, n)
+    ]
+    if told:
+        lines.append(f"last tenth of training: {', '.join(told)}")
+    curve = path / "curve.png"
+    if curve.exists():
+        lines.append(f"curve: {curve}")
+    lines.append(f"next: clew evaluate {path}")
+    return "\n".join(lines)
+
+
+def _has(summary: dict[str, Any], name: str) -> bool:
+    return summary["final"].get(name, {}).get("mean") is not None
+
+
+def _interval(final: dict[str, Any]) -> str:
+    low, high = final["interval"] or (float("nan"),) * 2
+    return format(Interval(final["mean"], low, high), ".2f")
