@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from clew.errors import require_at_least
 from clew.memory.base import State
-from clew.memory.blocks import Init, Linear, like
+from clew.memory.blocks import Init, Linear
 from clew.memory.recurrent import AbstractCell, RecurrentStack
 
 
@@ -34,17 +34,27 @@ class GRUCell(AbstractCell):
         """x [W_r | W_z | W_n] + b."""
         return self.inputs(x)
 
-    def recur(
-        self, state: Float[Array, " size"], projected: Float[Array, " gates"]
-    ) -> tuple[Array, Array]:
+    def offset(self) -> Float[Array, " gates"]:
+        """The bias c of the candidate's recurrent product; the gates have theirs with the input."""
+        return jnp.concatenate([jnp.zeros(2 * self.size, jnp.float32), self.candidate_bias])
+
+    def output(self, state: Float[Array, " size"]) -> Float[Array, " size"]:
+        """The state is h."""
+        return state
+
+    def update(
+        self,
+        state: Float[Array, " size"],
+        projected: Float[Array, " gates"],
+        product: Float[Array, " gates"],
+    ) -> Float[Array, " size"]:
         """The gates and the output."""
         x_r, x_z, x_n = jnp.split(projected, 3, axis=-1)
-        h_r, h_z, h_n = jnp.split(self.recurrent(state), 3, axis=-1)
+        h_r, h_z, h_n = jnp.split(product, 3, axis=-1)
         r = jax.nn.sigmoid(x_r + h_r)
         z = jax.nn.sigmoid(x_z + h_z)
-        n = jnp.tanh(x_n + r * (h_n + like(self.candidate_bias, h_n)))
-        output = n + z * (state - n)
-        return output, output
+        n = jnp.tanh(x_n + r * h_n)
+        return n + z * (state - n)
 
 
 class GRU(RecurrentStack):

@@ -37,15 +37,24 @@ class LSTMCell(AbstractCell):
         """x [W_i | W_f | W_g | W_o] + b."""
         return self.inputs(x)
 
-    def recur(
-        self, state: tuple[Array, Array], projected: Float[Array, " gates"]
-    ) -> tuple[tuple[Array, Array], Array]:
+    def offset(self) -> Float[Array, " gates"]:
+        """Nothing; the biases are with the input."""
+        return jnp.zeros(4 * self.size, jnp.float32)
+
+    def output(self, state: tuple[Array, Array]) -> Float[Array, " size"]:
+        """The h of (c, h)."""
+        return state[1]
+
+    def update(
+        self,
+        state: tuple[Array, Array],
+        projected: Float[Array, " gates"],
+        product: Float[Array, " gates"],
+    ) -> tuple[Array, Array]:
         """The gates, the cell and the output."""
-        cell, output = state
-        i, f, g, o = jnp.split(projected + self.recurrent(output), 4, axis=-1)
-        cell = jax.nn.sigmoid(f) * cell + jax.nn.sigmoid(i) * jnp.tanh(g)
-        output = jax.nn.sigmoid(o) * jnp.tanh(cell)
-        return (cell, output), output
+        i, f, g, o = jnp.split(projected + product, 4, axis=-1)
+        cell = jax.nn.sigmoid(f) * state[0] + jax.nn.sigmoid(i) * jnp.tanh(g)
+        return cell, jax.nn.sigmoid(o) * jnp.tanh(cell)
 
 
 class LSTM(RecurrentStack):

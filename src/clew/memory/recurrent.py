@@ -1,10 +1,11 @@
-"""What the LSTM and the GRU share: stacked cells whose input products are done a chunk at once."""
+"""What the LSTM and the GRU share: stacked cells, and a scan that is mostly large products."""
 
 import abc
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from clew.memory.base import (
@@ -14,10 +15,13 @@ from clew.memory.base import (
     check_unroll_input,
     select,
 )
+from clew.memory.blocks import Linear
 
 
 class AbstractCell(eqx.Module):
-    """A recurrent cell, cut in two: what depends on the input alone, and the recurrence."""
+    """A recurrent cell in three parts: input products, recurrent product, and the rest."""
+
+    recurrent: eqx.AbstractVar[Linear]
 
     @abc.abstractmethod
     def init_state(self) -> State:
@@ -28,8 +32,18 @@ class AbstractCell(eqx.Module):
         """The products of the input, for any number of time steps at once."""
 
     @abc.abstractmethod
-    def recur(self, state: Any, projected: Float[Array, " gates"]) -> tuple[Any, Array]:
-        """The new state and the output, from the old state and one step's products."""
+    def offset(self) -> Float[Array, " gates"]:
+        """What is added to the recurrent product, h U."""
+
+    @abc.abstractmethod
+    def output(self, state: Any) -> Float[Array, " size"]:
+        """The h in a state."""
+
+    @abc.abstractmethod
+    def update(
+        self, state: Any, projected: Float[Array, " gates"], product: Float[Array, " gates"]
+    ) -> Any:
+        """The new state, from the old one and the products of the input and of h."""
 
 
 class RecurrentStack(AbstractMemory):
@@ -48,9 +62,10 @@ class RecurrentStack(AbstractMemory):
         check_step_input(self, x, start)
         after = []
         for cell, before in zip(self.cells, state, strict=True):
-            fresh = select(start, cell.init_state(), before)
-            new, x = cell.recur(fresh, cell.project(x))
-            after.append(new)
+            before = select(start, cell.init_state(), before)
+            product = cell.recurrent(cell.output(before)) + cell.offset()
+            after.append(cell.update(before, cell.project(x), product))
+            x = cell.output(after[-1])
         return tuple(after), x
 
     def unroll(
@@ -60,19 +75,58 @@ class RecurrentStack(AbstractMemory):
         check_unroll_input(self, xs, starts)
         after = []
         for cell, before in zip(self.cells, state, strict=True):
-            new, xs = _scan_cell(cell, before, cell.project(xs), starts)
+            projected = cell.project(xs)
+            offsets = jnp.broadcast_to(cell.offset(), projected.shape)
+            new, xs = _scan_cell(cell, cell.recurrent.weight, before, projected, offsets, starts)
             after.append(new)
         return tuple(after), xs
 
 
+@jax.custom_vjp
 def _scan_cell(
     cell: AbstractCell,
+    weight: Float[Array, "size gates"],
     state: State,
     projected: Float[Array, "time gates"],
+    offsets: Float[Array, "time gates"],
     starts: Bool[Array, " time"],
-) -> tuple[State, Float[Array, "time out"]]:
-    def one(carry: State, inputs: tuple[Array, Array]) -> tuple[State, Array]:
-        gates, start = inputs
-        return cell.recur(select(start, cell.init_state(), carry), gates)
+) -> tuple[State, Float[Array, "time size"]]:
+    """The recurrence of one cell over a chunk.
 
-    return jax.lax.scan(one, state, (projected, starts))
+    The gradient of the recurrent weight is one product over the whole chunk. Left to itself, the
+    scan would add to it at every step, and so read and write a whole matrix each time.
+    """
+
+    def one(carry: State, inputs: tuple[Array, Array, Array]) -> tuple[State, Array]:
+        gates, offset, start = inputs
+        carry = select(start, cell.init_state(), carry)
+        after = cell.update(carry, gates, cell.output(carry) @ weight + offset)
+        return after, cell.output(after)
+
+    return jax.lax.scan(one, state, (projected, offsets, starts))
+
+
+def _scan_forward(
+    cell: AbstractCell, weight: Array, state: State, projected: Array, offsets: Array, starts: Array
+) -> tuple[tuple[State, Array], Any]:
+    def run(state: State, projected: Array, offsets: Array) -> tuple[State, Array]:
+        return _scan_cell.__wrapped__(cell, weight, state, projected, offsets, starts)
+
+    result, backward = jax.vjp(run, state, projected, offsets)
+    outputs = result[1]
+    before = jnp.concatenate([cell.output(state)[None], outputs[:-1]])
+    fresh = jnp.broadcast_to(cell.output(cell.init_state()), before.shape)
+    read = jnp.where(jnp.broadcast_to(starts[:, None], before.shape), fresh, before)
+    return result, (backward, read, cell)
+
+
+def _scan_backward(residuals: Any, cotangent: Any) -> tuple:
+    backward, read, cell = residuals
+    state, projected, offsets = backward(cotangent)
+    # What an offset receives is what the product at that step receives.
+    weight = read.T @ offsets
+    nothing = jax.tree.map(jnp.zeros_like, cell)
+    return nothing, weight, state, projected, offsets, None
+
+
+_scan_cell.defvjp(_scan_forward, _scan_backward)

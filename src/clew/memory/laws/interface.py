@@ -11,10 +11,9 @@ from clew.memory.base import AbstractMemory, State
 from clew.memory.laws.report import Book, Failure, LawCase
 
 
-def check_interface(memory: AbstractMemory, book: Book) -> bool:
+def check_interface(memory: AbstractMemory, state: State, dtype: Any, book: Book) -> bool:
     """Whether `step` and `unroll` give what the interface promises; without running them."""
-    state = memory.init_state()
-    xs, starts = jnp.zeros((2, memory.input_size)), jnp.zeros(2, bool)
+    xs, starts = jnp.zeros((2, memory.input_size), dtype), jnp.zeros(2, bool)
     runs = {
         "step": (1, (), eqx.filter_eval_shape(memory.step, state, xs[0], starts[0])),
         "unroll": (2, (2,), eqx.filter_eval_shape(memory.unroll, state, xs, starts)),

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 import jax
 import numpy as np
@@ -19,8 +20,11 @@ LAWS = {
 }
 """Every law in the order of checking: of several broken laws the first says most."""
 
-VALUE_TOLERANCE = 2e-5
-GRADIENT_TOLERANCE = 1e-4
+Precision = Literal["float32", "float64"]
+
+TOLERANCES = {"float32": (2e-5, 5e-4), "float64": (1e-11, 1e-10)}
+"""Largest relative deviation allowed in outputs and in gradients; argued in docs/laws.md."""
+
 _TIMED = ("output", "the gradient of the inputs")
 
 
@@ -108,6 +112,13 @@ class LawReport:
         cases = self.of(law)
         value = max((case.value for case in cases), default=0.0)
         return value, max((case.gradient for case in cases), default=0.0)
+
+    def confirmed_by(self, again: "LawReport") -> "LawReport":
+        """This report, but a law that holds in another draw as that draw shows it."""
+        broken = {failure.law for failure in self.failures}
+        holds = broken - {failure.law for failure in again.failures}
+        kept = [case for case in self.cases if case.law not in holds]
+        return LawReport(self.memory, kept + [c for c in again.cases if c.law in holds])
 
     def __str__(self) -> str:
         broken = {failure.law for failure in self.failures}

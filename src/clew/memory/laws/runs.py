@@ -37,19 +37,13 @@ def unroll(memory: AbstractMemory, state: State, xs: Any, starts: Any) -> tuple[
     return memory.unroll(state, xs, starts)
 
 
-def one_step(memory: AbstractMemory, state: State, xs: Any, starts: Any) -> tuple[State, Any]:
-    """`memory.step` on a chunk of length one."""
-    state, y = memory.step(state, xs[0], starts[0])
-    return state, y[None]
-
-
 def pull(
     run: RunFunction, memory: AbstractMemory, state: State, xs: Any, starts: Any, cotangents: Any
 ) -> tuple[State, Any, tuple[Any, Any, Any]]:
     """One run and its vector-Jacobian product.
 
     Args:
-        run: `unroll`, `one_step` or `scan_steps`.
+        run: `unroll` or `scan_steps`.
         memory: the memory.
         state: the state before the run.
         xs: observations [time, in].
@@ -127,12 +121,23 @@ def through_init_state(memory: AbstractMemory, run: Run) -> Run:
     parameters, static = eqx.partition(memory, eqx.is_inexact_array)
 
     def floats(parameters: Any) -> Any:
-        state = eqx.combine(parameters, static).init_state()
-        return eqx.filter(state, eqx.is_inexact_array)
+        state = eqx.filter(eqx.combine(parameters, static).init_state(), eqx.is_inexact_array)
+        return jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), state, run.state)
 
     _, vjp = jax.vjp(floats, parameters)
     (more,) = as_numpy(jax.vmap(vjp)(run.state))
     return run._replace(parameters=jax.tree.map(np.add, run.parameters, more), state=nothing)
+
+
+def cast(tree: Any, precision: str) -> Any:
+    """A memory or a state with its float arrays in double precision, if that is asked for."""
+    if precision == "float32":
+        return tree
+
+    def one(leaf: Any) -> Any:
+        return jax.numpy.asarray(leaf, precision) if eqx.is_inexact_array(leaf) else leaf
+
+    return jax.tree.map(one, tree)
 
 
 def many(state: State, cases: int) -> State:
