@@ -41,7 +41,7 @@ format: $(INSTALLED)  ## mend what of the style can be mended by itself
 	@$(BIN)/ruff format .
 
 docs: $(INSTALLED)  ## build the documentation into site/, warnings are errors
-	@$(BIN)/mkdocs build --strict --quiet
+	@$(BIN)/mkdocs build --strict
 	@echo "Built site/index.html"
 
 bench: $(INSTALLED)  ## measure every memory's speed (BENCH_ARGS=--json for a machine)

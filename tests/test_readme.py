@@ -1,0 +1,112 @@
+"""Every Python block of the documentation runs, and every command that it shows exists."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import pytest
+
+import clew
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def name_of(page: Path) -> str:
+    """The page as shown in a test's name."""
+    return str(page.relative_to(ROOT))
+
+
+def scripts() -> list:
+    """README's Python blocks one by one, as somebody would paste them; other pages as a whole."""
+    found = []
+    for page in PAGES:
+        text = page.read_text()
+        blocks = [
+            "\n" * text[: match.start(2)].count("\n") + match[2]  # so that errors tell the line
+            for match in BLOCK.finditer(text)
+            if match[1] == "python"
+        ]
+        if page.name == "README.md":
+            ids = [f"README.md:{len(code) - len(code.lstrip()) + 1}" for code in blocks]
+            found += [pytest.param(page, [code], id=i) for code, i in zip(blocks, ids, strict=True)]
+        elif blocks:
+            found.append(pytest.param(page, blocks, id=name_of(page)))
+    return found
+
+
+@pytest.fixture
+def as_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An empty folder, JAX's ordinary promotion rules, and registries that are put back."""
+    strict = {"jax_numpy_dtype_promotion": "strict", "jax_numpy_rank_promotion": "raise"}
+    kept = [(registry, dict(registry)) for registry in (clew.ENVS, clew.MEMORIES)]
+    monkeypatch.chdir(tmp_path)
+    jax.config.update("jax_numpy_dtype_promotion", "standard")
+    jax.config.update("jax_numpy_rank_promotion", "allow")
+    yield
+    for setting, value in strict.items():
+        jax.config.update(setting, value)
+    for registry, entries in kept:
+        registry.clear()
+        registry.update(entries)
+
+
+@pytest.mark.parametrize(("page", "blocks"), scripts())
+@pytest.mark.usefixtures("as_a_user")
+def test_python_blocks_run(page: Path, blocks: list[str]) -> None:
+    """Every block runs, and what it asserts holds."""
+    namespace = {"__name__": "__main__"}
+    for code in blocks:
+        exec(compile(code, page, "exec"), namespace)
+
+
+def commands(program: str) -> list[str]:
+    """Every `program ...` line of the shell blocks and of the indented ones."""
+    found = set()
+    for page in PAGES:
+        shell = [match[2] for match in BLOCK.finditer(page.read_text()) if match[1] == "sh"]
+        indented = re.findall(r"^ {4}(\w.*)$", page.read_text(), re.MULTILINE)
+        inline = re.findall(r"`([^`\n]+)`", page.read_text())
+        for line in [*"".join(shell).splitlines(), *indented, *inline]:
+            if line.startswith(f"{program} "):
+                found.add(line.split("#")[0].strip())
+    return sorted(found)
+
+
+@pytest.mark.parametrize("command", commands("make"))
+def test_make_command_exists(command: str) -> None:
+    """The Makefile has the target."""
+    target = command.split()[1]
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def help_of() -> dict[str, str]:
+    """The help of each subcommand, asked for once."""
+    return {}
+
+
+@pytest.mark.parametrize("command", commands("clew"))
+def test_clew_command_exists(command: str, help_of: dict[str, str]) -> None:
+    """The subcommand exists, and its help names every flag that is shown."""
+    words = command.split()[1:]
+    name = words[0]
+    if name not in help_of:
+        run = [sys.executable, "-m", "clew.cli", name, "--help"]
+        help_of[name] = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+    for word in words[1:]:
+        if word.startswith("--"):
+            assert word in help_of[name], f"clew {name} has no {word}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Relative links and pictures point at files of the repository."""
+    text = BLOCK.sub("", page.read_text())
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
