@@ -24,7 +24,8 @@ def checkpointed_scan(
     O((time / chunk + chunk) carries) instead of O(time carries), for one more forward pass.
 
     Args:
-        f: maps (carry, input of one step) to (carry, output of one step).
+        f: maps (carry, input of one step) to (carry, output of one step). Inputs that are all
+            zero must leave the carry as it is, for the last chunk is filled up with them.
         init: the carry before the first step.
         inputs: leaves [time, ...].
         chunk: steps between two kept carries; about sqrt(time) by default.
@@ -45,18 +46,10 @@ def checkpointed_scan(
         widths = [(0, padding)] + [(0, 0)] * (x.ndim - 1)
         return jnp.pad(x, widths).reshape(chunks, size, *x.shape[1:])
 
-    def held(carry: Carry, inputs: tuple[PyTree, Array]) -> tuple[Carry, PyTree]:
-        # The padding of the last chunk must leave the carry as it is.
-        value, live = inputs
-        after, output = step(carry, value)
-        return jax.tree.map(lambda new, old: jnp.where(live, new, old), after, carry), output
-
     @functools.partial(jax.checkpoint, prevent_cse=False)
     def one_chunk(carry: Carry, steps: PyTree) -> tuple[Carry, PyTree]:
-        return jax.lax.scan(held, carry, steps)
+        return jax.lax.scan(step, carry, steps)
 
-    live = jnp.arange(chunks * size) < time
-    steps = (jax.tree.map(cut, inputs), live.reshape(chunks, size))
-    carry, outputs = jax.lax.scan(one_chunk, init, steps)
+    carry, outputs = jax.lax.scan(one_chunk, init, jax.tree.map(cut, inputs))
     joined = jax.tree.map(lambda y: y.reshape(chunks * size, *y.shape[2:])[:time], outputs)
     return carry, joined

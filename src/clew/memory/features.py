@@ -86,14 +86,11 @@ class GatedFeatures(eqx.Module):
         self.eta = eta
 
     def __call__(self, x: Float[Array, "*lead n"]) -> Features:
-        lead = x.shape[:-1]
-        inputs = self.inputs(x).reshape(*lead, 5, self.num_heads, self.head_size)
-        key, query, value, beta, gamma = _unstack(inputs, len(lead))
-        maps = self.maps(x).reshape(*lead, -1, self.num_heads, self.eta)
+        key, query, value, beta, gamma = self._heads(self.inputs(x), 5)
         if self.query_again is None:
-            key_map, query_map, gamma_map = _unstack(maps, len(lead))
+            key_map, query_map, gamma_map = self._heads(self.maps(x), 3)
         else:
-            key_map, gamma_map = _unstack(maps, len(lead))
+            key_map, gamma_map = self._heads(self.maps(x), 2)
             query, query_map = self._second_query(query)
         relu, sigmoid = jax.nn.relu, jax.nn.sigmoid
         return Features(
@@ -106,6 +103,11 @@ class GatedFeatures(eqx.Module):
             query_map=relu(query_map),
             gamma_map=sigmoid(gamma_map),
         )
+
+    def _heads(self, x: Float[Array, "*lead wide"], parts: int) -> list[Array]:
+        # Split, then reshaped: the gradient is then one concatenation and no sum of padded arrays.
+        shape = (*x.shape[:-1], self.num_heads, -1)
+        return [part.reshape(shape) for part in jnp.split(x, parts, axis=-1)]
 
     def _second_query(self, query: Float[Array, "*lead heads head"]) -> tuple[Array, Array]:
         assert self.query_again is not None and self.query_map is not None
@@ -132,7 +134,3 @@ def _per_head(
         return None
     keys = jax.random.split(key, heads)
     return jnp.stack([Linear(rows, columns, key=k, init=init).weight for k in keys])
-
-
-def _unstack(x: Array, axis: int) -> list[Array]:
-    return [jax.lax.index_in_dim(x, i, axis, keepdims=False) for i in range(x.shape[axis])]
