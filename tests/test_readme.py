@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import pytest
@@ -43,7 +44,8 @@ def scripts() -> list:
 def as_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An empty folder, JAX's ordinary promotion rules, and registries that are put back."""
     strict = {"jax_numpy_dtype_promotion": "strict", "jax_numpy_rank_promotion": "raise"}
-    kept = [(registry, dict(registry)) for registry in (clew.ENVS, clew.MEMORIES)]
+    registries: list[dict[str, Any]] = [clew.ENVS, clew.MEMORIES]
+    kept = [(registry, dict(registry)) for registry in registries]
     monkeypatch.chdir(tmp_path)
     jax.config.update("jax_numpy_dtype_promotion", "standard")
     jax.config.update("jax_numpy_rank_promotion", "allow")
@@ -96,7 +98,7 @@ def test_clew_command_exists(command: str, help_of: dict[str, str]) -> None:
     words = command.split()[1:]
     name = words[0]
     if name not in help_of:
-        run = [sys.executable, "-m", "clew.cli", name, "--help"]
+        run = [Path(sys.executable).parent / "clew", name, "--help"]
         help_of[name] = subprocess.run(run, capture_output=True, text=True, check=True).stdout
     for word in words[1:]:
         if word.startswith("--"):
