@@ -74,6 +74,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("clew")
     if name not in _HOMES:
         raise AttributeError(f"module 'clew' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOMES[name]), name)
