@@ -1,6 +1,7 @@
 """Settings of every test: strict promotion, one compilation cache, slow tests on request."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 # Before jax is imported: what takes time to compile is kept across test runs.
@@ -11,8 +12,25 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 import jax
 import pytest
 
-jax.config.update("jax_numpy_dtype_promotion", "strict")
-jax.config.update("jax_numpy_rank_promotion", "raise")
+STRICT = {"jax_numpy_dtype_promotion": "strict", "jax_numpy_rank_promotion": "raise"}
+ORDINARY = {"jax_numpy_dtype_promotion": "standard", "jax_numpy_rank_promotion": "allow"}
+
+
+def set_promotion(rules: dict[str, str]) -> None:
+    """Sets JAX's rules of promotion, for every thread."""
+    for name, value in rules.items():
+        jax.config.update(name, value)
+
+
+set_promotion(STRICT)
+
+
+@pytest.fixture
+def ordinary_promotion() -> Iterator[None]:
+    """JAX's own rules of promotion, for code that stands for a user's."""
+    set_promotion(ORDINARY)
+    yield
+    set_promotion(STRICT)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

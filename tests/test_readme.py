@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jax
 import pytest
 
 import clew
@@ -41,26 +40,23 @@ def scripts() -> list:
 
 
 @pytest.fixture
-def as_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An empty folder, JAX's ordinary promotion rules, and registries that are put back."""
-    strict = {"jax_numpy_dtype_promotion": "strict", "jax_numpy_rank_promotion": "raise"}
+def own_registries() -> Iterator[None]:
+    """What a page registers is forgotten after it."""
     registries: list[dict[str, Any]] = [clew.ENVS, clew.MEMORIES]
     kept = [(registry, dict(registry)) for registry in registries]
-    monkeypatch.chdir(tmp_path)
-    jax.config.update("jax_numpy_dtype_promotion", "standard")
-    jax.config.update("jax_numpy_rank_promotion", "allow")
     yield
-    for setting, value in strict.items():
-        jax.config.update(setting, value)
     for registry, entries in kept:
         registry.clear()
         registry.update(entries)
 
 
 @pytest.mark.parametrize(("page", "blocks"), scripts())
-@pytest.mark.usefixtures("as_a_user")
-def test_python_blocks_run(page: Path, blocks: list[str]) -> None:
-    """Every block runs, and what it asserts holds."""
+@pytest.mark.usefixtures("ordinary_promotion", "own_registries")
+def test_python_blocks_run(
+    page: Path, blocks: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every block runs, in an empty folder, and what it asserts holds."""
+    monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__main__"}
     for code in blocks:
         exec(compile(code, page, "exec"), namespace)
