@@ -48,7 +48,9 @@ def gradient_step(
     """
     (value, parts), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(agent, trajectory)
     metrics = {**parts, "loss": value, "grad_norm": optax.tree.norm(gradient)}
-    updates, opt_state = optimiser.update(gradient, opt_state)
+    # Adam raises a float to an integer power, which a user's strict promotion would refuse.
+    with jax.numpy_dtype_promotion("standard"):
+        updates, opt_state = optimiser.update(gradient, opt_state)
     return eqx.apply_updates(agent, updates), opt_state, metrics
 
 

@@ -1,0 +1,78 @@
+"""A training run of a second, for the tests of training and of resuming.
+
+All its tests share one compiled program: what they change is no part of it.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clew.agents.a2c import A2CConfig
+from clew.run import checkpoint
+from clew.run.config import TrainConfig
+from clew.run.progress import Quiet, Report
+from clew.run.record import Row, read_metrics
+
+STEPS_PER_UPDATE = 8 * 16
+UPDATES = 320
+
+
+def small_config(folder: Path, name: str = "run", **changes: Any) -> TrainConfig:
+    """A GRU on a corridor of three: solved after about 200 updates."""
+    settings: dict[str, Any] = {
+        "env_options": {"corridor_length": 3},
+        "memory": "gru",
+        "memory_options": {"hidden_size": 16},
+        "head_size": 16,
+        "a2c": A2CConfig(num_envs=8, rollout_length=16, learning_rate=3e-3),
+        "steps": UPDATES * STEPS_PER_UPDATE,
+        "seeds": 2,
+        "log_every": 8,
+    }
+    return TrainConfig(**{**settings, "run_dir": str(folder), "name": name, **changes})
+
+
+class Watch(Quiet):
+    """Keeps what it is told, and calls `at(report)` at every report."""
+
+    def __init__(self, at: Any = lambda report: None):
+        self.at = at
+        self.rows: list[Row] = []
+        self.messages: list[str] = []
+        self.phases: list[str] = []
+
+    def phase(self, name: str) -> None:
+        """Keeps the name."""
+        self.phases.append(name)
+
+    def message(self, text: str) -> None:
+        """Keeps the text."""
+        self.messages.append(text)
+
+    def report(self, report: Report) -> None:
+        """Keeps the row."""
+        if report.row is not None:
+            self.rows.append(report.row)
+        self.at(report)
+
+
+def last_state(path: Path) -> dict[str, np.ndarray]:
+    """Every array of a run's newest checkpoint."""
+    return checkpoint.read(checkpoint.list_checkpoints(path / "checkpoints")[-1]).leaves
+
+
+def untimed(path: Path) -> list[Row]:
+    """The rows of a run without what the clock says."""
+    return [
+        {k: v for k, v in row.items() if k not in ("seconds", "rate")} for row in read_metrics(path)
+    ]
+
+
+def assert_same_run(path: Path, other: Path) -> None:
+    """Two runs ended with the same bits and wrote the same rows."""
+    state, expected = last_state(path), last_state(other)
+    assert state.keys() == expected.keys()
+    different = [n for n in state if state[n].tobytes() != expected[n].tobytes()]
+    assert not different
+    assert untimed(path) == untimed(other)
