@@ -4,6 +4,7 @@ import errno
 import os
 import struct
 import warnings
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +33,7 @@ def save(folder, update):
     return checkpoint.save(folder, tree(update), {"update": update, "seconds": 1.5}, {"clew": "0"})
 
 
-def load(folder):
+def load(folder) -> Any:
     return checkpoint.load_newest(folder, lambda found: checkpoint.restore(found, TEMPLATE))
 
 
@@ -79,9 +80,9 @@ def test_no_reader_matches_a_file_in_the_making(tmp_path, monkeypatch):
 
 def flipped(position):
     def damage(data: bytes) -> bytes:
-        data = bytearray(data)
-        data[position] ^= 1
-        return bytes(data)
+        changed = bytearray(data)
+        changed[position] ^= 1
+        return bytes(changed)
 
     return damage
 

@@ -49,7 +49,7 @@ class AbstractCell(eqx.Module):
 class RecurrentStack(AbstractMemory):
     """Cells on top of each other; each reads the output of the one below."""
 
-    cells: eqx.AbstractVar[tuple[AbstractCell, ...]]
+    cells: eqx.AbstractVar[tuple[Any, ...]]  # of AbstractCell; a model names its own kind
 
     def init_state(self) -> State:
         """Zeros for every cell."""
@@ -82,8 +82,7 @@ class RecurrentStack(AbstractMemory):
         return tuple(after), xs
 
 
-@jax.custom_vjp
-def _scan_cell(
+def _scan(
     cell: AbstractCell,
     weight: Float[Array, "size gates"],
     state: State,
@@ -106,11 +105,14 @@ def _scan_cell(
     return jax.lax.scan(one, state, (projected, offsets, starts))
 
 
+_scan_cell = jax.custom_vjp(_scan)
+
+
 def _scan_forward(
     cell: AbstractCell, weight: Array, state: State, projected: Array, offsets: Array, starts: Array
 ) -> tuple[tuple[State, Array], Any]:
     def run(state: State, projected: Array, offsets: Array) -> tuple[State, Array]:
-        return _scan_cell.__wrapped__(cell, weight, state, projected, offsets, starts)
+        return _scan(cell, weight, state, projected, offsets, starts)
 
     result, backward = jax.vjp(run, state, projected, offsets)
     outputs = result[1]
