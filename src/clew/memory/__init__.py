@@ -14,14 +14,22 @@ from clew.memory.arelit import AReLiT
 from clew.memory.base import AbstractMemory, scan_steps, select
 from clew.memory.gru import GRU
 from clew.memory.gtrxl import GTrXL
+from clew.memory.linear_transformer import LinearTransformer
 from clew.memory.lstm import LSTM
 from clew.memory.none import NoMemory
+from clew.memory.relit import ReLiT
+from clew.memory.transformer import Transformer
+from clew.memory.transformer_xl import TransformerXL
 
 MEMORIES: dict[str, type[AbstractMemory]] = {
     "none": NoMemory,
     "lstm": LSTM,
     "gru": GRU,
+    "transformer": Transformer,
+    "transformer_xl": TransformerXL,
     "gtrxl": GTrXL,
+    "linear_transformer": LinearTransformer,
+    "relit": ReLiT,
     "arelit": AReLiT,
 }
 

@@ -1,6 +1,5 @@
 """AReLiT, the approximate recurrent linear transformer."""
 
-import math
 from typing import Literal, NamedTuple
 
 import equinox as eqx
@@ -14,57 +13,10 @@ from clew.memory.base import State
 from clew.memory.blocks import Init, Layer, LayerNorm, Linear
 from clew.memory.decay_scan import checkpointed_scan
 from clew.memory.features import Features, GatedFeatures, outer
+from clew.memory.oscillators import Frequencies, Oscillators, Scale, oscillators
 from clew.memory.stack import LayerStack
 
-Frequencies = Literal["half_wave", "thesis", "code"]
-Scale = Literal["derived", "thesis", "code"]
 Tick = Literal["episode", "carried"]
-
-
-class Oscillators(NamedTuple):
-    """The cosines of AReLiT as a table over one period, exact for any number of steps.
-
-    Every set of frequencies in use is a rational multiple of pi, so that cos(omega_k t) repeats
-    with an integer period, and a time step can be held modulo that period: no phase is ever lost.
-    """
-
-    table: np.ndarray  # [period, vectors], cos(omega_k t)
-    weights: np.ndarray  # [vectors], each vector's weight in the readout
-    scale: float  # what the readout is multiplied by
-
-
-def oscillators(frequencies: Frequencies, r: int, scale: Scale) -> Oscillators:
-    """The frequencies, their weights in the readout and its scale.
-
-    The approximate delta is delta(m, n) = scale sum_k weight_k cos(omega_k m) cos(omega_k n):
-
-    - `half_wave`: omega_k = pi k / r, k = 0..r, the two ends weighing one half; with the derived
-      scale delta(m, n) = [m = n mod 2r] + [m = -n mod 2r].
-    - `thesis`: omega_k = 2 pi k / r, k = 0..r (Pramanik, 2023, Algorithm 6, line 11); with the
-      derived scale delta(m, n) = [m = n mod r] + [m = -n mod r] + 2 / r.
-    - `code`: r values evenly from -pi to pi, as in the authors' published code.
-
-    Scales: `derived` 2 / r (Eq. 4.6; for `code` 2 / (r - 1), its own number of intervals),
-    `thesis` 1 / (2 r) (Eq. 4.22), `code` 1 / (2 vectors).
-    """
-    require_at_least("r", r, 1)
-    require_choice("frequencies", frequencies, ("half_wave", "thesis", "code"))
-    require_choice("scale", scale, ("derived", "thesis", "code"))
-    if frequencies == "half_wave":
-        period, multiples = 2 * r, np.arange(r + 1)
-    elif frequencies == "thesis":
-        period, multiples = r, np.arange(r + 1)
-    else:
-        # omega_k = pi (2k - (r - 1)) / (r - 1) repeats after 2 (r - 1) steps; r = 1 is omega = -pi.
-        period = max(2, 2 * (r - 1))
-        multiples = 2 * np.arange(r) - (r - 1) if r > 1 else np.array([-1])
-    phases = np.outer(np.arange(period), multiples) % period
-    weights = np.ones(len(multiples))
-    if frequencies == "half_wave":
-        weights[[0, -1]] = 0.5
-    intervals = max(1, r - 1) if frequencies == "code" else r
-    factor = {"derived": 2 / intervals, "thesis": 1 / (2 * r), "code": 1 / (2 * len(multiples))}
-    return Oscillators(np.cos(2 * math.pi * phases / period), weights, factor[scale])
 
 
 class AReLiTState(NamedTuple):
@@ -94,7 +46,7 @@ class ApproximateLinearAttention(eqx.Module):
     the time step, which is an integer modulo the cosines' period.
     """
 
-    norm: LayerNorm | None
+    norm: LayerNorm
     features: GatedFeatures
     output: Linear
     frequencies: Frequencies = eqx.field(static=True)
@@ -163,7 +115,7 @@ class ApproximateLinearAttention(eqx.Module):
         return (keys, values), mixed / below[:, None]
 
     def _features(self, x: Float[Array, "*lead n"]) -> Features:
-        return self.features(x if self.norm is None else self.norm(x))
+        return self.features(self.norm(x))
 
     def _waves(self) -> Oscillators:
         return oscillators(self.frequencies, self.r, self.scale)
@@ -266,40 +218,32 @@ class AReLiT(LayerStack):
         require_choice("tick", tick, ("episode", "carried"))
         require_rate("epsilon", epsilon)
         oscillators(frequencies, r, scale)
-        keys = jax.random.split(key, 1 + 3 * num_layers)
+        keys = jax.random.split(key, 1 + num_layers)
+
+        def layer(key: PRNGKeyArray) -> Layer:
+            feature_key, output_key, layer_key = jax.random.split(key, 3)
+            attention = ApproximateLinearAttention(
+                norm=LayerNorm(hidden_size),
+                features=GatedFeatures(
+                    hidden_size,
+                    key=feature_key,
+                    num_heads=num_heads,
+                    head_size=head_size,
+                    eta=eta,
+                    query="single",
+                    init=init,
+                ),
+                output=Linear(num_heads * head_size, hidden_size, key=output_key, init=init),
+                frequencies=frequencies,
+                r=r,
+                scale=scale,
+                tick=tick,
+                epsilon=epsilon,
+            )
+            return Layer(hidden_size, ffn_size, attention, key=layer_key, init=init)
+
         self.embedding = Linear(input_size, hidden_size, key=keys[0], init=init)
         self.embedding_relu = True
-        self.layers = tuple(
-            Layer(
-                hidden_size,
-                ffn_size or hidden_size,
-                ApproximateLinearAttention(
-                    norm=LayerNorm(hidden_size),
-                    features=GatedFeatures(
-                        hidden_size,
-                        key=keys[3 * i + 1],
-                        num_heads=num_heads,
-                        head_size=head_size,
-                        eta=eta,
-                        query="single",
-                        init=init,
-                    ),
-                    output=Linear(
-                        num_heads * head_size, hidden_size, key=keys[3 * i + 2], init=init
-                    ),
-                    frequencies=frequencies,
-                    r=r,
-                    scale=scale,
-                    tick=tick,
-                    epsilon=epsilon,
-                ),
-                key=keys[3 * i + 3],
-                gate="gru",
-                init=init,
-                norm_after=False,
-                relu_before_gate=True,
-            )
-            for i in range(num_layers)
-        )
+        self.layers = tuple(layer(k) for k in keys[1:])
         self.input_size = input_size
         self.output_size = hidden_size

@@ -16,6 +16,7 @@ from clew.memory.base import State
 
 Init = Literal["orthogonal", "lecun"]
 GateName = Literal["gru", "residual"]
+NormPlace = Literal["before", "after"]
 
 
 def like(vector: Float[Array, " n"], x: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
@@ -161,15 +162,15 @@ class Attention(Protocol):
 class Layer(eqx.Module):
     """One transformer layer: an attention and a feed-forward net, each behind a gate.
 
-    Norm before (`norm_after` False; the attention norms what it reads itself):
+    Norm before, as in GTrXL (the attention norms what it reads itself):
 
         y = gate_1(x, act(attention(x)))        out = gate_2(y, act(mlp(norm(y))))
 
     Norm after, as in the canonical transformer:
 
-        y = norm_1(gate_1(x, attention(x)))     out = norm_2(gate_2(y, mlp(y)))
+        y = norm_1(gate_1(x, act(attention(x))))     out = norm_2(gate_2(y, act(mlp(y))))
 
-    `act` is relu where `relu_before_gate`, else the identity.
+    `act` is relu before a GRU gate, as Parisotto et al. (2020) have it, and else the identity.
     """
 
     attention: Attention
@@ -183,24 +184,25 @@ class Layer(eqx.Module):
     def __init__(
         self,
         size: int,
-        ffn_size: int,
+        ffn_size: int | None,
         attention: Attention,
         *,
         key: PRNGKeyArray,
-        gate: GateName,
         init: Init,
-        norm_after: bool,
-        relu_before_gate: bool,
+        gate: GateName = "gru",
+        norm: NormPlace = "before",
     ):
+        ffn_size = size if ffn_size is None else ffn_size
         require_at_least("ffn_size", ffn_size, 1)
+        require_choice("norm", norm, ("before", "after"))
         keys = jax.random.split(key, 3)
         self.attention = attention
         self.attention_gate = make_gate(gate, size, key=keys[0], init=init)
-        self.attention_norm = LayerNorm(size) if norm_after else None
+        self.attention_norm = LayerNorm(size) if norm == "after" else None
         self.mlp = MLP(size, ffn_size, key=keys[1], init=init)
         self.mlp_gate = make_gate(gate, size, key=keys[2], init=init)
         self.mlp_norm = LayerNorm(size)
-        self.relu_before_gate = relu_before_gate
+        self.relu_before_gate = gate == "gru"
 
     def init_state(self) -> State:
         """The attention's state; the rest of a layer has none."""

@@ -73,34 +73,28 @@ class GTrXL(LayerStack):
         require_at_least("input_size", input_size, 1)
         require_at_least("hidden_size", hidden_size, 1)
         require_at_least("num_layers", num_layers, 1)
-        keys = jax.random.split(key, 1 + 2 * num_layers)
+        keys = jax.random.split(key, 1 + num_layers)
+
+        def layer(i: int) -> Layer:
+            attention_key, layer_key = jax.random.split(keys[1 + i])
+            attention = WindowAttention(
+                hidden_size,
+                key=attention_key,
+                num_heads=num_heads,
+                head_size=head_size,
+                window=window,
+                relative=True,
+                norm=True,
+                init=init,
+                bias=attention_bias,
+                owns_biases=i == 0,
+                query_norm=query_norm,
+                banded=banded,
+            )
+            return Layer(hidden_size, ffn_size, attention, key=layer_key, gate=gate, init=init)
+
         self.embedding = Linear(input_size, hidden_size, key=keys[0], init=init)
         self.embedding_relu = True
-        self.layers = tuple(
-            Layer(
-                hidden_size,
-                hidden_size if ffn_size is None else ffn_size,
-                WindowAttention(
-                    hidden_size,
-                    key=keys[2 * i + 1],
-                    num_heads=num_heads,
-                    head_size=head_size,
-                    window=window,
-                    relative=True,
-                    norm=True,
-                    init=init,
-                    bias=attention_bias,
-                    owns_biases=i == 0,
-                    query_norm=query_norm,
-                    banded=banded,
-                ),
-                key=keys[2 * i + 2],
-                gate=gate,
-                init=init,
-                norm_after=False,
-                relu_before_gate=True,
-            )
-            for i in range(num_layers)
-        )
+        self.layers = tuple(layer(i) for i in range(num_layers))
         self.input_size = input_size
         self.output_size = hidden_size

@@ -6,13 +6,14 @@ tolerances.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from clew.errors import require_at_least, require_choice
-from clew.memory.base import AbstractMemory, State, scan_steps
+from clew.memory.base import AbstractMemory, scan_steps
+from clew.memory.laws.cases import CASES, CONTINUATION, PATTERNS, Cases, Subject, masked, poisoned
 from clew.memory.laws.interface import check_interface
 from clew.memory.laws.report import (
     TOLERANCES,
@@ -26,19 +27,11 @@ from clew.memory.laws.runs import (
     RunFunction,
     as_numpy,
     cast,
-    chain,
-    is_float,
-    many,
-    pull_many,
     pull_one,
     through_init_state,
     unroll,
     zero_floats,
 )
-
-CONTINUATION = 16
-PATTERNS = ("none, fresh state", "none", "first", "random", "every step")
-CASES = len(PATTERNS)
 
 
 def check(
@@ -86,7 +79,7 @@ def check(
     seed = int(jax.random.bits(jax.random.key(0) if key is None else key))
     chunks = sorted(set(lengths))
     with jax.enable_x64(precision == "float64"), jax.numpy_dtype_promotion("standard"):
-        subject = _Subject(cast(memory, precision), precision, chunks, tolerances)
+        subject = Subject(cast(memory, precision), precision, chunks, tolerances)
         report = _draw(subject, seed)
         if not report.passed and report.of("stream"):
             report = report.confirmed_by(_draw(subject, seed + 1))
@@ -97,17 +90,10 @@ def check(
     return report
 
 
-class _Subject(NamedTuple):
-    memory: AbstractMemory
-    precision: Precision
-    lengths: list[int]
-    tolerances: tuple[float, float]
-
-
-def _draw(subject: _Subject, seed: int) -> LawReport:
+def _draw(subject: Subject, seed: int) -> LawReport:
     """Every law, for one draw of the random numbers."""
     book = Book(LawReport(type(subject.memory).__name__), *subject.tolerances)
-    cases, lengths = _Cases(subject, np.random.default_rng(seed)), subject.lengths
+    cases, lengths = Cases(subject, np.random.default_rng(seed)), subject.lengths
     if not check_interface(cases.memory, cases.state, cases.dtype, book):
         return book.report
     cases.warm_up()
@@ -115,51 +101,13 @@ def _draw(subject: _Subject, seed: int) -> LawReport:
         _check_causal(cases, length, book)
         _check_reset(cases, length, book)
         _check_stream_and_split(cases, length, [n for n in lengths if n < length], book)
+    _check_refresh(cases, book)
     _check_batch(cases, scan_steps, cases.scan_length, book)
     _check_batch(cases, unroll, lengths[:2][-1], book)
     return book.report
 
 
-class _Cases:
-    """The random numbers of a check: `CASES` runs at a time, and a state to start them from."""
-
-    def __init__(self, subject: _Subject, random: np.random.Generator):
-        self.memory = subject.memory
-        self.state = cast(subject.memory.init_state(), subject.precision)
-        self.dtype = np.dtype(subject.precision)
-        self.random = random
-        self.scan_length = max(subject.lengths) + CONTINUATION
-        self.fresh = self.warm = many(self.state, CASES)
-
-    def warm_up(self) -> None:
-        """Draws `warm`, states in the middle of an episode."""
-        time = self.scan_length
-        nothing = (zero_floats(self.fresh), self.weights(time))
-        data = (self.fresh, self.inputs(time), self.starts(time), nothing)
-        warm, _, _ = pull_many(scan_steps, self.memory, *data)
-        self.warm = as_numpy(warm)
-
-    def inputs(self, time: int, size: float = 1.0) -> np.ndarray:
-        """Random observations [case, time, in]."""
-        return self._normal(time, self.memory.input_size) * self.dtype.type(size)
-
-    def weights(self, time: int) -> np.ndarray:
-        """Random cotangents of the outputs, [case, time, out]."""
-        return self._normal(time, self.memory.output_size)
-
-    def starts(self, time: int, rate: float = 0.125) -> np.ndarray:
-        """Random start flags [case, time]: with this rate, episodes of 8 steps on average."""
-        return self.random.random((CASES, time)) < rate
-
-    def run(self, pieces: list, state: State, xs: Any, starts: Any, weights: Any) -> Run:
-        """`chain` for this memory."""
-        return chain(self.memory, pieces, state, xs, starts, weights, self.scan_length)
-
-    def _normal(self, time: int, size: int) -> np.ndarray:
-        return self.random.standard_normal((CASES, time, size)).astype(self.dtype)
-
-
-def _check_stream_and_split(cases: _Cases, length: int, shorter: list[int], book: Book) -> None:
+def _check_stream_and_split(cases: Cases, length: int, shorter: list[int], book: Book) -> None:
     time = length + CONTINUATION
     starts = cases.starts(time)
     starts[[0, 1, 2, 4], :length] = False
@@ -177,7 +125,7 @@ def _check_stream_and_split(cases: _Cases, length: int, shorter: list[int], book
         book.compare("split", length, names, split, whole)
 
 
-def _check_reset(cases: _Cases, length: int, book: Book) -> None:
+def _check_reset(cases: Cases, length: int, book: Book) -> None:
     at = np.array([0, 0, 0, length // 2, length - 1])
     xs, starts, weights = cases.inputs(length), cases.starts(length), cases.weights(length)
     time = np.arange(length)
@@ -186,7 +134,7 @@ def _check_reset(cases: _Cases, length: int, book: Book) -> None:
     starts[np.arange(CASES), at] = True
     weights = weights * live[..., None]
     poison = [np.nan, np.inf, -1e30]
-    state = jax.tree.map(lambda a: _poisoned(a, poison), cases.warm)
+    state = jax.tree.map(lambda a: poisoned(a, poison), cases.warm)
     # The same episodes from the fresh state, no start flag needed: moved to the front.
     order = (time + at[:, None]) % length
     rows = np.arange(CASES)[:, None]
@@ -195,17 +143,17 @@ def _check_reset(cases: _Cases, length: int, book: Book) -> None:
     fresh = through_init_state(cases.memory, fresh)
     back = (time - at[:, None]) % length
     fresh = fresh._replace(output=fresh.output[rows, back], inputs=fresh.inputs[rows, back])
-    fresh = _masked(fresh, live, live)
+    fresh = masked(fresh, live, live)
     what = ["NaN", "infinity", "-1e30", "another episode", "another episode"]
     for name, run in (("unroll", unroll), ("step", scan_steps)):
         actual = cases.run([(run, length)], state, xs, starts, weights)
         names = [
             f"{name} over {length}, start at t={m} after {w}" for m, w in zip(at, what, strict=True)
         ]
-        book.compare("reset", length, names, _masked(actual, live, None), fresh)
+        book.compare("reset", length, names, masked(actual, live, None), fresh)
 
 
-def _check_causal(cases: _Cases, length: int, book: Book) -> None:
+def _check_causal(cases: Cases, length: int, book: Book) -> None:
     if length == 1:
         return
     last = np.array([0, length // 4, length // 2, 3 * length // 4, length - 2])
@@ -218,12 +166,20 @@ def _check_causal(cases: _Cases, length: int, book: Book) -> None:
     expected = cases.run(piece, cases.warm, xs, starts, weights)
     actual = cases.run(piece, cases.warm, other_xs, other_starts, weights)
     names = [f"a chunk of {length}, everything after t={t} changed" for t in last]
-    book.compare(
-        "causal", length, names, _masked(actual, past, None), _masked(expected, past, past)
-    )
+    book.compare("causal", length, names, masked(actual, past, None), masked(expected, past, past))
 
 
-def _check_batch(cases: _Cases, run: RunFunction, length: int, book: Book) -> None:
+def _check_refresh(cases: Cases, book: Book) -> None:
+    time = cases.scan_length
+    data = (cases.inputs(time), cases.starts(time), cases.weights(time))
+    refreshed = jax.vmap(cases.memory.refresh)(jax.tree.map(jnp.asarray, cases.warm))
+    piece = [(scan_steps, time)]
+    actual = cases.run(piece, as_numpy(refreshed), *data)
+    names = [f"{time} steps from a refreshed state, member {b}" for b in range(CASES)]
+    book.compare("refresh", time, names, actual, cases.run(piece, cases.warm, *data))
+
+
+def _check_batch(cases: Cases, run: RunFunction, length: int, book: Book) -> None:
     xs, starts, weights = cases.inputs(length), cases.starts(length, 0.3), cases.weights(length)
     together = cases.run([(run, length)], cases.warm, xs, starts, weights)
     nothing = zero_floats(cases.warm)
@@ -235,25 +191,6 @@ def _check_batch(cases: _Cases, run: RunFunction, length: int, book: Book) -> No
     expected = jax.tree.map(lambda *a: np.stack(a), *alone)
     name = f"{'unroll' if run is unroll else 'step'} over {length}"
     book.compare("batch", length, [f"{name}, member {b}" for b in range(CASES)], together, expected)
-
-
-def _poisoned(array: np.ndarray, poison: list[float]) -> np.ndarray:
-    """The first rows all NaN, infinite or huge; whole numbers as large as they can be."""
-    bad = array.copy()
-    for row, value in enumerate(poison):
-        if is_float(array):
-            bad[row] = value
-        else:
-            bad[row] = True if array.dtype == bool else np.iinfo(array.dtype).max
-    return bad
-
-
-def _masked(run: Run, outputs: np.ndarray, inputs: np.ndarray | None) -> Run:
-    """A run whose outputs (and input gradients) count only where the masks [case, time] say."""
-    run = run._replace(output=np.where(outputs[..., None], run.output, 0.0))
-    if inputs is None:
-        return run
-    return run._replace(inputs=np.where(inputs[..., None], run.inputs, 0.0))
 
 
 def _pieces(length: int, shorter: list[int]) -> list[int]:

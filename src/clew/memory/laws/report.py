@@ -16,13 +16,14 @@ LAWS = {
     "reset": "outputs from a start on equal a fresh run, even with NaN in the old state",
     "stream": "scanning step equals unroll",
     "split": "unroll(a ++ b) equals unroll(a), then unroll(b) from the state after a",
+    "refresh": "refresh changes nothing while the parameters are the same",
     "batch": "vmap equals a Python loop",
 }
 """Every law in the order of checking: of several broken laws the first says most."""
 
 Precision = Literal["float32", "float64"]
 
-TOLERANCES = {"float32": (2e-5, 5e-4), "float64": (1e-11, 1e-10)}
+TOLERANCES = {"float32": (2e-5, 5e-4), "float64": (1e-10, 1e-7)}
 """Largest relative deviation allowed in outputs and in gradients; argued in docs/laws.md."""
 
 _TIMED = ("output", "the gradient of the inputs")

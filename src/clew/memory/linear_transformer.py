@@ -1,0 +1,214 @@
+"""The linear transformer."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from clew.errors import require_at_least, require_rate
+from clew.memory.base import State, select
+from clew.memory.blocks import GateName, Init, Layer, LayerNorm, Linear, NormPlace
+from clew.memory.stack import LayerStack
+
+_CHUNK = 64  # square products of this many steps; larger ones cost more than they save
+
+
+class LinearState(NamedTuple):
+    """One layer's state: the sum of outer products C, and the sum of keys s."""
+
+    matrix: Float[Array, "heads head head"]
+    normaliser: Float[Array, "heads head"]
+
+
+class LinearAttention(eqx.Module):
+    """Attention with a kernel in the softmax's place, phi(x) = elu(x) + 1.
+
+        C_t = C_{t-1} + v_t (x) phi(k_t)        s_t = s_{t-1} + phi(k_t)
+        a_t = C_t phi(q_t) / (s_t . phi(q_t) + epsilon)
+
+    per head, then the heads side by side through one product.
+
+    Shapes: x [size] to y [size]. Source: Katharopoulos et al. (2020), Eq. 16-20; Pramanik (2023),
+    Algorithm 4. Deviations: biases, `epsilon`.
+    """
+
+    norm: LayerNorm | None
+    inputs: Linear
+    output: Linear
+    num_heads: int = eqx.field(static=True)
+    head_size: int = eqx.field(static=True)
+    epsilon: float = eqx.field(static=True)
+
+    def init_state(self) -> LinearState:
+        """Zeros."""
+        heads, head = self.num_heads, self.head_size
+        return LinearState(
+            jnp.zeros((heads, head, head), jnp.float32), jnp.zeros((heads, head), jnp.float32)
+        )
+
+    def step(
+        self, state: LinearState, x: Float[Array, " n"], start: Bool[Array, ""]
+    ) -> tuple[LinearState, Float[Array, " n"]]:
+        """One observation."""
+        query, key, value = self._heads(x)
+        matrix, normaliser = select(start, self.init_state(), state)
+        matrix = matrix + value[:, :, None] * key[:, None, :]
+        normaliser = normaliser + key
+        above = jnp.einsum("hvm,hm->hv", matrix, query)
+        below = jnp.sum(normaliser * query, axis=-1) + self.epsilon
+        return LinearState(matrix, normaliser), self.output((above / below[:, None]).reshape(-1))
+
+    def unroll(
+        self, state: LinearState, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
+    ) -> tuple[LinearState, Float[Array, "time n"]]:
+        """A chunk, in square products of some steps each; C is held once for each of them."""
+        time = len(xs)
+        size = min(_CHUNK, time)
+        count = -(-time // size)
+
+        def cut(x: Array) -> Array:
+            padded = jnp.pad(x, [(0, count * size - time)] + [(0, 0)] * (x.ndim - 1))
+            return padded.reshape(count, size, *x.shape[1:])
+
+        inputs = tuple(cut(x) for x in (*self._heads(xs), starts))
+        # A bound method of a module cannot be hashed, as scan needs; a closure can.
+        state, attended = jax.lax.scan(lambda s, i: self._attend(s, i), state, inputs)
+        return state, self.output(attended.reshape(count * size, -1)[:time])
+
+    def refresh(self, state: State) -> State:
+        """The state as it is: nothing in it was derived from the parameters."""
+        return state
+
+    def _attend(
+        self, state: LinearState, inputs: tuple[Array, Array, Array, Array]
+    ) -> tuple[LinearState, Float[Array, "time heads head"]]:
+        """Some steps at once: what they see of each other, and what they see of the state."""
+        query, key, value, starts = inputs
+        fine = jnp.all(jnp.isfinite(key) & jnp.isfinite(value), axis=(1, 2))
+        key, value = (jnp.where(jnp.isfinite(x), x, 0.0) for x in (key, value))
+        episode = jnp.cumsum(starts.astype(jnp.int32))
+        seen = jnp.tril(episode[:, None] == episode[None, :])
+        weights = jnp.einsum("thm,jhm->htj", query, key)
+        weights = jnp.where(jnp.broadcast_to(seen, weights.shape), weights, 0.0)
+        state = select(starts[0], self.init_state(), state)
+        going_on = episode == episode[0]
+        old_above, old_below = _read(state, query, going_on)
+        above = jnp.einsum("htj,jhv->thv", weights, value) + old_above
+        below = jnp.sum(weights, axis=-1).T + old_below + self.epsilon
+        last = (episode == episode[-1])[:, None, None]
+        key, value = jnp.where(last, key, 0.0), jnp.where(last, value, 0.0)
+        kept = select(going_on[-1], state, self.init_state())
+        after = LinearState(
+            kept.matrix + jnp.einsum("jhv,jhm->hvm", value, key),
+            kept.normaliser + jnp.sum(key, axis=0),
+        )
+        # Zeros stood for what was not finite; whoever saw it, and nobody else, is not either.
+        spoiled = jnp.any(seen & ~jnp.broadcast_to(fine, seen.shape), axis=1)
+        attended = jnp.where(spoiled[:, None, None], jnp.nan, above / below[:, :, None])
+        after = jax.tree.map(lambda s: jnp.where(spoiled[-1], jnp.nan, s), after)
+        return after, attended
+
+    def _heads(self, x: Float[Array, "*lead n"]) -> tuple[Array, Array, Array]:
+        projected = self.inputs(x if self.norm is None else self.norm(x))
+        shape = (*x.shape[:-1], self.num_heads, self.head_size)
+        query, key, value = (part.reshape(shape) for part in jnp.split(projected, 3, axis=-1))
+        return jax.nn.elu(query) + 1.0, jax.nn.elu(key) + 1.0, value
+
+
+def _read(
+    state: LinearState, query: Float[Array, "time heads head"], going_on: Bool[Array, " time"]
+) -> tuple[Float[Array, "time heads head"], Float[Array, "time heads"]]:
+    """What queries read from the state: zeros where an episode has started since.
+
+    Selected twice, so that a NaN in the state stays out of the values and of the gradients.
+    """
+    mask = going_on[:, None, None]
+    asking = jnp.where(mask, query, 0.0)
+    above = jnp.einsum("hvm,thm->thv", state.matrix, asking)
+    below = jnp.einsum("hm,thm->th", state.normaliser, asking)
+    return jnp.where(mask, above, 0.0), jnp.where(going_on[:, None], below, 0.0)
+
+
+class LinearTransformer(LayerStack):
+    """The linear transformer: attention by a running sum of outer products.
+
+        e = relu(x W + b), then layers with `LinearAttention`
+
+    Nothing is ever forgotten within an episode, so that the state grows with its length; its size
+    does not: heads head_size (head_size + 1) numbers a layer.
+
+    Shapes: x [input_size] to y [hidden_size].
+
+    Args:
+        input_size: numbers in one observation.
+        key: random key for the weights.
+        hidden_size: width d of the residual stream, and of the output.
+        num_layers: layers L.
+        num_heads: heads per layer.
+        head_size: width d_h of a head; with elu + 1 also that of the features.
+        ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
+        gate: "gru", as in GTrXL, ReLiT and AReLiT, or "residual".
+        norm: "before" the attention and the net, or "after" them.
+        epsilon: added to the denominator.
+        init: "orthogonal" (gain sqrt 2) or "lecun".
+
+    Raises:
+        UserError: for an impossible size or an unknown choice.
+
+    Source: Katharopoulos et al. (2020); Pramanik (2023), Algorithm 4. Deviations: the layer is
+    GTrXL's by default, so that the linear transformer, ReLiT, AReLiT and GTrXL differ in their
+    attention alone; Katharopoulos et al. have `gate="residual"` and `norm="after"`. There are no
+    position encodings.
+    """
+
+    embedding: Linear
+    layers: tuple[Layer, ...]
+    embedding_relu: bool = eqx.field(static=True)
+    input_size: int = eqx.field(static=True)
+    output_size: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        input_size: int,
+        *,
+        key: PRNGKeyArray,
+        hidden_size: int = 128,
+        num_layers: int = 2,
+        num_heads: int = 4,
+        head_size: int = 32,
+        ffn_size: int | None = None,
+        gate: GateName = "gru",
+        norm: NormPlace = "before",
+        epsilon: float = 1e-5,
+        init: Init = "orthogonal",
+    ):
+        for name, size in (("input_size", input_size), ("hidden_size", hidden_size)):
+            require_at_least(name, size, 1)
+        for name, size in (("num_layers", num_layers), ("num_heads", num_heads)):
+            require_at_least(name, size, 1)
+        require_at_least("head_size", head_size, 1)
+        require_rate("epsilon", epsilon)
+        keys = jax.random.split(key, 1 + num_layers)
+        wide = num_heads * head_size
+
+        def layer(key: PRNGKeyArray) -> Layer:
+            input_key, output_key, layer_key = jax.random.split(key, 3)
+            attention = LinearAttention(
+                norm=LayerNorm(hidden_size) if norm == "before" else None,
+                inputs=Linear(hidden_size, 3 * wide, key=input_key, init=init),
+                output=Linear(wide, hidden_size, key=output_key, init=init),
+                num_heads=num_heads,
+                head_size=head_size,
+                epsilon=epsilon,
+            )
+            return Layer(
+                hidden_size, ffn_size, attention, key=layer_key, gate=gate, init=init, norm=norm
+            )
+
+        self.embedding = Linear(input_size, hidden_size, key=keys[0], init=init)
+        self.embedding_relu = True
+        self.layers = tuple(layer(k) for k in keys[1:])
+        self.input_size = input_size
+        self.output_size = hidden_size

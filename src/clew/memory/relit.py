@@ -1,0 +1,183 @@
+"""ReLiT, the recurrent linear transformer."""
+
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from clew.errors import require_at_least, require_choice, require_rate
+from clew.memory.base import State
+from clew.memory.blocks import Init, Layer, LayerNorm, Linear
+from clew.memory.decay_scan import checkpointed_scan
+from clew.memory.features import Features, GatedFeatures, QueryPath, outer
+from clew.memory.stack import LayerStack
+
+Decay = Literal["separate", "joint"]
+
+
+class ReLiTState(NamedTuple):
+    """One layer's state: the sum of outer products C, and the sum of keys s."""
+
+    matrix: Float[Array, "heads head eta head"]
+    normaliser: Float[Array, "heads eta head"]
+
+
+class GatedLinearAttention(eqx.Module):
+    """Linear attention with learned feature maps and gates on keys and on values.
+
+        C_t = D_t * C_{t-1} + (beta_t * v_t) (x) (gamma_t * k_t)      (Eq. 3.5)
+        s_t = (1 - gamma_t) * s_{t-1} + gamma_t * k_t
+        a_t = C_t q_t / (s_t . q_t + epsilon)
+
+    per head, then the heads side by side through one product, with the decay
+    D_t = (1 - beta_t) (x) (1 - gamma_t), or 1 - beta_t (x) gamma_t for `decay="joint"`, as in the
+    authors' published code.
+
+    Shapes: x [size] to y [size]. Source: Pramanik (2023), Algorithm 5. Deviation: `epsilon`.
+    """
+
+    norm: LayerNorm
+    features: GatedFeatures
+    output: Linear
+    decay: Decay = eqx.field(static=True)
+    epsilon: float = eqx.field(static=True)
+
+    def init_state(self) -> ReLiTState:
+        """Zeros."""
+        f = self.features
+        keys = (f.eta, f.head_size)
+        return ReLiTState(
+            jnp.zeros((f.num_heads, f.head_size, *keys), jnp.float32),
+            jnp.zeros((f.num_heads, *keys), jnp.float32),
+        )
+
+    def step(
+        self, state: ReLiTState, x: Float[Array, " n"], start: Bool[Array, ""]
+    ) -> tuple[ReLiTState, Float[Array, " n"]]:
+        """One observation."""
+        state, attended = self._recur(state, (self.features(self.norm(x)), start))
+        return state, self.output(attended.reshape(-1))
+
+    def unroll(
+        self, state: ReLiTState, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
+    ) -> tuple[ReLiTState, Float[Array, "time n"]]:
+        """A chunk: products all at once, then the recurrence, which keeps few of its states."""
+        inputs = (self.features(self.norm(xs)), starts)
+        state, attended = checkpointed_scan(self._recur, state, inputs)
+        return state, self.output(attended.reshape(len(xs), -1))
+
+    def refresh(self, state: State) -> State:
+        """The state as it is: nothing in it was derived from the parameters."""
+        return state
+
+    def _recur(
+        self, state: ReLiTState, inputs: tuple[Features, Array]
+    ) -> tuple[ReLiTState, Float[Array, "heads head"]]:
+        f, start = inputs
+        gamma = outer(f.gamma_map, f.gamma)
+        key = gamma * outer(f.key_map, f.key)
+        beta = f.beta[:, :, None, None]
+        if self.decay == "separate":
+            keep = (1.0 - beta) * (1.0 - gamma)[:, None]
+        else:
+            keep = 1.0 - beta * gamma[:, None]
+        value = (f.beta * f.value)[:, :, None, None]
+        matrix = keep * jnp.where(start, 0.0, state.matrix) + value * key[:, None]
+        normaliser = (1.0 - gamma) * jnp.where(start, 0.0, state.normaliser) + key
+        query = outer(f.query_map, f.query)
+        above = jnp.einsum("hvam,ham->hv", matrix, query)
+        below = jnp.sum(normaliser * query, axis=(1, 2)) + self.epsilon
+        return ReLiTState(matrix, normaliser), above / below[:, None]
+
+
+class ReLiT(LayerStack):
+    """The recurrent linear transformer: gated linear attention inside the GTrXL layer.
+
+        e = relu(x W + b)
+        layer: y = gate_1(x, relu(attention(norm(x))));  out = gate_2(y, relu(mlp(norm(y))))
+
+    with `GatedLinearAttention` and the GRU gate. The cost of a step and the state do not grow
+    with the length of an episode: eta heads head_size (head_size + 1) numbers a layer.
+
+    Shapes: x [input_size] to y [hidden_size].
+
+    Args:
+        input_size: numbers in one observation.
+        key: random key for the weights.
+        hidden_size: width d of the residual stream, and of the output.
+        num_layers: layers L.
+        num_heads: heads per layer.
+        head_size: width d_h of a head.
+        ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
+        eta: size of the feature maps' learned factor.
+        decay: "separate", (1 - beta) (x) (1 - gamma), or "joint", 1 - beta (x) gamma.
+        query: "single", or "double" for one more product on the query's path.
+        embedding_relu: whether the embedding ends in a relu.
+        epsilon: added to the denominator; the published code has 1e-10, the thesis none.
+        init: "orthogonal" (gain sqrt 2) or "lecun".
+
+    Raises:
+        UserError: for an impossible size or an unknown choice.
+
+    Source: Pramanik (2023), Algorithm 5 and section 3.3; Parisotto et al. (2020) for the layer.
+
+    Deviations: the products have biases; relu before each gate follows the published code. That
+    code differs from the thesis in `decay="joint"`, `query="double"` and `embedding_relu=False`.
+    """
+
+    embedding: Linear
+    layers: tuple[Layer, ...]
+    embedding_relu: bool = eqx.field(static=True)
+    input_size: int = eqx.field(static=True)
+    output_size: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        input_size: int,
+        *,
+        key: PRNGKeyArray,
+        hidden_size: int = 128,
+        num_layers: int = 2,
+        num_heads: int = 4,
+        head_size: int = 32,
+        ffn_size: int | None = None,
+        eta: int = 4,
+        decay: Decay = "separate",
+        query: QueryPath = "single",
+        embedding_relu: bool = True,
+        epsilon: float = 1e-5,
+        init: Init = "orthogonal",
+    ):
+        require_at_least("input_size", input_size, 1)
+        require_at_least("hidden_size", hidden_size, 1)
+        require_at_least("num_layers", num_layers, 1)
+        require_choice("decay", decay, ("separate", "joint"))
+        require_rate("epsilon", epsilon)
+        keys = jax.random.split(key, 1 + num_layers)
+
+        def layer(key: PRNGKeyArray) -> Layer:
+            feature_key, output_key, layer_key = jax.random.split(key, 3)
+            attention = GatedLinearAttention(
+                norm=LayerNorm(hidden_size),
+                features=GatedFeatures(
+                    hidden_size,
+                    key=feature_key,
+                    num_heads=num_heads,
+                    head_size=head_size,
+                    eta=eta,
+                    query=query,
+                    init=init,
+                ),
+                output=Linear(num_heads * head_size, hidden_size, key=output_key, init=init),
+                decay=decay,
+                epsilon=epsilon,
+            )
+            return Layer(hidden_size, ffn_size, attention, key=layer_key, init=init)
+
+        self.embedding = Linear(input_size, hidden_size, key=keys[0], init=init)
+        self.embedding_relu = embedding_relu
+        self.layers = tuple(layer(k) for k in keys[1:])
+        self.input_size = input_size
+        self.output_size = hidden_size
