@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 import pytest
-from small_run import STEPS_PER_UPDATE, UPDATES, Watch, assert_same_run, small_config
 
 import clew
 from clew.errors import UserError
@@ -19,6 +18,7 @@ from clew.run import checkpoint
 from clew.run.checkpoint import CheckpointWarning
 from clew.run.folder import locked
 from clew.run.stop import TrainingInterrupted
+from small_run import STEPS_PER_UPDATE, UPDATES, Watch, assert_same_run, small_config
 
 
 @pytest.fixture(scope="module")

@@ -92,9 +92,9 @@ class TrainConfig:
         return dataclasses.asdict(self)
 
     def digest(self) -> str:
-        """Twelve hexadecimal digits that name the settings, folder and length set aside."""
+        """Twelve hexadecimal digits that name the settings which an update depends on."""
         values = self.to_json()
-        for name in ("name", "run_dir", "steps"):
+        for name in ("name", "run_dir", "preset", "steps", "checkpoint_seconds"):
             del values[name]
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 

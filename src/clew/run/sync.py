@@ -1,6 +1,6 @@
 """The whole training loop, acting and learning by turns, as one compiled program."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,7 +13,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from clew.agents.learner import all_finite, init_optimiser, learn, make_optimiser
 from clew.agents.network import Agent
 from clew.agents.trajectory import refresh_all
+from clew.envs import ENVS
 from clew.envs.base import AutoReset
+from clew.memory import MEMORIES
 from clew.run.config import TrainConfig, abstract_agent, build_agent, make_stream
 from clew.run.rollout import ActorState, init_actor, rollout
 
@@ -47,6 +49,10 @@ class RunState(NamedTuple):
 Program = Callable[[RunState, Int[Array, ""]], RunState]
 """The compiled loop of a run: makes so many updates, or fewer if one gives a number that is not
 finite, which is then the last. The given state is used up."""
+
+
+_PROGRAMS: dict[Hashable, Program] = {}
+_KEPT_PROGRAMS = 4
 
 
 class Parts(NamedTuple):
@@ -97,9 +103,16 @@ def compile_program(parts: Parts) -> Program:
     The number of updates is an argument of the program, so that one program serves all calls: a
     resumed run computes bit for bit what it would have without the interruption.
     """
-    count = jax.ShapeDtypeStruct((), jnp.int32)
-    jitted = jax.jit(partial(_advance, parts), donate_argnums=0)
-    return jitted.lower(run_template(parts), count).compile()
+    config = parts.config
+    # A process that goes on with a run, or repeats one, has the program already.
+    key = (config.digest(), ENVS[config.env], MEMORIES[config.memory])
+    if key not in _PROGRAMS:
+        while len(_PROGRAMS) >= _KEPT_PROGRAMS:
+            del _PROGRAMS[next(iter(_PROGRAMS))]
+        count = jax.ShapeDtypeStruct((), jnp.int32)
+        jitted = jax.jit(partial(_advance, parts), donate_argnums=0)
+        _PROGRAMS[key] = jitted.lower(run_template(parts), count).compile()
+    return _PROGRAMS[key]
 
 
 def agent_template(config: TrainConfig) -> tuple[Any, Agent]:
