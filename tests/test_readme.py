@@ -4,12 +4,18 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
+import jax
 import pytest
 
 import clew
+from clew.costs import state_size
+from clew.memory import options_of
+from clew.memory.laws import LAWS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -108,3 +114,30 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
         if "://" not in target:
             assert (page.parent / target).exists(), target
+
+
+def table_row(page: Path, name: str) -> list[str]:
+    """The cells of the row of a page's table that begins with a name."""
+    match = re.search(rf"^\| `?{name}`? \|(.*)\|$", page.read_text(), re.MULTILINE)
+    assert match, f"no row for {name} in {page.name}"
+    return [cell.strip() for cell in match[1].split("|")]
+
+
+@pytest.mark.parametrize("name", clew.MEMORIES)
+def test_the_table_tells_the_size_of_the_state(name: str) -> None:
+    """The README's formula is what a one-layer model of that kind carries, to the number."""
+    formula = table_row(ROOT / "README.md", name)[1]
+    sizes = {"d": 24, "M": 10, "H": 2, "h": 8, "eta": 4, "r": 3}
+    wanted = eval(re.sub(r"(?<=[\w)]) (?=[\w(])", "*", formula), sizes)  # "2 d" means 2 * d
+    given = {"num_heads": "H", "head_size": "h", "window": "M", "eta": "eta", "r": "r"}
+    known = options_of(name)
+    options = {option: sizes[letter] for option, letter in given.items() if option in known}
+    build = partial(clew.make_memory, name, input_size=3, hidden_size=24, num_layers=1, **options)
+    memory = eqx.filter_eval_shape(lambda key: build(key=key), jax.random.key(0))
+    assert state_size(memory).floats == wanted
+
+
+def test_every_law_is_explained() -> None:
+    """CONTRIBUTING tells how each law is usually broken."""
+    for law in LAWS:
+        assert table_row(ROOT / "CONTRIBUTING.md", law)[1]
