@@ -17,10 +17,15 @@ import jax.numpy as jnp
 from clew.agents.a2c import A2CConfig, a2c_loss
 from clew.agents.network import Agent
 from clew.costs import multiply_adds, parameters
+from clew.memory import MEMORIES, options_of
 from clew.memory.laws import check
 from clew.run.config import TrainConfig
 from clew.run.rollout import rollout
 from clew.run.sync import Parts, RunState, compile_program, init_run, make_parts
+from clew.studies.pramanik import PRESETS
+
+SIZES = {"hidden_size": 128, "num_layers": 4, "num_heads": 4, "head_size": 64, "window": 128}
+"""Table A.2's, for memories that the thesis did not train on the T-Maze."""
 
 PRODUCT_SIZE = 2048
 FORWARD, FORWARD_AND_BACKWARD = 2, 6
@@ -80,6 +85,23 @@ class Figures(NamedTuple):
     """of the product rate: useful operations, 2 per multiply-add forward and 6 with backward"""
     largest_deviation: float
     """of the laws run first"""
+
+
+def cases() -> dict[str, tuple[str, dict[str, Any]]]:
+    """What there is to measure: a name to a memory and its options.
+
+    The agents of Pramanik's T-Maze study, and at the same width and depth every other memory.
+    """
+    found = {
+        name.removeprefix("pramanik/"): (preset.memory, preset.memory_options)
+        for name, preset in PRESETS.items()
+    }
+    measured = {memory for memory, _ in found.values()}
+    for memory in MEMORIES:
+        if memory not in measured:
+            valid = options_of(memory)
+            found[memory] = memory, {n: v for n, v in SIZES.items() if n in valid}
+    return found
 
 
 def measure(name: str, memory: str, options: dict[str, Any], plan: Plan) -> Figures:
@@ -187,11 +209,11 @@ def _training(parts: Parts, state: RunState, plan: Plan) -> tuple[float, int, Ra
     one = jnp.ones((), jnp.int32)
 
     def advance() -> Any:
-        held[0] = program.advance(held[0], one)  # the old state is used up
+        held[0] = program(held[0], one)  # the old state is used up
         return held[0]
 
     rate = repeated(advance, plan.num_envs * plan.length, plan.repeats)
-    return seconds, planned_bytes(program.advance), rate
+    return seconds, planned_bytes(program), rate
 
 
 def planned_bytes(compiled: Any) -> int:
@@ -208,7 +230,7 @@ def planned_bytes(compiled: Any) -> int:
 
 @contextlib.contextmanager
 def _no_compilation_cache() -> Iterator[None]:
-    before = jax.config.jax_enable_compilation_cache
+    before = jax.config.jax_enable_compilation_cache  # pyright: ignore[reportAttributeAccessIssue]
     jax.config.update("jax_enable_compilation_cache", False)
     try:
         yield

@@ -36,6 +36,7 @@ class Live:
     def __init__(self, console: Console, label: str = ""):
         self._label = label
         self._row: dict[str, Any] = {}
+        self._text = "training"
         self._bar = Progress(
             SpinnerColumn(),
             TextColumn("[bold]{task.fields[label]}"),
@@ -57,18 +58,14 @@ class Live:
 
     def phase(self, name: str) -> None:
         """Says what takes time: compiling, above all."""
-        if name != "training":
-            hint = " (some seconds, the next time fewer)" if name == "compiling" else ""
-            self._show(text=name + hint)
-        elif not self._row:
-            self._show(text="training")
+        hint = " (some seconds, the next time fewer)" if name == "compiling" else ""
+        self._show(text=self._text if name == "training" else name + hint)
 
     def report(self, report: Report) -> None:
         """Renews the line."""
         self._row = report.row or self._row
-        self._show(
-            total=report.total_steps, completed=report.steps, text=summary_line(report, self._row)
-        )
+        self._text = summary_line(report, self._row)
+        self._show(total=report.total_steps, completed=report.steps, text=self._text)
 
     def message(self, text: str) -> None:
         """Prints a line above the living one."""

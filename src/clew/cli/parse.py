@@ -187,13 +187,11 @@ def _unknown(token: str, kind: Any, prog: str) -> UserError:
 
 
 def _plain(boxed: str) -> str:
-    """The first paragraph of a framed message, without the frame."""
-    words = []
-    for line in boxed.splitlines()[1:]:
-        inner = line.strip().strip("│|").strip()
-        if not inner or set(inner) <= set("─╰╯-+"):
-            break
-        words.append(inner)
+    """The first paragraph of a framed message, without its title and frame."""
+    lines = [line.strip().strip("│|").strip() for line in boxed.splitlines()[1:]]
+    # The frame's rules are lines of their own; without Unicode one stands under the title too.
+    below = itertools.dropwhile(_is_rule, lines)
+    words = list(itertools.takewhile(lambda line: not _is_rule(line), below))
     text = " ".join(words).rstrip(".") or boxed.strip()
     number = re.match(
         r"Error parsing (\S+): (invalid literal for int|could not convert).*: (.*)", text
@@ -202,3 +200,7 @@ def _plain(boxed: str) -> str:
         wanted = "an integer" if "int" in number[2] else "a number"
         return f"{number[1]} must be {wanted}, got {number[3]}"
     return re.sub(r"^Error parsing (\S+): ", r"\1: ", text)
+
+
+def _is_rule(line: str) -> bool:
+    return set(line) <= set("─╰╯-+")

@@ -32,17 +32,17 @@ def print_table(
         table.add_column(name, justify="right" if numeric else "left")
     for row in rows:
         table.add_row(*row)
-    console = out()
-    if not console.is_terminal:
-        console.width = max(console.width, console.measure(table).maximum)
-    console.print(table)
+    out().print(table)
     if note:
         print(note)
 
 
 def out() -> Console:
-    """Where results go: standard output, without colouring of numbers."""
-    return Console(highlight=False, soft_wrap=False, markup=False)
+    """Standard output, without colouring of numbers; wide where it is no terminal."""
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        console.width = max(console.width, 140)
+    return console
 
 
 def _finite(value: Any) -> Any:

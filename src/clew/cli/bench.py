@@ -1,0 +1,117 @@
+"""`clew bench`: speed of every memory, beside the machine's own."""
+
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from clew.cli.parse import parse
+from clew.cli.tables import print_json, print_table
+from clew.errors import require_at_least, unknown_name
+
+if TYPE_CHECKING:
+    from clew.bench import Figures, Rate
+
+ABOUT = """Measures how fast each memory acts, learns and trains on this machine, at the sizes of
+Pramanik (2023), Table A.2, with 8 environments x 256 steps, and the share reached of the machine's
+own matrix products. The laws are run first: if a memory breaks one, nothing is reported. Leave the
+machine alone meanwhile."""
+
+
+@dataclass(frozen=True)
+class BenchCommand:
+    """What `clew bench` may be told."""
+
+    memories: tuple[str, ...] = ()
+    """Measure only these, by their names in the table."""
+    repeats: int = 5
+    """Timed calls of each program; the table has their median."""
+    quick: bool = False
+    """Rollouts of 32 steps and 2 repeats: to see that it works, not to quote."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+
+def main(args: list[str]) -> int:
+    """Measures, and prints a table; exits with 1 if a law is broken."""
+    command = parse(BenchCommand, args, command="bench", about=ABOUT)
+    require_at_least("repeats", command.repeats, 1)
+    from clew.bench import QUICK, Plan, cases, measure
+    from clew.memory.laws import LawBroken
+
+    known = cases()
+    for name in command.memories:
+        if name not in known:
+            raise unknown_name("memory to measure", name, known)
+    names = command.memories or tuple(known)
+    plan = QUICK if command.quick else Plan(repeats=command.repeats)
+    figures = []
+    for number, name in enumerate(names, 1):
+        print(f"measuring {name} ({number} of {len(names)}) ...", file=sys.stderr, flush=True)
+        try:
+            figures.append(measure(name, *known[name], plan))
+        except LawBroken as broken:
+            print(f"no figures: {name} breaks a law\n{broken}", file=sys.stderr)
+            return 1
+    if command.json:
+        print_json({"machine": machine(figures), "plan": plan, "figures": figures})
+    else:
+        _show(figures, quick=command.quick)
+    return 0
+
+
+def machine(figures: "list[Figures]") -> dict[str, Any]:
+    """What the figures were measured on."""
+    import jax
+
+    return {
+        "device": jax.devices()[0].device_kind,
+        "platform": jax.default_backend(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "processor": platform.processor() or platform.machine(),
+        "python": platform.python_version(),
+        "jax": jax.__version__,
+        "product_rate": sorted(f.product_rate for f in figures)[len(figures) // 2],
+    }
+
+
+def _show(figures: "list[Figures]", *, quick: bool) -> None:
+    rows = [
+        [
+            f.name,
+            _rate(f.acting),
+            _rate(f.learning),
+            _rate(f.training),
+            " / ".join(
+                f"{share:.0%}"
+                for share in (f.acting_fraction, f.learning_fraction, f.training_fraction)
+            ),
+            f"{f.peak_bytes / 2**20:,.0f}",
+            f"{f.compile_seconds:.1f}",
+        ]
+        for f in figures
+    ]
+    told = machine(figures)
+    speed = f"{told['product_rate'] / 1e9:,.0f} GFLOP/s in matrix products"
+    print_table(
+        f"{told['device']}, {told['cores']} cores, {speed}",
+        [
+            "",
+            "acting/s",
+            "learning/s",
+            "training/s",
+            "of products",
+            "peak MiB",
+            "compile s",
+        ],
+        rows,
+        "environment steps per second: median of the repeats, and how far the farthest lies from it"
+        "\nof products: share of the matrix products' rate in acting / learning / training"
+        + ("\nQUICK: rollouts of 32 steps and two repeats, no figures to quote" if quick else ""),
+    )
+
+
+def _rate(rate: "Rate") -> str:
+    spread = max(rate.high - rate.median, rate.median - rate.low) / rate.median
+    return f"{rate.median:,.0f} ±{spread:.0%}"
