@@ -32,7 +32,7 @@ def write(folder: Path, rows: list[dict[str, Any]], tail: str = "") -> Path:
 def test_bins_weigh_rows_by_their_episodes() -> None:
     whole = curves(ROWS, "success")
     np.testing.assert_array_equal(whole.steps, [10, 20, 30, 40])
-    np.testing.assert_array_equal(whole.values, [[np.nan, np.nan, 0.5, 1.0], [1, 0, 0.5, np.nan]])
+    np.testing.assert_array_equal(whole.values, [[np.nan, np.nan, 0.5, 1.0], [1, 0, 0.5, 0.5]])
     halves = curves(ROWS, "success", bins=2)
     np.testing.assert_array_equal(halves.steps, [20, 40])
     np.testing.assert_array_equal(halves.values, [[np.nan, 7 / 8], [1 / 4, 1 / 2]])
@@ -49,7 +49,7 @@ def test_pictures_are_written_whole(tmp_path: Path) -> None:
 
 
 def test_no_run_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is missing"):
+    with pytest.raises(UserError, match="no metrics"):
         read_rows(tmp_path)
-    with pytest.raises(UserError, match="no row yet"):
+    with pytest.raises(UserError, match="no metrics"):
         read_rows(write(tmp_path / "empty", []))

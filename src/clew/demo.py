@@ -119,7 +119,10 @@ def draw(rows: Runs) -> Figure:
     curves.legend(loc="lower right", frameon=False, fontsize=11, bbox_to_anchor=(1.0, 0.04))
     seeds = len(next(iter(rows.values()))[-1]["episodes"])
     curves.set_title(
-        f"thick: mean of {seeds} agents, thin: each", loc="left", fontsize=9, color="0.4"
+        f"thick: mean of {seeds} agents, thin: each; at 0% it does not reach the junction",
+        loc="left",
+        fontsize=9,
+        color="0.4",
     )
     figure.suptitle("Only an agent with memory turns the way the cue said", fontsize=14)
     return figure

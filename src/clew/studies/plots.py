@@ -1,6 +1,7 @@
 """Pictures of runs, drawn from their `metrics.jsonl`, without any global state of matplotlib."""
 
-import json
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from clew.errors import UserError
+from clew.run.record import read_metrics
 from clew.studies.statistics import bootstrap_interval
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -30,26 +32,18 @@ class Curves(NamedTuple):
     steps: np.ndarray
     """[bins] environment steps of one seed at the bin's end"""
     values: np.ndarray
-    """[seeds, bins], NaN where no episode of that seed ended"""
+    """[seeds, bins], the bin before's where no episode ended, NaN before the first did"""
 
 
 def read_rows(run: Path) -> list[dict[str, Any]]:
-    """Reads `metrics.jsonl` of a run's folder; a last line cut short by a kill is left out.
+    """The rows of a run's `metrics.jsonl`.
 
     Raises:
-        UserError: if there is no such file or no whole row in it.
+        UserError: if there is none yet.
     """
-    path = Path(run) / "metrics.jsonl"
-    if not path.is_file():
-        raise UserError(f"{path} is missing: {run} is no run, or one that has not started")
-    rows = []
-    for line in path.read_text().splitlines():
-        try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
+    rows = read_metrics(run)
     if not rows:
-        raise UserError(f"{path} has no row yet: the run has not finished its first few updates")
+        raise UserError(f"{run} has no metrics: it is no run, or not beyond its first few updates")
     return rows
 
 
@@ -57,7 +51,8 @@ def curves(rows: Sequence[Mapping[str, Any]], metric: str, bins: int = 60) -> Cu
     """Pools rows into at most `bins` equal bins of steps, each row weighted by its episodes.
 
     A row holds a handful of episodes, so its success rate jumps; a bin's is the share of all
-    the episodes that ended in it.
+    the episodes that ended in it. Where none ended, as happens when they are long, the last value
+    stands, so that a mean over seeds is always one over the same seeds.
 
     Args:
         rows: of `metrics.jsonl`, in order, with lists over seeds.
@@ -68,10 +63,13 @@ def curves(rows: Sequence[Mapping[str, Any]], metric: str, bins: int = 60) -> Cu
     weights = np.array([row["episodes"] for row in rows], dtype=np.float64)
     means = np.array([row[metric] for row in rows], dtype=np.float64)  # None becomes NaN
     weights = np.where(np.isnan(means), 0.0, weights)
-    groups = np.array_split(np.arange(len(rows)), min(bins, len(rows)))
+    size = math.ceil(len(rows) / bins)
+    groups = np.array_split(np.arange(len(rows)), len(rows) // size)  # none smaller than `size`
     totals = np.array([(np.nan_to_num(means[g]) * weights[g]).sum(axis=0) for g in groups])
     counts = np.array([weights[g].sum(axis=0) for g in groups])
     values = np.divide(totals, counts, out=np.full_like(totals, np.nan), where=counts > 0)
+    for before, now in itertools.pairwise(values):
+        now[np.isnan(now)] = before[np.isnan(now)]
     return Curves(np.array([steps[g[-1]] for g in groups]), values.T)
 
 
