@@ -12,6 +12,8 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 import jax
 import pytest
 
+pytest_plugins = ["law_summary"]  # the count of cases at the end of a session
+
 STRICT = {"jax_numpy_dtype_promotion": "strict", "jax_numpy_rank_promotion": "raise"}
 ORDINARY = {"jax_numpy_dtype_promotion": "standard", "jax_numpy_rank_promotion": "allow"}
 

@@ -151,15 +151,16 @@ class Book:
             deviation = _deviation(a, e)
             worst = deviation.reshape(len(names), -1).max(axis=1, initial=0.0)
             largest[kind] = np.maximum(largest[kind], worst)
-            for case in np.flatnonzero(worst > tolerance):
+            for i in np.flatnonzero(worst > tolerance):
                 where = place
                 if place in _TIMED:
-                    where += f"[t={np.argwhere(deviation[case] > tolerance)[0][0]}]"
-                found = Failure(law, names[case], where, float(worst[case]), tolerance)
-                failures.setdefault(int(case), found)
+                    where += f"[t={np.argwhere(deviation[i] > tolerance)[0][0]}]"
+                found = Failure(law, names[i], where, float(worst[i]), tolerance)
+                failures.setdefault(int(i), found)
         for i, name in enumerate(names):
-            numbers = [float(largest[kind][i]) for kind in ("value", "gradient")]
-            self.report.cases.append(LawCase(law, length, name, *numbers, failures.get(i)))
+            value, gradient = float(largest["value"][i]), float(largest["gradient"][i])
+            case = LawCase(law, length, name, value, gradient, failures.get(i))
+            self.report.cases.append(case)
 
 
 def _leaves(actual: Run, expected: Run) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:

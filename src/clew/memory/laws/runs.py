@@ -66,8 +66,16 @@ def pull(
     return eqx.combine(after, rest), ys, vjp(cotangents)
 
 
+scan_one = eqx.filter_jit(scan_steps)
 pull_one = eqx.filter_jit(pull)
 pull_many = eqx.filter_jit(eqx.filter_vmap(pull, in_axes=(None, None, 0, 0, 0, 0)))
+
+
+def one_alone(memory: AbstractMemory, state: State, xs: Any, starts: Any, weights: Any) -> Run:
+    """One case of `unroll` without `vmap`."""
+    cotangents = (zero_floats(state), weights)
+    _, ys, gradients = pull_one(unroll, memory, state, xs, starts, cotangents)
+    return as_numpy(Run(ys, *gradients))
 
 
 def chain(

@@ -1,0 +1,62 @@
+"""Small memories with nothing left at its initial value, for the tests of all memories."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+from clew.memory import AbstractMemory, make_memory
+
+INPUT_SIZE = 5
+
+SMALL: dict[str, dict[str, Any]] = {
+    "none": {"hidden_size": 12},
+    "lstm": {"hidden_size": 12},
+    "gru": {"hidden_size": 12},
+    "transformer": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "window": 5},
+    "transformer_xl": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "window": 5},
+    "gtrxl": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "window": 5},
+    "linear_transformer": {"hidden_size": 12, "num_heads": 2, "head_size": 4},
+    "relit": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "eta": 2},
+    "arelit": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "eta": 2, "r": 3},
+}
+
+
+def sample(name: str, num_layers: int = 2, seed: int = 0, **options: Any) -> AbstractMemory:
+    """The small memory called `name`, its parameters moved away from where they start.
+
+    Biases and norms start at 0 and 1, where many a mistake cannot be seen. Biases become positive,
+    so that enough relus are alive: where keys are dead a_t is 0 / epsilon, and rounding counts.
+    """
+    key, random = jax.random.key(seed), np.random.default_rng(seed)
+    options = {**SMALL[name], "num_layers": num_layers, **options}
+    memory = make_memory(name, input_size=INPUT_SIZE, key=key, **options)
+
+    def moved(path: tuple, leaf: Any) -> Any:
+        if not eqx.is_inexact_array(leaf):
+            return leaf
+        noise = 0.2 * random.standard_normal(leaf.shape).astype(np.float32)
+        bias = "bias" in jax.tree_util.keystr(path[-1:])
+        return leaf + noise + np.float32(0.5 if bias else 0.0)
+
+    return jax.tree_util.tree_map_with_path(moved, memory)
+
+
+def episodes(time: int, seed: int = 0, rate: float = 0.1) -> tuple[np.ndarray, np.ndarray]:
+    """Random observations [time, in] and start flags [time], without one at time 0."""
+    random = np.random.default_rng(seed)
+    xs = random.standard_normal((time, INPUT_SIZE)).astype(np.float32)
+    starts = random.random(time) < rate
+    starts[0] = False
+    return xs, starts
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation() -> Iterator[None]:
+    """Compiles with little optimisation: a third of the time, the same mathematics."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)

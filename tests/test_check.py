@@ -1,0 +1,91 @@
+"""`check` on memories that are broken in one way each: it names the right law, and where."""
+
+from typing import Any
+
+import jax
+import pytest
+
+import broken_memories as toys
+from clew.errors import UserError
+from clew.memory.laws import LawBroken, check
+from memory_samples import quick_compilation
+
+__all__ = ["quick_compilation"]
+
+LENGTHS = (1, 5)
+
+
+BROKEN: list[tuple[type[toys.Average], str, str]] = [
+    (toys.ResetByProduct, "reset", "output[t=0] deviates by inf"),
+    (toys.KeepsItsCount, "reset", "output[t=0]"),
+    (toys.ForgetsLate, "reset", "output[t=0]"),
+    (toys.ForgetsLateInChunks, "reset", "start at t="),
+    (toys.PeeksAhead, "causal", "output[t="),
+    (toys.PeeksAtStarts, "causal", "output[t="),
+    (toys.IgnoresTheState, "stream", "in a chunk of 1"),
+    (toys.LosesTheState, "stream", "output[t=1]"),
+    (toys.StopsGradients, "stream", "the gradient of"),
+    (toys.LongChunksDiffer, "stream", "a chunk of 5"),
+    (toys.SpoilsByRefreshing, "refresh", "output[t=0]"),
+    (toys.DiffersInABatch, "batch", "member"),
+    (toys.WrongShape, "interface", "[2, 3], not [2, 2]"),
+    (toys.GrowsItsState, "interface", "float32[]"),
+]
+
+
+@pytest.mark.parametrize(("kind", "law", "place"), BROKEN, ids=lambda v: getattr(v, "__name__", ""))
+def test_the_broken_law_is_named(kind: type[toys.Average], law: str, place: str) -> None:
+    """The message begins with the law that says most, and says where and by how much."""
+    with pytest.raises(LawBroken) as caught:
+        check(toys.build(kind), lengths=LENGTHS)
+    message = str(caught.value)
+    assert message.startswith(f"{kind.__name__} breaks law '{law}'"), message
+    assert place in message, message
+
+
+@pytest.mark.parametrize(
+    ("kind", "precision"), [(toys.Average, "float32"), (toys.LearnedStart, "float64")], ids=str
+)
+def test_sound_memories_pass(kind: type[toys.Average], precision: Any) -> None:
+    """A report with every law, deviations at the level of rounding, and a table to print."""
+    report = check(toys.build(kind), lengths=LENGTHS, precision=precision)
+    assert report.passed and report.failures == []
+    assert {case.law for case in report.cases} == {
+        "interface", "causal", "reset", "stream", "split", "refresh", "batch"
+    }  # fmt: skip
+    limit = 1e-5 if precision == "float32" else 1e-14
+    assert max(max(case.value, case.gradient) for case in report.cases) < limit
+    assert f"{len(report.cases)} cases" in str(report) and "holds" in str(report)
+
+
+def test_the_report_of_a_broken_memory() -> None:
+    """Without raising: which laws are broken, which hold; later laws do not hide earlier ones."""
+    report = check(toys.build(toys.PeeksAhead), lengths=LENGTHS, raise_on_failure=False)
+    assert not report.passed
+    assert [failure.law for failure in report.failures][0] == "causal"
+    assert "BROKEN" in str(report)
+    value, gradient = report.largest("causal")
+    assert value > 1e-3 and gradient > 1e-3
+    assert report.largest("refresh") == (0.0, 0.0)
+
+
+def test_another_key_draws_other_numbers() -> None:
+    """The same key gives the same report."""
+    memory = toys.build(toys.Average)
+    first = check(memory, lengths=(3,), key=jax.random.key(1))
+    again = check(memory, lengths=(3,), key=jax.random.key(1))
+    other = check(memory, lengths=(3,), key=jax.random.key(2))
+    assert first == again and first != other
+
+
+@pytest.mark.parametrize("lengths", [(), (0,), (7, -1), (2.5,)])
+def test_impossible_lengths_are_refused(lengths: Any) -> None:
+    """Before anything runs."""
+    with pytest.raises(UserError, match="length"):
+        check(toys.build(toys.Average), lengths=lengths)
+
+
+def test_an_unknown_precision_is_refused() -> None:
+    """With the nearest one."""
+    with pytest.raises(UserError, match="did you mean 'float32'"):
+        check(toys.build(toys.Average), precision="float23")  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,131 @@
+"""What a user can get wrong with a memory: refused at once, with what was expected and got."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from clew.errors import UserError
+from clew.memory import MEMORIES, AbstractMemory, make_memory, options_of
+from memory_samples import INPUT_SIZE, SMALL
+
+KEY = jax.random.key(0)
+WITH_HEADS = [name for name in MEMORIES if "num_heads" in options_of(name)]
+WITH_WINDOW = [name for name in MEMORIES if "window" in options_of(name)]
+
+
+def build(name: str, **options: Any) -> AbstractMemory:
+    """A small memory with some options."""
+    return make_memory(name, input_size=INPUT_SIZE, key=KEY, **{**SMALL[name], **options})
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_a_wrong_observation_names_both_shapes(name: str) -> None:
+    """Too long, with a batch axis, without a time axis, empty, or whole numbers."""
+    memory = build(name)
+    state, start, starts = memory.init_state(), jnp.array(False), jnp.zeros(3, bool)
+    with pytest.raises(UserError, match=r"shape \[5\], got \[6\]"):
+        memory.step(state, jnp.zeros(6), start)
+    with pytest.raises(UserError, match=r"shape \[5\], got \[2, 5\].*vmap"):
+        memory.step(state, jnp.zeros((2, 5)), start)
+    with pytest.raises(UserError, match=r"shape \[3, 5\], got \[3, 4\]"):
+        memory.unroll(state, jnp.zeros((3, 4)), starts)
+    with pytest.raises(UserError, match=r"got \[3, 2, 5\]"):
+        memory.unroll(state, jnp.zeros((3, 2, 5)), starts)
+    with pytest.raises(UserError, match=r"time >= 1, 5\], got \[0, 5\]"):
+        memory.unroll(state, jnp.zeros((0, 5)), jnp.zeros(0, bool))
+    with pytest.raises(UserError, match="float.*got int32"):
+        memory.step(state, jnp.zeros(5, jnp.int32), start)
+    with pytest.raises(UserError, match="float.*got int32"):
+        memory.unroll(state, jnp.zeros((3, 5), jnp.int32), starts)
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_a_wrong_start_flag_names_both_shapes(name: str) -> None:
+    """Another length, one flag for a whole chunk, or numbers for flags."""
+    memory = build(name)
+    state, xs = memory.init_state(), jnp.zeros((3, 5))
+    with pytest.raises(UserError, match=r"starts of shape \[3\], got \[4\]"):
+        memory.unroll(state, xs, jnp.zeros(4, bool))
+    with pytest.raises(UserError, match=r"starts of shape \[3\], got \[\]"):
+        memory.unroll(state, xs, jnp.array(False))
+    with pytest.raises(UserError, match="bool.*got float32"):
+        memory.unroll(state, xs, jnp.zeros(3))
+    with pytest.raises(UserError, match=r"start of shape \[\], got \[1\]"):
+        memory.step(state, xs[0], jnp.zeros(1, bool))
+    with pytest.raises(UserError, match="bool.*got int32"):
+        memory.step(state, xs[0], jnp.array(0, jnp.int32))
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+@pytest.mark.parametrize("size", [0, -1, 2.0, True, None, "8"])
+def test_impossible_sizes_are_refused(name: str, size: Any) -> None:
+    """Widths and numbers of layers, by name and with the value; before anything is compiled."""
+    for option in ("hidden_size", "num_layers"):
+        with pytest.raises(UserError, match=option):
+            build(name, **{option: size})
+    with pytest.raises(UserError, match="input_size"):
+        make_memory(name, input_size=size, key=KEY)
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5])
+@pytest.mark.parametrize("name", WITH_HEADS)
+def test_impossible_heads_are_refused(name: str, size: Any) -> None:
+    """Heads, their width, and the feed-forward net's."""
+    for option in ("num_heads", "head_size", "ffn_size"):
+        with pytest.raises(UserError, match=f"{option} must be .*{size}"):
+            build(name, **{option: size})
+
+
+@pytest.mark.parametrize("name", WITH_WINDOW)
+def test_a_window_is_at_least_one(name: str) -> None:
+    """A window of 0 is no memory."""
+    with pytest.raises(UserError, match="window must be .* at least 1, got 0"):
+        build(name, window=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        ("relit", "eta", 0),
+        ("relit", "epsilon", -1e-5),
+        ("relit", "epsilon", float("nan")),
+        ("relit", "decay", "seperate"),
+        ("relit", "query", "triple"),
+        ("arelit", "eta", 0),
+        ("arelit", "r", 0),
+        ("arelit", "r", 2.5),
+        ("arelit", "epsilon", float("inf")),
+        ("arelit", "frequencies", "thesiss"),
+        ("arelit", "scale", "other"),
+        ("arelit", "tick", "reset"),
+        ("linear_transformer", "epsilon", -1.0),
+        ("linear_transformer", "gate", "gruu"),
+        ("transformer", "norm", "middle"),
+        ("transformer_xl", "norm", "middle"),
+        ("gtrxl", "gate", "lstm"),
+        ("lstm", "init", "orthogonl"),
+        ("gru", "init", "zeros"),
+        ("none", "init", "zeros"),
+        ("lstm", "forget_bias", float("nan")),
+    ],
+)
+def test_impossible_values_are_refused(name: str, option: str, value: Any) -> None:
+    """The message names the option and the value."""
+    with pytest.raises(UserError, match=f"{option}.*{value}"):
+        build(name, **{option: value})
+
+
+def test_unknown_names_come_with_the_nearest() -> None:
+    """Memories and options alike."""
+    with pytest.raises(UserError, match="unknown memory 'lstmm'; did you mean 'lstm'"):
+        make_memory("lstmm", input_size=3, key=KEY)
+    with pytest.raises(UserError, match="unknown memory.*known: arelit"):
+        make_memory("qqqq", input_size=3, key=KEY)
+    with pytest.raises(UserError, match="option of gtrxl 'num_head'; did you mean 'num_heads'"):
+        make_memory("gtrxl", input_size=3, key=KEY, num_head=2)
+    with pytest.raises(UserError, match="option of lstm 'window'"):
+        make_memory("lstm", input_size=3, key=KEY, window=2)
+    with pytest.raises(UserError, match="option of lstm 'key_'"):
+        make_memory("lstm", input_size=3, key=KEY, key_=2)

@@ -1,0 +1,70 @@
+"""The laws of design, for every memory: values and gradients, any pattern of starts.
+
+One `check` a memory, because what it costs is compiling; it makes some hundred comparisons, each
+named by law, length and pattern in the message of a failure. How many cases there were, and the
+largest deviation for each law, stands at the end of the session.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from clew.memory import MEMORIES
+from clew.memory.laws import LAWS, LawReport, check
+from memory_samples import quick_compilation, sample
+
+__all__ = ["quick_compilation"]
+
+LENGTHS = (1, 7, 63, 257)
+
+# Options whose code takes another way through time than the defaults.
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    ("gtrxl", {"query_norm": False, "window": 70}),
+    ("gtrxl", {"gate": "residual", "attention_bias": False, "window": 1}),
+    ("transformer", {"norm": "before", "attention_bias": True, "window": 70}),
+    ("linear_transformer", {"norm": "after", "gate": "residual"}),
+    ("relit", {"decay": "joint", "query": "double"}),
+    ("arelit", {"frequencies": "thesis", "scale": "thesis", "r": 4}),
+    ("arelit", {"frequencies": "code", "scale": "code", "r": 7}),
+    ("arelit", {"frequencies": "code", "scale": "code", "r": 2, "tick": "carried"}),
+]
+
+
+def say(report: LawReport, record: Callable[[str, object], None]) -> None:
+    """Keeps the numbers for the end of the session, then fails if a law is broken."""
+    for law in LAWS:
+        record("law", (law, len(report.of(law)), *report.largest(law)))
+    assert report.passed, str(report)
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_every_memory_obeys_the_laws(
+    name: str, record_property: Callable[[str, object], None]
+) -> None:
+    """One layer, single precision; the tolerances are those of `check`."""
+    report = check(sample(name, num_layers=1), lengths=(1, 7, 257), raise_on_failure=False)
+    say(report, record_property)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("name", MEMORIES)
+def test_every_stack_obeys_the_laws(
+    name: str, precision: Any, record_property: Callable[[str, object], None]
+) -> None:
+    """Two layers, both precisions; in double precision nothing is left to rounding."""
+    report = check(sample(name), lengths=LENGTHS, precision=precision, raise_on_failure=False)
+    say(report, record_property)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "options"), VARIANTS, ids=str)
+def test_every_option_obeys_the_laws(
+    name: str, options: dict[str, Any], record_property: Callable[[str, object], None]
+) -> None:
+    """In double precision."""
+    report = check(
+        sample(name, **options), lengths=LENGTHS, precision="float64", raise_on_failure=False
+    )
+    say(report, record_property)

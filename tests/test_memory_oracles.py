@@ -1,0 +1,85 @@
+"""Every memory, and every option that changes its mathematics, against a plain transcription."""
+
+import importlib
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from clew.memory import MEMORIES, AbstractMemory, scan_steps
+from memory_samples import episodes, quick_compilation, sample
+
+__all__ = ["quick_compilation"]
+
+TIME = 29
+TOLERANCE = 1e-5  # relative; single precision against double, over two layers and 29 steps
+
+# The options given to the memory; those that its oracle cannot read off the weights are passed on.
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in MEMORIES),
+    ("none", {"num_layers": 3}),
+    ("lstm", {"num_layers": 1, "init": "lecun", "forget_bias": 1.0}),
+    ("gru", {"num_layers": 3}),
+    ("transformer", {"norm": "before", "attention_bias": True, "ffn_size": 7}),
+    ("transformer", {"hidden_size": 11, "window": 40}),
+    ("transformer_xl", {"norm": "before", "attention_bias": True, "ffn_size": 7}),
+    ("transformer_xl", {"hidden_size": 11, "window": 1, "num_heads": 3}),
+    ("gtrxl", {"gate": "residual", "attention_bias": False, "ffn_size": 7}),
+    ("gtrxl", {"query_norm": False, "window": 40}),
+    ("gtrxl", {"banded": False}),
+    ("linear_transformer", {"gate": "residual", "norm": "after", "epsilon": 1e-2}),
+    ("linear_transformer", {"gate": "gru", "norm": "after"}),
+    ("relit", {"decay": "joint", "query": "double", "embedding_relu": False, "eta": 3}),
+    ("relit", {"decay": "joint", "ffn_size": 7, "epsilon": 1e-2}),
+    ("relit", {"query": "double", "epsilon": 1e-10}),
+    ("arelit", {"frequencies": "thesis", "scale": "thesis", "r": 4, "epsilon": 1e-2}),
+    ("arelit", {"frequencies": "thesis", "scale": "derived", "r": 1}),
+    ("arelit", {"frequencies": "thesis", "scale": "code", "r": 2}),
+    ("arelit", {"frequencies": "code", "scale": "code", "tick": "carried", "r": 2}),
+    ("arelit", {"frequencies": "code", "scale": "code", "tick": "carried", "r": 7}),
+    ("arelit", {"frequencies": "code", "scale": "derived", "r": 1, "eta": 1}),
+    ("arelit", {"frequencies": "code", "scale": "thesis", "r": 4}),
+    ("arelit", {"frequencies": "half_wave", "scale": "thesis", "tick": "carried", "r": 2}),
+    ("arelit", {"frequencies": "half_wave", "scale": "code", "r": 1, "ffn_size": 7}),
+]
+FOR_THE_ORACLE = {
+    "transformer": ("norm",),
+    "transformer_xl": ("norm",),
+    "gtrxl": ("gate", "query_norm", "banded"),
+    "linear_transformer": ("gate", "norm"),
+    "relit": ("decay", "query", "embedding_relu"),
+    "arelit": ("frequencies", "scale", "tick", "r"),
+}
+
+
+@eqx.filter_jit
+def both_ways(
+    memory: AbstractMemory, xs: jax.Array, starts: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """The outputs by `unroll` and by `step`."""
+    state = memory.init_state()
+    return memory.unroll(state, xs, starts)[1], scan_steps(memory, state, xs, starts)[1]
+
+
+def largest_deviation(actual: jax.Array, expected: np.ndarray) -> float:
+    """Relative to 1 + the largest expected output."""
+    return float(np.max(np.abs(np.asarray(actual) - expected)) / (1 + np.max(np.abs(expected))))
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS, ids=str)
+def test_a_memory_is_what_its_paper_says(name: str, options: dict[str, Any]) -> None:
+    """`unroll` and `step` give the numbers of the naive transcription, starts included."""
+    memory = sample(name, **{"num_layers": 2, **options})
+    xs, starts = episodes(TIME, seed=3)
+    given = {key: options[key] for key in FOR_THE_ORACLE.get(name, ()) if key in options}
+    if name == "arelit":
+        given.setdefault("r", 3)
+    expected = importlib.import_module(f"oracles.{name}").run(memory, xs, starts, **given)
+    unrolled, stepped = both_ways(memory, jnp.asarray(xs), jnp.asarray(starts))
+    assert starts.any()
+    assert largest_deviation(unrolled, expected) < TOLERANCE
+    if options.get("banded", True):
+        assert largest_deviation(stepped, expected) < TOLERANCE
