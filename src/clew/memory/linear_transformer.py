@@ -72,7 +72,8 @@ class LinearAttention(eqx.Module):
             padded = jnp.pad(x, [(0, count * size - time)] + [(0, 0)] * (x.ndim - 1))
             return padded.reshape(count, size, *x.shape[1:])
 
-        inputs = tuple(cut(x) for x in (*self._heads(xs), starts))
+        query, key, value = self._heads(xs)
+        inputs = (cut(query), cut(key), cut(value), cut(starts))
         # A bound method of a module cannot be hashed, as scan needs; a closure can.
         state, attended = jax.lax.scan(lambda s, i: self._attend(s, i), state, inputs)
         return state, self.output(attended.reshape(count * size, -1)[:time])
