@@ -76,7 +76,7 @@ def commands(program: str) -> list[str]:
         indented = re.findall(r"^ {4}(\w.*)$", page.read_text(), re.MULTILINE)
         inline = re.findall(r"`([^`\n]+)`", page.read_text())
         for line in [*"".join(shell).splitlines(), *indented, *inline]:
-            if line.startswith(f"{program} "):
+            if line.startswith(f"{program} ") and not line.split()[1].isupper():
                 found.add(line.split("#")[0].strip())
     return sorted(found)
 

@@ -52,6 +52,11 @@ def test_an_ended_episode_says_how(path: Path) -> None:
             assert word != AMBIGUOUS, f"line {token.start[0]}: say terminated, truncated or ended"
 
 
+def is_ellipsis(statement: ast.stmt) -> bool:
+    """Whether a body is `...`, as in a protocol, whose class's docstring says what it means."""
+    return isinstance(statement, ast.Expr) and ast.unparse(statement) == "..."
+
+
 def undocumented(tree: ast.Module) -> Iterator[str]:
     """Public classes, functions and methods without a docstring."""
     if not ast.get_docstring(tree):
@@ -62,7 +67,8 @@ def undocumented(tree: ast.Module) -> Iterator[str]:
                 yield node.name
             for method in node.body if isinstance(node, ast.ClassDef) else []:
                 if isinstance(method, Function) and not method.name.startswith("_"):
-                    if not ast.get_docstring(method) and not method.decorator_list:
+                    described = ast.get_docstring(method) or method.decorator_list
+                    if not described and not is_ellipsis(method.body[0]):
                         yield f"{node.name}.{method.name}"
 
 
