@@ -2,6 +2,7 @@
 
 import inspect
 from dataclasses import dataclass
+from typing import Any
 
 import tyro
 
@@ -24,43 +25,42 @@ class EnvsCommand:
 def main(args: list[str]) -> int:
     """Lists or describes tasks."""
     command = parse(EnvsCommand, args, command="envs", about=ABOUT)
-    from clew.envs import ENVS, env_options, make_env
+    from clew.envs import ENVS
 
-    names = [command.name] if command.name else list(ENVS)
-    found = []
-    for name in names:
-        options = env_options(name)
-        env = make_env(name)
-        found.append(
-            {
-                "name": name,
-                "about": (inspect.getdoc(ENVS[name]) or "").splitlines()[0],
-                "observation_size": env.observation_size,
-                "num_actions": env.num_actions,
-                "metrics": list(env.metric_names),
-                "options": options,
-            }
-        )
+    found = [describe(name) for name in ([command.name] if command.name else ENVS)]
     if command.json:
         print_json(found)
     elif command.name:
         print(f"{command.name}\n\n{inspect.getdoc(ENVS[command.name])}\n")
-        print("default options: " + " ".join(f"{k}={v}" for k, v in found[0]["options"].items()))
+        print(f"default options: {_options(found[0])}")
     else:
         rows = [
-            [
-                env["name"],
-                str(env["observation_size"]),
-                str(env["num_actions"]),
-                " ".join(f"{k}={v}" for k, v in env["options"].items()),
-                env["about"],
-            ]
-            for env in found
+            [e["name"], str(e["observation_size"]), str(e["num_actions"]), _options(e), e["about"]]
+            for e in found
         ]
-        print_table(
-            "",
-            ["task", "inputs", "actions", "options (defaults)", "what it is"],
-            rows,
-            "clew envs NAME tells all of one",
-        )
+        columns = ["task", "inputs", "actions", "options (defaults)", "what it is"]
+        print_table("", columns, rows, "clew envs NAME tells all of one")
     return 0
+
+
+def describe(name: str) -> dict[str, Any]:
+    """A task's sizes, metrics and options with their defaults, as JSON values.
+
+    Raises:
+        UserError: for an unknown task.
+    """
+    from clew.envs import ENVS, env_options, make_env
+
+    options, env = env_options(name), make_env(name)
+    return {
+        "name": name,
+        "about": (inspect.getdoc(ENVS[name]) or "").splitlines()[0],
+        "observation_size": env.observation_size,
+        "num_actions": env.num_actions,
+        "metrics": list(env.metric_names),
+        "options": options,
+    }
+
+
+def _options(found: dict[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in found["options"].items())
