@@ -32,7 +32,7 @@ def sample(name: str, num_layers: int = 2, seed: int = 0, **options: Any) -> Abs
     so that enough relus are alive: where keys are dead a_t is 0 / epsilon, and rounding counts.
     """
     key, random = jax.random.key(seed), np.random.default_rng(seed)
-    options = {**SMALL[name], "num_layers": num_layers, **options}
+    options = {**SMALL.get(name, {}), "num_layers": num_layers, **options}
     memory = make_memory(name, input_size=INPUT_SIZE, key=key, **options)
 
     def moved(path: tuple, leaf: Any) -> Any:

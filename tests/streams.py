@@ -1,8 +1,10 @@
-"""Streams of episodes under given actions, for tests of environments."""
+"""Streams of episodes under given actions or by a script, for tests of what runs over them."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from clew.envs import AutoReset, Environment, TimeStep
 
@@ -24,3 +26,39 @@ def roll(env: Environment, actions: np.ndarray, seed: int = 0) -> TimeStep:
         return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, rest)
 
     return jax.tree.map(np.asarray, run(keys, jnp.asarray(actions, jnp.int32)))
+
+
+class Scripted(eqx.Module):
+    """A stream of random observations that start episodes wherever a table says so.
+
+    Quick to compile, and its starts fall in patterns that no task has: one after another, none for
+    long, at a rollout's edge.
+    """
+
+    observation: Array
+    start: Array
+    observation_size: int = eqx.field(static=True)
+    num_actions: int = eqx.field(static=True)
+
+    @classmethod
+    def random(cls, seed: int = 0) -> "Scripted":
+        """31 lines, 3 starts one after another among them, and 12 lines without any."""
+        rng = np.random.default_rng(seed)
+        observation = rng.normal(size=(31, 5)).astype(np.float32)
+        start = rng.random(31) < 0.3
+        start[3:6], start[10:22] = True, False
+        return cls(jnp.asarray(observation), jnp.asarray(start), 5, 3)
+
+    def reset(self, key):
+        """Begins anywhere in the table."""
+        time = jax.random.randint(key, (), 0, len(self.start))
+        return time, self._seen(time, jnp.ones((), bool))
+
+    def step(self, state, action, key):
+        """Reads the next line of the table."""
+        time = (state + 1) % len(self.start)
+        return time, self._seen(time, self.start[time])
+
+    def _seen(self, time, start):
+        zero, false = jnp.zeros(()), jnp.zeros((), bool)
+        return TimeStep(self.observation[time], zero, zero + 1, start, false, false, {})

@@ -8,18 +8,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jaxtyping import Array
 
 from clew.agents.a2c import A2CConfig, a2c_loss
 from clew.agents.learner import gradient_step, init_optimiser, learn, make_optimiser
 from clew.agents.network import Agent, make_agent
 from clew.agents.policy import Policy
 from clew.agents.trajectory import reread
-from clew.envs import AutoReset, TimeStep, TMaze
+from clew.envs import AutoReset, TMaze
 from clew.errors import UserError
 from clew.memory import MEMORIES, options_of
 from clew.run.rollout import init_actor, rollout
 from oracles import a2c as oracle
+from streams import Scripted
 
 STEPS, ENVS = 13, 3
 SMALL = {
@@ -51,40 +51,9 @@ def stream() -> AutoReset:
     return AutoReset(TMaze(corridor_length=2, time_limit=4, on_time_limit="truncate"))
 
 
-class Scripted(eqx.Module):
-    """A stream of random observations that start episodes wherever a table says so.
-
-    Quick to compile, and its starts fall in patterns that no task has: one after another, none for
-    long, at a rollout's edge.
-    """
-
-    observation: Array
-    start: Array
-    observation_size: int = eqx.field(static=True)
-    num_actions: int = eqx.field(static=True)
-
-    def reset(self, key):
-        """Begins anywhere in the table."""
-        time = jax.random.randint(key, (), 0, len(self.start))
-        return time, self._seen(time, jnp.ones((), bool))
-
-    def step(self, state, action, key):
-        """Reads the next line of the table."""
-        time = (state + 1) % len(self.start)
-        return time, self._seen(time, self.start[time])
-
-    def _seen(self, time, start):
-        zero, false = jnp.zeros(()), jnp.zeros((), bool)
-        return TimeStep(self.observation[time], zero, zero + 1, start, false, false, {})
-
-
 @pytest.fixture(scope="module")
 def scripted() -> Scripted:
-    rng = np.random.default_rng(0)
-    observation = rng.normal(size=(31, 5)).astype(np.float32)
-    start = rng.random(31) < 0.3
-    start[3:6], start[10:22] = True, False
-    return Scripted(jnp.asarray(observation), jnp.asarray(start), 5, 3)
+    return Scripted.random()
 
 
 # Compiled for every memory and run once: what counts is how quickly it compiles.

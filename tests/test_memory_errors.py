@@ -17,7 +17,7 @@ WITH_WINDOW = [name for name in MEMORIES if "window" in options_of(name)]
 
 def build(name: str, **options: Any) -> AbstractMemory:
     """A small memory with some options."""
-    return make_memory(name, input_size=INPUT_SIZE, key=KEY, **{**SMALL[name], **options})
+    return make_memory(name, input_size=INPUT_SIZE, key=KEY, **{**SMALL.get(name, {}), **options})
 
 
 @pytest.mark.parametrize("name", MEMORIES)

@@ -49,3 +49,9 @@ def test_the_command_is_installed() -> None:
 def test_the_version_is_the_distribution_s() -> None:
     """`clew.__version__` cannot drift from what is installed."""
     assert clew.__version__ == metadata.version("clew")
+
+
+def test_the_package_runs_as_a_module() -> None:
+    """`python -m clew` is `clew`."""
+    out = subprocess.check_output([sys.executable, "-m", "clew", "envs"], text=True)
+    assert "tmaze" in out

@@ -1,6 +1,5 @@
 """Recurrences over a chunk of time whose states are recomputed and not stored."""
 
-import functools
 import math
 from collections.abc import Callable
 from typing import TypeVar
@@ -39,17 +38,36 @@ def checkpointed_scan(
     step = jax.checkpoint(lambda carry, value: f(carry, value), prevent_cse=False)
     if time <= size:
         return jax.lax.scan(step, init, inputs)
-    chunks = -(-time // size)
-    padding = chunks * size - time
 
-    def cut(x: Array) -> Array:
-        widths = [(0, padding)] + [(0, 0)] * (x.ndim - 1)
-        return jnp.pad(x, widths).reshape(chunks, size, *x.shape[1:])
-
-    @functools.partial(jax.checkpoint, prevent_cse=False)
     def one_chunk(carry: Carry, steps: PyTree) -> tuple[Carry, PyTree]:
         return jax.lax.scan(step, carry, steps)
 
-    carry, outputs = jax.lax.scan(one_chunk, init, jax.tree.map(cut, inputs))
-    joined = jax.tree.map(lambda y: y.reshape(chunks * size, *y.shape[2:])[:time], outputs)
-    return carry, joined
+    return scan_pieces(one_chunk, init, inputs, size)
+
+
+def scan_pieces(
+    f: Callable[[Carry, PyTree], tuple[Carry, PyTree]], init: Carry, inputs: PyTree, size: int
+) -> tuple[Carry, PyTree]:
+    """Scans over pieces of `size` steps; the backward pass recomputes what is inside a piece.
+
+    Args:
+        f: maps (carry, inputs [size, ...]) to (carry, outputs [size, ...]). Inputs that are all
+            zero must leave the carry as it is, for the last piece is filled up with them.
+        init: the carry before the first step.
+        inputs: leaves [time, ...].
+        size: steps in a piece; shorter chunks are one piece.
+
+    Returns:
+        The carry after the last step, and the outputs [time, ...].
+    """
+    time = jax.tree.leaves(inputs)[0].shape[0]
+    size = min(size, time)
+    count = -(-time // size)
+
+    def cut(x: Array) -> Array:
+        padded = jnp.pad(x, [(0, count * size - time)] + [(0, 0)] * (x.ndim - 1))
+        return padded.reshape(count, size, *x.shape[1:])
+
+    piece = jax.checkpoint(lambda carry, steps: f(carry, steps), prevent_cse=False)
+    carry, outputs = jax.lax.scan(piece, init, jax.tree.map(cut, inputs))
+    return carry, jax.tree.map(lambda y: y.reshape(count * size, *y.shape[2:])[:time], outputs)

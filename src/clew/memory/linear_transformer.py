@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from clew.errors import require_at_least, require_rate
 from clew.memory.base import State, select
 from clew.memory.blocks import GateName, Init, Layer, LayerNorm, Linear, NormPlace
+from clew.memory.decay_scan import scan_pieces
 from clew.memory.stack import LayerStack
 
 _CHUNK = 64  # square products of this many steps; larger ones cost more than they save
@@ -64,19 +65,9 @@ class LinearAttention(eqx.Module):
         self, state: LinearState, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
     ) -> tuple[LinearState, Float[Array, "time n"]]:
         """A chunk, in square products of some steps each; C is held once for each of them."""
-        time = len(xs)
-        size = min(_CHUNK, time)
-        count = -(-time // size)
-
-        def cut(x: Array) -> Array:
-            padded = jnp.pad(x, [(0, count * size - time)] + [(0, 0)] * (x.ndim - 1))
-            return padded.reshape(count, size, *x.shape[1:])
-
-        query, key, value = self._heads(xs)
-        inputs = (cut(query), cut(key), cut(value), cut(starts))
-        # A bound method of a module cannot be hashed, as scan needs; a closure can.
-        state, attended = jax.lax.scan(lambda s, i: self._attend(s, i), state, inputs)
-        return state, self.output(attended.reshape(count * size, -1)[:time])
+        inputs = (*self._heads(xs), starts)
+        state, attended = scan_pieces(self._attend, state, inputs, _CHUNK)
+        return state, self.output(attended.reshape(len(xs), -1))
 
     def refresh(self, state: State) -> State:
         """The state as it is: nothing in it was derived from the parameters."""

@@ -1,11 +1,13 @@
 """The long short-term memory."""
 
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from clew.errors import require_at_least
+from clew.errors import UserError, require_at_least
 from clew.memory.base import State
 from clew.memory.blocks import Init, Linear
 from clew.memory.recurrent import AbstractCell, RecurrentStack
@@ -98,6 +100,8 @@ class LSTM(RecurrentStack):
         require_at_least("input_size", input_size, 1)
         require_at_least("hidden_size", hidden_size, 1)
         require_at_least("num_layers", num_layers, 1)
+        if not math.isfinite(forget_bias):
+            raise UserError(f"forget_bias must be a finite number, got {forget_bias!r}")
         sizes = [input_size] + [hidden_size] * num_layers
         keys = jax.random.split(key, num_layers)
         self.cells = tuple(
