@@ -19,6 +19,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "transformer": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "window": 5},
     "transformer_xl": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "window": 5},
     "gtrxl": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "window": 5},
+    "rezero": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "window": 5},
     "linear_transformer": {"hidden_size": 12, "num_heads": 2, "head_size": 4},
     "relit": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "eta": 2},
     "arelit": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "eta": 2, "r": 3},

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from oracles.parts import Vector, affine, gtrxl_layer, layer_norm, relu, run_layers
+from oracles.layers import equations, run_layers
+from oracles.parts import Vector, affine, layer_norm, relu
 from oracles.relit import features
 
 
@@ -91,4 +92,4 @@ def run(
     def embed(x: np.ndarray, t: int) -> np.ndarray:
         return relu(affine(memory.embedding, x))
 
-    return run_layers(memory, attentions, gtrxl_layer, embed, xs, starts)
+    return run_layers(attentions, equations(memory, "gru", "before"), embed, xs, starts)

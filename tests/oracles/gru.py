@@ -7,24 +7,31 @@ import numpy as np
 from oracles.parts import numbers, sigmoid
 
 
+def cell(weights: Any, x: np.ndarray, h: np.ndarray) -> np.ndarray:
+    """Reset gate r, update gate z, candidate n, unit by unit."""
+    size = len(h)
+    w, b = numbers(weights.inputs.weight), numbers(weights.inputs.bias)
+    u, c = numbers(weights.recurrent.weight), numbers(weights.recurrent_bias)
+    if len(c) == size:
+        c = np.concatenate([np.zeros(2 * size), c])  # only the candidate's product has one
+    new = np.zeros(size)
+    for unit in range(size):
+        of_r, of_z, of_n = unit, size + unit, 2 * size + unit
+        r = sigmoid(w[:, of_r] @ x + b[of_r] + u[:, of_r] @ h + c[of_r])
+        z = sigmoid(w[:, of_z] @ x + b[of_z] + u[:, of_z] @ h + c[of_z])
+        n = np.tanh(w[:, of_n] @ x + b[of_n] + r * (u[:, of_n] @ h + c[of_n]))
+        new[unit] = (1.0 - z) * n + z * h[unit]
+    return new
+
+
 def run(memory: Any, xs: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Reset gate r, update gate z, candidate n, unit by unit of every layer."""
+    """Cells on top of each other."""
     outputs = []
     size = memory.output_size
     state = [np.zeros(size) for _ in memory.cells]
     for x, start in zip(numbers(xs), starts, strict=True):
         for layer, weights in enumerate(memory.cells):
-            h = np.zeros(size) if start else state[layer]
-            w, b = numbers(weights.inputs.weight), numbers(weights.inputs.bias)
-            u, c = numbers(weights.recurrent.weight), numbers(weights.candidate_bias)
-            new = np.zeros(size)
-            for unit in range(size):
-                of_r, of_z, of_n = unit, size + unit, 2 * size + unit
-                r = sigmoid(w[:, of_r] @ x + u[:, of_r] @ h + b[of_r])
-                z = sigmoid(w[:, of_z] @ x + u[:, of_z] @ h + b[of_z])
-                n = np.tanh(w[:, of_n] @ x + b[of_n] + r * (u[:, of_n] @ h + c[unit]))
-                new[unit] = (1.0 - z) * n + z * h[unit]
-            state[layer] = new
-            x = new
+            state[layer] = cell(weights, x, np.zeros(size) if start else state[layer])
+            x = state[layer]
         outputs.append(x)
     return np.array(outputs)

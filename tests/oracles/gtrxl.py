@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from oracles.parts import affine, layer_kind, relu, run_layers
+from oracles.layers import equations, run_layers
+from oracles.parts import affine, relu
 from oracles.window import WindowedAttention
 
 
@@ -13,8 +14,11 @@ def run(
     xs: np.ndarray,
     starts: np.ndarray,
     gate: str = "gru",
+    norm: str = "before",
     query_norm: bool = True,
     banded: bool = True,
+    embedding: bool = True,
+    inner_residual: bool = False,
 ) -> np.ndarray:
     """Relative positions, gates; without the band one chunk that sees all of itself."""
     owner = memory.layers[0].attention
@@ -24,6 +28,8 @@ def run(
             attention.reach = len(xs)
 
     def embed(x: np.ndarray, t: int) -> np.ndarray:
-        return relu(affine(memory.embedding, x))
+        return relu(affine(memory.embedding, x)) if embedding else x
 
-    return run_layers(memory, attentions, layer_kind(gate, "before"), embed, xs, starts)
+    return run_layers(
+        attentions, equations(memory, gate, norm, inner=inner_residual), embed, xs, starts
+    )

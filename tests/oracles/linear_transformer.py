@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from oracles.parts import Vector, affine, layer_kind, layer_norm, relu, run_layers
+from oracles.layers import equations, run_layers
+from oracles.parts import Vector, affine, layer_norm, relu
 
 
 def feature(x: Vector) -> Vector:
@@ -49,4 +50,4 @@ def run(
     def embed(x: np.ndarray, t: int) -> np.ndarray:
         return relu(affine(memory.embedding, x))
 
-    return run_layers(memory, attentions, layer_kind(gate, norm), embed, xs, starts)
+    return run_layers(attentions, equations(memory, gate, norm), embed, xs, starts)

@@ -17,6 +17,8 @@ def run(memory: Any, xs: np.ndarray, starts: np.ndarray) -> np.ndarray:
             c, h = (np.zeros(size), np.zeros(size)) if start else state[layer]
             w, b = numbers(weights.inputs.weight), numbers(weights.inputs.bias)
             u = numbers(weights.recurrent.weight)
+            if weights.recurrent_bias is not None:
+                b = b + numbers(weights.recurrent_bias)
             new_c, new_h = np.zeros(size), np.zeros(size)
             for unit in range(size):
                 i, f, g, o = (

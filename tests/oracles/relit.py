@@ -4,14 +4,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from oracles.layers import equations, run_layers
 from oracles.parts import (
     Vector,
     affine,
-    gtrxl_layer,
     layer_norm,
     numbers,
     relu,
-    run_layers,
     sigmoid,
 )
 
@@ -94,4 +93,4 @@ def run(
         embedded = affine(memory.embedding, x)
         return relu(embedded) if embedding_relu else embedded
 
-    return run_layers(memory, attentions, gtrxl_layer, embed, xs, starts)
+    return run_layers(attentions, equations(memory, "gru", "before"), embed, xs, starts)

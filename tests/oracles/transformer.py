@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from oracles.parts import affine, layer_kind, run_layers, sinusoid
+from oracles.layers import equations, run_layers
+from oracles.parts import affine, sinusoid
 from oracles.window import WindowedAttention
 
 
@@ -15,4 +16,4 @@ def run(memory: Any, xs: np.ndarray, starts: np.ndarray, norm: str = "after") ->
     def embed(x: np.ndarray, t: int) -> np.ndarray:
         return affine(memory.embedding, x) + sinusoid(t, memory.output_size)
 
-    return run_layers(memory, attentions, layer_kind("residual", norm), embed, xs, starts)
+    return run_layers(attentions, equations(memory, "residual", norm), embed, xs, starts)

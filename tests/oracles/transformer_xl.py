@@ -4,16 +4,26 @@ from typing import Any
 
 import numpy as np
 
-from oracles.parts import affine, layer_kind, run_layers
+from oracles.layers import equations, run_layers
+from oracles.parts import affine
 from oracles.window import WindowedAttention
 
 
-def run(memory: Any, xs: np.ndarray, starts: np.ndarray, norm: str = "after") -> np.ndarray:
+def run(
+    memory: Any,
+    xs: np.ndarray,
+    starts: np.ndarray,
+    norm: str = "after",
+    embedding: bool = True,
+    inner_residual: bool = False,
+) -> np.ndarray:
     """Relative positions, residual connections."""
     owner = memory.layers[0].attention
     attentions = [WindowedAttention(layer.attention, owner) for layer in memory.layers]
 
     def embed(x: np.ndarray, t: int) -> np.ndarray:
-        return affine(memory.embedding, x)
+        return affine(memory.embedding, x) if embedding else x
 
-    return run_layers(memory, attentions, layer_kind("residual", norm), embed, xs, starts)
+    return run_layers(
+        attentions, equations(memory, "residual", norm, inner=inner_residual), embed, xs, starts
+    )

@@ -18,6 +18,7 @@ from clew.memory.linear_transformer import LinearTransformer
 from clew.memory.lstm import LSTM
 from clew.memory.none import NoMemory
 from clew.memory.relit import ReLiT
+from clew.memory.rezero import ReZero
 from clew.memory.transformer import Transformer
 from clew.memory.transformer_xl import TransformerXL
 
@@ -28,6 +29,7 @@ MEMORIES: dict[str, type[AbstractMemory]] = {
     "transformer": Transformer,
     "transformer_xl": TransformerXL,
     "gtrxl": GTrXL,
+    "rezero": ReZero,
     "linear_transformer": LinearTransformer,
     "relit": ReLiT,
     "arelit": AReLiT,

@@ -10,9 +10,10 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from clew.errors import require_at_least, require_choice, require_rate
 from clew.memory.base import State
-from clew.memory.blocks import Init, Layer, LayerNorm, Linear
+from clew.memory.blocks import Init, LayerNorm, Linear
 from clew.memory.decay_scan import checkpointed_scan
 from clew.memory.features import Features, GatedFeatures, outer
+from clew.memory.layer import Layer
 from clew.memory.oscillators import Frequencies, Oscillators, Scale, oscillators
 from clew.memory.stack import LayerStack
 
@@ -174,7 +175,7 @@ class AReLiT(LayerStack):
             later, as in the authors' published code, so that outputs depend on what came before
             an episode (unless all frequencies are multiples of pi).
         epsilon: added to the denominator; the published code has 1e-5, the thesis none.
-        init: "orthogonal" (gain sqrt 2) or "lecun".
+        init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -188,7 +189,7 @@ class AReLiT(LayerStack):
     and after the embedding follow the published code; the thesis is silent.
     """
 
-    embedding: Linear
+    embedding: Linear | None
     layers: tuple[Layer, ...]
     embedding_relu: bool = eqx.field(static=True)
     input_size: int = eqx.field(static=True)

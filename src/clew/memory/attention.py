@@ -5,7 +5,7 @@ when learning alike, so that the length of a chunk never changes a policy.
 """
 
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,9 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from clew.errors import require_at_least
+from clew.errors import require_at_least, require_choice
 from clew.memory.band import Band, clean, clear_at_start, join_chunk, join_rings, skew
 from clew.memory.blocks import Init, LayerNorm, Linear
+from clew.memory.positions import sinusoids
+
+Gradient = Literal["full", "current"]
 
 
 class WindowState(NamedTuple):
@@ -40,6 +43,10 @@ class WindowAttention(eqx.Module):
     over j = t - window .. t, with q, k and values from norm(x), R the sinusoids of the distance,
     and u, v biases of the whole memory. Without relative positions R, u and v are absent.
 
+    With `gradient="current"` no gradient passes into the inputs of earlier steps, however they came
+    into the window: what is remembered is a constant, only its projections learn. The values are
+    the same. So it is in Algorithm 3 of Pramanik (2023) and in Makkink's (2021) published code.
+
     Shapes: x [size] to a [size]. Source: Dai et al. (2019), section 3.3; Vaswani et al. (2017).
     """
 
@@ -56,6 +63,7 @@ class WindowAttention(eqx.Module):
     head_size: int = eqx.field(static=True)
     query_norm: bool = eqx.field(static=True)
     banded: bool = eqx.field(static=True)
+    gradient: str = eqx.field(static=True)
 
     def __init__(
         self,
@@ -72,10 +80,12 @@ class WindowAttention(eqx.Module):
         owns_biases: bool = True,
         query_norm: bool = True,
         banded: bool = True,
+        gradient: Gradient = "full",
     ):
         require_at_least("num_heads", num_heads, 1)
         require_at_least("head_size", head_size, 1)
         require_at_least("window", window, 1)
+        require_choice("gradient", gradient, ("full", "current"))
         wide = num_heads * head_size
         keys = jax.random.split(key, 5)
         self.norm = LayerNorm(size) if norm else None
@@ -92,6 +102,7 @@ class WindowAttention(eqx.Module):
         self.head_size = head_size
         self.query_norm = query_norm
         self.banded = banded
+        self.gradient = gradient
 
     def init_state(self) -> WindowState:
         """An empty ring."""
@@ -105,24 +116,37 @@ class WindowAttention(eqx.Module):
         self, state: WindowState, x: Float[Array, " n"], start: Bool[Array, ""]
     ) -> tuple[WindowState, Float[Array, " n"]]:
         """Writes the input into the ring, in place, and attends from it."""
+        after, at = self._write(state, x, start)
+        slots = self.window + 1
+        distance = (at - jnp.arange(slots)) % slots
+        content, by_distance = self._queries(x)
+        scores = jnp.einsum("hm,hjm->hj", content, after.keys)
+        if self.distance is not None:
+            scores += jnp.einsum("hm,hdm->hd", by_distance, self._distances(slots))[:, distance]
+        own_key, own_value = self._own(x)
+        if own_key is not None:
+            scores = scores.at[:, at].add(jnp.sum(content * own_key, axis=-1))
+        visible = jnp.broadcast_to(distance < after.length, scores.shape)
+        weights = jax.nn.softmax(jnp.where(visible, scores, -jnp.inf), axis=-1)
+        attended = jnp.einsum("hj,hjm->hm", weights, after.values)
+        if own_value is not None:
+            attended += jnp.broadcast_to(weights[:, at, None], own_value.shape) * own_value
+        return after, self.output(attended.reshape(-1))
+
+    def _write(
+        self, state: WindowState, x: Float[Array, " n"], start: Bool[Array, ""]
+    ) -> tuple[WindowState, Int[Array, ""]]:
+        """The ring with the input in it, and the slot that it went to."""
         slots = self.window + 1
         hidden, keys, values = clear_at_start(start, (state.hidden, state.keys, state.values))
         length = jnp.minimum(jnp.where(start, 0, state.length) + 1, slots)
-        key, value = self._keys_values(x)
+        stored = self._stored(x)
+        key, value = self._keys_values(stored)
         at = jnp.where(start, 0, state.position)
-        hidden = hidden.at[at].set(x)
+        hidden = hidden.at[at].set(stored)
         keys = keys.at[:, at].set(key)
         values = values.at[:, at].set(value)
-        distance = (at - jnp.arange(slots)) % slots
-        content, by_distance = self._queries(x)
-        scores = jnp.einsum("hm,hjm->hj", content, keys)
-        if self.distance is not None:
-            scores += jnp.einsum("hm,hdm->hd", by_distance, self._distances(slots))[:, distance]
-        visible = jnp.broadcast_to(distance < length, scores.shape)
-        weights = jax.nn.softmax(jnp.where(visible, scores, -jnp.inf), axis=-1)
-        attended = jnp.einsum("hj,hjm->hm", weights, values)
-        after = WindowState(hidden, keys, values, (at + 1) % slots, length)
-        return after, self.output(attended.reshape(-1))
+        return WindowState(hidden, keys, values, (at + 1) % slots, length), at
 
     def unroll(
         self, state: WindowState, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
@@ -131,7 +155,8 @@ class WindowAttention(eqx.Module):
         time = len(xs)
         reach = self.window if self.banded else self.window + time - 1
         band = Band.cut(state.position, state.length, starts, self.window, reach)
-        key, value = self._keys_values(xs)
+        stored = self._stored(xs)
+        key, value = self._keys_values(stored)
         keys, keys_fine = clean(join_chunk(band, state.keys, key))
         values, values_fine = clean(join_chunk(band, state.values, value))
         visible = band.visible()
@@ -140,25 +165,41 @@ class WindowAttention(eqx.Module):
         if self.distance is not None:
             far = self._distances(reach + 1)[:, ::-1]
             scores += skew(jnp.einsum("hbtm,hdm->hbtd", band.blocks(by_distance), far))
+        own_key, own_value = self._own(xs)
+        if own_key is not None:
+            scores += band.on_own(jnp.sum(content * own_key, axis=-1))
         seen = jnp.broadcast_to(visible, scores.shape)
         weights = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1)
         attended = jnp.einsum("hbtj,hbjm->hbtm", weights, band.windows(values))
+        if own_value is not None:
+            attended += band.of_own(weights) * band.blocks(own_value)
         attended = band.taint(attended, visible, keys_fine & values_fine)
         rows = jnp.moveaxis(attended, 0, 2).reshape(-1, self.num_heads * self.head_size)[:time]
-        hidden = join_rings(band, state.hidden[None], xs[None])[0]
-        after = WindowState(
-            hidden,
-            join_rings(band, state.keys, key),
-            join_rings(band, state.values, value),
-            band.position_after,
-            band.length_after,
-        )
-        return after, self.output(rows)
+        return _after(band, state, stored, key, value), self.output(rows)
+
+    def remember(
+        self, state: WindowState, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
+    ) -> WindowState:
+        """The state that `unroll` leaves, without attending."""
+        band = Band.cut(state.position, state.length, starts, self.window, self.window)
+        stored = self._stored(xs)
+        return _after(band, state, stored, *self._keys_values(stored))
 
     def refresh(self, state: WindowState) -> WindowState:
         """Projects the keys and values again from the hidden states."""
         keys, values = self._keys_values(state.hidden)
         return state._replace(keys=keys, values=values)
+
+    def _stored(self, x: Float[Array, "*time n"]) -> Float[Array, "*time n"]:
+        return x if self.gradient == "full" else jax.lax.stop_gradient(x)
+
+    def _own(self, x: Float[Array, "*time n"]) -> tuple[Array | None, Array | None]:
+        """Zeros with the gradient of a stopped input's own key and value."""
+        if self.gradient == "full":
+            return None, None
+        stopped = self._keys_values(self._stored(x))
+        own = tuple(a - b for a, b in zip(self._keys_values(x), stopped, strict=True))
+        return own[0], own[1]
 
     def _keys_values(self, x: Float[Array, "*time n"]) -> tuple[Array, Array]:
         normed = x if self.norm is None else self.norm(x)
@@ -190,17 +231,12 @@ class WindowAttention(eqx.Module):
         return jnp.moveaxis(split, -2, 0)
 
 
-def sinusoids(positions: np.ndarray, size: int) -> np.ndarray:
-    """[sin | cos] of the positions at `size` / 2 frequencies from 1 down to 1 / 10,000.
-
-    Source: Vaswani et al. (2017), section 3.5, in the order of Dai et al. (2019).
-    """
-    angles = positions[..., None] * frequencies(size)
-    both = np.concatenate([np.sin(angles), np.cos(angles)], axis=-1)
-    return both[..., :size].astype(np.float32)
-
-
-def frequencies(size: int) -> np.ndarray:
-    """The frequencies of `sinusoids`, in radians a step."""
-    half = (size + 1) // 2
-    return 10_000.0 ** (-2.0 * np.arange(half) / size)
+def _after(band: Band, state: WindowState, hidden: Array, key: Array, value: Array) -> WindowState:
+    """The ring after a chunk of inputs with their keys and values."""
+    return WindowState(
+        join_rings(band, state.hidden[None], hidden[None])[0],
+        join_rings(band, state.keys, key),
+        join_rings(band, state.values, value),
+        band.position_after,
+        band.length_after,
+    )

@@ -91,6 +91,21 @@ class Band(eqx.Module):
         same = of_keys[:, None, :] == of_keys[:, self.reach :, None]
         return (same & jnp.broadcast_to(near, same.shape))[None]
 
+    def on_own(self, scores: Float[Array, "heads time"]) -> Float[Array, "heads count block keys"]:
+        """Scores of every query with its own key, at the place of that key, and 0 elsewhere."""
+        rows = self.blocks(scores[..., None])
+        own = self._own_key()
+        return jnp.where(own, jnp.broadcast_to(rows, (*rows.shape[:3], own.shape[-1])), 0.0)
+
+    def of_own(
+        self, weights: Float[Array, "heads count block keys"]
+    ) -> Float[Array, "heads count block 1"]:
+        """What every query gives to its own key."""
+        return jnp.sum(jnp.where(self._own_key(), weights, 0.0), axis=-1, keepdims=True)
+
+    def _own_key(self) -> Bool[Array, "1 1 block keys"]:
+        return jnp.eye(self.block, self.reach + self.block, self.reach, dtype=bool)[None, None]
+
     def taint(
         self,
         attended: Float[Array, "heads count block m"],

@@ -12,18 +12,31 @@ from clew.memory.recurrent import AbstractCell, RecurrentStack
 
 
 class GRUCell(AbstractCell):
-    """One GRU cell; `inputs` holds [W_r | W_z | W_n] and the biases, `recurrent` the U."""
+    """One GRU cell; `inputs` holds [W_r | W_z | W_n] and the biases, `recurrent` the U.
+
+    `recurrent_bias` is c, or with `all_biases` also those of r and z before it.
+    """
 
     inputs: Linear
     recurrent: Linear
-    candidate_bias: Float[Array, " size"]
+    recurrent_bias: Float[Array, " biases"]
     size: int = eqx.field(static=True)
 
-    def __init__(self, input_size: int, size: int, *, key: PRNGKeyArray, init: Init):
+    def __init__(
+        self,
+        input_size: int,
+        size: int,
+        *,
+        key: PRNGKeyArray,
+        init: Init,
+        all_biases: bool = False,
+    ):
         input_key, recurrent_key = jax.random.split(key)
-        self.inputs = Linear(input_size, 3 * size, key=input_key, init=init)
-        self.recurrent = Linear(size, 3 * size, key=recurrent_key, init=init, bias=False)
-        self.candidate_bias = jnp.zeros(size, jnp.float32)
+        recurrent = Linear(size, 3 * size, key=recurrent_key, init=init)
+        assert recurrent.bias is not None
+        self.inputs = Linear(input_size, 3 * size, key=input_key, init=init, fan=size)
+        self.recurrent_bias = recurrent.bias if all_biases else recurrent.bias[2 * size :]
+        self.recurrent = eqx.tree_at(lambda linear: linear.bias, recurrent, None)
         self.size = size
 
     def init_state(self) -> State:
@@ -35,8 +48,8 @@ class GRUCell(AbstractCell):
         return self.inputs(x)
 
     def offset(self) -> Float[Array, " gates"]:
-        """The bias c of the candidate's recurrent product; the gates have theirs with the input."""
-        return jnp.concatenate([jnp.zeros(2 * self.size, jnp.float32), self.candidate_bias])
+        """The biases of the recurrent product; [0 | 0 | c] unless the cell has all of them."""
+        return jnp.pad(self.recurrent_bias, (3 * self.size - len(self.recurrent_bias), 0))
 
     def output(self, state: Float[Array, " size"]) -> Float[Array, " size"]:
         """The state is h."""
@@ -70,7 +83,9 @@ class GRU(RecurrentStack):
         key: random key for the weights.
         hidden_size: width of h.
         num_layers: cells on top of each other.
-        init: "orthogonal" (gain sqrt 2, one draw over the three gates) or "lecun".
+        all_biases: whether the recurrent products of r and z have biases beside b, which add
+            nothing that b could not, as in PyTorch and what was published with it.
+        init: "orthogonal" (gain sqrt 2, one draw over the three gates), "lecun" or "uniform".
 
     Raises:
         UserError: for a size below 1 or an unknown `init`.
@@ -90,6 +105,7 @@ class GRU(RecurrentStack):
         key: PRNGKeyArray,
         hidden_size: int = 128,
         num_layers: int = 1,
+        all_biases: bool = False,
         init: Init = "orthogonal",
     ):
         require_at_least("input_size", input_size, 1)
@@ -98,7 +114,8 @@ class GRU(RecurrentStack):
         sizes = [input_size] + [hidden_size] * num_layers
         keys = jax.random.split(key, num_layers)
         self.cells = tuple(
-            GRUCell(sizes[i], hidden_size, key=keys[i], init=init) for i in range(num_layers)
+            GRUCell(sizes[i], hidden_size, key=keys[i], init=init, all_biases=all_biases)
+            for i in range(num_layers)
         )
         self.input_size = input_size
         self.output_size = hidden_size

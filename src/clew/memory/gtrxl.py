@@ -5,9 +5,11 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from clew.errors import require_at_least
-from clew.memory.attention import WindowAttention
-from clew.memory.blocks import GateName, Init, Layer, Linear
-from clew.memory.stack import LayerStack
+from clew.memory.attention import Gradient
+from clew.memory.blocks import Init, Linear
+from clew.memory.gates import GateName
+from clew.memory.layer import Layer, NormPlace
+from clew.memory.stack import LayerStack, make_embedding, window_layers
 
 
 class GTrXL(LayerStack):
@@ -30,12 +32,17 @@ class GTrXL(LayerStack):
         head_size: width d_h of a head.
         window: memory size M, how many steps back a layer sees.
         ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
-        gate: "gru" or "residual".
+        gate: "gru", "residual", or "temporal_gru", which is a recurrent net (see `TemporalGRU`).
+        norm: "before" the sublayers, as published; "around", "after" or "none", see `Layer`.
         attention_bias: whether the products of the attention have biases.
         query_norm: False leaves the queries un-normed, as the authors' code of Pramanik does.
         banded: False lets a chunk see all of itself beside the window, as that code's learner
             does, so that learning is another function than acting; for reproduction only.
-        init: "orthogonal" (gain sqrt 2) or "lecun".
+        embedding: False hands the observation on as it is; it then has hidden_size numbers.
+        inner_residual: True makes the attention's output norm_0(x + attention(x)) before what is
+            said above happens to it, as in the published code of Makkink (2021).
+        gradient: "full", or "current" to stop gradients into the inputs of earlier steps.
+        init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -47,7 +54,7 @@ class GTrXL(LayerStack):
     Parisotto et al. at each segment); the last layer's output is not cached, since nobody reads it.
     """
 
-    embedding: Linear
+    embedding: Linear | None
     layers: tuple[Layer, ...]
     embedding_relu: bool = eqx.field(static=True)
     input_size: int = eqx.field(static=True)
@@ -65,9 +72,13 @@ class GTrXL(LayerStack):
         window: int = 128,
         ffn_size: int | None = None,
         gate: GateName = "gru",
+        norm: NormPlace = "before",
         attention_bias: bool = True,
         query_norm: bool = True,
         banded: bool = True,
+        embedding: bool = True,
+        inner_residual: bool = False,
+        gradient: Gradient = "full",
         init: Init = "orthogonal",
     ):
         require_at_least("input_size", input_size, 1)
@@ -75,26 +86,25 @@ class GTrXL(LayerStack):
         require_at_least("num_layers", num_layers, 1)
         keys = jax.random.split(key, 1 + num_layers)
 
-        def layer(i: int) -> Layer:
-            attention_key, layer_key = jax.random.split(keys[1 + i])
-            attention = WindowAttention(
-                hidden_size,
-                key=attention_key,
-                num_heads=num_heads,
-                head_size=head_size,
-                window=window,
-                relative=True,
-                norm=True,
-                init=init,
-                bias=attention_bias,
-                owns_biases=i == 0,
-                query_norm=query_norm,
-                banded=banded,
-            )
-            return Layer(hidden_size, ffn_size, attention, key=layer_key, gate=gate, init=init)
-
-        self.embedding = Linear(input_size, hidden_size, key=keys[0], init=init)
+        self.embedding = make_embedding(embedding, input_size, hidden_size, key=keys[0], init=init)
         self.embedding_relu = True
-        self.layers = tuple(layer(i) for i in range(num_layers))
+        self.layers = window_layers(
+            keys[1:],
+            hidden_size,
+            ffn_size,
+            init=init,
+            attention={
+                "num_heads": num_heads,
+                "head_size": head_size,
+                "window": window,
+                "relative": True,
+                "norm": norm == "before",
+                "bias": attention_bias,
+                "query_norm": query_norm,
+                "banded": banded,
+                "gradient": gradient,
+            },
+            layer={"gate": gate, "norm": norm, "inner_residual": inner_residual},
+        )
         self.input_size = input_size
         self.output_size = hidden_size

@@ -9,8 +9,10 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.errors import require_at_least, require_rate
 from clew.memory.base import State, select
-from clew.memory.blocks import GateName, Init, Layer, LayerNorm, Linear, NormPlace
+from clew.memory.blocks import Init, LayerNorm, Linear
 from clew.memory.decay_scan import scan_pieces
+from clew.memory.gates import GateName
+from clew.memory.layer import Layer, NormPlace
 from clew.memory.stack import LayerStack
 
 _CHUNK = 64  # square products of this many steps; larger ones cost more than they save
@@ -144,7 +146,7 @@ class LinearTransformer(LayerStack):
         gate: "gru", as in GTrXL, ReLiT and AReLiT, or "residual".
         norm: "before" the attention and the net, or "after" them.
         epsilon: added to the denominator.
-        init: "orthogonal" (gain sqrt 2) or "lecun".
+        init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -155,7 +157,7 @@ class LinearTransformer(LayerStack):
     position encodings.
     """
 
-    embedding: Linear
+    embedding: Linear | None
     layers: tuple[Layer, ...]
     embedding_relu: bool = eqx.field(static=True)
     input_size: int = eqx.field(static=True)

@@ -18,16 +18,27 @@ class LSTMCell(AbstractCell):
 
     inputs: Linear
     recurrent: Linear
+    recurrent_bias: Float[Array, " gates"] | None
     size: int = eqx.field(static=True)
 
     def __init__(
-        self, input_size: int, size: int, *, key: PRNGKeyArray, init: Init, forget_bias: float
+        self,
+        input_size: int,
+        size: int,
+        *,
+        key: PRNGKeyArray,
+        init: Init,
+        forget_bias: float,
+        all_biases: bool,
     ):
         input_key, recurrent_key = jax.random.split(key)
-        inputs = Linear(input_size, 4 * size, key=input_key, init=init)
-        bias = jnp.zeros(4 * size, jnp.float32).at[size : 2 * size].set(forget_bias)
+        inputs = Linear(input_size, 4 * size, key=input_key, init=init, fan=size)
+        recurrent = Linear(size, 4 * size, key=recurrent_key, init=init)
+        assert inputs.bias is not None
+        bias = inputs.bias.at[size : 2 * size].add(forget_bias)
         self.inputs = eqx.tree_at(lambda linear: linear.bias, inputs, bias)
-        self.recurrent = Linear(size, 4 * size, key=recurrent_key, init=init, bias=False)
+        self.recurrent_bias = recurrent.bias if all_biases else None
+        self.recurrent = eqx.tree_at(lambda linear: linear.bias, recurrent, None)
         self.size = size
 
     def init_state(self) -> State:
@@ -40,8 +51,10 @@ class LSTMCell(AbstractCell):
         return self.inputs(x)
 
     def offset(self) -> Float[Array, " gates"]:
-        """Nothing; the biases are with the input."""
-        return jnp.zeros(4 * self.size, jnp.float32)
+        """The biases of the recurrent product; zeros unless the cell has them."""
+        if self.recurrent_bias is None:
+            return jnp.zeros(4 * self.size, jnp.float32)
+        return self.recurrent_bias
 
     def output(self, state: tuple[Array, Array]) -> Float[Array, " size"]:
         """The h of (c, h)."""
@@ -74,7 +87,9 @@ class LSTM(RecurrentStack):
         num_layers: cells on top of each other.
         forget_bias: where the forget gate's bias starts; the baseline of Pramanik (2023) has 0,
             1 keeps the cell longer at the start of training.
-        init: "orthogonal" (gain sqrt 2, one draw over the four gates) or "lecun".
+        all_biases: whether the recurrent products have biases beside b, which add nothing that b
+            could not, as in PyTorch and what was published with it.
+        init: "orthogonal" (gain sqrt 2, one draw over the four gates), "lecun" or "uniform".
 
     Raises:
         UserError: for a size below 1 or an unknown `init`.
@@ -95,6 +110,7 @@ class LSTM(RecurrentStack):
         hidden_size: int = 128,
         num_layers: int = 1,
         forget_bias: float = 0.0,
+        all_biases: bool = False,
         init: Init = "orthogonal",
     ):
         require_at_least("input_size", input_size, 1)
@@ -105,7 +121,14 @@ class LSTM(RecurrentStack):
         sizes = [input_size] + [hidden_size] * num_layers
         keys = jax.random.split(key, num_layers)
         self.cells = tuple(
-            LSTMCell(sizes[i], hidden_size, key=keys[i], init=init, forget_bias=forget_bias)
+            LSTMCell(
+                sizes[i],
+                hidden_size,
+                key=keys[i],
+                init=init,
+                forget_bias=forget_bias,
+                all_biases=all_biases,
+            )
             for i in range(num_layers)
         )
         self.input_size = input_size

@@ -21,7 +21,7 @@ class NoMemory(AbstractMemory):
         key: random key for the weights.
         hidden_size: width of every layer, and of the output.
         num_layers: number of layers n.
-        init: "orthogonal" (gain sqrt 2) or "lecun".
+        init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
 
     Raises:
         UserError: for a size below 1 or an unknown `init`.

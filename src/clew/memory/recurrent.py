@@ -39,6 +39,11 @@ class AbstractCell(eqx.Module):
     def output(self, state: Any) -> Float[Array, " size"]:
         """The h in a state."""
 
+    def advance(self, state: Any, x: Float[Array, " in"]) -> Any:
+        """The state after one more input."""
+        product = self.recurrent(self.output(state)) + self.offset()
+        return self.update(state, self.project(x), product)
+
     @abc.abstractmethod
     def update(
         self, state: Any, projected: Float[Array, " gates"], product: Float[Array, " gates"]
@@ -63,8 +68,7 @@ class RecurrentStack(AbstractMemory):
         after = []
         for cell, before in zip(self.cells, state, strict=True):
             before = select(start, cell.init_state(), before)
-            product = cell.recurrent(cell.output(before)) + cell.offset()
-            after.append(cell.update(before, cell.project(x), product))
+            after.append(cell.advance(before, x))
             x = cell.output(after[-1])
         return tuple(after), x
 
@@ -75,11 +79,21 @@ class RecurrentStack(AbstractMemory):
         check_unroll_input(self, xs, starts)
         after = []
         for cell, before in zip(self.cells, state, strict=True):
-            projected = cell.project(xs)
-            offsets = jnp.broadcast_to(cell.offset(), projected.shape)
-            new, xs = _scan_cell(cell, cell.recurrent.weight, before, projected, offsets, starts)
+            new, xs = scan_cell(cell, before, xs, starts)
             after.append(new)
         return tuple(after), xs
+
+
+def scan_cell(
+    cell: AbstractCell,
+    state: State,
+    xs: Float[Array, "time in"],
+    starts: Bool[Array, " time"],
+) -> tuple[State, Float[Array, "time size"]]:
+    """One cell over a chunk: the input's products at once, then the recurrence."""
+    projected = cell.project(xs)
+    offsets = jnp.broadcast_to(cell.offset(), projected.shape)
+    return _scan_cell(cell, cell.recurrent.weight, state, projected, offsets, starts)
 
 
 def _scan(

@@ -9,9 +9,10 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.errors import require_at_least, require_choice, require_rate
 from clew.memory.base import State
-from clew.memory.blocks import Init, Layer, LayerNorm, Linear
+from clew.memory.blocks import Init, LayerNorm, Linear
 from clew.memory.decay_scan import checkpointed_scan
 from clew.memory.features import Features, GatedFeatures, QueryPath, outer
+from clew.memory.layer import Layer
 from clew.memory.stack import LayerStack
 
 Decay = Literal["separate", "joint"]
@@ -116,7 +117,7 @@ class ReLiT(LayerStack):
         query: "single", or "double" for one more product on the query's path.
         embedding_relu: whether the embedding ends in a relu.
         epsilon: added to the denominator; the published code has 1e-10, the thesis none.
-        init: "orthogonal" (gain sqrt 2) or "lecun".
+        init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -127,7 +128,7 @@ class ReLiT(LayerStack):
     code differs from the thesis in `decay="joint"`, `query="double"` and `embedding_relu=False`.
     """
 
-    embedding: Linear
+    embedding: Linear | None
     layers: tuple[Layer, ...]
     embedding_relu: bool = eqx.field(static=True)
     input_size: int = eqx.field(static=True)

@@ -1,21 +1,27 @@
 """Layers on top of each other, over an embedding of the observation."""
 
+from typing import Required, TypedDict
+
 import equinox as eqx
 import jax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from clew.memory.attention import WindowAttention
+from clew.errors import UserError
+from clew.memory.attention import Gradient, WindowAttention
 from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input
-from clew.memory.blocks import Layer, Linear
+from clew.memory.blocks import Init, Linear
+from clew.memory.layer import Layer, LayerOptions
 
 
 class LayerStack(AbstractMemory):
     """An embedding, x W + b with relu where `embedding_relu`, and layers that keep the state.
 
+    Without an embedding the first layer reads the observation as it is.
+
     Shapes: x [input_size] to y [hidden_size]; the state is a tuple with one entry a layer.
     """
 
-    embedding: eqx.AbstractVar[Linear]
+    embedding: eqx.AbstractVar[Linear | None]
     layers: eqx.AbstractVar[tuple[Layer, ...]]
     embedding_relu: eqx.AbstractVar[bool]
 
@@ -42,8 +48,63 @@ class LayerStack(AbstractMemory):
         return refresh_layers(self.layers, state)
 
 
+def make_embedding(
+    wanted: bool, input_size: int, hidden_size: int, *, key: PRNGKeyArray, init: Init
+) -> Linear | None:
+    """The embedding of a stack, or none, which needs an observation of the stack's own width.
+
+    Raises:
+        UserError: without an embedding, if the sizes differ.
+    """
+    if wanted:
+        return Linear(input_size, hidden_size, key=key, init=init)
+    if input_size != hidden_size:
+        raise UserError(
+            "without an embedding input_size must equal hidden_size, got input_size "
+            f"{input_size} and hidden_size {hidden_size}"
+        )
+    return None
+
+
+class WindowOptions(TypedDict, total=False):
+    """The options of a `WindowAttention`, by the names of its arguments."""
+
+    num_heads: Required[int]
+    head_size: Required[int]
+    window: Required[int]
+    relative: Required[bool]
+    norm: Required[bool]
+    bias: Required[bool]
+    query_norm: bool
+    banded: bool
+    gradient: Gradient
+
+
+def window_layers(
+    keys: PRNGKeyArray,
+    size: int,
+    ffn_size: int | None,
+    *,
+    init: Init,
+    attention: WindowOptions,
+    layer: LayerOptions,
+) -> tuple[Layer, ...]:
+    """Layers over windows, one for each key; the first one holds the position biases of all."""
+
+    def one(i: int, key: PRNGKeyArray) -> Layer:
+        attention_key, layer_key = jax.random.split(key)
+        window = WindowAttention(
+            size, key=attention_key, init=init, owns_biases=i == 0, **attention
+        )
+        return Layer(size, ffn_size, window, key=layer_key, init=init, **layer)
+
+    return tuple(one(i, key) for i, key in enumerate(keys))
+
+
 def embed(stack: LayerStack, x: Float[Array, "*lead in"]) -> Float[Array, "*lead n"]:
     """The first product of a stack."""
+    if stack.embedding is None:
+        return x
     embedded = stack.embedding(x)
     return jax.nn.relu(embedded) if stack.embedding_relu else embedded
 

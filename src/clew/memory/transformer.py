@@ -8,16 +8,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from clew.errors import require_at_least
-from clew.memory.attention import WindowAttention, WindowState, frequencies
 from clew.memory.base import AbstractMemory, check_step_input, check_unroll_input
-from clew.memory.blocks import Init, Layer, Linear, NormPlace
-from clew.memory.stack import refresh_layers, step_layers, unroll_layers
+from clew.memory.blocks import Init, Linear
+from clew.memory.layer import Layer, LayerState, NormPlace
+from clew.memory.positions import count_positions, encode
+from clew.memory.stack import refresh_layers, step_layers, unroll_layers, window_layers
 
 
 class TransformerState(NamedTuple):
     """The layers' rings, and how many observations of this episode have been read."""
 
-    layers: tuple[WindowState, ...]
+    layers: tuple[LayerState, ...]
     position: Int[Array, ""]
 
 
@@ -44,7 +45,7 @@ class Transformer(AbstractMemory):
         ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
         norm: "after" each residual connection, as published, or "before" what it adds.
         attention_bias: whether the products of the attention have biases.
-        init: "orthogonal" (gain sqrt 2) or "lecun".
+        init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -82,31 +83,22 @@ class Transformer(AbstractMemory):
         require_at_least("num_layers", num_layers, 1)
         keys = jax.random.split(key, 1 + num_layers)
 
-        def layer(i: int) -> Layer:
-            attention_key, layer_key = jax.random.split(keys[1 + i])
-            attention = WindowAttention(
-                hidden_size,
-                key=attention_key,
-                num_heads=num_heads,
-                head_size=head_size,
-                window=window,
-                relative=False,
-                norm=norm == "before",
-                init=init,
-                bias=attention_bias,
-            )
-            return Layer(
-                hidden_size,
-                ffn_size,
-                attention,
-                key=layer_key,
-                gate="residual",
-                init=init,
-                norm=norm,
-            )
-
         self.embedding = Linear(input_size, hidden_size, key=keys[0], init=init)
-        self.layers = tuple(layer(i) for i in range(num_layers))
+        self.layers = window_layers(
+            keys[1:],
+            hidden_size,
+            ffn_size,
+            init=init,
+            attention={
+                "num_heads": num_heads,
+                "head_size": head_size,
+                "window": window,
+                "relative": False,
+                "norm": norm == "before",
+                "bias": attention_bias,
+            },
+            layer={"gate": "residual", "norm": norm},
+        )
         self.input_size = input_size
         self.output_size = hidden_size
 
@@ -121,7 +113,7 @@ class Transformer(AbstractMemory):
         """One observation through all layers."""
         check_step_input(self, x, start)
         position = jnp.where(start, 0, state.position)
-        embedded = self.embedding(x) + _encode(position, self.output_size)
+        embedded = self.embedding(x) + encode(position, self.output_size)
         rings, y = step_layers(self.layers, state.layers, embedded, start)
         return TransformerState(rings, position + 1), y
 
@@ -130,22 +122,11 @@ class Transformer(AbstractMemory):
     ) -> tuple[TransformerState, Float[Array, "time out"]]:
         """A chunk, layer by layer."""
         check_unroll_input(self, xs, starts)
-        times = jnp.arange(len(xs), dtype=jnp.int32)
-        last_start = jax.lax.cummax(jnp.where(starts, times, -1))
-        positions = jnp.where(last_start < 0, state.position + times, times - last_start)
-        embedded = self.embedding(xs) + _encode(positions, self.output_size)
+        positions, position = count_positions(state.position, starts)
+        embedded = self.embedding(xs) + encode(positions, self.output_size)
         rings, ys = unroll_layers(self.layers, state.layers, embedded, starts)
-        return TransformerState(rings, positions[-1] + 1), ys
+        return TransformerState(rings, position), ys
 
     def refresh(self, state: TransformerState) -> TransformerState:
         """Every layer's keys and values, projected again."""
         return state._replace(layers=refresh_layers(self.layers, state.layers))
-
-
-def _encode(positions: Int[Array, "*time"], size: int) -> Float[Array, "*time n"]:
-    """`sinusoids` of positions that are known only when the program runs."""
-    rates = jnp.asarray(frequencies(size), jnp.float32)
-    angles = positions[..., None].astype(jnp.float32) * jnp.broadcast_to(
-        rates, (*positions.shape, len(rates))
-    )
-    return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=-1)[..., :size]

@@ -5,9 +5,10 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from clew.errors import require_at_least
-from clew.memory.attention import WindowAttention
-from clew.memory.blocks import Init, Layer, Linear, NormPlace
-from clew.memory.stack import LayerStack
+from clew.memory.attention import Gradient
+from clew.memory.blocks import Init, Linear
+from clew.memory.layer import Layer, NormPlace
+from clew.memory.stack import LayerStack, make_embedding, window_layers
 
 
 class TransformerXL(LayerStack):
@@ -32,19 +33,25 @@ class TransformerXL(LayerStack):
         ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
         norm: "after" each residual connection, as published, or "before" what it adds.
         attention_bias: whether the products of the attention have biases.
-        init: "orthogonal" (gain sqrt 2) or "lecun".
+        embedding: False hands the observation on as it is; it then has hidden_size numbers.
+        inner_residual: True makes the attention's output norm_0(x + attention(x)) before what is
+            said above happens to it, as in the published code of Makkink (2021).
+        gradient: "full", or "current" to stop gradients into the inputs of earlier steps.
+        init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
 
     Raises:
         UserError: for an impossible size or an unknown choice.
 
-    Source: Dai et al. (2019), section 3; Pramanik (2023), Algorithms 2 and 3.
+    Source: Dai et al. (2019), section 3; Pramanik (2023), Algorithms 2 and 3; Makkink (2021),
+    section 2.2.4.
 
     Deviations: the window is the same for every position (Dai et al. have one that grows along a
     segment while training), so that acting and learning are one function; gradients flow through
-    the chunk, and whoever learns stops them at its edge; no dropout.
+    the chunk, and whoever learns stops them at its edge (or with `gradient="current"`, of which
+    Makkink's published results were made); no dropout.
     """
 
-    embedding: Linear
+    embedding: Linear | None
     layers: tuple[Layer, ...]
     embedding_relu: bool = eqx.field(static=True)
     input_size: int = eqx.field(static=True)
@@ -63,6 +70,9 @@ class TransformerXL(LayerStack):
         ffn_size: int | None = None,
         norm: NormPlace = "after",
         attention_bias: bool = False,
+        embedding: bool = True,
+        inner_residual: bool = False,
+        gradient: Gradient = "full",
         init: Init = "orthogonal",
     ):
         require_at_least("input_size", input_size, 1)
@@ -70,32 +80,23 @@ class TransformerXL(LayerStack):
         require_at_least("num_layers", num_layers, 1)
         keys = jax.random.split(key, 1 + num_layers)
 
-        def layer(i: int) -> Layer:
-            attention_key, layer_key = jax.random.split(keys[1 + i])
-            attention = WindowAttention(
-                hidden_size,
-                key=attention_key,
-                num_heads=num_heads,
-                head_size=head_size,
-                window=window,
-                relative=True,
-                norm=norm == "before",
-                init=init,
-                bias=attention_bias,
-                owns_biases=i == 0,
-            )
-            return Layer(
-                hidden_size,
-                ffn_size,
-                attention,
-                key=layer_key,
-                gate="residual",
-                init=init,
-                norm=norm,
-            )
-
-        self.embedding = Linear(input_size, hidden_size, key=keys[0], init=init)
+        self.embedding = make_embedding(embedding, input_size, hidden_size, key=keys[0], init=init)
         self.embedding_relu = False
-        self.layers = tuple(layer(i) for i in range(num_layers))
+        self.layers = window_layers(
+            keys[1:],
+            hidden_size,
+            ffn_size,
+            init=init,
+            attention={
+                "num_heads": num_heads,
+                "head_size": head_size,
+                "window": window,
+                "relative": True,
+                "norm": norm == "before",
+                "bias": attention_bias,
+                "gradient": gradient,
+            },
+            layer={"gate": "residual", "norm": norm, "inner_residual": inner_residual},
+        )
         self.input_size = input_size
         self.output_size = hidden_size
