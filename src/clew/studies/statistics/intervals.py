@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from clew.errors import UserError, require_at_least, require_choice
+from clew.studies.statistics.checks import require_confidence
 
 Method = Literal["bca", "percentile"]
 
@@ -54,7 +55,7 @@ def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> In
     require_at_least("successes", successes, 0)
     if successes > trials:
         raise UserError(f"successes must be at most trials ({trials}), got {successes}")
-    z = _quantile((1 + _checked(confidence)) / 2)
+    z = _quantile((1 + require_confidence(confidence)) / 2)
     rate = successes / trials
     centre = rate + z * z / (2 * trials)
     width = z * math.sqrt(rate * (1 - rate) / trials + z * z / (4 * trials * trials))
@@ -104,7 +105,7 @@ def bootstrap_interval(
         return Interval(mean, mean, mean)
     picks = np.random.default_rng(seed).integers(0, data.size, (resamples, data.size))
     means = data[picks].mean(axis=-1)
-    tail = (1 - _checked(confidence)) / 2
+    tail = (1 - require_confidence(confidence)) / 2
     tails = (tail, 1 - tail)
     if method == "bca":
         tails = _bca_tails(data, means, tails)
@@ -134,12 +135,6 @@ def _finite(values: Any) -> np.ndarray:
     if data.ndim != 1 or data.size == 0 or not np.all(np.isfinite(data)):
         raise UserError(f"an interval needs one finite number or more in a list, got {values!r}")
     return data
-
-
-def _checked(confidence: float) -> float:
-    if not 0 < confidence < 1:
-        raise UserError(f"confidence must be above 0 and below 1, got {confidence!r}")
-    return confidence
 
 
 def _quantile(probability: float) -> float:

@@ -1,0 +1,96 @@
+"""What scores may look like, checked in one place so that every refusal reads alike."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from clew.errors import UserError
+
+Samples = Sequence[float] | Float[np.ndarray, " seeds"]
+Scores = Sequence[Sequence[float]] | Float[np.ndarray, "seeds tasks"]
+
+ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of a mean or a difference, relative to the values
+
+
+def require_confidence(confidence: float) -> float:
+    """Returns a confidence that is above 0 and below 1, and raises `UserError` for others."""
+    return require_inside("confidence", confidence)
+
+
+def require_inside(name: str, value: float) -> float:
+    """Returns `value` if it is above 0 and below 1, and raises `UserError` if not."""
+    if not 0 < value < 1:
+        raise UserError(f"{name} must be above 0 and below 1, got {value!r}")
+    return value
+
+
+def require_samples(name: str, values: Any, minimum: int = 2) -> Float[np.ndarray, " seeds"]:
+    """One finite number for each seed, as float64.
+
+    Args:
+        name: what the values are called in the message.
+        values: as the user gave them.
+        minimum: of seeds; 2 where the spread counts, of which one seed says nothing.
+
+    Raises:
+        UserError: for another shape, for too few values, or for one that is not finite.
+    """
+    data = _numbers(name, values)
+    if data.ndim != 1 or data.size < minimum:
+        raise UserError(
+            f"{name} must be a list with one number for each of at least {minimum} seeds, "
+            f"got shape {data.shape}"
+        )
+    return _finite(name, data)
+
+
+def require_scores(name: str, scores: Any, minimum: int = 2) -> Float[np.ndarray, "seeds tasks"]:
+    """A finite table of scores, seeds by tasks, as float64.
+
+    Args:
+        name: what the scores are called in the message.
+        scores: as the user gave them.
+        minimum: of seeds in each task.
+
+    Raises:
+        UserError: for another shape, for too few seeds, no task, or a score that is not finite.
+    """
+    data = _numbers(name, scores)
+    if data.ndim != 2 or data.shape[0] < minimum or data.shape[1] < 1:
+        hint = "; for a single task write scores[:, None]" if data.ndim == 1 else ""
+        raise UserError(
+            f"{name} must be an array [seeds, tasks] with at least {minimum} seeds and one task, "
+            f"got shape {data.shape}{hint}"
+        )
+    return _finite(name, data)
+
+
+def require_tables(name: str, scores: Any) -> Float[np.ndarray, "*batch seeds tasks"]:
+    """Finite scores whose last two axes are seeds and tasks, as float64.
+
+    Raises:
+        UserError: for fewer axes, an empty array, or a score that is not finite.
+    """
+    data = _numbers(name, scores)
+    if data.ndim < 2 or data.size == 0:
+        raise UserError(
+            f"{name} must be an array [..., seeds, tasks] that is not empty, got shape {data.shape}"
+        )
+    return _finite(name, data)
+
+
+def _numbers(name: str, values: Any) -> np.ndarray:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{name} must be numbers in equally long rows, got {values!r}") from error
+
+
+def _finite(name: str, data: np.ndarray) -> np.ndarray:
+    finite = np.isfinite(data)
+    if not np.all(finite):
+        at = tuple(int(i) for i in np.argwhere(~finite)[0])
+        raise UserError(f"{name} must be finite, got {data[at]} at {list(at)}")
+    return data
