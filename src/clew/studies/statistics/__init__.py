@@ -4,10 +4,26 @@ Scores are one number for each seed, or an array `[seeds, tasks]`. Every functio
 random numbers takes a `seed`, so that the same scores always give the same numbers.
 """
 
+from clew.studies.statistics.aggregates import (
+    Spread,
+    interquartile_mean,
+    mean_and_deviation,
+    mean_of_tasks,
+    median_of_tasks,
+    optimality_gap,
+    stratified_interval,
+)
 from clew.studies.statistics.intervals import Interval, bootstrap_interval, wilson_interval
 
 __all__ = [
     "Interval",
+    "Spread",
     "bootstrap_interval",
+    "interquartile_mean",
+    "mean_and_deviation",
+    "mean_of_tasks",
+    "median_of_tasks",
+    "optimality_gap",
+    "stratified_interval",
     "wilson_interval",
 ]
