@@ -13,17 +13,29 @@ from clew.studies.statistics.aggregates import (
     optimality_gap,
     stratified_interval,
 )
+from clew.studies.statistics.comparisons import (
+    Comparison,
+    holm,
+    paired_test,
+    welch_from_spreads,
+    welch_test,
+)
 from clew.studies.statistics.intervals import Interval, bootstrap_interval, wilson_interval
 
 __all__ = [
+    "Comparison",
     "Interval",
     "Spread",
     "bootstrap_interval",
+    "holm",
     "interquartile_mean",
     "mean_and_deviation",
     "mean_of_tasks",
     "median_of_tasks",
     "optimality_gap",
+    "paired_test",
     "stratified_interval",
+    "welch_from_spreads",
+    "welch_test",
     "wilson_interval",
 ]
