@@ -21,10 +21,12 @@ from clew.studies.statistics.comparisons import (
     welch_test,
 )
 from clew.studies.statistics.intervals import Interval, bootstrap_interval, wilson_interval
+from clew.studies.statistics.power import SeedsNeeded, seeds_needed, welch_power
 
 __all__ = [
     "Comparison",
     "Interval",
+    "SeedsNeeded",
     "Spread",
     "bootstrap_interval",
     "holm",
@@ -34,8 +36,10 @@ __all__ = [
     "median_of_tasks",
     "optimality_gap",
     "paired_test",
+    "seeds_needed",
     "stratified_interval",
     "welch_from_spreads",
+    "welch_power",
     "welch_test",
     "wilson_interval",
 ]
