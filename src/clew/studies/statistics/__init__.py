@@ -20,12 +20,21 @@ from clew.studies.statistics.comparisons import (
     welch_from_spreads,
     welch_test,
 )
+from clew.studies.statistics.distributions import (
+    Profile,
+    Ranks,
+    performance_profile,
+    probability_of_improvement,
+    ranked_scores,
+)
 from clew.studies.statistics.intervals import Interval, bootstrap_interval, wilson_interval
 from clew.studies.statistics.power import SeedsNeeded, seeds_needed, welch_power
 
 __all__ = [
     "Comparison",
     "Interval",
+    "Profile",
+    "Ranks",
     "SeedsNeeded",
     "Spread",
     "bootstrap_interval",
@@ -36,6 +45,9 @@ __all__ = [
     "median_of_tasks",
     "optimality_gap",
     "paired_test",
+    "performance_profile",
+    "probability_of_improvement",
+    "ranked_scores",
     "seeds_needed",
     "stratified_interval",
     "welch_from_spreads",
