@@ -37,7 +37,7 @@ class Spread(NamedTuple):
         return f"{self.mean:{spec}} ± {self.deviation:{spec}}"
 
 
-def mean_and_deviation(values: Samples) -> Spread:
+def mean_and_deviation(values: Samples, *, magnitude: float | None = None) -> Spread:
     """Mean and standard deviation of independent values, such as the results of seeds.
 
         deviation^2 = sum_i (x_i - mean)^2 / (n - 1)
@@ -49,20 +49,13 @@ def mean_and_deviation(values: Samples) -> Spread:
 
     Args:
         values: one number for each seed, finite, at least two.
+        magnitude: if the values are differences, the size of the numbers that were subtracted,
+            whose rounding they carry; the largest of the values unless given.
 
     Raises:
         UserError: for fewer than two values, another shape, or a value that is not finite.
     """
-    return spread_of(require_samples("values", values))
-
-
-def spread_of(data: Float[np.ndarray, " seeds"], magnitude: float | None = None) -> Spread:
-    """`mean_and_deviation` of values already checked.
-
-    Args:
-        data: one number for each seed.
-        magnitude: of the numbers whose rounding the data carry; their own unless given.
-    """
+    data = require_samples("values", values)
     # From the first value, so that equal values have no deviation and their own mean, exactly.
     moved = data - data[0]
     mean = float(data[0] + moved.mean())

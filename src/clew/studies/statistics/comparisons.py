@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from clew.errors import UserError, require_at_least, require_rate
-from clew.studies.statistics.aggregates import Spread, spread_of
+from clew.studies.statistics.aggregates import Spread, mean_and_deviation
 from clew.studies.statistics.checks import (
     ROUNDING,
     Samples,
@@ -66,8 +66,8 @@ def welch_test(x: Samples, y: Samples, confidence: float = 0.95) -> Comparison:
         variances are involved"; the effect is Cohen's d with the mean of the variances, which
         with few seeds is too large (by a quarter for three against three).
     """
-    first = spread_of(require_samples("x", x))
-    second = spread_of(require_samples("y", y))
+    first = mean_and_deviation(require_samples("x", x))
+    second = mean_and_deviation(require_samples("y", y))
     return welch_from_spreads(first, second, confidence)
 
 
@@ -140,7 +140,7 @@ def paired_test(x: Samples, y: Samples, confidence: float = 0.95) -> Comparison:
             f"x and y must be pairs, as long as each other, got {first.size} and {second.size}"
         )
     size = float(max(np.max(np.abs(first)), np.max(np.abs(second))))
-    pairs = spread_of(first - second, size)
+    pairs = mean_and_deviation(first - second, magnitude=size)
     if pairs.deviation == 0:
         return _without_spread(pairs.mean, size, 2.0 ** (1 - pairs.seeds))
     error = pairs.deviation / math.sqrt(pairs.seeds)
