@@ -20,6 +20,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "transformer_xl": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "window": 5},
     "gtrxl": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "window": 5},
     "rezero": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "window": 5},
+    "universal": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "window": 5, "max_steps": 3},
+    "integrated": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "window": 5, "max_steps": 3},
     "linear_transformer": {"hidden_size": 12, "num_heads": 2, "head_size": 4},
     "relit": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "eta": 2},
     "arelit": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "eta": 2, "r": 3},

@@ -11,11 +11,25 @@ import pytest
 
 from clew.memory import MEMORIES, AbstractMemory, scan_steps
 from memory_samples import episodes, quick_compilation, sample
+from oracles import universal
 
 __all__ = ["quick_compilation"]
 
 TIME = 29
 TOLERANCE = 1e-5  # relative; single precision against double, over two layers and 29 steps
+
+INTEGRATED_AS_CODED = {
+    "hidden_size": 5,
+    "embedding": False,
+    "gate": "temporal_gru",
+    "inner_residual": True,
+    "crossed_states": True,
+    "coordinates": False,
+    "blend": "running",
+    "unreached": "zero",
+    "gradient": "current",
+    "init": "uniform",
+}
 
 # The options given to the memory; those that its oracle cannot read off the weights are passed on.
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
@@ -40,6 +54,12 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("rezero", {"hidden_size": 5, "embedding": False, "inner_residual": True, "window": 40}),
     ("rezero", {"gate": "gru", "attention_bias": True, "gradient": "current"}),
     ("rezero", {"gate": "temporal_gru", "ffn_size": 7}),
+    ("universal", {"num_layers": 1, "max_steps": 6, "coordinates": False}),
+    ("universal", {"blend": "running", "unreached": "zero", "max_steps": 2, "threshold": 0.5}),
+    ("universal", {"halting": False, "norm": "before", "window": 40}),
+    ("universal", {"gate": "temporal_gru", "norm": "none", "num_layers": 1}),
+    ("integrated", {"hidden_size": 5, "embedding": False, "blend": "running", "max_steps": 1}),
+    ("integrated", {"num_layers": 1, **INTEGRATED_AS_CODED}),
     ("linear_transformer", {"gate": "residual", "norm": "after", "epsilon": 1e-2}),
     ("linear_transformer", {"gate": "gru", "norm": "after"}),
     ("relit", {"decay": "joint", "query": "double", "embedding_relu": False, "eta": 3}),
@@ -60,6 +80,8 @@ FOR_THE_ORACLE = {
     "transformer_xl": ("norm", "embedding", "inner_residual"),
     "gtrxl": ("gate", "norm", "query_norm", "banded", "embedding", "inner_residual"),
     "rezero": ("gate", "embedding", "inner_residual"),
+    "universal": tuple(universal.DEFAULTS),
+    "integrated": tuple(universal.DEFAULTS),
     "linear_transformer": ("gate", "norm"),
     "relit": ("decay", "query", "embedding_relu"),
     "arelit": ("frequencies", "scale", "tick", "r"),

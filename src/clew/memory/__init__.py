@@ -14,6 +14,7 @@ from clew.memory.arelit import AReLiT
 from clew.memory.base import AbstractMemory, scan_steps, select
 from clew.memory.gru import GRU
 from clew.memory.gtrxl import GTrXL
+from clew.memory.integrated import Integrated
 from clew.memory.linear_transformer import LinearTransformer
 from clew.memory.lstm import LSTM
 from clew.memory.none import NoMemory
@@ -21,6 +22,7 @@ from clew.memory.relit import ReLiT
 from clew.memory.rezero import ReZero
 from clew.memory.transformer import Transformer
 from clew.memory.transformer_xl import TransformerXL
+from clew.memory.universal import Universal
 
 MEMORIES: dict[str, type[AbstractMemory]] = {
     "none": NoMemory,
@@ -30,6 +32,8 @@ MEMORIES: dict[str, type[AbstractMemory]] = {
     "transformer_xl": TransformerXL,
     "gtrxl": GTrXL,
     "rezero": ReZero,
+    "universal": Universal,
+    "integrated": Integrated,
     "linear_transformer": LinearTransformer,
     "relit": ReLiT,
     "arelit": AReLiT,

@@ -116,7 +116,7 @@ class WindowAttention(eqx.Module):
         self, state: WindowState, x: Float[Array, " n"], start: Bool[Array, ""]
     ) -> tuple[WindowState, Float[Array, " n"]]:
         """Writes the input into the ring, in place, and attends from it."""
-        after, at = self._write(state, x, start)
+        after, at = self._written(state, x, start)
         slots = self.window + 1
         distance = (at - jnp.arange(slots)) % slots
         content, by_distance = self._queries(x)
@@ -133,7 +133,13 @@ class WindowAttention(eqx.Module):
             attended += jnp.broadcast_to(weights[:, at, None], own_value.shape) * own_value
         return after, self.output(attended.reshape(-1))
 
-    def _write(
+    def write(
+        self, state: WindowState, x: Float[Array, " n"], start: Bool[Array, ""]
+    ) -> WindowState:
+        """The state that `step` leaves, without attending."""
+        return self._written(state, x, start)[0]
+
+    def _written(
         self, state: WindowState, x: Float[Array, " n"], start: Bool[Array, ""]
     ) -> tuple[WindowState, Int[Array, ""]]:
         """The ring with the input in it, and the slot that it went to."""

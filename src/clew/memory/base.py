@@ -51,6 +51,21 @@ class AbstractMemory(eqx.Module):
     ) -> tuple[State, Float[Array, "time out"]]:
         """Reads a chunk of at least one observation; used for learning."""
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of what `unroll_with_metrics` tells of every observation; mostly none."""
+        return ()
+
+    def unroll_with_metrics(
+        self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
+    ) -> tuple[State, Float[Array, "time out"], dict[str, Float[Array, " time"]]]:
+        """`unroll`, and numbers that describe how every observation was read.
+
+        A learner reports their means, and adds those whose names end in "_cost" to its loss as
+        far as it is told to.
+        """
+        return *self.unroll(state, xs, starts), {}
+
     def refresh(self, state: State) -> State:
         """Rebuilds what the state holds that was derived from the parameters.
 
