@@ -48,6 +48,16 @@ class Environment(eqx.Module):
     def reset(self, key: Key[Array, ""]) -> tuple[EnvState, Float[Array, " n"]]:
         """Opens an episode: its state and its first observation."""
 
+    def next_episode(
+        self, state: EnvState, key: Key[Array, ""]
+    ) -> tuple[EnvState, Float[Array, " n"]]:
+        """Opens the episode after the one that ended in `state`: a new one, as `reset` does.
+
+        The one method that a task may replace, if its episodes follow a fixed order: what `state`
+        counts tells it where it stands. `reset` then opens the first of them.
+        """
+        return self.reset(key)
+
     @abc.abstractmethod
     def step(
         self, state: EnvState, action: Int[Array, ""], key: Key[Array, ""]
@@ -134,7 +144,7 @@ class AutoReset(eqx.Module):
         """Takes one action, or opens an episode where the previous one was truncated."""
         step_key, reset_key = jax.random.split(key)
         env_state, transition = self.env.step(state.env, action, step_key)
-        fresh_state, fresh_observation = self.env.reset(reset_key)
+        fresh_state, fresh_observation = self.env.next_episode(env_state, reset_key)
 
         alive = ~state.last
         terminated = transition.terminated & alive
