@@ -201,7 +201,7 @@ def test_study_totals(capsys: pytest.CaptureFixture) -> None:
 
 
 def test_envs(capsys: pytest.CaptureFixture) -> None:
-    (maze,) = json.loads(output(capsys, "envs", "--json"))
+    maze, *_ = json.loads(output(capsys, "envs", "--json"))
     assert maze["name"] == "tmaze" and maze["options"]["corridor_length"] == 120
     assert "tmaze" in output(capsys, "envs")
     assert "Remember one bit" in output(capsys, "envs", "tmaze")

@@ -3,8 +3,16 @@
 import inspect
 from typing import Any
 
-from clew.envs.analysis import optimal_return, reach_probability
+from clew.envs.analysis import (
+    distributed_memory_floors,
+    memory_chain_floors,
+    one_bit_return,
+    optimal_return,
+    reach_probability,
+)
 from clew.envs.base import AutoReset, AutoResetState, Environment, TimeStep, Transition
+from clew.envs.distributed_memory import DistributedMemory
+from clew.envs.memory_chain import MemoryChain
 from clew.envs.tmaze import TMaze
 from clew.errors import unknown_name
 
@@ -12,18 +20,25 @@ __all__ = [
     "ENVS",
     "AutoReset",
     "AutoResetState",
+    "DistributedMemory",
     "Environment",
+    "MemoryChain",
     "TMaze",
     "TimeStep",
     "Transition",
+    "distributed_memory_floors",
     "env_options",
     "make_env",
+    "memory_chain_floors",
+    "one_bit_return",
     "optimal_return",
     "reach_probability",
 ]
 
 ENVS: dict[str, type[Environment]] = {
     "tmaze": TMaze,
+    "memory_chain": MemoryChain,
+    "distributed_memory": DistributedMemory,
 }
 
 

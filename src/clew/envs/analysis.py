@@ -1,10 +1,16 @@
-"""What the T-Maze asks of an agent, computed exactly: how hard its junction is to find by chance,
-and what the best policies earn."""
+"""What the tasks ask of an agent, computed exactly: how hard the T-Maze's junction is to find by
+chance, what the best policies earn, and what is earned without any memory."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import Bool
 
+from clew.envs.distributed_memory import check_distributed
+from clew.envs.memory_chain import check_chain
+from clew.envs.published_streams import published_schedule, published_stream
+from clew.envs.recall import RIGHT_REWARD, WRONG_REWARD, check_stream
 from clew.envs.tmaze import (
     DOWN,
     LEFT,
@@ -85,3 +91,99 @@ def optimal_return(
     turn = RIGHT_TURN_REWARD * success_probability + WRONG_TURN_REWARD * (1 - success_probability)
     weights = float(discount) ** np.arange(corridor_length)
     return float(STEP_REWARD * weights[:-1].sum() + weights[-1] * turn)
+
+
+def one_bit_return(num_bits: int) -> float:
+    """What one of k fair bits tells about their majority, as a return of +1 or -1.
+
+        G = C(k-1, floor((k-1)/2)) / 2^(k-1)
+
+    that is E|S| / k for the sum S of k fair signs. Two policies that remember less than asked
+    earn as much: to answer a question about the majority with a single bit, and a question about
+    a single bit with the majority (where there is none, with anything).
+
+    Raises:
+        UserError: fewer than 1 bit.
+    """
+    check_chain(1, num_bits)
+    return math.comb(num_bits - 1, (num_bits - 1) // 2) / 2 ** (num_bits - 1)
+
+
+def memory_chain_floors(
+    memory_length: int, num_bits: int, stream_seed: int | None = None, episodes: int = 100
+) -> dict[str, float]:
+    """Mean returns in the memory chain of policies that do not do what it asks.
+
+    Returns:
+        "constant": always answers 1 (always 0 earns the opposite). "majority": answers what most
+        bits were, 1 in a tie, whatever is asked. "memoryless": the best that one can expect
+        without a memory, which is 1 where N = 1, since bits and question are seen together, and
+        otherwise guessing, as "constant".
+
+    Args:
+        memory_length: N.
+        num_bits: k.
+        stream_seed: None for the expectation over fresh episodes, a number for the mean over the
+            first `episodes` of that fixed stream.
+        episodes: 100 in every published evaluation.
+
+    Raises:
+        UserError: impossible sizes, or what is no seed.
+    """
+    check_chain(memory_length, num_bits)
+    check_stream(stream_seed, episodes)
+    if stream_seed is None:
+        constant, majority = 0.0, one_bit_return(num_bits)
+    else:
+        contexts, queries = published_stream(num_bits, stream_seed, episodes, True)
+        asked = contexts[np.arange(episodes), queries]
+        constant = _mean_return(asked == 1)
+        majority = _mean_return(asked == (2 * contexts.sum(1) >= num_bits))
+    memoryless = 1.0 if memory_length == 1 else constant
+    return {"constant": constant, "majority": majority, "memoryless": memoryless}
+
+
+def distributed_memory_floors(
+    memory_length: int,
+    num_bits: int,
+    schedule: str = "fixed",
+    stream_seed: int | None = None,
+    episodes: int = 100,
+) -> dict[str, float]:
+    """Mean returns in the distributed memory of policies that remember nothing.
+
+    Returns:
+        "constant": always answers 1 (always 0 earns the opposite). "memoryless": answers with the
+        last bit if that is seen while answering, which a fixed schedule decides once for all and
+        a fresh one with probability k/N; otherwise as "constant".
+
+    Args:
+        memory_length: N.
+        num_bits: k.
+        schedule: "fixed" or "fresh".
+        stream_seed: None for the expectation over fresh bits, a number for the mean over the
+            first `episodes` of that fixed stream; over fresh times in either case.
+        episodes: 100 in every published evaluation.
+
+    Raises:
+        UserError: impossible sizes, an unknown schedule, or what is no seed.
+
+    Source: the published column "No Memory" of Makkink (2021), table C.3, which the policy
+    "memoryless" reproduces: 0.64, 0.34, 0.28, 0.08 and 0.24 on the stream of seed 0.
+    """
+    check_distributed(memory_length, num_bits, schedule)
+    check_stream(stream_seed, episodes)
+    if stream_seed is None:
+        constant, last_bit = 0.0, one_bit_return(num_bits)
+    else:
+        contexts = published_stream(num_bits, stream_seed, episodes, False).contexts
+        majority = 2 * contexts.sum(1) > num_bits
+        constant, last_bit = _mean_return(majority), _mean_return(majority == contexts[:, -1])
+    seen = float(memory_length - 1 in published_schedule(memory_length, num_bits))
+    if schedule == "fresh":
+        seen = num_bits / memory_length
+    return {"constant": constant, "memoryless": seen * last_bit + (1 - seen) * constant}
+
+
+def _mean_return(right: Bool[np.ndarray, " episodes"]) -> float:
+    return float(np.where(right, RIGHT_REWARD, WRONG_REWARD).mean())

@@ -1,0 +1,179 @@
+"""Makkink's distributed memory: bits appear one by one, and the answer is their majority."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
+
+from clew.envs.base import Environment, Transition
+from clew.envs.memory_chain import check_chain
+from clew.envs.published_streams import STREAM_LENGTH, published_schedule
+from clew.envs.recall import FIRST_BIT, METRICS, Draw, Episodes, clock, judge
+from clew.errors import UserError, require_choice
+
+SCHEDULES = ("fixed", "fresh")
+
+
+class DistributedMemoryState(NamedTuple):
+    """Where the episode stands."""
+
+    drawn: Draw
+    times: Int[Array, " bits"]
+    """When each bit is shown, in order."""
+    time: Int[Array, ""]
+    """That the next observation shows."""
+
+
+class DistributedMemory(Environment):
+    """Watch bits appear one by one and say at the end whether most of them were 1.
+
+    With N = memory_length and k = num_bits, the observation of time t = 0 to N is
+
+        clock  1 number    1 - t/N
+        query  1 number    0: left over from bsuite's memory chain, on which the task is built
+        bits   k numbers   bit i, as -1 or 1, in place i at its own time times[i]; else 0
+
+    with times in order. Each observation is shown once. The answer is the action on t = N-1,
+    number N of the episode; the final observation is t = N.
+
+    Actions: 0 and 1. The last one is the answer: +1 if it is the majority of the bits, else -1;
+    any other integer is a wrong answer. Earlier actions do nothing and earn 0.
+
+    Metrics: "success" (right answer), 0 or 1.
+
+    Args:
+        memory_length: N, at least `num_bits`.
+        num_bits: k, odd.
+        schedule: "fixed": one choice of times for ever, the published one
+            (`published_schedule`). "fresh": a random choice in each episode. Where times
+            include N-1, the last bit is seen while answering: look at
+            `clew.envs.distributed_memory_floors` for what that alone earns.
+        stream_seed: None draws the bits of every episode afresh. A number plays the bits that the
+            published code draws with that seed, in order, from the first episode on, in every
+            environment, whatever the keys; that of every published run is 0.
+        stream_length: after so many episodes the fixed stream begins again.
+
+    Raises:
+        UserError: impossible sizes, an unknown schedule, or what is no seed.
+
+    Source: Makkink (2021), section 3.1, as the published code has it: the text does not say that
+    the schedule never changes, nor that the bits are the same in every run. Deviation: the
+    observation is flat, [k+2] instead of [1, k+2]; "fresh".
+    """
+
+    memory_length: int = eqx.field(static=True)
+    schedule: str = eqx.field(static=True)
+    episodes: Episodes
+    observation_size: int = eqx.field(static=True)
+    num_actions = 2
+    metric_names = METRICS
+
+    def __init__(
+        self,
+        memory_length: int = 10,
+        num_bits: int = 5,
+        schedule: str = "fixed",
+        stream_seed: int | None = None,
+        stream_length: int = STREAM_LENGTH,
+    ):
+        check_distributed(memory_length, num_bits, schedule)
+        self.memory_length = memory_length
+        self.schedule = schedule
+        self.episodes = Episodes(num_bits, False, stream_seed, stream_length)
+        self.observation_size = FIRST_BIT + num_bits
+
+    def reset(self, key: Key[Array, ""]) -> tuple[DistributedMemoryState, Float[Array, " n"]]:
+        """Opens a random episode, or the first one of the fixed stream."""
+        draw_key, times_key = jax.random.split(key)
+        return self._open(self.episodes.first(draw_key), self._times(times_key))
+
+    def next_episode(
+        self, state: DistributedMemoryState, key: Key[Array, ""]
+    ) -> tuple[DistributedMemoryState, Float[Array, " n"]]:
+        """Opens another random episode, or the next one of the fixed stream."""
+        draw_key, times_key = jax.random.split(key)
+        drawn = self.episodes.after(state.drawn.episode, draw_key)
+        return self._open(drawn, self._times(times_key))
+
+    def reset_at(
+        self,
+        episode: Int[Array, ""] | int,
+        times: Int[Array, " bits"] | Sequence[int] | None = None,
+    ) -> tuple[DistributedMemoryState, Float[Array, " n"]]:
+        """Opens an episode of the fixed stream by its number, from 0; `times` as in `reset_to`.
+
+        Raises:
+            UserError: without `stream_seed`, or for a wrong number of times.
+        """
+        return self._open(self.episodes.at(episode), self._given(times))
+
+    def reset_to(
+        self,
+        context: Int[Array, " bits"] | Sequence[int],
+        times: Int[Array, " bits"] | Sequence[int] | None = None,
+    ) -> tuple[DistributedMemoryState, Float[Array, " n"]]:
+        """Opens an episode with the given bits, 0 or 1, shown at the given times.
+
+        Args:
+            context: the bits.
+            times: different ones from 0 to N-1, in order; None: the published schedule.
+
+        Raises:
+            UserError: a wrong number of bits or times.
+        """
+        return self._open(self.episodes.forced(context), self._given(times))
+
+    def step(
+        self, state: DistributedMemoryState, action: Int[Array, ""], key: Key[Array, ""]
+    ) -> tuple[DistributedMemoryState, Transition]:
+        """Waits, or answers."""
+        majority = (jnp.sum(2 * state.drawn.context - 1) > 0).astype(jnp.int32)
+        transition = judge(self._observe(state), action, majority, state.time >= self.memory_length)
+        return state._replace(time=state.time + 1), transition
+
+    def _open(
+        self, drawn: Draw, times: Int[Array, " bits"]
+    ) -> tuple[DistributedMemoryState, Float[Array, " n"]]:
+        state = DistributedMemoryState(drawn, times, jnp.zeros((), jnp.int32))
+        return state._replace(time=state.time + 1), self._observe(state)
+
+    def _observe(self, state: DistributedMemoryState) -> Float[Array, " n"]:
+        bits = jnp.where(state.times == state.time, 2 * state.drawn.context - 1, 0)
+        numbers = jnp.concatenate([jnp.zeros((1,), jnp.int32), bits]).astype(jnp.float32)
+        now = jnp.asarray(clock(self.memory_length))[state.time]
+        return jnp.concatenate([now[None], numbers])
+
+    def _times(self, key: Key[Array, ""]) -> Int[Array, " bits"]:
+        if self.schedule == "fixed":
+            return self._given(None)
+        shuffled = jax.random.permutation(key, self.memory_length)
+        return jnp.sort(shuffled[: self.episodes.num_bits]).astype(jnp.int32)
+
+    def _given(self, times: Int[Array, " bits"] | Sequence[int] | None) -> Int[Array, " bits"]:
+        num_bits = self.episodes.num_bits
+        if times is None:
+            times = published_schedule(self.memory_length, num_bits)
+        found = jnp.asarray(times, jnp.int32)
+        if found.shape != (num_bits,):
+            raise UserError(f"times must be num_bits {num_bits} numbers, got shape {found.shape}")
+        return found
+
+
+def check_distributed(memory_length: Any, num_bits: Any, schedule: Any) -> None:
+    """Refuses an unknown schedule and impossible sizes: an even number of bits may have no
+    majority, and more bits than times cannot be shown one by one."""
+    check_chain(memory_length, num_bits)
+    if num_bits % 2 == 0:
+        raise UserError(
+            f"num_bits must be odd, so that there is a majority, got {num_bits}; "
+            f"nearest: {num_bits - 1}, {num_bits + 1}"
+        )
+    if num_bits > memory_length:
+        raise UserError(
+            f"num_bits must be at most memory_length {memory_length}, because each bit is shown at "
+            f"a time of its own, got {num_bits}"
+        )
+    require_choice("schedule", schedule, SCHEDULES)

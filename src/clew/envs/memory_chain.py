@@ -1,0 +1,130 @@
+"""bsuite's memory chain: see some bits, wait, and say the one that is asked for."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
+
+from clew.envs.base import Environment, Transition
+from clew.envs.published_streams import STREAM_LENGTH
+from clew.envs.recall import FIRST_BIT, METRICS, Draw, Episodes, clock, judge
+from clew.errors import require_at_least
+
+
+class MemoryChainState(NamedTuple):
+    """Where the episode stands."""
+
+    drawn: Draw
+    time: Int[Array, ""]
+    """That the next observation shows."""
+
+
+class MemoryChain(Environment):
+    """Remember bits seen at the beginning and say one of them at the end.
+
+    With N = memory_length and k = num_bits, the observation of time t = 0 to N is
+
+        clock    1 number    1 - t/N
+        query    1 number    which bit is asked for, the raw index 0 to k-1, at t = N-1; else 0
+        context  k numbers   the bits as -1 and 1 at t = 0; else 0
+
+    Time begins to count a step late: the first observation (t = 0) is shown a second time after
+    the first action. Then come t = 1, 2, ...; the answer is the action on t = N-1, number N+1 of
+    the episode, and the final observation is t = N. For N = 1 nothing has to be remembered.
+
+    Actions: 0 and 1. The last one is the answer: +1 if it equals the bit asked for, else -1; any
+    other integer is a wrong answer. Earlier actions do nothing and earn 0.
+
+    Metrics: "success" (right answer), 0 or 1.
+
+    Args:
+        memory_length: N, at least 1.
+        num_bits: k, at least 1.
+        stream_seed: None draws every episode afresh. A number plays the episodes that bsuite draws
+            with that seed, in order, from the first one on, in every environment, whatever the
+            keys; bsuite's own default, and that of every published run, is 0.
+        stream_length: after so many episodes the fixed stream begins again.
+
+    Raises:
+        UserError: a size below 1, or what is no seed.
+
+    Source: Osband et al. (2020), Behaviour Suite for Reinforcement Learning, "memory_len" (k = 1)
+    and "memory_size" (N = 2), as its code has them: the text knows neither the observation shown
+    twice nor the raw index. Deviation: the observation is flat, [k+2] instead of [1, k+2].
+    """
+
+    memory_length: int = eqx.field(static=True)
+    episodes: Episodes
+    observation_size: int = eqx.field(static=True)
+    num_actions = 2
+    metric_names = METRICS
+
+    def __init__(
+        self,
+        memory_length: int = 20,
+        num_bits: int = 1,
+        stream_seed: int | None = None,
+        stream_length: int = STREAM_LENGTH,
+    ):
+        check_chain(memory_length, num_bits)
+        self.memory_length = memory_length
+        self.episodes = Episodes(num_bits, True, stream_seed, stream_length)
+        self.observation_size = FIRST_BIT + num_bits
+
+    def reset(self, key: Key[Array, ""]) -> tuple[MemoryChainState, Float[Array, " n"]]:
+        """Opens a random episode, or the first one of the fixed stream."""
+        return self._open(self.episodes.first(key))
+
+    def next_episode(
+        self, state: MemoryChainState, key: Key[Array, ""]
+    ) -> tuple[MemoryChainState, Float[Array, " n"]]:
+        """Opens another random episode, or the next one of the fixed stream."""
+        return self._open(self.episodes.after(state.drawn.episode, key))
+
+    def reset_at(
+        self, episode: Int[Array, ""] | int
+    ) -> tuple[MemoryChainState, Float[Array, " n"]]:
+        """Opens an episode of the fixed stream by its number, from 0.
+
+        Raises:
+            UserError: without `stream_seed`.
+        """
+        return self._open(self.episodes.at(episode))
+
+    def reset_to(
+        self, context: Int[Array, " bits"] | Sequence[int], query: Int[Array, ""] | int = 0
+    ) -> tuple[MemoryChainState, Float[Array, " n"]]:
+        """Opens an episode with the given bits, 0 or 1, and the index of the one asked for.
+
+        Raises:
+            UserError: a wrong number of bits.
+        """
+        return self._open(self.episodes.forced(context, query))
+
+    def step(
+        self, state: MemoryChainState, action: Int[Array, ""], key: Key[Array, ""]
+    ) -> tuple[MemoryChainState, Transition]:
+        """Waits, or answers."""
+        answer = state.drawn.context[state.drawn.query]
+        transition = judge(self._observe(state), action, answer, state.time >= self.memory_length)
+        return state._replace(time=state.time + 1), transition
+
+    def _open(self, drawn: Draw) -> tuple[MemoryChainState, Float[Array, " n"]]:
+        # Showing t = 0 leaves time at 0, so that the first step shows it again, as in bsuite.
+        state = MemoryChainState(drawn, jnp.zeros((), jnp.int32))
+        return state, self._observe(state)
+
+    def _observe(self, state: MemoryChainState) -> Float[Array, " n"]:
+        (context, query, _), time = state
+        asked = jnp.where(time == self.memory_length - 1, query, 0)
+        shown = jnp.where(time == 0, 2 * context - 1, 0)
+        numbers = jnp.concatenate([asked[None], shown]).astype(jnp.float32)
+        return jnp.concatenate([jnp.asarray(clock(self.memory_length))[time][None], numbers])
+
+
+def check_chain(memory_length: Any, num_bits: Any) -> None:
+    """Refuses impossible sizes."""
+    require_at_least("memory_length", memory_length, 1)
+    require_at_least("num_bits", num_bits, 1)

@@ -1,0 +1,137 @@
+"""What the tasks share that show some bits and ask for one answer at the end."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from clew.envs.base import Transition
+from clew.envs.published_streams import published_stream
+from clew.errors import UserError, require_at_least
+
+RIGHT_REWARD, WRONG_REWARD = 1.0, -1.0
+METRICS = ("success",)
+FIRST_BIT = 2
+"""Where the bits begin in an observation: after the clock and the query."""
+LARGEST_SEED = 2**32 - 1
+
+
+class Draw(NamedTuple):
+    """What chance decides about an episode."""
+
+    context: Int[Array, " bits"]
+    """The bits, 0 or 1."""
+    query: Int[Array, ""]
+    """Which of them is asked for; 0 where the task asks for none."""
+    episode: Int[Array, ""]
+    """Number of the episode in the published stream; without one, always 0."""
+
+
+class Episodes(eqx.Module):
+    """Where episodes come from: random keys, or a published stream, which needs no keys.
+
+    Args:
+        num_bits: bits of an episode, at least 1.
+        with_query: whether one of them is asked for.
+        stream_seed: None draws every episode afresh; a number plays that stream.
+        stream_length: after so many episodes the stream begins again.
+
+    Raises:
+        UserError: what is no seed of a stream, or no length of one.
+    """
+
+    num_bits: int = eqx.field(static=True)
+    with_query: bool = eqx.field(static=True)
+    stream_seed: int | None = eqx.field(static=True)
+    stream_length: int = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        check_stream(self.stream_seed, self.stream_length)
+
+    def first(self, key: Key[Array, ""]) -> Draw:
+        """A random episode, or the first one of the stream."""
+        if self.stream_seed is not None:
+            return self.at(0)
+        context_key, query_key = jax.random.split(key)
+        bits = jax.random.bits(context_key, (self.num_bits,), jnp.uint32) & 1
+        zero = jnp.zeros((), jnp.int32)
+        query = jax.random.randint(query_key, (), 0, self.num_bits) if self.with_query else zero
+        return Draw(bits.astype(jnp.int32), query, zero)
+
+    def after(self, episode: Int[Array, ""], key: Key[Array, ""]) -> Draw:
+        """A random episode, or the one that follows the given one in the stream."""
+        return self.first(key) if self.stream_seed is None else self.at(episode + 1)
+
+    def at(self, episode: Int[Array, ""] | int) -> Draw:
+        """The episode of the stream with the given number, from 0.
+
+        Raises:
+            UserError: where there is no stream.
+        """
+        if self.stream_seed is None:
+            raise UserError("reset_at needs a fixed stream: give stream_seed, 0 as published")
+        contexts, queries = published_stream(
+            self.num_bits, self.stream_seed, self.stream_length, self.with_query
+        )
+        episode = jnp.asarray(episode, jnp.int32) % self.stream_length
+        return Draw(jnp.asarray(contexts)[episode], jnp.asarray(queries)[episode], episode)
+
+    def forced(self, context: Any, query: Any = 0) -> Draw:
+        """The given bits and query; a stream goes on with its first episode after them.
+
+        Raises:
+            UserError: a wrong number of bits.
+        """
+        context = jnp.asarray(context, jnp.int32)
+        if context.shape != (self.num_bits,):
+            raise UserError(
+                f"context must be num_bits {self.num_bits} bits, got shape {context.shape}"
+            )
+        return Draw(context, jnp.asarray(query, jnp.int32), jnp.full((), -1, jnp.int32))
+
+
+def clock(memory_length: int) -> Float[np.ndarray, " times"]:
+    """The first number of every observation, for t = 0 to memory_length.
+
+        clock[t] = 1 - t / memory_length
+
+    in float64, then rounded: computed in float32 it would differ from bsuite's here and there.
+    """
+    return (1 - np.arange(memory_length + 1) / memory_length).astype(np.float32)
+
+
+def judge(
+    observation: Float[Array, " n"],
+    action: Int[Array, ""],
+    answer: Int[Array, ""],
+    last: Bool[Array, ""],
+) -> Transition:
+    """The transition of a task in which nothing but the last action counts.
+
+    Args:
+        observation: after the action.
+        action: taken; anything but `answer` is wrong, also what is no action at all.
+        answer: that is asked for, 0 or 1.
+        last: whether this action is the answer.
+    """
+    success = last & (jnp.asarray(action).astype(jnp.int32) == answer)
+    reward = jnp.where(success, RIGHT_REWARD, WRONG_REWARD)
+    return Transition(
+        observation=observation,
+        reward=jnp.where(last, reward, 0.0).astype(jnp.float32),
+        terminated=last,
+        truncated=jnp.zeros_like(last),
+        metrics={"success": success.astype(jnp.float32)},
+    )
+
+
+def check_stream(seed: Any, length: Any) -> None:
+    """Refuses what is no seed of a stream (None stands for fresh episodes) or no length of one."""
+    if seed is not None:
+        require_at_least("stream_seed", seed, 0)
+        if seed > LARGEST_SEED:
+            raise UserError(f"stream_seed must be at most {LARGEST_SEED}, got {seed}")
+    require_at_least("stream_length", length, 1)
