@@ -1,6 +1,6 @@
-"""The T-Maze for every library that trains on Gymnasium environments.
+"""The tasks for every library that trains on Gymnasium environments; here, the T-Maze.
 
-Importing this module registers `clew/TMaze-v0`:
+Importing this module registers all of them (`ENTRY_POINTS`):
 
     import clew.envs.gymnasium_api
     env = gymnasium.make("clew/TMaze-v0", corridor_length=120)
@@ -13,8 +13,14 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.error import ResetNeeded
 
+from clew.envs.gymnasium_checks import (
+    RENDER_MODES,
+    known_options,
+    require_action,
+    require_render_mode,
+    require_running,
+)
 from clew.envs.tmaze import (
     CUE_BITS,
     DISTRACTOR_BITS,
@@ -28,9 +34,14 @@ from clew.envs.tmaze import (
     moves,
     position_bits,
 )
-from clew.errors import UserError, unknown_name
+from clew.errors import UserError
 
 ENV_ID = "clew/TMaze-v0"
+ENTRY_POINTS = {
+    ENV_ID: "clew.envs.gymnasium_api:TMazeEnv",
+    "clew/MemoryChain-v0": "clew.envs.gymnasium_recall:MemoryChainEnv",
+    "clew/DistributedMemory-v0": "clew.envs.gymnasium_recall:DistributedMemoryEnv",
+}
 RENDER_COLUMNS = 60
 
 
@@ -59,7 +70,7 @@ class TMazeEnv(gymnasium.Env[np.ndarray, np.int64]):
         gymnasium.error.ResetNeeded: a step before the first reset or after an episode's end.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 10}
+    metadata: dict[str, Any] = {"render_modes": RENDER_MODES, "render_fps": 10}
 
     def __init__(
         self,
@@ -69,8 +80,7 @@ class TMazeEnv(gymnasium.Env[np.ndarray, np.int64]):
         render_mode: str | None = None,
     ):
         check_settings(corridor_length, time_limit, on_time_limit)
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            raise unknown_name("render_mode", render_mode, self.metadata["render_modes"])
+        require_render_mode(render_mode)
         self.corridor_length = corridor_length
         self.time_limit = time_limit
         self.on_time_limit = on_time_limit
@@ -98,13 +108,9 @@ class TMazeEnv(gymnasium.Env[np.ndarray, np.int64]):
 
     def step(self, action: np.int64 | int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Walks, turns or idles."""
-        if not self._running:
-            raise ResetNeeded("the episode has not begun or has ended: call reset() before step()")
-        if not self.action_space.contains(action):
-            raise UserError(
-                f"action must be an integer from 0 to 3 (up, down, left, right), got {action!r}"
-            )
-        action, junction = int(action), self.corridor_length - 1
+        require_running(self._running)
+        action = require_action(self, action, "up, down, left, right")
+        junction = self.corridor_length - 1
         turned = self._position == junction and action in (UP, DOWN)
         success = turned and action == self._cue
         right, left = moves(self._position, action, junction)
@@ -146,11 +152,7 @@ class TMazeEnv(gymnasium.Env[np.ndarray, np.int64]):
 
 
 def _forced_cue(options: dict[str, Any] | None) -> int | None:
-    options = {} if options is None else options
-    for name in options:
-        if name != "cue":
-            raise unknown_name("reset option of the T-Maze", name, ["cue"])
-    cue = options.get("cue")
+    cue = known_options(options, "T-Maze", ["cue"]).get("cue")
     if cue is None:
         return None
     if isinstance(cue, bool) or not isinstance(cue, numbers.Integral) or cue not in (0, 1):
@@ -159,12 +161,13 @@ def _forced_cue(options: dict[str, Any] | None) -> int | None:
 
 
 def register() -> None:
-    """Makes `clew/TMaze-v0` known to `gymnasium.make`; calling it again changes nothing.
+    """Makes the tasks known to `gymnasium.make`; calling it again changes nothing.
 
-    No `max_episode_steps`: Gymnasium's own limit would truncate whatever `on_time_limit` says.
+    No `max_episode_steps`: Gymnasium's own limit would truncate whatever the task's rules say.
     """
-    if ENV_ID not in gymnasium.registry:
-        gymnasium.register(ENV_ID, entry_point="clew.envs.gymnasium_api:TMazeEnv")
+    for env_id, entry_point in ENTRY_POINTS.items():
+        if env_id not in gymnasium.registry:
+            gymnasium.register(env_id, entry_point=entry_point)
 
 
 register()
