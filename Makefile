@@ -18,7 +18,7 @@ help:  ## list the tasks
 venv: $(INSTALLED)  ## build .venv from the lock file (the other tasks do so by themselves)
 	@echo "$(VENV) is up to date; clew is $(BIN)/clew"
 
-$(INSTALLED): requirements.lock pyproject.toml tools/make_venv.sh
+$(INSTALLED): requirements.lock pyproject.toml tools/make_venv.sh tools/bsuite.lock
 	@PYTHON="$(PYTHON)" sh tools/make_venv.sh $(VENV)
 	@touch $@
 
