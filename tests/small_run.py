@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from clew.agents.a2c import A2CConfig
+from clew.agents.network import NetworkConfig
 from clew.run import checkpoint
 from clew.run.config import TrainConfig
 from clew.run.progress import Quiet, Report
@@ -24,7 +25,7 @@ def small_config(folder: Path, name: str = "run", **changes: Any) -> TrainConfig
         "env_options": {"corridor_length": 3},
         "memory": "gru",
         "memory_options": {"hidden_size": 16},
-        "head_size": 16,
+        "network": NetworkConfig(head_size=16),
         "a2c": A2CConfig(num_envs=8, rollout_length=16, learning_rate=3e-3),
         "steps": UPDATES * STEPS_PER_UPDATE,
         "seeds": 2,

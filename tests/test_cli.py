@@ -14,7 +14,7 @@ from clew.cli.parse import field_docs, option_names, parse_pairs, parse_value
 from clew.cli.train import TrainCommand
 
 TINY = "--memory none --memory-options hidden_size=4 num_layers=1 --env-options corridor_length=3"
-TINY += " --a2c.num-envs 2 --a2c.rollout-length 4 --head-size 4 --log-every 2 --steps 80"
+TINY += " --a2c.num-envs 2 --a2c.rollout-length 4 --network.head-size 4 --log-every 2 --steps 80"
 
 
 @pytest.fixture(scope="module")
@@ -198,6 +198,19 @@ def test_study_totals(capsys: pytest.CaptureFixture) -> None:
     assert {name: totals[name] for name in expected} == expected
     floats = {row["name"].removeprefix("pramanik/"): row["state_floats"] for row in rows}
     assert floats["lstm"] == 1200 and floats["gru"] == 680 and floats["none"] == 0
+
+
+def test_makkink_totals(capsys: pytest.CaptureFixture) -> None:
+    """Makkink (2021), Table 3.1: whole agents on the memory chain with one bit."""
+    rows = json.loads(output(capsys, "models", "--study", "makkink", "--json"))
+    assert {row["name"].removeprefix("makkink/"): row["parameters"] for row in rows} == {
+        "lstm": 42_051,
+        "transformer-xl": 33_891,
+        "gtrxl": 83_811,
+        "rezero": 33_636,
+        "universal": 34_020,
+        "integrated": 83_685,
+    }
 
 
 def test_envs(capsys: pytest.CaptureFixture) -> None:

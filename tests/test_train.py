@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import clew
+from clew.agents.network import NetworkConfig
 from clew.errors import UserError
 from clew.run import checkpoint
 from clew.run.config import config_from_json
@@ -146,7 +147,7 @@ def test_numbers_that_are_none_stop_the_run_at_their_update(tmp_path):
         ({"seeds": 0}, "seeds"),
         ({"seed": -1}, "seed"),
         ({"log_every": 0}, "log_every"),
-        ({"head_size": 0}, "head_size"),
+        ({"network": NetworkConfig(head_size=-1)}, "head_size"),
         ({"checkpoint_seconds": float("nan")}, "checkpoint_seconds"),
         ({"a2c": clew.A2CConfig(learning_rate=-1.0)}, "learning_rate"),
         ({"name": "../elsewhere"}, "one folder's name"),

@@ -26,6 +26,10 @@ def a2c_loss(logits, values, trajectory, config):
         valid = [not last for last in trajectory.last[:steps, b]]
         discount = [config.gamma * d for d in trajectory.discount[:, b]]
         returns = lambda_returns(trajectory.reward[:, b], discount, values[:, b], valid, config.lam)
+        if config.return_normalisation:
+            kept = [g for g, ok in zip(returns, valid, strict=True) if ok]
+            if np.std(kept) > 0:
+                returns = [(g - np.mean(kept)) / np.std(kept) for g in returns]
         for t in range(steps):
             if not valid[t]:
                 continue
@@ -50,4 +54,6 @@ def a2c_loss(logits, values, trajectory, config):
         + config.value_cost * parts["value_loss"]
         - config.entropy_cost * parts["entropy"]
     )
+    if config.loss_over_time == "sum":
+        loss *= len(policy) / batch
     return loss, parts

@@ -9,7 +9,13 @@ from jaxtyping import Array, Bool, Float
 from clew.agents.network import Agent
 from clew.agents.returns import lambda_returns
 from clew.agents.trajectory import Trajectory, reread
-from clew.errors import UserError, require_at_least, require_fraction, require_rate
+from clew.errors import (
+    UserError,
+    require_at_least,
+    require_choice,
+    require_fraction,
+    require_rate,
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,19 @@ class A2CConfig:
     """Added to Adam's denominator (1e-8 in the authors' published code)."""
     advantage_normalisation: bool = False
     """Scale the advantages of a batch to mean 0 and deviation 1 (off in the authors' code)."""
+    whole_episodes: bool = False
+    """Make every rollout one whole episode of each environment, of at most rollout_length steps;
+    whoever has ended waits for the others (on in Makkink's published code, with one environment).
+    Steps count whether somebody waits or not."""
+    return_normalisation: bool = False
+    """Scale the returns of every episode to mean 0 and deviation 1, unless they are all equal; the
+    value learns the scaled ones. Needs whole_episodes (on in Makkink's published code)."""
+    loss_over_time: str = "mean"
+    """What the loss takes over the valid steps of a rollout: their mean, or for each environment
+    their sum (in Makkink's published code the sum)."""
+    ponder_cost: float = 0.0
+    """Weight of what an adaptive memory pays for an observation, its readings and the last one's
+    share (0 in Makkink, 2021)."""
 
     def validate(self) -> None:
         """Refuses impossible settings.
@@ -59,7 +78,10 @@ class A2CConfig:
                 f"minibatches must divide num_envs, got {self.minibatches} minibatches of "
                 f"{self.num_envs} environments"
             )
-        for name in ("learning_rate", "entropy_cost", "value_cost"):
+        require_choice("loss_over_time", self.loss_over_time, ("mean", "sum"))
+        if self.return_normalisation and not self.whole_episodes:
+            raise UserError("return_normalisation needs whole_episodes, which is off")
+        for name in ("learning_rate", "entropy_cost", "value_cost", "ponder_cost"):
             require_rate(name, getattr(self, name))
         require_rate("adam_eps", self.adam_eps, positive=True)
         for name in ("gamma", "lam", "adam_b1", "adam_b2"):
@@ -75,21 +97,24 @@ def a2c_loss(
 ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
     """The loss of advantage actor-critic and its parts.
 
-    With G the lambda-returns over this network's own values, A_t = sg(G_t) - V_t, H the entropy
-    and means over the valid transitions:
+    With G the lambda-returns over this network's own values, A_t = sg(G_t) - V_t, H the entropy,
+    P the memory's ponder cost where it has one, and means over the valid transitions:
 
         L_policy = mean(-log pi(a_t | o_t) sg(A_t))
         L_value  = mean((sg(G_t) - V_t)^2)
-        L        = L_policy + value_cost L_value - entropy_cost mean(H_t)
+        L        = L_policy + value_cost L_value - entropy_cost mean(H_t) + ponder_cost mean(P_t)
 
-    Logits and values are the present network's, see `trajectory.reread`.
+    or sums over time, means over environments, in their place (`loss_over_time`). Logits and
+    values are the present network's, see `trajectory.reread`.
 
     Returns:
-        The loss, and "policy_loss", "value_loss", "entropy", "value" (the mean value).
+        The loss, and "policy_loss", "value_loss", "entropy", "value" (the mean value), and the
+        means of the memory's metrics as "memory.NAME".
 
-    Source: Pramanik (2023), Algorithm 1 and section 5.1; constants in `A2CConfig`.
+    Source: Pramanik (2023), Algorithm 1 and section 5.1; constants in `A2CConfig`. Makkink (2021),
+    section 3.2, as its published code has it, with whole episodes and normalised returns.
     """
-    logits, values = reread(agent, trajectory)
+    logits, values, metrics = reread(agent, trajectory)
     returns = jax.lax.stop_gradient(
         lambda_returns(
             trajectory.reward,
@@ -99,6 +124,8 @@ def a2c_loss(
             config.lam,
         )
     )
+    if config.return_normalisation:
+        returns = _normalised_in_episodes(returns, trajectory.valid)
     log_probs = jax.nn.log_softmax(logits[:-1])
     log_prob = jnp.take_along_axis(log_probs, trajectory.action[..., None], axis=-1)[..., 0]
     entropy = -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
@@ -106,23 +133,44 @@ def a2c_loss(
     advantage = jax.lax.stop_gradient(errors)
     if config.advantage_normalisation:
         advantage = _normalised(advantage, trajectory.valid)
-    parts = {
-        "policy_loss": valid_mean(-log_prob * advantage, trajectory.valid),
-        "value_loss": valid_mean(jnp.square(errors), trajectory.valid),
-        "entropy": valid_mean(entropy, trajectory.valid),
-        "value": valid_mean(values[:-1], trajectory.valid),
-    }
-    loss = (
-        parts["policy_loss"]
-        + config.value_cost * parts["value_loss"]
-        - config.entropy_cost * parts["entropy"]
-    )
+    each = {
+        "policy_loss": -log_prob * advantage,
+        "value_loss": jnp.square(errors),
+        "entropy": entropy,
+        "value": values[:-1],
+    } | {f"memory.{name}": metric[:-1] for name, metric in metrics.items()}
+    costs = {"policy_loss": 1.0, "value_loss": config.value_cost, "entropy": -config.entropy_cost}
+    if "memory.ponder_cost" in each:
+        costs["memory.ponder_cost"] = config.ponder_cost
+    parts = {name: valid_mean(x, trajectory.valid) for name, x in each.items()}
+    over_time = valid_mean if config.loss_over_time == "mean" else valid_sum
+    loss = sum((c * over_time(each[n], trajectory.valid) for n, c in costs.items()), jnp.zeros(()))
     return loss, parts
 
 
 def valid_mean(x: Float[Array, "*axes"], valid: Bool[Array, "*axes"]) -> Float[Array, ""]:
     """The mean of `x` where `valid`, 0 if nothing is; what is not valid may even be NaN."""
     return jnp.sum(jnp.where(valid, x, 0.0)) / jnp.maximum(jnp.sum(valid.astype(x.dtype)), 1.0)
+
+
+def valid_sum(x: Float[Array, "time batch"], valid: Bool[Array, "time batch"]) -> Array:
+    """The sum over time of `x` where `valid`, and its mean over environments."""
+    return jnp.sum(jnp.where(valid, x, 0.0)) / x.shape[1]
+
+
+def _normalised_in_episodes(
+    returns: Float[Array, "time batch"], valid: Bool[Array, "time batch"]
+) -> Float[Array, "time batch"]:
+    """Each environment's valid returns with mean 0 and deviation 1, as they are if all are equal.
+
+    The deviation is the biased one.
+    """
+    number = jnp.maximum(jnp.sum(valid, axis=0), 1).astype(returns.dtype)
+    mean = jnp.sum(jnp.where(valid, returns, 0.0), axis=0) / number
+    centred = returns - jnp.broadcast_to(mean, returns.shape)
+    deviation = jnp.sqrt(jnp.sum(jnp.where(valid, jnp.square(centred), 0.0), axis=0) / number)
+    scale = jnp.broadcast_to(deviation, returns.shape)
+    return jnp.where(scale > 0, centred / jnp.where(scale > 0, scale, 1.0), returns)
 
 
 def _normalised(x: Float[Array, "*axes"], valid: Bool[Array, "*axes"]) -> Float[Array, "*axes"]:

@@ -1,72 +1,139 @@
 """The network of an agent: encoder, memory, a head for the policy and one for the value."""
 
-from typing import TYPE_CHECKING, Any
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from clew.errors import require_at_least
+from clew.errors import UserError, require_at_least, require_choice
 from clew.memory import make_memory
 from clew.memory.base import AbstractMemory, State
-from clew.memory.blocks import Linear
+from clew.memory.blocks import INITS, Init, Linear
 
 if TYPE_CHECKING:
     from clew.agents.policy import Policy
 
 
-class Identity(eqx.Module):
-    """An encoder that hands the observation on unchanged, as for Pramanik's T-Maze agents."""
+ENCODERS = ("none", "mlp")
+PROJECTIONS = ("none", "linear", "affine")
 
-    def __call__(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """What stands before and after the memory. Pramanik's (2023) T-Maze agents are the default."""
+
+    encoder: str = "none"
+    """What reads the observation before the memory: none, or mlp, layers of x W + b with a relu."""
+    encoder_size: int = 64
+    """Width of the encoder's layers (Makkink, 2021, section 3.4: 64)."""
+    encoder_layers: int = 2
+    """Number of the encoder's layers (Makkink, 2021, section 3.4: 2)."""
+    projection: str = "none"
+    """A product of the memory's width after the memory: none, linear, or affine with a bias."""
+    skip: bool = False
+    """Add what the memory read to what it gives: relu(y) + z (Makkink, 2021, Algorithm 2, with the
+    relu of the published code). Needs equal widths."""
+    head_size: int = 128
+    """Width of the hidden layer of the actor and of the critic; 0 makes them one product each
+    (Pramanik, 2023, Table A.1: 128; Makkink, 2021: 0)."""
+    init: str = "orthogonal"
+    """How encoder, projection and heads begin: orthogonal, lecun or uniform."""
+
+    def validate(self) -> None:
+        """Refuses impossible settings.
+
+        Raises:
+            UserError: naming the setting, its value and what was expected.
+        """
+        require_choice("encoder", self.encoder, ENCODERS)
+        require_choice("projection", self.projection, PROJECTIONS)
+        require_choice("init", self.init, INITS)
+        require_at_least("encoder_size", self.encoder_size, 1)
+        require_at_least("encoder_layers", self.encoder_layers, 1)
+        require_at_least("head_size", self.head_size, 0)
+
+
+class Encoder(eqx.Module):
+    """Layers of relu(x W + b); without any the observation is handed on as it is."""
+
+    layers: tuple[Linear, ...]
+
+    def __init__(self, sizes: Sequence[int] = (), *, key: PRNGKeyArray, init: Init = "orthogonal"):
+        keys = jax.random.split(key, max(1, len(sizes)))
+        pairs = itertools.pairwise(sizes)
+        self.layers = tuple(
+            Linear(n, m, key=k, init=init) for (n, m), k in zip(pairs, keys, strict=False)
+        )
+
+    def __call__(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead in"]:
+        for layer in self.layers:
+            x = jax.nn.relu(layer(x))
         return x
 
 
 class Head(eqx.Module):
-    """What reads a memory's output, y = tanh(x W_1 + b_1) W_2 + b_2.
+    """What reads a memory's output, y = tanh(x W_1 + b_1) W_2 + b_2, or y = x W_2 + b_2.
 
     Both products start orthogonal with gain sqrt(2), the last one too, and with zero biases, as
     in the authors' published code; Pramanik (2023), Table A.1, gives the width 128.
     """
 
-    hidden: Linear
+    hidden: Linear | None
     output: Linear
 
-    def __init__(self, input_size: int, hidden_size: int, output_size: int, *, key: PRNGKeyArray):
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        output_size: int,
+        *,
+        key: PRNGKeyArray,
+        init: Init = "orthogonal",
+    ):
         hidden_key, output_key = jax.random.split(key)
-        self.hidden = Linear(input_size, hidden_size, key=hidden_key)
-        self.output = Linear(hidden_size, output_size, key=output_key)
+        self.hidden = None
+        if hidden_size > 0:
+            self.hidden = Linear(input_size, hidden_size, key=hidden_key, init=init)
+        self.output = Linear(hidden_size or input_size, output_size, key=output_key, init=init)
 
     def __call__(self, x: Float[Array, "*lead in"]) -> Float[Array, "*lead out"]:
-        return self.output(jnp.tanh(self.hidden(x)))
+        return self.output(x if self.hidden is None else jnp.tanh(self.hidden(x)))
 
 
 class Agent(eqx.Module):
     """A policy and a value over a memory; like a memory it has no batch axis.
 
         z_t = encoder(x_t)      (s_t, y_t) = memory.step(s_{t-1}, z_t, start_t)
-        logits_t = actor(y_t)   V_t = critic(y_t)
+        h_t = projection(y_t), with a skip connection relu(projection(y_t)) + z_t
+        logits_t = actor(h_t)   V_t = critic(h_t)
 
     Args:
         memory: any memory; its `input_size` is the encoder's output.
         num_actions: number of discrete actions, at least 1.
-        key: random key for the heads.
-        head_size: width of the hidden layer of each head.
+        key: random key for what is not given.
+        network: what stands before and after the memory; its encoder's settings count only in
+            `make_agent`, which knows the observation.
         encoder: maps an observation to the memory's input, on any leading axes.
 
     Raises:
-        UserError: for a size below 1.
+        UserError: for an impossible size, or a skip connection between different widths.
 
     Source: Pramanik (2023), section 5.1 and Table A.1: separate actor and critic networks over
-    one shared memory.
+    one shared memory; Makkink (2021), Algorithm 2: the skip connection.
     """
 
-    encoder: eqx.Module
+    encoder: Callable[[Array], Array]
     memory: AbstractMemory
+    projection: Linear | None
     actor: Head
     critic: Head
     num_actions: int = eqx.field(static=True)
+    skip: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -74,17 +141,30 @@ class Agent(eqx.Module):
         num_actions: int,
         *,
         key: PRNGKeyArray,
-        head_size: int = 128,
-        encoder: eqx.Module | None = None,
+        network: NetworkConfig | None = None,
+        encoder: Callable[[Array], Array] | None = None,
     ):
+        network = NetworkConfig() if network is None else network
+        network.validate()
         require_at_least("num_actions", num_actions, 1)
-        require_at_least("head_size", head_size, 1)
         actor_key, critic_key = jax.random.split(key)
-        self.encoder = Identity() if encoder is None else encoder
+        size, init = memory.output_size, cast(Init, network.init)
+        if network.skip and memory.input_size != size:
+            raise UserError(
+                f"skip needs a memory that gives as many numbers as it reads, got "
+                f"{memory.input_size} in and {size} out; choose hidden_size to fit"
+            )
+        self.encoder = Encoder(key=key) if encoder is None else encoder
         self.memory = memory
-        self.actor = Head(memory.output_size, head_size, num_actions, key=actor_key)
-        self.critic = Head(memory.output_size, head_size, 1, key=critic_key)
+        self.projection = None
+        if network.projection != "none":
+            bias = network.projection == "affine"
+            projection_key = jax.random.fold_in(key, 1)
+            self.projection = Linear(size, size, key=projection_key, init=init, bias=bias)
+        self.actor = Head(size, network.head_size, num_actions, key=actor_key, init=init)
+        self.critic = Head(size, network.head_size, 1, key=critic_key, init=init)
         self.num_actions = num_actions
+        self.skip = network.skip
 
     def init_state(self) -> State:
         """The memory's state before any observation."""
@@ -98,15 +178,25 @@ class Agent(eqx.Module):
         self, state: State, observation: Float[Array, " n"], start: Bool[Array, ""]
     ) -> tuple[State, Float[Array, " actions"], Float[Array, ""]]:
         """Reads one observation: new state, logits of the policy, value."""
-        state, y = self.memory.step(state, self._encode(observation), start)
-        return state, self.actor(y), self.critic(y)[0]
+        z = self.encoder(observation)
+        state, y = self.memory.step(state, z, start)
+        h = self._after_memory(y, z)
+        return state, self.actor(h), self.critic(h)[0]
 
     def unroll(
         self, state: State, observations: Float[Array, "time n"], starts: Bool[Array, " time"]
     ) -> tuple[State, Float[Array, "time actions"], Float[Array, " time"]]:
         """Reads a chunk of observations: final state, logits and values at every time."""
-        state, ys = self.memory.unroll(state, self._encode(observations), starts)
-        return state, self.actor(ys), self.critic(ys)[:, 0]
+        return self.unroll_with_metrics(state, observations, starts)[:3]
+
+    def unroll_with_metrics(
+        self, state: State, observations: Float[Array, "time n"], starts: Bool[Array, " time"]
+    ) -> tuple[State, Float[Array, "time actions"], Float[Array, " time"], dict[str, Array]]:
+        """`unroll`, and what the memory tells of every observation."""
+        zs = self.encoder(observations)
+        state, ys, metrics = self.memory.unroll_with_metrics(state, zs, starts)
+        hs = self._after_memory(ys, zs)
+        return state, self.actor(hs), self.critic(hs)[:, 0], metrics
 
     def policy(self, *, greedy: bool = True, seed: int = 0) -> "Policy":
         """A policy that keeps its own memory, for use outside of training."""
@@ -114,8 +204,11 @@ class Agent(eqx.Module):
 
         return Policy(self, greedy=greedy, seed=seed)
 
-    def _encode(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead in"]:
-        return self.encoder(x)  # pyright: ignore[reportCallIssue]
+    def _after_memory(
+        self, y: Float[Array, "*lead out"], z: Float[Array, "*lead out"]
+    ) -> Float[Array, "*lead out"]:
+        y = y if self.projection is None else self.projection(y)
+        return jax.nn.relu(y) + z if self.skip else y
 
 
 def make_agent(
@@ -124,7 +217,7 @@ def make_agent(
     *,
     observation_size: int,
     num_actions: int,
-    head_size: int,
+    network: NetworkConfig,
     key: PRNGKeyArray,
 ) -> Agent:
     """Builds an agent from names and options, as a run's settings hold them.
@@ -132,6 +225,11 @@ def make_agent(
     Raises:
         UserError: for an unknown memory or option, or an impossible size.
     """
+    network.validate()
     memory_key, heads_key = jax.random.split(key)
-    module = make_memory(memory, input_size=observation_size, key=memory_key, **memory_options)
-    return Agent(module, num_actions, key=heads_key, head_size=head_size)
+    sizes = [observation_size]
+    if network.encoder == "mlp":
+        sizes += [network.encoder_size] * network.encoder_layers
+    encoder = Encoder(sizes, key=jax.random.fold_in(key, 2), init=cast(Init, network.init))
+    module = make_memory(memory, input_size=sizes[-1], key=memory_key, **memory_options)
+    return Agent(module, num_actions, key=heads_key, network=network, encoder=encoder)

@@ -42,8 +42,12 @@ class Trajectory(NamedTuple):
 
 def reread(
     agent: Agent, trajectory: Trajectory
-) -> tuple[Float[Array, "time_and_one batch actions"], Float[Array, "time_and_one batch"]]:
-    """Logits and values of all T+1 observations, for learning: one pass over the whole chunk.
+) -> tuple[
+    Float[Array, "time_and_one batch actions"],
+    Float[Array, "time_and_one batch"],
+    dict[str, Float[Array, "time_and_one batch"]],
+]:
+    """Logits, values and the memory's metrics of all T+1 observations, in one pass over the chunk.
 
     The memory starts from the state that acting had before the first observation. No gradient
     passes into that state (truncated backpropagation through time), but what it caches is rebuilt
@@ -51,9 +55,9 @@ def reread(
     """
     batch = trajectory.action.shape[1]
     state0 = refresh_all(agent, jax.lax.stop_gradient(trajectory.state0), batch)
-    unroll = jax.vmap(agent.unroll, in_axes=(0, 1, 1), out_axes=(0, 1, 1))
-    _, logits, values = unroll(state0, trajectory.observation, trajectory.start)
-    return logits, values
+    unroll = jax.vmap(agent.unroll_with_metrics, in_axes=(0, 1, 1), out_axes=(0, 1, 1, 1))
+    _, logits, values, metrics = unroll(state0, trajectory.observation, trajectory.start)
+    return logits, values, metrics
 
 
 def refresh_all(agent: Agent, states: State, batch: int) -> State:

@@ -14,8 +14,8 @@ ABOUT = """Lists the memory models with their costs at their default sizes: para
 memory, numbers of state that each environment carries, and multiply-adds per step; nothing is
 trained or timed. With a name, shows that model's options and mathematics."""
 
-INPUT_SIZE, NUM_ACTIONS, HEAD_SIZE = 16, 4, 128
-"""The T-Maze's observation and actions, and the width of Pramanik's heads."""
+INPUT_SIZE = 16
+"""The T-Maze's observation."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class ModelsCommand:
     """Options of the model NAME, to see what they cost."""
     input_size: int = INPUT_SIZE
     """Numbers in one observation; the T-Maze has 16."""
-    study: Literal["", "pramanik"] = ""
+    study: Literal["", "pramanik", "makkink"] = ""
     """Show the whole agents of a study, with encoder and heads, instead."""
     json: bool = False
     """Print JSON instead of a table."""
@@ -40,7 +40,9 @@ def main(args: list[str]) -> int:
     if command.options and not command.name:
         raise UserError("--options needs the NAME of the model they are for")
     if command.study:
-        return _show(study_costs(), command.json, "whole agents on the T-Maze, as published")
+        return _show(
+            study_costs(command.study), command.json, f"whole agents of {command.study}, as coded"
+        )
     from clew.memory import MEMORIES, options_of
 
     names = [command.name] if command.name else list(MEMORIES)
@@ -73,28 +75,16 @@ def model_costs(name: str, input_size: int, options: dict[str, Any]) -> dict[str
     return _costs(name, memory, input_size)
 
 
-def study_costs() -> list[dict[str, Any]]:
-    """What the whole agents of Pramanik's (2023) T-Maze study cost, as they were coded."""
-    import equinox as eqx
-    import jax
-
-    from clew.agents.network import make_agent
-    from clew.studies.pramanik import PRESETS
+def study_costs(study: str) -> list[dict[str, Any]]:
+    """What the whole agents of a study cost, on its task, as they were coded."""
+    from clew.run.config import abstract_agent, make_stream
+    from clew.studies.presets import STUDIES
 
     rows = []
-    for name, preset in PRESETS.items():
-        agent = eqx.filter_eval_shape(
-            lambda key, preset=preset: make_agent(
-                preset.memory,
-                preset.memory_options,
-                observation_size=INPUT_SIZE,
-                num_actions=NUM_ACTIONS,
-                head_size=HEAD_SIZE,
-                key=key,
-            ),
-            jax.random.key(0),
-        )
-        rows.append(_costs(name, agent, INPUT_SIZE))
+    for name, preset in STUDIES[study].items():
+        stream = make_stream(preset)
+        agent = abstract_agent(preset, stream)
+        rows.append(_costs(name, agent, stream.observation_size))
     return rows
 
 

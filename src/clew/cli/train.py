@@ -9,7 +9,7 @@ import tyro
 
 from clew.cli.live import listener
 from clew.cli.parse import parse, value_before_parsing
-from clew.errors import UserError, unknown_name
+from clew.errors import UserError
 from clew.run import folder
 from clew.run.config import TrainConfig
 from clew.run.progress import format_seconds
@@ -52,14 +52,18 @@ def main(args: list[str]) -> int:
 
 def _default(args: list[str]) -> TrainCommand:
     """The settings that hold where the command line says nothing."""
-    preset = value_before_parsing(args, "--preset")
+    name = value_before_parsing(args, "--preset")
     resume = value_before_parsing(args, "--resume")
-    if preset and resume:
+    if name and resume:
         raise UserError("--preset begins a run and --resume goes on with one: give one of them")
     if resume:
         run_dir = value_before_parsing(args, "--run-dir") or "runs"
         return TrainCommand(folder.read_config(folder.find_run(resume, run_dir)), resume)
-    return TrainCommand(preset_config(preset) if preset else TrainConfig())
+    if name:
+        from clew.studies.presets import preset
+
+        return TrainCommand(preset(name))
+    return TrainCommand(TrainConfig())
 
 
 def _within_preset(config: TrainConfig, preset: TrainConfig) -> TrainConfig:
@@ -70,19 +74,6 @@ def _within_preset(config: TrainConfig, preset: TrainConfig) -> TrainConfig:
     if config.env == preset.env:
         changes["env_options"] = preset.env_options | config.env_options
     return dataclasses.replace(config, **changes)
-
-
-def preset_config(name: str) -> TrainConfig:
-    """The settings that a published result was made with.
-
-    Raises:
-        UserError: for an unknown preset, with the nearest ones.
-    """
-    from clew.studies.pramanik import PRESETS
-
-    if name not in PRESETS:
-        raise unknown_name("preset", name, PRESETS)
-    return PRESETS[name]
 
 
 def use_cores(count: int) -> None:

@@ -61,8 +61,7 @@ class AbstractMemory(eqx.Module):
     ) -> tuple[State, Float[Array, "time out"], dict[str, Float[Array, " time"]]]:
         """`unroll`, and numbers that describe how every observation was read.
 
-        A learner reports their means, and adds those whose names end in "_cost" to its loss as
-        far as it is told to.
+        A learner reports their means, and adds "ponder_cost" to its loss as far as it is told to.
         """
         return *self.unroll(state, xs, starts), {}
 

@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 
 from clew.agents.a2c import A2CConfig
-from clew.agents.network import Agent, make_agent
+from clew.agents.network import Agent, NetworkConfig, make_agent
 from clew.envs import make_env
 from clew.envs.base import AutoReset
 from clew.errors import UserError, require_at_least, require_rate, unknown_name
@@ -31,8 +31,8 @@ class TrainConfig:
         default_factory=lambda: {"hidden_size": 64, "num_layers": 2}
     )
     """Options of the memory model."""
-    head_size: int = 128
-    """Width of the hidden layer of the actor and of the critic."""
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    """What stands before and after the memory."""
     a2c: A2CConfig = field(default_factory=A2CConfig)
     """Settings of the learning algorithm."""
     steps: int = 500_000
@@ -69,10 +69,11 @@ class TrainConfig:
             UserError: naming the setting, its value and what was expected, or the nearest valid
                 name.
         """
-        for name in ("seeds", "log_every", "head_size"):
+        for name in ("seeds", "log_every"):
             require_at_least(name, getattr(self, name), 1)
         require_at_least("seed", self.seed, 0)
         require_rate("checkpoint_seconds", self.checkpoint_seconds)
+        self.network.validate()
         self.a2c.validate()
         require_at_least("steps", self.steps, 1)
         if self.steps < self.steps_per_update:
@@ -99,6 +100,9 @@ class TrainConfig:
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
 
+_GROUPS: dict[str, type] = {"network": NetworkConfig, "a2c": A2CConfig}
+
+
 def config_from_json(values: dict[str, Any]) -> TrainConfig:
     """The settings that `to_json` wrote.
 
@@ -106,13 +110,13 @@ def config_from_json(values: dict[str, Any]) -> TrainConfig:
         UserError: for a field that this version does not know, or a value of the wrong kind.
     """
     values = dict(values)
-    a2c = values.pop("a2c", {})
-    for kind, given in ((TrainConfig, values), (A2CConfig, a2c)):
+    parts = {name: values.pop(name, {}) for name in _GROUPS}
+    for kind, given in ((TrainConfig, values), *((_GROUPS[n], v) for n, v in parts.items())):
         known = [f.name for f in dataclasses.fields(kind)]
         for name in given:
             if name not in known:
                 raise unknown_name("setting", name, known)
-    return TrainConfig(**values, a2c=A2CConfig(**a2c))
+    return TrainConfig(**values, **{name: _GROUPS[name](**v) for name, v in parts.items()})
 
 
 def differences(old: TrainConfig, new: TrainConfig) -> dict[str, tuple[Any, Any]]:
@@ -123,8 +127,9 @@ def differences(old: TrainConfig, new: TrainConfig) -> dict[str, tuple[Any, Any]
     """
     # Through JSON and back, where a tuple is a list.
     a, b = json.loads(json.dumps(old.to_json())), json.loads(json.dumps(new.to_json()))
-    a |= {f"a2c.{k}": v for k, v in a.pop("a2c").items()}
-    b |= {f"a2c.{k}": v for k, v in b.pop("a2c").items()}
+    for group in _GROUPS:
+        a |= {f"{group}.{k}": v for k, v in a.pop(group).items()}
+        b |= {f"{group}.{k}": v for k, v in b.pop(group).items()}
     places = ("name", "run_dir", "preset")
     return {k: (a[k], b[k]) for k in a if a[k] != b[k] and k not in places}
 
@@ -149,7 +154,7 @@ def build_agent(config: TrainConfig, stream: AutoReset, key: jax.Array) -> Agent
         config.memory_options,
         observation_size=stream.observation_size,
         num_actions=stream.num_actions,
-        head_size=config.head_size,
+        network=config.network,
         key=key,
     )
 

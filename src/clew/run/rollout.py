@@ -1,10 +1,11 @@
 """Acting: T steps of B environments under one policy, in one scan."""
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.agents.network import Agent
 from clew.agents.trajectory import Trajectory
@@ -28,12 +29,21 @@ def init_actor(agent: Agent, stream: AutoReset, num_envs: int, key: PRNGKeyArray
 
 
 def rollout(
-    agent: Agent, stream: AutoReset, actor: ActorState, length: int, key: PRNGKeyArray
+    agent: Agent,
+    stream: AutoReset,
+    actor: ActorState,
+    length: int,
+    key: PRNGKeyArray,
+    *,
+    whole_episodes: bool = False,
 ) -> tuple[ActorState, Trajectory, dict[str, Float[Array, ""]]]:
     """Acts for `length` steps in every environment, drawing actions from the policy.
 
     The random numbers of the whole rollout are drawn before it: an action is the largest of
     logits plus Gumbel noise, which is a draw from the softmax of the logits.
+
+    With `whole_episodes` an environment whose next episode has been opened stands still until the
+    end of the rollout, and what is written of it until then is marked `last`, so not valid.
 
     Returns:
         Where acting stands now, the trajectory, and sums over the episodes that ended in it:
@@ -44,19 +54,25 @@ def rollout(
     env_keys = jax.random.split(env_key, (length, num_envs))
     noise = jax.random.gumbel(action_key, (length, num_envs, stream.num_actions))
 
-    def one(now: ActorState, inputs: tuple[Array, Array]) -> tuple[ActorState, tuple]:
-        noise, keys = inputs
+    def one(carry: tuple[ActorState, Array], inputs: tuple[Array, Array]) -> tuple:
+        (now, over), (noise, keys) = carry, inputs
         seen = now.timestep
         memory, logits, value = jax.vmap(agent.step)(now.memory, seen.observation, seen.start)
         action = jnp.argmax(logits + noise, axis=-1)
         log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], axis=-1)[:, 0]
         env, then = jax.vmap(stream.step)(now.env, action, keys)
-        acted = (seen.observation, seen.start, seen.last, action, log_prob, value)
-        result = (then.reward, then.discount, then.ended, then.metrics)
-        return ActorState(env, then, memory), (acted, result)
+        acted = (seen.observation, seen.start, seen.last | over, action, log_prob, value)
+        reward = jnp.where(over, 0.0, then.reward)
+        result = (reward, then.discount, then.ended & ~over, then.metrics)
+        after = ActorState(env, then, memory)
+        if whole_episodes:
+            after = jax.tree.map(partial(_where, over), now, after)
+            over = over | then.start
+        return (after, over), (acted, result)
 
     state0 = actor.memory
-    actor, (acted, result) = jax.lax.scan(one, actor, (noise, env_keys))
+    carry = (actor, jnp.zeros(num_envs, bool))
+    (actor, _), (acted, result) = jax.lax.scan(one, carry, (noise, env_keys))
     observation, start, last, action, log_prob, value = acted
     reward, discount, ended, metrics = result
     trajectory = Trajectory(
@@ -73,6 +89,12 @@ def rollout(
     episodes = {"episodes": jnp.sum(ended.astype(jnp.float32))}
     sums = {name: jnp.sum(jnp.where(ended, value, 0.0)) for name, value in metrics.items()}
     return actor, trajectory, episodes | sums
+
+
+def _where(choice: Bool[Array, " batch"], a: Array, b: Array) -> Array:
+    """One or the other for each environment, the first axis of a leaf."""
+    wide = choice.reshape(choice.shape + (1,) * (a.ndim - 1))
+    return jnp.where(jnp.broadcast_to(wide, a.shape), a, b)
 
 
 def _append(xs: Array, x: Array) -> Array:

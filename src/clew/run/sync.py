@@ -20,7 +20,11 @@ from clew.run.config import TrainConfig, abstract_agent, build_agent, make_strea
 from clew.run.rollout import ActorState, init_actor, rollout
 
 LOSS_METRICS = ("loss", "policy_loss", "value_loss", "entropy", "value", "grad_norm")
-"""Metrics of every update; a row holds their mean over its updates."""
+
+
+def of_updates(name: str) -> bool:
+    """Whether a metric describes updates, as the memory's do; the others describe episodes."""
+    return name in LOSS_METRICS or name.startswith("memory.")
 
 
 class SeedState(NamedTuple):
@@ -135,7 +139,8 @@ def _is_shape(x: Any) -> bool:
 def _init_seed(parts: Parts, key: PRNGKeyArray) -> SeedState:
     agent_key, env_key, key = jax.random.split(key, 3)
     agent = build_agent(parts.config, parts.stream, agent_key)
-    names = (*LOSS_METRICS, "episodes", *parts.stream.metric_names)
+    of_memory = (f"memory.{name}" for name in agent.memory.metric_names)
+    names = (*LOSS_METRICS, *of_memory, "episodes", *parts.stream.metric_names)
     return SeedState(
         agent=eqx.filter(agent, eqx.is_array),
         optimiser=init_optimiser(parts.optimiser, agent),
@@ -168,7 +173,12 @@ def _update(parts: Parts, state: SeedState, fresh_row: Bool[Array, ""]) -> SeedS
     agent = eqx.combine(state.agent, parts.static)
     key, rollout_key, learn_key = jax.random.split(state.key, 3)
     actor, trajectory, episodes = rollout(
-        agent, parts.stream, state.actor, config.rollout_length, rollout_key
+        agent,
+        parts.stream,
+        state.actor,
+        config.rollout_length,
+        rollout_key,
+        whole_episodes=config.whole_episodes,
     )
     agent, optimiser, losses = learn(
         agent, state.optimiser, trajectory, learn_key, config, parts.optimiser

@@ -8,6 +8,7 @@ authors' published configurations, as is the clipping of the gradient.
 from typing import Any
 
 from clew.agents.a2c import A2CConfig
+from clew.agents.network import NetworkConfig
 from clew.run.config import TrainConfig
 
 _LAYERS = {"hidden_size": 128, "num_layers": 4, "num_heads": 4, "head_size": 64}
@@ -39,7 +40,7 @@ def _tmaze(
         env_options={"corridor_length": 120},
         memory=memory,
         memory_options=options,
-        head_size=128,
+        network=NetworkConfig(head_size=128),
         a2c=A2CConfig(
             num_envs=8,
             rollout_length=256,

@@ -1,0 +1,27 @@
+"""Every named setting that a published result was made with."""
+
+from clew.errors import unknown_name
+from clew.run.config import TrainConfig
+from clew.studies import makkink, pramanik
+
+STUDIES: dict[str, dict[str, TrainConfig]] = {
+    "pramanik": pramanik.PRESETS,
+    "makkink": makkink.PRESETS,
+}
+"""Name of a study to its settings by name."""
+
+PRESETS: dict[str, TrainConfig] = {
+    name: config for presets in STUDIES.values() for name, config in presets.items()
+}
+"""Name to settings, "<study>/<model>"."""
+
+
+def preset(name: str) -> TrainConfig:
+    """The settings called `name`.
+
+    Raises:
+        UserError: if there are none, with the nearest names.
+    """
+    if name not in PRESETS:
+        raise unknown_name("preset", name, PRESETS)
+    return PRESETS[name]
