@@ -129,9 +129,10 @@ def table_row(page: Path, name: str) -> list[str]:
 def test_the_table_tells_the_size_of_the_state(name: str) -> None:
     """The README's formula is what a one-layer model of that kind carries, to the number."""
     formula = table_row(ROOT / "README.md", name)[1]
-    sizes = {"d": 24, "M": 10, "H": 2, "h": 8, "eta": 4, "r": 3}
+    sizes = {"d": 24, "M": 10, "N": 3, "H": 2, "h": 8, "eta": 4, "r": 5}
     wanted = eval(re.sub(r"(?<=[\w)]) (?=[\w(])", "*", formula), sizes)  # "2 d" means 2 * d
-    given = {"num_heads": "H", "head_size": "h", "window": "M", "eta": "eta", "r": "r"}
+    given = {"num_heads": "H", "head_size": "h", "window": "M", "max_steps": "N"}
+    given |= {"eta": "eta", "r": "r"}
     known = options_of(name)
     options = {option: sizes[letter] for option, letter in given.items() if option in known}
     build = partial(clew.make_memory, name, input_size=3, hidden_size=24, num_layers=1, **options)
