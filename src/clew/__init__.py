@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from clew.agents.a2c import A2CConfig
-    from clew.agents.network import Agent
+    from clew.agents.network import Agent, NetworkConfig
     from clew.agents.policy import Policy
     from clew.envs import ENVS, AutoReset, Environment, make_env
     from clew.errors import UserError
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "A2CConfig": "clew.agents.a2c",
     "Agent": "clew.agents.network",
+    "NetworkConfig": "clew.agents.network",
     "Policy": "clew.agents.policy",
     "ENVS": "clew.envs",
     "AutoReset": "clew.envs",
@@ -57,6 +58,7 @@ __all__ = [
     "Agent",
     "AutoReset",
     "Environment",
+    "NetworkConfig",
     "Policy",
     "TrainConfig",
     "TrainingDiverged",
