@@ -1,18 +1,15 @@
 """GTrXL, the gated Transformer-XL."""
 
-import equinox as eqx
-import jax
 from jaxtyping import PRNGKeyArray
 
-from clew.errors import require_at_least
 from clew.memory.attention import Gradient
-from clew.memory.blocks import Init, Linear
+from clew.memory.blocks import Init
 from clew.memory.gates import GateName
-from clew.memory.layer import Layer, NormPlace
-from clew.memory.stack import LayerStack, make_embedding, window_layers
+from clew.memory.layer import NormPlace
+from clew.memory.stack import WindowStack
 
 
-class GTrXL(LayerStack):
+class GTrXL(WindowStack):
     """The gated Transformer-XL: norms before, relative positions, GRU gates in place of residuals.
 
         e = relu(x W + b)
@@ -54,12 +51,6 @@ class GTrXL(LayerStack):
     Parisotto et al. at each segment); the last layer's output is not cached, since nobody reads it.
     """
 
-    embedding: Linear | None
-    layers: tuple[Layer, ...]
-    embedding_relu: bool = eqx.field(static=True)
-    input_size: int = eqx.field(static=True)
-    output_size: int = eqx.field(static=True)
-
     def __init__(
         self,
         input_size: int,
@@ -81,18 +72,15 @@ class GTrXL(LayerStack):
         gradient: Gradient = "full",
         init: Init = "orthogonal",
     ):
-        require_at_least("input_size", input_size, 1)
-        require_at_least("hidden_size", hidden_size, 1)
-        require_at_least("num_layers", num_layers, 1)
-        keys = jax.random.split(key, 1 + num_layers)
-
-        self.embedding = make_embedding(embedding, input_size, hidden_size, key=keys[0], init=init)
-        self.embedding_relu = True
-        self.layers = window_layers(
-            keys[1:],
+        super().__init__(
+            input_size,
             hidden_size,
+            num_layers,
             ffn_size,
+            key=key,
             init=init,
+            embedding=embedding,
+            embedding_relu=True,
             attention={
                 "num_heads": num_heads,
                 "head_size": head_size,
@@ -106,5 +94,3 @@ class GTrXL(LayerStack):
             },
             layer={"gate": gate, "norm": norm, "inner_residual": inner_residual},
         )
-        self.input_size = input_size
-        self.output_size = hidden_size

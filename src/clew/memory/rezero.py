@@ -1,18 +1,14 @@
 """ReZero: a Transformer-XL without norms, whose layers begin as the identity."""
 
-import equinox as eqx
-import jax
 from jaxtyping import PRNGKeyArray
 
-from clew.errors import require_at_least
 from clew.memory.attention import Gradient
-from clew.memory.blocks import Init, Linear
+from clew.memory.blocks import Init
 from clew.memory.gates import GateName
-from clew.memory.layer import Layer
-from clew.memory.stack import LayerStack, make_embedding, window_layers
+from clew.memory.stack import WindowStack
 
 
-class ReZero(LayerStack):
+class ReZero(WindowStack):
     """Residual connections with a learned weight that starts at zero, in the place of norms.
 
         e = x W + b
@@ -50,12 +46,6 @@ class ReZero(LayerStack):
     Makkink's code keeps a residual connection and a norm inside the attention: `inner_residual`.
     """
 
-    embedding: Linear | None
-    layers: tuple[Layer, ...]
-    embedding_relu: bool = eqx.field(static=True)
-    input_size: int = eqx.field(static=True)
-    output_size: int = eqx.field(static=True)
-
     def __init__(
         self,
         input_size: int,
@@ -74,17 +64,15 @@ class ReZero(LayerStack):
         gradient: Gradient = "full",
         init: Init = "orthogonal",
     ):
-        require_at_least("input_size", input_size, 1)
-        require_at_least("hidden_size", hidden_size, 1)
-        require_at_least("num_layers", num_layers, 1)
-        keys = jax.random.split(key, 1 + num_layers)
-        self.embedding = make_embedding(embedding, input_size, hidden_size, key=keys[0], init=init)
-        self.embedding_relu = False
-        self.layers = window_layers(
-            keys[1:],
+        super().__init__(
+            input_size,
             hidden_size,
+            num_layers,
             ffn_size,
+            key=key,
             init=init,
+            embedding=embedding,
+            embedding_relu=False,
             attention={
                 "num_heads": num_heads,
                 "head_size": head_size,
@@ -101,5 +89,3 @@ class ReZero(LayerStack):
                 "inner_residual": inner_residual,
             },
         )
-        self.input_size = input_size
-        self.output_size = hidden_size

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from clew.errors import UserError
+from clew.errors import UserError, require_at_least
 from clew.memory.attention import Gradient, WindowAttention
 from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input
 from clew.memory.blocks import Init, Linear
@@ -156,3 +156,39 @@ def unroll_layers(
 def refresh_layers(layers: tuple[Layer, ...], state: State) -> State:
     """The states of `layers`, rebuilt for their present parameters."""
     return tuple(layer.refresh(before) for layer, before in zip(layers, state, strict=True))
+
+
+class WindowStack(LayerStack):
+    """A stack whose layers attend over windows; the models differ by the layers' options."""
+
+    embedding: Linear | None
+    layers: tuple[Layer, ...]
+    embedding_relu: bool = eqx.field(static=True)
+    input_size: int = eqx.field(static=True)
+    output_size: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int,
+        ffn_size: int | None,
+        *,
+        key: PRNGKeyArray,
+        init: Init,
+        embedding: bool,
+        embedding_relu: bool,
+        attention: WindowOptions,
+        layer: LayerOptions,
+    ):
+        require_at_least("input_size", input_size, 1)
+        require_at_least("hidden_size", hidden_size, 1)
+        require_at_least("num_layers", num_layers, 1)
+        keys = jax.random.split(key, 1 + num_layers)
+        self.embedding = make_embedding(embedding, input_size, hidden_size, key=keys[0], init=init)
+        self.embedding_relu = embedding_relu
+        self.layers = window_layers(
+            keys[1:], hidden_size, ffn_size, init=init, attention=attention, layer=layer
+        )
+        self.input_size = input_size
+        self.output_size = hidden_size

@@ -1,17 +1,14 @@
 """Transformer-XL."""
 
-import equinox as eqx
-import jax
 from jaxtyping import PRNGKeyArray
 
-from clew.errors import require_at_least
 from clew.memory.attention import Gradient
-from clew.memory.blocks import Init, Linear
-from clew.memory.layer import Layer, NormPlace
-from clew.memory.stack import LayerStack, make_embedding, window_layers
+from clew.memory.blocks import Init
+from clew.memory.layer import NormPlace
+from clew.memory.stack import WindowStack
 
 
-class TransformerXL(LayerStack):
+class TransformerXL(WindowStack):
     """Transformer-XL: cached inputs, relative positions, residual connections, norms after.
 
         e = x W + b
@@ -51,12 +48,6 @@ class TransformerXL(LayerStack):
     Makkink's published results were made); no dropout.
     """
 
-    embedding: Linear | None
-    layers: tuple[Layer, ...]
-    embedding_relu: bool = eqx.field(static=True)
-    input_size: int = eqx.field(static=True)
-    output_size: int = eqx.field(static=True)
-
     def __init__(
         self,
         input_size: int,
@@ -75,18 +66,15 @@ class TransformerXL(LayerStack):
         gradient: Gradient = "full",
         init: Init = "orthogonal",
     ):
-        require_at_least("input_size", input_size, 1)
-        require_at_least("hidden_size", hidden_size, 1)
-        require_at_least("num_layers", num_layers, 1)
-        keys = jax.random.split(key, 1 + num_layers)
-
-        self.embedding = make_embedding(embedding, input_size, hidden_size, key=keys[0], init=init)
-        self.embedding_relu = False
-        self.layers = window_layers(
-            keys[1:],
+        super().__init__(
+            input_size,
             hidden_size,
+            num_layers,
             ffn_size,
+            key=key,
             init=init,
+            embedding=embedding,
+            embedding_relu=False,
             attention={
                 "num_heads": num_heads,
                 "head_size": head_size,
@@ -98,5 +86,3 @@ class TransformerXL(LayerStack):
             },
             layer={"gate": "residual", "norm": norm, "inner_residual": inner_residual},
         )
-        self.input_size = input_size
-        self.output_size = hidden_size
