@@ -26,7 +26,7 @@ demo: $(INSTALLED)  ## train AReLiT and a memoryless control on a short T-Maze a
 	@$(BIN)/clew demo
 
 test: $(INSTALLED)  ## run the fast tests
-	@$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 test-slow: $(INSTALLED)  ## run every test, also those that learn for minutes
 	@$(BIN)/python -m pytest -n $(WORKERS) --slow $(PYTEST_ARGS)

@@ -18,8 +18,11 @@ from clew.envs import AutoReset, TMaze
 from clew.errors import UserError
 from clew.memory import MEMORIES, options_of
 from clew.run.rollout import init_actor, rollout
+from memory_samples import quick_compilation
 from oracles import a2c as oracle
 from streams import Scripted
+
+__all__ = ["quick_compilation"]
 
 STEPS, ENVS = 13, 3
 SMALL = {

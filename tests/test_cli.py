@@ -182,37 +182,6 @@ def test_models(capsys: pytest.CaptureFixture) -> None:
     assert "1,480,800" in shown and "hidden_size=600" in shown and "Shapes" in shown
 
 
-def test_study_totals(capsys: pytest.CaptureFixture) -> None:
-    """The published agents, whole: encoder, memory and heads at 16 inputs and 4 actions."""
-    rows = json.loads(output(capsys, "models", "--study", "pramanik", "--json"))
-    totals = {row["name"].removeprefix("pramanik/"): row["parameters"] for row in rows}
-    expected = {
-        "lstm": 1_635_301,
-        "gru": 1_597_541,
-        "gtrxl-128": 1_617_925,
-        "gtrxl-256": 1_617_925,
-        "relit-2": 1_826_405,
-        "relit-4": 1_836_741,
-        "arelit": 1_774_277,
-    }
-    assert {name: totals[name] for name in expected} == expected
-    floats = {row["name"].removeprefix("pramanik/"): row["state_floats"] for row in rows}
-    assert floats["lstm"] == 1200 and floats["gru"] == 680 and floats["none"] == 0
-
-
-def test_makkink_totals(capsys: pytest.CaptureFixture) -> None:
-    """Makkink (2021), Table 3.1: whole agents on the memory chain with one bit."""
-    rows = json.loads(output(capsys, "models", "--study", "makkink", "--json"))
-    assert {row["name"].removeprefix("makkink/"): row["parameters"] for row in rows} == {
-        "lstm": 42_051,
-        "transformer-xl": 33_891,
-        "gtrxl": 83_811,
-        "rezero": 33_636,
-        "universal": 34_020,
-        "integrated": 83_685,
-    }
-
-
 def test_envs(capsys: pytest.CaptureFixture) -> None:
     maze, *_ = json.loads(output(capsys, "envs", "--json"))
     assert maze["name"] == "tmaze" and maze["options"]["corridor_length"] == 120
