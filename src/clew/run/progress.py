@@ -67,7 +67,7 @@ class Lines:
     """A line on standard error every few seconds, on a terminal or not.
 
     Args:
-        every: least seconds between two lines; the first comes with the first row of metrics.
+        every: least seconds between two lines; the first comes with the first updates.
         stream: where to, standard error by default.
     """
 
@@ -75,7 +75,7 @@ class Lines:
         self._every = every
         self._stream = stream
         self._next = 0.0
-        self._row: dict[str, Any] | None = None
+        self._row: dict[str, Any] = {}
         self._phase = ""
 
     def start(self, path: Path, config: TrainConfig) -> None:
@@ -93,7 +93,7 @@ class Lines:
         """Prints a line if it is time for one, and always the last."""
         self._row = report.row or self._row
         finished = report.steps >= report.total_steps
-        if self._row is None or (time.monotonic() < self._next and not finished):
+        if time.monotonic() < self._next and not finished:
             return
         self._next = time.monotonic() + self._every
         self._print(format_report(report, self._row))
