@@ -140,7 +140,10 @@ class MemoryChainEnv(RecallEnv):
     forced is drawn, or played from the fixed stream, in which a forced episode counts too.
 
     Args:
-        memory_length, num_bits, stream_seed, stream_length: as those of `clew.envs.MemoryChain`.
+        memory_length: as that of `clew.envs.MemoryChain`, like the next three.
+        num_bits: bits of the context.
+        stream_seed: which fixed stream of episodes to play; None draws fresh ones.
+        stream_length: episodes of the stream before it starts again.
         render_mode: None, or "ansi" for a line of text.
 
     Raises:
@@ -183,8 +186,12 @@ class DistributedMemoryEnv(RecallEnv):
     in which a forced episode counts too.
 
     Args:
-        memory_length, num_bits, schedule, stream_seed, stream_length: as those of
-            `clew.envs.DistributedMemory`.
+        memory_length: as that of `clew.envs.DistributedMemory`, like the next four.
+        num_bits: bits of the context.
+        schedule: when the bits are shown: "fixed", always at the same steps, or "fresh", drawn
+            for each episode.
+        stream_seed: which fixed stream of episodes to play; None draws fresh ones.
+        stream_length: episodes of the stream before it starts again.
         render_mode: None, or "ansi" for a line of text.
 
     Raises:
