@@ -157,7 +157,7 @@ def report(study: "Study", result: "StudyResult") -> str:
 
 
 def _with_memory(study: "Study", text: str, agent: "TrainConfig") -> "Study":
-    from clew.studies.engine.plugins import resolve
+    from clew.studies.engine.references import resolve
 
     name, equals, reference = text.partition("=")
     if not equals:

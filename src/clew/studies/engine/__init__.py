@@ -1,16 +1,31 @@
-"""Runs studies: grids of small trainings, resumed where they stopped, one row a training."""
+"""Runs studies: grids of small trainings, resumed where they stopped, one row a training.
 
-from clew.studies.engine.progress import QuietStudy, Standing, StudyLines, StudyProgress
-from clew.studies.engine.results import read_results
-from clew.studies.engine.runner import (
-    Failure,
-    StudyInterrupted,
-    StudyResult,
-    check_study,
-    run_study,
-)
-from clew.studies.engine.study import Cell, Evaluation, Expected, Pack, Setting, Study
-from clew.studies.engine.workers import Event, LocalWorkers, Workers
+The names below are imported when they are first used, so that a worker starts quickly.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clew.studies.engine.progress import QuietStudy, Standing, StudyLines, StudyProgress
+    from clew.studies.engine.results import read_results
+    from clew.studies.engine.runner import (
+        Failure,
+        StudyInterrupted,
+        StudyResult,
+        check_study,
+        run_study,
+    )
+    from clew.studies.engine.study import Cell, Evaluation, Expected, Pack, Setting, Study
+    from clew.studies.engine.workers import Event, LocalWorkers, Workers
+
+_HOMES = {
+    "progress": ("QuietStudy", "Standing", "StudyLines", "StudyProgress"),
+    "results": ("read_results",),
+    "runner": ("Failure", "StudyInterrupted", "StudyResult", "check_study", "run_study"),
+    "study": ("Cell", "Evaluation", "Expected", "Pack", "Setting", "Study"),
+    "workers": ("Event", "LocalWorkers", "Workers"),
+}
 
 __all__ = [
     "Cell",
@@ -33,3 +48,10 @@ __all__ = [
     "read_results",
     "run_study",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"clew.studies.engine.{module}"), name)
+    raise AttributeError(f"module 'clew.studies.engine' has no attribute {name!r}")

@@ -1,15 +1,12 @@
 """A user's own memories and tasks, by reference, so that any process can find them."""
 
 import contextlib
-import importlib
-import os
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 from clew.envs import ENVS
-from clew.errors import UserError, unknown_name
+from clew.errors import UserError
 from clew.memory import MEMORIES
+from clew.studies.engine.references import resolve
 
 
 @contextlib.contextmanager
@@ -28,29 +25,6 @@ def registered(memories: Mapping[str, str], tasks: Mapping[str, str]) -> Iterato
             for name, reference in own.items():
                 if name in registry:
                     raise UserError(f"clew has a {kind} called {name!r}; give yours another name")
-                registry[name] = resolve(reference)
+                registry[name] = resolve(reference)  # pyright: ignore[reportArgumentType]
                 undo.callback(registry.pop, name)
         yield
-
-
-def resolve(reference: str) -> Callable[..., Any]:
-    """What "package.module:name" refers to, looked for in the current folder as well.
-
-    Raises:
-        UserError: if there is no such module or name in it, or it cannot be called.
-    """
-    module_name, colon, name = reference.partition(":")
-    if not (module_name and colon and name):
-        raise UserError(f"expected package.module:factory, got {reference!r}")
-    here = os.getcwd()
-    sys.path.insert(0, here)
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise UserError(f"cannot import {module_name!r} of {reference!r}: {error}") from error
-    finally:
-        sys.path.remove(here)
-    if not callable(getattr(module, name, None)):
-        public = [n for n, value in vars(module).items() if callable(value) and n[0] != "_"]
-        raise unknown_name(f"factory of {module_name}", name, public)
-    return getattr(module, name)

@@ -59,7 +59,8 @@ def finished_cells(study: Study, rows: Iterable[Row], path: Path) -> set[Cell]:
         if row["digest"] != digests[pair]:
             raise UserError(
                 f"{path / RESULTS} has {cell.model} on {cell.setting} with other settings or "
-                f"another budget ({row['digest']}, now {digests[pair]}): choose another --run-dir"
+                f"another budget ({row['digest']}, now {digests[pair]}): choose another folder "
+                "(--run-dir)"
             )
         found.add(cell)
     return found

@@ -11,6 +11,7 @@ from clew.errors import UserError, require_at_least, unknown_name
 from clew.run.config import TrainConfig
 
 SEEDS_PER_PROGRAM = 10
+"""Most seeds of a pack; more are dealt evenly to several packs."""
 _PLACES = ("name", "run_dir", "preset", "seed", "seeds", "log_every", "checkpoint_seconds")
 
 
@@ -145,8 +146,8 @@ class Study:
         for model in self.models:
             for setting in self.settings:
                 left = [n for n in self.seeds if (model, setting, n) not in ended]
-                for at in range(0, len(left), SEEDS_PER_PROGRAM):
-                    found.append(Pack(model, setting, tuple(left[at : at + SEEDS_PER_PROGRAM])))
+                programs = -(-len(left) // SEEDS_PER_PROGRAM)
+                found += [Pack(model, setting, tuple(left[i::programs])) for i in range(programs)]
         return sorted(found, key=self.cost, reverse=True)  # stable: equal ones keep the order
 
     def cost(self, pack: Pack) -> float:
