@@ -1,14 +1,17 @@
 """`clew study`: what it lists, runs and refuses."""
 
+import io
 import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from clew.cli import run
 from clew.cli.study import StudyCommand, first_seeds, make_study, report
+from clew.cli.study_table import StudyTable
 from clew.errors import UserError
-from clew.studies.engine import Pack, StudyResult, read_results
+from clew.studies.engine import Pack, Standing, StudyResult, read_results
 from clew.studies.engine.runner import Failure
 
 TINY = "makkink --part length --settings length-1 --seeds 1 --episodes 8 --evaluation-episodes 4"
@@ -114,3 +117,26 @@ def test_a_failure_is_reported_at_the_end(tmp_path: Path) -> None:
     told = report(study, StudyResult(tmp_path, rows, [failure]))
     assert "lstm: mean return 0.500 of 2 cells, published 1.000" in told
     assert "failed: lstm on length-1, seed 5: RuntimeError: nothing works" in told
+
+
+def test_the_table_of_a_terminal_shows_every_model_and_what_is_in_progress() -> None:
+    console = Console(record=True, width=100, file=io.StringIO(), force_terminal=True)
+    standing = Standing(
+        finished=159,
+        total=1113,
+        failed=3,
+        models={"lstm": (159, 159), "gtrxl": (0, 159)},
+        working={f"gtrxl on length-{n}, seeds 4, 5, 10": 0.25 for n in range(10)},
+        rate=12345.6,
+        seconds=61.0,
+        seconds_left=7260.0,
+    )
+    table = StudyTable(console)
+    table.start(Path("runs/x"), make_study(StudyCommand("makkink")), standing)
+    table.message("worker 0 [process 3] died")
+    table.close()
+    told = console.export_text()
+    for part in ("makkink/published: 1,113 cells", "lstm", "159", " 25%  gtrxl on length-0, seeds"):
+        assert part in told
+    assert "and 2 more" in told and "worker 0 [process 3] died" in told
+    assert "159/1113 cells  3 failed  12,346 steps/s  1m01s so far  2h01m left" in told
