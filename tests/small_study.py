@@ -44,7 +44,12 @@ MODELS = ("none", "gru", "lstm")
 def begun(folder: Path) -> list[tuple[str, str, int]]:
     """Every cell that was ever begun, in order, one entry a time."""
     lines = [json.loads(line) for line in (folder / BEGUN).read_text().splitlines()]
-    return [(model, setting, seed) for model, setting, seeds in lines for seed in seeds]
+    return [
+        (model, setting, seed)
+        for model, settings, seeds in lines
+        for setting in settings
+        for seed in seeds
+    ]
 
 
 def run_pretended(folder: Path, workers: int = 2, study: Study | None = None, progress=None):

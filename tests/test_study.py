@@ -10,7 +10,7 @@ from clew.errors import UserError
 from clew.memory import options_of
 from clew.run.config import abstract_agent, make_stream
 from clew.studies import makkink
-from clew.studies.engine import Cell, Pack, check_study
+from clew.studies.engine import Cell, Pack, check_study, make_packs
 from small_study import small_study
 
 TABLE_4_1 = {
@@ -49,21 +49,21 @@ def test_cells_are_every_model_setting_and_seed() -> None:
 
 def test_packs_are_longest_first_and_leave_out_what_is_finished() -> None:
     study = small_study(weights={"lstm": 10.0})
-    packs = study.packs()
+    packs = make_packs(study)
     assert packs[:4] == [
-        *(Pack("lstm", f"length-{n}", (4, 0, 7)) for n in (3, 2, 1)),
-        Pack("none", "length-3", (4, 0, 7)),
+        *(Pack("lstm", (f"length-{n}",), (4, 0, 7)) for n in (3, 2, 1)),
+        Pack("none", ("length-3",), (4, 0, 7)),
     ]
     assert sorted(cell for pack in packs for cell in pack.cells) == sorted(study.cells())
-    finished = {Cell("lstm", "length-3", 0), *Pack("gru", "length-1", (4, 0, 7)).cells}
-    left = study.packs(finished)
-    assert left[0] == Pack("lstm", "length-2", (4, 0, 7))
-    assert Pack("lstm", "length-3", (4, 7)) in left
+    finished = {Cell("lstm", "length-3", 0), *Pack("gru", ("length-1",), (4, 0, 7)).cells}
+    left = make_packs(study, finished)
+    assert left[0] == Pack("lstm", ("length-2",), (4, 0, 7))
+    assert Pack("lstm", ("length-3",), (4, 7)) in left
     assert {cell for pack in left for cell in pack.cells} == set(study.cells()) - finished
 
 
 def test_many_seeds_are_dealt_to_several_programs() -> None:
-    packs = small_study(seeds=tuple(range(23))).packs()
+    packs = make_packs(small_study(seeds=tuple(range(23))))
     assert sorted(len(pack.seeds) for pack in packs[:9]) == [7] * 3 + [8] * 6
     assert packs[0].seeds == (0, 3, 6, 9, 12, 15, 18, 21)
 

@@ -17,11 +17,12 @@ from clew.run.progress import Quiet
 from clew.run.stop import TrainingDiverged
 from clew.run.sync import init_run, make_parts
 from clew.studies.engine import Evaluation, Pack, Study
-from clew.studies.engine.work import evaluate_seeds, make_job, run_job
+from clew.studies.engine.lanes import Lane, evaluate_lanes
+from clew.studies.engine.work import make_job, run_job
 from small_study import small_study
 
 SEEDS = (4, 0, 7)
-PACK = Pack("gru", "length-3", SEEDS)
+PACK = Pack("gru", ("length-3",), SEEDS)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +94,8 @@ def test_an_evaluation_plays_the_first_episodes_of_the_stream() -> None:
     config = _study().config("gru", "length-3", SEEDS[:2])
     parts = make_parts(config)
     state = init_run(parts, SEEDS[:2])
-    found = evaluate_seeds(parts, state, SEEDS[:2], Evaluation(130, greedy=True, stream=True))
+    lanes = [Lane("length-3", 0, seed, config) for seed in SEEDS[:2]]
+    found = evaluate_lanes(parts, state, lanes, Evaluation(130, greedy=True, stream=True))
     params = jax.tree.map(lambda leaf: leaf[1], state.seed.agent)
     agent = eqx.combine(params, parts.static)
     env, step = parts.stream.env, eqx.filter_jit(agent.step)
@@ -114,8 +116,8 @@ def test_a_seed_that_diverges_is_named() -> None:
     study = small_study()
     wild = replace(study.models["none"].a2c, learning_rate=1e30)
     study = replace(study, models={"none": replace(study.models["none"], a2c=wild)})
-    with pytest.raises(TrainingDiverged, match="seed 4 .* no longer finite at update"):
-        run_job(make_job(study, Pack("none", "length-1", (4, 0))))
+    with pytest.raises(TrainingDiverged, match="length-1, seed 4 is no longer finite at update"):
+        run_job(make_job(study, Pack("none", ("length-1",), (4, 0))))
 
 
 def test_mistakes_of_a_job_are_told() -> None:
@@ -131,7 +133,7 @@ def test_own_memories_are_known_only_while_they_are_used(monkeypatch, tmp_path) 
     )
     monkeypatch.syspath_prepend(tmp_path)
     study = small_study().add_memory("mine", "mine:build").only(["mine"])
-    (row,) = run_job(make_job(study, Pack("mine", "length-1", (0,))))
+    (row,) = run_job(make_job(study, Pack("mine", ("length-1",), (0,))))
     assert row["model"] == "mine" and row["parameters"] > 100
     assert "mine" not in MEMORIES
     assert study.digest("mine", "length-1") != small_study().digest("gru", "length-1")

@@ -115,7 +115,7 @@ def show(study: "Study", folder: str) -> None:
     """Prints the grid, a line for every model, and how much of it is there already."""
     from pathlib import Path
 
-    from clew.studies.engine import read_results
+    from clew.studies.engine import make_packs, read_results
     from clew.studies.engine.results import finished_cells
 
     finished = finished_cells(study, read_results(folder), Path(folder))
@@ -126,7 +126,7 @@ def show(study: "Study", folder: str) -> None:
         steps = sum(study.config(model, setting).steps for setting in study.settings) * seeds
         cells = settings * seeds
         rows.append([model, f"{cells:,}", f"{ended:,}", f"{cells - ended:,}", f"{steps:,}"])
-    packs = study.packs(finished)
+    packs = make_packs(study, finished)
     note = (
         f"settings: {', '.join(study.settings)}\n"
         f"seeds: {', '.join(map(str, study.seeds))}\n"

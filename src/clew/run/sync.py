@@ -145,12 +145,18 @@ def _is_shape(x: Any) -> bool:
 def _init_seed(parts: Parts, key: PRNGKeyArray) -> SeedState:
     agent_key, env_key, key = jax.random.split(key, 3)
     agent = build_agent(parts.config, parts.stream, agent_key)
+    actor = init_actor(agent, parts.stream, parts.config.a2c.num_envs, env_key)
+    return begin_seed(parts, agent, actor, key)
+
+
+def begin_seed(parts: Parts, agent: Agent, actor: ActorState, key: PRNGKeyArray) -> SeedState:
+    """The state of one seed before its first update."""
     of_memory = (f"memory.{name}" for name in agent.memory.metric_names)
     names = (*LOSS_METRICS, *of_memory, "episodes", *parts.stream.metric_names)
     return SeedState(
         agent=eqx.filter(agent, eqx.is_array),
         optimiser=init_optimiser(parts.optimiser, agent),
-        actor=init_actor(agent, parts.stream, parts.config.a2c.num_envs, env_key),
+        actor=actor,
         key=key,
         sums={name: jnp.zeros((), jnp.float32) for name in names},
         finite=jnp.ones((), jnp.bool_),

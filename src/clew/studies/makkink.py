@@ -119,6 +119,10 @@ REPAIRED_SEEDS = tuple(range(30))
 PUBLISHED_EPISODES, REPAIRED_EPISODES = 100, 1000
 """Of an evaluation."""
 
+_MIX = "clew.envs.mixed_recall:MixedRecall"
+_PROGRAMS = (10, 17, 30, 50, 70)
+"""Lengths up to each of these share a program: the waiting of the shorter ones costs less than
+compiling a program for each; for the longest it would cost more."""
 _WEIGHTS = {
     "lstm": 1.0,
     "transformer-xl": 2.0,
@@ -200,9 +204,11 @@ def models(edition: str = "published") -> dict[str, TrainConfig]:
 def settings(part: str, edition: str = "published") -> dict[str, Setting]:
     """The forms of the task in one part, by name: "length-20", "size-5", "distributed-30-7"."""
     if part == "length":
-        return {f"length-{n}": _chain_setting(n, 1, edition) for n in LENGTHS}
+        programs = [next((f"to {m}" for m in _PROGRAMS if n <= m), "") for n in LENGTHS]
+        pairs = zip(LENGTHS, programs, strict=True)
+        return {f"length-{n}": _chain_setting(n, 1, edition, together) for n, together in pairs}
     if part == "size":
-        return {f"size-{k}": _chain_setting(SIZE_LENGTH, k, edition) for k in SIZES}
+        return {f"size-{k}": _chain_setting(SIZE_LENGTH, k, edition, "sizes") for k in SIZES}
     return {f"distributed-{n}-{k}": _distributed_setting(n, k, edition) for n, k in DISTRIBUTED}
 
 
@@ -224,10 +230,10 @@ def _stream(edition: str) -> int | None:
     return 0 if edition == "published" else None
 
 
-def _chain_setting(length: int, bits: int, edition: str) -> Setting:
+def _chain_setting(length: int, bits: int, edition: str, together: str) -> Setting:
     options = {"memory_length": length, "num_bits": bits, "stream_seed": _stream(edition)}
     floors = memory_chain_floors(**options, episodes=PUBLISHED_EPISODES)
-    return Setting("memory_chain", options, decisions=length + 1, floors=floors)
+    return Setting("memory_chain", options, length + 1, floors, _MIX, together)
 
 
 def _distributed_setting(length: int, bits: int, edition: str) -> Setting:
@@ -238,4 +244,4 @@ def _distributed_setting(length: int, bits: int, edition: str) -> Setting:
         "stream_seed": _stream(edition),
     }
     floors = distributed_memory_floors(**options, episodes=PUBLISHED_EPISODES)
-    return Setting("distributed_memory", options, decisions=length, floors=floors)
+    return Setting("distributed_memory", options, length, floors, _MIX, f"length {length}")

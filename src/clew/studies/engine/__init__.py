@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from clew.studies.engine.packs import Pack, make_packs
     from clew.studies.engine.progress import QuietStudy, Standing, StudyLines, StudyProgress
     from clew.studies.engine.results import read_results
     from clew.studies.engine.runner import (
@@ -16,14 +17,15 @@ if TYPE_CHECKING:
         check_study,
         run_study,
     )
-    from clew.studies.engine.study import Cell, Evaluation, Expected, Pack, Setting, Study
+    from clew.studies.engine.study import Cell, Evaluation, Expected, Setting, Study
     from clew.studies.engine.workers import Event, LocalWorkers, Workers
 
 _HOMES = {
     "progress": ("QuietStudy", "Standing", "StudyLines", "StudyProgress"),
     "results": ("read_results",),
     "runner": ("Failure", "StudyInterrupted", "StudyResult", "check_study", "run_study"),
-    "study": ("Cell", "Evaluation", "Expected", "Pack", "Setting", "Study"),
+    "study": ("Cell", "Evaluation", "Expected", "Setting", "Study"),
+    "packs": ("Pack", "make_packs"),
     "workers": ("Event", "LocalWorkers", "Workers"),
 }
 
@@ -45,6 +47,7 @@ __all__ = [
     "StudyResult",
     "Workers",
     "check_study",
+    "make_packs",
     "read_results",
     "run_study",
 ]

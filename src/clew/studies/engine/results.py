@@ -9,7 +9,8 @@ from typing import Any
 from clew.errors import UserError
 from clew.run.folder import write_json
 from clew.run.machine import git_commit, versions
-from clew.studies.engine.study import Cell, Pack, Study
+from clew.studies.engine.packs import Pack
+from clew.studies.engine.study import Cell, Study
 
 RESULTS, FAILURES, STUDY, LOGS = "results.jsonl", "failures.jsonl", "study.json", "logs"
 FORMAT = 1
@@ -103,7 +104,7 @@ def record_failure(path: Path, pack: Pack, error: str, attempts: int) -> None:
     row = {
         "format": FORMAT,
         "model": pack.model,
-        "setting": pack.setting,
+        "settings": list(pack.settings),
         "seeds": list(pack.seeds),
         "attempts": attempts,
         "error": error,

@@ -13,10 +13,11 @@ from clew.run.config import make_stream
 from clew.run.folder import locked
 from clew.run.stop import stop_signals
 from clew.studies.engine import results
+from clew.studies.engine.packs import Pack, make_packs, pack_cost, pack_steps, split
 from clew.studies.engine.plugins import registered
 from clew.studies.engine.progress import Standing, StudyLines, StudyProgress
 from clew.studies.engine.results import ResultsFile, Row
-from clew.studies.engine.study import Pack, Study
+from clew.studies.engine.study import Study
 from clew.studies.engine.work import make_job
 from clew.studies.engine.worker import ACTIVE
 from clew.studies.engine.workers import Event, LocalWorkers, Workers
@@ -141,7 +142,7 @@ def check_study(study: Study) -> None:
 def _open(study: Study, path: Path, file: ResultsFile) -> _Session:
     finished = results.finished_cells(study, file.rows, path)
     results.write_study(path, study)
-    session = _Session(study, path, file, study.packs(finished), len(finished))
+    session = _Session(study, path, file, make_packs(study, finished), len(finished))
     for cell in finished:
         session.counts[cell.model] = session.counts.get(cell.model, 0) + 1
     return session
@@ -188,16 +189,16 @@ def _take(session: _Session, event: Event, listener: StudyProgress) -> None:
         session.file.append(event.rows)
         session.finished += len(event.rows)
         session.counts[pack.model] = session.counts.get(pack.model, 0) + len(event.rows)
-        session.cost += session.study.cost(pack)
-        session.steps += _steps(session.study, pack)
+        session.cost += pack_cost(session.study, pack)
+        session.steps += pack_steps(session.study, pack)
         return
     attempts = session.attempts[pack] = session.attempts.get(pack, 0) + 1
     if event.kind == "died" and attempts < ATTEMPTS:
         listener.message(f"{event.error}, while at {pack}; trying that again")
         session.queue.insert(0, pack)
-    elif event.diverged and len(pack.seeds) > 1:
-        listener.message(f"{pack}: {event.error}; running its seeds one by one")
-        session.queue[:0] = [pack._replace(seeds=(seed,)) for seed in pack.seeds]
+    elif len(pack.settings) > 1 or (event.diverged and len(pack.seeds) > 1):
+        listener.message(f"{pack}: {event.error}; trying its parts one by one")
+        session.queue[:0] = split(pack)
     else:
         listener.message(f"failed: {pack}: {event.error}")
         session.failures.append(Failure(pack, event.error))
@@ -207,14 +208,14 @@ def _take(session: _Session, event: Event, listener: StudyProgress) -> None:
 def _standing(session: _Session) -> Standing:
     study, seconds = session.study, time.monotonic() - session.began
     per_model = len(study.settings) * len(study.seeds)
-    working = sum(share * study.cost(pack) for pack, share in session.shares.items())
+    working = sum(share * pack_cost(study, pack) for pack, share in session.shares.items())
     cost = session.cost + working
-    steps = session.steps + sum(share * _steps(study, p) for p, share in session.shares.items())
-    waiting = sum(map(study.cost, [*session.queue, *session.shares])) - working
+    steps = session.steps + sum(share * pack_steps(study, p) for p, share in session.shares.items())
+    waiting = sum(pack_cost(study, p) for p in (*session.queue, *session.shares)) - working
     return Standing(
         finished=session.finished,
         total=len(study.models) * per_model,
-        failed=sum(len(failure.pack.seeds) for failure in session.failures),
+        failed=sum(len(failure.pack.cells) for failure in session.failures),
         models={model: (session.counts.get(model, 0), per_model) for model in study.models},
         working={str(pack): share for pack, share in session.shares.items()},
         rate=steps / seconds if seconds else 0.0,
@@ -223,12 +224,8 @@ def _standing(session: _Session) -> Standing:
     )
 
 
-def _steps(study: Study, pack: Pack) -> int:
-    return study.config(pack.model, pack.setting).steps * len(pack.seeds)
-
-
 def _interrupted(session: _Session, how_to_go_on: str) -> StudyInterrupted:
-    lost = sum(len(pack.seeds) for pack in session.shares)
+    lost = sum(len(pack.cells) for pack in session.shares)
     total = len(session.study.cells())
     return StudyInterrupted(
         f"stopped: {session.finished} of {total} cells are finished and saved in {session.path}, "

@@ -3,15 +3,13 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from clew.errors import UserError, require_at_least, unknown_name
 from clew.run.config import TrainConfig
 
-SEEDS_PER_PROGRAM = 10
-"""Most seeds of a pack; more are dealt evenly to several packs."""
 _PLACES = ("name", "run_dir", "preset", "seed", "seeds", "log_every", "checkpoint_seconds")
 
 
@@ -36,6 +34,11 @@ class Setting:
     it as their rollout_length, and a budget may be given in episodes."""
     floors: Mapping[str, float] = field(default_factory=dict)
     """What policies earn that do not do what the task asks, by name, for example "memoryless"."""
+    mix: str = ""
+    """A task that plays several of these settings at once, "package.module:Class" called with
+    `env` and the list of their `options`, as `clew.envs.mixed_recall:MixedRecall`; or none."""
+    together: str = ""
+    """Settings with the same word here, and the same `mix`, are trained in one program."""
 
 
 @dataclass(frozen=True)
@@ -60,23 +63,6 @@ class Cell(NamedTuple):
     model: str
     setting: str
     seed: int
-
-
-class Pack(NamedTuple):
-    """Cells that run as one compiled program: one model in one setting, several seeds."""
-
-    model: str
-    setting: str
-    seeds: tuple[int, ...]
-
-    @property
-    def cells(self) -> list[Cell]:
-        """Its cells, in the order of the seeds."""
-        return [Cell(self.model, self.setting, seed) for seed in self.seeds]
-
-    def __str__(self) -> str:
-        word = "seed" if len(self.seeds) == 1 else "seeds"
-        return f"{self.model} on {self.setting}, {word} {', '.join(map(str, self.seeds))}"
 
 
 @dataclass(frozen=True)
@@ -134,26 +120,6 @@ class Study:
     def cells(self) -> list[Cell]:
         """Every cell: model by model, setting by setting, seed by seed."""
         return [Cell(m, s, n) for m in self.models for s in self.settings for n in self.seeds]
-
-    def packs(self, finished: Iterable[Cell] = ()) -> list[Pack]:
-        """What remains to run, longest first.
-
-        Args:
-            finished: cells that are left out.
-        """
-        ended = set(finished)
-        found = []
-        for model in self.models:
-            for setting in self.settings:
-                left = [n for n in self.seeds if (model, setting, n) not in ended]
-                programs = -(-len(left) // SEEDS_PER_PROGRAM)
-                found += [Pack(model, setting, tuple(left[i::programs])) for i in range(programs)]
-        return sorted(found, key=self.cost, reverse=True)  # stable: equal ones keep the order
-
-    def cost(self, pack: Pack) -> float:
-        """Weighted environment steps of a pack, in no unit in particular."""
-        weight = self.weights.get(pack.model, 1.0)
-        return weight * self.config(pack.model, pack.setting).steps * len(pack.seeds)
 
     def config(self, model: str, setting: str, seeds: Sequence[int] | None = None) -> TrainConfig:
         """The settings of one training.

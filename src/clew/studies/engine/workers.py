@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, Protocol
 
 from clew.errors import UserError, require_at_least
-from clew.studies.engine.study import Pack
+from clew.studies.engine.packs import Pack
 from clew.studies.engine.work import Job, Row
 from clew.studies.engine.worker import ACTIVE
 
@@ -36,7 +36,7 @@ class Event(NamedTuple):
     error: str = ""
     """What went wrong, if "failed" or "died"."""
     diverged: bool = False
-    """Whether what went wrong is that one seed's numbers were no longer finite."""
+    """Whether what went wrong is that one cell's numbers were no longer finite."""
 
 
 class Workers(Protocol):
