@@ -30,13 +30,14 @@ STEPS = 40
 def test_every_variant_is_the_task_alone(name: str, seed: int | None) -> None:
     task, variants = MIXES[name]
     variants = [{**v, "stream_seed": seed, **SHORT} for v in variants]
-    mixed = AutoReset(MixedRecall(task, variants))
+    env = MixedRecall(task, variants)
+    mixed = AutoReset(env)
     kind = MemoryChain if task == "memory_chain" else DistributedMemory
     for index, options in enumerate(variants):
         alone = AutoReset(kind(**options))
         keys = jax.random.split(jax.random.key(index), STEPS + 1)
         actions = jax.random.randint(jax.random.key(1), (STEPS,), 0, 2)
-        first = mixed.opened(*mixed.env.reset_in(index, keys[0]))
+        first = mixed.opened(*env.reset_in(index, keys[0]))
         a = jax.jit(partial(_roll, mixed))(first, actions, keys[1:])
         b = jax.jit(partial(_roll, alone))(alone.reset(keys[0]), actions, keys[1:])
         bits = alone.observation_size

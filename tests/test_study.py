@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from clew.costs import parameters
-from clew.envs import make_env
 from clew.errors import UserError
 from clew.memory import options_of
 from clew.run.config import abstract_agent, make_stream
@@ -173,8 +172,7 @@ def test_the_repaired_edition_has_controls_and_fresh_episodes() -> None:
     assert len(study.cells()) == 8 * 2 * 30
     assert study.evaluation.episodes >= 1000 and not study.evaluation.stream
     assert study.expected == {}
-    chain = make_env("memory_chain", **study.settings["length-20"].options)
-    assert chain.episodes.stream_seed is None
+    assert study.settings["length-20"].options["stream_seed"] is None
     assert study.settings["distributed-30-3"].options["schedule"] == "fresh"
     for name, config in study.models.items():
         options = options_of(config.memory) | config.memory_options

@@ -11,9 +11,9 @@ from clew.agents.network import NetworkConfig
 from clew.run.sync import init_run, make_parts
 from clew.studies import makkink
 from clew.studies.engine import Pack, Setting, Study, make_packs
-from clew.studies.engine.lanes import init_lanes
+from clew.studies.engine.lanes import MIXED, init_lanes
 from clew.studies.engine.plugins import registered
-from clew.studies.engine.work import _lanes, make_job, run_job
+from clew.studies.engine.work import lanes_of, make_job, run_job
 from small_study import small_study
 
 MIX = "clew.envs.mixed_recall:MixedRecall"
@@ -70,8 +70,8 @@ def test_the_published_study_needs_few_programs() -> None:
 def test_lanes_begin_as_alone(model: str) -> None:
     study = mixed_study()
     pack = Pack(model, ("2 3", "4 1"), SEEDS)
-    with registered({}, {"mixed": MIX}):
-        config, lanes = _lanes(make_job(study, pack))
+    with registered({}, {MIXED: MIX}):
+        config, lanes = lanes_of(make_job(study, pack))
         together = init_lanes(make_parts(config), lanes).seed
     assert [(lane.setting, lane.seed) for lane in lanes] == [cell[1:] for cell in pack.cells]
     for index, lane in enumerate(lanes):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import clew
+from clew.envs import MemoryChain
 from clew.errors import UserError
 from clew.memory import MEMORIES
 from clew.run.progress import Quiet
@@ -98,7 +99,7 @@ def test_an_evaluation_plays_the_first_episodes_of_the_stream() -> None:
     found = evaluate_lanes(parts, state, lanes, Evaluation(130, greedy=True, stream=True))
     params = jax.tree.map(lambda leaf: leaf[1], state.seed.agent)
     agent = eqx.combine(params, parts.static)
-    env, step = parts.stream.env, eqx.filter_jit(agent.step)
+    env, step = MemoryChain(**config.env_options), eqx.filter_jit(agent.step)
     for episode in (0, 1, 5):
         env_state, seen = env.reset_at(episode)
         memory, total, start, ended = agent.init_state(), 0.0, jnp.array(True), False

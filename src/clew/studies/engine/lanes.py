@@ -20,7 +20,7 @@ from clew.run.rollout import ActorState, begin
 from clew.run.sync import Parts, RunState, SeedState, begin_seed, init_run
 from clew.studies.engine.study import Evaluation
 
-MIXED = "mixed"
+MIXED = "mixed settings"
 """Name of the task that plays several settings, while it does."""
 BATCH = 128
 """Episodes evaluated side by side, at most."""
@@ -95,7 +95,7 @@ def _begin_lane(
 
 
 def _open(parts: Parts, agent: Agent, keys: Array, variant: Array) -> ActorState:
-    env = parts.stream.env
+    env: Any = parts.stream.env
     reset = partial(env.reset_in, variant) if parts.config.env == MIXED else env.reset
     return begin(agent, *jax.vmap(parts.stream.opened)(*jax.vmap(reset)(keys)))
 

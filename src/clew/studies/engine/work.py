@@ -77,7 +77,7 @@ def run_job(job: Job, progress: Callable[[float], None] = lambda share: None) ->
     machine.use_compilation_cache()
     mix = {MIXED: job["mix"]} if job["mix"] else {}
     with registered(job["memories"], job["tasks"] | mix):
-        config, lanes = _lanes(job)
+        config, lanes = lanes_of(job)
         config.validate()
         parts = make_parts(config)
         require_choice("score", job["score"], parts.stream.metric_names)
@@ -101,7 +101,7 @@ def run_job(job: Job, progress: Callable[[float], None] = lambda share: None) ->
     ]
 
 
-def _lanes(job: Job) -> tuple[TrainConfig, list[Lane]]:
+def lanes_of(job: Job) -> tuple[TrainConfig, list[Lane]]:
     """The settings of the program, and the cells in it."""
     seeds = job["seeds"]
     configs = [config_from_json(values) for values in job["configs"]]
