@@ -66,29 +66,29 @@ def init_lanes(parts: Parts, lanes: Sequence[Lane]) -> RunState:
     """
     if parts.config.env != MIXED:
         return init_run(parts, [lane.seed for lane in lanes])
-    finish = jax.jit(partial(_begin_lane, parts))
-    states = [finish(*_agent_of(parts, lane), jnp.int32(lane.variant)) for lane in lanes]
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
-    return RunState(jnp.zeros((), jnp.int32), stacked)
-
-
-def _agent_of(parts: Parts, lane: Lane) -> tuple[Any, PRNGKeyArray, PRNGKeyArray]:
-    """Arrays of the lane's agent in the program's shapes, and the keys that are left."""
-    agent_key, env_key, key = jax.random.split(jax.random.key(lane.seed), 3)
-    agent = build_agent(lane.config, make_stream(lane.config), agent_key)
-    leaves = jax.tree.leaves(eqx.filter(agent, eqx.is_array))
     template = eqx.filter(abstract_agent(parts.config, parts.stream), _is_shape)
+    keys = [jax.random.split(jax.random.key(lane.seed), 3) for lane in lanes]
+    agents = [_agent_of(lane, key[0], template) for lane, key in zip(lanes, keys, strict=True)]
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *agents)
+    variants = np.array([lane.variant for lane in lanes], np.int32)
+    one = jax.vmap(partial(_begin_lane, parts))
+    return RunState(jnp.zeros((), jnp.int32), jax.jit(one)(stacked, jnp.stack(keys), variants))
+
+
+def _agent_of(lane: Lane, key: PRNGKeyArray, template: Any) -> Any:
+    """Arrays of the lane's agent in the program's shapes."""
+    agent = build_agent(lane.config, make_stream(lane.config), key)
+    leaves = jax.device_get(jax.tree.leaves(eqx.filter(agent, eqx.is_array)))
     shapes, tree = jax.tree.flatten(template)
     padded = [
-        jnp.pad(leaf, [(0, n - m) for n, m in zip(shape.shape, leaf.shape, strict=True)])
+        np.pad(leaf, [(0, n - m) for n, m in zip(shape.shape, leaf.shape, strict=True)])
         for leaf, shape in zip(leaves, shapes, strict=True)
     ]
-    return jax.tree.unflatten(tree, padded), env_key, key
+    return jax.tree.unflatten(tree, padded)
 
 
-def _begin_lane(
-    parts: Parts, arrays: Any, env_key: PRNGKeyArray, key: PRNGKeyArray, variant: Array
-) -> SeedState:
+def _begin_lane(parts: Parts, arrays: Any, keys: PRNGKeyArray, variant: Array) -> SeedState:
+    _, env_key, key = keys
     agent = eqx.combine(arrays, parts.static)
     actor = _open(parts, agent, jax.random.split(env_key, parts.config.a2c.num_envs), variant)
     return begin_seed(parts, agent, actor, key)
@@ -111,11 +111,11 @@ def evaluate_lanes(
     count = min(BATCH, evaluation.episodes)
     batches = math.ceil(evaluation.episodes / count)
     one = jax.jit(partial(_play_batch, parts, evaluation, count))
-    found = []
+    agents, found = jax.device_get(state.seed.agent), []
     for index, lane in enumerate(lanes):
-        params = state.seed.agent
+        params = agents
         if len(lanes) > 1:
-            params = jax.tree.map(lambda leaf, i=index: leaf[i], params)
+            params = jax.tree.map(lambda leaf, i=index: leaf[i], agents)
         key = jax.random.fold_in(jax.random.key(evaluation.seed), lane.seed)
         keys = jax.random.split(key, batches)
         played = [
