@@ -18,6 +18,8 @@ from small_study import small_study
 
 MIX = "clew.envs.mixed_recall:MixedRecall"
 SEEDS = (4, 0)
+REZERO = {"hidden_size": 4, "num_layers": 1, "num_heads": 1, "head_size": 4, "window": 2}
+"""Small, and with a parameter that is a single number."""
 
 
 def mixed_study(**changes) -> Study:
@@ -35,7 +37,13 @@ def mixed_study(**changes) -> Study:
         for n, k in ((2, 3), (4, 1))
     }
     gru = replace(small.models["gru"], network=mlp)
-    models = {"gru": gru, "none": small.models["none"], "bare": small.models["gru"]}
+    rezero = replace(gru, memory="rezero", memory_options=REZERO)
+    models = {
+        "gru": gru,
+        "rezero": rezero,
+        "none": small.models["none"],
+        "bare": small.models["gru"],
+    }
     return replace(small, **{"models": models, "settings": settings, **changes})
 
 
@@ -44,6 +52,7 @@ def test_a_program_takes_what_it_can() -> None:
     both = ("2 3", "4 1")
     assert set(make_packs(study)) == {
         Pack("gru", both, SEEDS),
+        Pack("rezero", both, SEEDS),
         Pack("none", both, SEEDS),
         # Its first product has a place for the state as well.
         Pack("bare", ("2 3",), SEEDS),
@@ -66,7 +75,7 @@ def test_the_published_study_needs_few_programs() -> None:
     assert {cell for pack in packs for cell in pack.cells} == set(makkink.study().cells())
 
 
-@pytest.mark.parametrize("model", ["gru", "none"])
+@pytest.mark.parametrize("model", ["rezero", "none"])
 def test_lanes_begin_as_alone(model: str) -> None:
     study = mixed_study()
     pack = Pack(model, ("2 3", "4 1"), SEEDS)

@@ -80,10 +80,9 @@ def _agent_of(lane: Lane, key: PRNGKeyArray, template: Any) -> Any:
     agent = build_agent(lane.config, make_stream(lane.config), key)
     leaves = jax.device_get(jax.tree.leaves(eqx.filter(agent, eqx.is_array)))
     shapes, tree = jax.tree.flatten(template)
-    padded = [
-        np.pad(leaf, [(0, n - m) for n, m in zip(shape.shape, leaf.shape, strict=True)])
-        for leaf, shape in zip(leaves, shapes, strict=True)
-    ]
+    padded = [np.zeros(shape.shape, shape.dtype) for shape in shapes]
+    for whole, leaf in zip(padded, leaves, strict=True):
+        whole[tuple(slice(n) for n in leaf.shape)] = leaf
     return jax.tree.unflatten(tree, padded)
 
 
