@@ -184,7 +184,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path, faults, monkeypatch) -> No
 
 def test_other_settings_need_another_folder(tmp_path, faults) -> None:
     run_pretended(tmp_path)
-    with pytest.raises(UserError, match=r"none on length-\d with other settings"):
+    with pytest.raises(UserError, match=r"\w+ on length-\d with other settings"):
         run_pretended(tmp_path, study=small_study(episodes=40))
     with locked(tmp_path), pytest.raises(UserError, match="in use by another process"):
         run_pretended(tmp_path)
