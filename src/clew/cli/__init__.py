@@ -12,6 +12,7 @@ COMMANDS = {
     "demo": "see in a minute or two that memory matters: train with one and without, draw both",
     "train": "train agents and record the run; or go on with a run (--resume)",
     "evaluate": "play fresh episodes with a run's agents, greedily and as trained",
+    "study": "run a published study's grid of models, settings and seeds; go on where it stopped",
     "runs": "list the runs of a folder",
     "models": "list the memory models with their costs, or show one with its options",
     "envs": "list the tasks with their options",

@@ -125,7 +125,12 @@ class AutoReset(eqx.Module):
 
     def reset(self, key: Key[Array, ""]) -> tuple[AutoResetState, TimeStep]:
         """Opens the first episode."""
-        env_state, observation = self.env.reset(key)
+        return self.opened(*self.env.reset(key))
+
+    def opened(
+        self, env_state: EnvState, observation: Float[Array, " n"]
+    ) -> tuple[AutoResetState, TimeStep]:
+        """A stream that begins with an episode that was opened already, in whatever way."""
         zero, false = jnp.zeros((), jnp.float32), jnp.zeros((), jnp.bool_)
         timestep = TimeStep(
             observation=observation,

@@ -132,25 +132,49 @@ def _play(
     """The metrics of the first episode of `BATCH` environments, and which of them ended."""
     agent = eqx.combine(params, static)
     reset_key, key = jax.random.split(key)
-    actor = init_actor(agent, stream, BATCH, reset_key)
+    return play(agent, stream, init_actor(agent, stream, BATCH, reset_key), greedy, max_steps, key)
+
+
+def play(
+    agent: Agent,
+    stream: AutoReset,
+    actor: ActorState,
+    greedy: bool,
+    max_steps: int,
+    key: PRNGKeyArray,
+) -> tuple[dict[str, Float[Array, " episodes"]], Bool[Array, " episodes"]]:
+    """Plays every environment's episode to its end.
+
+    Args:
+        agent: the network.
+        stream: the task.
+        actor: each environment at the beginning of an episode, with an empty memory.
+        greedy: take the likeliest action, instead of drawing from the policy.
+        max_steps: gives up after so many steps.
+        key: of the draws, and of the environments' own chance.
+
+    Returns:
+        The stream's metrics of every episode, and whether it ended.
+    """
+    count = actor.timestep.reward.shape[0]
 
     def more(carry: tuple) -> Array:
         return ~jnp.all(carry[1]) & (carry[4] < max_steps)
 
     def one(carry: tuple) -> tuple:
-        actor, ended, metrics, key, count = carry
+        actor, ended, metrics, key, steps = carry
         key, action_key, env_key = jax.random.split(key, 3)
         seen = actor.timestep
         memory, logits, _ = jax.vmap(agent.step)(actor.memory, seen.observation, seen.start)
         drawn = jax.random.categorical(action_key, logits)
         action = jnp.argmax(logits, axis=-1) if greedy else drawn
-        env, then = jax.vmap(stream.step)(actor.env, action, jax.random.split(env_key, BATCH))
+        env, then = jax.vmap(stream.step)(actor.env, action, jax.random.split(env_key, count))
         first = then.ended & ~ended
         metrics = {n: jnp.where(first, then.metrics[n], metrics[n]) for n in metrics}
-        return ActorState(env, then, memory), ended | first, metrics, key, count + 1
+        return ActorState(env, then, memory), ended | first, metrics, key, steps + 1
 
-    zeros = {name: jnp.zeros(BATCH, jnp.float32) for name in stream.metric_names}
-    carry = (actor, jnp.zeros(BATCH, jnp.bool_), zeros, key, jnp.zeros((), jnp.int32))
+    zeros = {name: jnp.zeros(count, jnp.float32) for name in stream.metric_names}
+    carry = (actor, jnp.zeros(count, jnp.bool_), zeros, key, jnp.zeros((), jnp.int32))
     _, ended, metrics, _, _ = jax.lax.while_loop(more, one, carry)
     return metrics, ended
 

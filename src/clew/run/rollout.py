@@ -24,6 +24,12 @@ class ActorState(NamedTuple):
 def init_actor(agent: Agent, stream: AutoReset, num_envs: int, key: PRNGKeyArray) -> ActorState:
     """Opens an episode in every environment, with an empty memory."""
     env, timestep = jax.vmap(stream.reset)(jax.random.split(key, num_envs))
+    return begin(agent, env, timestep)
+
+
+def begin(agent: Agent, env: AutoResetState, timestep: TimeStep) -> ActorState:
+    """Opened environments, each with an empty memory."""
+    num_envs = timestep.reward.shape[0]
     memory = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_envs), agent.init_state())
     return ActorState(env, timestep, memory)
 

@@ -1,6 +1,6 @@
 """The whole training loop, acting and learning by turns, as one compiled program."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -80,16 +80,22 @@ def make_parts(config: TrainConfig) -> Parts:
     return Parts(config, stream, static, make_optimiser(config.a2c))
 
 
-def init_run(parts: Parts) -> RunState:
+def init_run(parts: Parts, numbers: Sequence[int] | None = None) -> RunState:
     """The state before the first update.
 
     Every seed starts from its own random key, `seed + i`, so that its parameters and first
     episodes are bit for bit those of a run of that seed alone. What follows is equal up to
     rounding, since products over several seeds add in another order.
+
+    Args:
+        parts: of the run.
+        numbers: as many seeds as the run has, if they do not follow each other.
     """
     init = jax.jit(partial(_init_seed, parts))
     config = parts.config
-    seeds = [init(jax.random.key(config.seed + i)) for i in range(config.seeds)]
+    numbers = range(config.seed, config.seed + config.seeds) if numbers is None else numbers
+    assert len(numbers) == config.seeds
+    seeds = [init(jax.random.key(number)) for number in numbers]
     update = jnp.zeros((), jnp.int32)
     if config.seeds == 1:
         return RunState(update, seeds[0])
@@ -139,12 +145,18 @@ def _is_shape(x: Any) -> bool:
 def _init_seed(parts: Parts, key: PRNGKeyArray) -> SeedState:
     agent_key, env_key, key = jax.random.split(key, 3)
     agent = build_agent(parts.config, parts.stream, agent_key)
+    actor = init_actor(agent, parts.stream, parts.config.a2c.num_envs, env_key)
+    return begin_seed(parts, agent, actor, key)
+
+
+def begin_seed(parts: Parts, agent: Agent, actor: ActorState, key: PRNGKeyArray) -> SeedState:
+    """The state of one seed before its first update."""
     of_memory = (f"memory.{name}" for name in agent.memory.metric_names)
     names = (*LOSS_METRICS, *of_memory, "episodes", *parts.stream.metric_names)
     return SeedState(
         agent=eqx.filter(agent, eqx.is_array),
         optimiser=init_optimiser(parts.optimiser, agent),
-        actor=init_actor(agent, parts.stream, parts.config.a2c.num_envs, env_key),
+        actor=actor,
         key=key,
         sums={name: jnp.zeros((), jnp.float32) for name in names},
         finite=jnp.ones((), jnp.bool_),

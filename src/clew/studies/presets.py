@@ -1,14 +1,20 @@
 """Every named setting that a published result was made with."""
 
+from collections.abc import Callable
+
 from clew.errors import unknown_name
 from clew.run.config import TrainConfig
 from clew.studies import makkink, pramanik
+from clew.studies.engine import Study
 
 STUDIES: dict[str, dict[str, TrainConfig]] = {
     "pramanik": pramanik.PRESETS,
     "makkink": makkink.PRESETS,
 }
 """Name of a study to its settings by name."""
+
+GRIDS: dict[str, Callable[..., Study]] = {"makkink": makkink.study}
+"""Name of a study to what makes its grid, a function of `part` and `edition`."""
 
 PRESETS: dict[str, TrainConfig] = {
     name: config for presets in STUDIES.values() for name, config in presets.items()

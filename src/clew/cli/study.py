@@ -1,0 +1,171 @@
+"""`clew study`: a published study's grid of trainings, gone on with where it stopped."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import tyro
+
+from clew.cli.parse import parse
+from clew.cli.tables import print_table
+from clew.errors import UserError, require_at_least, unknown_name
+
+if TYPE_CHECKING:
+    from clew.run.config import TrainConfig
+    from clew.studies.engine import Study, StudyResult
+
+ABOUT = """Runs a study: every model in every setting with every seed, in local worker processes.
+What is finished is never run again: after Ctrl-C, a kill or a failure the same command goes on.
+Results are lines of results.jsonl in the study's folder, one for every training."""
+
+
+@dataclass(frozen=True)
+class StudyCommand:
+    """What `clew study` may be told."""
+
+    name: tyro.conf.Positional[str] = ""
+    """The study: makkink."""
+    part: str = "all"
+    """Which of its experiments: length, size, distributed, or all."""
+    edition: str = "published"
+    """published: as the authors' code had it, on fixed streams of episodes. repaired: as the text
+    means it, on fresh episodes, with controls and more seeds."""
+    models: str = ""
+    """Only these models, separated by commas; empty takes all (--list names them)."""
+    settings: str = ""
+    """Only these settings, separated by commas; empty takes all of the part."""
+    seeds: int = 0
+    """Number of seeds: the study's own first, then the smallest others; 0 takes the study's."""
+    episodes: int = 0
+    """Training episodes of every cell; 0 takes the study's."""
+    evaluation_episodes: int = 0
+    """Episodes on which every trained agent is measured; 0 takes the study's."""
+    add_memory: tuple[str, ...] = ()
+    """Memories of your own as further models: package.module:factory, or with a name of your
+    choice NAME=package.module:factory. Each takes its place in the study's own agent."""
+    run_dir: str = ""
+    """The study's folder; empty is runs/<study>-<edition>."""
+    workers: int = 0
+    """Processes, each on a core of its own; 0 is one for every core."""
+    list: bool = False
+    """Show what would run, and run nothing."""
+
+
+def main(args: Sequence[str]) -> int:
+    """Runs the study, or lists it; 1 if a cell failed."""
+    command = parse(StudyCommand, args, command="study", about=ABOUT)
+    for option in ("seeds", "episodes", "evaluation_episodes", "workers"):
+        require_at_least(option, getattr(command, option), 0)
+    study = make_study(command)
+    folder = command.run_dir or f"runs/{command.name}-{command.edition}"
+    from clew.studies.engine import check_study, run_study
+
+    if command.list:
+        check_study(study)
+        show(study, folder)
+        return 0
+    from clew.cli.study_table import study_listener
+
+    result = run_study(
+        study,
+        folder,
+        workers=command.workers or None,
+        progress=study_listener(),
+        how_to_go_on=f"clew study {shlex.join(args)}",
+    )
+    print(report(study, result))
+    return 1 if result.failures else 0
+
+
+def make_study(command: StudyCommand) -> "Study":
+    """The study that a command asks for.
+
+    Raises:
+        UserError: for an unknown study, part, edition, model or setting, with the nearest names.
+    """
+    from clew.studies.presets import GRIDS
+
+    if not command.name:
+        raise UserError(f"which study? clew study NAME; known: {', '.join(GRIDS)}")
+    if command.name not in GRIDS:
+        raise unknown_name("study", command.name, GRIDS)
+    whole = GRIDS[command.name](part=command.part, edition=command.edition)
+    agent = next(iter(whole.models.values()))
+    study = whole.only(_names(command.models), _names(command.settings))
+    if command.seeds:
+        study = replace(study, seeds=first_seeds(study.seeds, command.seeds))
+    if command.episodes:
+        study = replace(study, episodes=command.episodes, steps=None)
+    if command.evaluation_episodes:
+        measured = replace(study.evaluation, episodes=command.evaluation_episodes)
+        study = replace(study, evaluation=measured)
+    for text in command.add_memory:
+        study = _with_memory(study, text, agent)
+    return study
+
+
+def first_seeds(own: tuple[int, ...], count: int) -> tuple[int, ...]:
+    """The first `count` of a study's seeds, then the smallest numbers that are not among them."""
+    others = (n for n in range(len(own) + count) if n not in own)
+    return (*own[:count], *(next(others) for _ in range(count - len(own))))
+
+
+def show(study: "Study", folder: str) -> None:
+    """Prints the grid, a line for every model, and how much of it is there already."""
+    from pathlib import Path
+
+    from clew.studies.engine import make_packs, read_results
+    from clew.studies.engine.results import finished_cells
+
+    finished = finished_cells(study, read_results(folder), Path(folder))
+    seeds, settings = len(study.seeds), len(study.settings)
+    rows = []
+    for model in study.models:
+        ended = sum(cell.model == model for cell in finished)
+        steps = sum(study.config(model, setting).steps for setting in study.settings) * seeds
+        cells = settings * seeds
+        rows.append([model, f"{cells:,}", f"{ended:,}", f"{cells - ended:,}", f"{steps:,}"])
+    packs = make_packs(study, finished)
+    note = (
+        f"settings: {', '.join(study.settings)}\n"
+        f"seeds: {', '.join(map(str, study.seeds))}\n"
+        f"{len(study.cells()):,} cells, {len(finished):,} finished in {folder}, "
+        f"{len(packs):,} programs to run"
+    )
+    print_table(study.name, ["", "cells", "finished", "to run", "environment steps"], rows, note)
+
+
+def report(study: "Study", result: "StudyResult") -> str:
+    """What a finished study says of itself: means by model, beside the published ones."""
+    lines = []
+    for model in study.models:
+        rows = [row for row in result.rows if row["model"] == model]
+        if not rows:
+            continue
+        mean = sum(row["mean"] for row in rows) / len(rows)
+        known = [study.expected.get((model, setting)) for setting in study.settings]
+        told = [expected.mean for expected in known if expected is not None]
+        beside = f", published {sum(told) / len(told):.3f}" if len(told) == len(known) else ""
+        lines.append(f"{model}: mean {study.score} {mean:.3f} of {len(rows)} cells{beside}")
+    for pack, error in result.failures:
+        lines.append(f"failed: {pack}: {error}")
+    if result.failures:
+        lines.append("the same command tries again what failed")
+    lines.append(f"results: {result.path / 'results.jsonl'}")
+    return "\n".join(lines)
+
+
+def _with_memory(study: "Study", text: str, agent: "TrainConfig") -> "Study":
+    from clew.studies.engine.references import resolve
+
+    name, equals, reference = text.partition("=")
+    if not equals:
+        name, reference = text.rpartition(":")[2].lower(), text
+    resolve(reference)
+    return study.add_memory(name, reference, like=agent)
+
+
+def _names(text: str) -> list[str] | None:
+    """Words between commas, None if there are none."""
+    return [word.strip() for word in text.split(",") if word.strip()] or None

@@ -1,0 +1,36 @@
+"""Work that takes no time and needs no JAX, for the tests of the study engine."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+BEGUN = "begun.jsonl"
+
+
+def pretend(job, progress):
+    """Rows out of nothing, or the fault that the environment asks for, after a moment."""
+    folder = Path(os.environ["PRETEND_FOLDER"])
+    with open(folder / BEGUN, "a") as file:
+        file.write(json.dumps([job["model"], job["settings"], job["seeds"]]) + "\n")
+    progress(0.5)
+    time.sleep(float(os.environ.get("PRETEND_SECONDS", "0.01")))
+    faults = json.loads(os.environ.get("PRETEND_FAULTS", "{}"))
+    found = [faults.get(f"{job['model']} {setting}") for setting in job["settings"]]
+    fault = next((fault for fault in found if fault), None)
+    if fault == "raise":
+        raise RuntimeError("nothing works")
+    if fault == "die" or (fault == "die once" and not (folder / "died").exists()):
+        (folder / "died").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    if fault == "diverge" and 0 in job["seeds"]:
+        from clew.run.stop import TrainingDiverged
+
+        raise TrainingDiverged("seed 0 is no longer finite")
+    return [
+        {"model": job["model"], "setting": setting, "seed": seed, "digest": digest}
+        | {"mean": seed / 10, "score": "return"}
+        for setting, digest in zip(job["settings"], job["digests"], strict=True)
+        for seed in job["seeds"]
+    ]

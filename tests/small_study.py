@@ -1,0 +1,63 @@
+"""A study whose cells take no time, for the tests of running and resuming; run as a script too."""
+
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from clew.agents.a2c import A2CConfig
+from clew.agents.network import NetworkConfig
+from clew.run.config import TrainConfig
+from clew.studies.engine import Evaluation, LocalWorkers, Setting, Study, run_study
+from pretended_work import BEGUN
+
+SMALL = {"hidden_size": 4}
+
+
+def small_study(**changes) -> Study:
+    """Three models in three settings, three seeds each: 27 cells."""
+    a2c = A2CConfig(num_envs=1, whole_episodes=True, return_normalisation=True, lam=1.0)
+    agent = TrainConfig(memory_options=SMALL, network=NetworkConfig(head_size=4), a2c=a2c)
+    settings = {
+        f"length-{n}": Setting(
+            "memory_chain", {"memory_length": n, "stream_seed": 0}, decisions=n + 1
+        )
+        for n in (1, 2, 3)
+    }
+    models = {name: replace(agent, memory=name) for name in MODELS}
+    study = Study(
+        name="small",
+        models=models,
+        settings=settings,
+        seeds=(4, 0, 7),
+        episodes=20,
+        evaluation=Evaluation(episodes=10, stream=True),
+        curve_bins=4,
+    )
+    return replace(study, **changes)
+
+
+MODELS = ("none", "gru", "lstm")
+
+
+def begun(folder: Path) -> list[tuple[str, str, int]]:
+    """Every cell that was ever begun, in order, one entry a time."""
+    lines = [json.loads(line) for line in (folder / BEGUN).read_text().splitlines()]
+    return [
+        (model, setting, seed)
+        for model, settings, seeds in lines
+        for setting in settings
+        for seed in seeds
+    ]
+
+
+def run_pretended(folder: Path, workers: int = 2, study: Study | None = None, progress=None):
+    """Runs the study with pretended work."""
+    os.environ["PRETEND_FOLDER"] = str(folder)
+    crew = LocalWorkers(folder / "logs", workers, work="pretended_work:pretend")
+    return run_study(study or small_study(), folder, workers=crew, progress=progress)
+
+
+if __name__ == "__main__":
+    run_pretended(Path(sys.argv[1]))
