@@ -75,6 +75,17 @@ def test_the_published_study_needs_few_programs() -> None:
     assert {cell for pack in packs for cell in pack.cells} == set(makkink.study().cells())
 
 
+def test_windows_are_no_wider_than_episodes() -> None:
+    study = mixed_study(fit_windows=True)
+    wide = replace(study.models["rezero"], memory_options=REZERO | {"window": 100})
+    study = replace(study, models={"rezero": wide, "gru": study.models["gru"]})
+    windows = [study.config("rezero", s).memory_options["window"] for s in study.settings]
+    assert windows == [2, 4]
+    assert study.config("gru", "2 3").memory_options == study.models["gru"].memory_options
+    config, _ = lanes_of(make_job(study, Pack("rezero", ("2 3", "4 1"), SEEDS)))
+    assert config.memory_options["window"] == 4
+
+
 @pytest.mark.parametrize("model", ["rezero", "none"])
 def test_lanes_begin_as_alone(model: str) -> None:
     study = mixed_study()
@@ -87,7 +98,7 @@ def test_lanes_begin_as_alone(model: str) -> None:
         alone = init_run(make_parts(lane.config), [lane.seed]).seed
         for a, b in zip(jax.tree.leaves(together.agent), jax.tree.leaves(alone.agent), strict=True):
             there = a[index][tuple(slice(n) for n in b.shape)]
-            np.testing.assert_allclose(there, b, rtol=1e-6)
+            np.testing.assert_allclose(there, b, rtol=1e-6, atol=1e-6)
             assert np.abs(a[index]).sum() == pytest.approx(np.abs(b).sum())
         seen = alone.actor.timestep.observation
         shown = together.actor.timestep.observation[index][:, : seen.shape[1]]

@@ -128,12 +128,12 @@ def test_mistakes_of_a_job_are_told() -> None:
 
 
 def test_own_memories_are_known_only_while_they_are_used(monkeypatch, tmp_path) -> None:
-    (tmp_path / "mine.py").write_text(
+    (tmp_path / "only_mine.py").write_text(
         "from clew.memory.gru import GRU\ndef build(input_size, *, key):\n"
         "    return GRU(input_size, key=key, hidden_size=5)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    study = small_study().add_memory("mine", "mine:build").only(["mine"])
+    study = small_study().add_memory("mine", "only_mine:build").only(["mine"])
     (row,) = run_job(make_job(study, Pack("mine", ("length-1",), (0,))))
     assert row["model"] == "mine" and row["parameters"] > 100
     assert "mine" not in MEMORIES

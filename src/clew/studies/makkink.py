@@ -175,6 +175,7 @@ def study(part: str = "all", edition: str = "published") -> Study:
         ),
         expected=expected if published else {},
         weights=_WEIGHTS,
+        fit_windows=True,
     )
 
 

@@ -42,8 +42,9 @@ def mixed_config(configs: Sequence[TrainConfig], lanes: int) -> TrainConfig:
 
     Every lane makes one update an episode, so they all make as many; shorter episodes wait.
     """
-    first = configs[0]
-    longest = max(config.a2c.rollout_length for config in configs)
+    # It also has the widest window, if they differ in that.
+    first = max(configs, key=lambda config: config.a2c.rollout_length)
+    longest = first.a2c.rollout_length
     variants = [config.env_options for config in configs]
     a2c = replace(first.a2c, rollout_length=longest)
     assert len({config.updates for config in configs}) == 1

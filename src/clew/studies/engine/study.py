@@ -102,6 +102,9 @@ class Study:
     """Rough cost of a step by model, 1 unless given: for the order of work and the time left."""
     curve_bins: int = 100
     """Points of a learning curve, at most."""
+    fit_windows: bool = False
+    """Give memories with an option `window` no wider one than an episode of the setting has use
+    for: they compute the same from less. Needs the settings' `decisions`."""
 
     def __post_init__(self) -> None:
         if (self.episodes is None) == (self.steps is None):
@@ -143,6 +146,9 @@ class Study:
             steps = self.episodes * task.decisions
         assert steps is not None
         config = replace(own, env=task.env, env_options=dict(task.options), a2c=a2c, steps=steps)
+        if self.fit_windows and task.decisions is not None and "window" in own.memory_options:
+            window = min(own.memory_options["window"], max(1, task.decisions - 1))
+            config = replace(config, memory_options=own.memory_options | {"window": window})
         numbers = self.seeds if seeds is None else seeds
         log_every = -(-config.updates // self.curve_bins)
         return replace(config, seed=numbers[0], seeds=len(numbers), log_every=log_every)
