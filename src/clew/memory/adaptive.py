@@ -11,6 +11,7 @@ from clew.memory.attention import WindowState
 from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input, select
 from clew.memory.blocks import Linear
 from clew.memory.halting import Halting, Pondering
+from clew.memory.in_order import Block, read_in_order
 from clew.memory.layer import Layer, LayerState
 from clew.memory.positions import count_positions, encode
 from clew.memory.stack import share_biases
@@ -81,6 +82,8 @@ class AdaptiveStack(AbstractMemory):
         """`unroll`, and the metrics of every observation."""
         check_unroll_input(self, xs, starts)
         if any(layer.recurrent for layer in self.layers):
+            if all(layer.attention.gradient == "current" for layer in self.layers):  # pyright: ignore[reportAttributeAccessIssue]
+                return self._read_in_order(state, xs, starts)
             state, (ys, metrics) = jax.lax.scan(
                 lambda state, inputs: self._read_one(state, *inputs), state, (xs, starts)
             )
@@ -97,12 +100,30 @@ class AdaptiveStack(AbstractMemory):
             return gates, jnp.stack(inputs), y
 
         after = self._ponder(xs, positions, read, ())
-        banks = tuple(
-            jax.vmap(layer.attention.remember, in_axes=(0, 0, None))(bank, inputs, starts)  # pyright: ignore[reportAttributeAccessIssue]
-            for layer, bank, inputs in zip(layers, state.banks, after.inputs, strict=True)
-        )
+        banks = self._remember(state, after.inputs, starts)
         new = AdaptiveState(banks, state.gates, position)
-        return new, after.blend, self.halting.metrics(after)
+        return new, after.blend, self.halting.metrics(after.readings, after.remainder)
+
+    def _read_in_order(
+        self, state: AdaptiveState, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
+    ) -> tuple[AdaptiveState, Float[Array, "time out"], Metrics]:
+        streams = xs if self.embedding is None else self.embedding(xs)
+        positions, position = count_positions(state.position, starts)
+        where = encode(positions, self.output_size) if self.coordinates else None
+        block = Block(share_biases(self.layers), self.halting)
+        read = read_in_order(block, state.banks, state.gates, streams, where, starts)
+        inputs = jnp.moveaxis(jax.lax.stop_gradient(read.inputs), 0, 2)
+        new = AdaptiveState(self._remember(state, inputs, starts), read.gates, position)
+        return new, read.blend, self.halting.metrics(read.readings, read.remainder)
+
+    def _remember(
+        self, state: AdaptiveState, inputs: Array, starts: Bool[Array, " time"]
+    ) -> tuple[WindowState, ...]:
+        """The rings after a chunk of inputs [layers, steps, time, n]."""
+        return tuple(
+            jax.vmap(layer.attention.remember, in_axes=(0, 0, None))(bank, rows, starts)  # pyright: ignore[reportAttributeAccessIssue]
+            for layer, bank, rows in zip(self.layers, state.banks, inputs, strict=True)
+        )
 
     def refresh(self, state: AdaptiveState) -> AdaptiveState:
         """All keys and values, projected again."""
@@ -132,7 +153,7 @@ class AdaptiveStack(AbstractMemory):
             for layer, bank, inputs in zip(layers, state.banks, after.inputs, strict=True)
         )
         new = AdaptiveState(banks, after.gates, state.position + 1)  # pyright: ignore[reportArgumentType]
-        return new, (after.blend, self.halting.metrics(after))
+        return new, (after.blend, self.halting.metrics(after.readings, after.remainder))
 
     def _ponder(self, x: Array, position: Array, read: Any, gates: State) -> Pondering:
         stream = x if self.embedding is None else self.embedding(x)

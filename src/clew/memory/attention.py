@@ -133,6 +133,33 @@ class WindowAttention(eqx.Module):
             attended += jnp.broadcast_to(weights[:, at, None], own_value.shape) * own_value
         return after, self.output(attended.reshape(-1))
 
+    def attend(
+        self,
+        x: Float[Array, " n"],
+        keys: Float[Array, "heads window head"],
+        values: Float[Array, "heads window head"],
+        visible: Bool[Array, " window"],
+    ) -> Float[Array, " n"]:
+        """Attends from an input to itself and to what stands before it, the oldest first.
+
+        Args:
+            x: the input.
+            keys: of the `window` inputs before; numbers also where not visible.
+            values: likewise.
+            visible: which of them it may see.
+        """
+        key, value = self.keys_values(x)
+        keys = jnp.concatenate([keys, key[:, None]], axis=1)
+        values = jnp.concatenate([values, value[:, None]], axis=1)
+        content, by_distance = self._queries(x)
+        scores = jnp.einsum("hm,hjm->hj", content, keys)
+        if self.distance is not None:
+            far = self._distances(self.window + 1)[:, ::-1]
+            scores += jnp.einsum("hm,hdm->hd", by_distance, far)
+        seen = jnp.broadcast_to(jnp.append(visible, True), scores.shape)
+        weights = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1)
+        return self.output(jnp.einsum("hj,hjm->hm", weights, values).reshape(-1))
+
     def write(
         self, state: WindowState, x: Float[Array, " n"], start: Bool[Array, ""]
     ) -> WindowState:
@@ -147,7 +174,7 @@ class WindowAttention(eqx.Module):
         hidden, keys, values = clear_at_start(start, (state.hidden, state.keys, state.values))
         length = jnp.minimum(jnp.where(start, 0, state.length) + 1, slots)
         stored = self._stored(x)
-        key, value = self._keys_values(stored)
+        key, value = self.keys_values(stored)
         at = jnp.where(start, 0, state.position)
         hidden = hidden.at[at].set(stored)
         keys = keys.at[:, at].set(key)
@@ -162,7 +189,7 @@ class WindowAttention(eqx.Module):
         reach = self.window if self.banded else self.window + time - 1
         band = Band.cut(state.position, state.length, starts, self.window, reach)
         stored = self._stored(xs)
-        key, value = self._keys_values(stored)
+        key, value = self.keys_values(stored)
         keys, keys_fine = clean(join_chunk(band, state.keys, key))
         values, values_fine = clean(join_chunk(band, state.values, value))
         visible = band.visible()
@@ -189,11 +216,11 @@ class WindowAttention(eqx.Module):
         """The state that `unroll` leaves, without attending."""
         band = Band.cut(state.position, state.length, starts, self.window, self.window)
         stored = self._stored(xs)
-        return _after(band, state, stored, *self._keys_values(stored))
+        return _after(band, state, stored, *self.keys_values(stored))
 
     def refresh(self, state: WindowState) -> WindowState:
         """Projects the keys and values again from the hidden states."""
-        keys, values = self._keys_values(state.hidden)
+        keys, values = self.keys_values(state.hidden)
         return state._replace(keys=keys, values=values)
 
     def _stored(self, x: Float[Array, "*time n"]) -> Float[Array, "*time n"]:
@@ -203,11 +230,12 @@ class WindowAttention(eqx.Module):
         """Zeros with the gradient of a stopped input's own key and value."""
         if self.gradient == "full":
             return None, None
-        stopped = self._keys_values(self._stored(x))
-        own = tuple(a - b for a, b in zip(self._keys_values(x), stopped, strict=True))
+        stopped = self.keys_values(self._stored(x))
+        own = tuple(a - b for a, b in zip(self.keys_values(x), stopped, strict=True))
         return own[0], own[1]
 
-    def _keys_values(self, x: Float[Array, "*time n"]) -> tuple[Array, Array]:
+    def keys_values(self, x: Float[Array, "*time n"]) -> tuple[Array, Array]:
+        """The key and the value of every input, heads first."""
         normed = x if self.norm is None else self.norm(x)
         return self._heads(self.key(normed)), self._heads(self.value(normed))
 

@@ -80,6 +80,7 @@ class Halting(eqx.Module):
         read: Read,
         gates: State,
         num_layers: int,
+        nudges: Float[Array, " steps"] | None = None,
     ) -> Pondering:
         """Reads until everything has halted; the readings after that cost nothing.
 
@@ -89,6 +90,7 @@ class Halting(eqx.Module):
             read: applies the block.
             gates: the states of recurrent gates, for one observation.
             num_layers: layers of the block.
+            nudges: for one observation, what is added to the probability of each reading.
 
         Returns:
             Where pondering ends; `inputs` [layers, steps, *lead, n] has for the readings that an
@@ -109,7 +111,9 @@ class Halting(eqx.Module):
 
         def one(now: Pondering) -> Pondering:
             u = self._input(now.stream, where, now.number)
-            p = self._probability(u)
+            p = self.probability(u)
+            if nudges is not None:
+                p = p + nudges[now.number]
             if self.unreached == "zero":
                 u = jnp.where(now.running[..., None], u, 0.0)
             gates, inputs, y = read(now.number, now.gates, u, now.running)
@@ -128,9 +132,9 @@ class Halting(eqx.Module):
         )
         return after._replace(inputs=jnp.moveaxis(self._filled(after, where), 1, 0))
 
-    def metrics(self, after: Pondering) -> dict[str, Array]:
+    def metrics(self, readings: Array, remainder: Array) -> dict[str, Array]:
         """The steps N of every observation, and N + w_N, which a learner may make it pay for."""
-        return {"ponder_steps": after.readings, "ponder_cost": after.readings + after.remainder}
+        return {"ponder_steps": readings, "ponder_cost": readings + remainder}
 
     def _weigh(self, now: Pondering, p: Array, y: Array) -> Pondering:
         """Adds one output to the blend, and lets halt who is to halt."""
@@ -153,7 +157,8 @@ class Halting(eqx.Module):
             remainder=jnp.where(halts, rest, now.remainder),
         )
 
-    def _probability(self, u: Float[Array, "*lead n"]) -> Float[Array, "*lead"]:
+    def probability(self, u: Float[Array, "*lead n"]) -> Float[Array, "*lead"]:
+        """That a reading of `u` is the last."""
         if self.unit is None:
             return jnp.zeros(u.shape[:-1], u.dtype)
         return jax.nn.sigmoid(self.unit(u))[..., 0]

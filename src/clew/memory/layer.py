@@ -124,7 +124,7 @@ class Layer(eqx.Module):
     ) -> tuple[LayerState, Float[Array, " n"]]:
         """One observation."""
         attention, attended = self.attention.step(state.attention, x, start)
-        gates, out = self._join(state[1:], x, attended, start)
+        gates, out = self.join(state[1:], x, attended, start)
         return LayerState(attention, *gates), out
 
     def unroll(
@@ -134,7 +134,7 @@ class Layer(eqx.Module):
         attention, attended = self.attention.unroll(state.attention, xs, starts)
         if self.crossed_states:
             gates, out = jax.lax.scan(
-                lambda gates, inputs: self._join(gates, *inputs), state[1:], (xs, attended, starts)
+                lambda gates, inputs: self.join(gates, *inputs), state[1:], (xs, attended, starts)
             )
             return LayerState(attention, *gates), out
         gate_1, ys = self.attention_gate.unroll(
@@ -148,7 +148,7 @@ class Layer(eqx.Module):
         """The attention's state, rebuilt for the present parameters."""
         return state._replace(attention=self.attention.refresh(state.attention))
 
-    def _join(
+    def join(
         self, gates: tuple[State, ...], x: Array, attended: Array, start: Array
     ) -> tuple[tuple[State, State], Array]:
         """What follows the attention, for one observation."""

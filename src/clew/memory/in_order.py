@@ -1,0 +1,278 @@
+"""A chunk for blocks that halt and whose gates carry something on: one observation after another.
+
+Left to itself, the gradient of such a loop would add to every weight at every reading, and keep
+the whole window of every observation. Here the loop is differentiated only by what it carries; the
+parameters get their gradient afterwards, from all observations at once, as in any chunk. That is
+possible where no gradient passes into the inputs of earlier steps (`gradient="current"`): then
+what an attention remembers is a constant to the loop.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from clew.memory.attention import WindowState
+from clew.memory.band import Band, join_chunk
+from clew.memory.base import State, select
+from clew.memory.halting import Halting, Pondering
+from clew.memory.layer import Layer
+
+Banks = tuple[WindowState, ...]
+Gates = tuple[tuple[State, State], ...]
+
+
+class Block(NamedTuple):
+    """What is applied at every reading, and how often that is."""
+
+    layers: tuple[Layer, ...]
+    halting: Halting
+
+
+class Outcome(NamedTuple):
+    """What a chunk comes to."""
+
+    gates: Gates
+    """After the last observation."""
+    blend: Float[Array, "time n"]
+    readings: Float[Array, " time"]
+    remainder: Float[Array, " time"]
+    inputs: Float[Array, "time layers steps n"]
+    """Of every layer at every reading; constants, no gradient passes through them."""
+
+
+class _Windows(NamedTuple):
+    """What may be attended to, the rows of the ring before those of the chunk, for each layer."""
+
+    keys: tuple[Float[Array, "steps heads past_and_time head"], ...]
+    values: tuple[Float[Array, "steps heads past_and_time head"], ...]
+
+
+class _Nudges(NamedTuple):
+    """Zeros that are added to what a reading gives, so that their gradient is that of it."""
+
+    stream: Float[Array, "time steps n"]
+    probability: Float[Array, "time steps"]
+    gates: Any  # Gates, each leaf [time, steps, ...]
+
+
+class _Kept(NamedTuple):
+    """What the backward pass needs of the forward one."""
+
+    windows: _Windows
+    inputs: Float[Array, "time layers steps n"]
+    gates: Any  # Gates before every reading, each leaf [time, steps, ...]
+    readings: Float[Array, " time"]
+
+
+def read_in_order(
+    block: Block,
+    banks: Banks,
+    gates: Gates,
+    streams: Float[Array, "time n"],
+    where: Float[Array, "time n"] | None,
+    starts: Bool[Array, " time"],
+) -> Outcome:
+    """Reads a chunk, each observation until it halts.
+
+    Args:
+        block: with position biases in every layer, and `gradient="current"` in its attentions.
+        banks: for each layer the rings of all readings, along a first axis.
+        gates: what the gates carry.
+        streams: what is to be read.
+        where: the encoded positions, or None for no coordinates.
+        starts: which observations open an episode.
+    """
+    return _read(block, banks, gates, streams, where, starts)[0]
+
+
+def _read_and_keep(
+    block: Block, banks: Banks, gates: Gates, streams: Array, where: Any, starts: Array
+) -> tuple[Outcome, _Kept]:
+    bands = _bands(block, banks, starts)
+    initial = _initial_gates(block)
+
+    def one(carry: tuple[Gates, _Windows], inputs: Any) -> tuple:
+        (gates, windows), (t, stream, where, start) = carry, inputs
+        gates = select(start, initial, gates)
+        after = _ponder(block, bands, windows, gates, stream, where, t, None)
+        new, before = after.gates
+        windows = _add(block, windows, after.inputs, t)
+        told = (after.blend, after.readings, after.remainder, after.inputs, before)
+        return (new, windows), told
+
+    windows = _Windows(
+        *(
+            tuple(_room(band, rings) for band, rings in zip(bands, all_rings, strict=True))
+            for all_rings in ([b.keys for b in banks], [b.values for b in banks])
+        )
+    )
+    times = jnp.arange(len(starts), dtype=jnp.int32)
+    (gates, windows), told = jax.lax.scan(one, (gates, windows), (times, streams, where, starts))
+    blend, readings, remainder, inputs, before = told
+    return Outcome(gates, blend, readings, remainder, inputs), _Kept(
+        windows, inputs, before, readings
+    )
+
+
+_read = jax.custom_vjp(_read_and_keep)
+
+
+def _forward(
+    block: Block, banks: Banks, gates: Gates, streams: Array, where: Any, starts: Array
+) -> tuple[tuple[Outcome, _Kept], tuple]:
+    result = _read_and_keep(block, banks, gates, streams, where, starts)
+    return result, (block, banks, gates, streams, where, starts, result[1])
+
+
+def _backward(residuals: tuple, cotangent: tuple[Outcome, _Kept]) -> tuple:
+    block, banks, gates, streams, where, starts, kept = residuals
+    told = cotangent[0]
+    bands, initial = _bands(block, banks, starts), _initial_gates(block)
+    times = jnp.arange(len(starts), dtype=jnp.int32)
+
+    def again(gates: Gates, streams: Array, nudges: _Nudges) -> tuple:
+        """The loop with what is remembered as a constant."""
+
+        def one(gates: Gates, inputs: Any) -> tuple:
+            t, stream, where, start, nudges = inputs
+            gates = select(start, initial, gates)
+            after = _ponder(block, bands, kept.windows, gates, stream, where, t, nudges)
+            return after.gates[0], (after.blend, after.readings, after.remainder)
+
+        return jax.lax.scan(one, gates, (times, streams, where, starts, nudges))
+
+    steps = block.halting.max_steps
+    nothing = _Nudges(
+        jnp.zeros((len(streams), steps, streams.shape[1]), streams.dtype),
+        jnp.zeros((len(streams), steps), streams.dtype),
+        jax.tree.map(jnp.zeros_like, kept.gates),
+    )
+    _, carried_back = jax.vjp(again, gates, streams, nothing)
+    d_gates, d_streams, received = carried_back(
+        (told.gates, (told.blend, told.readings, told.remainder))
+    )
+    numbers, rest = eqx.partition(banks, eqx.is_inexact_array)
+
+    def more(number: Array, sums: tuple[Block, Any]) -> tuple[Block, Any]:
+        d_block, d_numbers = sums
+        one = partial(_reading, number, rest=rest, kept=kept, starts=starts)
+        _, back = jax.vjp(one, block, jax.tree.map(lambda x: x[number], numbers))
+        of_block, of_numbers = back(jax.tree.map(lambda x: x[:, number], received))
+        d_numbers = jax.tree.map(lambda all, x: all.at[number].set(x), d_numbers, of_numbers)
+        return jax.tree.map(jnp.add, d_block, of_block), d_numbers
+
+    last = jnp.max(kept.readings).astype(jnp.int32)
+    zeros = jax.tree.map(jnp.zeros_like, (block, numbers))
+    d_block, d_banks = jax.lax.fori_loop(0, last, more, zeros)
+    return d_block, d_banks, d_gates, d_streams, None, None
+
+
+_read.defvjp(_forward, _backward)
+
+
+def _reading(
+    number: Array, block: Block, numbers: Any, *, rest: Any, kept: _Kept, starts: Array
+) -> _Nudges:
+    """One reading of all observations, from inputs and gates as they were found."""
+    banks = eqx.combine(numbers, jax.tree.map(lambda x: x[number], rest))
+    inputs, gates = kept.inputs[:, :, number], jax.tree.map(lambda x: x[:, number], kept.gates)
+    reached = (number < kept.readings)[:, None]
+    y = inputs[:, 0]
+    probability = block.halting.probability(y)
+    new = []
+    for i, (layer, bank, gate) in enumerate(zip(block.layers, banks, gates, strict=True)):
+        x = jnp.where(reached, y, inputs[:, i])
+        attended = layer.attention.unroll(bank, x, starts)[1]
+        gate, y = jax.vmap(layer.join)(gate, x, attended, jnp.zeros_like(starts))
+        new.append(gate)
+    return _Nudges(y, probability, tuple(new))
+
+
+def _ponder(
+    block: Block,
+    bands: list[Band],
+    windows: _Windows,
+    gates: Gates,
+    stream: Array,
+    where: Array | None,
+    t: Array,
+    nudges: _Nudges | None,
+) -> Pondering:
+    """One observation; the `gates` of the outcome are those after it, and before every reading."""
+    seen = [_seen(band, t) for band in bands]
+    steps = block.halting.max_steps
+
+    def read(number: Array, carried: Any, u: Array, running: Array) -> tuple:
+        gates, before = carried
+        now = jax.lax.stop_gradient(gates)
+        before = jax.tree.map(lambda all, x: all.at[number].set(x), before, now)
+        inputs, new, y = [], [], u
+        for layer, keys, values, visible, gate in zip(
+            block.layers, *windows, seen, gates, strict=True
+        ):
+            inputs.append(y)
+            past = (_before(rows[number], visible, t) for rows in (keys, values))
+            attended = layer.attention.attend(y, *past, visible)  # pyright: ignore[reportAttributeAccessIssue]
+            gate, y = layer.join(gate, y, attended, jnp.zeros((), bool))
+            new.append(gate)
+        new = tuple(new)
+        if nudges is not None:
+            y = y + nudges.stream[number]
+            new = jax.tree.map(lambda x, nudge: x + nudge[number], new, nudges.gates)
+        return (new, before), jnp.stack(inputs), y
+
+    before = jax.tree.map(lambda x: jnp.zeros((steps, *x.shape), x.dtype), gates)
+    return block.halting.ponder(
+        stream,
+        where,
+        read,
+        (gates, before),
+        len(block.layers),
+        nudges=None if nudges is None else nudges.probability,
+    )
+
+
+def _bands(block: Block, banks: Banks, starts: Array) -> list[Band]:
+    """One for each layer; the rings of all readings stand at the same place."""
+    windows = [layer.attention.window for layer in block.layers]  # pyright: ignore[reportAttributeAccessIssue]
+    return [
+        Band.cut(bank.position[0], bank.length[0], starts, window, window)
+        for bank, window in zip(banks, windows, strict=True)
+    ]
+
+
+def _initial_gates(block: Block) -> Gates:
+    return tuple((*layer.init_state()[1:],) for layer in block.layers)  # pyright: ignore[reportReturnType]
+
+
+def _room(band: Band, rings: Array) -> Array:
+    """What is remembered of the past, and zeros for the chunk."""
+    rows = jnp.zeros((rings.shape[1], band.time, rings.shape[3]), rings.dtype)
+    return jax.vmap(partial(join_chunk, band), in_axes=(0, None))(rings, rows)
+
+
+def _add(block: Block, windows: _Windows, inputs: Array, t: Array) -> _Windows:
+    """The windows with the keys and values of one more observation."""
+    keys, values = [], []
+    for layer, old_keys, old_values, rows in zip(block.layers, *windows, inputs, strict=True):
+        key, value = jax.vmap(layer.attention.keys_values)(rows)  # pyright: ignore[reportAttributeAccessIssue]
+        at = layer.attention.window + t  # pyright: ignore[reportAttributeAccessIssue]
+        keys.append(old_keys.at[:, :, at].set(key))
+        values.append(old_values.at[:, :, at].set(value))
+    return _Windows(tuple(keys), tuple(values))
+
+
+def _seen(band: Band, t: Array) -> Bool[Array, " window"]:
+    """Which of the observations before the t-th are of its episode and near enough."""
+    near = jax.lax.dynamic_slice_in_dim(band.episodes, t, band.window + 1)
+    return near[:-1] == near[-1]
+
+
+def _before(rows: Array, visible: Array, t: Array) -> Array:
+    """The rows before the t-th, zeros for those that it does not see, whatever they are."""
+    near = jax.lax.dynamic_slice_in_dim(rows, t, len(visible), axis=1)
+    return jnp.where(jnp.broadcast_to(visible[None, :, None], near.shape), near, 0.0)
