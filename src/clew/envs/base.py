@@ -65,6 +65,21 @@ class Environment(eqx.Module):
         """Takes one action."""
 
 
+class OpenLoop(Environment):
+    """A task in which no action changes what is observed, or when the episode ends.
+
+    Actions only decide what is earned. So what an agent will see of an episode is known when it
+    opens, and a memory may read it in one pass. No episode is ever truncated.
+    """
+
+    @abc.abstractmethod
+    def ahead(self, state: EnvState, count: int) -> EnvState:
+        """The states before each of the next `count` steps, along a new first axis.
+
+        Those after the episode's end may be anything that `step` is defined for.
+        """
+
+
 class TimeStep(NamedTuple):
     """What an agent sees after a step of a stream of episodes (`AutoReset`)."""
 

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from clew.envs.base import Environment, Transition
+from clew.envs.base import Transition
 from clew.envs.memory_chain import check_chain
 from clew.envs.published_streams import STREAM_LENGTH, published_schedule
-from clew.envs.recall import FIRST_BIT, METRICS, Draw, Episodes, clock, judge
+from clew.envs.recall import FIRST_BIT, METRICS, Draw, Episodes, Recall, clock, judge
 from clew.errors import UserError, require_choice
 
 SCHEDULES = ("fixed", "fresh")
@@ -27,7 +27,7 @@ class DistributedMemoryState(NamedTuple):
     """That the next observation shows."""
 
 
-class DistributedMemory(Environment):
+class DistributedMemory(Recall):
     """Watch bits appear one by one and say at the end whether most of them were 1.
 
     With N = memory_length and k = num_bits, the observation of time t = 0 to N is

@@ -7,9 +7,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from clew.envs.base import Environment, Transition
+from clew.envs.base import Transition
 from clew.envs.published_streams import STREAM_LENGTH
-from clew.envs.recall import FIRST_BIT, METRICS, Draw, Episodes, clock, judge
+from clew.envs.recall import FIRST_BIT, METRICS, Draw, Episodes, Recall, clock, judge
 from clew.errors import require_at_least
 
 
@@ -21,7 +21,7 @@ class MemoryChainState(NamedTuple):
     """That the next observation shows."""
 
 
-class MemoryChain(Environment):
+class MemoryChain(Recall):
     """Remember bits seen at the beginning and say one of them at the end.
 
     With N = memory_length and k = num_bits, the observation of time t = 0 to N is

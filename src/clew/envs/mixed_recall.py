@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from clew.envs.base import Environment, Transition
+from clew.envs.base import Transition
 from clew.envs.distributed_memory import DistributedMemory
 from clew.envs.memory_chain import MemoryChain
 from clew.envs.published_streams import published_schedule, published_stream
-from clew.envs.recall import FIRST_BIT, METRICS, clock, judge
+from clew.envs.recall import FIRST_BIT, METRICS, Recall, clock, judge
 from clew.errors import UserError
 
 _NEVER = -1
@@ -37,7 +37,7 @@ class MixedState(NamedTuple):
     """That the next observation shows."""
 
 
-class MixedRecall(Environment):
+class MixedRecall(Recall):
     """Every environment plays one of several sizes of the memory chain or the distributed memory.
 
     What an environment of variant v shows, draws and rewards is what `variants[v]` alone does with

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from clew.envs.base import Transition
+from clew.envs.base import OpenLoop, Transition
 from clew.envs.published_streams import published_stream
 from clew.errors import UserError, require_at_least
 
@@ -91,6 +91,15 @@ class Episodes(eqx.Module):
                 f"context must be num_bits {self.num_bits} bits, got shape {context.shape}"
             )
         return Draw(context, jnp.asarray(query, jnp.int32), jnp.full((), -1, jnp.int32))
+
+
+class Recall(OpenLoop):
+    """A task that shows some bits, then waits; its states differ by their `time` alone."""
+
+    def ahead(self, state: Any, count: int) -> Any:
+        """The states before each of the next `count` steps."""
+        times = jnp.arange(count, dtype=jnp.int32)
+        return jax.vmap(lambda passed: state._replace(time=state.time + passed))(times)
 
 
 def clock(memory_length: int) -> Float[np.ndarray, " times"]:
