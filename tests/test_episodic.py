@@ -17,7 +17,10 @@ from clew.envs import AutoReset, TMaze
 from clew.envs.base import OpenLoop
 from clew.errors import UserError
 from clew.memory import make_memory
+from clew.run import sync
+from clew.run.config import TrainConfig
 from clew.run.rollout import init_actor, rollout
+from clew.run.sync import init_run, make_parts
 from memory_samples import quick_compilation
 from oracles import a2c as oracle
 
@@ -182,3 +185,25 @@ def test_an_open_loop_task_is_played_at_once_as_step_by_step(task, options, monk
             lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), at_once, by_step
         )
     assert found[0][1]["episodes"] == (3 if options["memory_length"] < 7 else 0)
+
+
+@pytest.mark.parametrize("memory", ["gtrxl", "integrated"])
+def test_reading_once_learns_what_reading_twice_does(memory, monkeypatch):
+    window = {"num_layers": 1, "num_heads": 1, "head_size": 4, "window": 3}
+    config = TrainConfig(
+        env="memory_chain",
+        env_options={"memory_length": 3, "num_bits": 2},
+        memory=memory,
+        memory_options={"hidden_size": 8, **window},
+        network=AS_MAKKINK,
+        a2c=A2CConfig(num_envs=2, rollout_length=5, whole_episodes=True),
+        steps=1000,
+    )
+    parts, found = make_parts(config), []
+    for advance in ("once", "twice"):
+        if advance == "twice":
+            monkeypatch.setattr(sync, "_reads_once", lambda parts: False)
+        run = jax.jit(partial(sync._advance, parts))(init_run(parts), jnp.int32(4))
+        found.append((run.seed.agent, run.seed.sums, run.seed.actor.timestep.observation))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), *found)
+    assert found[0][1]["episodes"] == 8

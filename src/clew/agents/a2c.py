@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float
 
 from clew.agents.network import Agent
 from clew.agents.returns import lambda_returns
-from clew.agents.trajectory import Trajectory, reread
+from clew.agents.trajectory import Outputs, Trajectory, reread
 from clew.errors import (
     UserError,
     require_at_least,
@@ -114,7 +114,14 @@ def a2c_loss(
     Source: Pramanik (2023), Algorithm 1 and section 5.1; constants in `A2CConfig`. Makkink (2021),
     section 3.2, as its published code has it, with whole episodes and normalised returns.
     """
-    logits, values, metrics = reread(agent, trajectory)
+    return loss_of_outputs(reread(agent, trajectory), trajectory, config)
+
+
+def loss_of_outputs(
+    outputs: Outputs, trajectory: Trajectory, config: A2CConfig
+) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+    """`a2c_loss` of what the network says of all T+1 observations."""
+    logits, values, metrics = outputs
     returns = jax.lax.stop_gradient(
         lambda_returns(
             trajectory.reward,

@@ -1,6 +1,7 @@
 """One rollout in, new parameters out."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -8,9 +9,12 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-from clew.agents.a2c import A2CConfig, a2c_loss
+from clew.agents.a2c import A2CConfig, a2c_loss, loss_of_outputs
 from clew.agents.network import Agent
-from clew.agents.trajectory import Trajectory
+from clew.agents.trajectory import Outputs, Trajectory, read
+from clew.memory.base import State
+
+Rest = TypeVar("Rest")
 
 Loss = Callable[[Agent, Trajectory], tuple[Float[Array, ""], dict[str, Float[Array, ""]]]]
 
@@ -47,11 +51,22 @@ def gradient_step(
         global norm before any clipping.
     """
     (value, parts), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(agent, trajectory)
-    metrics = {**parts, "loss": value, "grad_norm": optax.tree.norm(gradient)}
+    agent, opt_state, norm = apply_gradient(agent, opt_state, gradient, optimiser)
+    return agent, opt_state, {**parts, "loss": value, "grad_norm": norm}
+
+
+def apply_gradient(
+    agent: Agent,
+    opt_state: optax.OptState,
+    gradient: Agent,
+    optimiser: optax.GradientTransformation,
+) -> tuple[Agent, optax.OptState, Float[Array, ""]]:
+    """New agent, new optimiser state, and the global norm before any clipping."""
+    norm = optax.tree.norm(gradient)
     # Adam raises a float to an integer power, which a user's strict promotion would refuse.
     with jax.numpy_dtype_promotion("standard"):
         updates, opt_state = optimiser.update(gradient, opt_state)
-    return eqx.apply_updates(agent, updates), opt_state, metrics
+    return eqx.apply_updates(agent, updates), opt_state, norm
 
 
 def learn(
@@ -86,6 +101,37 @@ def learn(
 
     (params, opt_state), metrics = jax.lax.scan(one, (params, opt_state), order)
     return eqx.combine(params, static), opt_state, jax.tree.map(jnp.mean, metrics)
+
+
+def learn_as_acted(
+    agent: Agent,
+    opt_state: optax.OptState,
+    state0: State,
+    observation: Float[Array, "time_and_one batch n"],
+    start: Bool[Array, "time_and_one batch"],
+    act: Callable[[Outputs], tuple[Trajectory, Rest]],
+    config: A2CConfig,
+    optimiser: optax.GradientTransformation,
+) -> tuple[Agent, optax.OptState, dict[str, Float[Array, ""]], Rest]:
+    """`learn` where all observations are known before any action: they are read only once.
+
+    Args:
+        agent: the network.
+        opt_state: the optimiser's.
+        state0: before the first observation; taken as it is.
+        observation: all of them.
+        start: which open an episode.
+        act: makes the trajectory from the network's outputs, and anything else.
+        config: with one minibatch.
+        optimiser: of `make_optimiser`.
+    """
+    outputs, backward = eqx.filter_vjp(lambda agent: read(agent, state0, observation, start), agent)
+    trajectory, rest = act(outputs)
+    loss = eqx.filter_value_and_grad(loss_of_outputs, has_aux=True)
+    (value, parts), cotangent = loss(outputs, trajectory, config)
+    (gradient,) = backward(cotangent)
+    agent, opt_state, norm = apply_gradient(agent, opt_state, gradient, optimiser)
+    return agent, opt_state, {**parts, "loss": value, "grad_norm": norm}, rest
 
 
 def take_environments(trajectory: Trajectory, chosen: Array) -> Trajectory:

@@ -40,13 +40,11 @@ class Trajectory(NamedTuple):
         return ~self.last[:-1]
 
 
-def reread(
-    agent: Agent, trajectory: Trajectory
-) -> tuple[
-    Float[Array, "time_and_one batch actions"],
-    Float[Array, "time_and_one batch"],
-    dict[str, Float[Array, "time_and_one batch"]],
-]:
+Outputs = tuple[Float[Array, "time batch actions"], Float[Array, "time batch"], dict[str, Array]]
+"""Logits, values, and the memory's metrics."""
+
+
+def reread(agent: Agent, trajectory: Trajectory) -> Outputs:
     """Logits, values and the memory's metrics of all T+1 observations, in one pass over the chunk.
 
     The memory starts from the state that acting had before the first observation. No gradient
@@ -55,9 +53,18 @@ def reread(
     """
     batch = trajectory.action.shape[1]
     state0 = refresh_all(agent, jax.lax.stop_gradient(trajectory.state0), batch)
+    return read(agent, state0, trajectory.observation, trajectory.start)
+
+
+def read(
+    agent: Agent,
+    state0: State,
+    observation: Float[Array, "time batch n"],
+    start: Bool[Array, "time batch"],
+) -> Outputs:
+    """Logits, values and the memory's metrics of a chunk, from the given states on."""
     unroll = jax.vmap(agent.unroll_with_metrics, in_axes=(0, 1, 1), out_axes=(0, 1, 1, 1))
-    _, logits, values, metrics = unroll(state0, trajectory.observation, trajectory.start)
-    return logits, values, metrics
+    return unroll(state0, observation, start)[1:]
 
 
 def refresh_all(agent: Agent, states: State, batch: int) -> State:

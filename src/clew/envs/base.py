@@ -72,6 +72,11 @@ class OpenLoop(Environment):
     opens, and a memory may read it in one pass. No episode is ever truncated.
     """
 
+    @property
+    @abc.abstractmethod
+    def longest(self) -> int:
+        """Steps of the longest episode."""
+
     @abc.abstractmethod
     def ahead(self, state: EnvState, count: int) -> EnvState:
         """The states before each of the next `count` steps, along a new first axis.

@@ -85,6 +85,11 @@ class DistributedMemory(Recall):
         self.episodes = Episodes(num_bits, False, stream_seed, stream_length)
         self.observation_size = FIRST_BIT + num_bits
 
+    @property
+    def longest(self) -> int:
+        """Every episode has as many steps."""
+        return self.memory_length
+
     def reset(self, key: Key[Array, ""]) -> tuple[DistributedMemoryState, Float[Array, " n"]]:
         """Opens a random episode, or the first one of the fixed stream."""
         draw_key, times_key = jax.random.split(key)

@@ -73,6 +73,11 @@ class MemoryChain(Recall):
         self.episodes = Episodes(num_bits, True, stream_seed, stream_length)
         self.observation_size = FIRST_BIT + num_bits
 
+    @property
+    def longest(self) -> int:
+        """Every episode has as many steps."""
+        return self.memory_length + 1
+
     def reset(self, key: Key[Array, ""]) -> tuple[MemoryChainState, Float[Array, " n"]]:
         """Opens a random episode, or the first one of the fixed stream."""
         return self._open(self.episodes.first(key))

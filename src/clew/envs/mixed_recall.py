@@ -78,6 +78,12 @@ class MixedRecall(Recall):
     def _bits(self) -> int:
         return max(bits for _, bits in self.sizes)
 
+    @property
+    def longest(self) -> int:
+        """Steps of an episode of the longest variant."""
+        shown_twice = self.task == "memory_chain"
+        return max(length for length, _ in self.sizes) + shown_twice
+
     def reset(self, key: Key[Array, ""]) -> tuple[MixedState, Float[Array, " n"]]:
         """Opens an episode of variant 0."""
         return self.reset_in(0, key)

@@ -1,7 +1,7 @@
 """Acting: T steps of B environments under one policy, in one scan."""
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ from clew.agents.network import Agent
 from clew.agents.trajectory import Trajectory
 from clew.envs.base import AutoReset, AutoResetState, OpenLoop, TimeStep
 from clew.memory.base import State
+from clew.run.open_loop import episode_sums, foresee, settle
 
 
 class ActorState(NamedTuple):
@@ -59,13 +60,14 @@ def rollout(
         "episodes" (their number) and the stream's metrics.
     """
     num_envs = actor.timestep.reward.shape[0]
-    env_key, action_key = jax.random.split(key)
-    env_keys = jax.random.split(env_key, (length, num_envs))
-    noise = jax.random.gumbel(action_key, (length, num_envs, stream.num_actions))
+    env_keys, noise = draw(key, length, num_envs, stream.num_actions)
     if whole_episodes and isinstance(stream.env, OpenLoop):
-        one = partial(_foresee, agent, stream.env)
-        axes = (ActorState(0, 0, 0), 1, 1)
-        return _of_batch(*jax.vmap(one, in_axes=axes)(actor, noise, env_keys), actor.memory)
+        foreseen = foresee(stream.env, actor.env, actor.timestep, env_keys)
+        unroll = jax.vmap(agent.unroll, in_axes=(0, 1, 1), out_axes=(0, 1, 1))
+        read = (foreseen.observation[:-1], foreseen.start[:-1])
+        memory, logits, values = unroll(actor.memory, *read)
+        settled = settle(stream.env, actor.env, foreseen, logits, values, noise, actor.memory)
+        return ActorState(*settled.after, memory), settled.trajectory, settled.sums
 
     def one(carry: tuple[ActorState, Array], inputs: tuple[Array, Array]) -> tuple:
         (now, over), (noise, keys) = carry, inputs
@@ -99,82 +101,16 @@ def rollout(
         value=value,
         state0=state0,
     )
-    return actor, trajectory, _sums(ended, metrics)
+    return actor, trajectory, episode_sums(ended, metrics)
 
 
-def _foresee(
-    agent: Agent,
-    env: OpenLoop,
-    now: ActorState,
-    noise: Float[Array, "time actions"],
-    keys: Key[Array, " time"],
-) -> tuple[ActorState, Trajectory, Array, dict[str, Array]]:
-    """One environment's rollout: what it will show, what is done about it, and what that earns."""
-    length = len(keys)
-    states = env.ahead(now.env.env, length)
-    step_keys, reset_keys = jax.vmap(jax.random.split, out_axes=1)(keys)
-    step = jax.vmap(env.step)
-    after, shown = step(states, jnp.zeros(length, jnp.int32), step_keys)
-    passed = jnp.cumsum(shown.terminated.astype(jnp.int32))
-    over = jnp.append(jnp.zeros(1, bool), passed > 0)  # before the step, and at the end
-    finished, final = over[-1], jnp.argmax(shown.terminated)
-    fresh_state, fresh = env.next_episode(_at(after, final), reset_keys[final])
-    observed = jnp.concatenate([now.timestep.observation[None], shown.observation])
-    observation = jnp.where(over[:, None], fresh, observed)
-    start = jnp.append(now.timestep.start, jnp.zeros(length, bool)) | over
-
-    memory, logits, values = agent.unroll(now.memory, observation[:-1], start[:-1])
-    action = jnp.argmax(logits + noise, axis=-1)
-    log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], axis=-1)[:, 0]
-
-    earned = step(states, action, step_keys)[1]
-    ended = earned.terminated & ~over[:-1]
-    reward = jnp.where(over[:-1], 0.0, earned.reward)
-    total = now.env.episode_return + jnp.cumsum(reward)
-    count = now.env.episode_length + jnp.arange(1, length + 1, dtype=jnp.int32)
-    discount = 1.0 - ended.astype(jnp.float32)
-    metrics = earned.metrics | {"return": total, "length": count.astype(jnp.float32)}
-    trajectory = Trajectory(
-        observation=observation,
-        start=start,
-        last=over.at[-1].set(False),
-        action=action,
-        reward=reward,
-        discount=discount,
-        log_prob=log_prob,
-        value=values,
-        state0=(),
-    )
-    env_state = AutoResetState(
-        env=jax.tree.map(partial(jnp.where, finished), fresh_state, _at(after, length - 1)),
-        last=now.env.last,
-        episode_return=jnp.where(finished, 0.0, total[-1]),
-        episode_length=jnp.where(finished, 0, count[-1]),
-    )
-    timestep = now.timestep._replace(observation=observation[-1], start=start[-1])
-    return ActorState(env_state, timestep, memory), trajectory, ended, metrics
-
-
-def _of_batch(
-    actor: ActorState,
-    trajectory: Trajectory,
-    ended: Array,
-    metrics: dict[str, Array],
-    state0: State,
-) -> tuple[ActorState, Trajectory, dict[str, Array]]:
-    """The rollouts of all environments, time first."""
-    trajectory = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), trajectory)
-    return actor, trajectory._replace(state0=state0), _sums(ended, metrics)
-
-
-def _sums(ended: Array, metrics: dict[str, Array]) -> dict[str, Array]:
-    """How many episodes ended, and the sums of their metrics."""
-    episodes = {"episodes": jnp.sum(ended.astype(jnp.float32))}
-    return episodes | {n: jnp.sum(jnp.where(ended, x, 0.0)) for n, x in metrics.items()}
-
-
-def _at(tree: Any, index: Any) -> Any:
-    return jax.tree.map(lambda x: x[index], tree)
+def draw(
+    key: PRNGKeyArray, length: int, num_envs: int, num_actions: int
+) -> tuple[Key[Array, "time batch"], Float[Array, "time batch actions"]]:
+    """All random numbers of a rollout: the environments' keys, and the noise of the actions."""
+    env_key, action_key = jax.random.split(key)
+    noise = jax.random.gumbel(action_key, (length, num_envs, num_actions))
+    return jax.random.split(env_key, (length, num_envs)), noise
 
 
 def _where(choice: Bool[Array, " batch"], a: Array, b: Array) -> Array:

@@ -10,14 +10,21 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from clew.agents.learner import all_finite, init_optimiser, learn, make_optimiser
+from clew.agents.learner import (
+    all_finite,
+    init_optimiser,
+    learn,
+    learn_as_acted,
+    make_optimiser,
+)
 from clew.agents.network import Agent
-from clew.agents.trajectory import refresh_all
+from clew.agents.trajectory import Outputs, Trajectory, refresh_all
 from clew.envs import ENVS
-from clew.envs.base import AutoReset
+from clew.envs.base import AutoReset, Metrics, OpenLoop
 from clew.memory import MEMORIES
 from clew.run.config import TrainConfig, abstract_agent, build_agent, make_stream
-from clew.run.rollout import ActorState, init_actor, rollout
+from clew.run.open_loop import Settled, foresee, settle
+from clew.run.rollout import ActorState, draw, init_actor, rollout
 
 LOSS_METRICS = ("loss", "policy_loss", "value_loss", "entropy", "value", "grad_norm")
 
@@ -184,6 +191,9 @@ def _update(parts: Parts, state: SeedState, fresh_row: Bool[Array, ""]) -> SeedS
     config = parts.config.a2c
     agent = eqx.combine(state.agent, parts.static)
     key, rollout_key, learn_key = jax.random.split(state.key, 3)
+    if _reads_once(parts):
+        actor, agent, optimiser, losses, episodes = _act_and_learn(parts, agent, state, rollout_key)
+        return _updated(state, key, fresh_row, actor, agent, optimiser, losses, episodes)
     actor, trajectory, episodes = rollout(
         agent,
         parts.stream,
@@ -196,13 +206,64 @@ def _update(parts: Parts, state: SeedState, fresh_row: Bool[Array, ""]) -> SeedS
         agent, state.optimiser, trajectory, learn_key, config, parts.optimiser
     )
     # What the memory cached was computed with the old parameters.
-    memory = refresh_all(agent, actor.memory, config.num_envs)
+    actor = actor._replace(memory=refresh_all(agent, actor.memory, config.num_envs))
+    return _updated(state, key, fresh_row, actor, agent, optimiser, losses, episodes)
+
+
+def _reads_once(parts: Parts) -> bool:
+    """Whether each rollout is one whole episode whose observations no action can change.
+
+    Then one reading serves acting and learning, and no memory goes from one update to the next.
+    """
+    config, env = parts.config.a2c, parts.stream.env
+    whole = config.whole_episodes and config.minibatches == 1
+    return whole and isinstance(env, OpenLoop) and config.rollout_length >= env.longest
+
+
+def _act_and_learn(
+    parts: Parts, agent: Agent, state: SeedState, key: PRNGKeyArray
+) -> tuple[ActorState, Agent, optax.OptState, Metrics, Metrics]:
+    config, env, before = parts.config.a2c, parts.stream.env, state.actor
+    assert isinstance(env, OpenLoop)
+    env_keys, noise = draw(key, config.rollout_length, config.num_envs, env.num_actions)
+    foreseen = foresee(env, before.env, before.timestep, env_keys)
+
+    def act(outputs: Outputs) -> tuple[Trajectory, Settled]:
+        logits, values, _ = jax.tree.map(lambda x: x[:-1], outputs)
+        settled = settle(env, before.env, foreseen, logits, values, noise, before.memory)
+        return settled.trajectory, settled
+
+    agent, optimiser, losses, settled = learn_as_acted(
+        agent,
+        state.optimiser,
+        before.memory,
+        foreseen.observation,
+        foreseen.start,
+        act,
+        config,
+        parts.optimiser,
+    )
+    actor = ActorState(*settled.after, before.memory)
+    return actor, agent, optimiser, losses, settled.sums
+
+
+def _updated(
+    state: SeedState,
+    key: PRNGKeyArray,
+    fresh_row: Bool[Array, ""],
+    actor: ActorState,
+    agent: Agent,
+    optimiser: optax.OptState,
+    losses: Metrics,
+    episodes: Metrics,
+) -> SeedState:
+    """The state after an update."""
     added = losses | episodes
     sums = {n: jnp.where(fresh_row, 0.0, state.sums[n]) + added[n] for n in state.sums}
     return SeedState(
         agent=eqx.filter(agent, eqx.is_array),
         optimiser=optimiser,
-        actor=actor._replace(memory=memory),
+        actor=actor,
         key=key,
         sums=sums,
         finite=all_finite((losses["loss"], agent)),
