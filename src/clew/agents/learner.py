@@ -58,7 +58,7 @@ def gradient_step(
 def apply_gradient(
     agent: Agent,
     opt_state: optax.OptState,
-    gradient: Agent,
+    gradient: PyTree[Array],
     optimiser: optax.GradientTransformation,
 ) -> tuple[Agent, optax.OptState, Float[Array, ""]]:
     """New agent, new optimiser state, and the global norm before any clipping."""
