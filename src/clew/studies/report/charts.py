@@ -123,7 +123,7 @@ def many_seeds(edition: Edition, settings: Sequence[str], styles: Styles) -> Cha
         "stroke in it the mean. A hollow diamond is the published mean."
     )
     title = "Many seeds side by side"
-    size = (3.6, 0.34 * len(edition.models) + 0.8)
+    size = (4.8, 0.34 * len(edition.models) + 0.8)
     return Chart(f"{edition.slug}-seeds", title, caption, panels, size=size, columns=2)
 
 

@@ -119,17 +119,19 @@ def overall(verdicts: Sequence[str], wanted: int) -> str:
 
 def claims(edition: Edition) -> list[Table]:
     """The verdicts, and all comparisons behind them."""
-    rows, details, records = [], [], []
-    for claim in CLAIMS:
-        judged = judge(edition, claim)
+    judged = [(claim, judge(edition, claim)) for claim in CLAIMS]
+    return [_verdicts(edition, judged), _comparisons(edition, judged)]
+
+
+def _verdicts(edition: Edition, judged: Sequence[tuple[Claim, Sequence[Judged]]]) -> Table:
+    rows = []
+    for claim, entries in judged:
         wanted = len(claim.settings) * len(claim.more) * len(claim.less)
-        word = overall([entry.verdict for entry in judged], wanted)
-        counts = [sum(entry.verdict == v for entry in judged) for v in (HOLDS, FAILS, OPEN)]
+        verdicts = [entry.verdict for entry in entries]
+        word = overall(verdicts, wanted)
+        counts = [*(verdicts.count(v) for v in (HOLDS, FAILS, OPEN)), wanted - len(entries)]
         cells = [Cell(claim.text), Cell(word, verdict=_TONES[word])]
-        cells += [Cell(str(count)) for count in (*counts, wanted - len(judged))]
-        rows.append(cells)
-        details += [_detail(claim, entry) for entry in judged]
-        records += [_record(claim, entry) for entry in judged]
+        rows.append([*cells, *(Cell(str(count)) for count in counts)])
     columns = ["claim", "verdict", "hold", "do not hold", "not settled", "missing"]
     note = (
         f"Each claim is a set of comparisons of two models in one setting, each with {MANY} seeds "
@@ -140,29 +142,27 @@ def claims(edition: Edition) -> list[Table]:
         "that does not hold is enough against it, since the thesis says it of all. The words are "
         "computed, nobody wrote them."
     )
-    first = Table(
-        f"{edition.slug}-claims",
-        "What the thesis claims",
-        [Column(c) for c in columns],
-        rows,
-        note,
-    )
+    name, title = f"{edition.slug}-claims", "What the thesis claims"
+    return Table(name, title, [Column(c) for c in columns], rows, note)
+
+
+def _comparisons(edition: Edition, judged: Sequence[tuple[Claim, Sequence[Judged]]]) -> Table:
+    found = [(claim, entry) for claim, entries in judged for entry in entries]
     columns = ["comparison", "difference, 95%", "effect", "p, Holm", "verdict"]
     note = (
         "Claim 2 compares the mean distance of seeds from their median (the test of Brown and "
         "Forsythe); a model that never learns has no spread either, so read it with the scores. "
         "The effect is the difference in standard deviations."
     )
-    second = Table(
+    return Table(
         f"{edition.slug}-claims-tests",
         "Every comparison behind the verdicts",
         [Column(c) for c in columns],
-        details,
+        [_detail(*pair) for pair in found],
         note,
-        records,
+        [_record(*pair) for pair in found],
         folded=True,
     )
-    return [first, second]
 
 
 def _known(edition: Edition, model: str, setting: str) -> bool:

@@ -12,11 +12,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from clew.studies.plots import COLOURS, new_figure, save, tidy
+from clew.studies import plots
+from clew.studies.plots import new_figure, save, tidy
 from clew.studies.report.document import Chart, Panel
 
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-"""One more than there are colours, so that 56 models look different."""
+GREY = "#8a8a8a"
+COLOURS = (*plots.COLOURS, GREY)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "p")
+"""One more than there are colours, so that 72 models look different."""
 DASHES = ("-", (0, (4, 1.5)), (0, (1, 1.2)))
 SMALL = 8.0
 """Points of the text in panels."""
@@ -41,7 +44,7 @@ Styles = Mapping[str, Style]
 
 
 def styles_of(models: Iterable[str]) -> Styles:
-    """A colour, marker and line for every model; from the eighth on colours return, dashed."""
+    """A colour, marker and line for every model; from the ninth on colours return, dashed."""
     return {
         model: Style(
             COLOURS[index % len(COLOURS)],
@@ -70,6 +73,7 @@ def panel_svg(panel: Panel, size: tuple[float, float], name: str) -> str:
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r' (?:xmlns(?::\w+)?|version|width|height)="[^"]*"', "", text, count=5)
+    text = re.sub(r'(<g) id="[^"]*"', r"\1", text)
     text = re.sub(r"font: ([\d.]+px) [^;\"]+", r"font: \1 sans-serif", text)
     text = re.sub(r"#(?:000000|ffffff|e6e6e6)", lambda found: _INK[found[0]], text)
     text = re.sub(r"<!--.*?-->\n?|(?<=>)\s+(?=<(?!/?tspan))", "", text, flags=re.DOTALL)

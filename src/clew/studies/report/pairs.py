@@ -2,13 +2,13 @@
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 from clew.errors import UserError
 from clew.studies.report import thesis
 from clew.studies.report.compare import ALPHA, DIFFERS, interval_text, p_text, signed
 from clew.studies.report.document import Cell, Column, Table
 from clew.studies.report.edition import Edition
-from clew.studies.report.words import title_of
 from clew.studies.statistics import (
     Comparison,
     Spread,
@@ -39,28 +39,12 @@ def pairs(edition: Edition, setting: str) -> Table:
     models = [m for m in edition.models if edition.values(m, setting).size >= MANY]
     couples = list(itertools.combinations(models, 2))
     tests = [welch_test(edition.values(a, setting), edition.values(b, setting)) for a, b in couples]
+    corrected = holm([test.p for test in tests])
     rows, records = [], []
-    for (a, b), test, p in zip(couples, tests, holm([t.p for t in tests]), strict=True):
-        wins = probability_of_improvement(
-            edition.values(a, setting)[:, None],
-            edition.values(b, setting)[:, None],
-            resamples=1000,
-        )
-        need = _needed(edition.spread(a, setting), edition.spread(b, setting))
-        ends = interval_text(test.low, test.high)
-        rows.append(
-            [
-                Cell(f"{a} − {b}", (), DIFFERS if p <= ALPHA else ""),
-                Cell(f"{signed(test.difference)} {ends}".strip()),
-                Cell(p_text(test.p)),
-                Cell(p_text(float(p))),
-                Cell(f"{wins}"),
-                Cell(need),
-            ]
-        )
-        record = {"setting": setting, "first": a, "second": b, **test._asdict(), "p_holm": float(p)}
-        record |= {f"wins_{key}": value for key, value in wins._asdict().items()}
-        records.append({**record, "seeds_needed": need})
+    for couple, test, p in zip(couples, tests, corrected, strict=True):
+        row, record = _pair(edition, setting, couple, test, float(p))
+        rows.append(row)
+        records.append(record)
     note = (
         f"{DIFFERS}: p at most {ALPHA} after Holm's correction over the {len(tests)} pairs of "
         "this table. Wins: how probable it is that a training of the first beats one of the "
@@ -68,17 +52,33 @@ def pairs(edition: Edition, setting: str) -> Table:
         f"this one with probability {POWER} at level {ALPHA}, uncorrected, if the deviations are "
         "what they seem."
     )
-    where = f"{title_of(edition, edition.settings[setting].part)}, {setting}"
+    name = "".join(c if c.isalnum() else "-" for c in setting)
     columns = ["pair", "difference, 95%", "p", "p, Holm", "wins, 95%", "seeds needed"]
     return Table(
-        f"{edition.slug}-pairs-{setting}".replace(" ", "-").replace("/", "-"),
-        f"{where}: every pair of models",
+        f"{edition.slug}-pairs-{name}",
+        f"{setting}: every pair of models",
         [Column(name) for name in columns],
         rows,
         note,
         records,
         folded=True,
     )
+
+
+def _pair(
+    edition: Edition, setting: str, couple: tuple[str, str], test: Comparison, corrected: float
+) -> tuple[list[Cell], dict[str, Any]]:
+    x, y = (edition.values(model, setting)[:, None] for model in couple)
+    wins = probability_of_improvement(x, y, resamples=1000)
+    need = _needed(*(edition.spread(model, setting) for model in couple))
+    row = [
+        Cell(" − ".join(couple), (), DIFFERS if corrected <= ALPHA else ""),
+        Cell(f"{signed(test.difference)} {interval_text(test.low, test.high)}".strip()),
+        *(Cell(text) for text in (p_text(test.p), p_text(corrected), f"{wins}", need)),
+    ]
+    record = {"setting": setting, "first": couple[0], "second": couple[1], **test._asdict()}
+    record |= {"p_holm": corrected, "seeds_needed": need}
+    return row, record | {f"wins_{key}": value for key, value in wins._asdict().items()}
 
 
 def _needed(x: Spread | None, y: Spread | None) -> str:

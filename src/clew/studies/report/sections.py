@@ -12,7 +12,7 @@ from clew.studies.report.edition import Edition
 from clew.studies.report.floors import aggregates, floors, has_floors
 from clew.studies.report.pairs import pairs, published_tests, with_many_seeds
 from clew.studies.report.tables import results, summary
-from clew.studies.report.words import duration, listed, score_label, title_of
+from clew.studies.report.words import counted, duration, listed, score_label, title_of
 
 
 def document(editions: Sequence[Edition], styles: Styles, note: str) -> list[Block]:
@@ -140,7 +140,7 @@ def _best(edition: Edition, part: str) -> str:
     best = max(means, key=lambda model: means[model])
     text = (
         f"{title}: {best} has the highest mean {score_label(edition)}, {means[best]:.3f} over "
-        f"{len(shared)} settings"
+        f"{counted(len(shared), 'setting')}"
     )
     told = {
         m: sum(edition.published[m, s].mean for s in shared) / len(shared)

@@ -28,6 +28,8 @@ from clew.studies.statistics import (
 )
 
 MISSING = Cell("–")
+FEW = 5
+"""Seeds below which a test sees next to nothing."""
 
 
 def head(edition: Edition, models: Sequence[str]) -> list[Column]:
@@ -142,21 +144,26 @@ def _note(edition: Edition, names: Sequence[str], compared: dict[tuple[str, str]
     if not compared:
         return (
             "Mean ± standard deviation over seeds, then the 95% bootstrap interval of the mean; "
-            "one seed has neither. A dash: no cell yet."
+            "one seed has neither. In brackets how many seeds there are, where some are missing. "
+            "A dash: no cell yet."
         )
-    counts = f"{len(edition.seeds)} seeds" if len(edition.seeds) > 1 else "one seed"
     alone = sum(entry.test.p <= ALPHA for entry in compared.values())
     marked = sum(entry.mark == DIFFERS for entry in compared.values())
     many = any(name in thesis.MANY for name in names) and edition.thesis
     thirty = " (thirty at lengths 20 and 70 and sizes 5 and 10)" if many else ""
-    return (
-        f"First line: ours, mean ± standard deviation over {counts}. Second: published, over three"
-        f"{thirty}. Third: ours minus published, with Welch's 95% interval. A dash: no cell yet. "
-        f"{LEGEND} Of {len(compared)} tests {alone} have p at most {ALPHA} by themselves, where "
-        f"chance alone would give about {ALPHA * len(compared):.0f}; {marked} stand the "
-        "correction. With three seeds on a side only a gulf between steady results can: no mark "
-        "means that nothing was shown, not that the numbers are the same. See the intervals."
+    note = (
+        f"First line: ours, mean ± standard deviation over {len(edition.seeds)} seeds, or as many "
+        f"as stand in brackets. Second: published, over three{thirty}. Third: ours minus "
+        f"published, with Welch's 95% interval. A dash: no cell yet. {LEGEND} Of {len(compared)} "
+        f"tests {alone} have p at most {ALPHA} by themselves, where chance alone would give about "
+        f"{ALPHA * len(compared):.0f}; {marked} stand the correction. No mark means that nothing "
+        "was shown, not that the numbers are the same: see the intervals."
     )
+    if len(edition.seeds) < FEW:
+        note += (
+            f" With {len(edition.seeds)} seeds only a gulf between steady results can be marked."
+        )
+    return note
 
 
 def _result(edition: Edition, model: str, setting: str, compared: Compared | None) -> Cell:

@@ -32,8 +32,15 @@ def model_title(edition: Edition, model: str) -> str:
 
 
 def typeset(text: str) -> str:
-    """Text with real minus signs before its numbers; hyphens within words and dates stay."""
-    return re.sub(r"(?<![\w)-])-(?=\d)", "\u2212", text)
+    """Text with real minus signs before its numbers, and none before 0.00; hyphens within words
+    and dates stay."""
+    plain = re.sub(r"(?<![\w)-])-(?=0\.0+(?!\d))", "", text)
+    return re.sub(r"(?<![\w)-])-(?=\d)", "\u2212", plain)
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def listed(names: list[str]) -> str:
