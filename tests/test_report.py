@@ -195,6 +195,7 @@ def test_a_study_of_ones_own_with_one_seed(tmp_path: Path, capsys) -> None:
     assert "no deviations, no intervals and no tests" in text
     assert "&lt;b&gt;bold&lt;/b&gt;" in text and "<b>bold" not in text
     assert "to/the &amp; end" in text and "own &lt;study&gt;" in text
+    assert "trained for" not in text  # no thesis, no budget of its own to be beside
     assert "published" not in text and "floor" not in text.replace("at the floor", "")
     again = make_report([folder], tmp_path / "again", title="Mine")
     assert again.html.read_text(encoding="utf-8") == text  # byte for byte

@@ -1,5 +1,6 @@
 """Many seeds in a report: verdicts on the thesis's claims, pairs of models, their pictures."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,8 @@ from clew.studies.engine import Cell
 from clew.studies.report import Edition, read_edition
 from clew.studies.report.claims import CLAIMS, FAILS, HOLDS, OPEN, judge, overall, verdict
 from clew.studies.report.compare import mean_difference
-from clew.studies.report.document import Chart, Table
-from clew.studies.report.drawing import styles_of
+from clew.studies.report.document import Chart, Table, Text
+from clew.studies.report.drawing import panel_svg, styles_of
 from clew.studies.report.pairs import pairs, published_tests, with_many_seeds
 from clew.studies.report.sections import document
 from clew.studies.report.training import ranks
@@ -110,6 +111,23 @@ def test_many_seeds_have_their_own_blocks(edition: Edition) -> None:
 def test_models_look_different() -> None:
     styles = styles_of(f"model {n}" for n in range(40))
     assert len(set(styles.values())) == 40
+
+
+def test_parts_and_models_without_any_cell(tmp_path: Path) -> None:
+    study = thesis_study("published", ["lstm", "gtrxl"], ["length-70", "size-5"])
+    study = replace(study, episodes=200)
+    skip = [cell for cell in study.cells() if cell[:2] != ("lstm", "length-70")]
+    begun = read_edition(write_folder(tmp_path / "begun", study, lambda cell: 0.5, skip))
+    assert begun.parts_with_rows == ["length"] and len(begun.parts) == 2
+    blocks = document([begun], styles_of(begun.models), "")
+    told = [block.text for block in blocks if isinstance(block, Text)]
+    assert "Memory size: no cell is there yet." in told
+    assert any(t.startswith("Agents were trained for 200 episodes, the published") for t in told)
+    names = [block.name for block in blocks if isinstance(block, Table | Chart)]
+    assert "makkink-published-size" in names and "makkink-published-size-bars" not in names
+    for chart in (block for block in blocks if isinstance(block, Chart)):
+        for panel in chart.panels:
+            assert "<svg" in panel_svg(panel, chart.size, "x")
 
 
 def test_a_folder_of_few_seeds_makes_no_claims(tmp_path: Path) -> None:

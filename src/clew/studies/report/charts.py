@@ -40,7 +40,7 @@ def outcomes(edition: Edition, styles: Styles) -> Chart:
     """The histogram of outcomes of each model, a panel for each part (Figure 4.1.1)."""
     panels = [
         Panel(title_of(edition, part), partial(_draw_outcomes, edition, part, styles))
-        for part in edition.parts
+        for part in edition.parts_with_rows
     ]
     caption = (
         f"Every training is one count; {BINS} bins, heights are shares of a model's trainings. "
@@ -123,7 +123,7 @@ def many_seeds(edition: Edition, settings: Sequence[str], styles: Styles) -> Cha
         "stroke in it the mean. A hollow diamond is the published mean."
     )
     title = "Many seeds side by side"
-    size = (4.8, 0.34 * len(edition.models) + 0.8)
+    size = (4.0, 0.34 * len(edition.models) + 0.8)
     return Chart(f"{edition.slug}-seeds", title, caption, panels, size=size, columns=2)
 
 
@@ -211,7 +211,7 @@ def cost(edition: Edition, styles: Styles, rates: dict[str, float]) -> Chart:
     """
     panels = [
         Panel(title_of(edition, part), _cost(edition, part, styles, rates))
-        for part in edition.parts
+        for part in edition.parts_with_rows
     ]
     caption = (
         "Right is faster, up is better. Bars are 95% bootstrap intervals of the mean over the "
@@ -226,7 +226,7 @@ def _cost(
     edition: Edition, part: str, styles: Styles, rates: dict[str, float]
 ) -> Callable[[Axes], None]:
     means = {}
-    for model in edition.models:
+    for model in rates:
         scores = edition.table(model, edition.of_part(part))
         if scores.shape[0] > 1:
             means[model] = stratified_interval(scores, mean_of_tasks, resamples=RESAMPLES)

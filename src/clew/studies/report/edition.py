@@ -82,6 +82,12 @@ class Edition:
         """How many cells the grid has."""
         return len(self.models) * len(self.settings) * len(self.seeds)
 
+    @property
+    def parts_with_rows(self) -> list[str]:
+        """The experiments that a cell is there of."""
+        begun = {setting for _, setting in self.cells}
+        return [part for part in self.parts if begun & set(self.of_part(part))]
+
     def of_part(self, part: str) -> list[str]:
         """The names of an experiment's settings."""
         return [name for name, info in self.settings.items() if info.part == part]

@@ -18,6 +18,9 @@ from clew.studies.report.document import (
 from clew.studies.report.drawing import Styles, legend_svg, panel_svg
 from clew.studies.report.words import typeset
 
+LONG = 16
+"""Characters of a row's name from which on it gets more room on a narrow screen."""
+
 
 def page(title: str, blocks: Sequence[Block], styles: Styles, made_by: str) -> str:
     """The whole page.
@@ -80,7 +83,8 @@ def _table(table: Table) -> str:
         f'<tr><th scope="row">{_lines(row[0])}</th>{"".join(map(_cell, row[1:]))}</tr>'
         for row in table.rows
     )
-    kind = ' class="words"' if len(table.columns) == 2 else ""
+    long = max((len(row[0].text) for row in table.rows), default=0) > LONG
+    kind = ' class="words"' if len(table.columns) == 2 else ' class="long"' if long else ""
     body = (
         f'<div class="scroll" tabindex="0"><table{kind}><thead><tr>{heads}</tr></thead>\n'
         f"<tbody>\n{rows}\n</tbody></table></div>"

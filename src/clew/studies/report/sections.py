@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from clew.studies.report import charts, training
+from clew.studies.report import charts, thesis, training
 from clew.studies.report.claims import can_be_judged, claims
 from clew.studies.report.compare import ALPHA, DIFFERS, beside_published
 from clew.studies.report.costs import costs, made, rates
@@ -16,8 +16,9 @@ from clew.studies.report.words import counted, duration, listed, score_label, ti
 
 
 def document(editions: Sequence[Edition], styles: Styles, note: str) -> list[Block]:
-    """All blocks of a report, edition by edition."""
-    return [block for edition in editions for block in _edition(edition, styles, note)]
+    """All blocks of a report, edition by edition; charts that nothing is there for are left out."""
+    blocks = [block for edition in editions for block in _edition(edition, styles, note)]
+    return [block for block in blocks if not isinstance(block, Chart) or block.panels]
 
 
 def _edition(edition: Edition, styles: Styles, note: str) -> list[Block]:
@@ -101,6 +102,12 @@ def _sentences(edition: Edition) -> list[str]:
             f"The study is not finished. Missing cells: {listed(lacking)}. They are shown as "
             "missing, and means are over what is there."
         )
+    budget = edition.study.get("episodes")
+    if edition.thesis and budget and budget != thesis.EPISODES:
+        told.append(
+            f"Agents were trained for {counted(budget, 'episode')}, the published ones for "
+            f"{thesis.EPISODES:,}: differences from published numbers may come from that alone."
+        )
     if len(edition.seeds) == 1:
         told.append("There is one seed, so there are no deviations, no intervals and no tests.")
     told += [_best(edition, part) for part in edition.parts]
@@ -134,6 +141,8 @@ def _best(edition: Edition, part: str) -> str:
         if all(edition.values(model, name).size for model in models)
     ]
     title = title_of(edition, part)
+    if not models:
+        return f"{title}: no cell is there yet."
     if not shared:
         return f"{title}: the models have no setting in common yet."
     means = {m: sum(edition.values(m, s).mean() for s in shared) / len(shared) for m in models}

@@ -18,7 +18,7 @@ from clew.studies.report.compare import (
 )
 from clew.studies.report.document import Cell, Column, Table
 from clew.studies.report.edition import PERFECT, Edition
-from clew.studies.report.words import axis_of, model_title, title_of
+from clew.studies.report.words import axis_of, counted, model_title, title_of
 from clew.studies.statistics import (
     Interval,
     Spread,
@@ -141,29 +141,31 @@ def results(edition: Edition, part: str) -> Table:
 
 
 def _note(edition: Edition, names: Sequence[str], compared: dict[tuple[str, str], Compared]) -> str:
-    if not compared:
+    if not any((model, name) in edition.published for model in edition.models for name in names):
         return (
             "Mean ± standard deviation over seeds, then the 95% bootstrap interval of the mean; "
             "one seed has neither. In brackets how many seeds there are, where some are missing. "
             "A dash: no cell yet."
         )
-    alone = sum(entry.test.p <= ALPHA for entry in compared.values())
-    marked = sum(entry.mark == DIFFERS for entry in compared.values())
     many = any(name in thesis.MANY for name in names) and edition.thesis
     thirty = " (thirty at lengths 20 and 70 and sizes 5 and 10)" if many else ""
     note = (
-        f"First line: ours, mean ± standard deviation over {len(edition.seeds)} seeds, or as many "
-        f"as stand in brackets. Second: published, over three{thirty}. Third: ours minus "
-        f"published, with Welch's 95% interval. A dash: no cell yet. {LEGEND} Of {len(compared)} "
-        f"tests {alone} have p at most {ALPHA} by themselves, where chance alone would give about "
-        f"{ALPHA * len(compared):.0f}; {marked} stand the correction. No mark means that nothing "
-        "was shown, not that the numbers are the same: see the intervals."
+        f"First line: ours, mean ± standard deviation over {counted(len(edition.seeds), 'seed')}, "
+        f"or as many as stand in brackets. Second: published, over three{thirty}. Third: ours "
+        "minus published, with Welch's 95% interval. A dash: no cell yet. No mark means that "
+        "nothing was shown, not that the numbers are the same: see the intervals. "
     )
     if len(edition.seeds) < FEW:
+        note += "With so few seeds only a gulf between steady results can be marked. "
+    if compared:
+        alone = sum(entry.test.p <= ALPHA for entry in compared.values())
+        marked = sum(entry.mark == DIFFERS for entry in compared.values())
         note += (
-            f" With {len(edition.seeds)} seeds only a gulf between steady results can be marked."
+            f"{LEGEND} Of {counted(len(compared), 'test')} {alone} have p at most {ALPHA} by "
+            f"themselves, where chance alone would give about {ALPHA * len(compared):.0f}; "
+            f"{marked} stand the correction."
         )
-    return note
+    return note.strip()
 
 
 def _result(edition: Edition, model: str, setting: str, compared: Compared | None) -> Cell:

@@ -57,6 +57,8 @@ ORDER_4_1: tuple[str, ...] = (
 )
 """Of the columns above."""
 
+EPISODES = 10_000
+"""Of every training."""
 SEEDS, MANY_SEEDS = 3, 30
 MANY = ("length-20", "length-70", "size-5", "size-10")
 """Settings that were run with 30 seeds. Tables C.1 and C.2 show those runs: 0.934, for example, is
