@@ -57,12 +57,13 @@ def summary(edition: Edition) -> Table:
             "difference with the 95% interval of Welch's test for such means. "
             f"{DIFFERS} marks p at most {ALPHA}."
         )
-    if any(_whole(edition, part) for part in edition.parts):
+    whole = any(_whole(edition, part) for part in edition.parts)
+    if whole:
         note += (
             " Table 4.1 itself prints other means of the length column than Table C.1 gives for "
             "four models; where they differ by more than rounding, its number stands last."
         )
-    title = "Mean over all settings" + (", as in Table 4.1" if edition.thesis else "")
+    title = "Mean over all settings" + (", as in Table 4.1" if whole else " that are here")
     return Table(f"{edition.slug}-summary", title, columns, rows, note, records)
 
 
