@@ -144,7 +144,7 @@ def draw_curves(axes: Axes, rows: Mapping[str, Sequence[Mapping[str, Any]]], met
 
 def _draw_run(axes: Axes, data: Curves, label: str, colour: str) -> None:
     seeds = len(data.values)
-    mean, low, high = _mean_and_band(data.values)
+    mean, low, high = mean_and_band(data.values)
     if seeds > 1:
         axes.plot(data.steps, data.values.T, color=colour, linewidth=0.8, alpha=0.3)
     if seeds > 2:
@@ -152,7 +152,7 @@ def _draw_run(axes: Axes, data: Curves, label: str, colour: str) -> None:
     axes.plot(data.steps, mean, color=colour, linewidth=2.4, label=label)
 
 
-def _mean_and_band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def mean_and_band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean over seeds with its bootstrap interval at each point; NaN where no seed has a value."""
     bands = np.full((3, values.shape[1]), np.nan)
     for index, column in enumerate(values.T):

@@ -1,0 +1,42 @@
+"""`clew report`: studies as one page to look at, with tables and pictures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import tyro
+
+from clew.cli.parse import parse
+from clew.errors import UserError
+
+ABOUT = """Makes one self-contained page of the folders of studies, finished or not: each published
+table beside ours with intervals, floors, tests, figures and cost. Writes report.html, report.md,
+tables/*.csv and figures/*.png and .svg."""
+
+
+@dataclass(frozen=True)
+class ReportCommand:
+    """What `clew report` may be told."""
+
+    folders: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Folders of studies, or their names in runs/; each becomes a section."""
+    output: str = ""
+    """Folder to write to; empty is report/ in the first of the folders."""
+    title: str = ""
+    """Of the page; empty takes the names of the studies."""
+    note: str = ""
+    """What else to say of how it was made, for example the machine."""
+
+
+def main(args: Sequence[str]) -> int:
+    """Makes the report and says where it is."""
+    command = parse(ReportCommand, args, command="report", about=ABOUT)
+    if not command.folders:
+        raise UserError("which studies? clew report FOLDER ...; clew study makes such folders")
+    from clew.studies.report import make_report
+
+    report = make_report(
+        command.folders, command.output or None, command.title or None, command.note
+    )
+    print(f"report: {report.html} ({report.html.stat().st_size / 1e6:.1f} MB)")
+    print(f"{len(report.tables)} tables, {len(report.figures)} figures in {report.html.parent}")
+    return 0

@@ -1,0 +1,63 @@
+"""Studies with made-up rows, for the tests of reports: nothing is trained."""
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from clew.run.config import TrainConfig
+from clew.studies import makkink
+from clew.studies.engine import Cell, Evaluation, Setting, Study
+from clew.studies.engine.results import write_study
+
+Score = Callable[[Cell], float]
+
+
+def made_up_row(study: Study, cell: Cell, mean: float) -> dict[str, Any]:
+    """A row as the engine writes them, with a curve of four points that ends at the score."""
+    steps = [10, 20, 30, 40]
+    curve = {"steps": steps, "episodes": [5, 5, 0, 5], study.score: [0.0, mean / 2, None, mean]}
+    return {
+        "format": 1,
+        "model": cell.model,
+        "setting": cell.setting,
+        "seed": cell.seed,
+        "mean": mean,
+        "score": study.score,
+        "curve": curve,
+        "steps": 40,
+        "parameters": 100 + len(cell.model),
+        "seconds": 4.0,
+        "pack": {"compile": 1.0, "train": 2.0, "evaluate": 1.0},
+        "versions": {"clew": "0.1.0"},
+        "git_commit": "abc",
+        "finished": f"2026-01-02T03:0{cell.seed % 10}:00+00:00",
+    }
+
+
+def write_folder(folder: Path, study: Study, score: Score, skip: Iterable[Cell] = ()) -> Path:
+    """A study's folder with a row for every cell that is not to be skipped."""
+    folder.mkdir(parents=True)
+    write_study(folder, study)
+    rows = [made_up_row(study, cell, score(cell)) for cell in study.cells() if cell not in skip]
+    (folder / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def thesis_study(edition: str, models: list[str], settings: list[str]) -> Study:
+    """A corner of Makkink's grid."""
+    return makkink.study(edition=edition).only(models, settings)
+
+
+def own_study(**changes: Any) -> Study:
+    """Somebody's own: no floors, nothing published, names that HTML and files must survive."""
+    values: dict[str, Any] = {
+        "name": "own <study>",
+        "models": {name: TrainConfig(memory="none") for name in ("<b>bold</b>", "a|b")},
+        "settings": {name: Setting("tmaze") for name in ("corridor 5", "to/the & end")},
+        "seeds": (0,),
+        "steps": 40,
+        "evaluation": Evaluation(episodes=10),
+        "score": "success",
+    }
+    return Study(**(values | changes))
