@@ -1,5 +1,6 @@
 """A study on a Ray cluster of two nodes: the same rows, and nothing lost when a node is killed."""
 
+import importlib
 import importlib.util
 import json
 import secrets
@@ -63,9 +64,10 @@ def cluster():
         for name, value in (own | {"RAY_AUTH_TOKEN": secrets.token_hex(32)}).items():
             patch.setenv(name, value)
         # Only now, because Ray reads them when it is imported.
-        from ray.cluster_utils import Cluster
-
-        nodes = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
+        utils = importlib.import_module("ray.cluster_utils")
+        nodes = utils.Cluster(
+            initialize_head=True, head_node_args={**NODE, "include_dashboard": False}
+        )
         nodes.add_node(**NODE)
         yield nodes
         nodes.shutdown()
@@ -73,9 +75,14 @@ def cluster():
 
 
 @pytest.fixture
-def connect(cluster, tmp_path):
+def ray(cluster):
+    """The package, imported where it may be missing."""
+    return importlib.import_module("ray")
+
+
+@pytest.fixture
+def connect(cluster, ray, tmp_path):
     """Connects this process, with what pretended work finds in its environment."""
-    import ray
 
     def connect_with(seconds: float = 0.01, **faults: str) -> None:
         pretend = {"PRETEND_FOLDER": str(tmp_path), "PRETEND_SECONDS": str(seconds)}
@@ -179,7 +186,7 @@ class TestCluster:
         twice = {cell[:2] for n, cell in zip(tries, CELLS, strict=True) if n == 2}
         assert {("gru", "length-2"), ("lstm", "length-3")} <= twice
 
-    def test_ctrl_c_ends_what_is_running(self, connect, tmp_path) -> None:
+    def test_ctrl_c_ends_what_is_running(self, ray, connect, tmp_path) -> None:
         connect(seconds=2.0)
 
         def stop(standing) -> None:
@@ -188,8 +195,6 @@ class TestCluster:
 
         with pytest.raises(StudyInterrupted, match="of 27 cells are finished and saved"):
             run_pretended(tmp_path, Watch(stop))
-        import ray
-
         assert ray.is_initialized()  # it was the test that connected
         deadline = time.monotonic() + 10.0
         while ray.available_resources().get("CPU") != 2.0:
@@ -205,7 +210,7 @@ class TestCluster:
             run_study(small_study(), tmp_path, workers=crew, progress=Watch())
 
     def test_the_command_finds_a_memory_in_the_current_folder(
-        self, cluster, tmp_path, monkeypatch, capsys
+        self, cluster, ray, tmp_path, monkeypatch
     ) -> None:
         monkeypatch.chdir(tmp_path)
         Path("mine.py").write_text(
@@ -216,8 +221,6 @@ class TestCluster:
         args += " --evaluation-episodes 4 --models none --add-memory mine:Mine --run-dir here --ray"
         assert run([*args.split(), cluster.address]) == 0
         assert {row["model"] for row in read_results("here")} == {"none", "mine"}
-        import ray
-
         assert not ray.is_initialized()
 
     def test_who_is_no_cluster_is_named_in_time(self, cluster, monkeypatch) -> None:
