@@ -101,6 +101,15 @@ def test_rows_failures_and_deaths_become_events(fake, crew) -> None:
     assert crew.next(0.0) == Event("died", FIRST, who, error=f"{who} died (The node is dead)")
 
 
+def test_a_connection_that_is_lost_stops_the_study(fake, crew, monkeypatch) -> None:
+    fake.results["work_off 0"] = ConnectionError("nobody there")
+    with pytest.raises(UserError, match="lost .nobody there.; finished cells are saved"):
+        crew.next(0.0)
+    monkeypatch.setattr(fake, "is_initialized", lambda: False)
+    crew.close()
+    assert not fake.cancelled and not fake.killed
+
+
 @pytest.mark.parametrize("kind", [RayTaskError, RuntimeEnvSetupError])
 def test_a_task_that_cannot_start_stops_the_study(kind, fake, crew) -> None:
     fake.results["work_off 0"] = kind(

@@ -1,5 +1,6 @@
 """Workers on a Ray cluster that is there already: one task a pack, one CPU a task."""
 
+import contextlib
 import importlib
 import itertools
 import json
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,7 +77,8 @@ class RayWorkers:
     def submit(self, pack: Pack, job: Job) -> None:
         """Hands the pack to the cluster, which runs it where a CPU is free."""
         task = _Task(next(self._keys), pack)
-        ref = self._task.remote(self._work, json.dumps(job), task.key, self._notebook)
+        with _answering():
+            ref = self._task.remote(self._work, json.dumps(job), task.key, self._notebook)
         self._running[ref] = task
 
     def next(self, timeout: float) -> Event | None:
@@ -86,12 +89,12 @@ class RayWorkers:
             if key in tasks:  # else it has ended, before this could be told
                 tasks[key].worker = worker
                 return Event("progress", tasks[key].pack, worker, share=share)
-        ready, _ = self._ray.wait([*self._running, self._reading], timeout=timeout)
-        if not ready:
-            return None
-        if ready[0] != self._reading:
-            return self._ended(ready[0])
-        self._read(timeout)
+        with _answering():
+            ready, _ = self._ray.wait([*self._running, self._reading], timeout=timeout)
+            if ready and ready[0] != self._reading:
+                return self._ended(ready[0])
+            if ready:
+                self._read(timeout)
         return None
 
     def close(self) -> None:
@@ -99,6 +102,8 @@ class RayWorkers:
         if not self._open:
             return
         self._open = False
+        if not self._ray.is_initialized():
+            return  # the connection was lost, and any call would wait for another
         for ref in self._running:
             self._ray.cancel(ref, force=True)
         self._ray.kill(self._notebook)
@@ -134,6 +139,17 @@ class RayWorkers:
     def _count(self) -> None:
         """Counts the CPUs; without any, one pack waits in the cluster until there are."""
         self.size = max(1, int(self._ray.cluster_resources().get("CPU", 0)))
+
+
+@contextlib.contextmanager
+def _answering() -> Iterator[None]:
+    try:
+        yield
+    except ConnectionError as error:
+        raise UserError(
+            f"the connection to the Ray cluster is lost ({error}); finished cells are saved, start "
+            "the same again when there is a cluster"
+        ) from error
 
 
 def _import_ray() -> Any:
