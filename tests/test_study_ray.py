@@ -213,12 +213,13 @@ class TestCluster:
         self, cluster, ray, tmp_path, monkeypatch
     ) -> None:
         monkeypatch.chdir(tmp_path)
-        Path("mine.py").write_text(
+        Path("mine_on_ray.py").write_text(
             "from clew.memory.none import NoMemory\ndef Mine(input_size, *, key):\n"
             "    return NoMemory(input_size, key=key, hidden_size=64, num_layers=1)\n"
         )
         args = "study makkink --part length --settings length-1 --seeds 1 --episodes 8"
-        args += " --evaluation-episodes 4 --models none --add-memory mine:Mine --run-dir here --ray"
+        args += " --evaluation-episodes 4 --models none --add-memory mine_on_ray:Mine"
+        args += " --run-dir here --ray"
         assert run([*args.split(), cluster.address]) == 0
         assert {row["model"] for row in read_results("here")} == {"none", "mine"}
         assert not ray.is_initialized()
