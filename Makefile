@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow lint format docs bench lock clean
+.PHONY: help venv demo test test-slow test-ray lint format docs bench lock clean
 
 help:  ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,10 @@ test: $(INSTALLED)  ## run the fast tests
 
 test-slow: $(INSTALLED)  ## run every test, also those that learn for minutes
 	@$(BIN)/python -m pytest -n $(WORKERS) --slow $(PYTEST_ARGS)
+
+test-ray: $(INSTALLED)  ## install Ray (270 MB) into .venv and run a study on a cluster of two nodes
+	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes -r tools/ray.lock
+	@$(BIN)/python -m pytest --slow tests/test_study_ray.py $(PYTEST_ARGS)
 
 lint: $(INSTALLED)  ## check style and types
 	@$(BIN)/ruff check .

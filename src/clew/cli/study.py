@@ -1,5 +1,6 @@
 """`clew study`: a published study's grid of trainings, gone on with where it stopped."""
 
+import contextlib
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,9 +14,10 @@ from clew.errors import UserError, require_at_least, unknown_name
 
 if TYPE_CHECKING:
     from clew.run.config import TrainConfig
-    from clew.studies.engine import Study, StudyResult
+    from clew.studies.engine import RayWorkers, Study, StudyResult
 
-ABOUT = """Runs a study: every model in every setting with every seed, in local worker processes.
+ABOUT = """Runs a study: every model in every setting with every seed, in local worker processes
+or on a Ray cluster.
 What is finished is never run again: after Ctrl-C, a kill or a failure the same command goes on.
 Results are lines of results.jsonl in the study's folder, one for every training."""
 
@@ -48,6 +50,8 @@ class StudyCommand:
     """The study's folder; empty is runs/<study>-<edition>."""
     workers: int = 0
     """Processes, each on a core of its own; 0 is one for every core."""
+    ray: str = ""
+    """Run on a Ray cluster in place of local processes: auto, HOST:PORT or ray://HOST:PORT."""
     list: bool = False
     """Show what would run, and run nothing."""
 
@@ -57,6 +61,8 @@ def main(args: Sequence[str]) -> int:
     command = parse(StudyCommand, args, command="study", about=ABOUT)
     for option in ("seeds", "episodes", "evaluation_episodes", "workers"):
         require_at_least(option, getattr(command, option), 0)
+    if command.ray and command.workers:
+        raise UserError("--ray and --workers exclude each other: a cluster has the CPUs it has")
     study = make_study(command)
     folder = command.run_dir or f"runs/{command.name}-{command.edition}"
     from clew.studies.engine import check_study, run_study
@@ -67,13 +73,14 @@ def main(args: Sequence[str]) -> int:
         return 0
     from clew.cli.study_table import study_listener
 
-    result = run_study(
-        study,
-        folder,
-        workers=command.workers or None,
-        progress=study_listener(),
-        how_to_go_on=f"clew study {shlex.join(args)}",
-    )
+    with _workers(command) as workers:
+        result = run_study(
+            study,
+            folder,
+            workers=workers,
+            progress=study_listener(),
+            how_to_go_on=f"clew study {shlex.join(args)}",
+        )
     print(report(study, result))
     return 1 if result.failures else 0
 
@@ -154,6 +161,17 @@ def report(study: "Study", result: "StudyResult") -> str:
         lines.append("the same command tries again what failed")
     lines.append(f"results: {result.path / 'results.jsonl'}")
     return "\n".join(lines)
+
+
+def _workers(
+    command: StudyCommand,
+) -> contextlib.AbstractContextManager["int | RayWorkers | None"]:
+    """Who does the work, let go of at the end also where the study refuses to begin."""
+    if not command.ray:
+        return contextlib.nullcontext(command.workers or None)
+    from clew.studies.engine import RayWorkers
+
+    return contextlib.closing(RayWorkers(command.ray))
 
 
 def _with_memory(study: "Study", text: str, agent: "TrainConfig") -> "Study":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from clew.studies.engine.packs import Pack, make_packs
     from clew.studies.engine.progress import QuietStudy, Standing, StudyLines, StudyProgress
+    from clew.studies.engine.ray_workers import RayWorkers
     from clew.studies.engine.results import read_results
     from clew.studies.engine.runner import (
         Failure,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "progress": ("QuietStudy", "Standing", "StudyLines", "StudyProgress"),
+    "ray_workers": ("RayWorkers",),
     "results": ("read_results",),
     "runner": ("Failure", "StudyInterrupted", "StudyResult", "check_study", "run_study"),
     "study": ("Cell", "Evaluation", "Expected", "Setting", "Study"),
@@ -38,6 +40,7 @@ __all__ = [
     "LocalWorkers",
     "Pack",
     "QuietStudy",
+    "RayWorkers",
     "Setting",
     "Standing",
     "Study",

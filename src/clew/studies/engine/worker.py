@@ -37,10 +37,11 @@ def main(work: str) -> None:
             rows = run_job(job, lambda share: _tell(events, event="progress", share=share))
             _tell(events, event="rows", rows=rows)
         except Exception as error:
-            _tell(events, **_failure(error))
+            _tell(events, **failure(error))
 
 
-def _failure(error: Exception) -> dict[str, Any]:
+def failure(error: Exception) -> dict[str, Any]:
+    """The event of a job that raised an error; where it did is printed, unless it is a mistake."""
     from clew.errors import UserError
     from clew.run.stop import TrainingDiverged
 

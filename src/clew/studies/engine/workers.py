@@ -205,14 +205,20 @@ def _cores() -> list[int]:
 
 
 def _environment() -> dict[str, str]:
-    """A worker's variables: one thread, and this process's places to import from."""
-    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false"
     here = [path or os.getcwd() for path in sys.path]
     return {
         **os.environ,
+        **one_thread(),
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(here)),
+    }
+
+
+def one_thread() -> dict[str, str]:
+    """Variables of every worker, to be set before it imports JAX."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false"
+    return {
         "JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS") or "cpu",
         "XLA_FLAGS": flags.strip(),
         "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(here)),
         ACTIVE: "1",
     }

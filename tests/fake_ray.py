@@ -1,0 +1,74 @@
+"""Stands for Ray where it is not installed: a test says what becomes of what was handed over."""
+
+from types import SimpleNamespace
+
+
+class RayError(Exception):
+    """Of a process or node."""
+
+
+class RayTaskError(RayError):
+    """Of a function that could not be called."""
+
+
+class RuntimeEnvSetupError(RayError):
+    """Of a process that could not be prepared."""
+
+
+class FakeRay:
+    """A cluster that this process is connected to; `results` are of references by name."""
+
+    exceptions = SimpleNamespace(
+        RayError=RayError, RayTaskError=RayTaskError, RuntimeEnvSetupError=RuntimeEnvSetupError
+    )
+
+    def __init__(self, cpus: float = 2.0):
+        self.cpus, self.results, self.options, self.called = cpus, {}, {}, []
+        self.cancelled, self.killed = [], []
+
+    def is_initialized(self) -> bool:
+        """It was somebody else who connected."""
+        return True
+
+    def cluster_resources(self) -> dict[str, float]:
+        """What the nodes have."""
+        return {"CPU": self.cpus}
+
+    def remote(self, **options):
+        """Keeps the options of a function or class by its name."""
+
+        def wrap(what):
+            self.options[what.__name__] = options
+            return self._callable(what.__name__)
+
+        return wrap
+
+    def _callable(self, name: str):
+        def call(*args):
+            reference = f"{name} {sum(n == name for n, _ in self.called)}"
+            self.called.append((name, args))
+            if name == "Notebook":
+                return SimpleNamespace(read=self._callable("read"))
+            return reference
+
+        return SimpleNamespace(remote=call)
+
+    def wait(self, references, timeout):
+        """The first that has a result."""
+        ready = [reference for reference in references if reference in self.results][:1]
+        return ready, [reference for reference in references if reference not in ready]
+
+    def get(self, reference):
+        """Its result, raised if it is an error."""
+        result = self.results.pop(reference)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def cancel(self, reference, force: bool) -> None:
+        """Keeps what was cancelled by force."""
+        self.cancelled += [reference] * force
+
+    def kill(self, actor) -> None:
+        """Keeps what was killed."""
+        self.killed.append(actor)
