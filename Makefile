@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-ray lint format docs bench lock clean
+.PHONY: help venv demo test test-slow test-ray lint format docs bench bench-torch lock clean
 
 help:  ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,9 +51,14 @@ docs: $(INSTALLED)  ## build the documentation into site/, warnings are errors
 bench: $(INSTALLED)  ## measure every memory's speed (BENCH_ARGS=--json for a machine)
 	@$(BIN)/clew bench $(BENCH_ARGS)
 
+bench-torch: $(INSTALLED)  ## compare a study's speed with the published loop in PyTorch (about 5 minutes)
+	@test -x $(VENV)-torch/bin/python || { $(BIN)/python -m venv $(VENV)-torch && \
+		$(VENV)-torch/bin/python -m pip --disable-pip-version-check install --quiet torch==2.13.0 numpy; }
+	@$(BIN)/python benchmarks/against_torch.py --torch-python $(VENV)-torch/bin/python $(BENCH_ARGS)
+
 lock: $(INSTALLED)  ## renew requirements.lock: the newest versions, their hashes
 	@$(BIN)/python tools/lock.py
 
 clean:  ## remove what these tasks made, but no runs
-	rm -rf $(VENV) site dist build .pytest_cache .ruff_cache .jax_cache
+	rm -rf $(VENV) $(VENV)-torch site dist build .pytest_cache .ruff_cache .jax_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -16,6 +16,9 @@ import clew
 from clew.costs import state_size
 from clew.memory import options_of
 from clew.memory.laws import LAWS
+from memory_samples import quick_compilation
+
+__all__ = ["quick_compilation"]
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -109,6 +109,7 @@ def test_lanes_begin_as_alone(model: str) -> None:
         assert (jax.random.key_data(together.key[index]) == jax.random.key_data(alone.key)).all()
 
 
+@pytest.mark.slow
 def test_a_mixed_program_is_its_cells_alone() -> None:
     study = mixed_study()
     pack = Pack("gru", ("2 3", "4 1"), SEEDS)
