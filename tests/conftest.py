@@ -1,6 +1,7 @@
 """Settings of every test: strict promotion, one compilation cache, slow tests on request."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,10 @@ from pathlib import Path
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".jax_cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 os.environ.setdefault("MPLBACKEND", "Agg")
+# The fast tests mostly wait for the compiler, so it optimises little, in processes that they start
+# as well; the slow ones run what users run. Told to xdist's workers, which see no command line.
+if os.environ.setdefault("CLEW_TESTS", "slow" if "--slow" in sys.argv else "fast") == "fast":
+    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 import jax
 import pytest

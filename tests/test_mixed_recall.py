@@ -12,9 +12,6 @@ from clew.envs.distributed_memory import DistributedMemory
 from clew.envs.memory_chain import MemoryChain
 from clew.envs.mixed_recall import MixedRecall
 from clew.errors import UserError
-from memory_samples import quick_compilation
-
-__all__ = ["quick_compilation"]
 
 SHORT = {"stream_length": 7}
 MIXES = {

@@ -16,9 +16,6 @@ import clew
 from clew.costs import state_size
 from clew.memory import options_of
 from clew.memory.laws import LAWS
-from memory_samples import quick_compilation
-
-__all__ = ["quick_compilation"]
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -60,12 +57,24 @@ def own_registries() -> Iterator[None]:
         registry.update(entries)
 
 
+@pytest.fixture
+def full_optimisation() -> Iterator[None]:
+    """For what takes longer than its compilation."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
 @pytest.mark.parametrize(("page", "blocks"), scripts())
 @pytest.mark.usefixtures("ordinary_promotion", "own_registries")
 def test_python_blocks_run(
-    page: Path, blocks: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, blocks: list[str], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """Every block runs, in an empty folder, and what it asserts holds."""
+    monkeypatch = request.getfixturevalue("monkeypatch")
+    if page.name == "README.md":
+        request.getfixturevalue("full_optimisation")
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__main__"}
     for code in blocks:

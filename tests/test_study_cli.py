@@ -30,7 +30,6 @@ def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A module `mine` in the current folder, which is where the command looks."""
     (tmp_path / "mine.py").write_text(MINE)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # the workers' programs, sooner
     return tmp_path
 
 

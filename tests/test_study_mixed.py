@@ -14,10 +14,7 @@ from clew.studies.engine import Pack, Setting, Study, make_packs
 from clew.studies.engine.lanes import MIXED, init_lanes
 from clew.studies.engine.plugins import registered
 from clew.studies.engine.work import lanes_of, make_job, run_job
-from memory_samples import quick_compilation
 from small_study import small_study
-
-__all__ = ["quick_compilation"]
 
 MIX = "clew.envs.mixed_recall:MixedRecall"
 SEEDS = (4, 0)

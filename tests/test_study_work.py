@@ -20,10 +20,7 @@ from clew.run.sync import init_run, make_parts
 from clew.studies.engine import Evaluation, Pack, Study
 from clew.studies.engine.lanes import Lane, evaluate_lanes
 from clew.studies.engine.work import make_job, run_job
-from memory_samples import quick_compilation
 from small_study import small_study
-
-__all__ = ["quick_compilation"]
 
 SEEDS = (4, 0, 7)
 PACK = Pack("gru", ("length-3",), SEEDS)

@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from clew.memory.attention import WindowState
 from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input, select
 from clew.memory.blocks import Linear
 from clew.memory.halting import Halting, Pondering
 from clew.memory.in_order import Block, read_in_order
 from clew.memory.layer import Layer, LayerState
 from clew.memory.positions import count_positions, encode
+from clew.memory.ring import WindowState
 from clew.memory.stack import share_biases
 
 Metrics = dict[str, Array]

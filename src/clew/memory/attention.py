@@ -5,7 +5,7 @@ when learning alike, so that the length of a chunk never changes a policy.
 """
 
 import math
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -14,25 +14,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from clew.errors import require_at_least, require_choice
-from clew.memory.band import Band, clean, clear_at_start, join_chunk, join_rings, skew
+from clew.memory.band import Band, clean, clear_at_start, join_chunk, skew
 from clew.memory.blocks import Init, LayerNorm, Linear
 from clew.memory.positions import sinusoids
+from clew.memory.ring import WindowState, ring_after
 
 Gradient = Literal["full", "current"]
-
-
-class WindowState(NamedTuple):
-    """A ring of the last `window + 1` inputs, and what was projected from them.
-
-    `hidden` is the definition; keys and values are derived from it by the parameters, which
-    `refresh` does again after they change.
-    """
-
-    hidden: Float[Array, "slots n"]
-    keys: Float[Array, "heads slots head"]
-    values: Float[Array, "heads slots head"]
-    position: Int[Array, ""]  # the slot that the next input goes to
-    length: Int[Array, ""]  # how many slots hold inputs of this episode
 
 
 class WindowAttention(eqx.Module):
@@ -140,13 +127,9 @@ class WindowAttention(eqx.Module):
         values: Float[Array, "heads window head"],
         visible: Bool[Array, " window"],
     ) -> Float[Array, " n"]:
-        """Attends from an input to itself and to what stands before it, the oldest first.
+        """Attends from an input to itself and to the inputs before it, the oldest first.
 
-        Args:
-            x: the input.
-            keys: of the `window` inputs before; numbers also where not visible.
-            values: likewise.
-            visible: which of them it may see.
+        `keys` and `values` are numbers also where not `visible`.
         """
         key, value = self.keys_values(x)
         keys = jnp.concatenate([keys, key[:, None]], axis=1)
@@ -208,7 +191,7 @@ class WindowAttention(eqx.Module):
             attended += band.of_own(weights) * band.blocks(own_value)
         attended = band.taint(attended, visible, keys_fine & values_fine)
         rows = jnp.moveaxis(attended, 0, 2).reshape(-1, self.num_heads * self.head_size)[:time]
-        return _after(band, state, stored, key, value), self.output(rows)
+        return ring_after(band, state, stored, key, value), self.output(rows)
 
     def remember(
         self, state: WindowState, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
@@ -216,7 +199,7 @@ class WindowAttention(eqx.Module):
         """The state that `unroll` leaves, without attending."""
         band = Band.cut(state.position, state.length, starts, self.window, self.window)
         stored = self._stored(xs)
-        return _after(band, state, stored, *self.keys_values(stored))
+        return ring_after(band, state, stored, *self.keys_values(stored))
 
     def refresh(self, state: WindowState) -> WindowState:
         """Projects the keys and values again from the hidden states."""
@@ -263,14 +246,3 @@ class WindowAttention(eqx.Module):
     def _heads(self, x: Float[Array, "*time wide"]) -> Array:
         split = x.reshape(*x.shape[:-1], self.num_heads, self.head_size)
         return jnp.moveaxis(split, -2, 0)
-
-
-def _after(band: Band, state: WindowState, hidden: Array, key: Array, value: Array) -> WindowState:
-    """The ring after a chunk of inputs with their keys and values."""
-    return WindowState(
-        join_rings(band, state.hidden[None], hidden[None])[0],
-        join_rings(band, state.keys, key),
-        join_rings(band, state.values, value),
-        band.position_after,
-        band.length_after,
-    )

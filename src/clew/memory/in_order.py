@@ -15,13 +15,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from clew.memory.attention import WindowState
-from clew.memory.band import Band, join_chunk
+from clew.memory.band import Band
 from clew.memory.base import State, select
 from clew.memory.halting import Halting, Pondering
 from clew.memory.layer import Layer
+from clew.memory.remembered import Banks, Windows, add, cut_bands, past, rows_before, seen_at
 
-Banks = tuple[WindowState, ...]
 Gates = tuple[tuple[State, State], ...]
 
 
@@ -44,13 +43,6 @@ class Outcome(NamedTuple):
     """Of every layer at every reading; constants, no gradient passes through them."""
 
 
-class _Windows(NamedTuple):
-    """What may be attended to, the rows of the ring before those of the chunk, for each layer."""
-
-    keys: tuple[Float[Array, "steps heads past_and_time head"], ...]
-    values: tuple[Float[Array, "steps heads past_and_time head"], ...]
-
-
 class _Nudges(NamedTuple):
     """Zeros that are added to what a reading gives, so that their gradient is that of it."""
 
@@ -62,7 +54,7 @@ class _Nudges(NamedTuple):
 class _Kept(NamedTuple):
     """What the backward pass needs of the forward one."""
 
-    windows: _Windows
+    windows: Windows
     inputs: Float[Array, "time layers steps n"]
     gates: Any  # Gates before every reading, each leaf [time, steps, ...]
     readings: Float[Array, " time"]
@@ -92,26 +84,22 @@ def read_in_order(
 def _read_and_keep(
     block: Block, banks: Banks, gates: Gates, streams: Array, where: Any, starts: Array
 ) -> tuple[Outcome, _Kept]:
-    bands = _bands(block, banks, starts)
+    bands = cut_bands(block.layers, banks, starts)
     initial = _initial_gates(block)
 
-    def one(carry: tuple[Gates, _Windows], inputs: Any) -> tuple:
+    def one(carry: tuple[Gates, Windows], inputs: Any) -> tuple:
         (gates, windows), (t, stream, where, start) = carry, inputs
         gates = select(start, initial, gates)
         after = _ponder(block, bands, windows, gates, stream, where, t, None)
         new, before = after.gates
-        windows = _add(block, windows, after.inputs, t)
+        windows = add(block.layers, windows, after.inputs, t)
         told = (after.blend, after.readings, after.remainder, after.inputs, before)
         return (new, windows), told
 
-    windows = _Windows(
-        *(
-            tuple(_room(band, rings) for band, rings in zip(bands, all_rings, strict=True))
-            for all_rings in ([b.keys for b in banks], [b.values for b in banks])
-        )
-    )
     times = jnp.arange(len(starts), dtype=jnp.int32)
-    (gates, windows), told = jax.lax.scan(one, (gates, windows), (times, streams, where, starts))
+    (gates, windows), told = jax.lax.scan(
+        one, (gates, past(bands, banks)), (times, streams, where, starts)
+    )
     blend, readings, remainder, inputs, before = told
     return Outcome(gates, blend, readings, remainder, inputs), _Kept(
         windows, inputs, before, readings
@@ -131,7 +119,7 @@ def _forward(
 def _backward(residuals: tuple, cotangent: tuple[Outcome, _Kept]) -> tuple:
     block, banks, gates, streams, where, starts, kept = residuals
     told = cotangent[0]
-    bands, initial = _bands(block, banks, starts), _initial_gates(block)
+    bands, initial = cut_bands(block.layers, banks, starts), _initial_gates(block)
     times = jnp.arange(len(starts), dtype=jnp.int32)
 
     def again(gates: Gates, streams: Array, nudges: _Nudges) -> tuple:
@@ -195,7 +183,7 @@ def _reading(
 def _ponder(
     block: Block,
     bands: list[Band],
-    windows: _Windows,
+    windows: Windows,
     gates: Gates,
     stream: Array,
     where: Array | None,
@@ -203,7 +191,7 @@ def _ponder(
     nudges: _Nudges | None,
 ) -> Pondering:
     """One observation; the `gates` of the outcome are those after it, and before every reading."""
-    seen = [_seen(band, t) for band in bands]
+    seen = [seen_at(band, t) for band in bands]
     steps = block.halting.max_steps
 
     def read(number: Array, carried: Any, u: Array, running: Array) -> tuple:
@@ -215,7 +203,7 @@ def _ponder(
             block.layers, *windows, seen, gates, strict=True
         ):
             inputs.append(y)
-            past = (_before(rows[number], visible, t) for rows in (keys, values))
+            past = (rows_before(rows[number], visible, t) for rows in (keys, values))
             attended = layer.attention.attend(y, *past, visible)  # pyright: ignore[reportAttributeAccessIssue]
             gate, y = layer.join(gate, y, attended, jnp.zeros((), bool))
             new.append(gate)
@@ -236,43 +224,5 @@ def _ponder(
     )
 
 
-def _bands(block: Block, banks: Banks, starts: Array) -> list[Band]:
-    """One for each layer; the rings of all readings stand at the same place."""
-    windows = [layer.attention.window for layer in block.layers]  # pyright: ignore[reportAttributeAccessIssue]
-    return [
-        Band.cut(bank.position[0], bank.length[0], starts, window, window)
-        for bank, window in zip(banks, windows, strict=True)
-    ]
-
-
 def _initial_gates(block: Block) -> Gates:
     return tuple((*layer.init_state()[1:],) for layer in block.layers)  # pyright: ignore[reportReturnType]
-
-
-def _room(band: Band, rings: Array) -> Array:
-    """What is remembered of the past, and zeros for the chunk."""
-    rows = jnp.zeros((rings.shape[1], band.time, rings.shape[3]), rings.dtype)
-    return jax.vmap(partial(join_chunk, band), in_axes=(0, None))(rings, rows)
-
-
-def _add(block: Block, windows: _Windows, inputs: Array, t: Array) -> _Windows:
-    """The windows with the keys and values of one more observation."""
-    keys, values = [], []
-    for layer, old_keys, old_values, rows in zip(block.layers, *windows, inputs, strict=True):
-        key, value = jax.vmap(layer.attention.keys_values)(rows)  # pyright: ignore[reportAttributeAccessIssue]
-        at = layer.attention.window + t  # pyright: ignore[reportAttributeAccessIssue]
-        keys.append(old_keys.at[:, :, at].set(key))
-        values.append(old_values.at[:, :, at].set(value))
-    return _Windows(tuple(keys), tuple(values))
-
-
-def _seen(band: Band, t: Array) -> Bool[Array, " window"]:
-    """Which of the observations before the t-th are of its episode and near enough."""
-    near = jax.lax.dynamic_slice_in_dim(band.episodes, t, band.window + 1)
-    return near[:-1] == near[-1]
-
-
-def _before(rows: Array, visible: Array, t: Array) -> Array:
-    """The rows before the t-th, zeros for those that it does not see, whatever they are."""
-    near = jax.lax.dynamic_slice_in_dim(rows, t, len(visible), axis=1)
-    return jnp.where(jnp.broadcast_to(visible[None, :, None], near.shape), near, 0.0)

@@ -62,12 +62,7 @@ def rollout(
     num_envs = actor.timestep.reward.shape[0]
     env_keys, noise = draw(key, length, num_envs, stream.num_actions)
     if whole_episodes and isinstance(stream.env, OpenLoop):
-        foreseen = foresee(stream.env, actor.env, actor.timestep, env_keys)
-        unroll = jax.vmap(agent.unroll, in_axes=(0, 1, 1), out_axes=(0, 1, 1))
-        read = (foreseen.observation[:-1], foreseen.start[:-1])
-        memory, logits, values = unroll(actor.memory, *read)
-        settled = settle(stream.env, actor.env, foreseen, logits, values, noise, actor.memory)
-        return ActorState(*settled.after, memory), settled.trajectory, settled.sums
+        return _at_once(agent, stream.env, actor, env_keys, noise)
 
     def one(carry: tuple[ActorState, Array], inputs: tuple[Array, Array]) -> tuple:
         (now, over), (noise, keys) = carry, inputs
@@ -102,6 +97,17 @@ def rollout(
         state0=state0,
     )
     return actor, trajectory, episode_sums(ended, metrics)
+
+
+def _at_once(
+    agent: Agent, env: OpenLoop, actor: ActorState, keys: Array, noise: Array
+) -> tuple[ActorState, Trajectory, dict[str, Array]]:
+    foreseen = foresee(env, actor.env, actor.timestep, keys)
+    unroll = jax.vmap(agent.unroll, in_axes=(0, 1, 1), out_axes=(0, 1, 1))
+    read = (foreseen.observation[:-1], foreseen.start[:-1])
+    memory, logits, values = unroll(actor.memory, *read)
+    settled = settle(env, actor.env, foreseen, logits, values, noise, actor.memory)
+    return ActorState(*settled.after, memory), settled.trajectory, settled.sums
 
 
 def draw(

@@ -10,21 +10,15 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from clew.agents.learner import (
-    all_finite,
-    init_optimiser,
-    learn,
-    learn_as_acted,
-    make_optimiser,
-)
+from clew.agents.learner import all_finite, init_optimiser, learn, make_optimiser
 from clew.agents.network import Agent
-from clew.agents.trajectory import Outputs, Trajectory, refresh_all
+from clew.agents.trajectory import refresh_all
 from clew.envs import ENVS
-from clew.envs.base import AutoReset, Metrics, OpenLoop
+from clew.envs.base import AutoReset, Metrics
 from clew.memory import MEMORIES
 from clew.run.config import TrainConfig, abstract_agent, build_agent, make_stream
-from clew.run.open_loop import Settled, foresee, settle
-from clew.run.rollout import ActorState, draw, init_actor, rollout
+from clew.run.reading_once import act_and_learn, reads_once
+from clew.run.rollout import ActorState, init_actor, rollout
 
 LOSS_METRICS = ("loss", "policy_loss", "value_loss", "entropy", "value", "grad_norm")
 
@@ -191,8 +185,16 @@ def _update(parts: Parts, state: SeedState, fresh_row: Bool[Array, ""]) -> SeedS
     config = parts.config.a2c
     agent = eqx.combine(state.agent, parts.static)
     key, rollout_key, learn_key = jax.random.split(state.key, 3)
-    if _reads_once(parts):
-        actor, agent, optimiser, losses, episodes = _act_and_learn(parts, agent, state, rollout_key)
+    if reads_once(config, parts.stream.env):
+        actor, agent, optimiser, losses, episodes = act_and_learn(
+            agent,
+            state.optimiser,
+            state.actor,
+            rollout_key,
+            env=parts.stream.env,
+            config=config,
+            optimiser=parts.optimiser,
+        )
         return _updated(state, key, fresh_row, actor, agent, optimiser, losses, episodes)
     actor, trajectory, episodes = rollout(
         agent,
@@ -208,43 +210,6 @@ def _update(parts: Parts, state: SeedState, fresh_row: Bool[Array, ""]) -> SeedS
     # What the memory cached was computed with the old parameters.
     actor = actor._replace(memory=refresh_all(agent, actor.memory, config.num_envs))
     return _updated(state, key, fresh_row, actor, agent, optimiser, losses, episodes)
-
-
-def _reads_once(parts: Parts) -> bool:
-    """Whether each rollout is one whole episode whose observations no action can change.
-
-    Then one reading serves acting and learning, and no memory goes from one update to the next.
-    """
-    config, env = parts.config.a2c, parts.stream.env
-    whole = config.whole_episodes and config.minibatches == 1
-    return whole and isinstance(env, OpenLoop) and config.rollout_length >= env.longest
-
-
-def _act_and_learn(
-    parts: Parts, agent: Agent, state: SeedState, key: PRNGKeyArray
-) -> tuple[ActorState, Agent, optax.OptState, Metrics, Metrics]:
-    config, env, before = parts.config.a2c, parts.stream.env, state.actor
-    assert isinstance(env, OpenLoop)
-    env_keys, noise = draw(key, config.rollout_length, config.num_envs, env.num_actions)
-    foreseen = foresee(env, before.env, before.timestep, env_keys)
-
-    def act(outputs: Outputs) -> tuple[Trajectory, Settled]:
-        logits, values, _ = jax.tree.map(lambda x: x[:-1], outputs)
-        settled = settle(env, before.env, foreseen, logits, values, noise, before.memory)
-        return settled.trajectory, settled
-
-    agent, optimiser, losses, settled = learn_as_acted(
-        agent,
-        state.optimiser,
-        before.memory,
-        foreseen.observation,
-        foreseen.start,
-        act,
-        config,
-        parts.optimiser,
-    )
-    actor = ActorState(*settled.after, before.memory)
-    return actor, agent, optimiser, losses, settled.sums
 
 
 def _updated(
