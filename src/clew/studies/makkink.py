@@ -125,12 +125,12 @@ _PROGRAMS = (10, 17, 30, 50, 70)
 compiling a program for each; for the longest it would cost more."""
 _WEIGHTS = {
     "lstm": 1.0,
-    "transformer-xl": 2.0,
-    "gtrxl": 3.0,
-    "rezero": 2.0,
-    "universal": 6.0,
-    "integrated": 9.0,
-    "none": 0.5,
+    "transformer-xl": 1.5,
+    "gtrxl": 2.0,
+    "rezero": 1.5,
+    "universal": 4.0,
+    "integrated": 12.0,
+    "none": 0.3,
 }
 _REPAIRED_WINDOW = {"inner_residual": False, "gradient": "full"}
 _REPAIRED_HALTING = {"coordinates": True, "blend": "mean", "unreached": "copy"}
