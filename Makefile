@@ -13,7 +13,7 @@ BENCH_ARGS ?=
 .PHONY: help venv demo test test-slow test-ray lint format docs bench bench-torch lock clean
 
 help:  ## list the tasks
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(INSTALLED)  ## build .venv from the lock file (the other tasks do so by themselves)
 	@echo "$(VENV) is up to date; clew is $(BIN)/clew"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from clew.errors import UserError
-from clew.memory import make_memory
+from clew.memory import make_memory, scan_steps
 from memory_samples import INPUT_SIZE, episodes, quick_compilation, sample
 from oracles import universal
 
@@ -98,6 +98,28 @@ def test_current_gradients_reach_no_earlier_input(name: str) -> None:
     }
     np.testing.assert_array_equal(reached["current"], [False] * (TIME - 1) + [True])
     assert reached["full"][-6:].all()
+
+
+def test_reading_in_order_has_the_gradient_of_its_steps() -> None:
+    """Recurrent gates under halting get it in another way than through the loop."""
+    options = {"gate": "temporal_gru", "crossed_states": True, "gradient": "current"}
+    memory = sample("integrated", num_layers=1, max_steps=2, window=2, **options)
+    xs, _ = episodes(7)
+    starts = np.arange(7) == 3
+    weights = np.random.default_rng(1).standard_normal((7, memory.output_size))
+
+    def one(run: Any, memory: Any, xs: jax.Array) -> jax.Array:
+        state, ys = run(memory, memory.init_state(), xs, starts)
+        carried = (jnp.sum(x) for x in jax.tree.leaves(eqx.filter(state, eqx.is_inexact_array)))
+        return jnp.sum(ys * weights.astype(np.float32)) + sum(carried, jnp.zeros(()))
+
+    def gradient(run: Any) -> Any:
+        return eqx.filter_jit(eqx.filter_grad(lambda both: one(run, *both)))((memory, xs))
+
+    at_once, by_steps = gradient(lambda memory, *data: memory.unroll(*data)), gradient(scan_steps)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4), at_once, by_steps
+    )
 
 
 @pytest.mark.parametrize(
