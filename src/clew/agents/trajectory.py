@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from clew.agents.network import Agent
@@ -65,6 +66,18 @@ def read(
     """Logits, values and the memory's metrics of a chunk, from the given states on."""
     unroll = jax.vmap(agent.unroll_with_metrics, in_axes=(0, 1, 1), out_axes=(0, 1, 1, 1))
     return unroll(state0, observation, start)[1:]
+
+
+def choose(
+    logits: Float[Array, "*lead actions"], noise: Float[Array, "*lead actions"]
+) -> tuple[Int[Array, "*lead"], Float[Array, "*lead"]]:
+    """Actions and their log-probabilities.
+
+    The largest of logits plus Gumbel noise is a draw from the softmax of the logits.
+    """
+    action = jnp.argmax(logits + noise, axis=-1)
+    chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], axis=-1)
+    return action, chosen[..., 0]
 
 
 def refresh_all(agent: Agent, states: State, batch: int) -> State:

@@ -107,9 +107,8 @@ class AdaptiveStack(AbstractMemory):
     def _read_in_order(
         self, state: AdaptiveState, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
     ) -> tuple[AdaptiveState, Float[Array, "time out"], Metrics]:
-        streams = xs if self.embedding is None else self.embedding(xs)
         positions, position = count_positions(state.position, starts)
-        where = encode(positions, self.output_size) if self.coordinates else None
+        streams, where = self._enter(xs, positions)
         block = Block(share_biases(self.layers), self.halting)
         read = read_in_order(block, state.banks, state.gates, streams, where, starts)
         inputs = jnp.moveaxis(jax.lax.stop_gradient(read.inputs), 0, 2)
@@ -156,9 +155,13 @@ class AdaptiveStack(AbstractMemory):
         return new, (after.blend, self.halting.metrics(after.readings, after.remainder))
 
     def _ponder(self, x: Array, position: Array, read: Any, gates: State) -> Pondering:
-        stream = x if self.embedding is None else self.embedding(x)
-        where = encode(position, self.output_size) if self.coordinates else None
+        stream, where = self._enter(x, position)
         return self.halting.ponder(stream, where, read, gates, len(self.layers))
+
+    def _enter(self, x: Array, position: Array) -> tuple[Array, Array | None]:
+        """What is to be read, and where it stands if that is told."""
+        stream = x if self.embedding is None else self.embedding(x)
+        return stream, encode(position, self.output_size) if self.coordinates else None
 
 
 def _at(banks: WindowState, number: Int[Array, ""]) -> WindowState:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from clew.agents.trajectory import Trajectory
+from clew.agents.trajectory import Trajectory, choose
 from clew.envs.base import AutoResetState, EnvState, Metrics, OpenLoop, TimeStep
 from clew.memory.base import State
 
@@ -98,8 +98,7 @@ def settle(
         noise: Gumbel's, see `rollout`.
         state0: the memory's before the first observation.
     """
-    action = jnp.argmax(logits + noise, axis=-1)
-    log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], axis=-1)[..., 0]
+    action, log_prob = choose(logits, noise)
     earned = jax.vmap(jax.vmap(env.step))(foreseen.states, action, foreseen.keys)[1]
     over, finished = foreseen.over[:-1], foreseen.over[-1]
     ended = earned.terminated & ~over

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray
 
 from clew.agents.network import Agent
-from clew.agents.trajectory import Trajectory
+from clew.agents.trajectory import Trajectory, choose
 from clew.envs.base import AutoReset, AutoResetState, OpenLoop, TimeStep
 from clew.memory.base import State
 from clew.run.open_loop import episode_sums, foresee, settle
@@ -46,8 +46,7 @@ def rollout(
 ) -> tuple[ActorState, Trajectory, dict[str, Float[Array, ""]]]:
     """Acts for `length` steps in every environment, drawing actions from the policy.
 
-    The random numbers of the whole rollout are drawn before it: an action is the largest of
-    logits plus Gumbel noise, which is a draw from the softmax of the logits.
+    The random numbers of the whole rollout are drawn before it (`draw`, `choose`).
 
     With `whole_episodes` an environment whose next episode has been opened stands still until the
     end of the rollout, and what is written of it until then is marked `last`, so not valid.
@@ -68,8 +67,7 @@ def rollout(
         (now, over), (noise, keys) = carry, inputs
         seen = now.timestep
         memory, logits, value = jax.vmap(agent.step)(now.memory, seen.observation, seen.start)
-        action = jnp.argmax(logits + noise, axis=-1)
-        log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], axis=-1)[:, 0]
+        action, log_prob = choose(logits, noise)
         env, then = jax.vmap(stream.step)(now.env, action, keys)
         acted = (seen.observation, seen.start, seen.last | over, action, log_prob, value)
         reward = jnp.where(over, 0.0, then.reward)

@@ -182,20 +182,40 @@ def _advance(parts: Parts, state: RunState, count: Int[Array, ""]) -> RunState:
 
 def _update(parts: Parts, state: SeedState, fresh_row: Bool[Array, ""]) -> SeedState:
     """One rollout and what is learned from it."""
-    config = parts.config.a2c
     agent = eqx.combine(state.agent, parts.static)
-    key, rollout_key, learn_key = jax.random.split(state.key, 3)
-    if reads_once(config, parts.stream.env):
+    key, *keys = jax.random.split(state.key, 3)
+    if reads_once(parts.config.a2c, parts.stream.env):
         actor, agent, optimiser, losses, episodes = act_and_learn(
             agent,
             state.optimiser,
             state.actor,
-            rollout_key,
+            keys[0],
             env=parts.stream.env,
-            config=config,
+            config=parts.config.a2c,
             optimiser=parts.optimiser,
         )
-        return _updated(state, key, fresh_row, actor, agent, optimiser, losses, episodes)
+    else:
+        actor, agent, optimiser, losses, episodes = _act_then_learn(parts, agent, state, *keys)
+    added = losses | episodes
+    sums = {n: jnp.where(fresh_row, 0.0, state.sums[n]) + added[n] for n in state.sums}
+    return SeedState(
+        agent=eqx.filter(agent, eqx.is_array),
+        optimiser=optimiser,
+        actor=actor,
+        key=key,
+        sums=sums,
+        finite=all_finite((losses["loss"], agent)),
+    )
+
+
+def _act_then_learn(
+    parts: Parts,
+    agent: Agent,
+    state: SeedState,
+    rollout_key: PRNGKeyArray,
+    learn_key: PRNGKeyArray,
+) -> tuple[ActorState, Agent, optax.OptState, Metrics, Metrics]:
+    config = parts.config.a2c
     actor, trajectory, episodes = rollout(
         agent,
         parts.stream,
@@ -208,28 +228,5 @@ def _update(parts: Parts, state: SeedState, fresh_row: Bool[Array, ""]) -> SeedS
         agent, state.optimiser, trajectory, learn_key, config, parts.optimiser
     )
     # What the memory cached was computed with the old parameters.
-    actor = actor._replace(memory=refresh_all(agent, actor.memory, config.num_envs))
-    return _updated(state, key, fresh_row, actor, agent, optimiser, losses, episodes)
-
-
-def _updated(
-    state: SeedState,
-    key: PRNGKeyArray,
-    fresh_row: Bool[Array, ""],
-    actor: ActorState,
-    agent: Agent,
-    optimiser: optax.OptState,
-    losses: Metrics,
-    episodes: Metrics,
-) -> SeedState:
-    """The state after an update."""
-    added = losses | episodes
-    sums = {n: jnp.where(fresh_row, 0.0, state.sums[n]) + added[n] for n in state.sums}
-    return SeedState(
-        agent=eqx.filter(agent, eqx.is_array),
-        optimiser=optimiser,
-        actor=actor,
-        key=key,
-        sums=sums,
-        finite=all_finite((losses["loss"], agent)),
-    )
+    memory = refresh_all(agent, actor.memory, config.num_envs)
+    return actor._replace(memory=memory), agent, optimiser, losses, episodes
