@@ -10,9 +10,12 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1]
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 os.environ.setdefault("MPLBACKEND", "Agg")
 # The fast tests mostly wait for the compiler, so it optimises little, in processes that they start
-# as well; the slow ones run what users run. Told to xdist's workers, which see no command line.
+# as well, and writes loops out in its older way, in half of the time; the slow ones run what users
+# run. Told to xdist's workers, which see no command line.
 if os.environ.setdefault("CLEW_TESTS", "slow" if "--slow" in sys.argv else "fast") == "fast":
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    quick = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    os.environ.setdefault("XLA_FLAGS", quick)
 
 import jax
 import pytest
