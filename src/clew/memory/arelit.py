@@ -13,9 +13,11 @@ from clew.memory.base import State
 from clew.memory.blocks import Init, LayerNorm, Linear
 from clew.memory.decay_scan import checkpointed_scan
 from clew.memory.features import Features, GatedFeatures, outer
+from clew.memory.kernels import Scan, uses_kernel
 from clew.memory.layer import Layer
 from clew.memory.oscillators import Frequencies, Oscillators, Scale, oscillators
 from clew.memory.stack import LayerStack
+from clew.memory.waves import Readout, WaveInputs, read_waves
 
 Tick = Literal["episode", "carried"]
 
@@ -55,6 +57,7 @@ class ApproximateLinearAttention(eqx.Module):
     scale: Scale = eqx.field(static=True)
     tick: Tick = eqx.field(static=True)
     epsilon: float = eqx.field(static=True)
+    scan: Scan = eqx.field(static=True, default="auto")
 
     def init_state(self) -> AReLiTState:
         """Zero vectors; the published code's carried tick starts at 1, ours at 0."""
@@ -89,8 +92,15 @@ class ApproximateLinearAttention(eqx.Module):
             return tick, tick
 
         tick, ticks = jax.lax.scan(count, state.tick, starts)
-        inputs = (self._features(xs), self._cosines(ticks), starts)
-        carry, attended = checkpointed_scan(self._recur, (state.keys, state.values), inputs)
+        cosines = self._cosines(ticks)
+        if uses_kernel(self.scan):
+            products = self.features.products(self.norm(xs))
+            cosines = cosines.astype(products[0].dtype)
+            inputs = WaveInputs(*products, cosines, starts, state.keys, state.values)
+            attended, *carry = read_waves(self._readout(), inputs)
+        else:
+            inputs = (self._features(xs), cosines, starts)
+            carry, attended = checkpointed_scan(self._recur, (state.keys, state.values), inputs)
         return AReLiTState(*carry, tick), self.output(attended.reshape(len(xs), -1))
 
     def refresh(self, state: State) -> State:
@@ -120,6 +130,10 @@ class ApproximateLinearAttention(eqx.Module):
 
     def _waves(self) -> Oscillators:
         return oscillators(self.frequencies, self.r, self.scale)
+
+    def _readout(self) -> Readout:
+        waves = self._waves()
+        return Readout(tuple(waves.weights.tolist()), waves.scale, self.epsilon)
 
     def _extra_rows(self) -> int:
         # `thesis` and `half_wave` have omega_0 = 0, whose key vector is the normaliser already.
@@ -176,6 +190,7 @@ class AReLiT(LayerStack):
             an episode (unless all frequencies are multiples of pi).
         epsilon: added to the denominator; the published code has 1e-5, the thesis none.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
+        scan: how a chunk is learned from: "kernel", "steps", or "auto"; see `Scan`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -212,6 +227,7 @@ class AReLiT(LayerStack):
         tick: Tick = "episode",
         epsilon: float = 1e-5,
         init: Init = "orthogonal",
+        scan: Scan = "auto",
     ):
         require_at_least("input_size", input_size, 1)
         require_at_least("hidden_size", hidden_size, 1)
@@ -219,6 +235,7 @@ class AReLiT(LayerStack):
         require_choice("tick", tick, ("episode", "carried"))
         require_rate("epsilon", epsilon)
         oscillators(frequencies, r, scale)
+        uses_kernel(scan)
         keys = jax.random.split(key, 1 + num_layers)
 
         def layer(key: PRNGKeyArray) -> Layer:
@@ -240,6 +257,7 @@ class AReLiT(LayerStack):
                 scale=scale,
                 tick=tick,
                 epsilon=epsilon,
+                scan=scan,
             )
             return Layer(hidden_size, ffn_size, attention, key=layer_key, init=init)
 

@@ -85,6 +85,18 @@ class GatedFeatures(eqx.Module):
         self.head_size = head_size
         self.eta = eta
 
+    def products(self, x: Float[Array, "time n"]) -> tuple[Array, Array]:
+        """What the kernels read: [K | Q | V | beta | gamma] and [p1 | p2 | p3], before their
+        relu or sigmoid, as [time, 5, heads, head_size] and [time, 3, heads, eta]."""
+        inputs, maps = self.inputs(x), self.maps(x)
+        inputs = inputs.reshape(len(x), 5, self.num_heads, self.head_size)
+        maps = maps.reshape(len(x), -1, self.num_heads, self.eta)
+        if self.query_again is None:
+            return inputs, maps
+        query, query_map = self._second_query(inputs[:, 1])
+        maps = jnp.stack([maps[:, 0], query_map, maps[:, 1]], axis=1)
+        return inputs.at[:, 1].set(query), maps
+
     def __call__(self, x: Float[Array, "*lead n"]) -> Features:
         key, query, value, beta, gamma = self._heads(self.inputs(x), 5)
         if self.query_again is None:

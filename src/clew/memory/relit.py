@@ -12,7 +12,9 @@ from clew.memory.base import State
 from clew.memory.blocks import Init, LayerNorm, Linear
 from clew.memory.decay_scan import checkpointed_scan
 from clew.memory.features import Features, GatedFeatures, QueryPath, outer
+from clew.memory.kernels import Scan, uses_kernel
 from clew.memory.layer import Layer
+from clew.memory.outer import OuterInputs, Recurrence, read_outer
 from clew.memory.stack import LayerStack
 
 Decay = Literal["separate", "joint"]
@@ -44,6 +46,7 @@ class GatedLinearAttention(eqx.Module):
     output: Linear
     decay: Decay = eqx.field(static=True)
     epsilon: float = eqx.field(static=True)
+    scan: Scan = eqx.field(static=True, default="auto")
 
     def init_state(self) -> ReLiTState:
         """Zeros."""
@@ -65,8 +68,14 @@ class GatedLinearAttention(eqx.Module):
         self, state: ReLiTState, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
     ) -> tuple[ReLiTState, Float[Array, "time n"]]:
         """A chunk: products all at once, then the recurrence, which keeps few of its states."""
-        inputs = (self.features(self.norm(xs)), starts)
-        state, attended = checkpointed_scan(self._recur, state, inputs)
+        if uses_kernel(self.scan):
+            products = self.features.products(self.norm(xs))
+            recurrence = Recurrence(self.decay == "joint", self.epsilon)
+            attended, *after = read_outer(recurrence, OuterInputs(*products, starts, *state))
+            state = ReLiTState(*after)
+        else:
+            inputs = (self.features(self.norm(xs)), starts)
+            state, attended = checkpointed_scan(self._recur, state, inputs)
         return state, self.output(attended.reshape(len(xs), -1))
 
     def refresh(self, state: State) -> State:
@@ -118,6 +127,7 @@ class ReLiT(LayerStack):
         embedding_relu: whether the embedding ends in a relu.
         epsilon: added to the denominator; the published code has 1e-10, the thesis none.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
+        scan: how a chunk is learned from: "kernel", "steps", or "auto"; see `Scan`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -150,12 +160,14 @@ class ReLiT(LayerStack):
         embedding_relu: bool = True,
         epsilon: float = 1e-5,
         init: Init = "orthogonal",
+        scan: Scan = "auto",
     ):
         require_at_least("input_size", input_size, 1)
         require_at_least("hidden_size", hidden_size, 1)
         require_at_least("num_layers", num_layers, 1)
         require_choice("decay", decay, ("separate", "joint"))
         require_rate("epsilon", epsilon)
+        uses_kernel(scan)
         keys = jax.random.split(key, 1 + num_layers)
 
         def layer(key: PRNGKeyArray) -> Layer:
@@ -174,6 +186,7 @@ class ReLiT(LayerStack):
                 output=Linear(num_heads * head_size, hidden_size, key=output_key, init=init),
                 decay=decay,
                 epsilon=epsilon,
+                scan=scan,
             )
             return Layer(hidden_size, ffn_size, attention, key=layer_key, init=init)
 

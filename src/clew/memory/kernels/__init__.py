@@ -1,0 +1,92 @@
+"""Compiled kernels for processors: what XLA calls in the place of slow loops.
+
+They are an option and no need: a machine without a C++ compiler runs the same mathematics through
+XLA. `docs/speed.md` tells what they bring.
+"""
+
+import functools
+from typing import Any, Literal
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from clew.errors import UserError, require_choice
+from clew.memory.kernels.build import NotBuilt, load_kernels, source_hash
+
+Scan = Literal["auto", "kernel", "steps"]
+"""How a recurrence goes through a chunk: by a compiled kernel, or step by step through XLA.
+
+`auto` takes the kernel on a processor that has it. Both are the same function within rounding;
+only `steps` has forward-mode and second derivatives."""
+
+SCANS = ("auto", "kernel", "steps")
+
+_NAMES = tuple(
+    f"clew_{kernel}_{direction}_{kind}"
+    for kernel in ("outer", "waves")
+    for direction in ("forward", "backward")
+    for kind in ("float32", "float64")
+)
+
+
+def uses_kernel(scan: Scan) -> bool:
+    """Whether a recurrence is to go through its kernel, on JAX's default backend.
+
+    Raises:
+        UserError: for "kernel" where there is none, with the reason.
+    """
+    require_choice("scan", scan, SCANS)
+    if scan == "steps":
+        return False
+    reason = why_not()
+    if reason and scan == "kernel":
+        raise UserError(f"scan='kernel' is not possible: {reason}; scan='auto' does without")
+    return not reason
+
+
+def why_not() -> str:
+    """Why there are no kernels on JAX's default backend; empty if there are."""
+    backend = jax.default_backend()
+    if backend != "cpu":
+        return f"the kernels are for processors, and JAX runs on {backend}"
+    return _register()
+
+
+def call(name: str, results: Any, *arguments: Any, **attributes: Any) -> Any:
+    """Calls a kernel; `results` are its outputs' shapes and types, leading axes are batched.
+
+    Args:
+        name: which one, without "clew_" and the type of its numbers.
+        results: as `jax.ffi.ffi_call` takes them.
+        arguments: arrays; the first one's type is that of all floating-point numbers.
+        attributes: floats, and tuples of floats.
+    """
+    constants = {key: np.asarray(value, np.float64) for key, value in attributes.items()}
+    constants = {key: value if value.ndim else value[()] for key, value in constants.items()}
+    target = _target(f"clew_{name}_{arguments[0].dtype.name}")
+    function = jax.ffi.ffi_call(target, results, vmap_method="broadcast_all")
+    return function(*arguments, **constants)
+
+
+def shapes(*arrays: Array) -> tuple[jax.ShapeDtypeStruct, ...]:
+    """The shapes and types of arrays, for results like them."""
+    return tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays)
+
+
+@functools.cache
+def _register() -> str:
+    try:
+        library = load_kernels()
+    except NotBuilt as reason:
+        return str(reason)
+    for name in _NAMES:
+        capsule = jax.ffi.pycapsule(getattr(library, name))
+        jax.ffi.register_ffi_target(_target(name), capsule, platform="cpu")
+    return ""
+
+
+@functools.cache
+def _target(name: str) -> str:
+    # JAX keeps compiled programs, which name what they call; other sources are other kernels.
+    return f"{name}_{source_hash()}"

@@ -1,0 +1,33 @@
+// What the kernels' calls from XLA have in common.
+#ifndef CLEW_CALLS_H_
+#define CLEW_CALLS_H_
+
+#include "features.h"
+#include "parallel.h"
+
+namespace clew {
+
+namespace ffi = xla::ffi;
+
+template <ffi::DataType type>
+using In = ffi::Buffer<type>;
+template <ffi::DataType type>
+using Out = ffi::Result<ffi::Buffer<type>>;
+using Flags = ffi::Buffer<ffi::PRED>;
+
+// From the last axes of products [.., time, 5, heads, head] and maps [.., time, 3, heads, eta].
+template <ffi::DataType type>
+Sizes make_sizes(const In<type>& products, const In<type>& maps) {
+  const auto p = products.dimensions(), m = maps.dimensions();
+  Sizes s;
+  s.time = p[p.size() - 4];
+  s.heads = p[p.size() - 2];
+  s.head = p[p.size() - 1];
+  s.eta = m[m.size() - 1];
+  s.n = products.element_count() / (s.time * s.step_products());
+  return s;
+}
+
+}  // namespace clew
+
+#endif  // CLEW_CALLS_H_

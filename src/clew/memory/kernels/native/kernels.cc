@@ -1,0 +1,16 @@
+// What the shared library offers: every kernel, for float and for double.
+#include "outer_calls.h"
+#include "waves_calls.h"
+
+namespace ffi = xla::ffi;
+
+#define CLEW_EXPORT(kernel)                                                          \
+  XLA_FFI_DEFINE_HANDLER_SYMBOL(clew_##kernel##_float32, clew::kernel##_call<ffi::F32>, \
+                                clew::kernel##_binding<ffi::F32>());                 \
+  XLA_FFI_DEFINE_HANDLER_SYMBOL(clew_##kernel##_float64, clew::kernel##_call<ffi::F64>, \
+                                clew::kernel##_binding<ffi::F64>())
+
+CLEW_EXPORT(waves_forward);
+CLEW_EXPORT(waves_backward);
+CLEW_EXPORT(outer_forward);
+CLEW_EXPORT(outer_backward);

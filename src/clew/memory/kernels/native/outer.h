@@ -1,0 +1,153 @@
+// ReLiT's recurrence for one head over a chunk, forward and backward; `outer.py` has the
+// equations. Every row of C depends on no other, so that some rows at a time go through some steps,
+// in the first cache. The normaliser is one more row. States are not stored: the backward pass
+// keeps one of every `kPiece`, and runs from there again.
+#ifndef CLEW_OUTER_H_
+#define CLEW_OUTER_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "features.h"
+
+namespace clew {
+
+template <typename T>
+struct Outer {
+  Sizes sizes;
+  bool joint;
+  double epsilon;
+  const T *products, *maps, *matrix, *normaliser;
+  const bool* starts;
+
+  int64_t rows() const { return sizes.head + 1; }
+  int64_t state_size() const { return rows() * sizes.wide(); }
+};
+
+constexpr int64_t kOuterPiece = 16;
+constexpr int kRows = 4;  // that go through a piece together
+
+// Some steps of one head. A row v is kept by the factor from[v] + by[v] * keep, and what is added
+// is added[v] * add; it reads read[v], its product with the query.
+template <typename T>
+struct Piece {
+  int64_t begin, count, rows;
+  std::vector<T> room, from, by, added, read;
+  std::vector<Features<T>> steps;
+  const bool* starts;
+
+  explicit Piece(const Outer<T>& o)
+      : rows(o.rows()),
+        room(kOuterPiece * Features<T>::size(o.sizes)),
+        from(kOuterPiece * rows),
+        by(kOuterPiece * rows),
+        added(kOuterPiece * rows),
+        read(kOuterPiece * rows) {
+    for (int64_t i = 0; i < kOuterPiece; ++i)
+      steps.emplace_back(o.sizes, room.data() + i * Features<T>::size(o.sizes));
+  }
+
+  void enter(const Outer<T>& o, int64_t n, int64_t h, int64_t piece) {
+    const Sizes& s = o.sizes;
+    begin = piece * kOuterPiece;
+    count = std::min(kOuterPiece, s.time - begin);
+    starts = o.starts + n * s.time + begin;
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t t = n * s.time + begin + i;
+      Features<T>& f = steps[i];
+      f.read(s, o.products + t * s.step_products() + h * s.head,
+             o.maps + t * s.step_maps() + h * s.eta);
+      T *from_i = &from[i * rows], *by_i = &by[i * rows], *added_i = &added[i * rows];
+      CLEW_INDEPENDENT
+      for (int64_t v = 0; v < s.head; ++v) {
+        from_i[v] = o.joint ? T(1) - f.beta[v] : T(0);
+        by_i[v] = o.joint ? f.beta[v] : T(1) - f.beta[v];
+        added_i[v] = f.beta[v] * f.value[v];
+      }
+      from_i[s.head] = T(0);
+      by_i[s.head] = added_i[s.head] = T(1);
+    }
+  }
+};
+
+// Takes `many` rows from the first one on through a piece. `states` holds them before it; the
+// state after step i goes to states + (i + 1) * stride, so that a stride of 0 keeps the last alone.
+template <int many, typename T>
+void advance_rows(Piece<T>& p, int64_t first, int64_t wide, T* states, int64_t stride) {
+  for (int64_t i = 0; i < p.count; ++i) {
+    const T *before = states + i * stride, *from = &p.from[i * p.rows + first];
+    const T *by = &p.by[i * p.rows + first], *added = &p.added[i * p.rows + first];
+    const T *keep = p.steps[i].keep, *add = p.steps[i].add, *query = p.steps[i].query;
+    T* after = states + (i + 1) * stride;
+    T sums[many] = {};
+    if (p.starts[i]) {
+      CLEW_INDEPENDENT
+      for (int64_t j = 0; j < wide; ++j) {
+        for (int k = 0; k < many; ++k) {
+          const T x = added[k] * add[j];
+          after[k * wide + j] = x;
+          sums[k] += x * query[j];
+        }
+      }
+    } else {
+      CLEW_INDEPENDENT
+      for (int64_t j = 0; j < wide; ++j) {
+        for (int k = 0; k < many; ++k) {
+          const T x = (from[k] + by[k] * keep[j]) * before[k * wide + j] + added[k] * add[j];
+          after[k * wide + j] = x;
+          sums[k] += x * query[j];
+        }
+      }
+    }
+    std::copy_n(sums, many, &p.read[i * p.rows + first]);
+  }
+}
+
+// Calls work(first row, number of rows as a constant) for all rows of C, and for the normaliser.
+template <typename Work>
+void each_group(int64_t rows, const Work& work) {
+  int64_t v = 0;
+  for (; v + kRows <= rows; v += kRows) work(v, std::integral_constant<int, kRows>());
+  for (; v < rows; ++v) work(v, std::integral_constant<int, 1>());
+}
+
+template <typename T>
+void load(const Outer<T>& o, int64_t n, int64_t h, const T* matrix, const T* normaliser, T* state) {
+  const int64_t at = n * o.sizes.heads + h, wide = o.sizes.wide(), size = o.sizes.head * wide;
+  std::copy_n(matrix + at * size, size, state);
+  std::copy_n(normaliser + at * wide, wide, state + size);
+}
+
+template <typename T>
+void store(const Outer<T>& o, int64_t n, int64_t h, const T* state, T* matrix, T* normaliser) {
+  const int64_t at = n * o.sizes.heads + h, wide = o.sizes.wide(), size = o.sizes.head * wide;
+  std::copy_n(state, size, matrix + at * size);
+  std::copy_n(state + size, wide, normaliser + at * wide);
+}
+
+template <typename T>
+void outer_forward(const Outer<T>& o, int64_t n, int64_t h, T* outputs, T* matrix, T* normaliser) {
+  const Sizes& s = o.sizes;
+  const int64_t wide = s.wide(), rows = o.rows();
+  std::vector<T> state(o.state_size());
+  Piece<T> p(o);
+  load(o, n, h, o.matrix, o.normaliser, state.data());
+  for (int64_t piece = 0; piece * kOuterPiece < s.time; ++piece) {
+    p.enter(o, n, h, piece);
+    each_group(rows, [&](int64_t v, auto many) {
+      advance_rows<many.value>(p, v, wide, state.data() + v * wide, 0);
+    });
+    for (int64_t i = 0; i < p.count; ++i) {
+      const T* read = &p.read[i * rows];
+      T* output = outputs + ((n * s.time + p.begin + i) * s.heads + h) * s.head;
+      const T below = read[s.head] + T(o.epsilon);
+      for (int64_t v = 0; v < s.head; ++v) output[v] = read[v] / below;
+    }
+  }
+  store(o, n, h, state.data(), matrix, normaliser);
+}
+
+}  // namespace clew
+
+#endif  // CLEW_OUTER_H_

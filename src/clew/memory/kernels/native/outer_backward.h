@@ -1,0 +1,152 @@
+// The gradient of ReLiT's recurrence for one head over a chunk.
+#ifndef CLEW_OUTER_BACKWARD_H_
+#define CLEW_OUTER_BACKWARD_H_
+
+#include "outer.h"
+
+namespace clew {
+
+// Cotangents come in as `outputs`, `last_matrix` and `last_normaliser`; gradients go out as the
+// rest.
+template <typename T>
+struct OuterGradients {
+  const T *outputs, *last_matrix, *last_normaliser;
+  T *products, *maps, *matrix, *normaliser;
+};
+
+// What is collected during a piece: the gradients of every step's features, and of what the rows
+// read.
+template <typename T>
+struct PieceGradients {
+  std::vector<FeatureGradients<T>> steps;
+  std::vector<T> below, of_below, zeros;
+
+  explicit PieceGradients(const Outer<T>& o)
+      : below(kOuterPiece), of_below(kOuterPiece), zeros(kRows * o.sizes.wide()) {
+    for (int64_t i = 0; i < kOuterPiece; ++i) steps.emplace_back(o.sizes);
+  }
+};
+
+// `many` rows back through one step: from the gradient of the state after it to that of the state
+// before it. `sums` takes the gradients of `from`, `by` and `added`.
+template <int many, typename T>
+void retreat_rows(const Piece<T>& p, int64_t i, int64_t first, int64_t wide, const T* before,
+                  const T* after, const T* of_read, T* of_state, FeatureGradients<T>& of,
+                  T (*sums)[3]) {
+  const T *from = &p.from[i * p.rows + first], *by = &p.by[i * p.rows + first];
+  const T *added = &p.added[i * p.rows + first], *keep = p.steps[i].keep;
+  const T *add = p.steps[i].add, *query = p.steps[i].query;
+  T *of_keep = of.keep, *of_add = of.add, *of_query = of.query;
+  T of_from[many] = {}, of_by[many] = {}, of_added[many] = {};
+  CLEW_INDEPENDENT
+  for (int64_t j = 0; j < wide; ++j) {
+    T sum_keep = of_keep[j], sum_add = of_add[j], sum_query = of_query[j];
+    for (int k = 0; k < many; ++k) {
+      const T g = of_state[k * wide + j] + of_read[k] * query[j];
+      const T of_decay = g * before[k * wide + j];
+      sum_query += of_read[k] * after[k * wide + j];
+      sum_add += added[k] * g;
+      sum_keep += by[k] * of_decay;
+      of_from[k] += of_decay;
+      of_by[k] += of_decay * keep[j];
+      of_added[k] += g * add[j];
+      of_state[k * wide + j] = g * (from[k] + by[k] * keep[j]);
+    }
+    of_keep[j] = sum_keep;
+    of_add[j] = sum_add;
+    of_query[j] = sum_query;
+  }
+  for (int k = 0; k < many; ++k) {
+    sums[k][0] = of_from[k];
+    sums[k][1] = of_by[k];
+    sums[k][2] = of_added[k];
+  }
+}
+
+// Some rows of C back through a piece; `states` as `advance_rows` left them, `of_outputs` from
+// where the piece begins.
+template <int many, typename T>
+void retreat_group(const Outer<T>& o, const Piece<T>& p, int64_t first, const T* states,
+                   const T* of_outputs, T* of_state, PieceGradients<T>& of) {
+  const int64_t wide = o.sizes.wide(), stride = many * wide;
+  for (int64_t i = p.count - 1; i >= 0; --i) {
+    const Features<T>& f = p.steps[i];
+    const T* before = p.starts[i] ? of.zeros.data() : states + i * stride;
+    T of_read[many], sums[many][3];
+    for (int k = 0; k < many; ++k) {
+      const T of_output = of_outputs[i * o.sizes.heads * o.sizes.head + first + k];
+      of_read[k] = of_output / of.below[i];
+      of.of_below[i] -= of_read[k] * p.read[i * p.rows + first + k] / of.below[i];
+    }
+    retreat_rows<many>(p, i, first, wide, before, states + (i + 1) * stride, of_read, of_state,
+                       of.steps[i], sums);
+    for (int k = 0; k < many; ++k) {
+      const int64_t v = first + k;
+      const T of_beta = o.joint ? sums[k][1] - sums[k][0] : -sums[k][1];
+      of.steps[i].beta[v] += of_beta + sums[k][2] * f.value[v];
+      of.steps[i].value[v] += sums[k][2] * f.beta[v];
+    }
+    if (p.starts[i]) std::fill_n(of_state, stride, T(0));
+  }
+}
+
+template <typename T>
+void retreat_normaliser(const Outer<T>& o, const Piece<T>& p, const T* states, T* of_state,
+                        PieceGradients<T>& of) {
+  const int64_t wide = o.sizes.wide();
+  T ignored[1][3];
+  for (int64_t i = p.count - 1; i >= 0; --i) {
+    const T* before = p.starts[i] ? of.zeros.data() : states + i * wide;
+    retreat_rows<1>(p, i, o.sizes.head, wide, before, states + (i + 1) * wide, &of.of_below[i],
+                    of_state, of.steps[i], ignored);
+    if (p.starts[i]) std::fill_n(of_state, wide, T(0));
+  }
+}
+
+template <typename T>
+void outer_backward(const Outer<T>& o, const OuterGradients<T>& g, int64_t n, int64_t h) {
+  const Sizes& s = o.sizes;
+  const int64_t wide = s.wide(), size = o.state_size(), head = s.head;
+  const int64_t pieces = (s.time + kOuterPiece - 1) / kOuterPiece;
+  std::vector<T> kept(pieces * size), of_state(size);
+  std::vector<T> states((kOuterPiece + 1) * kRows * wide), sums((kOuterPiece + 1) * wide);
+  Piece<T> p(o);
+  PieceGradients<T> of(o);
+  load(o, n, h, o.matrix, o.normaliser, kept.data());
+  for (int64_t piece = 0; piece + 1 < pieces; ++piece) {
+    T* state = kept.data() + (piece + 1) * size;
+    std::copy_n(state - size, size, state);
+    p.enter(o, n, h, piece);
+    each_group(o.rows(), [&](int64_t v, auto many) {
+      advance_rows<many.value>(p, v, wide, state + v * wide, 0);
+    });
+  }
+  load(o, n, h, g.last_matrix, g.last_normaliser, of_state.data());
+  for (int64_t piece = pieces - 1; piece >= 0; --piece) {
+    p.enter(o, n, h, piece);
+    const T* begin = kept.data() + piece * size;
+    const int64_t t = n * s.time + p.begin;
+    std::copy_n(begin + head * wide, wide, sums.data());
+    advance_rows<1>(p, head, wide, sums.data(), wide);
+    for (int64_t i = 0; i < p.count; ++i) {
+      of.steps[i].clear();
+      of.below[i] = p.read[i * p.rows + head] + T(o.epsilon);
+      of.of_below[i] = T(0);
+    }
+    each_group(head, [&](int64_t v, auto many) {
+      std::copy_n(begin + v * wide, many.value * wide, states.data());
+      advance_rows<many.value>(p, v, wide, states.data(), many.value * wide);
+      retreat_group<many.value>(o, p, v, states.data(), g.outputs + (t * s.heads + h) * head,
+                                of_state.data() + v * wide, of);
+    });
+    retreat_normaliser(o, p, sums.data(), of_state.data() + head * wide, of);
+    for (int64_t i = 0; i < p.count; ++i)
+      of.steps[i].write(s, p.steps[i], g.products + (t + i) * s.step_products() + h * head,
+                        g.maps + (t + i) * s.step_maps() + h * s.eta);
+  }
+  store(o, n, h, of_state.data(), g.matrix, g.normaliser);
+}
+
+}  // namespace clew
+
+#endif  // CLEW_OUTER_BACKWARD_H_

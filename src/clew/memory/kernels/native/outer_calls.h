@@ -1,0 +1,94 @@
+// ReLiT's kernel as XLA calls it.
+#ifndef CLEW_OUTER_CALLS_H_
+#define CLEW_OUTER_CALLS_H_
+
+#include "calls.h"
+#include "outer_backward.h"
+
+namespace clew {
+
+// The matrix is [.., heads, head, eta, head], the normaliser [.., heads, eta, head].
+template <ffi::DataType type, typename T = ffi::NativeType<type>>
+Outer<T> make_outer(In<type> products, In<type> maps, Flags starts, In<type> matrix,
+                    In<type> normaliser, bool joint, double epsilon) {
+  Outer<T> o;
+  o.sizes = make_sizes(products, maps);
+  o.joint = joint;
+  o.epsilon = epsilon;
+  o.products = products.typed_data();
+  o.maps = maps.typed_data();
+  o.starts = starts.typed_data();
+  o.matrix = matrix.typed_data();
+  o.normaliser = normaliser.typed_data();
+  return o;
+}
+
+template <ffi::DataType type>
+ffi::Error outer_forward_call(ffi::ThreadPool pool, In<type> products, In<type> maps, Flags starts,
+                              In<type> matrix, In<type> normaliser, Out<type> outputs,
+                              Out<type> last_matrix, Out<type> last_normaliser, double joint,
+                              double epsilon) {
+  const auto o = make_outer<type>(products, maps, starts, matrix, normaliser, joint != 0, epsilon);
+  for_each(pool, o.sizes.n * o.sizes.heads, [&](int64_t i) {
+    outer_forward(o, i / o.sizes.heads, i % o.sizes.heads, outputs->typed_data(),
+                  last_matrix->typed_data(), last_normaliser->typed_data());
+  });
+  return ffi::Error::Success();
+}
+
+template <ffi::DataType type>
+ffi::Error outer_backward_call(ffi::ThreadPool pool, In<type> products, In<type> maps,
+                               Flags starts, In<type> matrix, In<type> normaliser,
+                               In<type> of_outputs, In<type> of_last_matrix,
+                               In<type> of_last_normaliser, Out<type> of_products,
+                               Out<type> of_maps, Out<type> of_matrix, Out<type> of_normaliser,
+                               double joint, double epsilon) {
+  const auto o = make_outer<type>(products, maps, starts, matrix, normaliser, joint != 0, epsilon);
+  const OuterGradients<ffi::NativeType<type>> g{
+      of_outputs.typed_data(), of_last_matrix.typed_data(), of_last_normaliser.typed_data(),
+      of_products->typed_data(), of_maps->typed_data(), of_matrix->typed_data(),
+      of_normaliser->typed_data()};
+  for_each(pool, o.sizes.n * o.sizes.heads, [&](int64_t i) {
+    outer_backward(o, g, i / o.sizes.heads, i % o.sizes.heads);
+  });
+  return ffi::Error::Success();
+}
+
+template <ffi::DataType type>
+auto outer_inputs() {
+  return ffi::Ffi::Bind()
+      .Ctx<ffi::ThreadPool>()
+      .Arg<In<type>>()
+      .template Arg<In<type>>()
+      .template Arg<Flags>()
+      .template Arg<In<type>>()
+      .template Arg<In<type>>();
+}
+
+template <ffi::DataType type>
+auto outer_forward_binding() {
+  return outer_inputs<type>()
+      .template Ret<ffi::Buffer<type>>()
+      .template Ret<ffi::Buffer<type>>()
+      .template Ret<ffi::Buffer<type>>()
+      .template Attr<double>("joint")
+      .template Attr<double>("epsilon");
+}
+
+template <ffi::DataType type>
+auto outer_backward_binding() {
+  return outer_inputs<type>()
+      .template Arg<In<type>>()
+      .template Arg<In<type>>()
+      .template Arg<In<type>>()
+      .template Ret<ffi::Buffer<type>>()
+      .template Ret<ffi::Buffer<type>>()
+      .template Ret<ffi::Buffer<type>>()
+      .template Ret<ffi::Buffer<type>>()
+      .template Attr<double>("joint")
+      .template Attr<double>("epsilon");
+}
+
+}  // namespace clew
+
+#endif  // CLEW_OUTER_CALLS_H_

@@ -1,0 +1,107 @@
+// AReLiT's kernel as XLA calls it.
+#ifndef CLEW_WAVES_CALLS_H_
+#define CLEW_WAVES_CALLS_H_
+
+#include "calls.h"
+#include "waves_backward.h"
+
+namespace clew {
+
+using Weights = ffi::Span<const double>;
+
+// Keys are [.., rows, heads, eta, head] and values [.., vectors, heads, head].
+template <ffi::DataType type, typename T = ffi::NativeType<type>>
+Waves<T> make_waves(In<type> products, In<type> maps, In<type> cosines, Flags starts,
+                    In<type> keys, In<type> values, Weights weights, double scale,
+                    double epsilon) {
+  const auto k = keys.dimensions(), v = values.dimensions();
+  Waves<T> w;
+  w.sizes = make_sizes(products, maps);
+  w.rows = k[k.size() - 4];
+  w.vectors = v[v.size() - 3];
+  w.weights = weights.begin();
+  w.scale = scale;
+  w.epsilon = epsilon;
+  w.products = products.typed_data();
+  w.maps = maps.typed_data();
+  w.cosines = cosines.typed_data();
+  w.starts = starts.typed_data();
+  w.keys = keys.typed_data();
+  w.values = values.typed_data();
+  return w;
+}
+
+template <ffi::DataType type>
+ffi::Error waves_forward_call(ffi::ThreadPool pool, In<type> products, In<type> maps,
+                              In<type> cosines, Flags starts, In<type> keys, In<type> values,
+                              Out<type> outputs, Out<type> last_keys, Out<type> last_values,
+                              Weights weights, double scale, double epsilon) {
+  const auto w =
+      make_waves<type>(products, maps, cosines, starts, keys, values, weights, scale, epsilon);
+  for_each(pool, w.sizes.n * w.sizes.heads, [&](int64_t i) {
+    waves_forward(w, i / w.sizes.heads, i % w.sizes.heads, outputs->typed_data(),
+                  last_keys->typed_data(), last_values->typed_data());
+  });
+  return ffi::Error::Success();
+}
+
+template <ffi::DataType type>
+ffi::Error waves_backward_call(ffi::ThreadPool pool, In<type> products, In<type> maps,
+                               In<type> cosines, Flags starts, In<type> keys, In<type> values,
+                               In<type> of_outputs, In<type> of_last_keys,
+                               In<type> of_last_values, Out<type> of_products, Out<type> of_maps,
+                               Out<type> of_keys, Out<type> of_values, Weights weights,
+                               double scale, double epsilon) {
+  const auto w =
+      make_waves<type>(products, maps, cosines, starts, keys, values, weights, scale, epsilon);
+  const WaveGradients<ffi::NativeType<type>> g{
+      of_outputs.typed_data(), of_last_keys.typed_data(), of_last_values.typed_data(),
+      of_products->typed_data(), of_maps->typed_data(), of_keys->typed_data(),
+      of_values->typed_data()};
+  for_each(pool, w.sizes.n * w.sizes.heads, [&](int64_t i) {
+    waves_backward(w, g, i / w.sizes.heads, i % w.sizes.heads);
+  });
+  return ffi::Error::Success();
+}
+
+template <ffi::DataType type>
+auto waves_inputs() {
+  return ffi::Ffi::Bind()
+      .Ctx<ffi::ThreadPool>()
+      .Arg<In<type>>()
+      .template Arg<In<type>>()
+      .template Arg<In<type>>()
+      .template Arg<Flags>()
+      .template Arg<In<type>>()
+      .template Arg<In<type>>();
+}
+
+template <ffi::DataType type>
+auto waves_forward_binding() {
+  return waves_inputs<type>()
+      .template Ret<ffi::Buffer<type>>()
+      .template Ret<ffi::Buffer<type>>()
+      .template Ret<ffi::Buffer<type>>()
+      .template Attr<Weights>("weights")
+      .template Attr<double>("scale")
+      .template Attr<double>("epsilon");
+}
+
+template <ffi::DataType type>
+auto waves_backward_binding() {
+  return waves_inputs<type>()
+      .template Arg<In<type>>()
+      .template Arg<In<type>>()
+      .template Arg<In<type>>()
+      .template Ret<ffi::Buffer<type>>()
+      .template Ret<ffi::Buffer<type>>()
+      .template Ret<ffi::Buffer<type>>()
+      .template Ret<ffi::Buffer<type>>()
+      .template Attr<Weights>("weights")
+      .template Attr<double>("scale")
+      .template Attr<double>("epsilon");
+}
+
+}  // namespace clew
+
+#endif  // CLEW_WAVES_CALLS_H_

@@ -1,0 +1,68 @@
+"""ReLiT's recurrence over a chunk, through a kernel that recomputes its states."""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+from jaxtyping import Array, Bool, Float
+
+from clew.memory import kernels
+from clew.memory.kernels import shapes
+
+
+class OuterInputs(NamedTuple):
+    """What the recurrence of a chunk starts from, for all heads."""
+
+    products: Float[Array, "time 5 heads head"]
+    """Key, query, value, beta and gamma, before their relu or sigmoid."""
+    maps: Float[Array, "time 3 heads eta"]
+    """Those of key, query and gamma, likewise."""
+    starts: Bool[Array, " time"]
+    matrix: Float[Array, "heads head eta head"]
+    normaliser: Float[Array, "heads eta head"]
+
+
+class OuterOutputs(NamedTuple):
+    """What comes of a chunk."""
+
+    attended: Float[Array, "time heads head"]
+    matrix: Float[Array, "heads head eta head"]
+    normaliser: Float[Array, "heads eta head"]
+
+
+class Recurrence(NamedTuple):
+    """The constants, see `GatedLinearAttention`."""
+
+    joint: bool
+    epsilon: float
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def read_outer(recurrence: Recurrence, inputs: OuterInputs) -> OuterOutputs:
+    """`GatedLinearAttention` over a chunk, between its products.
+
+    No row of the matrix depends on another: four at a time go through sixteen steps in the
+    processor's first cache. Backward, the states are run again, from every 16th of them that is
+    kept meanwhile for one head; nothing of the size of time x state is ever held.
+    """
+    products = inputs.products
+    attended = jax.ShapeDtypeStruct((len(products), *products.shape[2:]), products.dtype)
+    results = (attended, *shapes(inputs.matrix, inputs.normaliser))
+    return OuterOutputs(*kernels.call("outer_forward", results, *inputs, **recurrence._asdict()))
+
+
+def _forward(recurrence: Recurrence, inputs: OuterInputs) -> tuple[OuterOutputs, OuterInputs]:
+    return read_outer(recurrence, inputs), inputs
+
+
+def _backward(
+    recurrence: Recurrence, inputs: OuterInputs, cotangents: OuterOutputs
+) -> tuple[OuterInputs]:
+    results = shapes(inputs.products, inputs.maps, inputs.matrix, inputs.normaliser)
+    products, maps, matrix, normaliser = kernels.call(
+        "outer_backward", results, *inputs, *cotangents, **recurrence._asdict()
+    )
+    return (OuterInputs(products, maps, None, matrix, normaliser),)  # pyright: ignore[reportArgumentType]
+
+
+read_outer.defvjp(_forward, _backward)
