@@ -31,6 +31,8 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("integrated", {"gate": "temporal_gru", "crossed_states": True, "gradient": "current"}),
     ("linear_transformer", {"norm": "after", "gate": "residual"}),
     ("relit", {"decay": "joint", "query": "double"}),
+    ("relit", {"scan": "steps"}),
+    ("arelit", {"scan": "steps"}),
     ("arelit", {"frequencies": "thesis", "scale": "thesis", "r": 4}),
     ("arelit", {"frequencies": "code", "scale": "code", "r": 7}),
     ("arelit", {"frequencies": "code", "scale": "code", "r": 2, "tick": "carried"}),

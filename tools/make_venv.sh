@@ -66,4 +66,7 @@ if [ -n "$conflicts" ]; then
     echo "$conflicts" >&2
     exit 1
 fi
+# Without a C++ compiler the same mathematics runs through XLA.
+echo "Compiling the kernels (once for this machine) ..."
+echo "  $("$venv/bin/python" -m clew.memory.kernels)"
 echo "Ready: $venv"

@@ -1,6 +1,5 @@
 """ReLiT's recurrence over a chunk, through a kernel that recomputes its states."""
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -37,7 +36,6 @@ class Recurrence(NamedTuple):
     epsilon: float
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
 def read_outer(recurrence: Recurrence, inputs: OuterInputs) -> OuterOutputs:
     """`GatedLinearAttention` over a chunk, between its products.
 
@@ -45,14 +43,21 @@ def read_outer(recurrence: Recurrence, inputs: OuterInputs) -> OuterOutputs:
     processor's first cache. Backward, the states are run again, from every 16th of them that is
     kept meanwhile for one head; nothing of the size of time x state is ever held.
     """
+    return _read(recurrence, inputs)
+
+
+def _run(recurrence: Recurrence, inputs: OuterInputs) -> OuterOutputs:
     products = inputs.products
     attended = jax.ShapeDtypeStruct((len(products), *products.shape[2:]), products.dtype)
     results = (attended, *shapes(inputs.matrix, inputs.normaliser))
     return OuterOutputs(*kernels.call("outer_forward", results, *inputs, **recurrence._asdict()))
 
 
+_read = jax.custom_vjp(_run, nondiff_argnums=(0,))
+
+
 def _forward(recurrence: Recurrence, inputs: OuterInputs) -> tuple[OuterOutputs, OuterInputs]:
-    return read_outer(recurrence, inputs), inputs
+    return _run(recurrence, inputs), inputs
 
 
 def _backward(
@@ -65,4 +70,4 @@ def _backward(
     return (OuterInputs(products, maps, None, matrix, normaliser),)  # pyright: ignore[reportArgumentType]
 
 
-read_outer.defvjp(_forward, _backward)
+_read.defvjp(_forward, _backward)

@@ -1,6 +1,5 @@
 """AReLiT's recurrence over a chunk, through a kernel that recomputes its states."""
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -40,7 +39,6 @@ class Readout(NamedTuple):
     epsilon: float
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
 def read_waves(readout: Readout, inputs: WaveInputs) -> WaveOutputs:
     """`ApproximateLinearAttention` over a chunk, between its products.
 
@@ -48,19 +46,24 @@ def read_waves(readout: Readout, inputs: WaveInputs) -> WaveOutputs:
     states are run again, from every 16th of them that is kept meanwhile for one head; nothing of
     the size of time x state is ever held. No gradient passes into the cosines.
     """
+    return _read(readout, inputs)
+
+
+def _run(readout: Readout, inputs: WaveInputs) -> WaveOutputs:
     products = inputs.products
     attended = jax.ShapeDtypeStruct((len(products), *products.shape[2:]), products.dtype)
     results = (attended, *shapes(inputs.keys, inputs.values))
     return WaveOutputs(*kernels.call("waves_forward", results, *inputs, **readout._asdict()))
 
 
+_read = jax.custom_vjp(_run, nondiff_argnums=(0,))
+
+
 def _forward(readout: Readout, inputs: WaveInputs) -> tuple[WaveOutputs, WaveInputs]:
-    return read_waves(readout, inputs), inputs
+    return _run(readout, inputs), inputs
 
 
-def _backward(
-    readout: Readout, inputs: WaveInputs, cotangents: WaveOutputs
-) -> tuple[WaveInputs]:
+def _backward(readout: Readout, inputs: WaveInputs, cotangents: WaveOutputs) -> tuple[WaveInputs]:
     results = shapes(inputs.products, inputs.maps, inputs.keys, inputs.values)
     products, maps, keys, values = kernels.call(
         "waves_backward", results, *inputs, *cotangents, **readout._asdict()
@@ -68,5 +71,4 @@ def _backward(
     return (WaveInputs(products, maps, None, None, keys, values),)  # pyright: ignore[reportArgumentType]
 
 
-read_waves.defvjp(_forward, _backward)
-
+_read.defvjp(_forward, _backward)

@@ -11,6 +11,8 @@ from pathlib import Path
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
+from clew.memory.kernels import provenance
+
 
 def versions() -> dict[str, str]:
     """The versions of everything that a run's numbers depend on."""
@@ -18,6 +20,9 @@ def versions() -> dict[str, str]:
     for name in ("clew", "jax", "jaxlib", "equinox", "optax", "numpy"):
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
+    # Two ways of computing differ in rounding, and a long training tells them apart.
+    if provenance():
+        found["kernels"] = provenance()
     return found
 
 

@@ -1,7 +1,7 @@
 """Compiled kernels for processors: what XLA calls in the place of slow loops.
 
 They are an option and no need: a machine without a C++ compiler runs the same mathematics through
-XLA. `docs/speed.md` tells what they bring.
+XLA. `docs/kernels.md` tells what they bring.
 """
 
 import functools
@@ -51,6 +51,13 @@ def why_not() -> str:
     if backend != "cpu":
         return f"the kernels are for processors, and JAX runs on {backend}"
     return _register()
+
+
+def provenance() -> str:
+    """What this process has found, for the record of a run; empty if nothing has asked."""
+    if not _register.cache_info().currsize:
+        return ""
+    return _register() or source_hash()
 
 
 def call(name: str, results: Any, *arguments: Any, **attributes: Any) -> Any:

@@ -3,12 +3,12 @@
 import contextlib
 import ctypes
 import hashlib
-import logging
 import os
 import platform
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -25,8 +25,6 @@ _FLAGS = (
 )
 _FOR_THIS_PROCESSOR = ("-march=native", "-mprefer-vector-width=512")
 _LONGEST = 300.0  # seconds that a compiler may take
-
-log = logging.getLogger("clew")
 
 
 class NotBuilt(Exception):
@@ -101,7 +99,8 @@ def _cache_folder() -> Path:
 
 def _build(compiler: list[str], path: Path) -> None:
     """Compiles under another name and moves into place, as several processes may be at it."""
-    log.info("compiling clew's kernels, once for this machine (about 10 s)")
+    if sys.stderr.isatty():
+        print("Compiling clew's kernels, once for this machine (10 s) ...", file=sys.stderr)
     main = ("-isystem", jax.ffi.include_dir(), str(SOURCES / "kernels.cc"))
     handle, name = tempfile.mkstemp(suffix=".so", dir=path.parent)
     os.close(handle)

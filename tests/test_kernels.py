@@ -1,0 +1,163 @@
+"""The compiled kernels against XLA's steps, and what happens without them."""
+
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from clew.errors import UserError
+from clew.memory import AbstractMemory, kernels, make_memory
+from clew.memory.kernels import build
+from clew.memory.laws.runs import cast, pull_one, unroll
+from memory_samples import episodes, sample
+
+needs_kernels = pytest.mark.skipif(bool(kernels.why_not()), reason=kernels.why_not() or "-")
+
+# Rows of states that fill groups of four and that do not, widths that fill vectors and do not.
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    ("arelit", {"r": 3}),
+    ("arelit", {"r": 6, "head_size": 17, "frequencies": "code", "tick": "carried"}),
+    ("relit", {"head_size": 17}),
+    ("relit", {"decay": "joint", "query": "double"}),
+]
+TIME = 37
+TOLERANCES = {"float32": (2e-6, 1e-4), "float64": (1e-13, 1e-11)}
+
+
+def both(name: str, options: dict[str, Any], precision: str) -> list[Any]:
+    """Outputs, last state and gradients by the kernel and by steps, from a state that is not 0."""
+    found = []
+    for scan in ("kernel", "steps"):
+        memory = cast(sample(name, num_layers=1, scan=scan, **options), precision)
+        xs, starts = episodes(TIME, seed=5)
+        xs = xs.astype(precision)
+        state = cast(memory.init_state(), precision)
+        state = jax.tree.map(lambda a: (a + 0.5).astype(a.dtype), state)
+        weights = np.random.default_rng(6).standard_normal((TIME, memory.output_size))
+        floats = jax.tree.map(partial(_cotangent, precision), state)
+        after, ys, gradients = pull_one(
+            unroll, memory, state, xs, starts, (floats, weights.astype(precision))
+        )
+        found.append(((after, ys), gradients))
+    return found
+
+
+def _cotangent(precision: str, leaf: Any) -> Any:
+    return np.full(leaf.shape, 0.3, precision) if leaf.dtype == precision else None
+
+
+def largest(actual: Any, expected: Any) -> float:
+    """The largest deviation of any leaf, relative to 1 + its largest number."""
+    pairs = zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True)
+    return max(float(np.max(np.abs(a - e)) / (1 + np.max(np.abs(e)))) for a, e in pairs)
+
+
+@needs_kernels
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize(("name", "options"), VARIANTS, ids=str)
+def test_a_kernel_is_its_steps(name: str, options: dict[str, Any], precision: str) -> None:
+    """Values and all gradients, those of the state and into it included."""
+    with jax.enable_x64(precision == "float64"), jax.numpy_dtype_promotion("standard"):
+        kernel, steps = both(name, options, precision)
+        values, gradients = TOLERANCES[precision]
+        assert largest(kernel[0], steps[0]) < values
+        assert largest(kernel[1], steps[1]) < gradients
+
+
+def biases(memory: Any) -> Any:
+    """Of the first layer's keys, queries, values and gates."""
+    return memory.layers[0].attention.features.inputs.bias
+
+
+@needs_kernels
+@pytest.mark.parametrize("gate", [-200.0, -30.0, 30.0, 200.0])
+@pytest.mark.parametrize("name", ["relit", "arelit"])
+def test_saturated_gates_are_those_of_steps(name: str, gate: float) -> None:
+    """Gates at 0 and at 1, where exponentials overflow: finite, and within rounding."""
+    found = []
+    for scan in ("kernel", "steps"):
+        memory = sample(name, num_layers=1, scan=scan)
+        bias = np.array(biases(memory))
+        bias[-2 * bias.size // 5 :] = gate  # beta's and gamma's
+        memory = eqx.tree_at(biases, memory, jnp.asarray(bias))
+        xs, starts = episodes(TIME, seed=5)
+        zeros = jax.tree.map(partial(_cotangent, "float32"), memory.init_state())
+        weights = np.ones((TIME, memory.output_size), np.float32)
+        found.append(pull_one(unroll, memory, memory.init_state(), xs, starts, (zeros, weights)))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found[0]))
+    assert largest(found[0], found[1]) < 1e-4
+
+
+@needs_kernels
+def test_threads_change_nothing() -> None:
+    """Whatever thread takes which head, a batch comes out bit for bit the same."""
+    memory = sample("arelit", num_layers=1, scan="kernel")
+    xs, starts = episodes(TIME, seed=7)
+    batch = np.stack([xs * (1 + b) for b in range(9)])
+
+    def outputs(memory: AbstractMemory, xs: Any) -> Any:
+        return memory.unroll(memory.init_state(), xs, starts)[1]
+
+    together = jax.vmap(partial(outputs, memory))(batch)
+    again = jax.vmap(partial(outputs, memory))(batch)
+    assert np.array_equal(together, again)
+
+
+def test_impossible_choices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By name, and with the reason where there is no kernel."""
+    with pytest.raises(UserError, match="did you mean 'kernel'"):
+        make_memory("arelit", input_size=3, key=jax.random.key(0), scan="kernels")
+    monkeypatch.setattr(kernels, "why_not", lambda: "no compiler")
+    with pytest.raises(UserError, match="scan='kernel' is not possible: no compiler"):
+        make_memory("relit", input_size=3, key=jax.random.key(0), scan="kernel")
+    assert not kernels.uses_kernel("auto")
+
+
+def test_without_a_compiler_there_is_a_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """For every way that compiling can fail; a file that is half written is never found."""
+    monkeypatch.setenv("CLEW_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("CLEW_KERNELS", "0")
+    with pytest.raises(build.NotBuilt, match="CLEW_KERNELS is 0"):
+        build.load_kernels()
+    monkeypatch.delenv("CLEW_KERNELS")
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    with pytest.raises(build.NotBuilt, match="/nowhere/c\\+\\+ --version failed"):
+        build.load_kernels()
+    script = tmp_path / "c++"
+    script.write_text("#!/bin/sh\n[ $1 = --version ] || { echo 'no space left' >&2; exit 1; }\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    with pytest.raises(build.NotBuilt, match="no space left"):
+        build.load_kernels()
+    assert not list((tmp_path / "kernels").iterdir())
+    monkeypatch.delenv("CXX")
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    with pytest.raises(build.NotBuilt, match="no C\\+\\+ compiler"):
+        build.load_kernels()
+
+
+def test_a_broken_library_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As the reason why there are no kernels."""
+    monkeypatch.setenv("CLEW_CACHE_DIR", str(tmp_path))
+    script = tmp_path / "c++"
+    script.write_text('#!/bin/sh\nfor last; do :; done\n[ $1 = --version ] || echo x > "$last"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    with pytest.raises(build.NotBuilt, match="cannot be loaded"):
+        build.load_kernels()
+
+
+def test_kernels_are_compiled_ahead() -> None:
+    """`python -m clew.memory.kernels` says whether they are there."""
+    command = [sys.executable, "-m", "clew.memory.kernels"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert told.strip() == (kernels.why_not() or "clew's kernels are compiled")
