@@ -114,12 +114,14 @@ void waves_backward(const Waves<T>& w, const WaveGradients<T>& g, int64_t n, int
     };
     for (int64_t i = 0; i < count; ++i) {
       const Place<T> at(w, n, begin + i, h);
+      fetch<0>(s, w.products + at.products + 3 * s.step_products());
       steps[i].read(s, w.products + at.products, w.maps + at.maps);
       advance(w, steps[i], w.cosines + at.cosines, before(i), states.data() + (i + 1) * size,
               read.data() + i * w.rows, static_cast<T*>(nullptr));
     }
     for (int64_t i = count - 1; i >= 0; --i) {
       const Place<T> at(w, n, begin + i, h);
+      fetch<1>(s, g.products + at.products - 2 * s.step_products());
       retreat(w, steps[i], w.cosines + at.cosines, before(i), states.data() + (i + 1) * size,
               read.data() + i * w.rows, g.outputs + at.outputs, of_state.data(), of_read.data(),
               of);
