@@ -10,7 +10,7 @@ import pytest
 from clew.cli import run
 from clew.costs import thesis
 from clew.costs.account import Account, Plan, Subject, accounts
-from clew.costs.claims import Ours, claims, ours, verdict
+from clew.costs.claims import Ours, Pair, claims, ours, verdict
 from clew.costs.compiled import _time
 from clew.costs.picture import crossings, lines
 from clew.costs.subjects import SETTINGS, attention_subjects
@@ -72,11 +72,14 @@ def test_honest_ratios(counted: dict[str, dict[str, Account]]) -> None:
         return ours(claim, counted[claim.setting.name])
 
     relit = found("Section 5.1.4", "ReLiT faster")
-    assert relit.reprojected == 17_271_168 / 471_680 and relit.cached == 329_728 / 471_680
+    assert (
+        relit.counted.reprojected == 17_271_168 / 471_680
+        and relit.counted.cached == 329_728 / 471_680
+    )
     space = found("Section 5.1.4", "ReLiT less space")
-    assert space.reprojected == 32_896 / 66_560 and space.cached == 164_480 / 66_560
+    assert space.counted.reprojected == 32_896 / 66_560 and space.counted.cached == 164_480 / 66_560
     alone = found("Table 5.1", "ReLiT state")
-    assert alone.reprojected is None and alone.cached == 16_640
+    assert alone.counted.reprojected is None and alone.counted.cached == 16_640
 
 
 def test_no_gtrxl_is_both_slow_and_large(counted: dict[str, dict[str, Account]]) -> None:
@@ -84,8 +87,8 @@ def test_no_gtrxl_is_both_slow_and_large(counted: dict[str, dict[str, Account]])
     for where in ("Section 3.3", "Section 5.1.4"):
         pair = [BY_WHAT[where, f"ReLiT {what}"] for what in ("faster", "less space")]
         fast, small = (ours(claim, counted[claim.setting.name]) for claim in pair)
-        assert fast.reprojected > 1 > small.reprojected
-        assert fast.cached < 1 < small.cached
+        assert fast.counted.reprojected > 1 > small.counted.reprojected
+        assert fast.counted.cached < 1 < small.counted.cached
 
 
 def test_verdicts() -> None:
@@ -93,9 +96,9 @@ def test_verdicts() -> None:
         BY_WHAT["Section 5.1.4", "AReLiT less space"],
         BY_WHAT["Table 5.1", "ReLiT state"],
     )
-    assert verdict(ratio, Ours(33.0, 30.0, None, None)) == "holds / smaller"
-    assert verdict(ratio, Ours(None, 0.5, None, None)) == "reversed"
-    assert verdict(alone, Ours(None, 1.0, None, None)) == ""
+    assert verdict(ratio, Pair(33.0, 30.0)) == "holds / smaller"
+    assert verdict(ratio, Pair(None, 0.5)) == "reversed"
+    assert verdict(alone, Pair(None, 1.0)) == ""
 
 
 def test_crossings_of_the_picture() -> None:

@@ -130,7 +130,7 @@ def _published(plan: "Plan", report: dict[str, Any]) -> "dict[str, Grid]":
         claim._asdict()
         | {"setting": claim.setting.name, "reproduced": claim.reproduced}
         | {"ours": (mine := ours(claim, found[claim.setting.name]))}
-        | {"verdict": verdict(claim, mine)}
+        | {"verdict": verdict(claim, mine.counted)}
         for claim in claims()
     ]
     report["elsewhere"] = [f"{where}: {what}" for where, what in ELSEWHERE]

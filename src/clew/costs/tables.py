@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from clew.costs.account import FLOPS, Account
-from clew.costs.claims import WHOLE_MEMORY, Claim, ours, verdict
+from clew.costs.claims import WHOLE_MEMORY, Claim, Pair, ours, verdict
 from clew.costs.compiled import Compiled, Time
 from clew.costs.subjects import PARISOTTO, Setting, attention_formula
 from clew.costs.terms import SYMBOLS, Formula, Term
@@ -70,7 +70,7 @@ def terms_table(name: str, formula: Formula) -> Grid:
 def attention_table(setting: Setting, accounts: Sequence[Account]) -> Grid:
     """The attention of one layer at the sizes of a published figure, all heads."""
     columns = ["one layer's attention", "state floats", "state bytes", "FLOP counted"]
-    columns += ["of all: per batch", "XLA step FLOP", "XLA step bytes", "acting us", "chunk us"]
+    columns += ["per batch", "XLA step FLOP", "XLA step bytes", "acting us", "chunk us"]
     rows = []
     for a in accounts:
         row = [a.name, _number(a.state.floats), _number(a.state.bytes)]
@@ -80,7 +80,13 @@ def attention_table(setting: Setting, accounts: Sequence[Account]) -> Grid:
         f"{setting.name}: d = {setting.hidden_size}, {setting.num_heads} heads of "
         f"{setting.head_size}, M = {setting.window}, eta = {setting.eta}, r = {setting.r}"
     )
-    return Grid(title, tuple(columns), rows)
+    note = (
+        "Per observation of one environment. 'Per batch': GTrXL's projection of its distances, "
+        "which depends on parameters alone. A single step makes it once for its whole batch, so it "
+        "is in XLA's FLOP; in a rollout the compiler takes it out of the loop. Times: median and "
+        "its 95% interval. ~: the program loops, and XLA counts a loop's body once."
+    )
+    return Grid(title, tuple(columns), rows, note)
 
 
 def claims_table(
@@ -98,10 +104,9 @@ def claims_table(
         what = f"{claim.what} ({claim.source})"
         said = "yes" if claim.reproduced else "no"
         by_thesis.append([what, claim.published, _figure(claim.by_thesis), said, claim.note])
-        row = [what, claim.published, _figure(found.reprojected), _figure(found.cached)]
-        by_us.append(
-            [*row, _figure(found.compiled), _figure(found.measured), verdict(claim, found)]
-        )
+        pairs = (found.counted, found.compiled, found.measured)
+        said = verdict(claim, found.counted)
+        by_us.append([what, claim.published, *map(_pair, pairs), said])
     first = Grid(
         "Published figures by the thesis's own convention",
         ("", "published", "by its convention", "the printed digits", "how"),
@@ -109,11 +114,11 @@ def claims_table(
     )
     second = Grid(
         "The same for a whole layer: operations 2 a multiply-add, state as held",
-        ("", "published", "re-projected", "cached", "XLA", "measured", "re-projected / cached"),
+        ("", "published", "counted", "XLA", "measured", "as counted"),
         by_us,
-        "'faster' and 'less space' are ratios, the others one head's share of its layer. Counted "
-        "with a GTrXL that projects its whole memory at every step, and with its key/value cache; "
-        "XLA's FLOP (of state, bytes) and the time of acting are with the cache.",
+        "'faster' and 'less space' are ratios, the others one head's share of its layer. Pairs are "
+        "with a GTrXL that projects its whole memory at every step / with its key/value cache. "
+        "XLA: FLOP of a compiled step, of state bytes. Measured: microseconds of acting.",
     )
     return first, second
 
@@ -169,17 +174,24 @@ def _compiled(found: Compiled | None) -> list[str]:
 def _time(found: Time | None) -> str:
     if found is None:
         return UNKNOWN
-    return f"{found.median:,.3g} ({found.low:,.3g} to {found.high:,.3g})"
+    return f"{_short(found.median)} ({_short(found.low)} to {_short(found.high)})"
 
 
 def _number(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def _figure(value: float | None) -> str:
-    if value is None:
-        return UNKNOWN
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.5g}"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+
+
+def _pair(pair: Pair) -> str:
+    known = [_figure(number) for number in pair if number is not None]
+    return " / ".join(known) if known else UNKNOWN
 
 
 def _is_number(text: str) -> bool:
