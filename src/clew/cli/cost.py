@@ -1,5 +1,6 @@
 """`clew cost`: what each memory costs, counted, compiled and measured; and what was published."""
 
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,6 +90,10 @@ def _machine() -> dict[str, Any]:
     return device() | {"commit": git_commit(), "load_before": load}
 
 
+def _tell(name: str) -> None:
+    print(f"compiling {name} ...", file=sys.stderr, flush=True)
+
+
 def _cases(command: CostCommand) -> dict[str, tuple[str, dict[str, Any]]]:
     """The memories that were asked for, at the sizes that were."""
     from clew.bench import cases
@@ -107,7 +112,7 @@ def _memories(command: CostCommand, plan: "Plan", report: dict[str, Any]) -> "di
     from clew.costs.subjects import memory_subjects
     from clew.costs.tables import memories_table
 
-    found = accounts(memory_subjects(_cases(command), command.input_size), plan)
+    found = accounts(memory_subjects(_cases(command), command.input_size), plan, _tell)
     report["memories"] = found
     title = f"{command.input_size} inputs"
     if plan.compiled or plan.repeats:
@@ -123,7 +128,7 @@ def _published(plan: "Plan", report: dict[str, Any]) -> "dict[str, Grid]":
     from clew.costs.tables import attention_table, claims_table, orders_table
 
     found: dict[str, dict[str, Account]] = {
-        s.name: {a.name: a for a in accounts(attention_subjects(s), plan)} for s in SETTINGS
+        s.name: {a.name: a for a in accounts(attention_subjects(s), plan, _tell)} for s in SETTINGS
     }
     report["attention"] = found
     report["claims"] = [

@@ -17,6 +17,7 @@ from clew.costs.compiled import (
     measure,
 )
 from clew.costs.count import Arithmetic, StateSize, multiply_adds, parameters, state_size
+from clew.costs.reproject import Reprojecting
 from clew.costs.terms import Formula
 
 FLOPS = 2
@@ -62,39 +63,51 @@ class Account(NamedTuple):
     compiled_step: Compiled | None = None
     """XLA's cost analysis of one step of all environments"""
     compiled_unroll: Compiled | None = None
-    """XLA's cost analysis of a chunk of all environments, forward only"""
+    """XLA's cost analysis of a chunk of all environments, forward only, where it is no loop of
+    steps"""
     acting: Time | None = None
     """measured: steps one after another in one program"""
     reading: Time | None = None
     """measured: a chunk, forward only"""
 
 
-def accounts(subjects: Sequence[Subject], plan: Plan) -> list[Account]:
-    """The accounts of several memories, timed in turns if the plan has repeats."""
+def accounts(
+    subjects: Sequence[Subject], plan: Plan, tell: Callable[[str], None] = lambda _: None
+) -> list[Account]:
+    """The accounts of several memories, timed in turns if the plan has repeats.
+
+    Args:
+        subjects: what to account for.
+        plan: how far to go.
+        tell: called with the name of each memory before its programs are compiled.
+    """
     rows = [_counted(subject, plan) for subject in subjects]
     if not plan.compiled and not plan.repeats:
         return rows
-    memories = [subject.make(jax.random.key(0)) for subject in subjects]
     programs: dict[str, Callable[[], Any]] = {}
-    for index, (subject, memory) in enumerate(zip(subjects, memories, strict=True)):
-        size, length, batch = subject.input_size, plan.length, plan.batch
-        chunk = compile_unroll(memory, size, batch, length)
+    for index, subject in enumerate(subjects):
+        tell(subject.name)
+        memory, size = subject.make(jax.random.key(0)), subject.input_size
+        # A memory that projects its window again reads a chunk step by step: nothing new to time.
+        chunk = None
+        if not isinstance(memory, Reprojecting):
+            chunk = compile_unroll(memory, size, plan.batch, plan.length)
         if plan.compiled:
-            step = compile_step(memory, size, batch)
+            step = compile_step(memory, size, plan.batch)
             rows[index] = rows[index]._replace(
-                compiled_step=analyse(step, batch), compiled_unroll=analyse(chunk, batch * length)
+                compiled_step=analyse(step, plan.batch),
+                compiled_unroll=chunk and analyse(chunk, plan.batch * plan.length),
             )
         if plan.repeats:
-            act = compile_acting(memory, size, batch, length)
-            programs[f"{index} acting"] = calls(memory, act, size, batch, length)
-            programs[f"{index} reading"] = calls(memory, chunk, size, batch, length)
-    if plan.repeats:
-        times = measure(programs, plan.batch * plan.length, plan.repeats)
-        rows = [
-            row._replace(acting=times[f"{i} acting"], reading=times[f"{i} reading"])
-            for i, row in enumerate(rows)
-        ]
-    return rows
+            act = compile_acting(memory, size, plan.batch, plan.length)
+            programs[f"{index} acting"] = calls(memory, act, size, plan.batch, plan.length)
+            if chunk is not None:
+                programs[f"{index} reading"] = calls(memory, chunk, size, plan.batch, plan.length)
+    times = measure(programs, plan.batch * plan.length, plan.repeats) if plan.repeats else {}
+    return [
+        row._replace(acting=times.get(f"{i} acting"), reading=times.get(f"{i} reading"))
+        for i, row in enumerate(rows)
+    ]
 
 
 def _counted(subject: Subject, plan: Plan) -> Account:
