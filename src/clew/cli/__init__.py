@@ -18,6 +18,7 @@ COMMANDS = {
     "models": "list the memory models with their costs, or show one with its options",
     "envs": "list the tasks with their options",
     "check": "run the laws on a memory model, also on one of your own",
+    "cost": "count what each memory costs, beside what was published and what is compiled",
     "bench": "measure how fast each memory acts, learns and trains on this machine",
 }
 """Every command with what it does; its module `clew.cli.<name>` has `main(args)`."""

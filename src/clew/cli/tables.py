@@ -12,7 +12,7 @@ from rich.table import Table
 
 def print_json(value: Any) -> None:
     """Prints a value as JSON on standard output; what is not finite becomes null."""
-    print(json.dumps(_finite(value), indent=2))
+    print(json.dumps(finite(value), indent=2))
 
 
 def print_table(
@@ -45,13 +45,14 @@ def out() -> Console:
     return console
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """A value as JSON has it: named tuples as objects, and null for what is not finite."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {str(k): _finite(v) for k, v in value.items()}
+        return {str(k): finite(v) for k, v in value.items()}
     if hasattr(value, "_asdict"):
-        return _finite(value._asdict())
+        return finite(value._asdict())
     if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
+        return [finite(v) for v in value]
     return value

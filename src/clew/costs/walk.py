@@ -1,103 +1,14 @@
-"""What a memory costs: parameters, state and arithmetic, counted and not timed.
-
-Everything here works on shapes alone, so a model may be given as an abstract value of
-`equinox.filter_eval_shape`, and nothing is computed or allocated.
-"""
+"""Counting through a jaxpr, equation by equation; `clew.costs.multiply_adds` says what counts."""
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.extend.core import Literal
 
 
-class StateSize(NamedTuple):
-    """Numbers that a memory carries from one observation to the next, for one environment."""
-
-    floats: int
-    """floating-point numbers"""
-    integers: int
-    """integers and booleans: counters, flags"""
-    bytes: int
-    """bytes of all of them as stored"""
-
-
-class Arithmetic(NamedTuple):
-    """Multiply-adds of one step, see `multiply_adds` for what is counted."""
-
-    products: int
-    """in matrix products that depend on the observation or the state"""
-    elementwise: int
-    """in elementwise multiplications that depend on the observation or the state"""
-    shared: int
-    """of either kind that depend on parameters alone: paid once per batch of environments"""
-    uncounted: tuple[str, ...]
-    """primitives whose work cannot be seen, for example a compiled kernel; sorted"""
-
-    @property
-    def per_step(self) -> int:
-        """Multiply-adds that every environment pays at every step."""
-        return self.products + self.elementwise
-
-
-def parameters(module: Any) -> int:
-    """Counts the trainable numbers of a module: the elements of its floating-point arrays."""
-    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(module) if _is_float(leaf))
-
-
-def state_size(module: Any) -> StateSize:
-    """Measures the state that `module.init_state()` returns, for one environment.
-
-    Args:
-        module: a memory, or an agent; anything with `init_state()`.
-    """
-    leaves = jax.tree.leaves(_state_shape(module))
-    sizes = [(math.prod(leaf.shape), leaf) for leaf in leaves]
-    floats = sum(size for size, leaf in sizes if _is_float(leaf))
-    integers = sum(size for size, leaf in sizes if not _is_float(leaf))
-    return StateSize(floats, integers, sum(size * leaf.dtype.itemsize for size, leaf in sizes))
-
-
-def multiply_adds(module: Any, input_size: int | None = None) -> Arithmetic:
-    """Counts the multiply-adds of one `module.step`, for one environment, from its jaxpr.
-
-    Counted: for `dot_general` and convolutions one for every product of two elements; for `mul`
-    and `square` of floating-point numbers one for every element of the result; for
-    `integer_pow` with exponent y, |y| - 1 for every element. A `scan` counts its body times its
-    length; a `cond` its dearest branch; a `while`, whose number of trips no jaxpr knows, one
-    trip: so a model with a dynamic loop has a lower bound. Functions with a custom derivative
-    count as their forward pass. Not counted: additions, divisions, comparisons, reductions,
-    exponentials and other functions, and all integer arithmetic. What depends on the parameters
-    alone, for example projected position codes, is reported as `shared`, because a batch of
-    environments computes it once.
-
-    One multiply-add is two floating-point operations.
-
-    Args:
-        module: a memory, or an agent; anything with `init_state()` and `step(state, x, start)`.
-        input_size: length of the observation; by default `module.input_size`.
-    """
-    size = module.input_size if input_size is None else input_size
-    weights, static = eqx.partition(module, _is_array)
-    x = jax.ShapeDtypeStruct((size,), jnp.float32)
-    start = jax.ShapeDtypeStruct((), jnp.bool_)
-
-    def step(weights: Any, *inputs: Any) -> Any:
-        return eqx.filter(eqx.combine(weights, static).step(*inputs), _is_array)
-
-    closed = jax.make_jaxpr(step)(weights, _state_shape(module), x, start)
-    known = len(jax.tree.leaves(weights))
-    varying = [index >= known for index in range(len(closed.jaxpr.invars))]
-    tally = _walk(closed.jaxpr, varying)
-    uncounted = tuple(sorted(tally.uncounted))
-    return Arithmetic(tally.products, tally.elementwise, tally.shared, uncounted)
-
-
-class _Tally:
+class Tally:
     """Counts of a jaxpr, and which of its outputs vary with the observation or the state."""
 
     def __init__(self) -> None:
@@ -107,18 +18,20 @@ class _Tally:
 
     @property
     def total(self) -> int:
+        """Multiply-adds of every kind."""
         return self.products + self.elementwise + self.shared
 
-    def add(self, other: "_Tally", times: int = 1) -> None:
+    def add(self, other: "Tally", times: int = 1) -> None:
+        """Adds what another has counted, so many times."""
         self.products += times * other.products
         self.elementwise += times * other.elementwise
         self.shared += times * other.shared
         self.uncounted |= other.uncounted
 
 
-def _walk(jaxpr: Any, varying: Sequence[bool]) -> _Tally:
+def walk(jaxpr: Any, varying: Sequence[bool]) -> Tally:
     """Counts every equation of an open jaxpr whose inputs vary as told; constants do not vary."""
-    tally = _Tally()
+    tally = Tally()
     varies: dict[Any, bool] = dict(zip(jaxpr.invars, varying, strict=True))
 
     def lookup(atom: Any) -> bool:
@@ -132,7 +45,7 @@ def _walk(jaxpr: Any, varying: Sequence[bool]) -> _Tally:
     return tally
 
 
-def _count(equation: Any, inputs: list[bool], tally: _Tally) -> list[bool]:
+def _count(equation: Any, inputs: list[bool], tally: Tally) -> list[bool]:
     """Adds one equation to the tally; returns which of its outputs vary."""
     name = equation.primitive.name
     special = _CONTROL_FLOW.get(name)
@@ -140,7 +53,7 @@ def _count(equation: Any, inputs: list[bool], tally: _Tally) -> list[bool]:
         return special(equation, inputs, tally)
     body = _body(equation.params, len(inputs))
     if body is not None:
-        inner = _walk(body, inputs)
+        inner = walk(body, inputs)
         tally.add(inner)
         return inner.varying
     if name in _OPAQUE:
@@ -166,7 +79,7 @@ def _work(equation: Any) -> tuple[int, bool]:
         kernel = equation.invars[1].aval.shape
         features = kernel[equation.params["dimension_numbers"].rhs_spec[0]]
         return math.prod(out.shape) * math.prod(kernel) // features, True
-    if not _is_float(out):
+    if not is_float(out):
         return 0, False
     times = {"mul": 1, "square": 1}.get(name, 0)
     if name == "integer_pow":
@@ -174,7 +87,7 @@ def _work(equation: Any) -> tuple[int, bool]:
     return times * math.prod(out.shape), False
 
 
-def _scan(equation: Any, inputs: list[bool], tally: _Tally) -> list[bool]:
+def _scan(equation: Any, inputs: list[bool], tally: Tally) -> list[bool]:
     """A scan: its body times its length, the carry varying as soon as any trip makes it vary."""
     settings = equation.params
     constants, carried = settings["num_consts"], settings["num_carry"]
@@ -183,7 +96,7 @@ def _scan(equation: Any, inputs: list[bool], tally: _Tally) -> list[bool]:
     return outputs
 
 
-def _while(equation: Any, inputs: list[bool], tally: _Tally) -> list[bool]:
+def _while(equation: Any, inputs: list[bool], tally: Tally) -> list[bool]:
     """A while loop: one trip, since the number of trips is not in the jaxpr."""
     settings = equation.params
     of_condition, of_body = settings["cond_nconsts"], settings["body_nconsts"]
@@ -191,7 +104,7 @@ def _while(equation: Any, inputs: list[bool], tally: _Tally) -> list[bool]:
     body_inputs = inputs[of_condition:]
     body, carry = _settle(settings["body_jaxpr"].jaxpr, body_inputs, of_body, len(inputs) - start)
     tally.add(body)
-    condition = _walk(settings["cond_jaxpr"].jaxpr, inputs[:of_condition] + carry)
+    condition = walk(settings["cond_jaxpr"].jaxpr, inputs[:of_condition] + carry)
     tally.add(condition)
     # A loop that runs until its data says so gives results that vary with that data.
     return [True] * len(carry) if any(condition.varying) else carry
@@ -199,11 +112,11 @@ def _while(equation: Any, inputs: list[bool], tally: _Tally) -> list[bool]:
 
 def _settle(
     jaxpr: Any, inputs: list[bool], constants: int, carried: int
-) -> tuple[_Tally, list[bool]]:
+) -> tuple[Tally, list[bool]]:
     """Walks a loop's body until what varies in its carry no longer grows."""
     inputs = list(inputs)
     while True:
-        tally = _walk(jaxpr, inputs)
+        tally = walk(jaxpr, inputs)
         carry = inputs[constants : constants + carried]
         grown = [a or b for a, b in zip(carry, tally.varying[:carried], strict=True)]
         if grown == carry:
@@ -211,10 +124,10 @@ def _settle(
         inputs[constants : constants + carried] = grown
 
 
-def _cond(equation: Any, inputs: list[bool], tally: _Tally) -> list[bool]:
+def _cond(equation: Any, inputs: list[bool], tally: Tally) -> list[bool]:
     """A conditional: its dearest branch."""
     chosen, *operands = inputs
-    branches = [_walk(branch.jaxpr, operands) for branch in equation.params["branches"]]
+    branches = [walk(branch.jaxpr, operands) for branch in equation.params["branches"]]
     dearest = max(branches, key=lambda branch: branch.total)
     tally.add(dearest)
     for branch in branches:
@@ -232,15 +145,8 @@ def _body(settings: Mapping[str, Any], count: int) -> Any:
     return None
 
 
-def _state_shape(module: Any) -> Any:
-    return eqx.filter_eval_shape(lambda m: m.init_state(), module)
-
-
-def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array | jax.ShapeDtypeStruct | np.ndarray)
-
-
-def _is_float(leaf: Any) -> bool:
+def is_float(leaf: Any) -> bool:
+    """Whether something is an array, or stands for one, of floating-point numbers."""
     dtype = getattr(leaf, "dtype", None)
     return dtype is not None and jnp.issubdtype(dtype, jnp.inexact)
 

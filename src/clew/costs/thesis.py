@@ -1,0 +1,90 @@
+"""The operations and the state that Pramanik (2023) counts, for one head of one attention.
+
+The thesis says that it counts floating-point operations and numbers of recurrent state, and gives
+no formulas. These are found by trying: each reproduces published figures to their last digit, or is
+the same rule applied to what the published figure must then be of. The rule:
+
+- a multiply-add is two operations, an elementwise multiplication, addition or relu is one, a
+  sigmoid, a cosine, an exponential and the softmax are none; biases are added;
+- only the attention's own equations: no norm, no position encoding, no output product;
+- one head by itself, with the whole memory of M vectors of d numbers that all heads share;
+- figures are cut off and not rounded (7.877 is printed as 7.87, 1.969 as 1.96).
+
+What the figures pin down: that GTrXL projects its whole memory, two operations for a multiply-add,
+and the 8 in ReLiT's update. The small terms are 1% of ReLiT's operations, and other ways of
+counting them would do as well.
+"""
+
+
+def gtrxl_operations(d: int, head: int, window: int) -> int:
+    """Algorithm 3: keys and values of all M stored vectors, a query, scores and a weighted sum.
+
+    4 M d d_h + 2 d d_h + 4 M d_h, the first of which is 99% of it.
+    """
+    projected = 2 * 2 * window * d * head
+    return projected + 2 * d * head + 2 * 2 * window * head
+
+
+def gtrxl_state(d: int, window: int) -> int:
+    """M d, charged to every head in full."""
+    return window * d
+
+
+def relit_operations(d: int, head: int, eta: int) -> int:
+    """Algorithm 5, with the update of C as in the authors' code.
+
+    2 (5 d d_h + 3 d eta) for the products, 8 eta d_h^2 for C, and 9 eta d_h + 9 d_h + 5 eta for the
+    rest (biases and relus, outer products, s and s . q, the division). The 8 are two outer
+    products, 1 - beta gamma, two multiplications, an addition, and two for C q; Eq. 3.5 as it
+    stands in the thesis, (1 - beta) (x) (1 - gamma), has 6, and does not give the published ratio.
+    """
+    return _features(d, head, eta) + 8 * eta * head**2
+
+
+def relit_state(head: int, eta: int) -> int:
+    """C and s, eta d_h^2 + eta d_h."""
+    return eta * head**2 + eta * head
+
+
+def arelit_operations(d: int, head: int, eta: int, vectors: int) -> int:
+    """Algorithm 6 by the same rule: 5 (eta + 1) d_h for every pair of vectors in the place of C.
+
+    Three to decay, scale and add to a vector and two to read it. None of the published operations
+    of AReLiT comes out, see `arelit_products`.
+    """
+    return _features(d, head, eta) + 2 * head + 5 * vectors * (eta + 1) * head
+
+
+def arelit_products(d: int, head: int) -> int:
+    """Two operations for each multiply-add of the five products of Algorithm 6 with d d_h weights.
+
+    A lower bound of AReLiT's operations by the rule that GTrXL's and ReLiT's follow. At d = 128 and
+    d_h = 64 it is 81,920, above the 67,000 of Table 5.1 for everything that AReLiT does.
+    """
+    return 2 * 5 * d * head
+
+
+def arelit_state(head: int, eta: int, vectors: int) -> int:
+    """(eta + 1) d_h for each pair of vectors, and s."""
+    return vectors * (eta + 1) * head + eta * head
+
+
+def _features(d: int, head: int, eta: int) -> int:
+    """Keys, queries, values, gates, the normaliser and its readout, and the division."""
+    products = 2 * (5 * d * head + 3 * d * eta)
+    biases, relus = 5 * head + 3 * eta, 2 * (head + eta)
+    outer_products = 3 * eta * head
+    normaliser = 4 * eta * head + 2 * eta * head
+    return products + biases + relus + outer_products + normaliser + head
+
+
+def printed(value: float, published: str) -> bool:
+    """Whether a number, cut off or rounded to the digits of a published one, is that one.
+
+    `published` is written as in the thesis, "110.95", or with an exponent, "8.4e6".
+    """
+    mantissa, _, exponent = published.partition("e")
+    decimals = len(mantissa.partition(".")[2])
+    scaled = value / 10 ** int(exponent or 0) * 10**decimals
+    wanted = round(float(mantissa) * 10**decimals)
+    return int(scaled + 1e-9) == wanted or round(scaled) == wanted
