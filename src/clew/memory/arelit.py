@@ -41,7 +41,8 @@ class ApproximateLinearAttention(eqx.Module):
         a_t    = sum_k w_k v~_t^k (k~_t^k . q_t) / (s_t . q_t / scale + epsilon)   (Eq. 4.22)
 
     per head, then the heads side by side through one product. Since 0 <= g and |cos| <= 1,
-    |k~| <= s, so that no entry of a_t exceeds scale sum_k w_k max |v|.
+    |k~| <= s, so that no entry of a_t exceeds scale sum_k w_k max |v|. In `full_wave` and `odd_wave`
+    each omega has a second vector, with its sine; then no entry of a_t exceeds max |v|.
 
     Shapes: x [size] to y [size]. Source: Pramanik (2023), Algorithm 6. Deviations: `epsilon`, and
     the time step, which is an integer modulo the cosines' period.
@@ -61,11 +62,10 @@ class ApproximateLinearAttention(eqx.Module):
         f = self.features
         vectors = self._waves().table.shape[1]
         rows = vectors + self._extra_rows()
-        first = 1 if self.tick == "carried" else 0
         return AReLiTState(
             jnp.zeros((rows, f.num_heads, f.eta, f.head_size), jnp.float32),
             jnp.zeros((vectors, f.num_heads, f.head_size), jnp.float32),
-            jnp.array(first % len(self._waves().table), jnp.int32),
+            jnp.array((self.tick == "carried") % len(self._waves().table), jnp.int32),
         )
 
     def step(
@@ -122,8 +122,8 @@ class ApproximateLinearAttention(eqx.Module):
         return oscillators(self.frequencies, self.r, self.scale)
 
     def _extra_rows(self) -> int:
-        # `thesis` and `half_wave` have omega_0 = 0, whose key vector is the normaliser already.
-        return 1 if self.frequencies == "code" else 0
+        # The others have omega_0 = 0, whose key vector is the normaliser already.
+        return 1 if self.frequencies in ("code", "odd_wave") else 0
 
     def _tick(self, tick: Int[Array, ""], start: Bool[Array, ""]) -> Int[Array, ""]:
         before = jnp.where(start, 0, tick) if self.tick == "episode" else tick
@@ -169,11 +169,11 @@ class AReLiT(LayerStack):
         ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
         eta: size of the feature maps' learned factor.
         r: number of intervals of the approximation; r + 1 vectors (`code`: r vectors).
-        frequencies: "half_wave", "thesis" or "code"; see `oscillators`.
+        frequencies: "half_wave", "full_wave", "odd_wave", "thesis", "code"; see `oscillators`.
         scale: "derived", "thesis" or "code"; see `oscillators`.
         tick: "episode" counts from 1 in every episode; "carried" is never reset and starts one
             later, as in the authors' published code, so that outputs depend on what came before
-            an episode (unless all frequencies are multiples of pi).
+            an episode (unless frequencies are multiples of pi, or have cosine and sine).
         epsilon: added to the denominator; the published code has 1e-5, the thesis none.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
 
