@@ -10,7 +10,7 @@ from clew.memory.oscillators import Frequencies, oscillators
 def test_the_closed_form_of_the_approximate_delta(r: int) -> None:
     """Thesis: [m = n mod r] + [m = -n mod r] + 2/r; half a wave: the same without 2/r, mod 2r.
 
-    With sines too, and R = r + 1: [m = n mod R], of the odd wave with the sign of (-1)^((m - n) / R).
+    With sines too, and R = r + 1: [m = n mod R], of the odd wave times (-1)^((m - n) / R).
     """
 
     def delta(frequencies: Frequencies, m: int, n: int) -> float:
