@@ -68,7 +68,7 @@ def test_nothing_of_its_rank_beats_the_window() -> None:
         assert square == pytest.approx(errors.least_square(3, gate, 20), rel=1e-9)
         left = errors.decays(gate, 20)
         target = np.diag(left**2)
-        a = random.standard_normal((20, 3))
+        a = b = random.standard_normal((20, 3))
         for _ in range(200):
             b = np.linalg.lstsq(a, target, rcond=None)[0].T
             a = np.linalg.lstsq(b, target.T, rcond=None)[0].T

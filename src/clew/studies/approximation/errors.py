@@ -76,20 +76,20 @@ def half_wave_square(r: int, gate: float) -> float:
 
 
 def thesis_square(r: int, gate: float) -> float:
-    """Of `thesis` over time: 2 a (1 + 2 k) + 2 k M' + M + k^2 S, k = 2 / r.
+    """Of `thesis` over time: 2 a + M + k^2 S + 4 a m + 2 k (2 a + M), k = 2 / r.
 
     a = rho^r / (1 - rho^r) are the repetitions; S = (1 + rho) / (1 - rho) is the sum of all lags;
-    M are the mirror images, S / r for odd r and 2 (1 + rho^2) / (1 - rho^2) / r for even r; M' =
-    M + (repetitions that are mirror images too, 2 a m), with m = 1 / r or 2 / r.
+    M are the mirror images, S / r for odd r and 2 (1 + rho^2) / (1 - rho^2) / r for even r, and m,
+    1 / r or 2 / r, is the share of the repetitions that are mirror images too.
     """
     rho, constant = (1 - gate) ** 2, 2 / r
     repeated = rho**r / (1 - rho**r)
     total = (1 + rho) / (1 - rho)
     even = (1 + rho**2) / (1 - rho**2)
     mirrored = total / r if r % 2 else 2 * even / r
-    # A repetition is an even number of steps away if r is even; else every other one is.
-    both = 2 * repeated * (1 / r if r % 2 else 2 / r)
-    crossed = 2 * both + 2 * constant * (2 * repeated + mirrored)
+    # For even r only even lags have mirror images, and twice as often.
+    share = 1 / r if r % 2 else 2 / r
+    crossed = 4 * repeated * share + 2 * constant * (2 * repeated + mirrored)
     return 2 * repeated + mirrored + constant**2 * total + crossed
 
 

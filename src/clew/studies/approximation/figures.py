@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LogNorm, Normalize
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.ticker import LogLocator
 
 from clew.studies.approximation import tables
@@ -64,10 +65,11 @@ def figure_4_1(rows: Rows) -> Figure:
     figure = new_figure(11, 7)
     panels = figure.subplots(2, 2, sharex=True, sharey=True)
     norm = LogNorm(0.01, 100)
+    images: list[AxesImage] = []
     for axes, name in zip(panels.ravel(), names, strict=True):
-        image = _heatmap(axes, rows, name, "mean_error", norm, mpl.colormaps["viridis"])
+        images.append(_heatmap(axes, rows, name, "mean_error", norm, mpl.colormaps["viridis"]))
         axes.set_title(KERNELS[name].label, fontsize=11, loc="left")
-    figure.colorbar(image, ax=panels, extend="both", label="mean Frobenius norm of the error")
+    figure.colorbar(images[0], ax=panels, extend="both", label="mean Frobenius norm of the error")
     _label_maps(panels)
     figure.suptitle("Figure 4.1: error of the approximate state, d = 128, t = 100", fontsize=13)
     return figure
@@ -83,10 +85,11 @@ def ratios(rows: Rows) -> Figure:
     figure = new_figure(11, 3.9)
     panels = figure.subplots(1, 3, sharex=True, sharey=True)
     norm = LogNorm(1e-2, 1e2)
+    images: list[AxesImage] = []
     for axes, name in zip(panels, ("thesis", "code", "half_wave"), strict=True):
-        image = _heatmap(axes, own, name, "ratio", norm, mpl.colormaps["RdBu"])
+        images.append(_heatmap(axes, own, name, "ratio", norm, mpl.colormaps["RdBu"]))
         axes.set_title(f"{KERNELS[name].label} / full wave", fontsize=11, loc="left")
-    figure.colorbar(image, ax=panels, extend="both", label="ratio of errors")
+    figure.colorbar(images[0], ax=panels, extend="both", label="ratio of errors")
     _label_maps(panels.reshape(1, -1))
     figure.suptitle("Blue: the full wave is nearer to C_t, at t = 100", fontsize=13)
     return figure
@@ -97,13 +100,15 @@ def deltas() -> Figure:
     names = ["thesis", "code", "half_wave", "full_wave", "odd_wave", "window"]
     figure = new_figure(11, 2.5)
     panels = figure.subplots(1, len(names), sharey=True)
+    images: list[AxesImage] = []
+    extent = (0.5, 32.5, 32.5, 0.5)
     for axes, name in zip(panels, names, strict=True):
         delta = KERNELS[name].matrix(7, 32)
-        image = axes.imshow(delta, cmap="RdBu", vmin=-2, vmax=2, extent=(0.5, 32.5, 32.5, 0.5))
+        images.append(axes.imshow(delta, cmap="RdBu", vmin=-2, vmax=2, extent=extent))
         axes.set_title(KERNELS[name].label, fontsize=10, loc="left")
         axes.set_xlabel("step n", fontsize=10)
     panels[0].set_ylabel("step m", fontsize=10)
-    figure.colorbar(image, ax=panels, label="delta(m, n)")
+    figure.colorbar(images[0], ax=panels, label="delta(m, n)")
     figure.suptitle("What r = 7 makes of the Kronecker delta", fontsize=13)
     return figure
 
@@ -162,7 +167,7 @@ def attention(rows: Rows) -> Figure:
 
 def _heatmap(
     axes: Axes, rows: Rows, name: str, column: str, norm: Normalize, colours: Colormap
-) -> mpl.image.AxesImage:
+) -> AxesImage:
     own = [row for row in rows if row["set"] == name]
     rs, gates = (sorted({row[key] for row in own}) for key in ("r", "gate"))
     grid = np.empty((len(gates), len(rs)))
