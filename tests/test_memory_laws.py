@@ -36,6 +36,8 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("arelit", {"frequencies": "thesis", "scale": "thesis", "r": 4}),
     ("arelit", {"frequencies": "code", "scale": "code", "r": 7}),
     ("arelit", {"frequencies": "code", "scale": "code", "r": 2, "tick": "carried"}),
+    ("arelit", {"frequencies": "full_wave", "r": 4}),
+    ("arelit", {"frequencies": "odd_wave", "r": 2, "tick": "carried"}),
 ]
 
 

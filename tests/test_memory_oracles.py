@@ -74,6 +74,10 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("arelit", {"frequencies": "code", "scale": "thesis", "r": 4}),
     ("arelit", {"frequencies": "half_wave", "scale": "thesis", "tick": "carried", "r": 2}),
     ("arelit", {"frequencies": "half_wave", "scale": "code", "r": 1, "ffn_size": 7}),
+    ("arelit", {"frequencies": "full_wave", "r": 3}),
+    ("arelit", {"frequencies": "full_wave", "scale": "thesis", "tick": "carried", "r": 4}),
+    ("arelit", {"frequencies": "odd_wave", "r": 3}),
+    ("arelit", {"frequencies": "odd_wave", "scale": "code", "tick": "carried", "r": 2}),
 ]
 FOR_THE_ORACLE = {
     "transformer": ("norm",),

@@ -65,7 +65,11 @@ def test_list_counts_and_runs_nothing(tmp_path: Path, capsys) -> None:
 
 MISTAKES = {
     "": "which study? clew study NAME; known: makkink",
-    "makink": "unknown study 'makink'; did you mean 'makkink'?",
+    "makink": "unknown study 'makink'; did you mean 'makkink'",
+    "pramanik": "unknown part of pramanik 'all'; known: approximation",
+    "pramanik --part aproximation": "did you mean 'approximation'?",
+    "pramanik --part approximation --models arelit": "--models is for trainings",
+    "pramanik --part approximation --ray auto": "--ray is for trainings, and",
     "makkink --part sizes": "unknown value of part 'sizes'; did you mean 'size'?",
     "makkink --edition publish": "did you mean 'published'?",
     "makkink --models gtrlx,lstm": "unknown model of makkink/published 'gtrlx'; did you mean",

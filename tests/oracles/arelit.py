@@ -10,11 +10,14 @@ from oracles.relit import features
 
 
 def angles(frequencies: str, r: int) -> np.ndarray:
-    """omega_k: Algorithm 6, line 11; the published code; and half a wave."""
+    """omega_k: Algorithm 6, line 11; the published code; half a wave; the whole circle."""
     if frequencies == "thesis":
         return np.array([2 * np.pi * k / r for k in range(r + 1)])
     if frequencies == "code":
         return np.linspace(-np.pi, np.pi, r)
+    if frequencies in ("full_wave", "odd_wave"):
+        shift = 0.5 if frequencies == "odd_wave" else 0.0
+        return np.array([2 * np.pi * (k + shift) / (r + 1) for k in range(r + 1)])
     return np.array([np.pi * k / r for k in range(r + 1)])
 
 
@@ -24,16 +27,24 @@ def factor(frequencies: str, r: int, scale: str) -> float:
         return 1 / (2 * r)
     if frequencies == "code":
         return 1 / (2 * r) if scale == "code" else 2 / max(1, r - 1)
-    return 1 / (2 * (r + 1)) if scale == "code" else 2 / r
+    if scale == "code":
+        return 1 / (2 * (r + 1))
+    return 2 / (r + 1) if frequencies in ("full_wave", "odd_wave") else 2 / r
 
 
 class ApproximateAttention:
-    """Algorithm 6, head by head, one vector after the other."""
+    """Algorithm 6, head by head, one vector after the other.
+
+    Of the whole circle of frequencies each vector is complex, exp(i omega t) in place of the
+    cosine, and weighs one half: a frequency and its negative are one vector of cosines and one of
+    sines.
+    """
 
     def __init__(self, weights: Any, r: int, frequencies: str, scale: str, tick: str):
         self.weights = weights
         self.omega = angles(frequencies, r)
         self.ends_weigh_half = frequencies == "half_wave"
+        self.whole_circle = frequencies in ("full_wave", "odd_wave")
         self.factor = factor(frequencies, r, scale)
         self.tick_is_carried = tick == "carried"
         self.t = 0
@@ -65,12 +76,13 @@ class ApproximateAttention:
         self.s[h] = (1.0 - f.gamma) * self.s[h] + f.gamma * f.k
         above = np.zeros(len(f.v))
         for i, omega in enumerate(self.omega):
-            wave = np.cos(omega * self.t)
+            wave = np.exp(1j * omega * self.t) if self.whole_circle else np.cos(omega * self.t)
             self.v[h][i] = self.v[h][i] * (1.0 - f.beta) + wave * (f.beta * f.v)
             self.k[h][i] = self.k[h][i] * (1.0 - f.gamma) + wave * (f.gamma * f.k)
             end = i in (0, len(self.omega) - 1)
-            weight = 0.5 if self.ends_weigh_half and end else 1.0
-            above += weight * self.v[h][i] * (self.k[h][i] @ f.q)
+            half = self.whole_circle or (self.ends_weigh_half and end)
+            read = np.real(self.v[h][i] * (np.conj(self.k[h][i]) @ f.q))
+            above += (0.5 if half else 1.0) * read
         return above / (self.s[h] @ f.q / self.factor + self.weights.epsilon)
 
 

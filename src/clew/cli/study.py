@@ -2,8 +2,9 @@
 
 import contextlib
 import shlex
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import tyro
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 ABOUT = """Runs a study: every model in every setting with every seed, in local worker processes
 or on a Ray cluster.
 What is finished is never run again: after Ctrl-C, a kill or a failure the same command goes on.
-Results are lines of results.jsonl in the study's folder, one for every training."""
+Results are lines of results.jsonl in the study's folder, one for every training. Parts that train
+nothing, as pramanik's approximation, compute tables and pictures into the folder at once."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,10 @@ class StudyCommand:
     """What `clew study` may be told."""
 
     name: tyro.conf.Positional[str] = ""
-    """The study: makkink."""
+    """The study: makkink or pramanik."""
     part: str = "all"
-    """Which of its experiments: length, size, distributed, or all."""
+    """Which of its experiments. makkink: length, size, distributed, or all. pramanik:
+    approximation."""
     edition: str = "published"
     """published: as the authors' code had it, on fixed streams of episodes. repaired: as the text
     means it, on fresh episodes, with controls and more seeds."""
@@ -38,7 +41,8 @@ class StudyCommand:
     settings: str = ""
     """Only these settings, separated by commas; empty takes all of the part."""
     seeds: int = 0
-    """Number of seeds: the study's own first, then the smallest others; 0 takes the study's."""
+    """Number of seeds: the study's own first, then the smallest others; 0 takes the study's. Of a
+    part that trains nothing, the number of random draws."""
     episodes: int = 0
     """Training episodes of every cell; 0 takes the study's."""
     evaluation_episodes: int = 0
@@ -47,7 +51,8 @@ class StudyCommand:
     """Memories of your own as further models: package.module:factory, or with a name of your
     choice NAME=package.module:factory. Each takes its place in the study's own agent."""
     run_dir: str = ""
-    """The study's folder; empty is runs/<study>-<edition>."""
+    """The study's folder; empty is runs/<study>-<edition>, of a part that trains nothing
+    runs/<study>-<part>."""
     workers: int = 0
     """Processes, each on a core of its own; 0 is one for every core."""
     ray: str = ""
@@ -63,6 +68,9 @@ def main(args: Sequence[str]) -> int:
         require_at_least(option, getattr(command, option), 0)
     if command.ray and command.workers:
         raise UserError("--ray and --workers exclude each other: a cluster has the CPUs it has")
+    if reference := find_computation(command):
+        compute(command, reference)
+        return 0
     study = make_study(command)
     folder = command.run_dir or f"runs/{command.name}-{command.edition}"
     from clew.studies.engine import check_study, run_study
@@ -85,18 +93,54 @@ def main(args: Sequence[str]) -> int:
     return 1 if result.failures else 0
 
 
+def find_computation(command: StudyCommand) -> str | None:
+    """What computes a part that trains nothing, or None if it is a grid of trainings.
+
+    Raises:
+        UserError: for a part that a study without a grid does not have, and for an option that
+            only a grid has.
+    """
+    from clew.studies.presets import COMPUTATIONS, GRIDS
+
+    parts = COMPUTATIONS.get(command.name, {})
+    if command.part not in parts:
+        if parts and command.name not in GRIDS:
+            raise unknown_name(f"part of {command.name}", command.part, parts)
+        return None
+    free = {"name", "part", "seeds", "run_dir", "list"}
+    for option in fields(command):
+        if option.name not in free and getattr(command, option.name) != option.default:
+            name = option.name.replace("_", "-")
+            raise UserError(f"--{name} is for trainings, and --part {command.part} has none")
+    return parts[command.part]
+
+
+def compute(command: StudyCommand, reference: str) -> None:
+    """Computes a part that trains nothing, or says with --list what would be computed."""
+    from clew.studies.engine.references import resolve
+
+    function = resolve(reference)
+    folder = command.run_dir or f"runs/{command.name}-{command.part}"
+    if command.list:
+        about = (function.__doc__ or "").partition("\n")[0]
+        print(f"{command.name}/{command.part}: {about}\nresults would go to {folder}")
+        return
+    print(function(folder, draws=command.seeds, say=lambda told: print(told, file=sys.stderr)))
+
+
 def make_study(command: StudyCommand) -> "Study":
     """The study that a command asks for.
 
     Raises:
         UserError: for an unknown study, part, edition, model or setting, with the nearest names.
     """
-    from clew.studies.presets import GRIDS
+    from clew.studies.presets import COMPUTATIONS, GRIDS
 
+    known = sorted({*GRIDS, *COMPUTATIONS})
     if not command.name:
-        raise UserError(f"which study? clew study NAME; known: {', '.join(GRIDS)}")
+        raise UserError(f"which study? clew study NAME; known: {', '.join(known)}")
     if command.name not in GRIDS:
-        raise unknown_name("study", command.name, GRIDS)
+        raise unknown_name("study", command.name, known)
     whole = GRIDS[command.name](part=command.part, edition=command.edition)
     agent = next(iter(whole.models.values()))
     study = whole.only(_names(command.models), _names(command.settings))

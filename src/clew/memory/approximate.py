@@ -40,7 +40,8 @@ class ApproximateLinearAttention(eqx.Module):
         a_t    = sum_k w_k v~_t^k (k~_t^k . q_t) / (s_t . q_t / scale + epsilon)   (Eq. 4.22)
 
     per head, then the heads side by side through one product. Since 0 <= g and |cos| <= 1,
-    |k~| <= s, so that no entry of a_t exceeds scale sum_k w_k max |v|.
+    |k~| <= s, so that no entry of a_t exceeds scale sum_k w_k max |v|. `full_wave` and `odd_wave`
+    have a second vector for each omega, with its sine; then no entry of a_t exceeds max |v|.
 
     Shapes: x [size] to y [size]. Source: Pramanik (2023), Algorithm 6. Deviations: `epsilon`, and
     the time step, which is an integer modulo the cosines' period.
@@ -135,8 +136,8 @@ class ApproximateLinearAttention(eqx.Module):
         return Readout(tuple(waves.weights.tolist()), waves.scale, self.epsilon)
 
     def _extra_rows(self) -> int:
-        # `thesis` and `half_wave` have omega_0 = 0, whose key vector is the normaliser already.
-        return 1 if self.frequencies == "code" else 0
+        # The others have omega_0 = 0, whose key vector is the normaliser already.
+        return 1 if self.frequencies in ("code", "odd_wave") else 0
 
     def _tick(self, tick: Int[Array, ""], start: Bool[Array, ""]) -> Int[Array, ""]:
         before = jnp.where(start, 0, tick) if self.tick == "episode" else tick

@@ -35,11 +35,11 @@ class AReLiT(LayerStack):
         ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
         eta: size of the feature maps' learned factor.
         r: number of intervals of the approximation; r + 1 vectors (`code`: r vectors).
-        frequencies: "half_wave", "thesis" or "code"; see `oscillators`.
+        frequencies: "half_wave", "full_wave", "odd_wave", "thesis", "code"; see `oscillators`.
         scale: "derived", "thesis" or "code"; see `oscillators`.
         tick: "episode" counts from 1 in every episode; "carried" is never reset and starts one
             later, as in the authors' published code, so that outputs depend on what came before
-            an episode (unless all frequencies are multiples of pi).
+            an episode (unless frequencies are multiples of pi, or have cosine and sine).
         epsilon: added to the denominator; the published code has 1e-5, the thesis none.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
         scan: how a chunk is learned from: "kernel", "steps", or "auto"; see `Scan`.

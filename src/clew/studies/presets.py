@@ -16,6 +16,15 @@ STUDIES: dict[str, dict[str, TrainConfig]] = {
 GRIDS: dict[str, Callable[..., Study]] = {"makkink": makkink.study}
 """Name of a study to what makes its grid, a function of `part` and `edition`."""
 
+COMPUTATIONS: dict[str, dict[str, str]] = {
+    "pramanik": {"approximation": "clew.studies.approximation:run"},
+}
+"""Name of a study to its parts that train nothing: part to "module:function".
+
+Each is called with a folder, `draws` (0 for its own number) and `say`, a function that is told what
+is being computed; it writes its results into the folder and returns what it found, as text.
+"""
+
 PRESETS: dict[str, TrainConfig] = {
     name: config for presets in STUDIES.values() for name, config in presets.items()
 }
