@@ -9,10 +9,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from clew.errors import require_at_least, require_choice, require_rate
-from clew.memory.base import State
 from clew.memory.blocks import Init, LayerNorm, Linear
 from clew.memory.decay_scan import checkpointed_scan
-from clew.memory.features import Features, GatedFeatures, outer
+from clew.memory.features import Features, GatedAttention, GatedFeatures, outer
 from clew.memory.layer import Layer
 from clew.memory.oscillators import Frequencies, Oscillators, Scale, oscillators
 from clew.memory.stack import LayerStack
@@ -31,7 +30,7 @@ class AReLiTState(NamedTuple):
     tick: Int[Array, ""]
 
 
-class ApproximateLinearAttention(eqx.Module):
+class ApproximateLinearAttention(GatedAttention):
     """Gated linear attention whose matrix state is approximated by a few vectors.
 
         g_t = gamma_t * k_t
@@ -92,10 +91,6 @@ class ApproximateLinearAttention(eqx.Module):
         inputs = (self._features(xs), self._cosines(ticks), starts)
         carry, attended = checkpointed_scan(self._recur, (state.keys, state.values), inputs)
         return AReLiTState(*carry, tick), self.output(attended.reshape(len(xs), -1))
-
-    def refresh(self, state: State) -> State:
-        """The state as it is: nothing in it was derived from the parameters."""
-        return state
 
     def _recur(
         self, carry: tuple[Array, Array], inputs: tuple[Features, Array, Array]
