@@ -38,6 +38,7 @@ def test_inspecting_a_run_writes_all_it_found(tiny: Path, capsys: pytest.Capture
     assert set(found["maps"]) == {"layer 1: z", "layer 1: r"}
     gradient = np.array(found["gradient"]["policy"])
     decisions = np.array(found["decisions"])
+    assert 0 < found["first_share"]["gradient"] < 1
     assert gradient.shape == (3, max(found["lengths"])) and np.all(gradient[:, 0] > 0)
     assert np.array_equal(decisions, np.array(found["lengths"]) - 1)
     for way in ("gradient", "ablation"):

@@ -11,7 +11,7 @@ from clew.cli.tables import print_json, print_table
 from clew.errors import UserError
 
 if TYPE_CHECKING:
-    from clew.inspect import Inspection
+    from clew.inspect import Inspection, Questions
 
 ABOUT = """Shows what a trained agent remembers: which past observations its decisions rest on (by
 gradient, and by taking them away), how far back that goes, what a linear probe reads from its
@@ -59,24 +59,17 @@ def main(args: list[str]) -> int:
     command = parse(InspectCommand, args, command="inspect", about=ABOUT)
     if not command.runs:
         raise UserError("which run? clew inspect RUN; clew runs lists them")
-    from clew.inspect import Questions, inspect_run, to_json, write_comparison, write_inspection
+    from clew.inspect import inspect_run, to_json, write_comparison, write_inspection
     from clew.run.folder import find_run
 
-    questions = Questions(
-        influence_episodes=command.influence_episodes,
-        every=command.every,
-        at=command.at,
-        reference=command.reference,
-        share=command.share,
-        probe=command.probe,
-        seed=command.seed,
-    )
     paths = [find_run(run) for run in command.runs]
+    if command.output and len({path.name for path in paths}) < len(paths):
+        raise UserError("runs of the same name cannot share an --output; leave it out")
     several, pages = [], []
     for path in paths:
         found = inspect_run(
             path,
-            questions,
+            _questions(command),
             episodes=command.episodes,
             greedy=command.actions == "greedy",
             max_steps=command.max_steps,
@@ -100,6 +93,20 @@ def main(args: list[str]) -> int:
 _COLUMNS = ("success", "length", "by gradient", "by taking away", "in the state", "in the output")
 
 
+def _questions(command: InspectCommand) -> "Questions":
+    from clew.inspect import Questions
+
+    return Questions(
+        influence_episodes=command.influence_episodes,
+        every=command.every,
+        at=command.at,
+        reference=command.reference,
+        share=command.share,
+        probe=command.probe,
+        seed=command.seed,
+    )
+
+
 def _place(command: InspectCommand, path: Path) -> Path:
     if not command.output:
         return path / "inspect"
@@ -109,7 +116,7 @@ def _place(command: InspectCommand, path: Path) -> Path:
 def _row(found: "Inspection") -> list[str]:
     def length(way: str) -> str:
         low, half, high = found.memory_lengths[way, "policy"].quartiles
-        return f"{half:.0f} ({low:.0f} to {high:.0f})"
+        return f"{half:.0f} ({low:.0f} to {high:.0f}), {found.first_share(way):.0%}"
 
     def read(source: str) -> str:
         probe = next((p for p in found.probes if p.source == source and p.steps), None)
@@ -130,7 +137,7 @@ def _row(found: "Inspection") -> list[str]:
 def _note(found: "Inspection") -> str:
     label = next((p.label for p in found.probes if p.steps), "nothing")
     return (
-        f"by ...: steps back that reach {found.questions.share:.0%} of the influence on the "
-        f"decision, median (quartiles) of {len(found.lengths)} episodes\n"
+        f"by ...: steps back that hold {found.questions.share:.0%} of the decision's influence, "
+        f"median (quartiles) of {len(found.lengths)} episodes; the first observation's share\n"
         f"in ...: {label} read at the last step, held-out accuracy with its 95% interval"
     )

@@ -35,6 +35,7 @@ def to_json(found: Inspection) -> dict[str, Any]:
             f"{way} {measure}": _plain(length._asdict() | {"mean": length.mean._asdict()})
             for (way, measure), length in found.memory_lengths.items()
         },
+        "first_share": {way: _plain(found.first_share(way)) for way in ("gradient", "ablation")},
         "probes": [
             _plain(probe._asdict() | {"accuracy": [a._asdict() for a in probe.accuracy]})
             for probe in found.probes

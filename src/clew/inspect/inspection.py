@@ -9,7 +9,7 @@ from clew.agents.network import Agent
 from clew.errors import UserError
 from clew.inspect.episodes import Episodes
 from clew.inspect.influence import Influence, episode_influence
-from clew.inspect.lengths import MemoryLength, by_lag, memory_length
+from clew.inspect.lengths import MemoryLength, by_lag, memory_length, shares
 from clew.inspect.probe import Probe, Readings, probe_steps, read_episodes
 from clew.inspect.questions import Questions, choose_labels
 from clew.inspect.tell import Told, tell_maps
@@ -65,6 +65,18 @@ class Inspection:
             measure: one of `MEASURES`.
         """
         return by_lag(getattr(getattr(self, way), measure), self.decisions)
+
+    def first_share(self, way: str, measure: str = "policy") -> float:
+        """The first observation's share of the influence on the decision, mean over episodes.
+
+        Args:
+            way: "gradient" or "ablation".
+            measure: one of `MEASURES`.
+        """
+        parts = shares(self.lags(way, measure))
+        first = parts[np.arange(len(parts)), self.decisions]
+        known = first[np.isfinite(first)]
+        return float(known.mean()) if known.size else float("nan")
 
 
 def inspect_agent(

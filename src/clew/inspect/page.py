@@ -82,10 +82,10 @@ def write_comparison(several: Sequence[Inspection], place: str | Path) -> Path:
 def chart_of(found: Inspection) -> Chart:
     """All pictures of an agent, with its headline."""
     numbers = [f"{number} {what}" for number, what in headline(found)]
-    pairs = (";   ".join(numbers[i : i + 2]) for i in range(0, len(numbers), 2))
+    lines = (";   ".join(numbers[i : i + 2]) for i in range(0, len(numbers), 2))
     return Chart(
         name="inspection",
-        title="\n".join([title_of(found), *pairs]),
+        title="\n".join([title_of(found), *lines]),
         caption="",
         panels=panels(found),
         size=SIZE,
@@ -102,18 +102,19 @@ def title_of(found: Inspection) -> str:
 def headline(found: Inspection) -> list[tuple[str, str]]:
     """The few numbers that stand out, each with what it is."""
     shown = []
-    if "success" in found.metrics:
-        shown.append((f"{found.metrics['success']:.2f}", f"success in {found.episodes} episodes"))
     for way, words in (("gradient", "gradient"), ("ablation", "taking away")):
         length = found.memory_lengths[way, "policy"]
         low, half, high = length.quartiles
-        what = f"steps back hold {length.share:.0%} of the influence, by {words}"
+        what = f"steps hold {length.share:.0%} of the influence by {words}"
+        what += f", the first observation {found.first_share(way):.0%}"
         shown.append((f"{half:.0f} ({low:.0f} to {high:.0f})", what))
     for probe in found.probes[:2]:
         if probe.steps:
             what = f"{probe.label} read from the {probe.source}, first to last step"
             first, last = probe.accuracy[0].mean, probe.accuracy[-1].mean
             shown.append((f"{first:.2f} to {last:.2f}", what))
+    if "success" in found.metrics:
+        shown.append((f"{found.metrics['success']:.2f}", f"success in {found.episodes} episodes"))
     return shown
 
 
