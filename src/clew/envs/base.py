@@ -64,6 +64,14 @@ class Environment(eqx.Module):
     ) -> tuple[EnvState, Transition]:
         """Takes one action."""
 
+    def remembered(self, state: EnvState) -> dict[str, Int[Array, ""]]:
+        """What an episode asks to be remembered, as whole numbers by name; most important first.
+
+        A task may say so, for `clew inspect` to look for it in what a memory holds. It is asked
+        for the state that opens an episode. By default a task says nothing.
+        """
+        return {}
+
 
 class OpenLoop(Environment):
     """A task in which no action changes what is observed, or when the episode ends.

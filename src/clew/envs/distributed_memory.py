@@ -11,7 +11,16 @@ from jaxtyping import Array, Float, Int, Key
 from clew.envs.base import Transition
 from clew.envs.memory_chain import check_chain
 from clew.envs.published_streams import STREAM_LENGTH, published_schedule
-from clew.envs.recall import FIRST_BIT, METRICS, Draw, Episodes, Recall, clock, judge
+from clew.envs.recall import (
+    FIRST_BIT,
+    METRICS,
+    Draw,
+    Episodes,
+    Recall,
+    clock,
+    judge,
+    number_bits,
+)
 from clew.errors import UserError, require_choice
 
 SCHEDULES = ("fixed", "fresh")
@@ -138,6 +147,12 @@ class DistributedMemory(Recall):
         majority = (jnp.sum(2 * state.drawn.context - 1) > 0).astype(jnp.int32)
         transition = judge(self._observe(state), action, majority, state.time >= self.memory_length)
         return state._replace(time=state.time + 1), transition
+
+    def remembered(self, state: DistributedMemoryState) -> dict[str, Int[Array, ""]]:
+        """Whether most bits will be 1, and all of them."""
+        bits = state.drawn.context
+        majority = (2 * jnp.sum(bits) > len(bits)).astype(jnp.int32)
+        return {"majority": majority} | (number_bits(bits) if len(bits) > 1 else {})
 
     def _open(
         self, drawn: Draw, times: Int[Array, " bits"]

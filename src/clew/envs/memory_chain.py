@@ -9,7 +9,16 @@ from jaxtyping import Array, Float, Int, Key
 
 from clew.envs.base import Transition
 from clew.envs.published_streams import STREAM_LENGTH
-from clew.envs.recall import FIRST_BIT, METRICS, Draw, Episodes, Recall, clock, judge
+from clew.envs.recall import (
+    FIRST_BIT,
+    METRICS,
+    Draw,
+    Episodes,
+    Recall,
+    clock,
+    judge,
+    number_bits,
+)
 from clew.errors import require_at_least
 
 
@@ -115,6 +124,12 @@ class MemoryChain(Recall):
         answer = state.drawn.context[state.drawn.query]
         transition = judge(self._observe(state), action, answer, state.time >= self.memory_length)
         return state._replace(time=state.time + 1), transition
+
+    def remembered(self, state: MemoryChainState) -> dict[str, Int[Array, ""]]:
+        """The bit that will be asked for, and if there are several all of them."""
+        bits = state.drawn.context
+        asked = {"bit asked for": bits[state.drawn.query]}
+        return asked | (number_bits(bits) if len(bits) > 1 else {})
 
     def _open(self, drawn: Draw) -> tuple[MemoryChainState, Float[Array, " n"]]:
         # Showing t = 0 leaves time at 0, so that the first step shows it again, as in bsuite.

@@ -137,6 +137,11 @@ def judge(
     )
 
 
+def number_bits(bits: Int[Array, " bits"]) -> dict[str, Int[Array, ""]]:
+    """Every bit by its name, "bit 0" and so on."""
+    return {f"bit {index}": bits[index] for index in range(len(bits))}
+
+
 def check_stream(seed: Any, length: Any) -> None:
     """Refuses what is no seed of a stream (None stands for fresh episodes) or no length of one."""
     if seed is not None:

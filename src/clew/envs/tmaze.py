@@ -127,6 +127,10 @@ class TMaze(Environment):
         )
         return TMazeState(state.cue, position, time), transition
 
+    def remembered(self, state: TMazeState) -> dict[str, Int[Array, ""]]:
+        """The cue."""
+        return {"cue": state.cue}
+
     def _observe(self, cue_word: Array, position: Array, noise: Array) -> Float[Array, " n"]:
         # One shift of one selected word per number: a single fused pass without concatenation.
         # The word of cue 0 is 0b01, that of cue 1 is 0b10.

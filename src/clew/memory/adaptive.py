@@ -12,6 +12,7 @@ from clew.memory.blocks import Linear
 from clew.memory.halting import Halting, Pondering
 from clew.memory.in_order import Block, read_in_order
 from clew.memory.layer import Layer, LayerState
+from clew.memory.maps import MemoryMap
 from clew.memory.positions import count_positions, encode
 from clew.memory.ring import WindowState
 from clew.memory.stack import share_biases
@@ -124,6 +125,23 @@ class AdaptiveStack(AbstractMemory):
             for layer, bank, rows in zip(self.layers, state.banks, inputs, strict=True)
         )
 
+    def maps(self, xs: Float[Array, "time in"]) -> dict[str, MemoryMap]:
+        """Each layer's attention, the mean over the readings taken, and how many those were."""
+
+        def one(state: AdaptiveState, x: Array) -> tuple[AdaptiveState, tuple[Array, Array]]:
+            state, after = self._ponder_one(state, x)
+            return state, (after.inputs, after.readings)
+
+        _, (inputs, readings) = jax.lax.scan(one, self.init_state(), xs)
+        number = jnp.arange(self.halting.max_steps, dtype=readings.dtype)[None, :]
+        share = jnp.where(number < readings[:, None], 1.0 / readings[:, None], 0.0)
+        found = {"readings": MemoryMap(readings[:, None], "gate")}
+        for index, layer in enumerate(share_biases(self.layers)):
+            maps = jax.vmap(layer.attention.maps)(jnp.moveaxis(inputs[:, index], 1, 0))
+            mean = jnp.einsum("rhts,tr->hts", maps["attention"].values, share)
+            found[f"layer {index + 1}: attention"] = MemoryMap(mean, "attention")
+        return found
+
     def refresh(self, state: AdaptiveState) -> AdaptiveState:
         """All keys and values, projected again."""
         banks = tuple(
@@ -135,7 +153,12 @@ class AdaptiveStack(AbstractMemory):
     def _read_one(
         self, state: AdaptiveState, x: Float[Array, " in"], start: Bool[Array, ""]
     ) -> tuple[AdaptiveState, tuple[Float[Array, " out"], Metrics]]:
-        state = select(start, self.init_state(), state)
+        state, after = self._ponder_one(select(start, self.init_state(), state), x)
+        return state, (after.blend, self.halting.metrics(after.readings, after.remainder))
+
+    def _ponder_one(
+        self, state: AdaptiveState, x: Float[Array, " in"]
+    ) -> tuple[AdaptiveState, Pondering]:
         layers, going_on = share_biases(self.layers), jnp.zeros((), bool)
 
         def read(number: Array, gates: Any, u: Array, running: Array) -> tuple:
@@ -152,7 +175,7 @@ class AdaptiveStack(AbstractMemory):
             for layer, bank, inputs in zip(layers, state.banks, after.inputs, strict=True)
         )
         new = AdaptiveState(banks, after.gates, state.position + 1)  # pyright: ignore[reportArgumentType]
-        return new, (after.blend, self.halting.metrics(after.readings, after.remainder))
+        return new, after
 
     def _ponder(self, x: Array, position: Array, read: Any, gates: State) -> Pondering:
         stream, where = self._enter(x, position)

@@ -8,10 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from clew.memory.base import State
 from clew.memory.blocks import LayerNorm, Linear
 from clew.memory.decay_scan import checkpointed_scan
-from clew.memory.features import Features, GatedFeatures, outer
+from clew.memory.features import Features, GatedAttention, GatedFeatures, outer
 from clew.memory.kernels import Scan, uses_kernel
 from clew.memory.oscillators import Frequencies, Oscillators, Scale, oscillators
 from clew.memory.waves import Readout, WaveInputs, read_waves
@@ -30,7 +29,7 @@ class AReLiTState(NamedTuple):
     tick: Int[Array, ""]
 
 
-class ApproximateLinearAttention(eqx.Module):
+class ApproximateLinearAttention(GatedAttention):
     """Gated linear attention whose matrix state is approximated by a few vectors.
 
         g_t = gamma_t * k_t
@@ -102,10 +101,6 @@ class ApproximateLinearAttention(eqx.Module):
                 self._recur, (state.keys, state.values), inputs
             )
         return AReLiTState(keys, values, tick), self.output(attended.reshape(len(xs), -1))
-
-    def refresh(self, state: State) -> State:
-        """The state as it is: nothing in it was derived from the parameters."""
-        return state
 
     def _recur(
         self, carry: tuple[Array, Array], inputs: tuple[Features, Array, Array]

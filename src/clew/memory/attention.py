@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from clew.errors import require_at_least, require_choice
 from clew.memory.band import Band, clean, clear_at_start, join_chunk, skew
 from clew.memory.blocks import Init, LayerNorm, Linear
+from clew.memory.maps import MemoryMap, window_map
 from clew.memory.positions import sinusoids
 from clew.memory.ring import WindowState, ring_after
 
@@ -93,9 +94,8 @@ class WindowAttention(eqx.Module):
 
     def init_state(self) -> WindowState:
         """An empty ring."""
-        slots = self.window + 1
+        slots, size = self.window + 1, self.query.weight.shape[0]
         ring = jnp.zeros((self.num_heads, slots, self.head_size), jnp.float32)
-        size = self.query.weight.shape[0]
         zero = jnp.array(0, jnp.int32)
         return WindowState(jnp.zeros((slots, size), jnp.float32), ring, ring, zero, zero)
 
@@ -106,10 +106,10 @@ class WindowAttention(eqx.Module):
         after, at = self._written(state, x, start)
         slots = self.window + 1
         distance = (at - jnp.arange(slots)) % slots
-        content, by_distance = self._queries(x)
+        content, by_distance = self.queries(x)
         scores = jnp.einsum("hm,hjm->hj", content, after.keys)
         if self.distance is not None:
-            scores += jnp.einsum("hm,hdm->hd", by_distance, self._distances(slots))[:, distance]
+            scores += jnp.einsum("hm,hdm->hd", by_distance, self.distances(slots))[:, distance]
         own_key, own_value = self._own(x)
         if own_key is not None:
             scores = scores.at[:, at].add(jnp.sum(content * own_key, axis=-1))
@@ -134,10 +134,10 @@ class WindowAttention(eqx.Module):
         key, value = self.keys_values(x)
         keys = jnp.concatenate([keys, key[:, None]], axis=1)
         values = jnp.concatenate([values, value[:, None]], axis=1)
-        content, by_distance = self._queries(x)
+        content, by_distance = self.queries(x)
         scores = jnp.einsum("hm,hjm->hj", content, keys)
         if self.distance is not None:
-            far = self._distances(self.window + 1)[:, ::-1]
+            far = self.distances(self.window + 1)[:, ::-1]
             scores += jnp.einsum("hm,hdm->hd", by_distance, far)
         seen = jnp.broadcast_to(jnp.append(visible, True), scores.shape)
         weights = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1)
@@ -176,10 +176,10 @@ class WindowAttention(eqx.Module):
         keys, keys_fine = clean(join_chunk(band, state.keys, key))
         values, values_fine = clean(join_chunk(band, state.values, value))
         visible = band.visible()
-        content, by_distance = self._queries(xs)
+        content, by_distance = self.queries(xs)
         scores = jnp.einsum("hbtm,hbjm->hbtj", band.blocks(content), band.windows(keys))
         if self.distance is not None:
-            far = self._distances(reach + 1)[:, ::-1]
+            far = self.distances(reach + 1)[:, ::-1]
             scores += skew(jnp.einsum("hbtm,hdm->hbtd", band.blocks(by_distance), far))
         own_key, own_value = self._own(xs)
         if own_key is not None:
@@ -206,6 +206,10 @@ class WindowAttention(eqx.Module):
         keys, values = self.keys_values(state.hidden)
         return state._replace(keys=keys, values=values)
 
+    def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
+        """The weights of every head over an episode."""
+        return {"attention": MemoryMap(window_map(self, xs), "attention")}
+
     def _stored(self, x: Float[Array, "*time n"]) -> Float[Array, "*time n"]:
         return x if self.gradient == "full" else jax.lax.stop_gradient(x)
 
@@ -222,7 +226,7 @@ class WindowAttention(eqx.Module):
         normed = x if self.norm is None else self.norm(x)
         return self._heads(self.key(normed)), self._heads(self.value(normed))
 
-    def _queries(self, x: Float[Array, "*time n"]) -> tuple[Array, Array]:
+    def queries(self, x: Float[Array, "*time n"]) -> tuple[Array, Array]:
         """The queries, scaled, with the content bias and with the distance bias."""
         normed = self.norm(x) if self.norm is not None and self.query_norm else x
         query = self._heads(self.query(normed))
@@ -230,19 +234,17 @@ class WindowAttention(eqx.Module):
         if self.content_bias is None or self.distance_bias is None:
             assert self.distance is None, "an attention that shares its biases was used alone"
             return query * scale, query * scale
-        axes = (0,) if query.ndim == 2 else (0, 1)
-        shape = query.shape
         u, v = (
-            jnp.broadcast_to(b if len(axes) == 1 else b[:, None], shape)
+            jnp.broadcast_to(b if query.ndim == 2 else b[:, None], query.shape)
             for b in (self.content_bias, self.distance_bias)
         )
         return (query + u) * scale, (query + v) * scale
 
-    def _distances(self, count: int) -> Float[Array, "heads count head"]:
+    def distances(self, count: int) -> Float[Array, "heads count head"]:
+        """The projected sinusoids of the distances from 0."""
         assert self.distance is not None
         table = sinusoids(np.arange(count), self.query.weight.shape[0])
         return self._heads(self.distance(jnp.asarray(table)))
 
     def _heads(self, x: Float[Array, "*time wide"]) -> Array:
-        split = x.reshape(*x.shape[:-1], self.num_heads, self.head_size)
-        return jnp.moveaxis(split, -2, 0)
+        return jnp.moveaxis(x.reshape(*x.shape[:-1], self.num_heads, self.head_size), -2, 0)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
 from clew.errors import UserError
+from clew.memory.maps import MemoryMap
 
 State = PyTree[Array]
 """What a memory carries from one observation to the next: arrays without batch or time axis."""
@@ -64,6 +65,17 @@ class AbstractMemory(eqx.Module):
         A learner reports their means, and adds "ponder_cost" to its loss as far as it is told to.
         """
         return *self.unroll(state, xs, starts), {}
+
+    def maps(self, xs: Float[Array, "time in"]) -> dict[str, MemoryMap]:
+        """What can be told of how one episode is read, by name; mostly for `clew inspect`.
+
+        An option of a memory: attention weights, gates, factors by which something is kept, each
+        as `MemoryMap` describes. A memory without such things tells nothing.
+
+        Args:
+            xs: an episode's observations; the state before it is `init_state()`.
+        """
+        return {}
 
     def refresh(self, state: State) -> State:
         """Rebuilds what the state holds that was derived from the parameters.

@@ -8,7 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from clew.errors import require_at_least, require_choice
-from clew.memory.blocks import Init, Linear
+from clew.memory.base import State
+from clew.memory.blocks import Init, LayerNorm, Linear
+from clew.memory.maps import MemoryMap
 
 QueryPath = Literal["single", "double"]
 
@@ -130,6 +132,34 @@ class GatedFeatures(eqx.Module):
             again + jnp.broadcast_to(self.query_again_bias, again.shape),
             mapped + jnp.broadcast_to(self.query_map_bias, mapped.shape),
         )
+
+
+class GatedAttention(eqx.Module):
+    """What the attentions over `GatedFeatures` share: nothing is cached, and they tell their gates.
+
+    `norm` is what reads the input before the features.
+    """
+
+    norm: eqx.AbstractVar[LayerNorm]
+    features: eqx.AbstractVar[GatedFeatures]
+
+    def refresh(self, state: State) -> State:
+        """The state as it is: nothing in it was derived from the parameters."""
+        return state
+
+    @property
+    def joint(self) -> bool:
+        """Whether values decay only together with keys, so that 1 - beta alone keeps nothing."""
+        return False
+
+    def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
+        """What is kept of values, 1 - beta, and of keys, 1 - gamma, at every step."""
+        f = self.features(self.norm(xs))
+        beta, gamma = (x.reshape(len(xs), -1) for x in (f.beta, outer(f.gamma_map, f.gamma)))
+        first = {"beta": MemoryMap(beta, "gate")}
+        if not self.joint:
+            first = {"1 - beta": MemoryMap(1.0 - beta, "keep")}
+        return first | {"1 - gamma": MemoryMap(1.0 - gamma, "keep")}
 
 
 def outer(

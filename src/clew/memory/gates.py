@@ -11,7 +11,8 @@ from clew.errors import require_choice
 from clew.memory.base import State, select
 from clew.memory.blocks import Init, Linear, like
 from clew.memory.gru import GRUCell
-from clew.memory.recurrent import scan_cell
+from clew.memory.maps import MemoryMap
+from clew.memory.recurrent import cell_maps, scan_cell
 
 GateName = Literal["residual", "gru", "temporal_gru"]
 GATES = ("residual", "gru", "temporal_gru")
@@ -45,6 +46,10 @@ class Gate(eqx.Module):
     ) -> tuple[State, Float[Array, "time n"]]:
         """A chunk."""
         return state, self(xs, ys)
+
+    def maps(self, xs: Float[Array, "time n"], ys: Float[Array, "time n"]) -> dict[str, MemoryMap]:
+        """What the gate tells of every step of an episode; most have nothing to tell."""
+        return {}
 
 
 class Residual(Gate):
@@ -85,12 +90,20 @@ class GRUGate(Gate):
     def __call__(
         self, x: Float[Array, "*lead n"], y: Float[Array, "*lead n"]
     ) -> Float[Array, "*lead n"]:
+        r, z, y_g = self._parts(x, y)
+        h = jnp.tanh(y_g + self.candidate(r * x))
+        return x + z * (h - x)
+
+    def maps(self, xs: Float[Array, "time n"], ys: Float[Array, "time n"]) -> dict[str, MemoryMap]:
+        """How far the gate is open, z: 0 leaves the stream as it is."""
+        return {"z": MemoryMap(self._parts(xs, ys)[1], "gate")}
+
+    def _parts(self, x: Array, y: Array) -> tuple[Array, Array, Array]:
         y_r, y_z, y_g = jnp.split(self.update(y), 3, axis=-1)
         x_r, x_z = jnp.split(self.stream(x), 2, axis=-1)
         r = jax.nn.sigmoid(y_r + x_r)
         z = jax.nn.sigmoid(y_z + x_z - like(self.bias, x))
-        h = jnp.tanh(y_g + self.candidate(r * x))
-        return x + z * (h - x)
+        return r, z, y_g
 
 
 class TemporalGRU(Gate):
@@ -130,6 +143,10 @@ class TemporalGRU(Gate):
     ) -> tuple[State, Float[Array, "time n"]]:
         """A chunk."""
         return scan_cell(self.cell, state, xs + ys, starts)
+
+    def maps(self, xs: Float[Array, "time n"], ys: Float[Array, "time n"]) -> dict[str, MemoryMap]:
+        """The gates of the GRU."""
+        return cell_maps(self.cell, xs + ys)[0]
 
 
 def make_gate(name: GateName, size: int, *, key: PRNGKeyArray, init: Init) -> Gate:

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from clew.errors import require_at_least
 from clew.memory.base import State
 from clew.memory.blocks import Init, Linear
+from clew.memory.maps import MemoryMap
 from clew.memory.recurrent import AbstractCell, RecurrentStack
 
 
@@ -62,12 +63,21 @@ class GRUCell(AbstractCell):
         product: Float[Array, " gates"],
     ) -> Float[Array, " size"]:
         """The gates and the output."""
-        x_r, x_z, x_n = jnp.split(projected, 3, axis=-1)
-        h_r, h_z, h_n = jnp.split(product, 3, axis=-1)
-        r = jax.nn.sigmoid(x_r + h_r)
-        z = jax.nn.sigmoid(x_z + h_z)
+        r, z, x_n, h_n = self._gates(projected, product)
         n = jnp.tanh(x_n + r * h_n)
         return n + z * (state - n)
+
+    def maps(
+        self, projected: Float[Array, "*lead gates"], product: Float[Array, "*lead gates"]
+    ) -> dict[str, MemoryMap]:
+        """What is kept of h, z, and how far the reset gate is open, r."""
+        r, z, _, _ = self._gates(projected, product)
+        return {"z": MemoryMap(z, "keep"), "r": MemoryMap(r, "gate")}
+
+    def _gates(self, projected: Array, product: Array) -> tuple[Array, Array, Array, Array]:
+        x_r, x_z, x_n = jnp.split(projected, 3, axis=-1)
+        h_r, h_z, h_n = jnp.split(product, 3, axis=-1)
+        return jax.nn.sigmoid(x_r + h_r), jax.nn.sigmoid(x_z + h_z), x_n, h_n
 
 
 class GRU(RecurrentStack):

@@ -11,6 +11,7 @@ from clew.errors import UserError, require_at_least, require_choice
 from clew.memory.base import State
 from clew.memory.blocks import MLP, Init, LayerNorm
 from clew.memory.gates import Gate, GateName, TemporalGRU, make_gate
+from clew.memory.maps import MemoryMap, prefixed
 
 NormPlace = Literal["before", "after", "around", "none"]
 NORM_PLACES = ("before", "after", "around", "none")
@@ -23,6 +24,7 @@ class Attention(Protocol):
     def step(self, state: State, x: Array, start: Array) -> tuple[State, Array]: ...
     def unroll(self, state: State, xs: Array, starts: Array) -> tuple[State, Array]: ...
     def refresh(self, state: State) -> State: ...
+    def maps(self, xs: Array) -> dict[str, MemoryMap]: ...
 
 
 class LayerState(NamedTuple):
@@ -143,6 +145,16 @@ class Layer(eqx.Module):
         ys = self._between(ys)
         gate_2, out = self.mlp_gate.unroll(state.mlp_gate, ys, self._transformed(ys), starts)
         return LayerState(attention, gate_1, gate_2), self._finished(out)
+
+    def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
+        """What the attention, and the gate behind it, tell of an episode."""
+        maps = self.attention.maps(xs)
+        if self.crossed_states:  # its gate follows no order that a chunk could be read in
+            return maps
+        start = jnp.zeros(len(xs), bool)
+        _, attended = self.attention.unroll(self.attention.init_state(), xs, start)
+        gate = self.attention_gate.maps(xs, self._attended(xs, attended))
+        return maps | prefixed("gate ", gate)
 
     def refresh(self, state: LayerState) -> LayerState:
         """The attention's state, rebuilt for the present parameters."""

@@ -13,6 +13,7 @@ from clew.memory.blocks import Init, LayerNorm, Linear
 from clew.memory.decay_scan import scan_pieces
 from clew.memory.gates import GateName
 from clew.memory.layer import Layer, NormPlace
+from clew.memory.maps import MemoryMap
 from clew.memory.stack import LayerStack
 
 _CHUNK = 64  # square products of this many steps; larger ones cost more than they save
@@ -74,6 +75,13 @@ class LinearAttention(eqx.Module):
     def refresh(self, state: State) -> State:
         """The state as it is: nothing in it was derived from the parameters."""
         return state
+
+    def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
+        """The weights of every head over an episode, phi(q_t) . phi(k_s) over their sum."""
+        query, key, _ = self._heads(xs)
+        weights = jnp.tril(jnp.einsum("thm,jhm->htj", query, key))
+        below = jnp.sum(weights, axis=-1, keepdims=True) + self.epsilon
+        return {"attention": MemoryMap(weights / below, "attention")}
 
     def _attend(
         self, state: LinearState, inputs: tuple[Array, Array, Array, Array]

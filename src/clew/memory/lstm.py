@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from clew.errors import UserError, require_at_least
 from clew.memory.base import State
 from clew.memory.blocks import Init, Linear
+from clew.memory.maps import MemoryMap
 from clew.memory.recurrent import AbstractCell, RecurrentStack
 
 
@@ -70,6 +71,13 @@ class LSTMCell(AbstractCell):
         i, f, g, o = jnp.split(projected + product, 4, axis=-1)
         cell = jax.nn.sigmoid(f) * state[0] + jax.nn.sigmoid(i) * jnp.tanh(g)
         return cell, jax.nn.sigmoid(o) * jnp.tanh(cell)
+
+    def maps(
+        self, projected: Float[Array, "*lead gates"], product: Float[Array, "*lead gates"]
+    ) -> dict[str, MemoryMap]:
+        """What is kept of c, f, and how far the input and output gates are open, i and o."""
+        i, f, _, o = (jax.nn.sigmoid(x) for x in jnp.split(projected + product, 4, axis=-1))
+        return {"f": MemoryMap(f, "keep"), "i": MemoryMap(i, "gate"), "o": MemoryMap(o, "gate")}
 
 
 class LSTM(RecurrentStack):

@@ -16,6 +16,7 @@ from clew.memory.base import (
     select,
 )
 from clew.memory.blocks import Linear
+from clew.memory.maps import MemoryMap, prefixed
 
 
 class AbstractCell(eqx.Module):
@@ -50,6 +51,12 @@ class AbstractCell(eqx.Module):
     ) -> Any:
         """The new state, from the old one and the products of the input and of h."""
 
+    @abc.abstractmethod
+    def maps(
+        self, projected: Float[Array, "time gates"], product: Float[Array, "time gates"]
+    ) -> dict[str, MemoryMap]:
+        """The gates at every step, from the products of the inputs and of the h before."""
+
 
 class RecurrentStack(AbstractMemory):
     """Cells on top of each other; each reads the output of the one below."""
@@ -82,6 +89,26 @@ class RecurrentStack(AbstractMemory):
             new, xs = scan_cell(cell, before, xs, starts)
             after.append(new)
         return tuple(after), xs
+
+    def maps(self, xs: Float[Array, "time in"]) -> dict[str, MemoryMap]:
+        """The gates of every cell."""
+        found: dict[str, MemoryMap] = {}
+        for number, cell in enumerate(self.cells, 1):
+            maps, xs = cell_maps(cell, xs)
+            found |= prefixed(f"layer {number}: ", maps)
+        return found
+
+
+def cell_maps(
+    cell: AbstractCell, xs: Float[Array, "time in"]
+) -> tuple[dict[str, MemoryMap], Float[Array, "time size"]]:
+    """A cell's gates over an episode, and its outputs."""
+    fresh = cell.init_state()
+    _, outputs = scan_cell(cell, fresh, xs, jnp.zeros(len(xs), bool))
+    before = jnp.concatenate([cell.output(fresh)[None], outputs[:-1]])
+    projected = cell.project(xs)
+    product = cell.recurrent(before) + jnp.broadcast_to(cell.offset(), projected.shape)
+    return cell.maps(projected, product), outputs
 
 
 def scan_cell(

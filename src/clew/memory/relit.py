@@ -8,10 +8,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.errors import require_at_least, require_choice, require_rate
-from clew.memory.base import State
 from clew.memory.blocks import Init, LayerNorm, Linear
 from clew.memory.decay_scan import checkpointed_scan
-from clew.memory.features import Features, GatedFeatures, QueryPath, outer
+from clew.memory.features import (
+    Features,
+    GatedAttention,
+    GatedFeatures,
+    QueryPath,
+    outer,
+)
 from clew.memory.kernels import Scan, uses_kernel
 from clew.memory.layer import Layer
 from clew.memory.outer import OuterInputs, Recurrence, read_outer
@@ -27,7 +32,7 @@ class ReLiTState(NamedTuple):
     normaliser: Float[Array, "heads eta head"]
 
 
-class GatedLinearAttention(eqx.Module):
+class GatedLinearAttention(GatedAttention):
     """Linear attention with learned feature maps and gates on keys and on values.
 
         C_t = D_t * C_{t-1} + (beta_t * v_t) (x) (gamma_t * k_t)      (Eq. 3.5)
@@ -47,6 +52,11 @@ class GatedLinearAttention(eqx.Module):
     decay: Decay = eqx.field(static=True)
     epsilon: float = eqx.field(static=True)
     scan: Scan = eqx.field(static=True, default="auto")
+
+    @property
+    def joint(self) -> bool:
+        """Whether C is multiplied by 1 - beta (x) gamma."""
+        return self.decay == "joint"
 
     def init_state(self) -> ReLiTState:
         """Zeros."""
@@ -70,17 +80,13 @@ class GatedLinearAttention(eqx.Module):
         """A chunk: products all at once, then the recurrence, which keeps few of its states."""
         if uses_kernel(self.scan):
             products = self.features.products(self.norm(xs))
-            recurrence = Recurrence(self.decay == "joint", self.epsilon)
+            recurrence = Recurrence(self.joint, self.epsilon)
             attended, *after = read_outer(recurrence, OuterInputs(*products, starts, *state))
             state = ReLiTState(*after)
         else:
             inputs = (self.features(self.norm(xs)), starts)
             state, attended = checkpointed_scan(self._recur, state, inputs)
         return state, self.output(attended.reshape(len(xs), -1))
-
-    def refresh(self, state: State) -> State:
-        """The state as it is: nothing in it was derived from the parameters."""
-        return state
 
     def _recur(
         self, state: ReLiTState, inputs: tuple[Features, Array]

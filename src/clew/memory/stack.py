@@ -4,6 +4,7 @@ from typing import Required, TypedDict
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.errors import UserError, require_at_least
@@ -11,6 +12,7 @@ from clew.memory.attention import Gradient, WindowAttention
 from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input
 from clew.memory.blocks import Init, Linear
 from clew.memory.layer import Layer, LayerOptions
+from clew.memory.maps import MemoryMap, prefixed
 
 
 class LayerStack(AbstractMemory):
@@ -42,6 +44,10 @@ class LayerStack(AbstractMemory):
         """A chunk, layer by layer."""
         check_unroll_input(self, xs, starts)
         return unroll_layers(share_biases(self.layers), state, embed(self, xs), starts)
+
+    def maps(self, xs: Float[Array, "time in"]) -> dict[str, MemoryMap]:
+        """What every layer tells of an episode."""
+        return layer_maps(self.layers, embed(self, xs))
 
     def refresh(self, state: State) -> State:
         """Every layer's state, rebuilt for the present parameters."""
@@ -151,6 +157,15 @@ def unroll_layers(
         new, xs = layer.unroll(before, xs, starts)
         after.append(new)
     return tuple(after), xs
+
+
+def layer_maps(layers: tuple[Layer, ...], xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
+    """What `layers`, the first of which may lend its position biases, tell of an episode."""
+    found: dict[str, MemoryMap] = {}
+    for number, layer in enumerate(share_biases(layers), 1):
+        found |= prefixed(f"layer {number}: ", layer.maps(xs))
+        _, xs = layer.unroll(layer.init_state(), xs, jnp.zeros(len(xs), bool))
+    return found
 
 
 def refresh_layers(layers: tuple[Layer, ...], state: State) -> State:

@@ -11,8 +11,15 @@ from clew.errors import require_at_least
 from clew.memory.base import AbstractMemory, check_step_input, check_unroll_input
 from clew.memory.blocks import Init, Linear
 from clew.memory.layer import Layer, LayerState, NormPlace
+from clew.memory.maps import MemoryMap
 from clew.memory.positions import count_positions, encode
-from clew.memory.stack import refresh_layers, step_layers, unroll_layers, window_layers
+from clew.memory.stack import (
+    layer_maps,
+    refresh_layers,
+    step_layers,
+    unroll_layers,
+    window_layers,
+)
 
 
 class TransformerState(NamedTuple):
@@ -126,6 +133,11 @@ class Transformer(AbstractMemory):
         embedded = self.embedding(xs) + encode(positions, self.output_size)
         rings, ys = unroll_layers(self.layers, state.layers, embedded, starts)
         return TransformerState(rings, position), ys
+
+    def maps(self, xs: Float[Array, "time in"]) -> dict[str, MemoryMap]:
+        """What every layer tells of an episode."""
+        positions = jnp.arange(len(xs), dtype=jnp.int32)
+        return layer_maps(self.layers, self.embedding(xs) + encode(positions, self.output_size))
 
     def refresh(self, state: TransformerState) -> TransformerState:
         """Every layer's keys and values, projected again."""

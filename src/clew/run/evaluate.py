@@ -55,7 +55,7 @@ def load(path: str | Path, seed_index: int = 0) -> Agent:
     Raises:
         UserError: if there is no such run or seed, or no usable checkpoint.
     """
-    _, config, params, static, _ = _load_all(path)
+    _, config, params, static, _ = load_all(path)
     require_at_least("seed_index", seed_index, 0)
     if seed_index >= config.seeds:
         raise UserError(f"seed_index must be below the run's {config.seeds} seeds: {seed_index}")
@@ -89,7 +89,7 @@ def evaluate(
     require_at_least("max_steps", max_steps, 1)
     require_at_least("seed", seed, 0)
     machine.use_compilation_cache()
-    _, config, params, static, update = _load_all(path)
+    _, config, params, static, update = load_all(path)
     play = jax.jit(partial(_play, static, make_stream(config), greedy, max_steps))
     found: list[dict[str, np.ndarray]] = []
     for index in range(config.seeds):
@@ -109,7 +109,7 @@ def evaluate(
     )
 
 
-def _load_all(path: str | Path) -> tuple[Path, TrainConfig, Any, Agent, int]:
+def load_all(path: str | Path) -> tuple[Path, TrainConfig, Any, Agent, int]:
     """Folder, settings, the agents' arrays (seeds first), the rest of the agent, the update."""
     found = folder.find_run(path)
     config = folder.read_config(found)

@@ -130,8 +130,9 @@ def legend_svg(style: Style, name: str) -> str:
 
 def finish(axes: Axes) -> None:
     """What all panels have in common."""
-    axes.grid(axis="y", color=GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
+    if not axes.images:
+        axes.grid(axis="y", color=GRID, linewidth=0.8)
+        axes.set_axisbelow(True)
     for label in (axes.xaxis.label, axes.yaxis.label):
         label.set_fontsize(SMALL)
 

@@ -1,0 +1,143 @@
+"""`clew inspect`: what a run's agent remembers."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import tyro
+
+from clew.cli.parse import parse
+from clew.cli.tables import print_json, print_table
+from clew.errors import UserError
+
+if TYPE_CHECKING:
+    from clew.inspect import Inspection, Questions
+
+ABOUT = """Shows what a trained agent remembers: which past observations its decisions rest on (by
+gradient, and by taking them away), how far back that goes, what a linear probe reads from its
+memory at every step, and its attention and gates. Writes a page of pictures with all numbers as
+JSON and CSV."""
+
+
+@dataclass(frozen=True)
+class InspectCommand:
+    """What `clew inspect` may be told."""
+
+    runs: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Folders of runs, or their names in runs/; several are also compared."""
+    episodes: int = 200
+    """Fresh episodes that are played and probed."""
+    influence_episodes: int = 16
+    """How many of them have their decision explained."""
+    every: int = 0
+    """Steps between two decisions of the map; 0 chooses about 24 decisions."""
+    at: int = -1
+    """Step of the decision that is explained, from 0; -1 is the last one of an episode."""
+    reference: Literal["zeros", "mean"] = "zeros"
+    """What takes the place of an observation: zeros, or the episode's mean."""
+    share: float = 0.9
+    """Share of the influence that the memory length reaches."""
+    probe: tuple[str, ...] = field(default_factory=tuple)
+    """What to probe: names that the task gives, or "observation[i]"; empty is what it names."""
+    actions: Literal["greedy", "sampled"] = "greedy"
+    """How actions are chosen."""
+    max_steps: int = 1000
+    """Longer episodes are left out."""
+    seed: int = 0
+    """Seed of the episodes and draws."""
+    seed_index: int = 0
+    """Which of a run's seeds, from 0."""
+    output: str = ""
+    """Folder to write to; empty is inspect/ in the run's folder. With several runs each gets a
+    folder of its name in it."""
+    json: bool = False
+    """Print all numbers as JSON instead of a table."""
+
+
+def main(args: list[str]) -> int:
+    """Inspects, writes the pages and prints the main numbers."""
+    command = parse(InspectCommand, args, command="inspect", about=ABOUT)
+    if not command.runs:
+        raise UserError("which run? clew inspect RUN; clew runs lists them")
+    from clew.inspect import inspect_run, to_json, write_comparison, write_inspection
+    from clew.run.folder import find_run
+
+    paths = [find_run(run) for run in command.runs]
+    if command.output and len({path.name for path in paths}) < len(paths):
+        raise UserError("runs of the same name cannot share an --output; leave it out")
+    several, pages = [], []
+    for path in paths:
+        found = inspect_run(
+            path,
+            _questions(command),
+            episodes=command.episodes,
+            greedy=command.actions == "greedy",
+            max_steps=command.max_steps,
+            seed=command.seed,
+            seed_index=command.seed_index,
+        )
+        several.append(found)
+        pages.append(write_inspection(found, _place(command, path)).picture)
+    if len(several) > 1:
+        place = Path(command.output) if command.output else paths[0].parent
+        pages.append(write_comparison(several, place))
+    if command.json:
+        print_json([to_json(found) for found in several] if several[1:] else to_json(several[0]))
+        return 0
+    print_table("", ["run", *_COLUMNS], [_row(found) for found in several], _note(several[0]))
+    for page in pages:
+        print(f"picture: {page}")
+    return 0
+
+
+_COLUMNS = ("success", "length", "by gradient", "by taking away", "in the state", "in the output")
+
+
+def _questions(command: InspectCommand) -> "Questions":
+    from clew.inspect import Questions
+
+    return Questions(
+        influence_episodes=command.influence_episodes,
+        every=command.every,
+        at=command.at,
+        reference=command.reference,
+        share=command.share,
+        probe=command.probe,
+        seed=command.seed,
+    )
+
+
+def _place(command: InspectCommand, path: Path) -> Path:
+    if not command.output:
+        return path / "inspect"
+    return Path(command.output) / path.name if len(command.runs) > 1 else Path(command.output)
+
+
+def _row(found: "Inspection") -> list[str]:
+    def length(way: str) -> str:
+        low, half, high = found.memory_lengths[way, "policy"].quartiles
+        return f"{half:.0f} ({low:.0f} to {high:.0f}), {found.first_share(way):.0%}"
+
+    def read(source: str) -> str:
+        probe = next((p for p in found.probes if p.source == source and p.steps), None)
+        return "" if probe is None else format(probe.accuracy[-1], ".2f")
+
+    success, steps = (found.metrics.get(name) for name in ("success", "length"))
+    return [
+        found.name,
+        "" if success is None else f"{success:.2f}",
+        "" if steps is None else f"{steps:.0f}",
+        length("gradient"),
+        length("ablation"),
+        read("state"),
+        read("output"),
+    ]
+
+
+def _note(found: "Inspection") -> str:
+    label = next((p.label for p in found.probes if p.steps), "nothing")
+    return (
+        f"by ...: steps back that hold {found.questions.share:.0%} of the decision's influence, "
+        f"median (quartiles) of {len(found.lengths)} episodes; the first observation's share\n"
+        f"in ...: {label} read at the last step, held-out accuracy with its 95% interval"
+    )

@@ -1,0 +1,57 @@
+"""What a trained agent remembers: influence of the past, memory length, probes, maps.
+
+    from clew.inspect import Questions, inspect_run, write_inspection
+
+    found = inspect_run("runs/maze", Questions(every=1))
+    print(found.memory_lengths["gradient", "policy"].quartiles)
+    write_inspection(found, "maze")
+
+Agents and environments that are no run of `clew train` go through `Episodes` and
+`inspect_agent`; single chunks through `gradient_influence` and `ablation_influence`.
+"""
+
+from clew.inspect.episodes import Episodes, record_episodes
+from clew.inspect.files import to_json, write_tables
+from clew.inspect.influence import (
+    Influence,
+    ablation_influence,
+    episode_influence,
+    gradient_influence,
+)
+from clew.inspect.inspection import Inspection, inspect_agent
+from clew.inspect.lengths import MemoryLength, by_lag, memory_length, shares
+from clew.inspect.page import Written, write_comparison, write_inspection
+from clew.inspect.probe import Probe, Readings, held_out, probe_steps, read_episodes
+from clew.inspect.questions import Questions, choose_labels
+from clew.inspect.run import inspect_run
+from clew.inspect.tell import Told, tell_maps
+
+__all__ = [
+    "Episodes",
+    "Influence",
+    "Inspection",
+    "MemoryLength",
+    "Probe",
+    "Questions",
+    "Readings",
+    "Told",
+    "Written",
+    "ablation_influence",
+    "by_lag",
+    "choose_labels",
+    "episode_influence",
+    "gradient_influence",
+    "held_out",
+    "inspect_agent",
+    "inspect_run",
+    "memory_length",
+    "probe_steps",
+    "read_episodes",
+    "record_episodes",
+    "shares",
+    "tell_maps",
+    "to_json",
+    "write_comparison",
+    "write_inspection",
+    "write_tables",
+]

@@ -1,0 +1,177 @@
+"""How much each past observation moves a decision: by gradients, and by taking it away."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from clew.agents.network import Agent
+
+TOGETHER = 16
+"""Ablated episodes that are read side by side."""
+
+
+class Influence(NamedTuple):
+    """The influence of every observation s on the decision at step t, each [..., t, s]."""
+
+    policy: Any
+    """On the logits less their mean: the policy as a whole, see `gradient_influence`."""
+    log_prob: Any
+    """On the logarithm of the chosen action's probability."""
+    value: Any
+    """On the value."""
+
+
+def gradient_influence(
+    agent: Agent,
+    observations: Float[Array, "time n"],
+    starts: Bool[Array, " time"],
+    actions: Int[Array, " time"],
+    at: Int[Array, " decisions"],
+) -> Influence:
+    """The norms of the derivatives of decisions with respect to each observation.
+
+        policy[t, s]   = || d (l_t - mean l_t) / d x_s ||_F      l_t the logits, [actions, n]
+        log_prob[t, s] = || d log pi(a_t | x_0 .. x_t) / d x_s ||_2
+        value[t, s]    = || d V_t / d x_s ||_2
+
+    A policy does not change when all of its logits rise by the same number, so their mean is
+    taken off; unlike that of the probability, this derivative does not vanish where the agent is
+    sure. The memory begins at `init_state()`. Backward passes are made for the steps in `at`
+    alone, one for each action and one for the value.
+
+    Args:
+        agent: the network.
+        observations: of one chunk.
+        starts: which of them open an episode.
+        actions: those chosen.
+        at: the steps of the decisions; a negative one is left out, with zeros.
+
+    Returns:
+        Influences [decisions, time]; zero for s > t, and for s before the episode of t.
+
+    Source: the sensitivity of outputs to inputs, as in Simonyan et al. (2014), section 3.
+    Deviation: the norm over an observation's numbers, where they take the largest.
+    """
+
+    def run(xs: Array) -> tuple[Array, Array]:
+        return agent.unroll(agent.init_state(), xs, starts)[1:]
+
+    (logits, values), back = jax.vjp(run, observations)
+    choices = logits.shape[1]
+    rows = jnp.eye(choices + 1, dtype=logits.dtype)
+
+    def pull(t: Array, row: Array) -> Array:
+        return back((jnp.zeros_like(logits).at[t].set(row[:-1]), _one_hot(values, t, row[-1])))[0]
+
+    def one(t: Array) -> Influence:
+        jacobian = jax.vmap(pull, in_axes=(None, 0))(t, rows)
+        of_logits, of_value = jacobian[:-1], jacobian[-1]
+        mean = jnp.mean(of_logits, axis=0, keepdims=True)
+        expected = jnp.einsum("a,atn->tn", jax.nn.softmax(logits[t]), of_logits)
+        return Influence(
+            jnp.sqrt(jnp.sum(jnp.square(of_logits - mean), axis=(0, 2))),
+            jnp.linalg.norm(of_logits[actions[t]] - expected, axis=-1),
+            jnp.linalg.norm(of_value, axis=-1),
+        )
+
+    def wanted(t: Array) -> Influence:
+        nothing = jnp.zeros(len(observations), logits.dtype)
+        return jax.lax.cond(t >= 0, one, lambda _: Influence(nothing, nothing, nothing), t)
+
+    return jax.lax.map(wanted, at)
+
+
+def ablation_influence(
+    agent: Agent,
+    observations: Float[Array, "time n"],
+    starts: Bool[Array, " time"],
+    actions: Int[Array, " time"],
+    at: Int[Array, " decisions"],
+    reference: Float[Array, " n"],
+) -> Influence:
+    """How far decisions move when one observation is replaced by a reference.
+
+    With ' for what is computed with `reference` in the place of x_s, and all else as it was:
+
+        policy[t, s]   = || (l'_t - mean l'_t) - (l_t - mean l_t) ||_2
+        log_prob[t, s] = | log pi'(a_t) - log pi(a_t) |         value[t, s] = | V'_t - V_t |
+
+    The actions are not played again: it is the same episode with one observation swapped.
+
+    Args:
+        agent: the network.
+        observations: of one chunk.
+        starts: which of them open an episode.
+        actions: those chosen.
+        at: the steps of the decisions; the row of a negative one means nothing.
+        reference: what stands for an observation; zeros, or the episode's mean.
+
+    Returns:
+        Influences [decisions, time]; zero for s > t, and for s before the episode of t.
+    """
+
+    time, chosen = len(observations), actions[at]
+
+    def decisions(s: Array) -> tuple[Array, Array, Array]:
+        # Nothing is replaced where s is the chunk's length: that is what the others are held to.
+        xs = observations.at[s].set(reference, mode="drop")
+        _, logits, values = agent.unroll(agent.init_state(), xs, starts)
+        logits, values = logits[at], values[at]
+        log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), chosen[:, None], axis=1)[:, 0]
+        return logits - jnp.mean(logits, axis=1, keepdims=True), log_prob, values
+
+    groups = np.minimum(np.arange(-(-(time + 1) // TOGETHER) * TOGETHER), time)
+    groups = jnp.asarray(groups.reshape(-1, TOGETHER), jnp.int32)
+    found = jax.lax.map(jax.vmap(decisions), groups)
+    logits, log_prob, value = (x.reshape(-1, *x.shape[2:])[: time + 1] for x in found)
+    policy = jnp.linalg.norm(logits[:-1] - logits[-1:], axis=-1)
+    others = (jnp.abs(x[:-1] - x[-1:]) for x in (log_prob, value))
+    return Influence(*(x.T for x in (policy, *others)))
+
+
+def episode_influence(
+    agent: Agent,
+    observations: Float[np.ndarray, "episodes time n"],
+    actions: Int[np.ndarray, "episodes time"],
+    at: Int[np.ndarray, "episodes decisions"],
+    references: Float[np.ndarray, "episodes n"],
+) -> tuple[Influence, Influence]:
+    """Gradient and ablation influence in whole episodes, each from its beginning.
+
+    Args:
+        agent: the network.
+        observations: of every episode, filled up at its end.
+        actions: those chosen.
+        at: the steps of the decisions of each episode; negative ones are left out.
+        references: what stands for an observation, for every episode.
+
+    Returns:
+        Influences [episodes, decisions, time] by gradients, and by ablation.
+    """
+    arrays, static = eqx.partition(agent, eqx.is_array)
+    starts = np.arange(observations.shape[1]) == 0
+
+    @jax.jit
+    def run(arrays: Any, episodes: tuple) -> tuple[Influence, Influence]:
+        whole = eqx.combine(arrays, static)
+
+        def one(inputs: tuple) -> tuple[Influence, Influence]:
+            xs, chosen, steps, reference = inputs
+            gradient = gradient_influence(whole, xs, jnp.asarray(starts), chosen, steps)
+            return gradient, ablation_influence(
+                whole, xs, jnp.asarray(starts), chosen, steps, reference
+            )
+
+        # One episode after another: what a batch would save, its memory would cost.
+        return jax.lax.map(one, episodes)
+
+    given = (observations, actions.astype(np.int32), at.astype(np.int32), references)
+    return jax.device_get(run(arrays, jax.tree.map(jnp.asarray, given)))
+
+
+def _one_hot(like: Array, t: Array, value: Array) -> Array:
+    return jnp.zeros_like(like).at[t].set(value)

@@ -1,0 +1,217 @@
+"""Everything that is asked about one trained agent, and the numbers that came of it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from clew.agents.network import Agent
+from clew.errors import UserError
+from clew.inspect.episodes import Episodes
+from clew.inspect.influence import Influence, episode_influence
+from clew.inspect.lengths import MemoryLength, by_lag, memory_length, shares
+from clew.inspect.probe import Probe, Readings, probe_steps, read_episodes
+from clew.inspect.questions import Questions, choose_labels
+from clew.inspect.tell import Told, tell_maps
+
+MEASURES = ("policy", "log_prob", "value")
+ROWS = 24
+"""Decisions of a map, about, unless `every` is given."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What an agent remembers, in numbers."""
+
+    name: str
+    memory: str
+    task: str
+    steps: int
+    """Environment steps that the agent was trained for."""
+    episodes: int
+    """Those that ended in time, and were looked at."""
+    left_out: int
+    """Those that did not."""
+    greedy: bool
+    """Whether the likeliest actions were taken."""
+    metrics: dict[str, float]
+    """Means of the task's numbers over the episodes."""
+    questions: Questions
+    lengths: Int[np.ndarray, " influence_episodes"]
+    """Steps of the explained episodes."""
+    decisions: Int[np.ndarray, " influence_episodes"]
+    """The step of the decision that is explained in each."""
+    gradient: Influence
+    """On that decision, [influence_episodes, time]."""
+    ablation: Influence
+    map_steps: Int[np.ndarray, " rows"]
+    """Decisions of the map."""
+    gradient_map: Influence
+    """The mean over episodes that are still going on, [rows, time]; NaN where none is."""
+    ablation_map: Influence
+    memory_lengths: dict[tuple[str, str], MemoryLength]
+    """By ("gradient" or "ablation", measure)."""
+    probes: list[Probe]
+    state_size: int
+    """Numbers that the memory carries from step to step."""
+    maps: dict[str, Told]
+    """What the memory itself tells of the first episode, see `AbstractMemory.maps`."""
+
+    def lags(self, way: str, measure: str) -> Float[np.ndarray, "episodes lags"]:
+        """Influence on each episode's decision by lag.
+
+        Args:
+            way: "gradient" or "ablation".
+            measure: one of `MEASURES`.
+        """
+        return by_lag(getattr(getattr(self, way), measure), self.decisions)
+
+    def first_share(self, way: str, measure: str = "policy") -> float:
+        """The first observation's share of the influence on the decision, mean over episodes.
+
+        Args:
+            way: "gradient" or "ablation".
+            measure: one of `MEASURES`.
+        """
+        parts = shares(self.lags(way, measure))
+        first = parts[np.arange(len(parts)), self.decisions]
+        known = first[np.isfinite(first)]
+        return float(known.mean()) if known.size else float("nan")
+
+
+def inspect_agent(
+    agent: Agent,
+    episodes: Episodes,
+    questions: Questions | None = None,
+    *,
+    name: str = "agent",
+    memory: str = "",
+    task: str = "",
+    steps: int = 0,
+    greedy: bool = True,
+) -> Inspection:
+    """Finds out what an agent remembers of recorded episodes.
+
+    Args:
+        agent: the network; any memory will do.
+        episodes: at least `FEWEST` for a probe to be tried; see `record_episodes`.
+        questions: what to look at.
+        name: of the agent, for pictures.
+        memory: name of its memory, for pictures.
+        task: name of the task, for pictures.
+        steps: that it was trained for.
+        greedy: whether the likeliest actions were taken.
+
+    Raises:
+        UserError: for impossible questions, or a decision or label that no episode has.
+    """
+    questions = Questions() if questions is None else questions
+    questions.validate()
+    labels = choose_labels(episodes, questions.probe)
+    explained, decisions = _explained(episodes, questions)
+    rows = _map_steps(questions, explained.longest)
+    gradient, ablation = _influences(agent, explained, decisions, rows, questions)
+    maps_of = explained.lengths[: questions.map_episodes]
+    last = {"gradient": _last(gradient), "ablation": _last(ablation)}
+    readings = read_episodes(agent, episodes.observations)
+    first = explained.observations[0, : explained.lengths[0]]
+    return Inspection(
+        name=name,
+        memory=memory,
+        task=task,
+        steps=steps,
+        episodes=episodes.number,
+        left_out=episodes.left_out,
+        greedy=greedy,
+        metrics={n: float(values.mean()) for n, values in episodes.metrics.items()},
+        questions=questions,
+        lengths=explained.lengths,
+        decisions=decisions,
+        gradient=last["gradient"],
+        ablation=last["ablation"],
+        map_steps=rows,
+        gradient_map=_mean_map(gradient, maps_of, rows),
+        ablation_map=_mean_map(ablation, maps_of, rows),
+        memory_lengths={
+            (way, measure): memory_length(
+                by_lag(getattr(found, measure), decisions), questions.share
+            )
+            for way, found in last.items()
+            for measure in MEASURES
+        },
+        probes=_probes(readings, episodes, labels, questions),
+        state_size=readings.state_size,
+        maps=tell_maps(agent, first),
+    )
+
+
+def _probes(
+    readings: Readings,
+    episodes: Episodes,
+    labels: dict[str, Int[np.ndarray, " episodes"]],
+    questions: Questions,
+) -> list[Probe]:
+    """Of every label the probe of the state and that of the output."""
+    return [
+        probe_steps(
+            features,
+            classes,
+            episodes.lengths,
+            label=label,
+            source=source,
+            points=questions.probe_points,
+            seed=questions.seed,
+        )
+        for label, classes in labels.items()
+        for source, features in (("state", readings.states), ("output", readings.outputs))
+    ]
+
+
+def _explained(
+    episodes: Episodes, questions: Questions
+) -> tuple[Episodes, Int[np.ndarray, " episodes"]]:
+    """The episodes whose decision is explained, and the steps of these decisions."""
+    some = episodes.pick(np.flatnonzero(episodes.lengths > questions.at))
+    if not some.number:
+        raise UserError(f"no episode has a step {questions.at}, the longest {episodes.longest}")
+    some = some.first(questions.influence_episodes)
+    last = some.lengths - 1
+    return some, last if questions.at < 0 else np.full_like(last, questions.at)
+
+
+def _map_steps(questions: Questions, longest: int) -> Int[np.ndarray, " rows"]:
+    every = questions.every or max(1, round(longest / ROWS))
+    # From the end, so that the last decision is among them.
+    return np.arange(longest - 1, -1, -every)[::-1]
+
+
+def _influences(
+    agent: Agent, episodes: Episodes, decisions: np.ndarray, rows: np.ndarray, questions: Questions
+) -> tuple[Influence, Influence]:
+    """Gradient and ablation influence [episodes, rows + 1, time]; the decision comes last."""
+    at = np.tile(np.append(rows, 0), (episodes.number, 1))
+    at = np.where(at < episodes.lengths[:, None], at, -1)
+    at[questions.map_episodes :] = -1
+    at[:, -1] = decisions
+    references = np.zeros_like(episodes.observations[:, 0])
+    if questions.reference == "mean":
+        references = episodes.observations.sum(axis=1) / episodes.lengths[:, None]
+    return episode_influence(
+        agent, episodes.observations, episodes.actions, at, references.astype(np.float32)
+    )
+
+
+def _last(found: Influence) -> Influence:
+    return Influence(*(values[:, -1] for values in found))
+
+
+def _mean_map(found: Influence, lengths: np.ndarray, rows: np.ndarray) -> Influence:
+    """The mean over the episodes that have the decision of each row."""
+    alive = (rows[None, :] < lengths[:, None]).astype(float)
+
+    def mean(values: np.ndarray) -> np.ndarray:
+        total = np.einsum("er,ers->rs", alive, values[: len(lengths), :-1].astype(float))
+        count = alive.sum(axis=0)[:, None]
+        return np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
+
+    return Influence(*(mean(values) for values in found))

@@ -1,0 +1,126 @@
+"""An inspection as one page to look at: PNG, SVG and a web page that needs nothing else."""
+
+import json
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+from clew.errors import UserError
+from clew.inspect.files import to_json, write_tables
+from clew.inspect.inspection import Inspection
+from clew.inspect.panels import compared, panels
+from clew.run.folder import write_text
+from clew.studies.report.document import Block, Chart, Numbers, Text
+from clew.studies.report.drawing import save_chart
+from clew.studies.report.html import page
+
+SIZE = (4.4, 2.75)
+
+HOW_TO_READ = """The decision is the last one of each episode unless another step was chosen. Its
+influence by gradient is the norm of the derivative of the policy's logits, less their mean, with
+respect to each past observation; by taking away it is how far these logits move when that
+observation is replaced. Both are shown as shares of their sum, the mean over episodes with the
+quartiles as a band. A map's row is one decision and its columns are the steps before it. Probes
+are linear, fitted on other episodes than they are judged by; the dashed line is what is right
+without reading anything."""
+
+
+class Written(NamedTuple):
+    """The files of an inspection."""
+
+    picture: Path
+    """The PNG; beside it is an SVG of the same name."""
+    html: Path
+    json: Path
+    tables: list[Path]
+
+
+def write_inspection(found: Inspection, place: str | Path) -> Written:
+    """Writes inspection.png, .svg, .html and .json, and the tables as CSV.
+
+    Args:
+        found: the numbers.
+        place: folder to write to; made if it is not there.
+
+    Raises:
+        UserError: if the folder or a file cannot be written.
+    """
+    place = _folder(place)
+    chart = chart_of(found)
+    picture = save_chart(chart, {}, place)
+    blocks: list[Block] = [Numbers(headline(found)), Text(" ".join(HOW_TO_READ.split())), chart]
+    made_by = f"Made by clew inspect, clew {version('clew')}."
+    write_text(place / "inspection.html", page(title_of(found), blocks, {}, made_by))
+    write_text(place / "inspection.json", json.dumps(to_json(found)) + "\n")
+    return Written(
+        picture, place / "inspection.html", place / "inspection.json", write_tables(found, place)
+    )
+
+
+def write_comparison(several: Sequence[Inspection], place: str | Path) -> Path:
+    """Writes comparison.png and .svg: what sets several agents apart.
+
+    Returns:
+        The path of the PNG.
+
+    Raises:
+        UserError: if the folder cannot be written.
+    """
+    tasks = " / ".join(dict.fromkeys(found.task for found in several))
+    chart = Chart(
+        name="comparison",
+        title=f"What they remember: {tasks}",
+        caption="",
+        panels=compared(several),
+        size=SIZE,
+        columns=2,
+    )
+    return save_chart(chart, {}, _folder(place))
+
+
+def chart_of(found: Inspection) -> Chart:
+    """All pictures of an agent, with its headline."""
+    numbers = [f"{number} {what}" for number, what in headline(found)]
+    lines = (";   ".join(numbers[i : i + 2]) for i in range(0, len(numbers), 2))
+    return Chart(
+        name="inspection",
+        title="\n".join([title_of(found), *lines]),
+        caption="",
+        panels=panels(found),
+        size=SIZE,
+        columns=3,
+    )
+
+
+def title_of(found: Inspection) -> str:
+    """Who was looked at."""
+    trained = f", trained for {found.steps:,} steps" if found.steps else ""
+    return f"{found.name}: {found.memory} on {found.task}{trained}".replace(":  on", " on")
+
+
+def headline(found: Inspection) -> list[tuple[str, str]]:
+    """The few numbers that stand out, each with what it is."""
+    shown = []
+    for way, words in (("gradient", "gradient"), ("ablation", "taking away")):
+        length = found.memory_lengths[way, "policy"]
+        low, half, high = length.quartiles
+        what = f"steps hold {length.share:.0%} of the influence by {words}"
+        what += f", the first observation {found.first_share(way):.0%}"
+        shown.append((f"{half:.0f} ({low:.0f} to {high:.0f})", what))
+    for probe in found.probes[:2]:
+        if probe.steps:
+            what = f"{probe.label} read from the {probe.source}, first to last step"
+            first, last = probe.accuracy[0].mean, probe.accuracy[-1].mean
+            shown.append((f"{first:.2f} to {last:.2f}", what))
+    if "success" in found.metrics:
+        shown.append((f"{found.metrics['success']:.2f}", f"success in {found.episodes} episodes"))
+    return shown
+
+
+def _folder(place: str | Path) -> Path:
+    try:
+        Path(place).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {place}: {error.strerror}") from error
+    return Path(place)

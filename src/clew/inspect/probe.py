@@ -1,0 +1,214 @@
+"""Linear probes: what can be read from the state and the output of a memory, step by step."""
+
+import math
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from clew.agents.network import Agent
+from clew.errors import UserError, require_at_least
+from clew.memory.base import State
+from clew.studies.statistics import Interval, wilson_interval
+
+FOLDS = 5
+FEWEST = 20
+"""Episodes that a probe needs at least."""
+LARGEST = 2048
+"""Numbers of a state from which on it is sketched."""
+PENALTIES = tuple(10.0**power for power in range(-4, 4))
+"""Of the ridge, as multiples of the mean squared length of an example."""
+TOGETHER = 32
+"""Episodes that are read side by side."""
+
+
+class Readings(NamedTuple):
+    """What a memory held and gave at every step of some episodes."""
+
+    states: Float[np.ndarray, "episodes time features"]
+    """After the observation of the step; sketched if it has more than `LARGEST` numbers."""
+    outputs: Float[np.ndarray, "episodes time out"]
+    state_size: int
+    """Numbers of the state before any sketch; 0 for a memory that holds none."""
+
+
+class Probe(NamedTuple):
+    """How well one thing is read from one place, at several steps."""
+
+    label: str
+    source: str
+    """ "state" or "output" """
+    steps: list[int]
+    accuracy: list[Interval]
+    """Share of held-out episodes read rightly, with Wilson's 95% interval over episodes."""
+    majority: list[float]
+    """What is right without reading anything: the share of the commonest class."""
+    episodes: list[int]
+    """Those that were still going on."""
+
+
+def read_episodes(agent: Agent, observations: Float[np.ndarray, "episodes time n"]) -> Readings:
+    """Steps a memory through episodes, each from its beginning.
+
+    A state of D > `LARGEST` numbers is sketched: number i is added to place i mod `LARGEST`,
+    with a random sign that is the same for all states. Inner products, all that a linear probe
+    needs, keep their expected value, as in Charikar et al. (2002).
+
+    Args:
+        agent: the network.
+        observations: of every episode, filled up at its end.
+    """
+    arrays, static = eqx.partition(agent, eqx.is_array)
+    run = jax.jit(partial(_read, static))
+    parts = []
+    for first in range(0, len(observations), TOGETHER):
+        batch = observations[first : first + TOGETHER]
+        full = np.pad(batch, [(0, TOGETHER - len(batch)), (0, 0), (0, 0)])
+        # A whole batch every time, so that there is one program.
+        states, outputs = jax.device_get(run(arrays, jnp.asarray(full)))
+        parts.append((states[: len(batch)], outputs[: len(batch)]))
+    size = sum(leaf.size for leaf in _numbers(jax.eval_shape(agent.init_state)))
+    states, outputs = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return Readings(states, outputs, size)
+
+
+def _read(
+    static: Agent, arrays: Any, observations: Float[Array, "episodes time n"]
+) -> tuple[Array, Array]:
+    agent = eqx.combine(arrays, static)
+
+    def one(xs: Float[Array, "time n"]) -> tuple[Array, Array]:
+        def step(state: State, inputs: tuple[Array, Array]) -> tuple[State, tuple[Array, Array]]:
+            state, y = agent.memory.step(state, agent.encoder(inputs[0]), inputs[1])
+            return state, (_features(state), y)
+
+        starts = jnp.arange(len(xs)) == 0
+        return jax.lax.scan(step, agent.init_state(), (xs, starts))[1]
+
+    return jax.vmap(one)(observations)
+
+
+def _numbers(state: State) -> list[Any]:
+    return [leaf for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+
+
+def _features(state: State) -> Float[Array, " features"]:
+    numbers = [leaf.reshape(-1).astype(jnp.float32) for leaf in _numbers(state)]
+    flat = jnp.concatenate(numbers) if numbers else jnp.zeros(0, jnp.float32)
+    if len(flat) <= LARGEST:
+        return flat
+    rows = -(-len(flat) // LARGEST)
+    signs = np.random.default_rng(0).choice(np.array([-1, 1], np.float32), (rows, LARGEST))
+    padded = jnp.pad(flat, (0, rows * LARGEST - len(flat))).reshape(rows, LARGEST)
+    return jnp.sum(padded * jnp.asarray(signs), axis=0)
+
+
+def probe_steps(
+    features: Float[np.ndarray, "episodes time features"],
+    classes: Int[np.ndarray, " episodes"],
+    lengths: Int[np.ndarray, " episodes"],
+    *,
+    label: str,
+    source: str,
+    points: int = 60,
+    seed: int = 0,
+) -> Probe:
+    """Probes every step, or `points` of them evenly, in the episodes that reach it.
+
+    Steps that fewer than `FEWEST` episodes reach, or where one class is all there is, are left out.
+
+    Args:
+        features: of every episode and step.
+        classes: what is to be read, a whole number for each episode.
+        lengths: steps of each episode.
+        label: what the classes are.
+        source: where the features come from.
+        points: most steps, at least 2.
+        seed: of the folds.
+    """
+    require_at_least("points", points, 2)
+    last = int(lengths.max()) - 1
+    steps = np.unique(np.linspace(0, last, min(points, last + 1)).round().astype(int))
+    found = Probe(label, source, [], [], [], [])
+    for step in steps:
+        alive = lengths > step
+        counts = np.unique(classes[alive], return_counts=True)[1]
+        if alive.sum() < FEWEST or len(counts) < 2:
+            continue
+        right = held_out(features[alive, step], classes[alive], seed=seed)
+        found.steps.append(int(step))
+        found.accuracy.append(wilson_interval(int(right.sum()), len(right)))
+        found.majority.append(float(counts.max() / counts.sum()))
+        found.episodes.append(len(right))
+    return found
+
+
+def held_out(
+    features: Float[np.ndarray, "examples features"],
+    classes: Int[np.ndarray, " examples"],
+    *,
+    folds: int = FOLDS,
+    seed: int = 0,
+) -> Bool[np.ndarray, " examples"]:
+    """Which examples a linear classifier reads rightly that was fitted without them.
+
+    Ridge regression of one indicator for each class on standardised features; the largest wins.
+    Every example is held out once. Mean, scale and penalty come from the other folds alone: the
+    penalty is the one of `PENALTIES` with the least leave-one-out error there, in closed form
+    (Allen, 1974: the residual divided by 1 - h, h its own weight in the fit).
+
+    Args:
+        features: may be of width 0, for which the commonest class is all that can be said.
+        classes: whole numbers.
+        folds: at least 2; examples of each class are dealt to them in turn, in random order.
+        seed: of that order.
+
+    Raises:
+        UserError: if there are fewer examples than folds, or features that are not finite.
+    """
+    require_at_least("folds", folds, 2)
+    if len(classes) < folds:
+        raise UserError(f"{folds} folds need as many examples, got {len(classes)}")
+    if not np.isfinite(features).all():
+        raise UserError("the features of a probe must be finite numbers")
+    order = np.random.default_rng(seed).permutation(len(classes))
+    order = order[np.argsort(classes[order], kind="stable")]
+    fold = np.empty(len(classes), int)
+    fold[order] = np.arange(len(classes)) % folds
+    names, number = np.unique(classes, return_inverse=True)
+    right = np.zeros(len(classes), bool)
+    for this in range(folds):
+        train, test = fold != this, fold == this
+        targets = np.eye(len(names))[number[train]]
+        scores = _ridge(features[train], targets, features[test])
+        right[test] = scores.argmax(axis=1) == number[test]
+    return right
+
+
+def _ridge(train: np.ndarray, targets: np.ndarray, test: np.ndarray) -> np.ndarray:
+    """Scores of the test examples, by the dual: as many unknowns as examples."""
+    centre, spread = train.mean(axis=0), train.std(axis=0)
+    useful = spread > 1e-6 * max(1e-6, spread.max(initial=0.0))
+    mean = targets.mean(axis=0)
+    if not useful.any():
+        return np.broadcast_to(mean, (len(test), len(mean)))
+    scale = spread[useful] * math.sqrt(useful.sum())
+    seen, asked = (((x - centre)[:, useful] / scale).astype(np.float64) for x in (train, test))
+    eigenvalues, vectors = np.linalg.eigh(seen @ seen.T)
+    eigenvalues = np.maximum(eigenvalues, 0.0)
+    rotated = vectors.T @ (targets - mean)
+
+    def left_out(penalty: float) -> float:
+        shrunk = penalty / (eigenvalues + penalty)
+        residual = vectors @ (shrunk[:, None] * rotated)
+        # 1 - h: the mean takes 1 / n of every example as well.
+        own = (vectors**2) @ shrunk - 1.0 / len(seen)
+        return float(np.mean((residual / np.maximum(own, 1e-12)[:, None]) ** 2))
+
+    penalty = min(PENALTIES, key=left_out)
+    weights = vectors @ (rotated / (eigenvalues + penalty)[:, None])
+    return asked @ (seen.T @ weights) + mean

@@ -1,0 +1,82 @@
+"""What is asked of an agent: decisions, references, labels to probe."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Int
+
+from clew.errors import UserError, require_at_least, require_choice, unknown_name
+from clew.inspect.episodes import Episodes
+
+MOST_LABELS = 4
+"""Labels that are probed unless some are chosen."""
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What to look at."""
+
+    influence_episodes: int = 16
+    """Episodes whose last (or chosen) decision is explained."""
+    map_episodes: int = 4
+    """Episodes of the map of decisions x past steps, at most `influence_episodes`."""
+    every: int = 0
+    """Steps between two decisions of the map; 0 chooses about 24 of them."""
+    at: int = -1
+    """Step of the decision, from 0; -1 is the last one of each episode."""
+    reference: Literal["zeros", "mean"] = "zeros"
+    """What takes the place of an ablated observation: zeros, or the episode's mean."""
+    share: float = 0.9
+    """Of the influence, which the effective memory length reaches."""
+    probe: tuple[str, ...] = ()
+    """What is probed: labels of the task, or "observation[i]", number i of the first observation,
+    above its median or not; empty is what the task names."""
+    probe_points: int = 60
+    """Most steps that are probed."""
+    seed: int = 0
+    """Of the probe's folds."""
+
+    def validate(self) -> None:
+        """Refuses impossible values.
+
+        Raises:
+            UserError: naming the value and what was expected.
+        """
+        for name in ("influence_episodes", "map_episodes"):
+            require_at_least(name, getattr(self, name), 1)
+        require_at_least("every", self.every, 0)
+        require_at_least("at", self.at, -1)
+        require_at_least("probe_points", self.probe_points, 2)
+        require_choice("reference", self.reference, ("zeros", "mean"))
+        if not 0 < self.share <= 1:
+            raise UserError(f"share must be above 0 and at most 1, got {self.share!r}")
+
+
+def choose_labels(
+    episodes: Episodes, wanted: Sequence[str] = ()
+) -> dict[str, Int[np.ndarray, " episodes"]]:
+    """What is to be probed, by name.
+
+    Without a wish it is what the task names, the first few, and where it names nothing the numbers
+    of the first observation that differ from episode to episode.
+
+    Raises:
+        UserError: for a label that neither the task nor the first observation has.
+    """
+    first = episodes.observations[:, 0]
+    numbers = {
+        f"observation[{i}]": (first[:, i] > np.median(first[:, i])).astype(int)
+        if len(np.unique(first[:, i])) > 2
+        else (first[:, i] == first[:, i].max()).astype(int)
+        for i in range(first.shape[1])
+    }
+    known = episodes.labels | numbers
+    for name in wanted:
+        if name not in known:
+            raise unknown_name("label to probe", name, known)
+    if wanted:
+        return {name: known[name] for name in wanted}
+    differing = {n: c for n, c in numbers.items() if len(np.unique(c)) > 1}
+    return dict(list((episodes.labels or differing).items())[:MOST_LABELS])

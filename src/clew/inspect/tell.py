@@ -1,0 +1,58 @@
+"""The maps that a memory offers (`AbstractMemory.maps`), for one episode, ready to be drawn."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from clew.agents.network import Agent
+from clew.memory.maps import left
+
+
+class Told(NamedTuple):
+    """One map of a memory, its units taken together."""
+
+    kind: str
+    """As in `MemoryMap`: "attention", "keep" or "gate"."""
+    mean: Float[np.ndarray, " time"]
+    """Over units, at every step; of an attention the mean lag that it reaches back to, in steps."""
+    pairs: Float[np.ndarray, "time time"] | None
+    """Step x past step: an attention's mean over heads, or what is left at t of what was held at
+    s, the mean over units (`left`); None for a gate."""
+
+
+def tell_maps(agent: Agent, observations: Float[np.ndarray, "time n"]) -> dict[str, Told]:
+    """What the agent's memory tells of an episode; nothing if it offers no maps.
+
+    Args:
+        agent: the network.
+        observations: of the whole episode.
+    """
+    arrays, static = eqx.partition(agent, eqx.is_array)
+    found = jax.device_get(jax.jit(partial(_tell, static))(arrays, jnp.asarray(observations)))
+    return {name: Told(kind.kind, *values) for name, (kind, *values) in found.items()}
+
+
+class _Kind(eqx.Module):
+    kind: str = eqx.field(static=True)
+
+
+def _tell(static: Agent, arrays: Any, xs: Float[Array, "time n"]) -> dict[str, tuple]:
+    agent = eqx.combine(arrays, static)
+    times = jnp.arange(len(xs), dtype=jnp.float32)
+    lags = times[:, None] - times[None, :]
+    found = {}
+    for name, told in agent.memory.maps(agent.encoder(xs)).items():
+        values = told.values.astype(jnp.float32)
+        if told.kind == "attention":
+            pairs = jnp.mean(values, axis=0)
+            mean = jnp.sum(pairs * lags, axis=1)
+        else:
+            mean = jnp.mean(values, axis=1)
+            pairs = left(values) if told.kind == "keep" else None
+        found[name] = (_Kind(told.kind), mean, pairs)
+    return found

@@ -1,0 +1,85 @@
+"""`clew inspect` from a run's folder to files."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clew.cli import run
+from clew.inspect import record_episodes
+from clew.run.config import make_stream
+from clew.run.evaluate import load
+from clew.run.folder import read_config
+
+TINY = "--memory gru --memory-options hidden_size=4 --env-options corridor_length=3 time_limit=7"
+TINY += " --a2c.num-envs 2 --a2c.rollout-length 4 --network.head-size 4 --log-every 2 --steps 80"
+QUICK = "--actions sampled --episodes 30 --influence-episodes 3"
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a GRU that has hardly learned anything."""
+    folder = tmp_path_factory.mktemp("runs")
+    assert run(["train", *TINY.split(), "--name", "tiny", "--run-dir", str(folder)]) == 0
+    return folder / "tiny"
+
+
+def test_inspecting_a_run_writes_all_it_found(tiny: Path, capsys: pytest.CaptureFixture) -> None:
+    """The JSON that is printed is the file's, and CSV, pictures and page are there."""
+    capsys.readouterr()
+    assert run(["inspect", str(tiny), *QUICK.split(), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found == json.loads((tiny / "inspect/inspection.json").read_text())
+    assert found["memory"] == "gru" and found["task"].startswith("tmaze (corridor_length 3")
+    assert found["probes"][0]["label"] == "cue" and found["state_size"] == 4
+    assert found["probes"][0]["accuracy"][0]["low"] > 0.7
+    assert set(found["maps"]) == {"layer 1: z", "layer 1: r"}
+    gradient = np.array(found["gradient"]["policy"])
+    decisions = np.array(found["decisions"])
+    assert 0 < found["first_share"]["gradient"] < 1
+    assert gradient.shape == (3, max(found["lengths"])) and np.all(gradient[:, 0] > 0)
+    assert np.array_equal(decisions, np.array(found["lengths"]) - 1)
+    for way in ("gradient", "ablation"):
+        last = np.array(found[f"{way}_map"]["policy"])
+        later = np.array(found["map_steps"])[:, None] < np.arange(last.shape[1])[None, :]
+        assert np.all(last[later] == 0)
+    with open(tiny / "inspect/influence.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * sum(found["lengths"])
+    assert float(rows[0]["policy"]) == pytest.approx(gradient[0, 0], rel=1e-5)
+    page = (tiny / "inspect/inspection.html").read_text()
+    assert "<svg" in page and "http" not in page.replace("http://www.w3.org", "")
+    for name in ("inspection.png", "inspection.svg", "maps.csv", "probe.csv", "memory_length.csv"):
+        assert (tiny / "inspect" / name).stat().st_size > 50
+
+
+def test_recorded_episodes_are_whole_and_named(tiny: Path) -> None:
+    """The cue's label is what the first observation shows; the last step ends the episode."""
+    stream = make_stream(read_config(tiny))
+    found = record_episodes(load(tiny), stream, episodes=30, greedy=False, max_steps=7)
+    assert found.number == 30 and found.left_out == 0
+    first = found.observations[:, 0]
+    assert np.array_equal(found.labels["cue"], (first[:, 0] == 1).astype(int))
+    assert np.array_equal(found.lengths, found.metrics["length"])
+    assert np.all(found.observations[np.arange(7)[None] >= found.lengths[:, None]] == 0)
+    few = record_episodes(load(tiny), stream, episodes=30, greedy=False, max_steps=6)
+    assert few.number + few.left_out == 30 and few.longest <= 6
+
+
+MISTAKES = {
+    "inspect": "which run?",
+    "inspect nowhere": "unknown run 'nowhere'",
+    "inspect RUN --share 2": "share must be above 0 and at most 1, got 2.0",
+    "inspect RUN --every -1": "every must be an integer of at least 0, got -1",
+    "inspect RUN --reference ones": "ones",
+    "inspect RUN --seed-index 1": "seed_index must be below the run's 1 seeds: 1",
+}
+
+
+@pytest.mark.parametrize("words", MISTAKES)
+def test_mistakes_are_one_line(words: str, tiny: Path, capsys: pytest.CaptureFixture) -> None:
+    capsys.readouterr()
+    assert run([word.replace("RUN", str(tiny)) for word in words.split()]) == 2
+    assert MISTAKES[words] in capsys.readouterr().err
