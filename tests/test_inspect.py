@@ -74,7 +74,7 @@ def test_an_average_has_the_influence_of_its_closed_form() -> None:
     policy = np.asarray(agent.actor.output.weight)
     value = np.asarray(agent.critic.output.weight)
     centred = policy - policy.mean(axis=1, keepdims=True)
-    steps = np.arange(time)
+    steps, share = np.arange(time), np.zeros(time)
     for row, t in enumerate(at):
         share = np.where((steps >= 2) & (steps <= t), (1 - rate) * rate ** (t - steps * 1.0), 0.0)
         np.testing.assert_allclose(found.policy[row], share * np.linalg.norm(centred), atol=1e-6)
@@ -138,7 +138,8 @@ def test_every_memory_is_explained(name: str) -> None:
 @pytest.mark.parametrize("name", ["gtrxl", "transformer", "linear_transformer"])
 def test_attention_maps_are_the_weights_that_were_used(name: str) -> None:
     """They weigh the values to the output of `unroll`."""
-    layer: Any = sample(name, num_layers=1).layers[0]
+    memory: Any = sample(name, num_layers=1)
+    layer = memory.layers[0]
     xs = jax.random.normal(KEY, (9, 12))
     weights = layer.attention.maps(xs)["attention"].values
     if name == "linear_transformer":

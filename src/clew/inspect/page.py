@@ -16,6 +16,8 @@ from clew.studies.report.drawing import save_chart
 from clew.studies.report.html import page
 
 SIZE = (4.4, 2.75)
+LONGEST_LINE = 130
+"""Characters of a line above the pictures."""
 
 HOW_TO_READ = """The decision is the last one of each episode unless another step was chosen. Its
 influence by gradient is the norm of the derivative of the policy's logits, less their mean, with
@@ -81,11 +83,14 @@ def write_comparison(several: Sequence[Inspection], place: str | Path) -> Path:
 
 def chart_of(found: Inspection) -> Chart:
     """All pictures of an agent, with its headline."""
-    numbers = [f"{number} {what}" for number, what in headline(found)]
-    lines = (";   ".join(numbers[i : i + 2]) for i in range(0, len(numbers), 2))
+    lines = [title_of(found)]
+    for number, what in headline(found):
+        item = f"{number} {what}"
+        together = len(lines) > 1 and len(lines[-1]) + len(item) < LONGEST_LINE
+        lines = [*lines[:-1], f"{lines[-1]};   {item}"] if together else [*lines, item]
     return Chart(
         name="inspection",
-        title="\n".join([title_of(found), *lines]),
+        title="\n".join(lines),
         caption="",
         panels=panels(found),
         size=SIZE,
