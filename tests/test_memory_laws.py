@@ -37,7 +37,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("arelit", {"frequencies": "code", "scale": "code", "r": 7}),
     ("arelit", {"frequencies": "code", "scale": "code", "r": 2, "tick": "carried"}),
     ("arelit", {"frequencies": "full_wave", "r": 4}),
-    ("arelit", {"frequencies": "odd_wave", "r": 2, "tick": "carried"}),
+    ("arelit", {"frequencies": "odd_wave", "r": 2}),
 ]
 
 
