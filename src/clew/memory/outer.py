@@ -2,11 +2,9 @@
 
 from typing import NamedTuple
 
-import jax
 from jaxtyping import Array, Bool, Float
 
-from clew.memory import kernels
-from clew.memory.kernels import shapes
+from clew.memory.kernels.recurrence import read_chunk
 
 
 class OuterInputs(NamedTuple):
@@ -43,31 +41,4 @@ def read_outer(recurrence: Recurrence, inputs: OuterInputs) -> OuterOutputs:
     processor's first cache. Backward, the states are run again, from every 16th of them that is
     kept meanwhile for one head; nothing of the size of time x state is ever held.
     """
-    return _read(recurrence, inputs)
-
-
-def _run(recurrence: Recurrence, inputs: OuterInputs) -> OuterOutputs:
-    products = inputs.products
-    attended = jax.ShapeDtypeStruct((len(products), *products.shape[2:]), products.dtype)
-    results = (attended, *shapes(inputs.matrix, inputs.normaliser))
-    return OuterOutputs(*kernels.call("outer_forward", results, *inputs, **recurrence._asdict()))
-
-
-_read = jax.custom_vjp(_run, nondiff_argnums=(0,))
-
-
-def _forward(recurrence: Recurrence, inputs: OuterInputs) -> tuple[OuterOutputs, OuterInputs]:
-    return _run(recurrence, inputs), inputs
-
-
-def _backward(
-    recurrence: Recurrence, inputs: OuterInputs, cotangents: OuterOutputs
-) -> tuple[OuterInputs]:
-    results = shapes(inputs.products, inputs.maps, inputs.matrix, inputs.normaliser)
-    products, maps, matrix, normaliser = kernels.call(
-        "outer_backward", results, *inputs, *cotangents, **recurrence._asdict()
-    )
-    return (OuterInputs(products, maps, None, matrix, normaliser),)  # pyright: ignore[reportArgumentType]
-
-
-_read.defvjp(_forward, _backward)
+    return OuterOutputs(*read_chunk("outer", recurrence, inputs))

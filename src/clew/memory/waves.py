@@ -2,11 +2,9 @@
 
 from typing import NamedTuple
 
-import jax
 from jaxtyping import Array, Bool, Float
 
-from clew.memory import kernels
-from clew.memory.kernels import shapes
+from clew.memory.kernels.recurrence import read_chunk
 
 
 class WaveInputs(NamedTuple):
@@ -46,29 +44,4 @@ def read_waves(readout: Readout, inputs: WaveInputs) -> WaveOutputs:
     states are run again, from every 16th of them that is kept meanwhile for one head; nothing of
     the size of time x state is ever held. No gradient passes into the cosines.
     """
-    return _read(readout, inputs)
-
-
-def _run(readout: Readout, inputs: WaveInputs) -> WaveOutputs:
-    products = inputs.products
-    attended = jax.ShapeDtypeStruct((len(products), *products.shape[2:]), products.dtype)
-    results = (attended, *shapes(inputs.keys, inputs.values))
-    return WaveOutputs(*kernels.call("waves_forward", results, *inputs, **readout._asdict()))
-
-
-_read = jax.custom_vjp(_run, nondiff_argnums=(0,))
-
-
-def _forward(readout: Readout, inputs: WaveInputs) -> tuple[WaveOutputs, WaveInputs]:
-    return _run(readout, inputs), inputs
-
-
-def _backward(readout: Readout, inputs: WaveInputs, cotangents: WaveOutputs) -> tuple[WaveInputs]:
-    results = shapes(inputs.products, inputs.maps, inputs.keys, inputs.values)
-    products, maps, keys, values = kernels.call(
-        "waves_backward", results, *inputs, *cotangents, **readout._asdict()
-    )
-    return (WaveInputs(products, maps, None, None, keys, values),)  # pyright: ignore[reportArgumentType]
-
-
-_read.defvjp(_forward, _backward)
+    return WaveOutputs(*read_chunk("waves", readout, inputs))

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import jax
 import numpy as np
-from jaxtyping import Array
 
 from clew.errors import UserError, require_choice
 from clew.memory.kernels.build import NotBuilt, load_kernels, source_hash
@@ -74,11 +73,6 @@ def call(name: str, results: Any, *arguments: Any, **attributes: Any) -> Any:
     target = _target(f"clew_{name}_{arguments[0].dtype.name}")
     function = jax.ffi.ffi_call(target, results, vmap_method="broadcast_all")
     return function(*arguments, **constants)
-
-
-def shapes(*arrays: Array) -> tuple[jax.ShapeDtypeStruct, ...]:
-    """The shapes and types of arrays, for results like them."""
-    return tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays)
 
 
 @functools.cache

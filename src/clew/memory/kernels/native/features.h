@@ -10,6 +10,9 @@
 
 namespace clew {
 
+// Of this many steps the backward passes keep one state.
+constexpr int64_t kPiece = 16;
+
 // Where the numbers of a chunk stand: products [n, time, 5, heads, head] in the order key, query,
 // value, beta, gamma, and maps [n, time, 3, heads, eta] in the order key, query, gamma; all before
 // their relu or sigmoid.

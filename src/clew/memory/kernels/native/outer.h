@@ -25,7 +25,6 @@ struct Outer {
   int64_t state_size() const { return rows() * sizes.wide(); }
 };
 
-constexpr int64_t kOuterPiece = 16;
 constexpr int kRows = 4;  // that go through a piece together
 
 // Some steps of one head. A row v is kept by the factor from[v] + by[v] * keep, and what is added
@@ -39,19 +38,19 @@ struct Piece {
 
   explicit Piece(const Outer<T>& o)
       : rows(o.rows()),
-        room(kOuterPiece * Features<T>::size(o.sizes)),
-        from(kOuterPiece * rows),
-        by(kOuterPiece * rows),
-        added(kOuterPiece * rows),
-        read(kOuterPiece * rows) {
-    for (int64_t i = 0; i < kOuterPiece; ++i)
+        room(kPiece * Features<T>::size(o.sizes)),
+        from(kPiece * rows),
+        by(kPiece * rows),
+        added(kPiece * rows),
+        read(kPiece * rows) {
+    for (int64_t i = 0; i < kPiece; ++i)
       steps.emplace_back(o.sizes, room.data() + i * Features<T>::size(o.sizes));
   }
 
   void enter(const Outer<T>& o, int64_t n, int64_t h, int64_t piece) {
     const Sizes& s = o.sizes;
-    begin = piece * kOuterPiece;
-    count = std::min(kOuterPiece, s.time - begin);
+    begin = piece * kPiece;
+    count = std::min(kPiece, s.time - begin);
     starts = o.starts + n * s.time + begin;
     for (int64_t i = 0; i < count; ++i) {
       const int64_t t = n * s.time + begin + i;
@@ -133,7 +132,7 @@ void outer_forward(const Outer<T>& o, int64_t n, int64_t h, T* outputs, T* matri
   std::vector<T> state(o.state_size());
   Piece<T> p(o);
   load(o, n, h, o.matrix, o.normaliser, state.data());
-  for (int64_t piece = 0; piece * kOuterPiece < s.time; ++piece) {
+  for (int64_t piece = 0; piece * kPiece < s.time; ++piece) {
     p.enter(o, n, h, piece);
     each_group(rows, [&](int64_t v, auto many) {
       advance_rows<many.value>(p, v, wide, state.data() + v * wide, 0);

@@ -22,8 +22,8 @@ struct PieceGradients {
   std::vector<T> below, of_below, zeros;
 
   explicit PieceGradients(const Outer<T>& o)
-      : below(kOuterPiece), of_below(kOuterPiece), zeros(kRows * o.sizes.wide()) {
-    for (int64_t i = 0; i < kOuterPiece; ++i) steps.emplace_back(o.sizes);
+      : below(kPiece), of_below(kPiece), zeros(kRows * o.sizes.wide()) {
+    for (int64_t i = 0; i < kPiece; ++i) steps.emplace_back(o.sizes);
   }
 };
 
@@ -107,9 +107,9 @@ template <typename T>
 void outer_backward(const Outer<T>& o, const OuterGradients<T>& g, int64_t n, int64_t h) {
   const Sizes& s = o.sizes;
   const int64_t wide = s.wide(), size = o.state_size(), head = s.head;
-  const int64_t pieces = (s.time + kOuterPiece - 1) / kOuterPiece;
+  const int64_t pieces = (s.time + kPiece - 1) / kPiece;
   std::vector<T> kept(pieces * size), of_state(size);
-  std::vector<T> states((kOuterPiece + 1) * kRows * wide), sums((kOuterPiece + 1) * wide);
+  std::vector<T> states((kPiece + 1) * kRows * wide), sums((kPiece + 1) * wide);
   Piece<T> p(o);
   PieceGradients<T> of(o);
   load(o, n, h, o.matrix, o.normaliser, kept.data());

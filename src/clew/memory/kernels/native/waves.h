@@ -12,8 +12,6 @@
 
 namespace clew {
 
-constexpr int64_t kPiece = 16;
-
 template <typename T>
 struct Waves {
   Sizes sizes;
