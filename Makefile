@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-ray lint format docs bench bench-torch lock clean
+.PHONY: help venv demo test test-slow test-ray lint format docs bench bench-torch bench-peers lock clean
 
 help:  ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,9 +56,15 @@ bench-torch: $(INSTALLED)  ## compare a study's speed with the published loop in
 		$(VENV)-torch/bin/python -m pip --disable-pip-version-check install --quiet torch==2.13.0 numpy; }
 	@$(BIN)/python benchmarks/against_torch.py --torch-python $(VENV)-torch/bin/python $(BENCH_ARGS)
 
+bench-peers: $(INSTALLED) $(VENV)-peers/.installed  ## compare with other libraries' memories (about 8 minutes)
+	@$(BIN)/clew bench --peers $(BENCH_ARGS)
+
+$(VENV)-peers/.installed: tools/peers.lock tools/make_peers.sh
+	@sh tools/make_peers.sh $(VENV)-peers $(BIN)/python
+
 lock: $(INSTALLED)  ## renew requirements.lock: the newest versions, their hashes
 	@$(BIN)/python tools/lock.py
 
 clean:  ## remove what these tasks made, but no runs
-	rm -rf $(VENV) $(VENV)-torch site dist build .pytest_cache .ruff_cache .jax_cache
+	rm -rf $(VENV) $(VENV)-torch $(VENV)-peers site dist build .pytest_cache .ruff_cache .jax_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

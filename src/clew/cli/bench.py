@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from clew.cli.parse import parse
 from clew.cli.tables import print_json, print_table
-from clew.errors import require_at_least, unknown_name
+from clew.errors import UserError, require_at_least, unknown_name
 
 if TYPE_CHECKING:
     from clew.bench import Figures, Rate
 
 ABOUT = """Measures how fast each memory acts, learns and trains on this machine, at the sizes of
 Pramanik (2023), Table A.2, with 8 environments x 256 steps, and the share reached of the machine's
-own matrix products. The laws are run first: if a memory breaks one, nothing is reported. Leave the
-machine alone meanwhile."""
+own matrix products. The laws are run first: if a memory breaks one, nothing is reported. Or, with
+--peers, measures other libraries' memories beside ours, by turns; with --lengths, how time and
+memory of learning grow with the length of chunks. Leave the machine alone meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,18 @@ class BenchCommand:
 
     memories: tuple[str, ...] = ()
     """Measure only these, by their names in the table."""
-    repeats: int = 5
-    """Timed calls of each program; the table has their median."""
+    peers: bool = False
+    """Compare with other libraries instead, in an environment of their own that is made if it is
+    not there (2 GB, once); 8 minutes."""
+    lengths: bool = False
+    """Measure ReLiT, AReLiT and the linear transformer on chunks of 256 to 8,192 steps instead."""
+    repeats: int | None = None
+    """Timed calls of each program, 5, or turns with --peers and --lengths, 6; the table has their
+    median."""
     quick: bool = False
-    """Rollouts of 32 steps and 2 repeats: to see that it works, not to quote."""
+    """Short chunks and 2 repeats: to see that it works, not to quote."""
+    output: str = ""
+    """Write tables, a picture and JSON into this folder; with --peers or --lengths."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -36,7 +45,12 @@ class BenchCommand:
 def main(args: list[str]) -> int:
     """Measures, and prints a table; exits with 1 if a law is broken."""
     command = parse(BenchCommand, args, command="bench", about=ABOUT)
-    require_at_least("repeats", command.repeats, 1)
+    if command.repeats is not None:
+        require_at_least("repeats", command.repeats, 1)
+    if command.peers or command.lengths:
+        return _other(command)
+    if command.output:
+        raise UserError("--output needs --peers or --lengths")
     from clew.bench import QUICK, Plan, cases, measure
     from clew.memory.laws import LawBroken
 
@@ -45,7 +59,7 @@ def main(args: list[str]) -> int:
         if name not in known:
             raise unknown_name("memory to measure", name, known)
     names = command.memories or tuple(known)
-    plan = QUICK if command.quick else Plan(repeats=command.repeats)
+    plan = QUICK if command.quick else Plan(repeats=command.repeats or 5)
     figures = []
     for number, name in enumerate(names, 1):
         print(f"measuring {name} ({number} of {len(names)}) ...", file=sys.stderr, flush=True)
@@ -59,6 +73,18 @@ def main(args: list[str]) -> int:
     else:
         _show(figures, quick=command.quick)
     return 0
+
+
+def _other(command: BenchCommand) -> int:
+    """`--peers` or `--lengths`."""
+    if command.memories or (command.peers and command.lengths):
+        raise UserError("give one of --memories, --peers and --lengths")
+    if command.peers:
+        from clew.cli.bench_peers import bench_peers as bench
+    else:
+        from clew.cli.bench_lengths import bench_lengths as bench
+    rounds = command.repeats or 6
+    return bench(command.output, rounds=rounds, quick=command.quick, as_json=command.json)
 
 
 def machine(figures: "list[Figures]") -> dict[str, Any]:

@@ -1,0 +1,157 @@
+"""clew's own side of the comparison; runs in clew's environment."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax_subject import JaxSubject
+from serve import Arrays, Sizes, serve
+
+from clew.agents.network import Agent, NetworkConfig
+from clew.memory import make_memory
+from clew.memory.blocks import Linear
+from clew.memory.linear_transformer import LinearAttention
+
+KEY = jax.random.key(0)
+
+
+def lstm(sizes: Sizes, arrays: Arrays) -> JaxSubject:
+    """One cell; the recurrent products have no biases of their own."""
+    memory = make_memory("lstm", input_size=sizes.width, key=KEY, hidden_size=sizes.width)
+    return subject(sizes, arrays, filled(memory, cell, arrays), cell)
+
+
+def gru(sizes: Sizes, arrays: Arrays) -> JaxSubject:
+    """One cell."""
+    memory = make_memory("gru", input_size=sizes.width, key=KEY, hidden_size=sizes.width)
+    return subject(sizes, arrays, filled(memory, cell, arrays), cell)
+
+
+def linear_attention(sizes: Sizes, arrays: Arrays) -> JaxSubject:
+    """One head of the attention alone, without its layer's norm, gates and feed-forward net."""
+    width, head = arrays["query"].shape
+    attention = LinearAttention(
+        norm=None,
+        inputs=Linear(width, 3 * head, key=KEY, init="lecun"),
+        output=Linear(head, width, key=KEY, init="lecun"),
+        num_heads=1,
+        head_size=head,
+        epsilon=1e-6,
+    )
+
+    def where(a: Any) -> dict[str, Any]:
+        return {"projections": a.inputs.weight, "output": a.output.weight}
+
+    weights = {
+        "projections": jnp.concatenate([arrays[n] for n in ("query", "key", "value")], 1),
+        "output": arrays["output"],
+    }
+    attention = filled(attention, where, weights)
+
+    def gather(gradients: Any) -> Arrays:
+        query, key, value = jnp.split(gradients.inputs.weight, 3, 1)
+        output = gradients.output.weight
+        return {"query": query, "key": key, "value": value, "output": output}
+
+    return subject(sizes, arrays, attention, gather)
+
+
+def policy(sizes: Sizes, arrays: Arrays) -> JaxSubject:
+    """An agent over one LSTM cell, actor and critic with one hidden layer each."""
+    memory = make_memory("lstm", input_size=sizes.width, key=KEY, hidden_size=sizes.width)
+    network = NetworkConfig(head_size=sizes.width)
+    actions = arrays["actor_output"].shape[1]
+    agent = filled(Agent(memory, actions, key=KEY, network=network), heads, arrays)
+    agent = eqx.tree_at(lambda a: a.memory, agent, filled(agent.memory, cell, arrays))
+    return subject(sizes, arrays, agent, heads, of_policy=True)
+
+
+def cell(memory: Any) -> Arrays:
+    """The arrays of the one cell of an LSTM or GRU, or their gradients."""
+    one = memory.cells[0]
+    found = {"input_weight": one.inputs.weight, "recurrent_weight": one.recurrent.weight}
+    found["bias"] = one.inputs.bias
+    candidate = one.recurrent_bias
+    return found if candidate is None else found | {"candidate_bias": candidate}
+
+
+def heads(agent: Any) -> Arrays:
+    """The arrays of both heads."""
+    found = {}
+    for name, head in (("actor", agent.actor), ("critic", agent.critic)):
+        for part, linear in (("hidden", head.hidden), ("output", head.output)):
+            found[f"{name}_{part}"] = linear.weight
+            found[f"{name}_{part}_bias"] = linear.bias
+    return found
+
+
+def filled(module: Any, where: Any, arrays: Arrays) -> Any:
+    """A module with the given arrays in the places that `where` names."""
+    names = list(where(module))
+
+    def places(module: Any) -> list[Any]:
+        return [where(module)[name] for name in names]
+
+    given = [
+        jnp.asarray(arrays[n]).reshape(p.shape) for n, p in zip(names, places(module), strict=True)
+    ]
+    return eqx.tree_at(places, module, given)
+
+
+def subject(
+    sizes: Sizes, arrays: Arrays, module: Any, gather: Any, *, of_policy: bool = False
+) -> JaxSubject:
+    """Whatever has `unroll` and `step`, as training calls it: time first, batched by vmap."""
+    params, static = eqx.partition(module, eqx.is_inexact_array)
+
+    def state(actors: int) -> Any:
+        one = module.init_state()
+        return jax.tree.map(lambda x: jnp.broadcast_to(x, (actors, *x.shape)), one)
+
+    def chunk(params: Any, xs: Any, starts: Any) -> Any:
+        whole = eqx.combine(params, static)
+        unroll = jax.vmap(whole.unroll, in_axes=(0, 1, 1), out_axes=(0, *[1] * (1 + of_policy)))
+        return together(*unroll(state(xs.shape[1]), xs, starts)[1:])
+
+    def step(params: Any, state: Any, xs: Any, starts: Any) -> Any:
+        state, *outputs = jax.vmap(eqx.combine(params, static).step)(state, xs, starts)
+        return state, together(*outputs)
+
+    def together(*outputs: Any) -> Any:
+        if not of_policy:
+            return outputs[0]
+        logits, values = outputs
+        return jnp.concatenate([jax.nn.log_softmax(logits), values[..., None]], -1)
+
+    return JaxSubject(
+        sizes,
+        arrays,
+        params=params,
+        chunk=chunk,
+        step=step,
+        state=state,
+        gather=gather,
+        loss=policy_loss if of_policy else None,
+    )
+
+
+def policy_loss(outputs: Any, targets: dict[str, Any]) -> Any:
+    """A2C's: outputs [time, env, actions + 1] are log-probabilities and the value."""
+    log_probs, values = outputs[..., :-1], outputs[..., -1]
+    taken = jnp.take_along_axis(log_probs, targets["actions"][..., None], -1)[..., 0]
+    entropy = -jnp.sum(jnp.exp(log_probs) * log_probs, -1)
+    errors = jnp.square(targets["returns"] - values)
+    return jnp.mean(-taken * targets["advantages"] + 0.5 * errors - 0.01 * entropy)
+
+
+if __name__ == "__main__":
+    serve(
+        ("clew", "jax"),
+        {
+            "clew.lstm": lstm,
+            "clew.gru": gru,
+            "clew.linear_attention": linear_attention,
+            "clew.policy": policy,
+        },
+    )

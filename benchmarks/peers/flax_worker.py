@@ -1,0 +1,178 @@
+"""Peers in Flax: its own cells, and memorax. Runs in .venv-peers.
+
+Weights are copied from the arrays that every library gets. Where a library's function is another
+one, it gets weights of the same sizes all the same, and how far its outputs are off is told.
+"""
+
+import importlib.util
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax_subject import JaxSubject, joined, parts
+from serve import Arrays, Sizes, serve
+
+KEY = jax.random.key(0)
+
+
+def import_memorax() -> Any:
+    """memorax's sequence models without the rest of it.
+
+    Its packages import environments and loggers as they open, whose dependencies cannot be
+    installed together any more; the sequence models need none of them.
+    """
+    found = importlib.util.find_spec("memorax")
+    root = Path(found.submodule_search_locations[0])
+    for name in ("memorax", "memorax.utils", "memorax.networks"):
+        package = types.ModuleType(name)
+        package.__path__ = [str(root.joinpath(*name.split(".")[1:]))]
+        sys.modules[name] = package
+    typing = types.ModuleType("memorax.utils.typing")
+    typing.Array, typing.Carry = jax.Array, Any
+    sys.modules[typing.__name__] = typing
+    return importlib.import_module("memorax.networks.sequence_models")
+
+
+memorax = import_memorax()
+
+
+def lstm_params(arrays: Arrays) -> dict[str, Any]:
+    """As flax has them, gate by gate."""
+    found: dict[str, Any] = {}
+    for gate, w, u, b in zip("ifgo", *parts(arrays, 4), strict=True):
+        found |= {f"i{gate}": {"kernel": w}, f"h{gate}": {"kernel": u, "bias": b}}
+    return found
+
+
+def lstm_gradients(cell: dict[str, Any]) -> Arrays:
+    """The way back."""
+    return {
+        "input_weight": joined(cell[f"i{g}"]["kernel"] for g in "ifgo"),
+        "recurrent_weight": joined(cell[f"h{g}"]["kernel"] for g in "ifgo"),
+        "bias": joined(cell[f"h{g}"]["bias"] for g in "ifgo"),
+    }
+
+
+def gru_params(arrays: Arrays) -> dict[str, Any]:
+    """As flax has them, gate by gate."""
+    found: dict[str, Any] = {}
+    for gate, w, u, b in zip("rzn", *parts(arrays, 3), strict=True):
+        found |= {f"i{gate}": {"kernel": w, "bias": b}, f"h{gate}": {"kernel": u}}
+    found["hn"]["bias"] = jnp.asarray(arrays["candidate_bias"])
+    return found
+
+
+def gru_gradients(cell: dict[str, Any]) -> Arrays:
+    """The way back."""
+    return {
+        "input_weight": joined(cell[f"i{g}"]["kernel"] for g in "rzn"),
+        "recurrent_weight": joined(cell[f"h{g}"]["kernel"] for g in "rzn"),
+        "bias": joined(cell[f"i{g}"]["bias"] for g in "rzn"),
+        "candidate_bias": cell["hn"]["bias"],
+    }
+
+
+CELLS = {
+    "lstm": (nn.OptimizedLSTMCell, lstm_params, lstm_gradients),
+    "gru": (nn.GRUCell, gru_params, gru_gradients),
+}
+
+
+def of_flax(kind: str) -> Any:
+    """flax's `RNN` over a cell, which has no way to be told of starts."""
+
+    def build(sizes: Sizes, arrays: Arrays) -> JaxSubject:
+        make, params, gradients = CELLS[kind]
+        cell = make(sizes.width)
+        rnn = nn.RNN(make(sizes.width))
+        return JaxSubject(
+            sizes,
+            arrays,
+            params=params(arrays),
+            chunk=lambda p, xs, starts: rnn.apply({"params": {"cell": p}}, xs),
+            step=lambda p, state, xs, starts: cell.apply({"params": p}, state, xs),
+            state=lambda actors: cell.initialize_carry(KEY, (actors, sizes.width)),
+            gather=gradients,
+            batch_first=True,
+            takes_starts=False,
+        )
+
+    return build
+
+
+def of_memorax_cell(kind: str) -> Any:
+    """memorax's `RNN`, flax's cells with starts."""
+
+    def build(sizes: Sizes, arrays: Arrays) -> JaxSubject:
+        make, params, gradients = CELLS[kind]
+        model = memorax.RNN(make(sizes.width))
+        return of_memorax(
+            sizes, arrays, model, {"cell": params(arrays)}, lambda g: gradients(g["cell"])
+        )
+
+    return build
+
+
+def memorax_linear_attention(sizes: Sizes, arrays: Arrays) -> JaxSubject:
+    """One head; its last product reads a norm of what was attended to, so that outputs differ."""
+    head = arrays["query"].shape[1]
+    cell = memorax.LinearAttentionCell(
+        head_dim=head,
+        num_heads=1,
+        kernel_init=nn.initializers.lecun_normal(),
+        bias_init=nn.initializers.zeros_init(),
+        param_dtype=jnp.float32,
+    )
+    params = {n: {"kernel": jnp.asarray(arrays[n])[:, None]} for n in ("query", "key", "value")}
+    output = jnp.asarray(arrays["output"])
+    params["Dense_0"] = {"kernel": output, "bias": jnp.zeros(sizes.width)}
+    params["RMSNorm_0"] = {"scale": jnp.ones(head)}
+
+    def gather(gradients: dict[str, Any]) -> Arrays:
+        cell = gradients["cell"]
+        found = {n: cell[n]["kernel"][:, 0] for n in ("query", "key", "value")}
+        return found | {"output": cell["Dense_0"]["kernel"]}
+
+    return of_memorax(sizes, arrays, memorax.Memoroid(cell), {"cell": params}, gather)
+
+
+def of_memorax(sizes: Sizes, arrays: Arrays, model: Any, params: Any, gather: Any) -> JaxSubject:
+    """Any of memorax's sequence models: a chunk and a step are one call."""
+
+    def state(actors: int) -> Any:
+        return model.initialize_carry(KEY, (actors, sizes.width))
+
+    def chunk(params: Any, xs: Any, starts: Any) -> Any:
+        return model.apply({"params": params}, xs, starts, state(len(xs)))[1]
+
+    def step(params: Any, state: Any, xs: Any, starts: Any) -> Any:
+        state, ys = model.apply({"params": params}, xs[:, None], starts[:, None], state)
+        return state, ys[:, 0]
+
+    return JaxSubject(
+        sizes,
+        arrays,
+        params=params,
+        chunk=chunk,
+        step=step,
+        state=state,
+        gather=gather,
+        batch_first=True,
+    )
+
+
+if __name__ == "__main__":
+    serve(
+        ("flax", "memorax", "jax"),
+        {
+            "flax.lstm": of_flax("lstm"),
+            "flax.gru": of_flax("gru"),
+            "memorax.lstm": of_memorax_cell("lstm"),
+            "memorax.gru": of_memorax_cell("gru"),
+            "memorax.linear_attention": memorax_linear_attention,
+        },
+    )

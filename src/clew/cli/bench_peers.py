@@ -1,0 +1,98 @@
+"""`clew bench --peers`: memories of other libraries beside ours."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clew.cli.tables import finite, print_json, print_table
+from clew.errors import UserError
+
+if TYPE_CHECKING:
+    from clew.peers.plan import Plan
+    from clew.peers.report import Comparison
+
+
+def bench_peers(output: str, *, rounds: int, quick: bool, as_json: bool) -> int:
+    """Measures by turns, and prints tables; with `output` also writes and draws them.
+
+    Raises:
+        UserError: without a checkout, or if the other libraries cannot be installed.
+    """
+    from clew.peers.plan import QUICK, Plan
+    from clew.peers.report import as_data, grids, heading, sentences
+    from clew.peers.worker import WorkerFailed
+
+    try:
+        plan = QUICK if quick else Plan(rounds=rounds)
+        plan = plan._replace(bytes_limit=min(plan.bytes_limit, _half_of_memory()))
+        found = measured(plan, repeats=1 if quick else 3)
+    except WorkerFailed as failed:
+        print(f"no figures: a library's process {failed}", file=sys.stderr)
+        return 1
+    if output:
+        write(found, Path(output))
+    if as_json:
+        print_json(as_data(found))
+        return 0
+    print(heading(found))
+    for grid in grids(found):
+        print_table(grid.title, grid.columns, grid.rows, grid.note)
+    print("\n".join(sentences(found)))
+    if quick:
+        print("QUICK: short chunks and two turns, no figures to quote")
+    return 0
+
+
+def measured(plan: "Plan", repeats: int) -> "Comparison":
+    """Everything that is compared; `repeats` of the product rate each time that it is measured."""
+    from clew.bench import matrix_product_rate
+    from clew.cli.bench import device
+    from clew.peers.compare import compare
+    from clew.peers.environment import peers_python
+    from clew.peers.families import FAMILIES
+    from clew.peers.report import Comparison
+    from clew.peers.worker import Workers
+    from clew.run.machine import git_commit
+
+    peers_python()
+    with Workers() as workers:
+        agreements, rows, rates = compare(
+            FAMILIES, plan, workers, lambda: matrix_product_rate(repeats), _tell
+        )
+        versions = {}
+        for subject in dict.fromkeys(s for family in FAMILIES for s in family.subjects):
+            versions |= workers.of(subject).ask("libraries")
+    machine = device() | {"commit": git_commit()}
+    return Comparison(machine, plan, versions, rates, agreements, rows)
+
+
+def write(found: "Comparison", folder: Path) -> None:
+    """`peers.json`, `peers.md` and `peers.png` in a folder.
+
+    Raises:
+        UserError: if it cannot be written to.
+    """
+    from clew.peers.picture import draw
+    from clew.peers.report import as_data, heading, markdown
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "peers.json").write_text(json.dumps(finite(as_data(found)), indent=1) + "\n")
+    except OSError as refused:
+        raise UserError(f"cannot write into {folder}: {refused.strerror}") from None
+    (folder / "peers.md").write_text(markdown(found))
+    draw(found.rows, folder / "peers.png", heading(found))
+
+
+def _half_of_memory() -> int:
+    """Bytes; without a bound where the system does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (AttributeError, ValueError, OSError):
+        return 2**62
+
+
+def _tell(what: str) -> None:
+    print(f"{what} ...", file=sys.stderr, flush=True)

@@ -1,0 +1,126 @@
+"""What is compared with what, and the weights and observations that every library gets."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+ACTIONS = 4
+
+
+class Sizes(NamedTuple):
+    """How large a memory is, and what it reads; `benchmarks/peers/serve.py` has the same."""
+
+    length: int
+    """observations of a chunk"""
+    envs: int
+    """environments that learn side by side"""
+    actors: int
+    """environments that act side by side"""
+    width: int
+    """of observations, of the memory and of its output"""
+
+
+class Family(NamedTuple):
+    """Memories of one kind; the first subject is ours. A subject is "library.kind"."""
+
+    name: str
+    title: str
+    subjects: tuple[str, ...]
+    starts: bool = False
+    """whether an episode begins in the middle of every chunk"""
+    acting: bool = True
+    """whether acting is measured too; a family with starts acts as the one without"""
+
+    @property
+    def kind(self) -> str:
+        """The arrays that it needs."""
+        return self.subjects[0].split(".")[1]
+
+
+FAMILIES = (
+    Family("lstm", "LSTM", ("clew.lstm", "torch.lstm", "flax.lstm", "memax.lstm", "memorax.lstm")),
+    Family("gru", "GRU", ("clew.gru", "torch.gru", "flax.gru", "memax.gru", "memorax.gru")),
+    Family(
+        "linear_attention",
+        "Linear attention",
+        ("clew.linear_attention", "memax.linear_attention", "memorax.linear_attention"),
+    ),
+    Family("policy", "LSTM policy", ("clew.policy", "sb3-contrib.policy")),
+    Family(
+        "policy-starts",
+        "LSTM policy, an episode begins in each chunk",
+        ("clew.policy", "sb3-contrib.policy"),
+        starts=True,
+        acting=False,
+    ),
+)
+
+DIFFERENT = {
+    "memax.lstm": "gives o * c where the LSTM gives o * tanh(c)",
+    "memax.gru": "resets h before the product, and z lets in what elsewhere it keeps",
+    "memax.linear_attention": "divides by the last key, not by the sum of keys; adds its input",
+    "memorax.linear_attention": "norms what was attended to before the last product",
+}
+"""Subjects that are another function than ours, by what differs; all others must agree."""
+
+WORKERS = {
+    "clew": "clew_worker.py",
+    "torch": "torch_worker.py",
+    "sb3-contrib": "torch_worker.py",
+    "flax": "flax_worker.py",
+    "memorax": "flax_worker.py",
+    "memax": "memax_worker.py",
+}
+"""The program in `benchmarks/peers` that runs a library."""
+
+
+def make_arrays(family: Family, sizes: Sizes, seed: int = 0) -> Arrays:
+    """Weights and observations of a family.
+
+    Weights are [in, out], gates side by side: i, f, g, o of the LSTM, r, z, n of the GRU. Head
+    size of the linear attention is half its width.
+
+    Returns:
+        "inputs" [time, env, width], "starts" [time, env], "cotangent" [time, env, width], for
+        policies "actions", "advantages" and "returns" [time, env]; and the weights.
+    """
+    random = np.random.default_rng(seed)
+    width, grid = sizes.width, (sizes.length, sizes.envs)
+
+    def normal(*shape: int) -> np.ndarray:
+        return random.standard_normal(shape, np.float32)
+
+    starts = np.zeros(grid, bool)
+    starts[0] = True
+    if family.starts:
+        starts[sizes.length // 2] = True
+    arrays = {"inputs": normal(*grid, width), "starts": starts}
+    if family.kind == "policy":
+        arrays |= {"advantages": normal(*grid), "returns": normal(*grid)}
+        arrays["actions"] = random.integers(0, ACTIONS, grid)
+    else:
+        arrays["cotangent"] = normal(*grid, width)
+    weights = {n: shape for n, shape in _weights(family.kind, width).items()}
+    return arrays | {n: normal(*s) / np.float32(max(1, s[0]) ** 0.5) for n, s in weights.items()}
+
+
+def _weights(kind: str, width: int) -> dict[str, tuple[int, ...]]:
+    """Shapes by name."""
+    gates = {"lstm": 4, "policy": 4, "gru": 3}.get(kind, 0) * width
+    if kind == "linear_attention":
+        head = max(1, width // 2)
+        into = {name: (width, head) for name in ("query", "key", "value")}
+        return into | {"output": (head, width)}
+    shapes: dict[str, tuple[int, ...]] = {
+        "input_weight": (width, gates),
+        "recurrent_weight": (width, gates),
+        "bias": (gates,),
+    }
+    if kind == "gru":
+        shapes["candidate_bias"] = (width,)
+    if kind == "policy":
+        for name, out in (("actor", ACTIONS), ("critic", 1)):
+            shapes |= {f"{name}_hidden": (width, width), f"{name}_hidden_bias": (width,)}
+            shapes |= {f"{name}_output": (width, out), f"{name}_output_bias": (out,)}
+    return shapes
