@@ -31,7 +31,7 @@ class StudyCommand:
     name: tyro.conf.Positional[str] = ""
     """The study: makkink or pramanik."""
     part: str = "all"
-    """Which of its experiments. makkink: length, size, distributed, or all. pramanik:
+    """Which of its experiments. makkink: length, size, distributed, or all. pramanik: tmaze or
     approximation."""
     edition: str = "published"
     """published: as the authors' code had it, on fixed streams of episodes. repaired: as the text
@@ -43,6 +43,12 @@ class StudyCommand:
     seeds: int = 0
     """Number of seeds: the study's own first, then the smallest others; 0 takes the study's. Of a
     part that trains nothing, the number of random draws."""
+    corridors: str = ""
+    """Of pramanik's tmaze: only these corridor lengths, separated by commas; empty takes the
+    thesis's five."""
+    steps: int = 0
+    """Training steps of every cell; 0 takes the study's. Of pramanik's tmaze it may be raised
+    later: cells go on from where they ended."""
     episodes: int = 0
     """Training episodes of every cell; 0 takes the study's."""
     evaluation_episodes: int = 0
@@ -64,15 +70,17 @@ class StudyCommand:
 def main(args: Sequence[str]) -> int:
     """Runs the study, or lists it; 1 if a cell failed."""
     command = parse(StudyCommand, args, command="study", about=ABOUT)
-    for option in ("seeds", "episodes", "evaluation_episodes", "workers"):
+    for option in ("seeds", "steps", "episodes", "evaluation_episodes", "workers"):
         require_at_least(option, getattr(command, option), 0)
+    if command.ray and command.part == "tmaze":
+        raise UserError("--ray is for short trainings: those of tmaze are resumed from this disk")
     if command.ray and command.workers:
         raise UserError("--ray and --workers exclude each other: a cluster has the CPUs it has")
     if reference := find_computation(command):
         compute(command, reference)
         return 0
     study = make_study(command)
-    folder = command.run_dir or f"runs/{command.name}-{command.edition}"
+    folder = command.run_dir or f"runs/{study.name.replace('/', '-')}"
     from clew.studies.engine import check_study, run_study
 
     if command.list:
@@ -100,12 +108,12 @@ def find_computation(command: StudyCommand) -> str | None:
         UserError: for a part that a study without a grid does not have, and for an option that
             only a grid has.
     """
-    from clew.studies.presets import COMPUTATIONS, GRIDS
+    from clew.studies.presets import COMPUTATIONS, PARTS
 
     parts = COMPUTATIONS.get(command.name, {})
     if command.part not in parts:
-        if parts and command.name not in GRIDS:
-            raise unknown_name(f"part of {command.name}", command.part, parts)
+        if parts and command.part not in PARTS[command.name]:
+            raise unknown_name(f"part of {command.name}", command.part, PARTS[command.name])
         return None
     free = {"name", "part", "seeds", "run_dir", "list"}
     for option in fields(command):
@@ -134,18 +142,23 @@ def make_study(command: StudyCommand) -> "Study":
     Raises:
         UserError: for an unknown study, part, edition, model or setting, with the nearest names.
     """
-    from clew.studies.presets import COMPUTATIONS, GRIDS
+    from clew.studies.presets import GRIDS
 
-    known = sorted({*GRIDS, *COMPUTATIONS})
+    known = sorted(GRIDS)
     if not command.name:
         raise UserError(f"which study? clew study NAME; known: {', '.join(known)}")
     if command.name not in GRIDS:
         raise unknown_name("study", command.name, known)
-    whole = GRIDS[command.name](part=command.part, edition=command.edition)
+    only = {"corridors": _lengths(command)} if command.corridors else {}
+    whole = GRIDS[command.name](part=command.part, edition=command.edition, **only)
     agent = next(iter(whole.models.values()))
     study = whole.only(_names(command.models), _names(command.settings))
     if command.seeds:
         study = replace(study, seeds=first_seeds(study.seeds, command.seeds))
+    if command.steps and command.episodes:
+        raise UserError("--steps and --episodes exclude each other: give one budget")
+    if command.steps:
+        study = replace(study, steps=command.steps, episodes=None)
     if command.episodes:
         study = replace(study, episodes=command.episodes, steps=None)
     if command.evaluation_episodes:
@@ -226,6 +239,17 @@ def _with_memory(study: "Study", text: str, agent: "TrainConfig") -> "Study":
         name, reference = text.rpartition(":")[2].lower(), text
     resolve(reference)
     return study.add_memory(name, reference, like=agent)
+
+
+def _lengths(command: StudyCommand) -> tuple[int, ...]:
+    if command.part != "tmaze":
+        raise UserError("--corridors is for --part tmaze")
+    try:
+        return tuple(int(word) for word in _names(command.corridors) or ())
+    except ValueError:
+        raise UserError(
+            f"--corridors must be integers between commas, got {command.corridors!r}"
+        ) from None
 
 
 def _names(text: str) -> list[str] | None:

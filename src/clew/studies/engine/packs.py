@@ -31,13 +31,21 @@ class Pack(NamedTuple):
 
 
 def make_packs(study: Study, finished: Iterable[Cell] = ()) -> list[Pack]:
-    """What remains of a study to run, longest first.
+    """What remains of a study to run: longest first, or seed by seed if it is resumable.
 
     Args:
         study: whose cells.
         finished: cells that are left out.
     """
     ended = set(finished)
+    if study.resumable:
+        return [
+            Pack(model, (setting,), (seed,))
+            for seed in study.seeds
+            for setting in study.settings
+            for model in study.models
+            if (model, setting, seed) not in ended
+        ]
     groups: dict[tuple, list[str]] = {}
     for model in study.models:
         for setting in study.settings:

@@ -140,7 +140,7 @@ def _train(
         for lane, curve, number, total in zip(lanes, curves, episodes, totals, strict=True):
             curve["steps"].append(update * lane.config.steps_per_update)
             curve["episodes"].append(int(number))
-            curve[score].append(_short(total / number) if number else None)
+            curve[score].append(short(total / number) if number else None)
         progress(update / config.updates)
     return state, curves
 
@@ -157,16 +157,16 @@ def _row(job: Job, lane: Lane, curve: Row, played: dict[str, np.ndarray]) -> Row
         "model": job["model"],
         "setting": lane.setting,
         "seed": lane.seed,
-        "mean": _short(scores.mean()),
-        "standard_error": None if error is None else _short(error),
+        "mean": short(scores.mean()),
+        "standard_error": None if error is None else short(error),
         "episodes": scores.size,
         "score": job["score"],
         "evaluation": {k: evaluation[k] for k in ("greedy", "stream", "seed")}
-        | {"means": {name: _short(values.mean()) for name, values in played.items()}},
+        | {"means": {name: short(values.mean()) for name, values in played.items()}},
         "curve": curve,
         "steps": lane.config.updates * lane.config.steps_per_update,
         "digest": job["digests"][lane.variant],
-        **_provenance(),
+        **provenance(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
@@ -177,10 +177,11 @@ def _pack(job: Job, timed: Timed) -> Row:
 
 
 @lru_cache(maxsize=1)
-def _provenance() -> Row:
+def provenance() -> Row:
+    """What a row was made with."""
     return {"versions": machine.versions(), "git_commit": machine.git_commit()}
 
 
-def _short(value: Any) -> float:
+def short(value: Any) -> float:
     """Six digits, enough for every plot and table."""
     return float(f"{float(value):.6g}")
