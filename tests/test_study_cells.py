@@ -9,7 +9,7 @@ import pytest
 
 from clew.errors import UserError
 from clew.run.record import read_metrics
-from clew.studies.engine import Cell, QuietStudy, make_packs, read_results, run_study
+from clew.studies.engine import Cell, QuietStudy, make_packs, run_study
 from clew.studies.engine.cells import learning_curve, make_cell_job, run_cell, run_name
 from clew.studies.engine.results import finished_cells
 from small_cells import FURTHER, small_cells, timeless

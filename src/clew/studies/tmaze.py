@@ -29,7 +29,7 @@ TIME_LIMIT = 1000
 
 _WIDEST_CODE = 256
 """Longest corridor whose positions take the 8 bits that the agents read."""
-_EPISODES = 256
+_EPISODES = 192
 
 _LAYERS = {"hidden_size": 128, "num_layers": 4, "num_heads": 4, "head_size": 64}
 _HALF_WAVE = _LAYERS | {"eta": 4, "r": 3, "frequencies": "half_wave"}

@@ -75,6 +75,14 @@ def of_budget(study: Study, row: Row) -> bool:
     return row["steps"] == config.updates * config.steps_per_update
 
 
+def rows_of(study: Study, rows: Sequence[Row]) -> list[Row]:
+    """The study's rows in its own order; a cell's first row if there were two."""
+    wanted = set(study.cells())
+    mine = [row for row in reversed(rows) if cell_of(row) in wanted]
+    found = {cell_of(row): row for row in mine if of_budget(study, row)}
+    return [found[cell] for cell in study.cells() if cell in found]
+
+
 class ResultsFile:
     """The study's results.jsonl, appended to and nothing else.
 

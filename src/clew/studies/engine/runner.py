@@ -116,7 +116,7 @@ def run_study(
             listener.report(_standing(session))
         finally:
             listener.close()
-        return StudyResult(path, _rows_of(study, file.rows), session.failures)
+        return StudyResult(path, results.rows_of(study, file.rows), session.failures)
 
 
 def check_study(study: Study) -> None:
@@ -245,11 +245,3 @@ def _interrupted(session: _Session, how_to_go_on: str) -> StudyInterrupted:
         f"stopped: {session.finished} of {total} cells are finished and saved in {session.path}, "
         f"the {lost} in progress will {what}; go on with: {how_to_go_on}"
     )
-
-
-def _rows_of(study: Study, rows: list[Row]) -> list[Row]:
-    """The study's rows in its own order; a cell's first row if there were two."""
-    wanted = set(study.cells())
-    mine = [r for r in reversed(rows) if results.cell_of(r) in wanted]
-    found = {results.cell_of(row): row for row in mine if results.of_budget(study, row)}
-    return [found[cell] for cell in study.cells() if cell in found]
