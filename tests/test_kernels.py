@@ -26,8 +26,12 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("arelit", {"r": 6, "head_size": 17, "frequencies": "code", "tick": "carried"}),
     ("relit", {"head_size": 17}),
     ("relit", {"decay": "joint", "query": "double"}),
+    # Windows shorter and longer than the chunk and than a block of queries.
+    ("gtrxl", {"window": 9, "head_size": 17}),
+    ("gtrxl", {"window": 50, "banded": False}),
+    ("transformer", {"window": 21, "head_size": 40}),
 ]
-TIME = 37
+TIME, WARM = 37, 13
 TOLERANCES = {"float32": (2e-6, 1e-4), "float64": (1e-13, 1e-11)}
 
 
@@ -39,7 +43,7 @@ def both(name: str, options: dict[str, Any], precision: str) -> list[Any]:
         xs, starts = episodes(TIME, seed=5)
         xs = xs.astype(precision)
         state = cast(memory.init_state(), precision)
-        state = jax.tree.map(lambda a: (a + 0.5).astype(a.dtype), state)
+        state = unroll(memory, state, -xs[:WARM], starts[:WARM])[0]
         weights = np.random.default_rng(6).standard_normal((TIME, memory.output_size))
         floats = jax.tree.map(partial(_cotangent, precision), state)
         after, ys, gradients = pull_one(

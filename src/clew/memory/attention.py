@@ -14,11 +14,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from clew.errors import require_at_least, require_choice
-from clew.memory.band import Band, clean, clear_at_start, join_chunk, skew
+from clew.memory.band import Band, clean, clear_at_start, count_visible, join_chunk, skew
 from clew.memory.blocks import Init, LayerNorm, Linear
+from clew.memory.kernels import Scan, uses_kernel
 from clew.memory.maps import MemoryMap, window_map
 from clew.memory.positions import sinusoids
 from clew.memory.ring import WindowState, ring_after
+from clew.memory.window import RingInputs, WindowInputs, read_ring, read_window
 
 Gradient = Literal["full", "current"]
 
@@ -52,6 +54,7 @@ class WindowAttention(eqx.Module):
     query_norm: bool = eqx.field(static=True)
     banded: bool = eqx.field(static=True)
     gradient: str = eqx.field(static=True)
+    scan: Scan = eqx.field(static=True)
 
     def __init__(
         self,
@@ -69,11 +72,13 @@ class WindowAttention(eqx.Module):
         query_norm: bool = True,
         banded: bool = True,
         gradient: Gradient = "full",
+        scan: Scan = "auto",
     ):
         require_at_least("num_heads", num_heads, 1)
         require_at_least("head_size", head_size, 1)
         require_at_least("window", window, 1)
         require_choice("gradient", gradient, ("full", "current"))
+        uses_kernel(scan)
         wide = num_heads * head_size
         keys = jax.random.split(key, 5)
         self.norm = LayerNorm(size) if norm else None
@@ -91,6 +96,7 @@ class WindowAttention(eqx.Module):
         self.query_norm = query_norm
         self.banded = banded
         self.gradient = gradient
+        self.scan = scan
 
     def init_state(self) -> WindowState:
         """An empty ring."""
@@ -104,6 +110,10 @@ class WindowAttention(eqx.Module):
     ) -> tuple[WindowState, Float[Array, " n"]]:
         """Writes the input into the ring, in place, and attends from it."""
         after, at = self._written(state, x, start)
+        if self._uses_kernel():
+            query, read = self._rows(self.query(self._asking(x))), (after.keys, after.values)
+            inputs = RingInputs(query, *read, at, after.length, *self._places(self.window, x))
+            return after, self.output(read_ring(inputs).reshape(-1))
         slots = self.window + 1
         distance = (at - jnp.arange(slots)) % slots
         content, by_distance = self.queries(x)
@@ -167,12 +177,20 @@ class WindowAttention(eqx.Module):
     def unroll(
         self, state: WindowState, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
     ) -> tuple[WindowState, Float[Array, "time n"]]:
-        """The whole chunk in one banded pass, cut into blocks of about a window."""
+        """The whole chunk in one banded pass: by the kernel, or in blocks of about a window."""
         time = len(xs)
         reach = self.window if self.banded else self.window + time - 1
         band = Band.cut(state.position, state.length, starts, self.window, reach)
         stored = self._stored(xs)
         key, value = self.keys_values(stored)
+        after = ring_after(band, state, stored, key, value)
+        if self._uses_kernel():
+            counts = count_visible(state.length, starts, self.window, reach)
+            query = self._rows(self.query(self._asking(xs)))
+            chunk = (query, jnp.moveaxis(key, 0, 1), jnp.moveaxis(value, 0, 1))
+            ring = (state.keys, state.values, state.position, state.length)
+            inputs = WindowInputs(*chunk, *ring, counts, *self._places(reach, xs))
+            return after, self.output(read_window(inputs).reshape(time, -1))
         keys, keys_fine = clean(join_chunk(band, state.keys, key))
         values, values_fine = clean(join_chunk(band, state.values, value))
         visible = band.visible()
@@ -191,7 +209,7 @@ class WindowAttention(eqx.Module):
             attended += band.of_own(weights) * band.blocks(own_value)
         attended = band.taint(attended, visible, keys_fine & values_fine)
         rows = jnp.moveaxis(attended, 0, 2).reshape(-1, self.num_heads * self.head_size)[:time]
-        return ring_after(band, state, stored, key, value), self.output(rows)
+        return after, self.output(rows)
 
     def remember(
         self, state: WindowState, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
@@ -228,8 +246,7 @@ class WindowAttention(eqx.Module):
 
     def queries(self, x: Float[Array, "*time n"]) -> tuple[Array, Array]:
         """The queries, scaled, with the content bias and with the distance bias."""
-        normed = self.norm(x) if self.norm is not None and self.query_norm else x
-        query = self._heads(self.query(normed))
+        query = self._heads(self.query(self._asking(x)))
         scale = 1.0 / math.sqrt(self.head_size)
         if self.content_bias is None or self.distance_bias is None:
             assert self.distance is None, "an attention that shares its biases was used alone"
@@ -246,5 +263,23 @@ class WindowAttention(eqx.Module):
         table = sinusoids(np.arange(count), self.query.weight.shape[0])
         return self._heads(self.distance(jnp.asarray(table)))
 
+    def _uses_kernel(self) -> bool:
+        # Stopped gradients are differences of products, which the kernels do not know.
+        return self.gradient == "full" and uses_kernel(self.scan)
+
+    def _places(self, reach: int, like: Array) -> tuple[Array, Array, Array]:
+        """The distances up to `reach` and both biases, as the kernels want them."""
+        shape = (self.num_heads, self.head_size)
+        if self.content_bias is None or self.distance_bias is None:
+            nothing = jnp.zeros(shape, like.dtype)
+            return jnp.zeros((shape[0], 0, shape[1]), like.dtype), nothing, nothing
+        return self.distances(reach + 1), self.content_bias, self.distance_bias
+
+    def _asking(self, x: Float[Array, "*time n"]) -> Float[Array, "*time n"]:
+        return self.norm(x) if self.norm is not None and self.query_norm else x
+
+    def _rows(self, x: Float[Array, "*time wide"]) -> Float[Array, "*time heads head"]:
+        return x.reshape(*x.shape[:-1], self.num_heads, self.head_size)
+
     def _heads(self, x: Float[Array, "*time wide"]) -> Array:
-        return jnp.moveaxis(x.reshape(*x.shape[:-1], self.num_heads, self.head_size), -2, 0)
+        return jnp.moveaxis(self._rows(x), -2, 0)

@@ -123,6 +123,22 @@ class Band(eqx.Module):
         return slice(i * self.block, (i + 1) * self.block + self.reach)
 
 
+def count_visible(
+    length: Int[Array, ""], starts: Bool[Array, " time"], window: int, reach: int
+) -> Int[Array, " time"]:
+    """How many inputs each one of a chunk sees: itself, and those of its episode within `reach`.
+
+    Args:
+        length: inputs of the episode going on that the ring holds, `window` of them in sight.
+        starts: which inputs open an episode.
+    """
+    times = jnp.arange(len(starts), dtype=jnp.int32)
+    last_start = jax.lax.cummax(jnp.where(starts, times, -1))
+    going_on = jnp.minimum(length, window) + times + 1
+    counts = jnp.where(last_start < 0, going_on, times - last_start + 1)
+    return jnp.minimum(counts, reach + 1).astype(jnp.int32)
+
+
 def join_chunk(
     band: Band, ring: Float[Array, "heads slots m"], chunk: Float[Array, "heads time m"]
 ) -> Float[Array, "heads past_and_time m"]:

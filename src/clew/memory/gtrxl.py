@@ -5,6 +5,7 @@ from jaxtyping import PRNGKeyArray
 from clew.memory.attention import Gradient
 from clew.memory.blocks import Init
 from clew.memory.gates import GateName
+from clew.memory.kernels import Scan
 from clew.memory.layer import NormPlace
 from clew.memory.stack import WindowStack
 
@@ -40,6 +41,7 @@ class GTrXL(WindowStack):
             said above happens to it, as in the published code of Makkink (2021).
         gradient: "full", or "current" to stop gradients into the inputs of earlier steps.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
+        scan: how a window is read: "kernel", "steps" (XLA's products), or "auto"; see `Scan`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -71,6 +73,7 @@ class GTrXL(WindowStack):
         inner_residual: bool = False,
         gradient: Gradient = "full",
         init: Init = "orthogonal",
+        scan: Scan = "auto",
     ):
         super().__init__(
             input_size,
@@ -91,6 +94,7 @@ class GTrXL(WindowStack):
                 "query_norm": query_norm,
                 "banded": banded,
                 "gradient": gradient,
+                "scan": scan,
             },
             layer={"gate": gate, "norm": norm, "inner_residual": inner_residual},
         )

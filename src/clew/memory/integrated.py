@@ -6,6 +6,7 @@ from clew.memory.attention import Gradient
 from clew.memory.blocks import Init
 from clew.memory.gates import GateName
 from clew.memory.halting import Blend, Unreached
+from clew.memory.kernels import Scan
 from clew.memory.layer import NormPlace
 from clew.memory.universal import Universal
 
@@ -55,6 +56,7 @@ class Integrated(Universal):
         inner_residual: bool = False,
         gradient: Gradient = "full",
         init: Init = "orthogonal",
+        scan: Scan = "auto",
     ):
         super().__init__(
             input_size,
@@ -80,4 +82,5 @@ class Integrated(Universal):
             inner_residual=inner_residual,
             gradient=gradient,
             init=init,
+            scan=scan,
         )

@@ -11,6 +11,7 @@ from clew.errors import UserError, require_at_least
 from clew.memory.attention import Gradient, WindowAttention
 from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input
 from clew.memory.blocks import Init, Linear
+from clew.memory.kernels import Scan
 from clew.memory.layer import Layer, LayerOptions
 from clew.memory.maps import MemoryMap, prefixed
 
@@ -84,6 +85,7 @@ class WindowOptions(TypedDict, total=False):
     query_norm: bool
     banded: bool
     gradient: Gradient
+    scan: Scan
 
 
 def window_layers(

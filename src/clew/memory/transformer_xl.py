@@ -4,6 +4,7 @@ from jaxtyping import PRNGKeyArray
 
 from clew.memory.attention import Gradient
 from clew.memory.blocks import Init
+from clew.memory.kernels import Scan
 from clew.memory.layer import NormPlace
 from clew.memory.stack import WindowStack
 
@@ -35,6 +36,7 @@ class TransformerXL(WindowStack):
             said above happens to it, as in the published code of Makkink (2021).
         gradient: "full", or "current" to stop gradients into the inputs of earlier steps.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
+        scan: how a window is read: "kernel", "steps" (XLA's products), or "auto"; see `Scan`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -65,6 +67,7 @@ class TransformerXL(WindowStack):
         inner_residual: bool = False,
         gradient: Gradient = "full",
         init: Init = "orthogonal",
+        scan: Scan = "auto",
     ):
         super().__init__(
             input_size,
@@ -83,6 +86,7 @@ class TransformerXL(WindowStack):
                 "norm": norm == "before",
                 "bias": attention_bias,
                 "gradient": gradient,
+                "scan": scan,
             },
             layer={"gate": "residual", "norm": norm, "inner_residual": inner_residual},
         )

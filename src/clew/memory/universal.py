@@ -9,6 +9,7 @@ from clew.memory.attention import Gradient
 from clew.memory.blocks import Init, Linear
 from clew.memory.gates import GateName
 from clew.memory.halting import Blend, Halting, Unreached
+from clew.memory.kernels import Scan
 from clew.memory.layer import NormPlace
 from clew.memory.stack import make_embedding, window_layers
 
@@ -52,6 +53,7 @@ class Universal(AdaptiveStack):
             said above happens to it, as in the published code of Makkink (2021).
         gradient: "full", or "current" to stop gradients into the inputs of earlier steps.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
+        scan: how a window is read: "kernel", "steps" (XLA's products), or "auto"; see `Scan`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -90,6 +92,7 @@ class Universal(AdaptiveStack):
         inner_residual: bool = False,
         gradient: Gradient = "full",
         init: Init = "orthogonal",
+        scan: Scan = "auto",
     ):
         require_at_least("input_size", input_size, 1)
         require_at_least("hidden_size", hidden_size, 1)
@@ -112,6 +115,7 @@ class Universal(AdaptiveStack):
                 "norm": norm == "before",
                 "bias": attention_bias,
                 "gradient": gradient,
+                "scan": scan,
             },
             layer={
                 "gate": gate,

@@ -4,7 +4,10 @@ They are an option and no need: a machine without a C++ compiler runs the same m
 XLA. `docs/kernels.md` tells what they bring.
 """
 
+import contextlib
+import contextvars
 import functools
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import jax
@@ -21,12 +24,13 @@ only `steps` has forward-mode and second derivatives."""
 
 SCANS = ("auto", "kernel", "steps")
 
-_NAMES = tuple(
-    f"clew_{kernel}_{direction}_{kind}"
-    for kernel in ("outer", "waves")
-    for direction in ("forward", "backward")
-    for kind in ("float32", "float64")
+_KERNELS = (
+    *("outer_forward", "outer_backward", "waves_forward", "waves_backward"),
+    *("window_forward", "window_backward", "window_step"),
 )
+_NAMES = tuple(f"clew_{name}_{kind}" for name in _KERNELS for kind in ("float32", "float64"))
+
+_ALLOWED = contextvars.ContextVar("clew_kernels_allowed", default=True)
 
 
 def uses_kernel(scan: Scan) -> bool:
@@ -36,12 +40,22 @@ def uses_kernel(scan: Scan) -> bool:
         UserError: for "kernel" where there is none, with the reason.
     """
     require_choice("scan", scan, SCANS)
-    if scan == "steps":
+    if scan == "steps" or not _ALLOWED.get():
         return False
     reason = why_not()
     if reason and scan == "kernel":
         raise UserError(f"scan='kernel' is not possible: {reason}; scan='auto' does without")
     return not reason
+
+
+@contextlib.contextmanager
+def without_kernels() -> Iterator[None]:
+    """What is traced meanwhile goes through XLA alone, for those who read the traced program."""
+    token = _ALLOWED.set(False)
+    try:
+        yield
+    finally:
+        _ALLOWED.reset(token)
 
 
 def why_not() -> str:
@@ -59,19 +73,22 @@ def provenance() -> str:
     return _register() or source_hash()
 
 
-def call(name: str, results: Any, *arguments: Any, **attributes: Any) -> Any:
+def call(name: str, results: Any, *arguments: Any, shared: bool = False, **attributes: Any) -> Any:
     """Calls a kernel; `results` are its outputs' shapes and types, leading axes are batched.
 
     Args:
         name: which one, without "clew_" and the type of its numbers.
         results: as `jax.ffi.ffi_call` takes them.
         arguments: arrays; the first one's type is that of all floating-point numbers.
+        shared: whether the kernel itself lends an argument that is not batched to the whole
+            batch; else such an argument is repeated.
         attributes: floats, and tuples of floats.
     """
     constants = {key: np.asarray(value, np.float64) for key, value in attributes.items()}
     constants = {key: value if value.ndim else value[()] for key, value in constants.items()}
     target = _target(f"clew_{name}_{arguments[0].dtype.name}")
-    function = jax.ffi.ffi_call(target, results, vmap_method="broadcast_all")
+    method = "expand_dims" if shared else "broadcast_all"
+    function = jax.ffi.ffi_call(target, results, vmap_method=method)
     return function(*arguments, **constants)
 
 

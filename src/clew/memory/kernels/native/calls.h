@@ -14,6 +14,7 @@ using In = ffi::Buffer<type>;
 template <ffi::DataType type>
 using Out = ffi::Result<ffi::Buffer<type>>;
 using Flags = ffi::Buffer<ffi::PRED>;
+using Integers = ffi::Buffer<ffi::S32>;
 
 // From the last axes of products [.., time, 5, heads, head] and maps [.., time, 3, heads, eta].
 template <ffi::DataType type>

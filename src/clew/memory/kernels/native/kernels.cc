@@ -1,6 +1,7 @@
 // What the shared library offers: every kernel, for float and for double.
 #include "outer_calls.h"
 #include "waves_calls.h"
+#include "window_calls.h"
 
 namespace ffi = xla::ffi;
 
@@ -14,3 +15,6 @@ CLEW_EXPORT(waves_forward);
 CLEW_EXPORT(waves_backward);
 CLEW_EXPORT(outer_forward);
 CLEW_EXPORT(outer_backward);
+CLEW_EXPORT(window_forward);
+CLEW_EXPORT(window_backward);
+CLEW_EXPORT(window_step);

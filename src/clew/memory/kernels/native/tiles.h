@@ -1,0 +1,82 @@
+// Products of small matrices whose sums stay in registers; what is held is padded such that every
+// tile is whole.
+#ifndef CLEW_TILES_H_
+#define CLEW_TILES_H_
+
+#include <cstdint>
+#include <cstring>
+
+namespace clew {
+
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64, kTileRows = 8;
+#elif defined(__AVX__)
+constexpr int kVectorBytes = 32, kTileRows = 4;
+#else
+constexpr int kVectorBytes = 16, kTileRows = 4;
+#endif
+
+template <typename T>
+struct Vector {
+  typedef T type __attribute__((vector_size(kVectorBytes)));
+  static constexpr int64_t lanes = kVectorBytes / sizeof(T);
+};
+
+template <typename T>
+inline typename Vector<T>::type load_vector(const T* from) {
+  typename Vector<T>::type v;
+  std::memcpy(&v, from, sizeof(v));
+  return v;
+}
+
+template <typename T>
+inline void store_vector(T* to, typename Vector<T>::type v) {
+  std::memcpy(to, &v, sizeof(v));
+}
+
+// The next multiple of `step`.
+inline int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+
+// Columns of a tile, two vectors; rows of everything that tiles run over are padded to this.
+template <typename T>
+constexpr int64_t tile_columns() {
+  return 2 * Vector<T>::lanes;
+}
+
+// out[i][j] (+)= sum_k a(i, k) b[k][j] for whole tiles: `rows` a multiple of kTileRows, `columns`
+// one of tile_columns. `a(i, k)` stands at a + i * row_step + k * sum_step.
+template <bool add, typename T>
+void multiply(int64_t rows, int64_t columns, int64_t sums, const T* a, int64_t row_step,
+              int64_t sum_step, const T* b, int64_t b_step, T* out, int64_t out_step) {
+  using V = typename Vector<T>::type;
+  constexpr int64_t lanes = Vector<T>::lanes;
+  for (int64_t j = 0; j < columns; j += 2 * lanes) {
+    for (int64_t i = 0; i < rows; i += kTileRows) {
+      V left[kTileRows], right[kTileRows];
+      for (int r = 0; r < kTileRows; ++r) {
+        T* at = out + (i + r) * out_step + j;
+        left[r] = add ? load_vector(at) : V{};
+        right[r] = add ? load_vector(at + lanes) : V{};
+      }
+      const T* a_i = a + i * row_step;
+      for (int64_t k = 0; k < sums; ++k) {
+        const V b_left = load_vector(b + k * b_step + j);
+        const V b_right = load_vector(b + k * b_step + j + lanes);
+        for (int r = 0; r < kTileRows; ++r) {
+          const T x = a_i[r * row_step + k * sum_step];
+          left[r] += x * b_left;
+          right[r] += x * b_right;
+        }
+      }
+      for (int r = 0; r < kTileRows; ++r) {
+        T* at = out + (i + r) * out_step + j;
+        store_vector(at, left[r]);
+        store_vector(at + lanes, right[r]);
+      }
+    }
+  }
+}
+
+}  // namespace clew
+
+#endif  // CLEW_TILES_H_

@@ -1,0 +1,197 @@
+// The windows' kernels as XLA calls them.
+#ifndef CLEW_WINDOW_CALLS_H_
+#define CLEW_WINDOW_CALLS_H_
+
+#include "calls.h"
+#include "window_backward.h"
+#include "window_step.h"
+
+namespace clew {
+
+// Which item of every input belongs to which of a batch: leading axes of size 1 are shared.
+struct Batch {
+  std::vector<int64_t> sizes;
+  int64_t count = 1;
+  std::vector<std::unique_ptr<int64_t[]>> indices;
+
+  template <typename Dimensions>
+  Batch(const Dimensions& result, int64_t own) {
+    for (size_t i = 0; i + own < result.size(); ++i) {
+      sizes.push_back(result[i]);
+      count *= result[i];
+    }
+  }
+
+  // An input with `own` axes of its own.
+  template <typename T, typename Input>
+  Shared<T> share(const Input& input, int64_t own) {
+    const auto dimensions = input.dimensions();
+    int64_t size = 1;
+    for (size_t i = dimensions.size() - own; i < dimensions.size(); ++i) size *= dimensions[i];
+    auto index = std::make_unique<int64_t[]>(count);
+    for (int64_t n = 0; n < count; ++n) {
+      int64_t rest = n, step = 1, at = 0;
+      for (size_t i = sizes.size(); i-- > 0; rest /= sizes[i]) {
+        if (dimensions[i] == 1) continue;
+        at += rest % sizes[i] * step;
+        step *= sizes[i];
+      }
+      index[n] = at;
+    }
+    indices.push_back(std::move(index));
+    return {input.typed_data(), indices.back().get(), size};
+  }
+};
+
+template <ffi::DataType type, typename T = ffi::NativeType<type>>
+struct WindowArguments {
+  Batch batch;
+  Window<T> window;
+
+  template <typename Result>
+  WindowArguments(const Result& result, In<type> queries, In<type> keys, In<type> values,
+                  In<type> old_keys, In<type> old_values, Integers position, Integers length,
+                  Integers counts, In<type> distances, In<type> content, In<type> distant)
+      : batch(result.dimensions(), 3) {
+    const auto q = queries.dimensions(), ring = old_keys.dimensions();
+    const auto far = distances.dimensions();
+    window.time = q[q.size() - 3];
+    window.heads = q[q.size() - 2];
+    window.head = q[q.size() - 1];
+    window.slots = ring[ring.size() - 2];
+    window.far = far[far.size() - 2];
+    window.queries = batch.share<T>(queries, 3);
+    window.keys = batch.share<T>(keys, 3);
+    window.values = batch.share<T>(values, 3);
+    window.old_keys = batch.share<T>(old_keys, 3);
+    window.old_values = batch.share<T>(old_values, 3);
+    window.position = batch.share<int32_t>(position, 0);
+    window.length = batch.share<int32_t>(length, 0);
+    window.counts = batch.share<int32_t>(counts, 1);
+    window.distances = batch.share<T>(distances, 3);
+    window.content = batch.share<T>(content, 2);
+    window.distant = batch.share<T>(distant, 2);
+  }
+
+  template <typename Work>
+  void each_head(ffi::ThreadPool& pool, const Work& work) const {
+    for_each(pool, batch.count * window.heads,
+             [&](int64_t i) { work(i / window.heads, i % window.heads); });
+  }
+};
+
+template <ffi::DataType type>
+ffi::Error window_forward_call(ffi::ThreadPool pool, In<type> queries, In<type> keys,
+                               In<type> values, In<type> old_keys, In<type> old_values,
+                               Integers position, Integers length, Integers counts,
+                               In<type> distances, In<type> content, In<type> distant,
+                               Out<type> outputs) {
+  const WindowArguments<type> a(*outputs, queries, keys, values, old_keys, old_values, position,
+                                length, counts, distances, content, distant);
+  a.each_head(pool, [&](int64_t n, int64_t h) {
+    window_forward(a.window, n, h, outputs->typed_data());
+  });
+  return ffi::Error::Success();
+}
+
+template <ffi::DataType type>
+ffi::Error window_backward_call(ffi::ThreadPool pool, In<type> queries, In<type> keys,
+                                In<type> values, In<type> old_keys, In<type> old_values,
+                                Integers position, Integers length, Integers counts,
+                                In<type> distances, In<type> content, In<type> distant,
+                                In<type> of_outputs, Out<type> of_queries, Out<type> of_keys,
+                                Out<type> of_values, Out<type> of_old_keys,
+                                Out<type> of_old_values, Out<type> of_distances,
+                                Out<type> of_content, Out<type> of_distant) {
+  using T = ffi::NativeType<type>;
+  WindowArguments<type> a(*of_queries, queries, keys, values, old_keys, old_values, position,
+                          length, counts, distances, content, distant);
+  const WindowGradients<T> g{a.batch.template share<T>(of_outputs, 3),
+                             of_queries->typed_data(), of_keys->typed_data(),
+                             of_values->typed_data(), of_old_keys->typed_data(),
+                             of_old_values->typed_data(), of_distances->typed_data(),
+                             of_content->typed_data(), of_distant->typed_data()};
+  a.each_head(pool, [&](int64_t n, int64_t h) { window_backward(a.window, g, n, h); });
+  return ffi::Error::Success();
+}
+
+template <ffi::DataType type>
+ffi::Error window_step_call(ffi::ThreadPool pool, In<type> query, In<type> keys, In<type> values,
+                            Integers at, Integers length, In<type> distances, In<type> content,
+                            In<type> distant, Out<type> outputs) {
+  using T = ffi::NativeType<type>;
+  Batch batch(outputs->dimensions(), 2);
+  const auto ring = keys.dimensions(), far = distances.dimensions();
+  RingStep<T> s;
+  s.heads = ring[ring.size() - 3];
+  s.slots = ring[ring.size() - 2];
+  s.head = ring[ring.size() - 1];
+  s.far = far[far.size() - 2];
+  s.query = batch.share<T>(query, 2);
+  s.keys = batch.share<T>(keys, 3);
+  s.values = batch.share<T>(values, 3);
+  s.at = batch.share<int32_t>(at, 0);
+  s.length = batch.share<int32_t>(length, 0);
+  s.distances = batch.share<T>(distances, 3);
+  s.content = batch.share<T>(content, 2);
+  s.distant = batch.share<T>(distant, 2);
+  for_each(pool, batch.count * s.heads, [&](int64_t i) {
+    ring_step(s, i / s.heads, i % s.heads, outputs->typed_data());
+  });
+  return ffi::Error::Success();
+}
+
+template <ffi::DataType type>
+auto window_inputs() {
+  return ffi::Ffi::Bind()
+      .Ctx<ffi::ThreadPool>()
+      .template Arg<In<type>>()
+      .template Arg<In<type>>()
+      .template Arg<In<type>>()
+      .template Arg<In<type>>()
+      .template Arg<In<type>>()
+      .template Arg<Integers>()
+      .template Arg<Integers>()
+      .template Arg<Integers>()
+      .template Arg<In<type>>()
+      .template Arg<In<type>>()
+      .template Arg<In<type>>();
+}
+
+template <ffi::DataType type>
+auto window_forward_binding() {
+  return window_inputs<type>().template Ret<ffi::Buffer<type>>();
+}
+
+template <ffi::DataType type>
+auto window_backward_binding() {
+  return window_inputs<type>()
+      .template Arg<In<type>>()
+      .template Ret<ffi::Buffer<type>>()
+      .template Ret<ffi::Buffer<type>>()
+      .template Ret<ffi::Buffer<type>>()
+      .template Ret<ffi::Buffer<type>>()
+      .template Ret<ffi::Buffer<type>>()
+      .template Ret<ffi::Buffer<type>>()
+      .template Ret<ffi::Buffer<type>>()
+      .template Ret<ffi::Buffer<type>>();
+}
+
+template <ffi::DataType type>
+auto window_step_binding() {
+  return ffi::Ffi::Bind()
+      .Ctx<ffi::ThreadPool>()
+      .template Arg<In<type>>()
+      .template Arg<In<type>>()
+      .template Arg<In<type>>()
+      .template Arg<Integers>()
+      .template Arg<Integers>()
+      .template Arg<In<type>>()
+      .template Arg<In<type>>()
+      .template Arg<In<type>>()
+      .template Ret<ffi::Buffer<type>>();
+}
+
+}  // namespace clew
+
+#endif  // CLEW_WINDOW_CALLS_H_

@@ -1,0 +1,100 @@
+"""Attention over a window through kernels that hold no scores: a chunk of it, and one step."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from clew.memory.kernels import call
+
+
+class WindowInputs(NamedTuple):
+    """What a chunk's attention starts from, for all heads."""
+
+    queries: Float[Array, "time heads head"]
+    """Without biases, and not scaled."""
+    keys: Float[Array, "time heads head"]
+    values: Float[Array, "time heads head"]
+    old_keys: Float[Array, "heads slots head"]
+    """The ring before the chunk; its newest slot is never seen, as the window reaches back
+    slots - 1 steps."""
+    old_values: Float[Array, "heads slots head"]
+    position: Int[Array, ""]
+    length: Int[Array, ""]
+    counts: Int[Array, " time"]
+    """How many steps each query sees, itself among them."""
+    distances: Float[Array, "heads far head"]
+    """Projected, from 0; `far` is 0 without relative positions."""
+    content_bias: Float[Array, "heads head"]
+    distance_bias: Float[Array, "heads head"]
+
+
+class RingInputs(NamedTuple):
+    """What a single query's attention starts from, for all heads."""
+
+    query: Float[Array, "heads head"]
+    keys: Float[Array, "heads slots head"]
+    values: Float[Array, "heads slots head"]
+    at: Int[Array, ""]
+    """The newest slot."""
+    length: Int[Array, ""]
+    """How many slots are seen."""
+    distances: Float[Array, "heads far head"]
+    content_bias: Float[Array, "heads head"]
+    distance_bias: Float[Array, "heads head"]
+
+
+@jax.custom_vjp
+def read_window(inputs: WindowInputs) -> Float[Array, "time heads head"]:
+    """`WindowAttention` over a chunk, between its products.
+
+    Forward, 32 queries at a time against just the keys that one of them sees. Backward, their
+    weights are computed again; nothing of the size of time x keys is ever held.
+    """
+    queries = inputs.queries
+    result = jax.ShapeDtypeStruct(queries.shape, queries.dtype)
+    return call("window_forward", result, *inputs, shared=True)
+
+
+def _forward(inputs: WindowInputs) -> tuple[Array, WindowInputs]:
+    return read_window(inputs), inputs
+
+
+def _backward(inputs: WindowInputs, cotangent: Array) -> tuple[WindowInputs]:
+    floats = [n for n in WindowInputs._fields if n not in ("position", "length", "counts")]
+    results = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (getattr(inputs, n) for n in floats)]
+    gradients = call("window_backward", results, *inputs, cotangent, shared=True)
+    nothing = WindowInputs(*[None] * len(inputs))  # pyright: ignore[reportArgumentType]
+    return (nothing._replace(**dict(zip(floats, gradients, strict=True))),)
+
+
+read_window.defvjp(_forward, _backward)
+
+
+@jax.custom_jvp
+def read_ring(inputs: RingInputs) -> Float[Array, "heads head"]:
+    """`WindowAttention` of one query over the ring that it was written into.
+
+    Its derivatives, of which acting needs none, are those of `attend_ring`.
+    """
+    result = jax.ShapeDtypeStruct(inputs.query.shape, inputs.query.dtype)
+    return call("window_step", result, *inputs, shared=True)
+
+
+@read_ring.defjvp
+def _ring_tangent(primals: tuple[RingInputs], tangents: tuple[RingInputs]) -> tuple[Array, Array]:
+    return jax.jvp(attend_ring, primals, tangents)
+
+
+def attend_ring(inputs: RingInputs) -> Float[Array, "heads head"]:
+    """The same through XLA."""
+    slots, scale = inputs.keys.shape[1], inputs.query.shape[-1] ** -0.5
+    distance = (inputs.at - jnp.arange(slots)) % slots
+    scores = jnp.einsum("hm,hjm->hj", (inputs.query + inputs.content_bias) * scale, inputs.keys)
+    if inputs.distances.shape[1]:
+        asked = (inputs.query + inputs.distance_bias) * scale
+        scores += jnp.einsum("hm,hdm->hd", asked, inputs.distances)[:, distance]
+    visible = jnp.broadcast_to(distance < inputs.length, scores.shape)
+    weights = jax.nn.softmax(jnp.where(visible, scores, -jnp.inf), axis=-1)
+    return jnp.einsum("hj,hjm->hm", weights, inputs.values)
