@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from clew.cli.pages import take_large_pages
 from clew.errors import UserError
 
 COMMANDS = {
@@ -28,6 +29,8 @@ COMMANDS = {
 def main(args: Sequence[str] | None = None) -> None:
     """The command `clew`: runs and exits, with 0, 1 (a finding), 2 (a mistake) or 130 (Ctrl-C)."""
     # stdout may be a pipe that is read by a program: nothing but results goes there.
+    if args is None and len(sys.argv) > 1:
+        take_large_pages(sys.argv[1])
     sys.exit(run(list(sys.argv[1:] if args is None else args)))
 
 
