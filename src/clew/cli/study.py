@@ -46,6 +46,9 @@ class StudyCommand:
     corridors: str = ""
     """Of pramanik's tmaze: only these corridor lengths, separated by commas; empty takes the
     thesis's five."""
+    sweep: bool = False
+    """Of pramanik's tmaze: search for learning rates and entropy costs, 25 of them as lanes of one
+    program. Its own budget is 5M steps and 5 seeds; --steps and --seeds change it."""
     steps: int = 0
     """Training steps of every cell; 0 takes the study's. Of pramanik's tmaze it may be raised
     later: cells go on from where they ended."""
@@ -150,7 +153,12 @@ def make_study(command: StudyCommand) -> "Study":
     if command.name not in GRIDS:
         raise unknown_name("study", command.name, known)
     only = {"corridors": _lengths(command)} if command.corridors else {}
-    whole = GRIDS[command.name](part=command.part, edition=command.edition, **only)
+    make = GRIDS[command.name]
+    if command.sweep:
+        if command.part != "tmaze":
+            raise UserError("--sweep is for --part tmaze")
+        from clew.studies.tmaze import sweep as make
+    whole = make(part=command.part, edition=command.edition, **only)
     agent = next(iter(whole.models.values()))
     study = whole.only(_names(command.models), _names(command.settings))
     if command.seeds:

@@ -27,6 +27,11 @@ LAST_STEPS = 100_000
 TIME_LIMIT = 1000
 """Of an episode, in the authors' code; on corridors longer than a half of it twice their length."""
 
+LEARNING_RATES = (1e-3, 5e-4, 1e-4, 5e-5, 1e-5)
+ENTROPY_COSTS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
+SWEEP_STEPS, SWEEP_SEEDS = 5_000_000, 5
+"""Of the search for these two (Table A.1 and appendix A.1)."""
+
 _WIDEST_CODE = 256
 """Longest corridor whose positions take the 8 bits that the agents read."""
 _EPISODES = 192
@@ -82,6 +87,42 @@ def study(
         curve_bins=75,
         resumable=True,
         last_steps=LAST_STEPS,
+    )
+
+
+def sweep(
+    part: str = "tmaze", edition: str = "published", corridors: Sequence[int] = CORRIDORS
+) -> Study:
+    """Table A.1's search: 25 learning rates and entropy costs for each agent of the thesis.
+
+    The 25 are lanes of one program for every agent, corridor and seed. The thesis takes the pair
+    with the best mean success over the last 100K steps, over all corridors and five seeds.
+
+    Args:
+        part: "tmaze".
+        edition: "published" or "repaired", see `study`.
+        corridors: lengths, at least 2.
+
+    Raises:
+        UserError: for another part or edition, or an impossible corridor.
+    """
+    whole = study(part, edition, corridors)
+    settings = {
+        f"{name} rate-{rate:g} entropy-{cost:g}": Setting(
+            task.env, task.options, a2c={"learning_rate": rate, "entropy_cost": cost}
+        )
+        for name, task in whole.settings.items()
+        for rate in LEARNING_RATES
+        for cost in ENTROPY_COSTS
+    }
+    return replace(
+        whole.only(AGENTS),
+        name=f"pramanik/tmaze-sweep-{edition}",
+        settings=settings,
+        seeds=tuple(range(SWEEP_SEEDS)),
+        steps=SWEEP_STEPS,
+        curve_bins=SWEEP_STEPS // (LAST_STEPS // 2),
+        resumable=False,
     )
 
 

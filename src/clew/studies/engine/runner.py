@@ -12,7 +12,7 @@ from clew.errors import UserError
 from clew.run.config import make_stream
 from clew.run.folder import locked
 from clew.run.stop import stop_signals
-from clew.studies.engine import cells, results
+from clew.studies.engine import cells, results, varied
 from clew.studies.engine.packs import Pack, make_packs, pack_cost, pack_steps, split
 from clew.studies.engine.plugins import registered
 from clew.studies.engine.progress import Standing, StudyLines, StudyProgress
@@ -151,7 +151,7 @@ def _open(study: Study, path: Path, file: ResultsFile) -> _Session:
 
 
 def _workers(study: Study, workers: int | Workers | None, path: Path) -> Workers:
-    work = cells.WORK if study.resumable else WORK
+    work = cells.WORK if study.resumable else varied.WORK if study.varied else WORK
     if workers is None or isinstance(workers, int):
         return LocalWorkers(path / results.LOGS, workers, work)
     return workers
@@ -184,6 +184,8 @@ def _work(
 def _job(session: _Session, pack: Pack) -> Job:
     if session.study.resumable:
         return cells.make_cell_job(session.study, pack.cells[0], session.path)
+    if session.study.varied:
+        return varied.make_varied_job(session.study, pack, session.path)
     return make_job(session.study, pack)
 
 

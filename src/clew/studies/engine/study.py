@@ -39,6 +39,9 @@ class Setting:
     `env` and the list of their `options`, as `clew.envs.mixed_recall:MixedRecall`; or none."""
     together: str = ""
     """Settings with the same word here, and the same `mix`, are trained in one program."""
+    a2c: Mapping[str, float] = field(default_factory=dict)
+    """Rates and costs of A2C in place of the models' own, by name. Settings of one task that
+    differ in nothing else are trained in one program, with these as numbers of it."""
     further: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Other options of the task, by name, on which every agent that was trained here is measured
     as well; in a study that is `resumable`."""
@@ -127,6 +130,8 @@ class Study:
         require_at_least("curve_bins", self.curve_bins, 1)
         require_at_least("evaluation.episodes", self.evaluation.episodes, 1)
         require_at_least("last_steps", self.last_steps, 1)
+        if self.resumable and self.varied:
+            raise UserError("settings with a2c are lanes of a program, not runs: not resumable")
         if self.resumable and self.steps is None:
             raise UserError("a resumable study needs its budget as steps")
         for kind in ("models", "settings", "seeds"):
@@ -136,6 +141,11 @@ class Study:
             require_at_least("seed", seed, 0)
         if len(set(self.seeds)) < len(self.seeds):
             raise UserError(f"seeds must all be different, got {self.seeds}")
+
+    @property
+    def varied(self) -> bool:
+        """Whether the settings vary numbers of A2C."""
+        return any(task.a2c for task in self.settings.values())
 
     def cells(self) -> list[Cell]:
         """Every cell: model by model, setting by setting, seed by seed."""
@@ -153,7 +163,7 @@ class Study:
             UserError: a budget in episodes for a task whose episodes have no fixed length.
         """
         own, task = self.models[model], self.settings[setting]
-        a2c = own.a2c
+        a2c = replace(own.a2c, **task.a2c)
         if task.decisions is not None and a2c.whole_episodes:
             a2c = replace(a2c, rollout_length=task.decisions)
         steps = self.steps

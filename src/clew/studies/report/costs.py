@@ -125,7 +125,8 @@ def _there(edition: Edition) -> int:
 
 def _command(edition: Edition) -> str:
     if edition.name.startswith("pramanik/tmaze-"):
-        which = edition.name.removeprefix("pramanik/tmaze-")
+        which = edition.name.removeprefix("pramanik/tmaze-").removeprefix("sweep-")
+        which += " --sweep" if "sweep" in edition.name else ""
         return (
             f"clew study pramanik --part tmaze --edition {which} --steps "
             f"{edition.study['steps']} --seeds {len(edition.seeds)} --run-dir {edition.folder}"

@@ -69,8 +69,8 @@ def make_grid(edition: Edition) -> Grid:
     Raises:
         UserError: if the folder is not of the T-Maze study.
     """
-    if not edition.name.startswith(NAME):
-        raise UserError(f"{edition.folder} is of {edition.name}, not of the T-Maze study")
+    if not edition.name.startswith(NAME) or "last" not in edition.rows[0]:
+        raise UserError(f"{edition.folder} is of {edition.name}, not a grid of the T-Maze study")
     counts = Counter(row["steps"] for row in edition.rows)
     steps = max(counts, key=lambda budget: (counts[budget], budget))
     rows = [row for row in edition.rows if row["steps"] == steps]

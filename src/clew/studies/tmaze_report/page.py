@@ -8,7 +8,7 @@ from clew.studies.report.drawing import Styles
 from clew.studies.report.edition import Edition
 from clew.studies.report.words import counted, duration, listed
 from clew.studies.tmaze import AGENTS, CORRIDORS
-from clew.studies.tmaze_report import figures, tables
+from clew.studies.tmaze_report import figures, sweep, tables
 from clew.studies.tmaze_report.claims import CLAIMS, HELD, NOT_HELD, OPEN, judge, overall
 from clew.studies.tmaze_report.grid import NAME, Grid, make_grid
 
@@ -28,6 +28,8 @@ def is_tmaze(edition: Edition) -> bool:
 
 def tmaze_blocks(editions: Sequence[Edition], styles: Styles, note: str) -> list[Block]:
     """All blocks of a report, edition by edition; charts that nothing is there for are left out."""
+    if all(edition.name.startswith(sweep.NAME) for edition in editions):
+        return sweep.sweep_blocks(editions, note)
     blocks = [block for edition in editions for block in _edition(make_grid(edition), styles, note)]
     return [block for block in blocks if not isinstance(block, Chart) or block.panels]
 
