@@ -81,22 +81,24 @@ def windows(grid: Grid, styles: Styles) -> Chart | None:
         "banded, it learns with the 128 that it acts with. Right: success while learning.",
         panels,
         models,
+        columns=2,
     )
 
 
-def learning(grid: Grid, styles: Styles, metric: str) -> Chart:
-    """Learning curves of all agents, a panel for each corridor."""
+def learning(grid: Grid, styles: Styles, metric: str, models: Sequence[str], whose: str) -> Chart:
+    """Learning curves of some agents, a panel for each corridor."""
     panels = [
-        Panel(f"corridor {n}", _learning(grid, grid.models, n, styles, metric))
+        Panel(f"corridor {n}", _learning(grid, models, n, styles, metric))
         for n in grid.corridors
+        if any(grid.rows(model, n) for model in models)
     ]
     return Chart(
-        f"{grid.edition.slug}-learning-{metric}",
-        f"Learning curves, {metric}, {_what(grid, grid.models)}",
+        f"{grid.edition.slug}-learning-{metric}-{whose}",
+        f"{metric.capitalize()} while learning, {whose}, {_what(grid, models)}",
         "Thick: mean over seeds; thin: seeds. Each point pools the episodes that ended in a bin of "
         "steps; where none ended, the last value stands.",
         panels,
-        grid.models,
+        models,
         size=(3.8, 2.8),
     )
 

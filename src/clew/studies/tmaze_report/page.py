@@ -35,6 +35,8 @@ def tmaze_blocks(editions: Sequence[Edition], styles: Styles, note: str) -> list
 
 
 def _edition(grid: Grid, styles: Styles, note: str) -> list[Block]:
+    agents = [model for model in grid.models if model in AGENTS]
+    others = [model for model in grid.models if model not in AGENTS]
     beside = [block for block in (figures.windows(grid, styles), tables.windows(grid)) if block]
     return [
         Heading(grid.edition.name, 1, grid.edition.slug),
@@ -49,8 +51,9 @@ def _edition(grid: Grid, styles: Styles, note: str) -> list[Block]:
         *([_heading(grid, "What GTrXL's learner sees", "windows-section")] if beside else []),
         *beside,
         _heading(grid, "Learning", "learning-section"),
-        figures.learning(grid, styles, "success"),
-        figures.learning(grid, styles, "return"),
+        figures.learning(grid, styles, "success", agents, "agents"),
+        figures.learning(grid, styles, "return", agents, "agents"),
+        figures.learning(grid, styles, "success", others, "controls"),
         _heading(grid, "Longer corridors", "lengths-section"),
         figures.lengths(grid, styles),
         tables.lengths(grid),
