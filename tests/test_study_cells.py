@@ -4,12 +4,16 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
 from clew.errors import UserError
 from clew.run.record import read_metrics
-from clew.studies.engine import Cell, QuietStudy, make_packs, run_study
+from clew.studies.engine import Cell, QuietStudy, make_packs, read_results, run_study
 from clew.studies.engine.cells import learning_curve, make_cell_job, run_cell, run_name
 from clew.studies.engine.results import finished_cells
 from small_cells import FURTHER, small_cells, timeless
@@ -135,21 +139,38 @@ def test_a_study_survives_its_workers(tmp_path) -> None:
             told.append(text)
 
         def report(self, standing) -> None:
-            """Kills."""
-            shares.extend(standing.working.values())
-            if not killed and shares and max(shares) > 0.4:
+            """Kills, and keeps how far the training is from then on."""
+            (after if killed else before).extend(standing.working.values())
+            if not killed and before and max(before) > 0.4:
                 killed.extend(children())
                 for process in killed:
                     os.kill(process, signal.SIGKILL)
 
     told: list[str] = []
-    shares: list[float] = []
+    before: list[float] = []
+    after: list[float] = []
     study = small_cells(models={"gru": small_cells().models["gru"]}, seeds=(0,), steps=96_000)
     result = run_study(study, tmp_path, workers=1, progress=Watch())
     assert killed and len(told) == 1 and "trying that again" in told[0]
+    assert min(share for share in after if share) > 0.35  # it did not begin anew
     assert [row["steps"] for row in result.rows] == [96_000] and not result.failures
-    run = tmp_path / "runs" / run_name(CELL)
-    assert "going on" in (tmp_path / "logs/worker-0.log").read_text() or read_metrics(run)
+
+
+@pytest.mark.slow
+def test_a_study_that_is_killed_goes_on_within_its_cells(whole, tmp_path) -> None:
+    script = str(Path(__file__).with_name("small_cells.py"))
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    process = subprocess.Popen([sys.executable, script, str(tmp_path)], env=environment)
+    while len(list(tmp_path.glob("runs/gru*/checkpoints/update-*.clew"))) < 2:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    done = len(read_results(tmp_path))
+    result = run_study(small_cells(), tmp_path, workers=1, progress=QuietStudy())
+    assert done < 4 == len(result.rows) == len(read_results(tmp_path))
+    (row,) = (row for row in result.rows if (row["model"], row["seed"]) == ("gru", 0))
+    assert row["curve"]["steps"] == whole[1]["curve"]["steps"]
 
 
 def children() -> list[int]:

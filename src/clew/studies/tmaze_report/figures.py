@@ -177,11 +177,13 @@ def _learning(
 ) -> Callable[[Axes], None]:
     def draw(axes: Axes) -> None:
         for model in models:
-            rows = [row | {"score": metric} for row in grid.rows(model, corridor)]
-            if not rows:
+            there = grid.rows(model, corridor)
+            if not there:
                 continue
-            data, style = curve_of(rows, len(rows[0]["curve"]["steps"])), styles[model]
-            for values in data.values if len(rows) > 1 else ():
+            points = len(there[0]["curve"]["steps"])
+            data = curve_of([row | {"score": metric} for row in there], points)
+            style = styles[model]
+            for values in data.values if len(there) > 1 else ():
                 axes.plot(data.steps, values, color=style.colour, linewidth=0.6, alpha=0.35)
             mean = data.values.mean(axis=0)
             axes.plot(data.steps, mean, color=style.colour, linestyle=style.dash, linewidth=1.5)
