@@ -164,7 +164,7 @@ def test_influence_ends_after_layers_times_window_steps(name: str) -> None:
         xs = jnp.asarray(episodes(12)[0]).at[0].set(x0)
         return memory.unroll(memory.init_state(), xs, starts)[1]
 
-    jacobian = np.abs(jax.jacfwd(influence)(jnp.ones(INPUT_SIZE))).max(axis=(1, 2))
+    jacobian = np.abs(jax.jacrev(influence)(jnp.ones(INPUT_SIZE))).max(axis=(1, 2))
     assert np.all(jacobian[: layers * window + 1] > 0)
     assert np.all(jacobian[layers * window + 1 :] == 0.0)
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from clew.errors import require_at_least, require_choice
+from clew.errors import UserError, require_at_least, require_choice
 from clew.memory.band import Band, clean, clear_at_start, count_visible, join_chunk, skew
 from clew.memory.blocks import Init, LayerNorm, Linear
 from clew.memory.kernels import Scan, uses_kernel
@@ -79,6 +79,8 @@ class WindowAttention(eqx.Module):
         require_at_least("window", window, 1)
         require_choice("gradient", gradient, ("full", "current"))
         uses_kernel(scan)
+        if scan == "kernel" and gradient != "full":
+            raise UserError(f"scan='kernel' needs gradient='full', got gradient={gradient!r}")
         wide = num_heads * head_size
         keys = jax.random.split(key, 5)
         self.norm = LayerNorm(size) if norm else None

@@ -38,14 +38,16 @@ struct Piece {
 
   explicit Piece(const Outer<T>& o)
       : rows(o.rows()),
-        room(kPiece * Features<T>::size(o.sizes)),
-        from(kPiece * rows),
-        by(kPiece * rows),
-        added(kPiece * rows),
-        read(kPiece * rows) {
-    for (int64_t i = 0; i < kPiece; ++i)
+        room(longest(o) * Features<T>::size(o.sizes)),
+        from(longest(o) * rows),
+        by(longest(o) * rows),
+        added(longest(o) * rows),
+        read(longest(o) * rows) {
+    for (int64_t i = 0; i < longest(o); ++i)
       steps.emplace_back(o.sizes, room.data() + i * Features<T>::size(o.sizes));
   }
+
+  static int64_t longest(const Outer<T>& o) { return std::min(kPiece, o.sizes.time); }
 
   void enter(const Outer<T>& o, int64_t n, int64_t h, int64_t piece) {
     const Sizes& s = o.sizes;
@@ -70,15 +72,16 @@ struct Piece {
   }
 };
 
-// Takes `many` rows from the first one on through a piece. `states` holds them before it; the
-// state after step i goes to states + (i + 1) * stride, so that a stride of 0 keeps the last alone.
+// Takes `many` rows from the first one on through a piece. `old` holds them before it; the state
+// after step i goes to states + i * stride, so that a stride of 0 keeps the last alone.
 template <int many, typename T>
-void advance_rows(Piece<T>& p, int64_t first, int64_t wide, T* states, int64_t stride) {
+void advance_rows(Piece<T>& p, int64_t first, int64_t wide, const T* old, T* states,
+                  int64_t stride) {
   for (int64_t i = 0; i < p.count; ++i) {
-    const T *before = states + i * stride, *from = &p.from[i * p.rows + first];
+    const T *before = i == 0 ? old : states + (i - 1) * stride, *from = &p.from[i * p.rows + first];
     const T *by = &p.by[i * p.rows + first], *added = &p.added[i * p.rows + first];
     const T *keep = p.steps[i].keep, *add = p.steps[i].add, *query = p.steps[i].query;
-    T* after = states + (i + 1) * stride;
+    T* after = states + i * stride;
     T sums[many] = {};
     if (p.starts[i]) {
       CLEW_INDEPENDENT
@@ -118,25 +121,23 @@ void load(const Outer<T>& o, int64_t n, int64_t h, const T* matrix, const T* nor
   std::copy_n(normaliser + at * wide, wide, state + size);
 }
 
-template <typename T>
-void store(const Outer<T>& o, int64_t n, int64_t h, const T* state, T* matrix, T* normaliser) {
-  const int64_t at = n * o.sizes.heads + h, wide = o.sizes.wide(), size = o.sizes.head * wide;
-  std::copy_n(state, size, matrix + at * size);
-  std::copy_n(state + size, wide, normaliser + at * wide);
-}
-
+// The state goes from where it came in to where it goes out, and is changed there.
 template <typename T>
 void outer_forward(const Outer<T>& o, int64_t n, int64_t h, T* outputs, T* matrix, T* normaliser) {
   const Sizes& s = o.sizes;
-  const int64_t wide = s.wide(), rows = o.rows();
-  std::vector<T> state(o.state_size());
+  const int64_t wide = s.wide(), rows = o.rows(), at = n * s.heads + h, size = s.head * wide;
+  const T *old_matrix = o.matrix + at * size, *old_normaliser = o.normaliser + at * wide;
+  matrix += at * size;
+  normaliser += at * wide;
   Piece<T> p(o);
-  load(o, n, h, o.matrix, o.normaliser, state.data());
   for (int64_t piece = 0; piece * kPiece < s.time; ++piece) {
     p.enter(o, n, h, piece);
-    each_group(rows, [&](int64_t v, auto many) {
-      advance_rows<many.value>(p, v, wide, state.data() + v * wide, 0);
+    each_group(s.head, [&](int64_t v, auto many) {
+      advance_rows<many.value>(p, v, wide, old_matrix + v * wide, matrix + v * wide, 0);
     });
+    advance_rows<1>(p, s.head, wide, old_normaliser, normaliser, 0);
+    old_matrix = matrix;
+    old_normaliser = normaliser;
     for (int64_t i = 0; i < p.count; ++i) {
       const T* read = &p.read[i * rows];
       T* output = outputs + ((n * s.time + p.begin + i) * s.heads + h) * s.head;
@@ -144,7 +145,6 @@ void outer_forward(const Outer<T>& o, int64_t n, int64_t h, T* outputs, T* matri
       for (int64_t v = 0; v < s.head; ++v) output[v] = read[v] / below;
     }
   }
-  store(o, n, h, state.data(), matrix, normaliser);
 }
 
 }  // namespace clew

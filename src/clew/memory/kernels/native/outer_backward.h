@@ -63,6 +63,13 @@ void retreat_rows(const Piece<T>& p, int64_t i, int64_t first, int64_t wide, con
   }
 }
 
+template <typename T>
+void store(const Outer<T>& o, int64_t n, int64_t h, const T* state, T* matrix, T* normaliser) {
+  const int64_t at = n * o.sizes.heads + h, wide = o.sizes.wide(), size = o.sizes.head * wide;
+  std::copy_n(state, size, matrix + at * size);
+  std::copy_n(state + size, wide, normaliser + at * wide);
+}
+
 // Some rows of C back through a piece; `states` as `advance_rows` left them, `of_outputs` from
 // where the piece begins.
 template <int many, typename T>
@@ -118,7 +125,7 @@ void outer_backward(const Outer<T>& o, const OuterGradients<T>& g, int64_t n, in
     std::copy_n(state - size, size, state);
     p.enter(o, n, h, piece);
     each_group(o.rows(), [&](int64_t v, auto many) {
-      advance_rows<many.value>(p, v, wide, state + v * wide, 0);
+      advance_rows<many.value>(p, v, wide, state + v * wide, state + v * wide, 0);
     });
   }
   load(o, n, h, g.last_matrix, g.last_normaliser, of_state.data());
@@ -127,7 +134,7 @@ void outer_backward(const Outer<T>& o, const OuterGradients<T>& g, int64_t n, in
     const T* begin = kept.data() + piece * size;
     const int64_t t = n * s.time + p.begin;
     std::copy_n(begin + head * wide, wide, sums.data());
-    advance_rows<1>(p, head, wide, sums.data(), wide);
+    advance_rows<1>(p, head, wide, sums.data(), sums.data() + wide, wide);
     for (int64_t i = 0; i < p.count; ++i) {
       of.steps[i].clear();
       of.below[i] = p.read[i * p.rows + head] + T(o.epsilon);
@@ -135,7 +142,8 @@ void outer_backward(const Outer<T>& o, const OuterGradients<T>& g, int64_t n, in
     }
     each_group(head, [&](int64_t v, auto many) {
       std::copy_n(begin + v * wide, many.value * wide, states.data());
-      advance_rows<many.value>(p, v, wide, states.data(), many.value * wide);
+      advance_rows<many.value>(p, v, wide, states.data(), states.data() + many.value * wide,
+                               many.value * wide);
       retreat_group<many.value>(o, p, v, states.data(), g.outputs + (t * s.heads + h) * head,
                                 of_state.data() + v * wide, of);
     });
