@@ -166,9 +166,9 @@ def test_a_study_that_is_killed_goes_on_within_its_cells(whole, tmp_path) -> Non
         time.sleep(0.01)
     process.kill()
     process.wait()
-    done = len(read_results(tmp_path))
+    finished = len(read_results(tmp_path))
     result = run_study(small_cells(), tmp_path, workers=1, progress=QuietStudy())
-    assert done < 4 == len(result.rows) == len(read_results(tmp_path))
+    assert finished < 4 == len(result.rows) == len(read_results(tmp_path))
     (row,) = (row for row in result.rows if (row["model"], row["seed"]) == ("gru", 0))
     assert row["curve"]["steps"] == whole[1]["curve"]["steps"]
 
