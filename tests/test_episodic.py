@@ -200,7 +200,8 @@ def test_reading_once_learns_what_reading_twice_does(monkeypatch):
     for advance in ("once", "twice"):
         if advance == "twice":
             monkeypatch.setattr(sync, "reads_once", lambda config, env: False)
-        run = jax.jit(partial(sync._advance, parts))(init_run(parts), jnp.int32(4))
+        program = partial(sync.advance, parts, partial(sync._update_all, parts))
+        run = jax.jit(program)(init_run(parts), jnp.int32(4))
         found.append((run.seed.agent, run.seed.sums, run.seed.actor.timestep.observation))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), *found)
     assert found[0][1]["episodes"] == 8

@@ -9,6 +9,7 @@ import pytest
 
 from clew.envs import TimeStep, TMaze, optimal_return, reach_probability
 from clew.envs.tmaze import DISTRACTOR_BITS, DOWN, LEFT, RIGHT, UP
+from clew.errors import UserError
 from oracles.tmaze import TMazeOracle, gray_words
 from streams import BATCH, roll
 
@@ -166,3 +167,18 @@ def test_optimal_returns():
 def test_a_maze_that_cannot_be_solved_in_time_warns():
     with pytest.warns(UserWarning, match="time_limit 1000 is shorter than corridor_length 1001"):
         TMaze(1001)
+
+
+def test_a_stretched_corridor_shows_nothing_that_the_shown_one_does_not():
+    env = TMaze(11, time_limit=50, shown_length=4)
+    observation = roll(env, np.full((10, 1), RIGHT)).observation[:, 0]
+    short = roll(TMaze(4, time_limit=50), np.full((3, 1), RIGHT)).observation[:, 0]
+    assert env.observation_size == TMaze(4).observation_size
+    shown = [tuple(row[2:-DISTRACTOR_BITS]) for row in observation]
+    codes = [tuple(row[2:-DISTRACTOR_BITS]) for row in short]
+    assert shown == [codes[p * 3 // 10] for p in range(11)]
+    assert shown.count(codes[-1]) == 1  # the junction alone looks like the junction
+    assert TMaze(400, shown_length=120).observation_size == TMaze(120).observation_size
+    for length in (1, 12):
+        with pytest.raises(UserError, match="shown_length must be 0, or from 2 to the corridor"):
+            TMaze(11, shown_length=length)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import tyro
 
 from clew.cli.parse import parse
-from clew.cli.tables import print_table
+from clew.cli.study_told import report, show
 from clew.errors import UserError, require_at_least, unknown_name
 
 if TYPE_CHECKING:
     from clew.run.config import TrainConfig
-    from clew.studies.engine import RayWorkers, Study, StudyResult
+    from clew.studies.engine import RayWorkers, Study
 
 ABOUT = """Runs a study: every model in every setting with every seed, in local worker processes
 or on a Ray cluster.
@@ -31,7 +31,7 @@ class StudyCommand:
     name: tyro.conf.Positional[str] = ""
     """The study: makkink or pramanik."""
     part: str = "all"
-    """Which of its experiments. makkink: length, size, distributed, or all. pramanik:
+    """Which of its experiments. makkink: length, size, distributed, or all. pramanik: tmaze or
     approximation."""
     edition: str = "published"
     """published: as the authors' code had it, on fixed streams of episodes. repaired: as the text
@@ -43,6 +43,15 @@ class StudyCommand:
     seeds: int = 0
     """Number of seeds: the study's own first, then the smallest others; 0 takes the study's. Of a
     part that trains nothing, the number of random draws."""
+    corridors: str = ""
+    """Of pramanik's tmaze: only these corridor lengths, separated by commas; empty takes the
+    thesis's five."""
+    sweep: bool = False
+    """Of pramanik's tmaze: search for learning rates and entropy costs, 25 of them as lanes of one
+    program. Its own budget is 5M steps and 5 seeds; --steps and --seeds change it."""
+    steps: int = 0
+    """Training steps of every cell; 0 takes the study's. Of pramanik's tmaze it may be raised
+    later: cells go on from where they ended."""
     episodes: int = 0
     """Training episodes of every cell; 0 takes the study's."""
     evaluation_episodes: int = 0
@@ -64,15 +73,17 @@ class StudyCommand:
 def main(args: Sequence[str]) -> int:
     """Runs the study, or lists it; 1 if a cell failed."""
     command = parse(StudyCommand, args, command="study", about=ABOUT)
-    for option in ("seeds", "episodes", "evaluation_episodes", "workers"):
+    for option in ("seeds", "steps", "episodes", "evaluation_episodes", "workers"):
         require_at_least(option, getattr(command, option), 0)
+    if command.ray and command.part == "tmaze":
+        raise UserError("--ray is for short trainings: those of tmaze are resumed from this disk")
     if command.ray and command.workers:
         raise UserError("--ray and --workers exclude each other: a cluster has the CPUs it has")
     if reference := find_computation(command):
         compute(command, reference)
         return 0
     study = make_study(command)
-    folder = command.run_dir or f"runs/{command.name}-{command.edition}"
+    folder = command.run_dir or f"runs/{study.name.replace('/', '-')}"
     from clew.studies.engine import check_study, run_study
 
     if command.list:
@@ -100,12 +111,12 @@ def find_computation(command: StudyCommand) -> str | None:
         UserError: for a part that a study without a grid does not have, and for an option that
             only a grid has.
     """
-    from clew.studies.presets import COMPUTATIONS, GRIDS
+    from clew.studies.presets import COMPUTATIONS, PARTS
 
     parts = COMPUTATIONS.get(command.name, {})
     if command.part not in parts:
-        if parts and command.name not in GRIDS:
-            raise unknown_name(f"part of {command.name}", command.part, parts)
+        if parts and command.part not in PARTS[command.name]:
+            raise unknown_name(f"part of {command.name}", command.part, PARTS[command.name])
         return None
     free = {"name", "part", "seeds", "run_dir", "list"}
     for option in fields(command):
@@ -134,18 +145,28 @@ def make_study(command: StudyCommand) -> "Study":
     Raises:
         UserError: for an unknown study, part, edition, model or setting, with the nearest names.
     """
-    from clew.studies.presets import COMPUTATIONS, GRIDS
+    from clew.studies.presets import GRIDS
 
-    known = sorted({*GRIDS, *COMPUTATIONS})
+    known = sorted(GRIDS)
     if not command.name:
         raise UserError(f"which study? clew study NAME; known: {', '.join(known)}")
     if command.name not in GRIDS:
         raise unknown_name("study", command.name, known)
-    whole = GRIDS[command.name](part=command.part, edition=command.edition)
+    only = {"corridors": _lengths(command)} if command.corridors else {}
+    make = GRIDS[command.name]
+    if command.sweep:
+        if command.part != "tmaze":
+            raise UserError("--sweep is for --part tmaze")
+        from clew.studies.tmaze import sweep as make
+    whole = make(part=command.part, edition=command.edition, **only)
     agent = next(iter(whole.models.values()))
     study = whole.only(_names(command.models), _names(command.settings))
     if command.seeds:
         study = replace(study, seeds=first_seeds(study.seeds, command.seeds))
+    if command.steps and command.episodes:
+        raise UserError("--steps and --episodes exclude each other: give one budget")
+    if command.steps:
+        study = replace(study, steps=command.steps, episodes=None)
     if command.episodes:
         study = replace(study, episodes=command.episodes, steps=None)
     if command.evaluation_episodes:
@@ -160,51 +181,6 @@ def first_seeds(own: tuple[int, ...], count: int) -> tuple[int, ...]:
     """The first `count` of a study's seeds, then the smallest numbers that are not among them."""
     others = (n for n in range(len(own) + count) if n not in own)
     return (*own[:count], *(next(others) for _ in range(count - len(own))))
-
-
-def show(study: "Study", folder: str) -> None:
-    """Prints the grid, a line for every model, and how much of it is there already."""
-    from pathlib import Path
-
-    from clew.studies.engine import make_packs, read_results
-    from clew.studies.engine.results import finished_cells
-
-    finished = finished_cells(study, read_results(folder), Path(folder))
-    seeds, settings = len(study.seeds), len(study.settings)
-    rows = []
-    for model in study.models:
-        ended = sum(cell.model == model for cell in finished)
-        steps = sum(study.config(model, setting).steps for setting in study.settings) * seeds
-        cells = settings * seeds
-        rows.append([model, f"{cells:,}", f"{ended:,}", f"{cells - ended:,}", f"{steps:,}"])
-    packs = make_packs(study, finished)
-    note = (
-        f"settings: {', '.join(study.settings)}\n"
-        f"seeds: {', '.join(map(str, study.seeds))}\n"
-        f"{len(study.cells()):,} cells, {len(finished):,} finished in {folder}, "
-        f"{len(packs):,} programs to run"
-    )
-    print_table(study.name, ["", "cells", "finished", "to run", "environment steps"], rows, note)
-
-
-def report(study: "Study", result: "StudyResult") -> str:
-    """What a finished study says of itself: means by model, beside the published ones."""
-    lines = []
-    for model in study.models:
-        rows = [row for row in result.rows if row["model"] == model]
-        if not rows:
-            continue
-        mean = sum(row["mean"] for row in rows) / len(rows)
-        known = [study.expected.get((model, setting)) for setting in study.settings]
-        told = [expected.mean for expected in known if expected is not None]
-        beside = f", published {sum(told) / len(told):.3f}" if len(told) == len(known) else ""
-        lines.append(f"{model}: mean {study.score} {mean:.3f} of {len(rows)} cells{beside}")
-    for pack, error in result.failures:
-        lines.append(f"failed: {pack}: {error}")
-    if result.failures:
-        lines.append("the same command tries again what failed")
-    lines.append(f"results: {result.path / 'results.jsonl'}")
-    return "\n".join(lines)
 
 
 def _workers(
@@ -226,6 +202,17 @@ def _with_memory(study: "Study", text: str, agent: "TrainConfig") -> "Study":
         name, reference = text.rpartition(":")[2].lower(), text
     resolve(reference)
     return study.add_memory(name, reference, like=agent)
+
+
+def _lengths(command: StudyCommand) -> tuple[int, ...]:
+    if command.part != "tmaze":
+        raise UserError("--corridors is for --part tmaze")
+    try:
+        return tuple(int(word) for word in _names(command.corridors) or ())
+    except ValueError:
+        raise UserError(
+            f"--corridors must be integers between commas, got {command.corridors!r}"
+        ) from None
 
 
 def _names(text: str) -> list[str] | None:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from clew.envs.base import Environment, Transition
-from clew.errors import require_at_least, require_choice
+from clew.errors import UserError, require_at_least, require_choice
 
 UP, DOWN, LEFT, RIGHT = 0, 1, 2, 3
 """The four actions. Cue 0 asks for `UP` at the junction, cue 1 for `DOWN`."""
@@ -59,9 +59,13 @@ class TMaze(Environment):
         time_limit: steps after which an episode ends without a turn.
         on_time_limit: "terminate" ends it as the turn does, with nothing to follow (as
             published); "truncate" lets the learner complete the return with a value.
+        shown_length: show positions as in a shorter corridor of this length, each of them for
+            several places: nothing of an observation then tells the corridor from that one, but
+            the cue has to be kept for longer. 0 shows them as they are.
 
     Raises:
-        UserError: a length below 2, a limit below 1, an unknown `on_time_limit`.
+        UserError: a length below 2, a limit below 1, an unknown `on_time_limit`, a shown length
+            above the length.
 
     Source: Pramanik (2023), section 5.1.1, after Bakker (2001), with what the thesis leaves open
     taken from the authors' published code: the time limit and its ending the episode, the order
@@ -72,6 +76,7 @@ class TMaze(Environment):
     corridor_length: int = eqx.field(static=True)
     time_limit: int = eqx.field(static=True)
     on_time_limit: str = eqx.field(static=True)
+    shown_length: int = eqx.field(static=True)
     observation_size: int = eqx.field(static=True)
     num_actions = 4
     metric_names = METRICS
@@ -81,12 +86,20 @@ class TMaze(Environment):
         corridor_length: int = 120,
         time_limit: int = 1000,
         on_time_limit: str = "terminate",
+        shown_length: int = 0,
     ):
         check_settings(corridor_length, time_limit, on_time_limit)
+        shown = shown_length or corridor_length
+        if not 2 <= shown <= corridor_length:
+            raise UserError(
+                f"shown_length must be 0, or from 2 to the corridor_length {corridor_length}, got "
+                f"{shown_length}"
+            )
         self.corridor_length = corridor_length
         self.time_limit = time_limit
         self.on_time_limit = on_time_limit
-        self.observation_size = CUE_BITS + position_bits(corridor_length) + DISTRACTOR_BITS
+        self.shown_length = shown
+        self.observation_size = CUE_BITS + position_bits(shown) + DISTRACTOR_BITS
 
     def reset(self, key: Key[Array, ""]) -> tuple[TMazeState, Float[Array, " n"]]:
         """Opens an episode with a fair random cue."""
@@ -134,7 +147,10 @@ class TMaze(Environment):
     def _observe(self, cue_word: Array, position: Array, noise: Array) -> Float[Array, " n"]:
         # One shift of one selected word per number: a single fused pass without concatenation.
         # The word of cue 0 is 0b01, that of cue 1 is 0b10.
-        width = position_bits(self.corridor_length)
+        width = position_bits(self.shown_length)
+        if self.shown_length < self.corridor_length:
+            # Rounded down: the junction alone shows the code of the shown corridor's junction.
+            position = position * (self.shown_length - 1) // (self.corridor_length - 1)
         shifts = np.concatenate([np.arange(n)[::-1] for n in (CUE_BITS, width, DISTRACTOR_BITS)])
         index = np.arange(self.observation_size)
         words = jnp.where(index < CUE_BITS + width, gray_code(position), noise)

@@ -90,7 +90,7 @@ def evaluate(
     require_at_least("seed", seed, 0)
     machine.use_compilation_cache()
     _, config, params, static, update = load_all(path)
-    play = jax.jit(partial(_play, static, make_stream(config), greedy, max_steps))
+    play = jax.jit(partial(play_batch, static, make_stream(config), greedy, max_steps))
     found: list[dict[str, np.ndarray]] = []
     for index in range(config.seeds):
         agent = jax.tree.map(lambda leaf, i=index: leaf[i], params)
@@ -126,7 +126,7 @@ def load_all(path: str | Path) -> tuple[Path, TrainConfig, Any, Agent, int]:
     return found, config, params, static, loaded.meta["update"]
 
 
-def _play(
+def play_batch(
     static: Agent, stream: AutoReset, greedy: bool, max_steps: int, params: Any, key: PRNGKeyArray
 ) -> tuple[dict[str, Float[Array, " episodes"]], Bool[Array, " episodes"]]:
     """The metrics of the first episode of `BATCH` environments, and which of them ended."""

@@ -121,7 +121,7 @@ def compile_program(parts: Parts) -> Program:
         while len(_PROGRAMS) >= _KEPT_PROGRAMS:
             del _PROGRAMS[next(iter(_PROGRAMS))]
         count = jax.ShapeDtypeStruct((), jnp.int32)
-        jitted = jax.jit(partial(_advance, parts), donate_argnums=0)
+        jitted = jax.jit(partial(advance, parts, partial(_update_all, parts)), donate_argnums=0)
         _PROGRAMS[key] = jitted.lower(run_template(parts), count).compile()
     return _PROGRAMS[key]
 
@@ -164,10 +164,20 @@ def begin_seed(parts: Parts, agent: Agent, actor: ActorState, key: PRNGKeyArray)
     )
 
 
-def _advance(parts: Parts, state: RunState, count: Int[Array, ""]) -> RunState:
-    one = partial(_update, parts)
-    if parts.config.seeds > 1:
-        one = jax.vmap(one, in_axes=(0, None))
+def advance(
+    parts: Parts,
+    one: Callable[[SeedState, Bool[Array, ""]], SeedState],
+    state: RunState,
+    count: Int[Array, ""],
+) -> RunState:
+    """So many updates, or fewer if one gives a number that is not finite.
+
+    Args:
+        parts: of the run.
+        one: an update of all seeds, told whether it is the first of a row of metrics.
+        state: where to begin.
+        count: of updates.
+    """
     stop = state.update + count
 
     def more(state: RunState) -> Bool[Array, ""]:
@@ -180,7 +190,13 @@ def _advance(parts: Parts, state: RunState, count: Int[Array, ""]) -> RunState:
     return jax.lax.while_loop(more, body, state)
 
 
-def _update(parts: Parts, state: SeedState, fresh_row: Bool[Array, ""]) -> SeedState:
+def _update_all(parts: Parts, state: SeedState, fresh_row: Bool[Array, ""]) -> SeedState:
+    if parts.config.seeds > 1:
+        return jax.vmap(partial(update, parts), in_axes=(0, None))(state, fresh_row)
+    return update(parts, state, fresh_row)
+
+
+def update(parts: Parts, state: SeedState, fresh_row: Bool[Array, ""]) -> SeedState:
     """One rollout and what is learned from it."""
     agent = eqx.combine(state.agent, parts.static)
     key, *keys = jax.random.split(state.key, 3)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from clew.errors import unknown_name
 from clew.run.config import TrainConfig
-from clew.studies import makkink, pramanik
+from clew.studies import makkink, pramanik, tmaze
 from clew.studies.engine import Study
 
 STUDIES: dict[str, dict[str, TrainConfig]] = {
@@ -13,8 +13,14 @@ STUDIES: dict[str, dict[str, TrainConfig]] = {
 }
 """Name of a study to its settings by name."""
 
-GRIDS: dict[str, Callable[..., Study]] = {"makkink": makkink.study}
+GRIDS: dict[str, Callable[..., Study]] = {"makkink": makkink.study, "pramanik": tmaze.study}
 """Name of a study to what makes its grid, a function of `part` and `edition`."""
+
+PARTS: dict[str, tuple[str, ...]] = {
+    "makkink": (*makkink.PARTS, "all"),
+    "pramanik": ("approximation", "tmaze"),
+}
+"""Name of a study to its parts, those that train nothing included."""
 
 COMPUTATIONS: dict[str, dict[str, str]] = {
     "pramanik": {"approximation": "clew.studies.approximation:run"},

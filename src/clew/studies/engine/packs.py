@@ -31,13 +31,23 @@ class Pack(NamedTuple):
 
 
 def make_packs(study: Study, finished: Iterable[Cell] = ()) -> list[Pack]:
-    """What remains of a study to run, longest first.
+    """What remains of a study to run: longest first, or seed by seed if it is resumable.
 
     Args:
         study: whose cells.
         finished: cells that are left out.
     """
     ended = set(finished)
+    if study.resumable:
+        return [
+            Pack(model, (setting,), (seed,))
+            for seed in study.seeds
+            for setting in study.settings
+            for model in study.models
+            if (model, setting, seed) not in ended
+        ]
+    if study.varied:
+        return _varied_packs(study, ended)
     groups: dict[tuple, list[str]] = {}
     for model in study.models:
         for setting in study.settings:
@@ -54,6 +64,20 @@ def make_packs(study: Study, finished: Iterable[Cell] = ()) -> list[Pack]:
         found += [Pack(model, tuple(settings), seeds[i::programs]) for i in range(programs)]
     # Stable: equal ones keep the order.
     return sorted(found, key=lambda pack: pack_cost(study, pack), reverse=True)
+
+
+def _varied_packs(study: Study, ended: set[Cell]) -> list[Pack]:
+    """The settings of each task as one pack of one seed, seed by seed."""
+    groups: dict[str, list[str]] = {}
+    for name, task in study.settings.items():
+        groups.setdefault(repr((task.env, dict(task.options), sorted(task.a2c))), []).append(name)
+    found = [
+        Pack(model, tuple(name for name in names if (model, name, seed) not in ended), (seed,))
+        for seed in study.seeds
+        for names in groups.values()
+        for model in study.models
+    ]
+    return [pack for pack in found if pack.settings]
 
 
 def split(pack: Pack) -> list[Pack]:

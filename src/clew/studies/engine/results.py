@@ -53,7 +53,7 @@ def finished_cells(study: Study, rows: Iterable[Row], path: Path) -> set[Cell]:
     digests: dict[tuple[str, str], str] = {}
     for row in rows:
         cell = cell_of(row)
-        if cell not in wanted:
+        if cell not in wanted or not of_budget(study, row):
             continue
         pair = (cell.model, cell.setting)
         digests[pair] = digests.get(pair) or study.digest(*pair)
@@ -65,6 +65,22 @@ def finished_cells(study: Study, rows: Iterable[Row], path: Path) -> set[Cell]:
             )
         found.add(cell)
     return found
+
+
+def of_budget(study: Study, row: Row) -> bool:
+    """Whether a row is of the study's budget; only a resumable study may have others in it."""
+    if not study.resumable:
+        return True
+    config = study.config(row["model"], row["setting"])
+    return row["steps"] == config.updates * config.steps_per_update
+
+
+def rows_of(study: Study, rows: Sequence[Row]) -> list[Row]:
+    """The study's rows in its own order; a cell's first row if there were two."""
+    wanted = set(study.cells())
+    mine = [row for row in reversed(rows) if cell_of(row) in wanted]
+    found = {cell_of(row): row for row in mine if of_budget(study, row)}
+    return [found[cell] for cell in study.cells() if cell in found]
 
 
 class ResultsFile:
@@ -118,7 +134,8 @@ def write_study(path: Path, study: Study) -> None:
     models = {name: config.to_json() for name, config in study.models.items()}
     settings = {
         name: {"env": s.env, "options": dict(s.options), "decisions": s.decisions}
-        | {"floors": dict(s.floors)}
+        | {"a2c": dict(s.a2c)}
+        | {"floors": dict(s.floors), "further": {n: dict(o) for n, o in s.further.items()}}
         for name, s in study.settings.items()
     }
     expected = [[*pair, *numbers] for pair, numbers in study.expected.items()]
@@ -137,6 +154,7 @@ def write_study(path: Path, study: Study) -> None:
             "expected": expected,
             "memories": dict(study.memories),
             "tasks": dict(study.tasks),
+            "resumable": study.resumable,
             "versions": versions(),
             "git_commit": git_commit(),
         },

@@ -12,15 +12,15 @@ from clew.errors import UserError
 from clew.run.config import make_stream
 from clew.run.folder import locked
 from clew.run.stop import stop_signals
-from clew.studies.engine import results
+from clew.studies.engine import cells, results, varied
 from clew.studies.engine.packs import Pack, make_packs, pack_cost, pack_steps, split
 from clew.studies.engine.plugins import registered
 from clew.studies.engine.progress import Standing, StudyLines, StudyProgress
 from clew.studies.engine.results import ResultsFile, Row
 from clew.studies.engine.study import Study
-from clew.studies.engine.work import make_job
+from clew.studies.engine.work import Job, make_job
 from clew.studies.engine.worker import ACTIVE
-from clew.studies.engine.workers import Event, LocalWorkers, Workers
+from clew.studies.engine.workers import WORK, Event, LocalWorkers, Workers
 
 ATTEMPTS = 2
 """How often a pack is begun whose worker dies."""
@@ -61,6 +61,8 @@ class _Session:
     attempts: dict[Pack, int] = field(default_factory=dict)
     shares: dict[Pack, float] = field(default_factory=dict)
     """What is being worked at."""
+    bases: dict[Pack, float] = field(default_factory=dict)
+    """What of a resumable one was behind when this session began with it."""
     failures: list[Failure] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     """Finished cells by model."""
@@ -109,12 +111,12 @@ def run_study(
         try:
             listener.start(path, study, _standing(session))
             if session.queue:
-                with closing(_workers(workers, path)) as crew:
+                with closing(_workers(study, workers, path)) as crew:
                     _work(session, crew, listener, stop.is_set, how_to_go_on)
             listener.report(_standing(session))
         finally:
             listener.close()
-        return StudyResult(path, _rows_of(study, file.rows), session.failures)
+        return StudyResult(path, results.rows_of(study, file.rows), session.failures)
 
 
 def check_study(study: Study) -> None:
@@ -148,9 +150,10 @@ def _open(study: Study, path: Path, file: ResultsFile) -> _Session:
     return session
 
 
-def _workers(workers: int | Workers | None, path: Path) -> Workers:
+def _workers(study: Study, workers: int | Workers | None, path: Path) -> Workers:
+    work = cells.WORK if study.resumable else varied.WORK if study.varied else WORK
     if workers is None or isinstance(workers, int):
-        return LocalWorkers(path / results.LOGS, workers)
+        return LocalWorkers(path / results.LOGS, workers, work)
     return workers
 
 
@@ -169,7 +172,7 @@ def _work(
         while session.queue and len(session.shares) < crew.size:
             pack = session.queue.pop(0)
             session.shares[pack] = 0.0
-            crew.submit(pack, make_job(session.study, pack))
+            crew.submit(pack, _job(session, pack))
         event = crew.next(0.2)
         if event is not None:
             _take(session, event, listener)
@@ -178,19 +181,30 @@ def _work(
             listener.report(_standing(session))
 
 
+def _job(session: _Session, pack: Pack) -> Job:
+    if session.study.resumable:
+        return cells.make_cell_job(session.study, pack.cells[0], session.path)
+    if session.study.varied:
+        return varied.make_varied_job(session.study, pack, session.path)
+    return make_job(session.study, pack)
+
+
 def _take(session: _Session, event: Event, listener: StudyProgress) -> None:
     """What an event means for the session."""
     pack = event.pack
     if event.kind == "progress":
         session.shares[pack] = event.share
+        if session.study.resumable:
+            session.bases.setdefault(pack, event.share)
         return
     del session.shares[pack]
+    made = 1.0 - session.bases.pop(pack, 0.0)
     if event.kind == "rows":
         session.file.append(event.rows)
         session.finished += len(event.rows)
         session.counts[pack.model] = session.counts.get(pack.model, 0) + len(event.rows)
-        session.cost += pack_cost(session.study, pack)
-        session.steps += pack_steps(session.study, pack)
+        session.cost += made * pack_cost(session.study, pack)
+        session.steps += made * pack_steps(session.study, pack)
         return
     attempts = session.attempts[pack] = session.attempts.get(pack, 0) + 1
     if event.kind == "died" and attempts < ATTEMPTS:
@@ -208,10 +222,11 @@ def _take(session: _Session, event: Event, listener: StudyProgress) -> None:
 def _standing(session: _Session) -> Standing:
     study, seconds = session.study, time.monotonic() - session.began
     per_model = len(study.settings) * len(study.seeds)
-    working = sum(share * pack_cost(study, pack) for pack, share in session.shares.items())
-    cost = session.cost + working
-    steps = session.steps + sum(share * pack_steps(study, p) for p, share in session.shares.items())
-    waiting = sum(pack_cost(study, p) for p in (*session.queue, *session.shares)) - working
+    made = {pack: share - session.bases.get(pack, 0.0) for pack, share in session.shares.items()}
+    cost = session.cost + sum(share * pack_cost(study, pack) for pack, share in made.items())
+    steps = session.steps + sum(share * pack_steps(study, pack) for pack, share in made.items())
+    waiting = sum(pack_cost(study, pack) for pack in session.queue)
+    waiting += sum((1.0 - share) * pack_cost(study, p) for p, share in session.shares.items())
     return Standing(
         finished=session.finished,
         total=len(study.models) * per_model,
@@ -227,13 +242,8 @@ def _standing(session: _Session) -> Standing:
 def _interrupted(session: _Session, how_to_go_on: str) -> StudyInterrupted:
     lost = sum(len(pack.cells) for pack in session.shares)
     total = len(session.study.cells())
+    what = "go on from their last checkpoints" if session.study.resumable else "be begun again"
     return StudyInterrupted(
         f"stopped: {session.finished} of {total} cells are finished and saved in {session.path}, "
-        f"the {lost} in progress will be begun again; go on with: {how_to_go_on}"
+        f"the {lost} in progress will {what}; go on with: {how_to_go_on}"
     )
-
-
-def _rows_of(study: Study, rows: list[Row]) -> list[Row]:
-    """The study's rows in its own order; a cell's first row if there were two."""
-    found = {results.cell_of(row): row for row in reversed(rows)}
-    return [found[cell] for cell in study.cells() if cell in found]

@@ -39,6 +39,15 @@ class Setting:
     `env` and the list of their `options`, as `clew.envs.mixed_recall:MixedRecall`; or none."""
     together: str = ""
     """Settings with the same word here, and the same `mix`, are trained in one program."""
+    a2c: Mapping[str, float] = field(default_factory=dict)
+    """Rates and costs of A2C in place of the models' own, by name. Settings of one task that
+    differ in nothing else are trained in one program, with these as numbers of it."""
+    further: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Other options of the task, by name, on which every agent that was trained here is measured
+    as well; in a study that is `resumable`."""
+    further_needs: str = ""
+    """A metric whose mean must be at least a half here for `further` to be played at all: with
+    "junction" nobody waits for agents that do not even get there."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +111,14 @@ class Study:
     """Rough cost of a step by model, 1 unless given: for the order of work and the time left."""
     curve_bins: int = 100
     """Points of a learning curve, at most."""
+    resumable: bool = False
+    """Train every cell as a run of its own (`clew.train`) in the study's folder, one at a time on
+    a core: for trainings of many minutes. A kill loses no more than a checkpoint's interval, a
+    larger budget of `steps` goes on from where the smaller one ended, and cells are begun seed by
+    seed, so that what is there at any time is balanced."""
+    last_steps: int = 100_000
+    """Of a resumable study: a row tells the means over the episodes of so many steps at the end of
+    training."""
     fit_windows: bool = False
     """Give memories with an option `window` no wider one than an episode of the setting has use
     for: they compute the same from less. Needs the settings' `decisions`."""
@@ -112,6 +129,11 @@ class Study:
         require_at_least("episodes or steps", self.episodes or self.steps, 1)
         require_at_least("curve_bins", self.curve_bins, 1)
         require_at_least("evaluation.episodes", self.evaluation.episodes, 1)
+        require_at_least("last_steps", self.last_steps, 1)
+        if self.resumable and self.varied:
+            raise UserError("settings with a2c are lanes of a program, not runs: not resumable")
+        if self.resumable and self.steps is None:
+            raise UserError("a resumable study needs its budget as steps")
         for kind in ("models", "settings", "seeds"):
             if not getattr(self, kind):
                 raise UserError(f"a study needs at least one of {kind}")
@@ -119,6 +141,11 @@ class Study:
             require_at_least("seed", seed, 0)
         if len(set(self.seeds)) < len(self.seeds):
             raise UserError(f"seeds must all be different, got {self.seeds}")
+
+    @property
+    def varied(self) -> bool:
+        """Whether the settings vary numbers of A2C."""
+        return any(task.a2c for task in self.settings.values())
 
     def cells(self) -> list[Cell]:
         """Every cell: model by model, setting by setting, seed by seed."""
@@ -136,7 +163,7 @@ class Study:
             UserError: a budget in episodes for a task whose episodes have no fixed length.
         """
         own, task = self.models[model], self.settings[setting]
-        a2c = own.a2c
+        a2c = replace(own.a2c, **task.a2c)
         if task.decisions is not None and a2c.whole_episodes:
             a2c = replace(a2c, rollout_length=task.decisions)
         steps = self.steps
@@ -150,13 +177,23 @@ class Study:
             window = min(own.memory_options["window"], max(1, task.decisions - 1))
             config = replace(config, memory_options=own.memory_options | {"window": window})
         numbers = self.seeds if seeds is None else seeds
-        log_every = -(-config.updates // self.curve_bins)
-        return replace(config, seed=numbers[0], seeds=len(numbers), log_every=log_every)
+        config = replace(config, seed=numbers[0], seeds=len(numbers))
+        if self.resumable:  # rows of metrics must not depend on a budget that may be raised
+            return config
+        return replace(config, log_every=-(-config.updates // self.curve_bins))
 
     def digest(self, model: str, setting: str) -> str:
-        """Twelve hexadecimal digits that name everything a cell depends on but its seed."""
+        """Twelve hexadecimal digits that name everything a cell depends on but its seed.
+
+        And but its budget, if the study is resumable: that may be raised.
+        """
         config = self.config(model, setting).to_json()
         values = {k: v for k, v in config.items() if k not in _PLACES}
+        if self.resumable:
+            del values["steps"]
+            task = self.settings[setting]
+            values["further"] = [{n: dict(o) for n, o in task.further.items()}, task.further_needs]
+            values["last_steps"] = self.last_steps
         values |= {
             "evaluation": dataclasses.asdict(self.evaluation),
             "score": self.score,

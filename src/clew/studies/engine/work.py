@@ -7,7 +7,7 @@ anywhere can do the work.
 import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -88,9 +88,19 @@ def run_job(job: Job, progress: Callable[[float], None] = lambda share: None) ->
         state, curves = _train(config, program, state, lanes, job["score"], progress)
         trained = time.perf_counter()
         played = evaluate_lanes(parts, state, lanes, Evaluation(**job["evaluation"]))
-        ended = time.perf_counter()
-        sizes = {lane.setting: _parameters(lane.config) for lane in lanes}
-    timed = Timed(compiled - began, trained - compiled, ended - trained)
+        timed = Timed(compiled - began, trained - compiled, time.perf_counter() - trained)
+        return rows_of_pack(job, lanes, curves, played, timed)
+
+
+def rows_of_pack(
+    job: Job,
+    lanes: Sequence[Lane],
+    curves: Sequence[Row],
+    played: Sequence[dict[str, np.ndarray]],
+    timed: Timed,
+) -> list[Row]:
+    """The rows of a pack's cells, each with its share of the time."""
+    sizes = {lane.setting: _parameters(lane.config) for lane in lanes}
     steps = sum(lane.config.steps for lane in lanes)
     return [
         _row(job, lane, curve, scores)
@@ -122,14 +132,12 @@ def _train(
     progress: Callable[[float], None],
 ) -> tuple[RunState, list[Row]]:
     """The state after the last update and the learning curve of every lane."""
-    curves: list[Row] = [{"steps": [], "episodes": [], score: []} for _ in lanes]
+    curves = empty_curves({"score": score}, lanes)
     update = 0
     while update < config.updates:
         count = min(config.log_every, config.updates - update)
         state = program(state, jnp.int32(count))
-        sums = state.seed.sums
-        seen = jax.device_get((state.seed.finite, sums["episodes"], sums[score]))
-        finite, episodes, totals = (np.atleast_1d(values) for values in seen)
+        finite = np.atleast_1d(jax.device_get(state.seed.finite))
         update = int(state.update)
         if not finite.all():
             lane = lanes[int(np.argmin(finite))]
@@ -137,12 +145,25 @@ def _train(
                 f"the loss or a parameter of {lane.setting}, seed {lane.seed} is no longer finite "
                 f"at update {update}"
             )
-        for lane, curve, number, total in zip(lanes, curves, episodes, totals, strict=True):
-            curve["steps"].append(update * lane.config.steps_per_update)
-            curve["episodes"].append(int(number))
-            curve[score].append(_short(total / number) if number else None)
+        add_point(curves, state, lanes, score)
         progress(update / config.updates)
     return state, curves
+
+
+def empty_curves(job: Job, lanes: Sequence[Lane]) -> list[Row]:
+    """A learning curve without a point for every lane."""
+    return [{"steps": [], "episodes": [], job["score"]: []} for _ in lanes]
+
+
+def add_point(curves: Sequence[Row], state: RunState, lanes: Sequence[Lane], score: str) -> None:
+    """Adds what has been summed up since the last point to every lane's learning curve."""
+    sums = state.seed.sums
+    seen = jax.device_get((sums["episodes"], sums[score]))
+    episodes, totals = (np.atleast_1d(values) for values in seen)
+    for lane, curve, number, total in zip(lanes, curves, episodes, totals, strict=True):
+        curve["steps"].append(int(state.update) * lane.config.steps_per_update)
+        curve["episodes"].append(int(number))
+        curve[score].append(short(total / number) if number else None)
 
 
 def _parameters(config: TrainConfig) -> int:
@@ -157,16 +178,16 @@ def _row(job: Job, lane: Lane, curve: Row, played: dict[str, np.ndarray]) -> Row
         "model": job["model"],
         "setting": lane.setting,
         "seed": lane.seed,
-        "mean": _short(scores.mean()),
-        "standard_error": None if error is None else _short(error),
+        "mean": short(scores.mean()),
+        "standard_error": None if error is None else short(error),
         "episodes": scores.size,
         "score": job["score"],
         "evaluation": {k: evaluation[k] for k in ("greedy", "stream", "seed")}
-        | {"means": {name: _short(values.mean()) for name, values in played.items()}},
+        | {"means": {name: short(values.mean()) for name, values in played.items()}},
         "curve": curve,
         "steps": lane.config.updates * lane.config.steps_per_update,
         "digest": job["digests"][lane.variant],
-        **_provenance(),
+        **provenance(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
@@ -177,10 +198,11 @@ def _pack(job: Job, timed: Timed) -> Row:
 
 
 @lru_cache(maxsize=1)
-def _provenance() -> Row:
+def provenance() -> Row:
+    """What a row was made with."""
     return {"versions": machine.versions(), "git_commit": machine.git_commit()}
 
 
-def _short(value: Any) -> float:
+def short(value: Any) -> float:
     """Six digits, enough for every plot and table."""
     return float(f"{float(value):.6g}")

@@ -124,6 +124,13 @@ def _there(edition: Edition) -> int:
 
 
 def _command(edition: Edition) -> str:
+    if edition.name.startswith("pramanik/tmaze-"):
+        which = edition.name.removeprefix("pramanik/tmaze-").removeprefix("sweep-")
+        which += " --sweep" if "sweep" in edition.name else ""
+        return (
+            f"clew study pramanik --part tmaze --edition {which} --steps "
+            f"{edition.study['steps']} --seeds {len(edition.seeds)} --run-dir {edition.folder}"
+        )
     if not edition.thesis:
         return "clew.studies.engine.run_study, with a study of one's own"
     which = edition.name.removeprefix(thesis.NAME)

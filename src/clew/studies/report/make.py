@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 from clew.errors import UserError
 from clew.run.folder import write_text
-from clew.studies.report.document import Chart, Table
-from clew.studies.report.drawing import save_chart, styles_of
+from clew.studies.report.document import Block, Chart, Table
+from clew.studies.report.drawing import Styles, save_chart, styles_of
 from clew.studies.report.edition import Edition, read_edition
 from clew.studies.report.html import page
 from clew.studies.report.markdown import comma_separated, markdown
 from clew.studies.report.sections import document
+from clew.studies.tmaze_report import is_tmaze, tmaze_blocks
 
 FIGURES, TABLES = "figures", "tables"
 
@@ -55,7 +56,7 @@ def make_report(
         raise UserError("which studies? Give one folder of a study or more")
     editions = _distinct([read_edition(folder) for folder in folders])
     styles = styles_of(model for edition in editions for model in edition.models)
-    blocks = document(editions, styles, note)
+    blocks = _blocks(editions, styles, note)
     charts = [block for block in blocks if isinstance(block, Chart)]
     tables = [block for block in blocks if isinstance(block, Table)]
     heading = title or ", ".join(edition.name for edition in editions)
@@ -73,6 +74,13 @@ def make_report(
     write_text(place / "report.md", markdown(heading, blocks, FIGURES, TABLES))
     write_text(place / "report.html", page(heading, blocks, styles, made_by))
     return Report(place / "report.html", place / "report.md", figures, files)
+
+
+def _blocks(editions: Sequence[Edition], styles: Styles, note: str) -> list[Block]:
+    own = [is_tmaze(edition) for edition in editions]
+    if any(own) and not all(own):
+        raise UserError("the T-Maze study has a report of its own form: give its folders alone")
+    return tmaze_blocks(editions, styles, note) if own[0] else document(editions, styles, note)
 
 
 def _distinct(editions: list[Edition]) -> list[Edition]:

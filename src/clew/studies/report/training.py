@@ -75,8 +75,8 @@ def _learning(edition: Edition, setting: str, styles: Styles) -> Callable[[Axes]
     return draw
 
 
-def curve_of(rows: Sequence[Row]) -> Curves:
-    """The curves of several seeds in one setting, in bins large enough to be smooth."""
+def curve_of(rows: Sequence[Row], bins: int = BINS) -> Curves:
+    """The curves of several seeds in one setting, in so many bins at most."""
     score = rows[0]["score"]
     each = [row["curve"] for row in rows]
     points = min(len(curve["steps"]) for curve in each)
@@ -88,7 +88,7 @@ def curve_of(rows: Sequence[Row]) -> Curves:
         }
         for at in range(points)
     ]
-    return curves(pooled, score, BINS)
+    return curves(pooled, score, bins)
 
 
 def ranks(edition: Edition, settings: Sequence[str], styles: Styles) -> Chart | None:

@@ -1,0 +1,222 @@
+"""One cell of a resumable study: a run with checkpoints of its own, from job to row.
+
+A worker that dies, or is begun anew with the same job, goes on from the run's newest checkpoint.
+"""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from clew.envs import make_env
+from clew.envs.base import AutoReset
+from clew.errors import UserError
+from clew.run import checkpoint, folder
+from clew.run.config import TrainConfig, config_from_json, make_stream
+from clew.run.evaluate import BATCH, load_all, play_batch
+from clew.run.progress import Quiet, Report
+from clew.run.record import read_metrics
+from clew.run.train import train
+from clew.studies.engine.plugins import registered
+from clew.studies.engine.study import Cell, Evaluation, Study
+from clew.studies.engine.work import FORMAT, Job, Row, provenance, short
+
+WORK = "clew.studies.engine.cells:run_cell"
+RUNS = "runs"
+"""Folder of the cells' runs in a study's folder."""
+
+
+def make_cell_job(study: Study, cell: Cell, path: Path) -> Job:
+    """Everything that a worker must know of a cell, as JSON values.
+
+    Args:
+        study: whose cell.
+        cell: one of its cells.
+        path: the study's folder.
+    """
+    task = study.settings[cell.setting]
+    config = replace(
+        study.config(cell.model, cell.setting, (cell.seed,)),
+        name=run_name(cell),
+        run_dir=str(path.resolve() / RUNS),
+    )
+    return {
+        "study": study.name,
+        "model": cell.model,
+        "setting": cell.setting,
+        "seed": cell.seed,
+        "config": config.to_json(),
+        "digest": study.digest(cell.model, cell.setting),
+        "evaluation": dataclasses.asdict(study.evaluation),
+        "score": study.score,
+        "further": {name: dict(options) for name, options in task.further.items()},
+        "further_needs": task.further_needs,
+        "last_steps": study.last_steps,
+        "curve_bins": study.curve_bins,
+        "memories": dict(study.memories),
+        "tasks": dict(study.tasks),
+    }
+
+
+def run_name(cell: Cell) -> str:
+    """The name of a cell's run."""
+    return f"{cell.model}-{cell.setting}-seed-{cell.seed}"
+
+
+def run_cell(job: Job, progress: Callable[[float], None] = lambda share: None) -> list[Row]:
+    """Trains a cell to its end, from wherever its run stands, and measures it.
+
+    Only the run's last checkpoint is kept then, for more steps and for `clew inspect`.
+
+    Args:
+        job: of `make_cell_job`.
+        progress: is told the share of the training that is behind, from time to time.
+
+    Returns:
+        The one row; see `docs/studies.md`.
+
+    Raises:
+        UserError: for impossible settings, or a run that was begun with others.
+        TrainingDiverged: if its loss or parameters are no longer finite.
+    """
+    with registered(job["memories"], job["tasks"]):
+        config = config_from_json(job["config"])
+        path = Path(config.run_dir) / config.name
+        begun = (path / folder.CONFIG).is_file()
+        result = train(config, resume=path if begun else False, progress=_Shares(progress))
+        began = time.perf_counter()
+        own, further = _measure(path, config, job)
+        measured = time.perf_counter() - began
+    for old in checkpoint.list_checkpoints(path / folder.CHECKPOINTS)[:-1]:
+        old.unlink(missing_ok=True)
+    return [_row(job, config, result.summary, own, further, measured)]
+
+
+class _Shares(Quiet):
+    """Hands on the share of a run that is behind."""
+
+    def __init__(self, progress: Callable[[float], None]):
+        self._progress = progress
+
+    def report(self, report: Report) -> None:
+        """After every call of the compiled program."""
+        self._progress(report.steps / report.total_steps)
+
+
+Played = dict[str, np.ndarray]
+"""Name of a metric to its value in every episode."""
+
+
+def _measure(path: Path, config: TrainConfig, job: Job) -> tuple[Played, dict[str, Played] | None]:
+    """Episodes of the trained agent at home, and elsewhere unless it fails at home already."""
+    evaluation = Evaluation(**job["evaluation"])
+    _, _, params, static, _ = load_all(path)
+    agent = jax.tree.map(lambda leaf: leaf[0], params)
+    home = make_stream(config)
+    key = jax.random.fold_in(jax.random.key(evaluation.seed), job["seed"])
+
+    def played(number: int, stream: AutoReset) -> Played:
+        play = partial(play_batch, static, stream, evaluation.greedy, evaluation.max_steps)
+        count = math.ceil(evaluation.episodes / BATCH)
+        keys = jax.random.split(jax.random.fold_in(key, number), count)
+        parts = [jax.device_get(one(agent, k)) for one in [jax.jit(play)] for k in keys]
+        if not all(ended.all() for _, ended in parts):
+            raise UserError(f"an episode did not end within {evaluation.max_steps} steps")
+        names = stream.metric_names
+        whole = {n: np.concatenate([metrics[n] for metrics, _ in parts]) for n in names}
+        return {n: values[: evaluation.episodes] for n, values in whole.items()}
+
+    own = played(0, home)
+    if job["further_needs"] and own[job["further_needs"]].mean() < 0.5:
+        return own, None
+    further = {}
+    for number, (name, options) in enumerate(job["further"].items(), 1):
+        stream = AutoReset(make_env(config.env, **options))
+        if stream.observation_size != home.observation_size:
+            raise UserError(
+                f"{name} shows {stream.observation_size} numbers, and {job['setting']} "
+                f"{home.observation_size}: no agent can read both"
+            )
+        further[name] = played(number, stream)
+    return own, further
+
+
+def _row(
+    job: Job,
+    config: TrainConfig,
+    summary: Row,
+    own: Played,
+    further: Mapping[str, Played] | None,
+    measured: float,
+) -> Row:
+    scores, evaluation = own[job["score"]].astype(np.float64), job["evaluation"]
+    error = short(scores.std(ddof=1) / math.sqrt(scores.size)) if scores.size > 1 else None
+    rows = read_metrics(Path(config.run_dir) / config.name)
+    names = make_stream(config).metric_names
+    end = rows[-1]["steps"]
+    return {
+        "format": FORMAT,
+        "model": job["model"],
+        "setting": job["setting"],
+        "seed": job["seed"],
+        "mean": short(scores.mean()),
+        "standard_error": error,
+        "episodes": scores.size,
+        "score": job["score"],
+        "evaluation": {k: evaluation[k] for k in ("greedy", "stream", "seed")}
+        | {"means": _means(own)},
+        "last": {"steps": job["last_steps"]}
+        | _pooled([row for row in rows if row["steps"] > end - job["last_steps"]], names),
+        "further": None if further is None else {n: _means(p) for n, p in further.items()},
+        "curve": learning_curve(rows, names, job["curve_bins"]),
+        "steps": config.updates * config.steps_per_update,
+        "parameters": summary["parameters"],
+        "seconds": round(summary["seconds"] + measured, 3),
+        "timed": {"train": summary["seconds"], "evaluate": round(measured, 3)},
+        "rate": summary["rate"],
+        "digest": job["digest"],
+        **provenance(),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def learning_curve(rows: list[Row], names: tuple[str, ...], bins: int) -> dict[str, list[Any]]:
+    """A run's rows of metrics, pooled into at most so many bins of equally many steps.
+
+    Args:
+        rows: of the run's metrics.jsonl, of one seed.
+        names: the metrics of episodes.
+        bins: how many at most; a bin without a row is left out.
+
+    Returns:
+        "steps" at the end of each bin, "episodes" that ended in it, and the mean of each metric
+        over them, None where none ended.
+    """
+    end = rows[-1]["steps"]
+    groups: dict[int, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(-(-row["steps"] * bins // end), []).append(row)
+    points = [{"steps": group[-1]["steps"]} | _pooled(group, names) for group in groups.values()]
+    return {key: [point[key] for point in points] for key in ("steps", "episodes", *names)}
+
+
+def _pooled(rows: list[Row], names: tuple[str, ...]) -> Row:
+    """The number of episodes that ended in some rows, and each metric's mean over them."""
+    number = sum(row["episodes"][0] for row in rows)
+    found: Row = {"episodes": number}
+    for name in names:
+        total = sum(row[name][0] * row["episodes"][0] for row in rows if row["episodes"][0])
+        found[name] = float(f"{total / number:.4g}") if number else None
+    return found
+
+
+def _means(played: Played) -> dict[str, float]:
+    return {name: short(values.mean()) for name, values in played.items()}

@@ -1,0 +1,104 @@
+"""Which blocks the T-Maze study's report has, and what its sentences say."""
+
+from collections.abc import Sequence
+
+from clew.studies.report.costs import made
+from clew.studies.report.document import Block, Chart, Heading, Numbers, Text
+from clew.studies.report.drawing import Styles
+from clew.studies.report.edition import Edition
+from clew.studies.report.words import counted, duration, listed
+from clew.studies.tmaze import AGENTS, CORRIDORS
+from clew.studies.tmaze_report import figures, sweep, tables
+from clew.studies.tmaze_report.claims import CLAIMS, HELD, NOT_HELD, OPEN, judge, overall
+from clew.studies.tmaze_report.grid import NAME, Grid, make_grid
+
+_EDITIONS = {
+    "published": "Agents as the authors' code has them: GTrXL's learner sees all of its chunk and "
+    "its actor a window, AReLiT's two frequencies are one, ReLiT's gates are joint, a time-out "
+    "ends an episode.",
+    "repaired": "Agents as the thesis's text means them: windows are banded, AReLiT has a half "
+    "wave of four vectors, ReLiT the thesis's gates, a time-out is completed with a value.",
+}
+
+
+def is_tmaze(edition: Edition) -> bool:
+    """Whether a study's folder is of the T-Maze study."""
+    return edition.name.startswith(NAME)
+
+
+def tmaze_blocks(editions: Sequence[Edition], styles: Styles, note: str) -> list[Block]:
+    """All blocks of a report, edition by edition; charts that nothing is there for are left out."""
+    if all(edition.name.startswith(sweep.NAME) for edition in editions):
+        return sweep.sweep_blocks(editions, note)
+    blocks = [block for edition in editions for block in _edition(make_grid(edition), styles, note)]
+    return [block for block in blocks if not isinstance(block, Chart) or block.panels]
+
+
+def _edition(grid: Grid, styles: Styles, note: str) -> list[Block]:
+    agents = [model for model in grid.models if model in AGENTS]
+    others = [model for model in grid.models if model not in AGENTS]
+    beside = [block for block in (figures.windows(grid, styles), tables.windows(grid)) if block]
+    return [
+        Heading(grid.edition.name, 1, grid.edition.slug),
+        _numbers(grid),
+        *(Text(sentence) for sentence in _sentences(grid)),
+        *tables.claims(grid),
+        _heading(grid, "Figures 5.2 and 5.3", "figures"),
+        figures.published(grid, "5.2", styles),
+        figures.published(grid, "5.3", styles),
+        figures.controls(grid, styles),
+        tables.success(grid),
+        *([_heading(grid, "What GTrXL's learner sees", "windows-section")] if beside else []),
+        *beside,
+        _heading(grid, "Learning", "learning-section"),
+        figures.learning(grid, styles, "success", agents, "agents"),
+        figures.learning(grid, styles, "return", agents, "agents"),
+        figures.learning(grid, styles, "success", others, "controls"),
+        _heading(grid, "Longer corridors", "lengths-section"),
+        figures.lengths(grid, styles),
+        tables.lengths(grid),
+        _heading(grid, "Cost", "cost-section"),
+        tables.costs(grid),
+        _heading(grid, "How this was made", "made-section"),
+        made(grid.edition, note),
+    ]
+
+
+def _heading(grid: Grid, text: str, name: str) -> Heading:
+    return Heading(text, 2, f"{grid.edition.slug}-{name}")
+
+
+def _numbers(grid: Grid) -> Numbers:
+    verdicts = [overall(judge(grid, claim))[0] for claim in CLAIMS]
+    rows = grid.edition.rows
+    return Numbers(
+        [
+            (f"{len(rows):,}", f"trainings of {grid.budget}"),
+            (grid.seeds().split(" seed")[0], "seeds a cell"),
+            (str(verdicts.count(HELD)), f"of {len(CLAIMS)} claims held"),
+            (str(verdicts.count(NOT_HELD)), "not held"),
+            (str(verdicts.count(OPEN)), "undecided"),
+            (duration(sum(row["seconds"] for row in rows)), "of one core"),
+        ]
+    )
+
+
+def _sentences(grid: Grid) -> list[str]:
+    agents = [model for model in AGENTS if model in grid.models]
+    others = [model for model in grid.models if model not in AGENTS]
+    lengths = listed([str(n) for n in grid.corridors])
+    sentences = [
+        _EDITIONS.get(grid.which, ""),
+        f"{counted(len(agents), 'agent')} of the thesis ({listed(agents)})"
+        + (f" and {counted(len(others), 'control')} ({listed(others)})" if others else "")
+        + f" on corridors of {lengths}, {grid.seeds()}, {grid.budget} each. The thesis has 50 "
+        "seeds of 10M steps on corridors of 120 to 200, and the best of 25 learning rates and "
+        "entropy costs; here those of the authors' configurations.",
+    ]
+    missing = [str(n) for n in CORRIDORS if n not in grid.corridors]
+    if missing:
+        sentences.append(f"Corridors that were not run: {listed(missing)}.")
+    for steps, count in sorted(grid.left_out.items()):
+        rows = counted(count, "row")
+        sentences.append(f"{rows} of another budget ({steps:,} steps) are not shown.")
+    return [sentence for sentence in sentences if sentence]
