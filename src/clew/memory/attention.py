@@ -4,13 +4,9 @@ The observation at time t attends to those at t - window .. t of its own episode
 when learning alike, so that the length of a chunk never changes a policy.
 """
 
-import math
-from typing import Literal
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from clew.errors import UserError, require_at_least, require_choice
@@ -18,14 +14,12 @@ from clew.memory.band import Band, clean, clear_at_start, count_visible, join_ch
 from clew.memory.blocks import Init, LayerNorm, Linear
 from clew.memory.kernels import Scan, uses_kernel
 from clew.memory.maps import MemoryMap, window_map
-from clew.memory.positions import sinusoids
 from clew.memory.ring import WindowState, ring_after
 from clew.memory.window import RingInputs, WindowInputs, read_ring, read_window
+from clew.memory.window_products import Gradient, WindowProducts
 
-Gradient = Literal["full", "current"]
 
-
-class WindowAttention(eqx.Module):
+class WindowAttention(WindowProducts):
     """Multi-head attention over a window of the own episode.
 
         a_t = softmax_j( ((q_t + u) . k_j + (q_t + v) . W_R R_{t-j}) / sqrt(head) ) values_j W_O
@@ -230,58 +224,6 @@ class WindowAttention(eqx.Module):
         """The weights of every head over an episode."""
         return {"attention": MemoryMap(window_map(self, xs), "attention")}
 
-    def _stored(self, x: Float[Array, "*time n"]) -> Float[Array, "*time n"]:
-        return x if self.gradient == "full" else jax.lax.stop_gradient(x)
-
-    def _own(self, x: Float[Array, "*time n"]) -> tuple[Array | None, Array | None]:
-        """Zeros with the gradient of a stopped input's own key and value."""
-        if self.gradient == "full":
-            return None, None
-        stopped = self.keys_values(self._stored(x))
-        own = tuple(a - b for a, b in zip(self.keys_values(x), stopped, strict=True))
-        return own[0], own[1]
-
-    def keys_values(self, x: Float[Array, "*time n"]) -> tuple[Array, Array]:
-        """The key and the value of every input, heads first."""
-        normed = x if self.norm is None else self.norm(x)
-        return self._heads(self.key(normed)), self._heads(self.value(normed))
-
-    def queries(self, x: Float[Array, "*time n"]) -> tuple[Array, Array]:
-        """The queries, scaled, with the content bias and with the distance bias."""
-        query = self._heads(self.query(self._asking(x)))
-        scale = 1.0 / math.sqrt(self.head_size)
-        if self.content_bias is None or self.distance_bias is None:
-            assert self.distance is None, "an attention that shares its biases was used alone"
-            return query * scale, query * scale
-        u, v = (
-            jnp.broadcast_to(b if query.ndim == 2 else b[:, None], query.shape)
-            for b in (self.content_bias, self.distance_bias)
-        )
-        return (query + u) * scale, (query + v) * scale
-
-    def distances(self, count: int) -> Float[Array, "heads count head"]:
-        """The projected sinusoids of the distances from 0."""
-        assert self.distance is not None
-        table = sinusoids(np.arange(count), self.query.weight.shape[0])
-        return self._heads(self.distance(jnp.asarray(table)))
-
     def _uses_kernel(self) -> bool:
         # Stopped gradients are differences of products, which the kernels do not know.
         return self.gradient == "full" and uses_kernel(self.scan)
-
-    def _places(self, reach: int, like: Array) -> tuple[Array, Array, Array]:
-        """The distances up to `reach` and both biases, as the kernels want them."""
-        shape = (self.num_heads, self.head_size)
-        if self.content_bias is None or self.distance_bias is None:
-            nothing = jnp.zeros(shape, like.dtype)
-            return jnp.zeros((shape[0], 0, shape[1]), like.dtype), nothing, nothing
-        return self.distances(reach + 1), self.content_bias, self.distance_bias
-
-    def _asking(self, x: Float[Array, "*time n"]) -> Float[Array, "*time n"]:
-        return self.norm(x) if self.norm is not None and self.query_norm else x
-
-    def _rows(self, x: Float[Array, "*time wide"]) -> Float[Array, "*time heads head"]:
-        return x.reshape(*x.shape[:-1], self.num_heads, self.head_size)
-
-    def _heads(self, x: Float[Array, "*time wide"]) -> Array:
-        return jnp.moveaxis(self._rows(x), -2, 0)

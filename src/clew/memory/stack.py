@@ -8,12 +8,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.errors import UserError, require_at_least
-from clew.memory.attention import Gradient, WindowAttention
+from clew.memory.attention import WindowAttention
 from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input
 from clew.memory.blocks import Init, Linear
 from clew.memory.kernels import Scan
 from clew.memory.layer import Layer, LayerOptions
 from clew.memory.maps import MemoryMap, prefixed
+from clew.memory.window_products import Gradient
 
 
 class LayerStack(AbstractMemory):

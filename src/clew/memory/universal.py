@@ -5,13 +5,13 @@ from jaxtyping import PRNGKeyArray
 
 from clew.errors import require_at_least
 from clew.memory.adaptive import AdaptiveStack
-from clew.memory.attention import Gradient
 from clew.memory.blocks import Init, Linear
 from clew.memory.gates import GateName
 from clew.memory.halting import Blend, Halting, Unreached
 from clew.memory.kernels import Scan
 from clew.memory.layer import NormPlace
 from clew.memory.stack import make_embedding, window_layers
+from clew.memory.window_products import Gradient
 
 
 class Universal(AdaptiveStack):
