@@ -107,6 +107,7 @@ def test_make_env_builds_by_name():
     assert isinstance(env, TMaze) and (env.corridor_length, env.time_limit) == (20, 1000)
     assert env_options("tmaze") == {
         "corridor_length": 120, "time_limit": 1000, "on_time_limit": "terminate",
+        "shown_length": 0,
     }  # fmt: skip
     assert all(issubclass(kind, Environment) for kind in ENVS.values())
 

@@ -100,7 +100,7 @@ def _cache_folder() -> Path:
 def _build(compiler: list[str], path: Path) -> None:
     """Compiles under another name and moves into place, as several processes may be at it."""
     if sys.stderr.isatty():
-        print("Compiling clew's kernels, once for this machine (10 s) ...", file=sys.stderr)
+        print("Compiling clew's kernels, once for this machine (20 s) ...", file=sys.stderr)
     main = ("-isystem", jax.ffi.include_dir(), str(SOURCES / "kernels.cc"))
     handle, name = tempfile.mkstemp(suffix=".so", dir=path.parent)
     os.close(handle)
