@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 from scipy.stats import binom
 
+FILLING = 513
+"""Steps that precede a measurement; the longest window that is measured holds 512."""
 CONFIDENCE = 0.95
 
 
@@ -85,11 +87,16 @@ def analyse(program: Any, observations: int) -> Compiled:
 
 
 def calls(memory: Any, program: Any, size: int, batch: int, length: int) -> Callable[[], Any]:
-    """A call of a program of this memory, on observations drawn once, in a running episode."""
+    """A call of a program of this memory, on observations drawn once, in a running episode.
+
+    It stands `FILLING` steps from its beginning, where windows are full: a short one costs less.
+    """
     weights, _ = eqx.partition(memory, eqx.is_array)
     states = jax.vmap(lambda _: memory.init_state())(jnp.arange(batch))
     xs = jax.random.normal(jax.random.key(0), (length, batch, size))
     starts = jnp.zeros((length, batch), bool)
+    for _ in range(-(-FILLING // length)):
+        states, _ = program(weights, states, xs, starts)
     return lambda: program(weights, states, xs, starts)
 
 
