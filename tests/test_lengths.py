@@ -12,10 +12,10 @@ import clew.lengths
 from clew.bench import planned_bytes
 from clew.cli import run
 from clew.lengths import SIZES, Plan, Row, compile_gradient, kernel_bytes, measure
+from clew.medians import median_of
 from clew.memory import make_memory, scan_steps
 from clew.memory.kernels import why_not
 from clew.memory.outer import OuterInputs, Recurrence, read_outer
-from clew.peers.medians import median_of
 
 TIME, ENVS, THREADS = 2048, 8, 2
 needs_kernel = pytest.mark.skipif(bool(why_not()), reason=why_not())

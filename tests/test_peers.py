@@ -12,10 +12,10 @@ import clew.cli.bench_peers
 import clew.peers.compare
 from clew.cli import run
 from clew.errors import UserError
+from clew.medians import median_of
 from clew.peers import environment
 from clew.peers.checks import agreements, agrees
 from clew.peers.compare import Row, compare, measure
-from clew.peers.medians import median_of
 from clew.peers.report import Comparison, as_data, from_data, markdown
 from clew.peers.tables import not_measured, peers_ahead
 from clew.peers.worker import WorkerFailed

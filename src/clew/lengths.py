@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 
 from clew.bench import planned_bytes
+from clew.medians import Median, median_of
 from clew.memory import AbstractMemory, make_memory, scan_steps
 from clew.memory.kernels import uses_kernel
-from clew.peers.medians import Median, median_of
 
 SIZES = {"hidden_size": 128, "num_layers": 1, "num_heads": 4, "head_size": 64}
 MEMORIES = ("relit", "arelit", "linear_transformer")

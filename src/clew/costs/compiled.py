@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from scipy.stats import binom
+
+from clew.medians import median_of
 
 FILLING = 513
 """Steps that precede a measurement; the longest window that is measured holds 512."""
-CONFIDENCE = 0.95
 
 
 class Compiled(NamedTuple):
@@ -122,17 +122,9 @@ def measure(
 
 
 def _time(seconds: Sequence[float], observations: int) -> Time:
-    """The median, and the repeats between which it lies with 95% confidence.
-
-    The number of repeats below the median of all possible ones is binomial, whatever they are
-    distributed like.
-    """
-    ordered = sorted(1e6 * s / observations for s in seconds)
-    count = len(ordered)
-    below = int(binom.ppf((1 - CONFIDENCE) / 2, count, 0.5))
-    first = max(below - 1, 0)
-    middle = (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
-    return Time(middle, ordered[first], ordered[count - 1 - first], count)
+    """The median for one observation, with its interval."""
+    found = median_of([1e6 * s / observations for s in seconds])
+    return Time(found.middle, found.low, found.high, len(seconds))
 
 
 def _inputs(memory: Any, size: int, batch: int, length: int | None) -> tuple[Any, Any, Any]:

@@ -15,7 +15,7 @@ from clew.memory.blocks import Init, LayerNorm, Linear
 from clew.memory.kernels import Scan, uses_kernel
 from clew.memory.maps import MemoryMap, window_map
 from clew.memory.ring import WindowState, ring_after
-from clew.memory.window import RingInputs, WindowInputs, read_ring, read_window
+from clew.memory.window import RingInputs, WindowInputs, attend_ring, read_ring, read_window
 from clew.memory.window_products import Gradient, WindowProducts
 
 
@@ -106,25 +106,10 @@ class WindowAttention(WindowProducts):
     ) -> tuple[WindowState, Float[Array, " n"]]:
         """Writes the input into the ring, in place, and attends from it."""
         after, at = self._written(state, x, start)
-        if self._uses_kernel():
-            query, read = self._rows(self.query(self._asking(x))), (after.keys, after.values)
-            inputs = RingInputs(query, *read, at, after.length, *self._places(self.window, x))
-            return after, self.output(read_ring(inputs).reshape(-1))
-        slots = self.window + 1
-        distance = (at - jnp.arange(slots)) % slots
-        content, by_distance = self.queries(x)
-        scores = jnp.einsum("hm,hjm->hj", content, after.keys)
-        if self.distance is not None:
-            scores += jnp.einsum("hm,hdm->hd", by_distance, self.distances(slots))[:, distance]
-        own_key, own_value = self._own(x)
-        if own_key is not None:
-            scores = scores.at[:, at].add(jnp.sum(content * own_key, axis=-1))
-        visible = jnp.broadcast_to(distance < after.length, scores.shape)
-        weights = jax.nn.softmax(jnp.where(visible, scores, -jnp.inf), axis=-1)
-        attended = jnp.einsum("hj,hjm->hm", weights, after.values)
-        if own_value is not None:
-            attended += jnp.broadcast_to(weights[:, at, None], own_value.shape) * own_value
-        return after, self.output(attended.reshape(-1))
+        query, ring = self._rows(self.query(self._asking(x))), (after.keys, after.values)
+        inputs = RingInputs(query, *ring, at, after.length, *self._places(self.window, x))
+        read = read_ring(inputs) if self._uses_kernel() else attend_ring(inputs, *self._own(x))
+        return after, self.output(read.reshape(-1))
 
     def attend(
         self,

@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from clew.memory.positions import count_positions
+
 Tree = TypeVar("Tree", bound=PyTree)
 
 _BLOCK = 64  # below this, smaller blocks cost more in overhead than they save in masked scores
@@ -132,11 +134,8 @@ def count_visible(
         length: inputs of the episode going on that the ring holds, `window` of them in sight.
         starts: which inputs open an episode.
     """
-    times = jnp.arange(len(starts), dtype=jnp.int32)
-    last_start = jax.lax.cummax(jnp.where(starts, times, -1))
-    going_on = jnp.minimum(length, window) + times + 1
-    counts = jnp.where(last_start < 0, going_on, times - last_start + 1)
-    return jnp.minimum(counts, reach + 1).astype(jnp.int32)
+    before, _ = count_positions(jnp.minimum(length, window), starts)
+    return jnp.minimum(before + 1, reach + 1).astype(jnp.int32)
 
 
 def join_chunk(

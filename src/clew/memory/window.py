@@ -1,5 +1,6 @@
 """Attention over a window through kernels that hold no scores: a chunk of it, and one step."""
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -87,14 +88,30 @@ def _ring_tangent(primals: tuple[RingInputs], tangents: tuple[RingInputs]) -> tu
     return jax.jvp(attend_ring, primals, tangents)
 
 
-def attend_ring(inputs: RingInputs) -> Float[Array, "heads head"]:
-    """The same through XLA."""
-    slots, scale = inputs.keys.shape[1], inputs.query.shape[-1] ** -0.5
+def attend_ring(
+    inputs: RingInputs,
+    own_key: Float[Array, "heads head"] | None = None,
+    own_value: Float[Array, "heads head"] | None = None,
+) -> Float[Array, "heads head"]:
+    """The same through XLA, for all of `WindowAttention`.
+
+    Args:
+        inputs: as of `read_ring`.
+        own_key: what the newest slot's key has beside that of the ring.
+        own_value: likewise of its value.
+    """
+    slots, scale = inputs.keys.shape[1], 1.0 / math.sqrt(inputs.query.shape[-1])
     distance = (inputs.at - jnp.arange(slots)) % slots
-    scores = jnp.einsum("hm,hjm->hj", (inputs.query + inputs.content_bias) * scale, inputs.keys)
+    content = (inputs.query + inputs.content_bias) * scale
+    by_distance = (inputs.query + inputs.distance_bias) * scale
+    scores = jnp.einsum("hm,hjm->hj", content, inputs.keys)
     if inputs.distances.shape[1]:
-        asked = (inputs.query + inputs.distance_bias) * scale
-        scores += jnp.einsum("hm,hdm->hd", asked, inputs.distances)[:, distance]
+        scores += jnp.einsum("hm,hdm->hd", by_distance, inputs.distances)[:, distance]
+    if own_key is not None:
+        scores = scores.at[:, inputs.at].add(jnp.sum(content * own_key, axis=-1))
     visible = jnp.broadcast_to(distance < inputs.length, scores.shape)
     weights = jax.nn.softmax(jnp.where(visible, scores, -jnp.inf), axis=-1)
-    return jnp.einsum("hj,hjm->hm", weights, inputs.values)
+    attended = jnp.einsum("hj,hjm->hm", weights, inputs.values)
+    if own_value is not None:
+        attended += jnp.broadcast_to(weights[:, inputs.at, None], own_value.shape) * own_value
+    return attended

@@ -51,13 +51,10 @@ class WindowProducts(eqx.Module):
         """The queries, scaled, with the content bias and with the distance bias."""
         query = self._heads(self.query(self._asking(x)))
         scale = 1.0 / math.sqrt(self.head_size)
-        if self.content_bias is None or self.distance_bias is None:
-            assert self.distance is None, "an attention that shares its biases was used alone"
+        biases = self._biases()
+        if biases is None:
             return query * scale, query * scale
-        u, v = (
-            jnp.broadcast_to(b if query.ndim == 2 else b[:, None], query.shape)
-            for b in (self.content_bias, self.distance_bias)
-        )
+        u, v = (jnp.broadcast_to(b if query.ndim == 2 else b[:, None], query.shape) for b in biases)
         return (query + u) * scale, (query + v) * scale
 
     def distances(self, count: int) -> Float[Array, "heads count head"]:
@@ -68,11 +65,17 @@ class WindowProducts(eqx.Module):
 
     def _places(self, reach: int, like: Array) -> tuple[Array, Array, Array]:
         """The distances up to `reach` and both biases, as the kernels want them."""
-        shape = (self.num_heads, self.head_size)
-        if self.content_bias is None or self.distance_bias is None:
+        shape, biases = (self.num_heads, self.head_size), self._biases()
+        if biases is None:
             nothing = jnp.zeros(shape, like.dtype)
             return jnp.zeros((shape[0], 0, shape[1]), like.dtype), nothing, nothing
-        return self.distances(reach + 1), self.content_bias, self.distance_bias
+        return self.distances(reach + 1), *biases
+
+    def _biases(self) -> tuple[Array, Array] | None:
+        if self.content_bias is None or self.distance_bias is None:
+            assert self.distance is None, "an attention that shares its biases was used alone"
+            return None
+        return self.content_bias, self.distance_bias
 
     def _asking(self, x: Float[Array, "*time n"]) -> Float[Array, "*time n"]:
         return self.norm(x) if self.norm is not None and self.query_norm else x

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from clew.medians import Median, median_of
 from clew.peers.checks import Agreement, agreements, agrees
 from clew.peers.families import Family, Sizes, make_arrays
-from clew.peers.medians import Median, median_of
 from clew.peers.plan import Library, Plan
 from clew.peers.worker import WorkerFailed
 

@@ -3,9 +3,9 @@
 from typing import Any, NamedTuple
 
 from clew.costs.tables import Grid
+from clew.medians import Median
 from clew.peers.checks import Agreement
 from clew.peers.compare import Row
-from clew.peers.medians import Median
 from clew.peers.plan import Plan
 from clew.peers.tables import (
     checks_table,

@@ -1,6 +1,7 @@
 """A trained run, loaded and measured."""
 
 import math
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -95,11 +96,7 @@ def evaluate(
     for index in range(config.seeds):
         agent = jax.tree.map(lambda leaf, i=index: leaf[i], params)
         key = jax.random.fold_in(jax.random.key(seed), index)
-        keys = jax.random.split(key, math.ceil(episodes / BATCH))
-        parts = [jax.device_get(play(agent, key)) for key in keys]
-        if not all(ended.all() for _, ended in parts):
-            raise UserError(f"an episode of {config.env} did not end within {max_steps} steps")
-        found.append({n: np.concatenate([m[n] for m, _ in parts])[:episodes] for n in parts[0][0]})
+        found.append(play_episodes(partial(play, agent), key, episodes, config.env, max_steps))
     return EvalResult(
         episodes=episodes,
         greedy=greedy,
@@ -107,6 +104,28 @@ def evaluate(
         per_seed={n: [float(seed[n].mean()) for seed in found] for n in found[0]},
         pooled={n: _interval([seed[n] for seed in found]) for n in found[0]},
     )
+
+
+def play_episodes(
+    play: Callable[[PRNGKeyArray], Any], key: PRNGKeyArray, episodes: int, env: str, max_steps: int
+) -> dict[str, np.ndarray]:
+    """Every metric of so many episodes, `BATCH` of them at a time.
+
+    Args:
+        play: a compiled `play_batch` of one agent.
+        key: of the episodes and draws.
+        episodes: how many.
+        env: the task's name, for the error.
+        max_steps: of an episode, as `play` has it.
+
+    Raises:
+        UserError: if an episode does not end.
+    """
+    keys = jax.random.split(key, math.ceil(episodes / BATCH))
+    parts = [jax.device_get(play(one)) for one in keys]
+    if not all(ended.all() for _, ended in parts):
+        raise UserError(f"an episode of {env} did not end within {max_steps} steps")
+    return {n: np.concatenate([m[n] for m, _ in parts])[:episodes] for n in parts[0][0]}
 
 
 def load_all(path: str | Path) -> tuple[Path, TrainConfig, Any, Agent, int]:

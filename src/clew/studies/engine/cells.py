@@ -21,7 +21,7 @@ from clew.envs.base import AutoReset
 from clew.errors import UserError
 from clew.run import checkpoint, folder
 from clew.run.config import TrainConfig, config_from_json, make_stream
-from clew.run.evaluate import BATCH, load_all, play_batch
+from clew.run.evaluate import load_all, play_batch, play_episodes
 from clew.run.progress import Quiet, Report
 from clew.run.record import read_metrics
 from clew.run.train import train
@@ -124,15 +124,10 @@ def _measure(path: Path, config: TrainConfig, job: Job) -> tuple[Played, dict[st
     key = jax.random.fold_in(jax.random.key(evaluation.seed), job["seed"])
 
     def played(number: int, stream: AutoReset) -> Played:
-        play = partial(play_batch, static, stream, evaluation.greedy, evaluation.max_steps)
-        count = math.ceil(evaluation.episodes / BATCH)
-        keys = jax.random.split(jax.random.fold_in(key, number), count)
-        parts = [jax.device_get(one(agent, k)) for one in [jax.jit(play)] for k in keys]
-        if not all(ended.all() for _, ended in parts):
-            raise UserError(f"an episode did not end within {evaluation.max_steps} steps")
-        names = stream.metric_names
-        whole = {n: np.concatenate([metrics[n] for metrics, _ in parts]) for n in names}
-        return {n: values[: evaluation.episodes] for n, values in whole.items()}
+        play = jax.jit(partial(play_batch, static, stream, evaluation.greedy, evaluation.max_steps))
+        mine = jax.random.fold_in(key, number)
+        limits = (evaluation.episodes, config.env, evaluation.max_steps)
+        return play_episodes(partial(play, agent), mine, *limits)
 
     own = played(0, home)
     if job["further_needs"] and own[job["further_needs"]].mean() < 0.5:

@@ -29,10 +29,10 @@ Sizes make_sizes(const In<type>& products, const In<type>& maps) {
   return s;
 }
 
-// Calls work(n, h) for every head h of every chunk n, shared out to the pool's threads.
+// Calls work(n, h) for every head h of `count` items n, shared out to the pool's threads.
 template <typename Work>
-void for_each_head(ffi::ThreadPool& pool, const Sizes& s, const Work& work) {
-  for_each(pool, s.n * s.heads, [&](int64_t i) { work(i / s.heads, i % s.heads); });
+void for_each_head(ffi::ThreadPool& pool, int64_t count, int64_t heads, const Work& work) {
+  for_each(pool, count * heads, [&](int64_t i) { work(i / heads, i % heads); });
 }
 
 }  // namespace clew

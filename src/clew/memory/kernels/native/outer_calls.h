@@ -29,7 +29,7 @@ ffi::Error outer_forward_call(ffi::ThreadPool pool, In<type> products, In<type> 
                               Out<type> last_matrix, Out<type> last_normaliser, double joint,
                               double epsilon) {
   const auto o = make_outer<type>(products, maps, starts, matrix, normaliser, joint != 0, epsilon);
-  for_each_head(pool, o.sizes, [&](int64_t n, int64_t h) {
+  for_each_head(pool, o.sizes.n, o.sizes.heads, [&](int64_t n, int64_t h) {
     outer_forward(o, n, h, outputs->typed_data(),
                   last_matrix->typed_data(), last_normaliser->typed_data());
   });
@@ -48,7 +48,7 @@ ffi::Error outer_backward_call(ffi::ThreadPool pool, In<type> products, In<type>
       of_outputs.typed_data(), of_last_matrix.typed_data(), of_last_normaliser.typed_data(),
       of_products->typed_data(), of_maps->typed_data(), of_matrix->typed_data(),
       of_normaliser->typed_data()};
-  for_each_head(pool, o.sizes, [&](int64_t n, int64_t h) {
+  for_each_head(pool, o.sizes.n, o.sizes.heads, [&](int64_t n, int64_t h) {
     outer_backward(o, g, n, h);
   });
   return ffi::Error::Success();

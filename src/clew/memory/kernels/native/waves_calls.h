@@ -38,7 +38,7 @@ ffi::Error waves_forward_call(ffi::ThreadPool pool, In<type> products, In<type> 
                               Weights weights, double scale, double epsilon) {
   const auto w =
       make_waves<type>(products, maps, cosines, starts, keys, values, weights, scale, epsilon);
-  for_each_head(pool, w.sizes, [&](int64_t n, int64_t h) {
+  for_each_head(pool, w.sizes.n, w.sizes.heads, [&](int64_t n, int64_t h) {
     waves_forward(w, n, h, outputs->typed_data(),
                   last_keys->typed_data(), last_values->typed_data());
   });
@@ -58,7 +58,7 @@ ffi::Error waves_backward_call(ffi::ThreadPool pool, In<type> products, In<type>
       of_outputs.typed_data(), of_last_keys.typed_data(), of_last_values.typed_data(),
       of_products->typed_data(), of_maps->typed_data(), of_keys->typed_data(),
       of_values->typed_data()};
-  for_each_head(pool, w.sizes, [&](int64_t n, int64_t h) {
+  for_each_head(pool, w.sizes.n, w.sizes.heads, [&](int64_t n, int64_t h) {
     waves_backward(w, g, n, h);
   });
   return ffi::Error::Success();

@@ -72,12 +72,6 @@ struct WindowArguments {
     window.content = batch.share<T>(content, 2);
     window.distant = batch.share<T>(distant, 2);
   }
-
-  template <typename Work>
-  void each_head(ffi::ThreadPool& pool, const Work& work) const {
-    for_each(pool, batch.count * window.heads,
-             [&](int64_t i) { work(i / window.heads, i % window.heads); });
-  }
 };
 
 template <ffi::DataType type>
@@ -88,7 +82,7 @@ ffi::Error window_forward_call(ffi::ThreadPool pool, In<type> queries, In<type> 
                                Out<type> outputs) {
   const WindowArguments<type> a(*outputs, queries, keys, values, old_keys, old_values, position,
                                 length, counts, distances, content, distant);
-  a.each_head(pool, [&](int64_t n, int64_t h) {
+  for_each_head(pool, a.batch.count, a.window.heads, [&](int64_t n, int64_t h) {
     window_forward(a.window, n, h, outputs->typed_data());
   });
   return ffi::Error::Success();
@@ -111,7 +105,7 @@ ffi::Error window_backward_call(ffi::ThreadPool pool, In<type> queries, In<type>
                              of_values->typed_data(), of_old_keys->typed_data(),
                              of_old_values->typed_data(), of_distances->typed_data(),
                              of_content->typed_data(), of_distant->typed_data()};
-  a.each_head(pool, [&](int64_t n, int64_t h) { window_backward(a.window, g, n, h); });
+  for_each_head(pool, a.batch.count, a.window.heads, [&](int64_t n, int64_t h) { window_backward(a.window, g, n, h); });
   return ffi::Error::Success();
 }
 
@@ -135,8 +129,8 @@ ffi::Error window_step_call(ffi::ThreadPool pool, In<type> query, In<type> keys,
   s.distances = batch.share<T>(distances, 3);
   s.content = batch.share<T>(content, 2);
   s.distant = batch.share<T>(distant, 2);
-  for_each(pool, batch.count * s.heads, [&](int64_t i) {
-    ring_step(s, i / s.heads, i % s.heads, outputs->typed_data());
+  for_each_head(pool, batch.count, s.heads, [&](int64_t n, int64_t h) {
+    ring_step(s, n, h, outputs->typed_data());
   });
   return ffi::Error::Success();
 }
