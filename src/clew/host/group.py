@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from clew.host.build import EnvBuilder
-from clew.host.spaces import Array, Arrays, ObservationAdapter
+from clew.host.spaces import Array, Arrays, ObservationAdapter, adapt_observation
 
 NUMBERS = (float, int, np.floating, np.integer)
 NOBODY = -1
@@ -40,8 +40,6 @@ class GroupPlan:
     builder: EnvBuilder
     adapter: ObservationAdapter
     action_space: spaces.Space
-    """The environments' own; every one of them must have it."""
-    observation_space: spaces.Space
     """The environments' own; every one of them must have it."""
     first: int
     """Index of the group's first environment among all."""
@@ -154,11 +152,12 @@ class EnvGroup(gymnasium.Env):
         env = self._envs[i]
         if env is None:
             env = self.plan.builder(self.plan.first + i)
-            own = (env.observation_space, env.action_space)
-            if own != (self.plan.observation_space, self.plan.action_space):
+            seen = adapt_observation(env.observation_space)
+            same = seen.form == self.plan.adapter.form
+            if not same or env.action_space != self.plan.action_space:
                 raise ValueError(
-                    f"its spaces are {own[0]} and {own[1]}, the first environment's were "
-                    f"{self.plan.observation_space} and {self.plan.action_space}"
+                    f"its spaces are {seen.space} and {env.action_space}, another one's were "
+                    f"{self.plan.adapter.space} and {self.plan.action_space}"
                 )
             self._envs[i] = env
         return env

@@ -56,7 +56,7 @@ class Leaf:
                 f"observation {self.name} has shape {value.shape}, its space says {self.raw_shape}"
             )
         batch = value.shape[: value.ndim - len(self.raw_shape)]
-        adapted = value.astype(self.dtype).reshape(*batch, *self.shape)
+        adapted = value.astype(self.dtype).reshape((*batch, *self.shape))
         return adapted if self.offset is None else adapted - self.offset
 
 
@@ -67,6 +67,14 @@ class ObservationAdapter:
     leaves: tuple[Leaf, ...]
     space: spaces.Space
     """What the agent sees: one of the leaves' spaces, or a flat Dict of them."""
+
+    @property
+    def form(self) -> list[tuple[Any, ...]]:
+        """All that an agent depends on: names, shapes, types and numbers of values, no bounds."""
+        return [
+            (leaf.name, leaf.raw_shape, leaf.dtype, is_categorical(leaf.space) and str(leaf.space))
+            for leaf in self.leaves
+        ]
 
     def __call__(self, observation: Any) -> Arrays:
         """One observation, or a batch with the environments as first axis; copies."""
@@ -80,6 +88,11 @@ def is_categorical(space: spaces.Space) -> bool:
     return isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
 
 
+def is_text(space: spaces.Space) -> bool:
+    """Whether a space is one of strings, Gymnasium's Text or another."""
+    return space.dtype is not None and np.dtype(space.dtype).kind in "SU"
+
+
 def adapt_observation(space: spaces.Space, name: str = "the environment") -> ObservationAdapter:
     """How observations of a space reach the agent.
 
@@ -90,7 +103,7 @@ def adapt_observation(space: spaces.Space, name: str = "the environment") -> Obs
     | MultiBinary | float32, 0 or 1 |
     | Discrete, MultiDiscrete | int32 from 0 on, whatever the space's start; flat |
     | Dict, Tuple | one flat dict: names (for a Tuple places) joined by dots |
-    | Text within a Dict or Tuple | nothing: it is dropped |
+    | Text, or any space of strings (MiniGrid's mission), within a Dict or Tuple | nothing |
 
     Raises:
         UserError: any other space, naming it and its place.
@@ -110,7 +123,7 @@ def _leaves(space: spaces.Space, path: tuple[str | int, ...], name: str) -> Iter
     elif isinstance(space, spaces.Tuple):
         for place, inner in enumerate(space.spaces):
             yield from _leaves(inner, (*path, place), name)
-    elif not (isinstance(space, spaces.Text) and path):
+    elif not (path and is_text(space)):
         seen, offset = _seen(space, path, name)
         label = ".".join(str(key) for key in path)
         yield Leaf(label, path, seen, offset, tuple(space.shape or ()))
