@@ -12,9 +12,18 @@ import jax
 
 from clew.agents.a2c import A2CConfig
 from clew.agents.network import Agent, NetworkConfig, make_agent
+from clew.agents.ppo import PPOConfig
 from clew.envs import make_env
 from clew.envs.base import AutoReset
-from clew.errors import UserError, require_at_least, require_rate, unknown_name
+from clew.errors import (
+    UserError,
+    require_at_least,
+    require_choice,
+    require_rate,
+    unknown_name,
+)
+
+ALGORITHMS = ("a2c", "ppo")
 
 
 @dataclass(frozen=True)
@@ -33,8 +42,12 @@ class TrainConfig:
     """Options of the memory model."""
     network: NetworkConfig = field(default_factory=NetworkConfig)
     """What stands before and after the memory."""
+    algorithm: str = "a2c"
+    """How it learns: a2c, advantage actor-critic, or ppo, proximal policy optimisation."""
     a2c: A2CConfig = field(default_factory=A2CConfig)
-    """Settings of the learning algorithm."""
+    """Settings of advantage actor-critic; they count only with that algorithm."""
+    ppo: PPOConfig = field(default_factory=PPOConfig)
+    """Settings of proximal policy optimisation; they count only with that algorithm."""
     steps: int = 500_000
     """Environment steps for every seed, over all its environments; rounded up to whole rollouts."""
     seeds: int = 1
@@ -53,9 +66,14 @@ class TrainConfig:
     """Name of the preset that these settings came from, for the record."""
 
     @property
+    def learning(self) -> A2CConfig | PPOConfig:
+        """The settings of the algorithm that is used."""
+        return self.ppo if self.algorithm == "ppo" else self.a2c
+
+    @property
     def steps_per_update(self) -> int:
         """Environment steps of one seed between two updates."""
-        return self.a2c.num_envs * self.a2c.rollout_length
+        return self.learning.num_envs * self.learning.rollout_length
 
     @property
     def updates(self) -> int:
@@ -74,12 +92,13 @@ class TrainConfig:
         require_at_least("seed", self.seed, 0)
         require_rate("checkpoint_seconds", self.checkpoint_seconds)
         self.network.validate()
-        self.a2c.validate()
+        require_choice("algorithm", self.algorithm, ALGORITHMS)
+        self.learning.validate()
         require_at_least("steps", self.steps, 1)
         if self.steps < self.steps_per_update:
             raise UserError(
-                f"steps must be at least one rollout, {self.a2c.num_envs} environments x "
-                f"{self.a2c.rollout_length} steps = {self.steps_per_update}, got {self.steps}"
+                f"steps must be at least one rollout, {self.learning.num_envs} environments x "
+                f"{self.learning.rollout_length} steps = {self.steps_per_update}, got {self.steps}"
             )
         _check_name(self.name)
         try:
@@ -92,15 +111,36 @@ class TrainConfig:
         """The settings as JSON values."""
         return dataclasses.asdict(self)
 
+    def identity(self) -> dict[str, Any]:
+        """The settings that say what is computed, as JSON values.
+
+        Those of the algorithm that is not used are left out. So are the newer ones where they hold
+        what they did before they could be set: results keep their names from version to version.
+        """
+        values = self.to_json()
+        del values["a2c" if self.algorithm == "ppo" else "ppo"]
+        for name in _NEWER:
+            *groups, last = name.split(".")
+            holder, default = values, _DEFAULTS
+            for group in groups:
+                holder, default = holder[group], default[group]
+            if holder[last] == default[last]:
+                del holder[last]
+        return values
+
     def digest(self) -> str:
         """Twelve hexadecimal digits that name the settings which an update depends on."""
-        values = self.to_json()
+        values = self.identity()
         for name in ("name", "run_dir", "preset", "steps", "checkpoint_seconds"):
             del values[name]
+        if self.algorithm == "ppo" and self.ppo.schedule != "constant":
+            values["updates"] = self.updates
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
 
-_GROUPS: dict[str, type] = {"network": NetworkConfig, "a2c": A2CConfig}
+_DEFAULTS = dataclasses.asdict(TrainConfig())
+_NEWER = ("algorithm",)
+_GROUPS: dict[str, type] = {"network": NetworkConfig, "a2c": A2CConfig, "ppo": PPOConfig}
 
 
 def config_from_json(values: dict[str, Any]) -> TrainConfig:
@@ -152,8 +192,8 @@ def build_agent(config: TrainConfig, stream: AutoReset, key: jax.Array) -> Agent
     return make_agent(
         config.memory,
         config.memory_options,
-        observation_size=stream.observation_size,
-        num_actions=stream.num_actions,
+        observation_space=stream.observation_space,
+        action_space=stream.action_space,
         network=config.network,
         key=key,
     )
