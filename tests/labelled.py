@@ -168,5 +168,23 @@ class Strange(Labelled):
 
     def __init__(self, observation: Any = None, action: Any = None):
         super().__init__()
-        self.observation_space = observation or self.observation_space
-        self.action_space = action or self.action_space
+        if observation is not None:
+            self.observation_space = observation
+        if action is not None:
+            self.action_space = action
+
+
+class Echo(Strange):
+    """Observes the action that it was given."""
+
+    heard: Any = np.zeros(3)
+
+    def label(self) -> Any:
+        """The last action, its numbers again and again."""
+        return self.heard
+
+    def step(self, action: Any) -> Any:
+        """Remembers the action."""
+        assert self.action_space.contains(action), action
+        self.heard = np.resize(np.asarray(action, np.float64), 3)
+        return super().step(action)

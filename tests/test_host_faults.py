@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
-from labelled import Troubled
 
 from clew.envs.host import EnvironmentFault, EnvironmentHung, HostStream
 from clew.envs.host_task import host_task
 from clew.errors import UserError
+from clew.host.processes import GroupedVectorEnv
+from labelled import Troubled
 
 NAME = "labelled:Troubled"
 
@@ -21,6 +22,12 @@ def opened(trouble: str, processes: int, **options: Any) -> HostStream:
     """Four environments, in which trouble comes in the second step with an action 1."""
     task = host_task(NAME, {"trouble": trouble, **options})
     return task.open(4, processes=processes, seed=0)
+
+
+def own(stream: HostStream) -> GroupedVectorEnv:
+    """The stream's vector environment, one of ours."""
+    assert isinstance(stream.vector, GroupedVectorEnv)
+    return stream.vector
 
 
 def provoke(stream: HostStream, timeout: float | None = None) -> None:
@@ -102,7 +109,7 @@ def test_a_killed_worker_is_named() -> None:
     """Killed from outside between two steps."""
     with opened("raise", 4) as stream:
         stream.reset()
-        os.kill(stream.vector._workers.processes[3].pid, signal.SIGKILL)
+        os.kill(own(stream)._workers.processes[3].pid, signal.SIGKILL)
         with pytest.raises(EnvironmentFault, match=r"environment 3 ended \(exit code -9\)"):
             for _ in range(100):
                 stream.step([0, 0, 0, 0])
@@ -121,7 +128,7 @@ def test_a_hung_environment_is_named_and_closed(processes: int, indices: tuple[i
     began = time.monotonic()
     stream.close()
     assert time.monotonic() - began < 4
-    assert not any(process.is_alive() for process in stream.vector._workers.processes)
+    assert not any(process.is_alive() for process in own(stream)._workers.processes)
 
 
 def test_a_timeout_that_is_kept_changes_nothing() -> None:
@@ -129,10 +136,10 @@ def test_a_timeout_that_is_kept_changes_nothing() -> None:
     stream = opened("raise", 2)
     stream.reset(timeout=30)
     assert stream.step([0, 0, 0, 0], timeout=30).reward.shape == (4,)
-    assert Path(stream.vector._progress_file).exists()
+    assert Path(own(stream)._progress_file).exists()
     stream.close()
     stream.close()
-    assert not Path(stream.vector._progress_file).exists()
+    assert not Path(own(stream)._progress_file).exists()
 
 
 def test_closing_with_an_answer_pending() -> None:

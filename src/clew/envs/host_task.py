@@ -59,7 +59,7 @@ class HostTask:
 
     @property
     def action_space(self) -> Any:
-        """What it chooses from: Discrete or MultiDiscrete from 0, or a Box of float32."""
+        """What it chooses from: Discrete or MultiDiscrete from 0, MultiBinary, Box of float32."""
         return adapt_action(self.own_action_space, self.name).space
 
     def observed(self, wrappers: WrapperConfig | None = None) -> Any:

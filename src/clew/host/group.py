@@ -74,10 +74,7 @@ class EnvGroup(gymnasium.Env):
         self._leaves = plan.adapter.leaves
         self.observation_space = _batch_space(plan.adapter, plan.count)
         shape = (plan.count, *(plan.action_space.shape or ()))
-        dtype: Any = plan.action_space.dtype
-        whole = np.issubdtype(dtype, np.integer)
-        limits = np.iinfo(dtype) if whole else np.finfo(dtype)
-        self.action_space = spaces.Box(limits.min, limits.max, shape, dtype)
+        self.action_space = _any_numbers(shape, np.dtype(plan.action_space.dtype))
         self._envs: list[gymnasium.Env | None] = [None] * plan.count
         self._fresh = [np.zeros((plan.count, *leaf.shape), leaf.dtype) for leaf in self._leaves]
         self._ended = np.zeros(plan.count, np.bool_)
@@ -207,14 +204,16 @@ def _number(reward: Any) -> float:
 
 def _batch_space(adapter: ObservationAdapter, count: int) -> spaces.Space:
     """Boxes of the leaves' types, [count, ...]: what shared memory can hold of any space."""
-    boxes = {}
-    for leaf in adapter.leaves:
-        limits = np.finfo(leaf.dtype) if leaf.dtype.kind == "f" else np.iinfo(leaf.dtype)
-        boxes[leaf.name] = spaces.Box(limits.min, limits.max, (count, *leaf.shape), leaf.dtype.type)
+    boxes = [_any_numbers((count, *leaf.shape), leaf.dtype) for leaf in adapter.leaves]
     if isinstance(adapter.space, spaces.Dict):
-        return spaces.Dict(boxes)
-    (box,) = boxes.values()
-    return box
+        names = [leaf.name for leaf in adapter.leaves]
+        return spaces.Dict(dict(zip(names, boxes, strict=True)))
+    return boxes[0]
+
+
+def _any_numbers(shape: tuple[int, ...], dtype: np.dtype) -> spaces.Box:
+    limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+    return spaces.Box(limits.min, limits.max, shape, dtype.type)
 
 
 def split_evenly(num_envs: int, processes: int) -> Sequence[range]:
