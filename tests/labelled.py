@@ -81,6 +81,29 @@ class DictLabelled(Labelled):
         }
 
 
+class Pictured(Labelled):
+    """Shows the step as a shade of red."""
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 10}
+
+    def __init__(self, render_mode: str | None = None, **options: Any):
+        super().__init__(**options)
+        self.render_mode = render_mode
+
+    def render(self) -> Any:
+        """640 pixels wide, 320 high."""
+        picture = np.zeros((320, 640, 3), np.uint8)
+        picture[..., 0] = 20 * self.time
+        return picture
+
+
+class Blind(Labelled):
+    """Has a render mode that is none."""
+
+    def __init__(self, render_mode: str | None = None):
+        super().__init__()
+
+
 class Troubled(Labelled):
     """Does something bad in step `at` of an episode, if the action is 1.
 
@@ -188,3 +211,13 @@ class Echo(Strange):
         assert self.action_space.contains(action), action
         self.heard = np.resize(np.asarray(action, np.float64), 3)
         return super().step(action)
+
+
+def few(num_envs: int) -> int:
+    """A factory of vector environments that makes none."""
+    return num_envs
+
+
+def too_many(num_envs: int) -> VectorEnv:
+    """A factory that makes more than it was asked for."""
+    return together(num_envs + 1)

@@ -119,8 +119,9 @@ def failed(
         index, step = _dead_worker(vector), None
         which = "an environment" if index is None else f"environment {index}"
         place = f"{which} raised in {call}"
+    lines = text.strip().splitlines()
     return EnvironmentFault(
-        f"{name}: {place}: {text.strip().splitlines()[-1]}\n{text}",
+        f"{name}: {place}: {lines[-1]}" + (f"\n{text}" if len(lines) > 1 else ""),
         env=name,
         index=index,
         episode_step=step,

@@ -1,5 +1,6 @@
 """Other people's environments as tasks: "gymnasium:ID" and "module:factory"."""
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -57,7 +58,7 @@ class HostTask:
         """What an agent sees: a Box (uint8, float32), Discrete or MultiDiscrete, or a flat Dict."""
         return self.observations.space
 
-    @property
+    @functools.cached_property  # the same object always, because a space can be seeded
     def action_space(self) -> Any:
         """What it chooses from: Discrete or MultiDiscrete from 0, MultiBinary, Box of float32."""
         return adapt_action(self.own_action_space, self.name).space

@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from clew.errors import UserError
 from clew.host.build import EnvBuilder
 from clew.host.spaces import Array, Arrays, ObservationAdapter, adapt_observation
 
@@ -30,7 +31,7 @@ class Failure:
     episode_step: int
     """Steps of the episode before the call."""
     text: str
-    """The traceback."""
+    """The traceback; of a `UserError`, its message."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,8 @@ class EnvGroup(gymnasium.Env):
                 env = self._built(i)
                 own = None if seeds is None else int(seeds[self.plan.place][i])
                 self._open(i, env, own)
-            except Exception:
-                self._fail(i, "reset")
+            except Exception as error:
+                self._fail(i, "reset", error)
         return self._answer()
 
     def step(self, action: Array) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
@@ -124,8 +125,8 @@ class EnvGroup(gymnasium.Env):
                     rewards[i] = reward if isinstance(reward, NUMBERS) else _number(reward)
                     self._write(i, observation)
                     self._steps[i] += 1
-            except Exception:
-                self._fail(i, call)
+            except Exception as error:
+                self._fail(i, call, error)
         self._ended = terminated | truncated
         observations, info = self._answer()
         return observations, rewards, terminated, truncated, info
@@ -188,9 +189,9 @@ class EnvGroup(gymnasium.Env):
         if self._progress is not None:
             self._progress[self.plan.place] = NOBODY if i == NOBODY else self.plan.first + i
 
-    def _fail(self, i: int, call: str) -> None:
+    def _fail(self, i: int, call: str, error: Exception) -> None:
         index = self.plan.first + i
-        text = traceback.format_exc()
+        text = str(error) if isinstance(error, UserError) else traceback.format_exc()
         self._failures.append(Failure(index, call, self._steps[i], text))
         env, self._envs[i] = self._envs[i], None
         with contextlib.suppress(Exception):
