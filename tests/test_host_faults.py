@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from clew.envs.host import EnvironmentFault, EnvironmentHung, HostStream
 from clew.envs.host_task import host_task
@@ -171,6 +171,16 @@ def test_faults_of_gymnasiums_own(processes: bool) -> None:
         with pytest.raises(EnvironmentFault, match="Traceback") as caught:
             stream.step([0, 1])
         assert caught.value.index == (1 if processes else None) and caught.value.lost
+
+
+def test_nan_in_a_final_observation() -> None:
+    """It is told of an episode that the same step has left already."""
+    makers = [lambda: Troubled("nan observation", at=1, end="truncated")] * 2
+    vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
+    stream = HostStream(vector, name="maze")
+    stream.reset(0)
+    with pytest.raises(EnvironmentFault, match="maze: environment 1 gave nan in its observation"):
+        stream.step([0, 1])
 
 
 def test_a_hung_worker_of_gymnasiums_own() -> None:
