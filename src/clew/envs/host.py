@@ -100,7 +100,7 @@ else the final observation in `final` | goes on |
 
     @property
     def action_space(self) -> Any:
-        """What the agent chooses from: Discrete or MultiDiscrete from 0, or a Box of float32."""
+        """What it chooses from: Discrete or MultiDiscrete from 0, MultiBinary, Box of float32."""
         return self._act.space
 
     def reset(self, seed: int | None = None, timeout: float | None = None) -> HostStep:

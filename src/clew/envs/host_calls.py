@@ -27,6 +27,7 @@ class VectorCalls:
         self.vector, self.name = vector, name
         self.grouped = isinstance(vector, GroupedVectorEnv)
         self._sent: Array | None = None
+        self._hung = False
 
     def reset(self, seed: int | None, timeout: float | None) -> tuple[Any, Any]:
         """Observations and info; each environment with a seed of its own, derived from `seed`."""
@@ -65,6 +66,7 @@ class VectorCalls:
         except EnvironmentFault:
             raise
         except multiprocessing.TimeoutError as error:
+            self._hung = True
             raise unanswered(self.vector, self.name, timeout) from error
         except Exception as error:
             raise failed(self.vector, self.name, "step", traceback.format_exc()) from error
@@ -82,7 +84,7 @@ class VectorCalls:
         if not isinstance(inner, AsyncVectorEnv):
             self.vector.close()
         elif not inner.closed:
-            close_workers(inner, CLOSE_SECONDS)
+            close_workers(inner, 0.0 if self._hung else CLOSE_SECONDS)
 
     def _require_no_failures(self, info: Any) -> None:
         if self.grouped and "failures" in info:
@@ -110,15 +112,16 @@ def failed(
     """
     if failures:
         first = failures[0]
-        others = "".join(f", and {f.index} as well" for f in failures[1:])
+        others = f" (and {len(failures) - 1} others)" if len(failures) > 1 else ""
         index, step, call, text = first.index, first.episode_step, first.call, first.text
         place = f"environment {index}{others} raised in {call}, {step} steps into its episode"
     else:
         index, step = _dead_worker(vector), None
         which = "an environment" if index is None else f"environment {index}"
         place = f"{which} raised in {call}"
+    lines = text.strip().splitlines()
     return EnvironmentFault(
-        f"{name}: {place}: {text.strip().splitlines()[-1]}\n{text}",
+        f"{name}: {place}: {lines[-1]}" + (f"\n{text}" if len(lines) > 1 else ""),
         env=name,
         index=index,
         episode_step=step,

@@ -1,5 +1,6 @@
 """Other people's environments as tasks: "gymnasium:ID" and "module:factory"."""
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from clew.host.build import (
 )
 from clew.host.group import GroupPlan
 from clew.host.processes import GroupedVectorEnv
-from clew.host.spaces import adapt_action, adapt_observation
+from clew.host.spaces import ObservationAdapter, adapt_action, adapt_observation
 
 FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 OTHERS = ("gymnax:",)
@@ -41,18 +42,26 @@ class HostTask:
 
     name: str
     """ "gymnasium:ID" or "module:factory"."""
-    observation_space: spaces.Space
-    """What an agent sees: a Box (uint8, float32), Discrete or MultiDiscrete, or a flat Dict."""
-    action_space: spaces.Space
-    """What it chooses from: Discrete or MultiDiscrete from 0, or a Box of float32."""
-    own_spaces: tuple[spaces.Space, spaces.Space]
-    """The environment's own spaces of observations and actions."""
+    observations: ObservationAdapter
+    """How the environment's observations reach the agent."""
+    own_action_space: spaces.Space
+    """The environment's own space of actions."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Keyword arguments of `gymnasium.make` or of the factory."""
     vector: bool = False
     """Whether the factory makes vector environments."""
 
     metric_names = HostStream.metric_names
+
+    @property
+    def observation_space(self) -> Any:
+        """What an agent sees: a Box (uint8, float32), Discrete or MultiDiscrete, or a flat Dict."""
+        return self.observations.space
+
+    @functools.cached_property  # the same object always, because a space can be seeded
+    def action_space(self) -> Any:
+        """What it chooses from: Discrete or MultiDiscrete from 0, MultiBinary, Box of float32."""
+        return adapt_action(self.own_action_space, self.name).space
 
     def observed(self, wrappers: WrapperConfig | None = None) -> Any:
         """The observation space through wrappers.
@@ -116,12 +125,10 @@ class HostTask:
         )
 
     def _plan(self, num_envs: int, wrappers: WrapperConfig) -> GroupPlan:
-        own_observations, own_actions = self.own_spaces
         return GroupPlan(
             builder=self.builder(wrappers),
-            adapter=adapt_observation(own_observations, self.name),
-            action_space=own_actions,
-            observation_space=own_observations,
+            adapter=self.observations,
+            action_space=self.own_action_space,
             first=0,
             count=num_envs,
         )
@@ -171,8 +178,8 @@ def host_task(name: str, options: Mapping[str, Any] | None = None) -> HostTask:
         env = build(name, options)
         own = env.observation_space, env.action_space
     env.close()
-    seen, actions = adapt_observation(own[0], name).space, adapt_action(own[1], name).space
-    return HostTask(name, seen, actions, own, options, vector)
+    adapt_action(own[1], name)  # refuses what is not supported
+    return HostTask(name, adapt_observation(own[0], name), own[1], options, vector)
 
 
 def make_vector(name: str, num_envs: int, options: Mapping[str, Any]) -> VectorEnv:

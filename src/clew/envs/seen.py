@@ -41,23 +41,26 @@ def observed(
 
 
 def encoded_actions(space: spaces.Space) -> spaces.Box:
-    """The space of `encode_actions`: one-hot vectors, joined for a MultiDiscrete, or the Box."""
+    """The space of `encode_actions`."""
     if isinstance(space, spaces.Discrete):
         return spaces.Box(0.0, 1.0, (int(space.n),), np.float32)
     if isinstance(space, spaces.MultiDiscrete):
         return spaces.Box(0.0, 1.0, (int(space.nvec.sum()),), np.float32)
-    assert isinstance(space, spaces.Box)
     return spaces.Box(-np.inf, np.inf, space.shape, np.float32)
 
 
 def encode_actions(space: spaces.Space, actions: Array) -> Array:
-    """Actions [B, ...] as float32 numbers, so that no action looks like none (all 0)."""
+    """Actions [B, ...] as float32 numbers: one-hot, joined for a MultiDiscrete; others as they are.
+
+    So that no choice looks like none, which is all 0.
+    """
     if isinstance(space, spaces.Discrete):
         return np.eye(int(space.n), dtype=np.float32)[actions]
     if isinstance(space, spaces.MultiDiscrete):
-        parts = [np.eye(n, dtype=np.float32)[actions[:, i]] for i, n in enumerate(space.nvec)]
-        return np.concatenate(parts, axis=1)
-    return actions.astype(np.float32)
+        columns = actions.reshape(len(actions), -1).T
+        pairs = zip(space.nvec.ravel(), columns, strict=True)
+        return np.concatenate([np.eye(n, dtype=np.float32)[c] for n, c in pairs], axis=1)
+    return np.array(actions, np.float32)
 
 
 def kept(space: spaces.Space, config: WrapperConfig) -> spaces.Space:

@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium import spaces
 
 from clew.envs.running import RunningMoments
-from clew.envs.seen import ADDED, BARE, encode_actions, float_boxes, kept, observed
+from clew.envs.seen import ADDED, BARE, encode_actions, encoded_actions, float_boxes, kept, observed
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from clew.host.spaces import Array, Arrays
@@ -69,8 +69,9 @@ class Transforms:
         observations = self._normalise(self._keep(observations))
         if not self.config.previous:
             return observations
-        taken = np.zeros((self.num_envs, *(self.space["previous_action"].shape)), np.float32)
-        if actions is not None:
+        if actions is None:
+            taken = np.zeros((self.num_envs, *encoded_actions(self.actions).shape), np.float32)
+        else:
             taken = encode_actions(self.actions, actions)
             taken[starts] = 0.0
         earned = np.where(starts, np.float32(0), rewards)[:, None]

@@ -63,7 +63,7 @@ class EnvBuilder:
         """
         filmed = bool(self.video_every) and index == 0
         options = dict(self.options)
-        if filmed:
+        if filmed and takes(self.name, "render_mode"):
             options.setdefault("render_mode", "rgb_array")
         env = build(self.name, options)
         if self.frame_skip > 1:
@@ -183,6 +183,14 @@ def missing_module(name: str, purpose: str) -> UserError:
         f"{purpose} needs the module {name!r}, which is not there: install the package that has "
         "it, or start in the folder that it lies in"
     )
+
+
+def takes(name: str, option: str) -> bool:
+    """Whether an environment by name takes an option; `gymnasium.make` may take any."""
+    if name.startswith(GYMNASIUM):
+        return True
+    parameters = parameters_of(find_factory(name))
+    return option in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 def check_options(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> None:

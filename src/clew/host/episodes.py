@@ -26,12 +26,13 @@ class FrameSkip(gymnasium.Wrapper):
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """The last observation of up to `frames` steps, with the sum of their rewards."""
-        total = 0.0
-        for _ in range(self.frames):
-            observation, reward, terminated, truncated, info = self.env.step(action)
-            total += float(reward)
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        total = float(reward)
+        for _ in range(self.frames - 1):
             if terminated or truncated:
                 break
+            observation, reward, terminated, truncated, info = self.env.step(action)
+            total += float(reward)
         return observation, total, terminated, truncated, info
 
 

@@ -12,8 +12,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from clew.errors import UserError
 from clew.host.build import EnvBuilder
-from clew.host.spaces import Array, Arrays, ObservationAdapter
+from clew.host.spaces import Array, Arrays, ObservationAdapter, adapt_observation
 
 NUMBERS = (float, int, np.floating, np.integer)
 NOBODY = -1
@@ -30,7 +31,7 @@ class Failure:
     episode_step: int
     """Steps of the episode before the call."""
     text: str
-    """The traceback."""
+    """The traceback; of a `UserError`, its message."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,6 @@ class GroupPlan:
     builder: EnvBuilder
     adapter: ObservationAdapter
     action_space: spaces.Space
-    """The environments' own; every one of them must have it."""
-    observation_space: spaces.Space
     """The environments' own; every one of them must have it."""
     first: int
     """Index of the group's first environment among all."""
@@ -76,10 +75,7 @@ class EnvGroup(gymnasium.Env):
         self._leaves = plan.adapter.leaves
         self.observation_space = _batch_space(plan.adapter, plan.count)
         shape = (plan.count, *(plan.action_space.shape or ()))
-        dtype: Any = plan.action_space.dtype
-        whole = np.issubdtype(dtype, np.integer)
-        limits = np.iinfo(dtype) if whole else np.finfo(dtype)
-        self.action_space = spaces.Box(limits.min, limits.max, shape, dtype)
+        self.action_space = _any_numbers(shape, np.dtype(plan.action_space.dtype))
         self._envs: list[gymnasium.Env | None] = [None] * plan.count
         self._fresh = [np.zeros((plan.count, *leaf.shape), leaf.dtype) for leaf in self._leaves]
         self._ended = np.zeros(plan.count, np.bool_)
@@ -106,8 +102,8 @@ class EnvGroup(gymnasium.Env):
                 env = self._built(i)
                 own = None if seeds is None else int(seeds[self.plan.place][i])
                 self._open(i, env, own)
-            except Exception:
-                self._fail(i, "reset")
+            except Exception as error:
+                self._fail(i, "reset", error)
         return self._answer()
 
     def step(self, action: Array) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
@@ -129,8 +125,8 @@ class EnvGroup(gymnasium.Env):
                     rewards[i] = reward if isinstance(reward, NUMBERS) else _number(reward)
                     self._write(i, observation)
                     self._steps[i] += 1
-            except Exception:
-                self._fail(i, call)
+            except Exception as error:
+                self._fail(i, call, error)
         self._ended = terminated | truncated
         observations, info = self._answer()
         return observations, rewards, terminated, truncated, info
@@ -154,11 +150,12 @@ class EnvGroup(gymnasium.Env):
         env = self._envs[i]
         if env is None:
             env = self.plan.builder(self.plan.first + i)
-            own = (env.observation_space, env.action_space)
-            if own != (self.plan.observation_space, self.plan.action_space):
+            seen = adapt_observation(env.observation_space)
+            same = seen.form == self.plan.adapter.form
+            if not same or env.action_space != self.plan.action_space:
                 raise ValueError(
-                    f"its spaces are {own[0]} and {own[1]}, the first environment's were "
-                    f"{self.plan.observation_space} and {self.plan.action_space}"
+                    f"its spaces are {seen.space} and {env.action_space}, another one's were "
+                    f"{self.plan.adapter.space} and {self.plan.action_space}"
                 )
             self._envs[i] = env
         return env
@@ -192,9 +189,9 @@ class EnvGroup(gymnasium.Env):
         if self._progress is not None:
             self._progress[self.plan.place] = NOBODY if i == NOBODY else self.plan.first + i
 
-    def _fail(self, i: int, call: str) -> None:
+    def _fail(self, i: int, call: str, error: Exception) -> None:
         index = self.plan.first + i
-        text = traceback.format_exc()
+        text = str(error) if isinstance(error, UserError) else traceback.format_exc()
         self._failures.append(Failure(index, call, self._steps[i], text))
         env, self._envs[i] = self._envs[i], None
         with contextlib.suppress(Exception):
@@ -208,14 +205,16 @@ def _number(reward: Any) -> float:
 
 def _batch_space(adapter: ObservationAdapter, count: int) -> spaces.Space:
     """Boxes of the leaves' types, [count, ...]: what shared memory can hold of any space."""
-    boxes = {}
-    for leaf in adapter.leaves:
-        limits = np.finfo(leaf.dtype) if leaf.dtype.kind == "f" else np.iinfo(leaf.dtype)
-        boxes[leaf.name] = spaces.Box(limits.min, limits.max, (count, *leaf.shape), leaf.dtype.type)
+    boxes = [_any_numbers((count, *leaf.shape), leaf.dtype) for leaf in adapter.leaves]
     if isinstance(adapter.space, spaces.Dict):
-        return spaces.Dict(boxes)
-    (box,) = boxes.values()
-    return box
+        names = [leaf.name for leaf in adapter.leaves]
+        return spaces.Dict(dict(zip(names, boxes, strict=True)))
+    return boxes[0]
+
+
+def _any_numbers(shape: tuple[int, ...], dtype: np.dtype) -> spaces.Box:
+    limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+    return spaces.Box(limits.min, limits.max, shape, dtype.type)
 
 
 def split_evenly(num_envs: int, processes: int) -> Sequence[range]:

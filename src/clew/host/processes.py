@@ -18,7 +18,8 @@ from clew.host.group import NOBODY, EnvGroup, Failure, GroupPlan, split_evenly
 from clew.host.spaces import Array, Arrays
 from clew.host.workers import CLOSE_SECONDS, LOST, close_workers, poller, start_method
 
-Answer = tuple[Arrays, Array, Array, Array, dict[str, Any]]
+Answer = tuple[Any, Any, Any, Any, Any]
+"""Observations, rewards, terminated, truncated, info."""
 
 
 class GroupedVectorEnv(VectorEnv):
@@ -126,14 +127,16 @@ class GroupedVectorEnv(VectorEnv):
             EnvironmentFault: a worker process ended.
         """
         if self._local is not None:
-            observations, *rest = self._local.step(self._actions)
-            return (self._batch(observations), *rest)
+            observations, rewards, terminated, truncated, info = self._local.step(self._actions)
+            return self._batch(observations), rewards, terminated, truncated, info
         workers = self._running()
         with self._losses():
             self._await(workers, timeout)
             observations, rewards, terminated, truncated, info = workers.step_wait()
-        flat = (array.reshape(self.num_envs) for array in (rewards, terminated, truncated))
-        return (self._batch(observations), *flat, _flat(info))
+        rewards, terminated, truncated = (
+            array.reshape(self.num_envs) for array in (rewards, terminated, truncated)
+        )
+        return self._batch(observations), rewards, terminated, truncated, _flat(info)
 
     def step(self, actions: Array) -> Answer:
         """`step_async` and `step_wait`."""
@@ -150,7 +153,7 @@ class GroupedVectorEnv(VectorEnv):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._progress_file)
 
-    def _batch(self, observations: Any) -> Arrays:
+    def _batch(self, observations: Any) -> Any:
         if isinstance(observations, dict):
             return {name: self._batch(array) for name, array in observations.items()}
         inner = observations.shape[2:] if self.processes else observations.shape[1:]

@@ -1,6 +1,6 @@
 """What an agent sees of Gymnasium's spaces: few forms of arrays, whatever the environment has."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from gymnasium import spaces
 from clew.errors import UserError
 
 OBSERVATIONS = "Box, Discrete, MultiBinary, MultiDiscrete, and Dict or Tuple of them"
-ACTIONS = "Discrete, one-dimensional MultiDiscrete, and bounded Box of floats"
+ACTIONS = "Discrete, MultiDiscrete, MultiBinary, and Box of floating-point numbers"
 
 Array = np.ndarray
 Arrays = Array | dict[str, Array]
@@ -56,7 +56,7 @@ class Leaf:
                 f"observation {self.name} has shape {value.shape}, its space says {self.raw_shape}"
             )
         batch = value.shape[: value.ndim - len(self.raw_shape)]
-        adapted = value.astype(self.dtype).reshape(*batch, *self.shape)
+        adapted = value.astype(self.dtype).reshape((*batch, *self.shape))
         return adapted if self.offset is None else adapted - self.offset
 
 
@@ -67,6 +67,14 @@ class ObservationAdapter:
     leaves: tuple[Leaf, ...]
     space: spaces.Space
     """What the agent sees: one of the leaves' spaces, or a flat Dict of them."""
+
+    @property
+    def form(self) -> list[tuple[Any, ...]]:
+        """All that an agent depends on: names, shapes, types and numbers of values, no bounds."""
+        return [
+            (leaf.name, leaf.raw_shape, leaf.dtype, is_categorical(leaf.space) and str(leaf.space))
+            for leaf in self.leaves
+        ]
 
     def __call__(self, observation: Any) -> Arrays:
         """One observation, or a batch with the environments as first axis; copies."""
@@ -80,6 +88,11 @@ def is_categorical(space: spaces.Space) -> bool:
     return isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
 
 
+def is_text(space: spaces.Space) -> bool:
+    """Whether a space is one of strings, Gymnasium's Text or another."""
+    return space.dtype is not None and np.dtype(space.dtype).kind in "SU"
+
+
 def adapt_observation(space: spaces.Space, name: str = "the environment") -> ObservationAdapter:
     """How observations of a space reach the agent.
 
@@ -90,7 +103,7 @@ def adapt_observation(space: spaces.Space, name: str = "the environment") -> Obs
     | MultiBinary | float32, 0 or 1 |
     | Discrete, MultiDiscrete | int32 from 0 on, whatever the space's start; flat |
     | Dict, Tuple | one flat dict: names (for a Tuple places) joined by dots |
-    | Text within a Dict or Tuple | nothing: it is dropped |
+    | Text, or any space of strings (MiniGrid's mission), within a Dict or Tuple | nothing |
 
     Raises:
         UserError: any other space, naming it and its place.
@@ -110,7 +123,7 @@ def _leaves(space: spaces.Space, path: tuple[str | int, ...], name: str) -> Iter
     elif isinstance(space, spaces.Tuple):
         for place, inner in enumerate(space.spaces):
             yield from _leaves(inner, (*path, place), name)
-    elif not (isinstance(space, spaces.Text) and path):
+    elif not (path and is_text(space)):
         seen, offset = _seen(space, path, name)
         label = ".".join(str(key) for key in path)
         yield Leaf(label, path, seen, offset, tuple(space.shape or ()))
@@ -147,57 +160,44 @@ class ActionAdapter:
     """Turns a batch of the agent's actions into those that the environment takes."""
 
     space: spaces.Space
-    """What the agent chooses from: Discrete or MultiDiscrete from 0, or a Box of float32."""
-    convert: Callable[[Array], Array]
-    """From actions [B] (Discrete), [B, n] (MultiDiscrete) or [B, ...] (Box, clipped to its
-    bounds) to the same for the environment."""
+    """What the agent chooses from: Discrete or MultiDiscrete from 0, MultiBinary, or a Box of
+    float32."""
+    start: Array | None
+    """Added to every action: where the environment's own numbers begin, if not at 0."""
+    low: Array | None
+    """Least action of a Box, in the environment's type."""
+    high: Array | None
+    """Greatest action of a Box, in the environment's type."""
+    dtype: np.dtype
+    """The environment's type."""
 
     def __call__(self, actions: Any) -> Array:
-        """The environments' actions, of the environment's own type; first axis environments."""
-        return self.convert(np.asarray(actions))
-
-
-@dataclass(frozen=True)
-class _Shift:
-    start: Any
-    dtype: Any
-
-    def __call__(self, actions: Array) -> Array:
-        return actions.astype(self.dtype) + self.start
-
-
-@dataclass(frozen=True)
-class _Clip:
-    low: Array
-    high: Array
-
-    def __call__(self, actions: Array) -> Array:
-        return np.clip(actions, self.low, self.high).astype(self.low.dtype)
+        """From actions [B, ...] to the environments', with the same axes."""
+        actions = np.asarray(actions)
+        if self.low is not None:
+            return np.clip(actions, self.low, self.high).astype(self.dtype, copy=False)
+        actions = actions.astype(self.dtype)
+        return actions if self.start is None else actions + self.start
 
 
 def adapt_action(space: spaces.Space, name: str = "the environment") -> ActionAdapter:
     """How the agent's actions reach an environment.
 
-    Discrete and MultiDiscrete are chosen from 0 on and shifted to the space's start. Actions of a
-    Box are float32 and clipped to its bounds.
+    Discrete and MultiDiscrete are chosen from 0 on and shifted to the space's start; actions of a
+    Box are float32 and clipped to its bounds, if it has any; those of a MultiBinary are 0 and 1.
 
     Raises:
-        UserError: any other space, a Box of whole numbers or one without bounds.
+        UserError: any other space, or a Box of whole numbers.
     """
-    if isinstance(space, spaces.Discrete):
-        return ActionAdapter(
-            spaces.Discrete(int(space.n)), _Shift(space.dtype.type(space.start), space.dtype)
-        )
-    if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1:
-        return ActionAdapter(
-            spaces.MultiDiscrete(space.nvec), _Shift(space.start.astype(space.dtype), space.dtype)
-        )
-    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
-        if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
-            raise UserError(
-                f"{name} has actions without bounds, {space}; give it bounds, for example with "
-                "gymnasium.wrappers.RescaleAction around it in a factory of yours"
-            )
+    dtype = np.dtype(space.dtype)
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        start = np.asarray(space.start, dtype) if np.any(space.start) else None
+        one = isinstance(space, spaces.Discrete)
+        seen = spaces.Discrete(int(space.n)) if one else spaces.MultiDiscrete(space.nvec)
+        return ActionAdapter(seen, start, None, None, dtype)
+    if isinstance(space, spaces.MultiBinary):
+        return ActionAdapter(space, None, None, None, dtype)
+    if isinstance(space, spaces.Box) and dtype.kind == "f":
         seen = spaces.Box(space.low.astype(np.float32), space.high.astype(np.float32))
-        return ActionAdapter(seen, _Clip(space.low, space.high))
+        return ActionAdapter(seen, None, space.low, space.high, dtype)
     raise UserError(f"{name} has actions {space}; supported are {ACTIONS}")
