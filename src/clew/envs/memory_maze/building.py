@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from clew.envs.memory_maze.packages import load_tasks
+from clew.envs.memory_maze.packages import load_tasks, require_drawing
 
 NOISE = "Cannot set velocity on Entity with no free joint."
 
@@ -36,7 +36,7 @@ def build_task(size: int, seed: int, patched: bool, **options: Any) -> Any:
         options: of `memory_maze.tasks`' functions.
 
     Raises:
-        UserError: something is not installed; see `packages.load_tasks`.
+        UserError: something is not installed, or nothing can be drawn; see `packages.load_tasks`.
     """
     tasks = load_tasks()
     make = getattr(tasks, f"memory_maze_{size}x{size}")
@@ -48,7 +48,11 @@ def build_task(size: int, seed: int, patched: bool, **options: Any) -> Any:
             tasks._memory_maze, labmaze_textures=textures, MemoryMazeTask=_quick_task_class()
         )
         make = _copy(make, _memory_maze=build)
-    return make(seed=seed, **options)
+    try:
+        return make(seed=seed, **options)  # draws a first picture
+    except Exception as error:
+        require_drawing(error)
+        raise
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from clew.envs.gymnasium_checks import (
     require_running,
 )
 from clew.envs.memory_maze.building import build_task, quiet
-from clew.envs.memory_maze.packages import drawing_error, load_tasks
+from clew.envs.memory_maze.packages import load_tasks
 from clew.errors import UserError, require_choice
 
 SIZES = {9: (3, 250), 11: (4, 500), 13: (5, 750), 15: (6, 1000)}  # targets, seconds
@@ -133,9 +133,7 @@ class MemoryMazeEnv(gymnasium.Env[Any, np.int64]):
                 drawn = int(self.np_random.integers(SEEDS))
                 chosen = seed if seed is not None and seed < SEEDS else drawn
                 self._task = build_task(self.size, chosen, self.patched, **self._options)
-                timestep = self._first_picture()
-            else:
-                timestep = self._task.reset()
+            timestep = self._task.reset()
         self._running = True
         return self._observation(timestep), {}
 
@@ -175,16 +173,6 @@ class MemoryMazeEnv(gymnasium.Env[Any, np.int64]):
         self._running = False
         if task is not None:
             task.close()
-
-    def _first_picture(self) -> Any:
-        try:
-            return self._task.reset()
-        except Exception:
-            try:
-                self._task.physics.contexts  # noqa: B018 (makes one)
-            except Exception as error:
-                raise drawing_error(error) from error
-            raise
 
     def _observation(self, timestep: Any) -> Any:
         shown = timestep.observation

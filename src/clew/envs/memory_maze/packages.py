@@ -5,6 +5,7 @@ import importlib.util
 import os
 import re
 import sys
+import traceback
 import types
 import warnings
 from collections.abc import Iterator
@@ -23,9 +24,10 @@ FIRST_MUJOCO, BROKEN_MUJOCO = (3, 17), (4, 0)
 APT = "on Debian and Ubuntu: apt-get install -y --no-install-recommends"
 REMEDIES = {
     "egl": f"{APT} libegl1 libegl-mesa0 libgl1-mesa-dri libopengl0",
-    "osmesa": f"{APT} libosmesa6 libopengl0; or draw with MUJOCO_GL=egl",
+    "osmesa": f"{APT} libosmesa6",
     "glfw": "glfw needs a screen; MUJOCO_GL=egl draws without one",
 }
+DRAWING = "_make_rendering_contexts"  # dm_control's function that makes them
 STAND_IN = ("gym", "gym.envs", "gym.envs.registration", "gym.spaces")
 
 
@@ -52,7 +54,7 @@ def load_tasks() -> Any:
         except ModuleNotFoundError as error:
             raise _missing([str(error.name)]) from error
         except Exception as error:  # PyOpenGL has many ways to say that a library is not there
-            raise drawing_error(error) from error
+            raise _cannot_draw(error) from error
         try:
             return importlib.import_module("memory_maze.tasks")
         except ModuleNotFoundError as error:
@@ -86,8 +88,14 @@ def require_packages(python: tuple[int, int] | None = None) -> None:
         )
 
 
-def drawing_error(error: Exception) -> UserError:
-    """The error to raise when OpenGL does not work; its one line names what to install."""
+def require_drawing(error: Exception) -> None:
+    """Raises `UserError` if `error` is of making a drawing context, as where there is no screen."""
+    # Looked up, not tried once more: after such an error MuJoCo may abort the process.
+    if DRAWING in (frame.name for frame in traceback.extract_tb(error.__traceback__)):
+        raise _cannot_draw(error) from error
+
+
+def _cannot_draw(error: Exception) -> UserError:
     way = os.environ.get("MUJOCO_GL", "")
     remedy = REMEDIES.get(way, "MUJOCO_GL is egl (needs no screen), osmesa or glfw")
     reason = " ".join(f"{type(error).__name__}: {error}".split())
