@@ -1,11 +1,13 @@
 """Packages that stand for Memory Maze's, as far as `clew.envs.memory_maze` touches them."""
 
 import sys
+from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
-from clew.envs.memory_maze import building
+Write = Callable[..., None]
 
 MEMORY_MAZE = """
 import gym
@@ -142,4 +144,19 @@ def forget(monkeypatch: pytest.MonkeyPatch | None = None) -> None:
             del sys.modules[name]
         else:
             monkeypatch.delitem(sys.modules, name)
+    from clew.envs.memory_maze import building
+
     building._quick_task_class.cache_clear()
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
+    """Packages that stand for Memory Maze's; called, it writes them with other text."""
+    write(tmp_path)
+    forget(monkeypatch)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "gym", None)  # which means: not installed
+    monkeypatch.setattr(metadata, "version", {"mujoco": "3.17.0"}.__getitem__)
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    yield lambda **changed: write(tmp_path, **changed)
+    forget()

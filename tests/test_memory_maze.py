@@ -59,9 +59,7 @@ def require_equal(ours: list[tuple], original: Any, by_oracle: bool, seed: int) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("size", "seed", "steps", "rewards"), [(9, 0, 1060, 25), (15, 5, 400, 5)]
-)
+@pytest.mark.parametrize(("size", "seed", "steps", "rewards"), [(9, 0, 1060, 25), (15, 5, 400, 5)])
 def test_what_is_shown_and_earned_equals_the_original(
     size: int, seed: int, steps: int, rewards: int
 ) -> None:

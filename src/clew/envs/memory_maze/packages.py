@@ -68,7 +68,7 @@ def require_packages(python: tuple[int, int] | None = None) -> None:
         python: the version of Python, if not the running one.
     """
     python = python or sys.version_info[:2]
-    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    missing = [name for name in PACKAGES if not _is_there(name)]
     if "labmaze" in missing and python > LAST_PYTHON:
         raise UserError(
             f"Memory Maze needs labmaze, which has no wheel for Python {python[0]}.{python[1]}: "
@@ -102,13 +102,21 @@ def _cannot_draw(error: Exception) -> UserError:
     return UserError(f"Memory Maze cannot draw with MUJOCO_GL={way} ({reason}); {remedy}")
 
 
+def _is_there(name: str) -> bool:
+    return sys.modules.get(name) is not None or importlib.util.find_spec(name) is not None
+
+
 def _missing(names: list[str]) -> UserError:
+    hidden = sys.modules.get(names[0].split(".")[0])
+    if hidden is not None and not hasattr(hidden, "__path__"):
+        file = getattr(hidden, "__file__", None)
+        return UserError(f"{file} hides the package {hidden.__name__}: give that file another name")
     return UserError(f"Memory Maze needs {', '.join(names)}, not installed here: {INSTALL}")
 
 
 @contextmanager
 def _stand_in_for_gym() -> Iterator[None]:
-    if importlib.util.find_spec("gym") is not None:
+    if _is_there("gym"):
         yield
         return
     modules = {name: types.ModuleType(name) for name in STAND_IN}
