@@ -7,14 +7,10 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-import equinox as eqx
-import jax
-
 from clew.agents.a2c import A2CConfig
-from clew.agents.network import Agent, NetworkConfig, make_agent
+from clew.agents.network import NetworkConfig
 from clew.agents.ppo import PPOConfig
-from clew.envs import make_env
-from clew.envs.base import AutoReset
+from clew.envs.wrappers import WrapperConfig
 from clew.errors import (
     UserError,
     require_at_least,
@@ -22,6 +18,7 @@ from clew.errors import (
     require_rate,
     unknown_name,
 )
+from clew.run.tasks import HostConfig, HostSide
 
 ALGORITHMS = ("a2c", "ppo")
 
@@ -48,6 +45,10 @@ class TrainConfig:
     """Settings of advantage actor-critic; they count only with that algorithm."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
     """Settings of proximal policy optimisation; they count only with that algorithm."""
+    wrappers: WrapperConfig = field(default_factory=WrapperConfig)
+    """What stands between environments of others and the agent."""
+    host: HostConfig = field(default_factory=HostConfig)
+    """How environments of others are run."""
     steps: int = 500_000
     """Environment steps for every seed, over all its environments; rounded up to whole rollouts."""
     seeds: int = 1
@@ -94,6 +95,7 @@ class TrainConfig:
         self.network.validate()
         require_choice("algorithm", self.algorithm, ALGORITHMS)
         self.learning.validate()
+        self.host.validate()
         require_at_least("steps", self.steps, 1)
         if self.steps < self.steps_per_update:
             raise UserError(
@@ -105,7 +107,21 @@ class TrainConfig:
             json.dumps(self.to_json(), allow_nan=False)
         except (TypeError, ValueError) as error:
             raise UserError(f"settings must be plain finite values: {error}") from error
-        abstract_agent(self, make_stream(self))
+        from clew.run.build import abstract_agent, make_stream
+
+        stream = make_stream(self)
+        if isinstance(stream, HostSide):
+            self._validate_host()
+        abstract_agent(self, stream)
+
+    def _validate_host(self) -> None:
+        if self.algorithm == "a2c" and self.a2c.whole_episodes:
+            raise UserError(f"whole_episodes needs a task written in JAX, got {self.env}")
+        if self.host.processes and self.learning.num_envs % self.host.processes:
+            raise UserError(
+                f"host.processes must divide num_envs, got {self.host.processes} processes for "
+                f"{self.learning.num_envs} environments"
+            )
 
     def to_json(self) -> dict[str, Any]:
         """The settings as JSON values."""
@@ -118,7 +134,7 @@ class TrainConfig:
         what they did before they could be set: results keep their names from version to version.
         """
         values = self.to_json()
-        del values["a2c" if self.algorithm == "ppo" else "ppo"]
+        del values["a2c" if self.algorithm == "ppo" else "ppo"], values["host"]
         for name in _NEWER:
             *groups, last = name.split(".")
             holder, default = values, _DEFAULTS
@@ -139,8 +155,14 @@ class TrainConfig:
 
 
 _DEFAULTS = dataclasses.asdict(TrainConfig())
-_NEWER = ("algorithm",)
-_GROUPS: dict[str, type] = {"network": NetworkConfig, "a2c": A2CConfig, "ppo": PPOConfig}
+_NEWER = ("algorithm", "wrappers")
+_GROUPS: dict[str, type] = {
+    "network": NetworkConfig,
+    "a2c": A2CConfig,
+    "ppo": PPOConfig,
+    "wrappers": WrapperConfig,
+    "host": HostConfig,
+}
 
 
 def config_from_json(values: dict[str, Any]) -> TrainConfig:
@@ -156,7 +178,11 @@ def config_from_json(values: dict[str, Any]) -> TrainConfig:
         for name in given:
             if name not in known:
                 raise unknown_name("setting", name, known)
-    return TrainConfig(**values, **{name: _GROUPS[name](**v) for name, v in parts.items()})
+    # JSON knows no tuples.
+    read = {
+        g: {k: tuple(v) if isinstance(v, list) else v for k, v in parts[g].items()} for g in parts
+    }
+    return TrainConfig(**values, **{name: _GROUPS[name](**v) for name, v in read.items()})
 
 
 def differences(old: TrainConfig, new: TrainConfig) -> dict[str, tuple[Any, Any]]:
@@ -172,36 +198,6 @@ def differences(old: TrainConfig, new: TrainConfig) -> dict[str, tuple[Any, Any]
         b |= {f"{group}.{k}": v for k, v in b.pop(group).items()}
     places = ("name", "run_dir", "preset")
     return {k: (a[k], b[k]) for k in a if a[k] != b[k] and k not in places}
-
-
-def make_stream(config: TrainConfig) -> AutoReset:
-    """The run's task as an endless stream of episodes.
-
-    Raises:
-        UserError: for an unknown task or option, or an impossible value.
-    """
-    return AutoReset(make_env(config.env, **config.env_options))
-
-
-def build_agent(config: TrainConfig, stream: AutoReset, key: jax.Array) -> Agent:
-    """The run's agent before training.
-
-    Raises:
-        UserError: for an unknown memory or option, or an impossible value.
-    """
-    return make_agent(
-        config.memory,
-        config.memory_options,
-        observation_space=stream.observation_space,
-        action_space=stream.action_space,
-        network=config.network,
-        key=key,
-    )
-
-
-def abstract_agent(config: TrainConfig, stream: AutoReset) -> Agent:
-    """The run's agent with shapes in place of arrays; nothing is computed."""
-    return eqx.filter_eval_shape(lambda key: build_agent(config, stream, key), jax.random.key(0))
 
 
 def _check_name(name: str) -> None:

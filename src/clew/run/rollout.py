@@ -32,8 +32,12 @@ def init_actor(agent: Agent, stream: AutoReset, num_envs: int, key: PRNGKeyArray
 def begin(agent: Agent, env: AutoResetState, timestep: TimeStep) -> ActorState:
     """Opened environments, each with an empty memory."""
     num_envs = timestep.reward.shape[0]
-    memory = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_envs), agent.init_state())
-    return ActorState(env, timestep, memory)
+    return ActorState(env, timestep, empty_memories(agent, num_envs))
+
+
+def empty_memories(agent: Agent, count: int) -> State:
+    """So many memories before any observation, each leaf [count, ...]."""
+    return jax.tree.map(lambda leaf: jnp.stack([leaf] * count), agent.init_state())
 
 
 def rollout(

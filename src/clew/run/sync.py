@@ -15,8 +15,11 @@ from clew.agents.network import Agent
 from clew.envs import ENVS
 from clew.envs.base import AutoReset
 from clew.memory import MEMORIES
-from clew.run.config import TrainConfig, abstract_agent, build_agent, make_stream
-from clew.run.rollout import ActorState, init_actor
+from clew.run.build import abstract_agent, build_agent, make_stream
+from clew.run.config import TrainConfig
+from clew.run.host_state import HostState, packed
+from clew.run.rollout import ActorState, empty_memories, init_actor
+from clew.run.tasks import HostSide, Stream
 from clew.run.updates import make_update
 
 LOSS_METRICS = ("loss", "policy_loss", "value_loss", "entropy", "value", "grad_norm")
@@ -34,7 +37,7 @@ class SeedState(NamedTuple):
     agent: Any
     """The arrays of the agent; what is not an array is the same all through a run."""
     optimiser: optax.OptState
-    actor: ActorState
+    actor: ActorState | HostState
     key: PRNGKeyArray
     sums: dict[str, Float[Array, ""]]
     """Sums since the last row of metrics: of the loss's parts over updates, and of the episodes'
@@ -64,10 +67,16 @@ class Parts(NamedTuple):
     """What the loop is made of, besides the state."""
 
     config: TrainConfig
-    stream: AutoReset
+    stream: Stream
     static: Agent
     """The agent without its arrays."""
     optimiser: optax.GradientTransformation
+
+    @property
+    def jax_stream(self) -> AutoReset:
+        """The task, where it is written in JAX."""
+        assert isinstance(self.stream, AutoReset)
+        return self.stream
 
 
 def make_parts(config: TrainConfig) -> Parts:
@@ -146,11 +155,17 @@ def _is_shape(x: Any) -> bool:
 def _init_seed(parts: Parts, key: PRNGKeyArray) -> SeedState:
     agent_key, env_key, key = jax.random.split(key, 3)
     agent = build_agent(parts.config, parts.stream, agent_key)
-    actor = init_actor(agent, parts.stream, parts.config.learning.num_envs, env_key)
+    if isinstance(parts.stream, HostSide):
+        memory = empty_memories(agent, parts.config.learning.num_envs)
+        actor = HostState(memory, packed(parts.stream.statistics()))
+        return begin_seed(parts, agent, actor, key)
+    actor = init_actor(agent, parts.jax_stream, parts.config.learning.num_envs, env_key)
     return begin_seed(parts, agent, actor, key)
 
 
-def begin_seed(parts: Parts, agent: Agent, actor: ActorState, key: PRNGKeyArray) -> SeedState:
+def begin_seed(
+    parts: Parts, agent: Agent, actor: ActorState | HostState, key: PRNGKeyArray
+) -> SeedState:
     """The state of one seed before its first update."""
     of_memory = (f"memory.{name}" for name in agent.memory.metric_names)
     of_ppo = PPO_METRICS if parts.config.algorithm == "ppo" else ()
@@ -207,7 +222,7 @@ def update(parts: Parts, state: SeedState, fresh_row: Bool[Array, ""]) -> SeedSt
         state.actor,
         keys[0],
         keys[1],
-        stream=parts.stream,
+        stream=parts.jax_stream,
         config=parts.config,
         optimiser=parts.optimiser,
     )
