@@ -1,5 +1,6 @@
 """What goes wrong in an environment: named, never a stall, and the stream can be closed."""
 
+import gc
 import os
 import signal
 import time
@@ -140,6 +141,36 @@ def test_a_timeout_that_is_kept_changes_nothing() -> None:
     stream.close()
     stream.close()
     assert not Path(own(stream)._progress_file).exists()
+
+
+def test_what_nobody_closed_leaves_nothing() -> None:
+    """Neither a file nor a process."""
+    stream = opened("raise", 2)
+    stream.reset()
+    path, processes = Path(own(stream)._progress_file), own(stream)._workers.processes
+    del stream
+    gc.collect()
+    assert not path.exists() and not any(process.is_alive() for process in processes)
+
+
+def test_ctrl_c_is_the_parents_affair() -> None:
+    """It reaches every process of a terminal; the workers go on until they are closed."""
+    with opened("raise", 2) as stream:
+        stream.reset()
+        for process in own(stream)._workers.processes:
+            os.kill(process.pid, signal.SIGINT)
+        for _ in range(3):
+            assert not stream.step([0, 0, 0, 0]).start.any()
+
+
+def test_a_reset_forgets_a_step_that_is_pending() -> None:
+    """Of ours and of Gymnasium's own."""
+    for stream in (opened("raise", 2), HostStream(vector("raise", True))):
+        with stream:
+            stream.reset(0)
+            stream.step_async([0] * stream.num_envs)
+            assert stream.reset(0, timeout=30).start.all()
+            assert not stream.step([0] * stream.num_envs).start.any()
 
 
 def test_closing_with_an_answer_pending() -> None:
