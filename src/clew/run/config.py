@@ -15,6 +15,7 @@ from clew.agents.network import Agent, NetworkConfig, make_agent
 from clew.envs import make_env
 from clew.envs.base import AutoReset
 from clew.errors import UserError, require_at_least, require_rate, unknown_name
+from clew.run.loggers import WandbConfig, check_loggers
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,10 @@ class TrainConfig:
     """Updates between two rows of metrics.jsonl."""
     checkpoint_seconds: float = 60.0
     """Seconds of training between two checkpoints."""
+    loggers: tuple[str, ...] = ()
+    """Where rows of metrics go besides metrics.jsonl: tensorboard, wandb, both or neither."""
+    wandb: WandbConfig = field(default_factory=WandbConfig)
+    """Weights & Biases, if it is among the loggers."""
     preset: str = ""
     """Name of the preset that these settings came from, for the record."""
 
@@ -75,6 +80,7 @@ class TrainConfig:
         require_rate("checkpoint_seconds", self.checkpoint_seconds)
         self.network.validate()
         self.a2c.validate()
+        check_loggers(self.loggers, self.wandb)
         require_at_least("steps", self.steps, 1)
         if self.steps < self.steps_per_update:
             raise UserError(
@@ -95,12 +101,14 @@ class TrainConfig:
     def digest(self) -> str:
         """Twelve hexadecimal digits that name the settings which an update depends on."""
         values = self.to_json()
-        for name in ("name", "run_dir", "preset", "steps", "checkpoint_seconds"):
+        for name in ("name", "run_dir", "preset", "steps", "checkpoint_seconds", *LOGGING):
             del values[name]
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
 
-_GROUPS: dict[str, type] = {"network": NetworkConfig, "a2c": A2CConfig}
+LOGGING = ("loggers", "wandb")
+"""Settings that no number of a run depends on; a run that is gone on with may change them."""
+_GROUPS: dict[str, type] = {"network": NetworkConfig, "a2c": A2CConfig, "wandb": WandbConfig}
 
 
 def config_from_json(values: dict[str, Any]) -> TrainConfig:
@@ -116,11 +124,12 @@ def config_from_json(values: dict[str, Any]) -> TrainConfig:
         for name in given:
             if name not in known:
                 raise unknown_name("setting", name, known)
+    values["loggers"] = tuple(values.get("loggers", ()))
     return TrainConfig(**values, **{name: _GROUPS[name](**v) for name, v in parts.items()})
 
 
 def differences(old: TrainConfig, new: TrainConfig) -> dict[str, tuple[Any, Any]]:
-    """The settings in which two configurations differ, folder and name set aside.
+    """The settings in which two configurations differ, folder, name and loggers set aside.
 
     Returns:
         Name of the setting ("a2c.gamma" for nested ones) to its old and new value.
@@ -130,8 +139,8 @@ def differences(old: TrainConfig, new: TrainConfig) -> dict[str, tuple[Any, Any]
     for group in _GROUPS:
         a |= {f"{group}.{k}": v for k, v in a.pop(group).items()}
         b |= {f"{group}.{k}": v for k, v in b.pop(group).items()}
-    places = ("name", "run_dir", "preset")
-    return {k: (a[k], b[k]) for k in a if a[k] != b[k] and k not in places}
+    aside = ("name", "run_dir", "preset", *LOGGING)
+    return {k: (a[k], b[k]) for k in a if a[k] != b[k] and k.split(".")[0] not in aside}
 
 
 def make_stream(config: TrainConfig) -> AutoReset:

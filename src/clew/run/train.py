@@ -15,6 +15,7 @@ import numpy as np
 
 from clew.run import checkpoint, folder, machine, record
 from clew.run.config import TrainConfig
+from clew.run.loggers.listen import with_loggers
 from clew.run.progress import Lines, Progress, Report
 from clew.run.stop import TrainingDiverged, TrainingInterrupted, stop_signals
 from clew.run.sync import (
@@ -84,7 +85,7 @@ def train(
     else:
         path, config = folder.to_resume(config, resume)
         config.validate()
-    listener = progress or Lines()
+    listener = with_loggers(progress or Lines(), config)
     with folder.locked(path), stop_signals() as stop:
         try:
             listener.start(path, config)
@@ -109,7 +110,7 @@ def _train(
         folder.write_new_config(path, config)
     parts = make_parts(config)
     program, run = _prepare(path, config, parts, progress)
-    if config.steps != folder.read_config(path).steps:
+    if config != folder.read_config(path):
         folder.write_config(path, config)
     with contextlib.closing(record.MetricsFile(path)) as metrics:
         if run.saved < 0:
