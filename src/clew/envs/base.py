@@ -1,12 +1,13 @@
 """The protocol of tasks written in JAX, and the wrapper that opens the next episode by itself."""
 
 import abc
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt8
 
 from clew.errors import UserError
 
@@ -43,6 +44,8 @@ class Environment(eqx.Module):
     observation_size: eqx.AbstractVar[int]
     num_actions: eqx.AbstractVar[int]
     metric_names: eqx.AbstractVar[tuple[str, ...]]
+    action_names: ClassVar[tuple[str, ...]] = ()
+    """What the actions are called, in order; empty if they have no names."""
 
     @abc.abstractmethod
     def reset(self, key: Key[Array, ""]) -> tuple[EnvState, Float[Array, " n"]]:
@@ -71,6 +74,25 @@ class Environment(eqx.Module):
         for the state that opens an episode. By default a task says nothing.
         """
         return {}
+
+    def render_image(
+        self, state: PyTree[np.ndarray], observation: Float[np.ndarray, " n"]
+    ) -> UInt8[np.ndarray, "height width 3"] | None:
+        """A picture for people of one step, for `clew watch`; None if the task has none.
+
+        Outside of any compiled program. The picture may show more than the agent sees.
+
+        Args:
+            state: before the step's action, in NumPy.
+            observation: what the agent sees then.
+        """
+        return None
+
+    def render_text(
+        self, state: PyTree[np.ndarray], observation: Float[np.ndarray, " n"]
+    ) -> str | None:
+        """The same in lines of text, None if the task has none."""
+        return None
 
 
 class OpenLoop(Environment):
