@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.agents.network import Agent
-from clew.envs.base import AutoReset
+from clew.envs.stream import AutoReset
 from clew.errors import UserError, require_at_least
 from clew.run import checkpoint, folder, machine
 from clew.run.build import jax_stream
