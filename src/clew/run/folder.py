@@ -4,13 +4,14 @@ import contextlib
 import json
 import os
 import platform
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from clew.errors import UserError, unknown_name
-from clew.run.config import TrainConfig, config_from_json, differences
+from clew.run.config import LOGGING, TrainConfig, config_from_json, differences
 from clew.run.machine import git_commit, versions
 
 CONFIG, METRICS, SUMMARY, CHECKPOINTS = (
@@ -32,7 +33,7 @@ def new_folder(config: TrainConfig) -> Path:
     try:
         parent.mkdir(parents=True, exist_ok=True)
         if not config.name:
-            return _numbered(parent, f"{config.env}-{config.memory}")
+            return _numbered(parent, f"{plain(config.env)}-{config.memory}")
         path = parent / config.name
         if (path / CONFIG).exists():
             raise _exists(path)
@@ -59,10 +60,11 @@ def find_run(path: str | Path, run_dir: str | Path = "runs") -> Path:
 
 
 def to_resume(config: TrainConfig | None, resume: bool | str | Path) -> tuple[Path, TrainConfig]:
-    """The folder to go on with and its settings, with `steps` raised if that was asked for.
+    """The folder to go on with and its settings, with the `steps` and loggers asked for.
 
     Raises:
-        UserError: if there is no such run, or `config` asks for anything but more steps.
+        UserError: if there is no such run, or `config` asks for anything but more steps and other
+            loggers.
     """
     if resume is True:
         if config is None or not config.name:
@@ -79,11 +81,11 @@ def to_resume(config: TrainConfig | None, resume: bool | str | Path) -> tuple[Pa
         name, (was, wanted) = next(iter(changed.items()))
         raise UserError(
             f"{path} was started with {name} = {was!r}, not {wanted!r}; a resumed run may only "
-            "have its steps raised"
+            "have its steps raised and its loggers changed"
         )
     if new < old:
         raise UserError(f"{path} was started for {old} steps, they can be raised but not {new}")
-    return path, replace(own, steps=new)
+    return path, replace(own, steps=new, **{name: getattr(config, name) for name in LOGGING})
 
 
 def write_new_config(path: Path, config: TrainConfig) -> None:
@@ -185,6 +187,11 @@ def locked(path: Path) -> Iterator[None]:
         file.write(f"process {os.getpid()} on {platform.node()}\n")
         file.flush()
         yield
+
+
+def plain(name: str) -> str:
+    """A task's name as part of a folder's: "gymnasium:ALE/Pong-v5" is "gymnasium-ALE-Pong-v5"."""
+    return re.sub(r"[^\w.-]+", "-", name)
 
 
 def _exists(path: Path) -> UserError:
