@@ -9,7 +9,7 @@ from jaxtyping import Float
 from clew.canvas import FAINT, GREEN, INK, ORANGE, PAPER, QUIET, Canvas, mixed
 from clew.watch.axis import LEFT, PRESENT, RIGHT, TimeAxis
 
-_NAMED_ROW, _LONGEST_BAR = 13, 62
+_NAMED_ROW, _LONGEST_BAR, _SMALLEST_DOT = 13, 62, 0.8
 
 
 class Panel(Protocol):
@@ -28,7 +28,7 @@ class Panel(Protocol):
 
 
 class PolicyPanel:
-    """The probability of each action at each step, the darker the likelier; a dot for the taken.
+    """The probability of each action at each step, darker if likelier; a dot for the one taken.
 
     Args:
         probabilities: [time, actions].
@@ -36,7 +36,6 @@ class PolicyPanel:
         names: of the actions, empty for their numbers.
     """
 
-    title = "policy: probability of each action; a dot marks the one taken"
     cells = True
 
     def __init__(
@@ -51,6 +50,10 @@ class PolicyPanel:
         self._row = min(24, max(1, 144 // count))
         self.height = self._row * count
         self._axis = TimeAxis(len(actions))
+        self._dot = min(4.0, self._row / 4, self._axis.cell / 3)
+        self.title = "policy: probability of each action"
+        if self._dot >= _SMALLEST_DOT:
+            self.title += "; a dot marks the one taken"
 
     def draw(self, canvas: Canvas, top: float) -> None:
         """A cell for each step and action."""
@@ -66,13 +69,12 @@ class PolicyPanel:
                 name = name if len(name) <= 11 else name[:10] + "\u2026"
                 canvas.text((LEFT - 10, high + self._row / 2), name, 13, INK, "rm")
         canvas.path([(LEFT, top + self.height), (RIGHT, top + self.height)], FAINT, 1)
-        radius = min(4.0, self._row / 4, self._axis.cell / 3)
-        if radius < 0.8:
+        if self._dot < _SMALLEST_DOT:
             return
         for step, action in enumerate(self._actions):
             dark = self.probabilities[step, action] > 0.5
             centre = (self._axis.middle(step), top + (action + 0.5) * self._row)
-            canvas.disc(centre, radius, PAPER if dark else INK)
+            canvas.disc(centre, self._dot, PAPER if dark else INK)
 
     def draw_present(self, canvas: Canvas, top: float, step: int) -> None:
         """The present probabilities as bars, if there is room, else that of the action taken."""
