@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
 from clew.agents.network import Agent
-from clew.envs.base import AutoReset, Environment
+from clew.envs.base import Environment
+from clew.envs.stream import AutoReset
 from clew.errors import require_at_least
 from clew.run.rollout import ActorState, init_actor
 

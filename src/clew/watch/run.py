@@ -14,7 +14,8 @@ from clew.agents.network import Agent
 from clew.errors import UserError, require_at_least, require_choice, unknown_name
 from clew.inspect.run import with_whole_gradient
 from clew.run import checkpoint, folder, machine
-from clew.run.config import TrainConfig, make_stream
+from clew.run.build import jax_stream
+from clew.run.config import TrainConfig
 from clew.run.evaluate import load_all
 from clew.run.sync import agent_template
 from clew.watch.film import Caption, Film, shown_steps
@@ -133,7 +134,7 @@ def watched(path: str | Path, viewing: Viewing) -> Iterator[Watched]:
     how = "greedy" if viewing.greedy else "sampled"
     played = record(
         agent,
-        make_stream(config),
+        jax_stream(config),
         episodes=viewing.episodes,
         greedy=viewing.greedy,
         max_steps=viewing.max_steps,

@@ -1,0 +1,221 @@
+"""Distributions over whole numbers: one choice, several choices, several bits."""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from clew.agents.distributions.base import Distribution, HostOrArray
+from clew.errors import UserError, require_at_least
+
+
+class Categorical(Distribution):
+    """One of n actions: p_i = softmax(logits)_i.
+
+    The largest of logits plus Gumbel noise is a draw from the softmax of the logits (Gumbel,
+    1954; Maddison et al., 2014, section 2).
+
+    Args:
+        n: number of actions, at least 1.
+        start: what the environment calls the first of them.
+        dtype: of the environment's actions on the host.
+    """
+
+    num_outputs: int = eqx.field(static=True)
+    start: int = eqx.field(static=True)
+    dtype: str = eqx.field(static=True)
+    num_free = 0
+    action_shape = ()
+    action_dtype = np.dtype(np.int32)
+
+    def __init__(self, n: int, start: int = 0, *, dtype: str = "int64"):
+        require_at_least("n", n, 1)
+        self.num_outputs, self.start, self.dtype = n, start, dtype
+
+    def noise(self, key: PRNGKeyArray, lead: tuple[int, ...]) -> Float[Array, "*lead n"]:
+        """Gumbel noise."""
+        return jax.random.gumbel(key, (*lead, self.num_outputs))
+
+    def sample(
+        self, parameters: Float[Array, "*lead n"], noise: Float[Array, "*lead n"]
+    ) -> Int[Array, "*lead"]:
+        """The action with the largest sum of logit and noise."""
+        return self.mode(parameters + noise)
+
+    def mode(self, parameters: Float[Array, "*lead n"]) -> Int[Array, "*lead"]:
+        """The likeliest action, of several the first."""
+        return jnp.argmax(parameters, axis=-1).astype(self.action_dtype)
+
+    def log_prob(
+        self, parameters: Float[Array, "*lead n"], action: Int[Array, "*lead"]
+    ) -> Float[Array, "*lead"]:
+        """log p_a."""
+        log_probs = jax.nn.log_softmax(parameters)
+        return jnp.take_along_axis(log_probs, action[..., None], axis=-1)[..., 0]
+
+    def entropy(self, parameters: Float[Array, "*lead n"]) -> Float[Array, "*lead"]:
+        """-sum_i p_i log p_i."""
+        log_probs = jax.nn.log_softmax(parameters)
+        return -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
+
+    def kl(self, p: Float[Array, "*lead n"], q: Float[Array, "*lead n"]) -> Float[Array, "*lead"]:
+        """sum_i p_i (log p_i - log q_i)."""
+        p, q = jax.nn.log_softmax(p), jax.nn.log_softmax(q)
+        return jnp.sum(jnp.exp(p) * (p - q), axis=-1)
+
+    def decode(self, action: HostOrArray) -> HostOrArray:
+        """start + a."""
+        return _from(action, self.start, self.dtype)
+
+
+class MultiCategorical(Distribution):
+    """Several independent choices, of n_1, n_2, ... actions; the logits stand one after the other.
+
+    Args:
+        nvec: number of actions of every choice, at least 1 each; of any shape, which is the
+            action's.
+        start: what the environment calls the first action of every choice; 0 by default.
+        dtype: of the environment's actions on the host.
+    """
+
+    num_outputs: int = eqx.field(static=True)
+    sizes: tuple[int, ...] = eqx.field(static=True)
+    action_shape: tuple[int, ...] = eqx.field(static=True)
+    start: tuple[int, ...] = eqx.field(static=True)
+    dtype: str = eqx.field(static=True)
+    num_free = 0
+    action_dtype = np.dtype(np.int32)
+
+    def __init__(
+        self,
+        nvec: Sequence[int] | np.ndarray,
+        start: Sequence[int] | np.ndarray | None = None,
+        *,
+        dtype: str = "int64",
+    ):
+        array = np.asarray(nvec)
+        if array.size == 0:
+            raise UserError("nvec must have at least one number, got none")
+        self.sizes = tuple(array.reshape(-1).tolist())
+        for size in self.sizes:
+            require_at_least("every number of nvec", size, 1)
+        self.num_outputs, self.action_shape = sum(self.sizes), array.shape
+        first = np.zeros_like(array) if start is None else np.asarray(start)
+        if first.shape != array.shape:
+            raise UserError(f"start must have nvec's shape {array.shape}, got {first.shape}")
+        self.start, self.dtype = tuple(first.reshape(-1).tolist()), dtype
+
+    def noise(self, key: PRNGKeyArray, lead: tuple[int, ...]) -> Float[Array, "*lead n"]:
+        """Gumbel noise."""
+        return jax.random.gumbel(key, (*lead, self.num_outputs))
+
+    def sample(self, parameters: Float[Array, "*lead n"], noise: Float[Array, "*lead n"]) -> Array:
+        """Every choice by itself, as `Categorical` draws it."""
+        return self.mode(parameters + noise)
+
+    def mode(self, parameters: Float[Array, "*lead n"]) -> Array:
+        """The likeliest action of every choice."""
+        pairs = zip(self._choices(), self._split(parameters), strict=True)
+        chosen = jnp.stack([choice.mode(logits) for choice, logits in pairs], axis=-1)
+        return chosen.reshape(*parameters.shape[:-1], *self.action_shape)
+
+    def log_prob(self, parameters: Float[Array, "*lead n"], action: Array) -> Float[Array, "*lead"]:
+        """The sum of log p_a over the choices."""
+        flat = action.reshape(*parameters.shape[:-1], len(self.sizes))
+        parts = zip(self._choices(), self._split(parameters), strict=True)
+        terms = [choice.log_prob(x, flat[..., i]) for i, (choice, x) in enumerate(parts)]
+        return sum(terms[1:], terms[0])
+
+    def entropy(self, parameters: Float[Array, "*lead n"]) -> Float[Array, "*lead"]:
+        """The sum of the choices' entropies."""
+        parts = zip(self._choices(), self._split(parameters), strict=True)
+        terms = [choice.entropy(logits) for choice, logits in parts]
+        return sum(terms[1:], terms[0])
+
+    def kl(self, p: Float[Array, "*lead n"], q: Float[Array, "*lead n"]) -> Float[Array, "*lead"]:
+        """The sum of the choices' divergences."""
+        parts = zip(self._choices(), self._split(p), self._split(q), strict=True)
+        terms = [choice.kl(x, y) for choice, x, y in parts]
+        return sum(terms[1:], terms[0])
+
+    def decode(self, action: HostOrArray) -> HostOrArray:
+        """start + a, choice by choice."""
+        return _from(action, np.reshape(self.start, self.action_shape), self.dtype)
+
+    def _choices(self) -> list[Categorical]:
+        return [Categorical(n) for n in self.sizes]
+
+    def _split(self, x: Float[Array, "*lead n"]) -> list[Float[Array, "*lead _"]]:
+        ends = list(itertools.accumulate(self.sizes))[:-1]
+        return jnp.split(x, ends, axis=-1)
+
+
+class MultiBinary(Distribution):
+    """Independent bits, each 1 with probability sigmoid(logit).
+
+    The sign of logit plus logistic noise is a draw.
+
+    Args:
+        shape: of an action, at least one bit.
+        dtype: of the environment's actions on the host.
+    """
+
+    num_outputs: int = eqx.field(static=True)
+    action_shape: tuple[int, ...] = eqx.field(static=True)
+    dtype: str = eqx.field(static=True)
+    num_free = 0
+    action_dtype = np.dtype(np.int8)
+
+    def __init__(self, shape: Sequence[int], *, dtype: str = "int8"):
+        self.action_shape, self.dtype = tuple(int(n) for n in shape), dtype
+        self.num_outputs = math.prod(self.action_shape)
+        require_at_least("number of bits", self.num_outputs, 1)
+
+    def noise(self, key: PRNGKeyArray, lead: tuple[int, ...]) -> Float[Array, "*lead n"]:
+        """Logistic noise."""
+        return jax.random.logistic(key, (*lead, self.num_outputs))
+
+    def sample(self, parameters: Float[Array, "*lead n"], noise: Float[Array, "*lead n"]) -> Array:
+        """Whether logit plus noise is above 0."""
+        return self.mode(parameters + noise)
+
+    def mode(self, parameters: Float[Array, "*lead n"]) -> Array:
+        """Whether the logit is above 0."""
+        bits = (parameters > 0).astype(self.action_dtype)
+        return bits.reshape(*parameters.shape[:-1], *self.action_shape)
+
+    def log_prob(self, parameters: Float[Array, "*lead n"], action: Array) -> Float[Array, "*lead"]:
+        """The sum over bits of log sigmoid(logit), or log sigmoid(-logit) for a 0."""
+        bits = action.reshape(parameters.shape) > 0
+        return jnp.sum(jax.nn.log_sigmoid(jnp.where(bits, parameters, -parameters)), axis=-1)
+
+    def entropy(self, parameters: Float[Array, "*lead n"]) -> Float[Array, "*lead"]:
+        """The sum over bits of -p log p - (1 - p) log(1 - p)."""
+        return -jnp.sum(_expected_log(parameters, parameters), axis=-1)
+
+    def kl(self, p: Float[Array, "*lead n"], q: Float[Array, "*lead n"]) -> Float[Array, "*lead"]:
+        """The sum over bits of p log(p / q) + (1 - p) log((1 - p) / (1 - q))."""
+        return jnp.sum(_expected_log(p, p) - _expected_log(p, q), axis=-1)
+
+    def decode(self, action: HostOrArray) -> HostOrArray:
+        """The bits."""
+        return _from(action, 0, self.dtype)
+
+
+def _expected_log(p: Float[Array, "*lead n"], q: Float[Array, "*lead n"]) -> Array:
+    """What is expected of a bit's log-probability under logit q if its logit is p."""
+    return jax.nn.sigmoid(p) * jax.nn.log_sigmoid(q) + jax.nn.sigmoid(-p) * jax.nn.log_sigmoid(-q)
+
+
+def _from(action: HostOrArray, start: int | np.ndarray, dtype: str) -> HostOrArray:
+    """Counted from `start`; as it is where that is 0, and of the given type on the host."""
+    if not isinstance(action, jax.Array):
+        return (np.asarray(action).astype(np.int64) + start).astype(dtype)
+    if not np.any(start):
+        return action
+    return action + jnp.broadcast_to(jnp.asarray(start, action.dtype), action.shape)
