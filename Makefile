@@ -10,10 +10,10 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-ray lint format docs bench bench-torch bench-peers lock clean
+.PHONY: help venv demo test test-slow test-ray test-memory-maze lint format docs bench bench-torch bench-peers lock clean
 
 help:  ## list the tasks
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(INSTALLED)  ## build .venv from the lock file (the other tasks do so by themselves)
 	@echo "$(VENV) is up to date; clew is $(BIN)/clew"
@@ -34,6 +34,10 @@ test-slow: $(INSTALLED)  ## run every test, also those that learn for minutes
 test-ray: $(INSTALLED)  ## install Ray (270 MB) into .venv and run a study on a cluster of two nodes
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes -r tools/ray.lock
 	@$(BIN)/python -m pytest --slow tests/test_study_ray.py $(PYTEST_ARGS)
+
+test-memory-maze: $(INSTALLED)  ## install Memory Maze (560 MB) into .venv and compare it with the original
+	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes -r tools/memory_maze.lock
+	@$(BIN)/python -m pytest --slow tests/test_memory_maze.py $(PYTEST_ARGS)
 
 lint: $(INSTALLED)  ## check style and types
 	@$(BIN)/ruff check .

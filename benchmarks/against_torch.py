@@ -32,7 +32,7 @@ def measure_ours(length: int, seconds: float, core: int) -> dict[str, Any]:
     from clew.bench import matrix_product_rate
     from clew.costs import parameters
     from clew.run import machine
-    from clew.run.config import abstract_agent
+    from clew.run.build import abstract_agent
     from clew.run.sync import compile_program, init_run, make_parts
     from clew.studies import makkink
 

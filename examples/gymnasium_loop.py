@@ -89,7 +89,7 @@ def main(updates: int = 200, corridor_length: int = 4) -> list[float]:
     )
     memory_key, head_key, act_key, learn_key = jax.random.split(jax.random.key(0), 4)
     memory = clew.make_memory("gru", input_size=16, key=memory_key, hidden_size=32)
-    agent = Agent(memory, num_actions=4, key=head_key, network=NetworkConfig(head_size=32))
+    agent = Agent(memory, 4, key=head_key, network=NetworkConfig(head_size=32))
     optimiser = make_optimiser(SETTINGS)
     opt_state = init_optimiser(optimiser, agent)
     update = eqx.filter_jit(learn)

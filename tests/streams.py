@@ -28,6 +28,16 @@ def roll(env: Environment, actions: np.ndarray, seed: int = 0) -> TimeStep:
     return jax.tree.map(np.asarray, run(keys, jnp.asarray(actions, jnp.int32)))
 
 
+class Spaces:
+    """Flat observations and discrete actions."""
+
+    observation_space = Environment.observation_space
+    action_space = Environment.action_space
+
+    def __init__(self, observation_size: int, num_actions: int):
+        self.observation_size, self.num_actions = observation_size, num_actions
+
+
 class Scripted(eqx.Module):
     """A stream of random observations that start episodes wherever a table says so.
 
@@ -39,6 +49,13 @@ class Scripted(eqx.Module):
     start: Array
     observation_size: int = eqx.field(static=True)
     num_actions: int = eqx.field(static=True)
+    observation_space = AutoReset.observation_space
+    action_space = AutoReset.action_space
+
+    @property
+    def env(self):
+        """What the stream's spaces are read from."""
+        return Spaces(self.observation_size, self.num_actions)
 
     @classmethod
     def random(cls, seed: int = 0) -> "Scripted":

@@ -41,8 +41,8 @@ def small_agent(name: str, stream: Any, seed: int = 0) -> Agent:
     return make_agent(
         name,
         options,
-        observation_size=stream.observation_size,
-        num_actions=stream.num_actions,
+        observation_space=stream.observation_space,
+        action_space=stream.action_space,
         network=NetworkConfig(head_size=8),
         key=jax.random.key(seed),
     )

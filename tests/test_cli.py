@@ -50,7 +50,7 @@ MISTAKES = {
     "trian": "unknown command 'trian'; did you mean clew train?",
     "--verbose": "unknown option '--verbose'",
     "train --stepz 4": "unknown option '--stepz'; did you mean --steps",
-    "train --learning-rate 1": "did you mean --a2c.learning-rate",
+    "train --learning-rate 1": "--a2c.learning-rate",
     "train --steps x": "--steps must be an integer, got 'x'",
     "train --a2c.gamma x": "--a2c.gamma must be a number, got 'x'",
     "train --a2c.gamma nan": "gamma must be a finite number",

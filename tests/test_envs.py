@@ -35,7 +35,7 @@ def test_types_and_shapes_never_change():
     assert described == jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype, leaf.weak_type), after)
     assert first.observation.dtype == first.reward.dtype == jnp.float32
     assert set(first.metrics) == set(stream.metric_names)
-    assert (stream.observation_size, stream.num_actions) == (16, 4)
+    assert (stream.observation_size, stream.env.num_actions) == (16, 4)
 
 
 class Countdown(Environment):

@@ -17,7 +17,7 @@ from clew.envs import AutoReset, TMaze
 from clew.envs.base import OpenLoop
 from clew.errors import UserError
 from clew.memory import make_memory
-from clew.run import sync
+from clew.run import sync, updates
 from clew.run.config import TrainConfig
 from clew.run.rollout import init_actor, rollout
 from clew.run.sync import init_run, make_parts
@@ -36,8 +36,8 @@ def small_agent(stream: AutoReset, memory: str = "gru", **options) -> Agent:
     return make_agent(
         memory,
         {"hidden_size": 8, **options},
-        observation_size=stream.observation_size,
-        num_actions=stream.num_actions,
+        observation_space=stream.observation_space,
+        action_space=stream.action_space,
         network=AS_MAKKINK,
         key=jax.random.key(0),
     )
@@ -199,7 +199,7 @@ def test_reading_once_learns_what_reading_twice_does(monkeypatch):
     parts, found = make_parts(config), []
     for advance in ("once", "twice"):
         if advance == "twice":
-            monkeypatch.setattr(sync, "reads_once", lambda config, env: False)
+            monkeypatch.setattr(updates, "reads_once", lambda config, env: False)
         program = partial(sync.advance, parts, partial(sync._update_all, parts))
         run = jax.jit(program)(init_run(parts), jnp.int32(4))
         found.append((run.seed.agent, run.seed.sums, run.seed.actor.timestep.observation))

@@ -25,7 +25,8 @@ from clew.inspect.run import with_whole_gradient
 from clew.memory import MEMORIES, AbstractMemory
 from clew.memory.base import scan_steps, select
 from clew.memory.maps import MemoryMap, left
-from clew.run.config import TrainConfig, build_agent, make_stream
+from clew.run.build import build_agent, make_stream
+from clew.run.config import TrainConfig
 from memory_samples import INPUT_SIZE, quick_compilation, sample
 
 __all__ = ["quick_compilation"]

@@ -9,7 +9,7 @@ import pytest
 
 from clew.cli import run
 from clew.inspect import record_episodes
-from clew.run.config import make_stream
+from clew.run.build import make_stream
 from clew.run.evaluate import load
 from clew.run.folder import read_config
 

@@ -7,7 +7,7 @@ import pytest
 from clew.costs import parameters
 from clew.errors import UserError
 from clew.memory import options_of
-from clew.run.config import abstract_agent, make_stream
+from clew.run.build import abstract_agent, make_stream
 from clew.studies import makkink
 from clew.studies.engine import Cell, Pack, check_study, make_packs
 from small_study import small_study

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from clew.agents.distributions import Distribution
 from clew.agents.network import Agent
 from clew.agents.returns import lambda_returns
 from clew.agents.trajectory import Outputs, Trajectory, reread
@@ -114,11 +115,11 @@ def a2c_loss(
     Source: Pramanik (2023), Algorithm 1 and section 5.1; constants in `A2CConfig`. Makkink (2021),
     section 3.2, as its published code has it, with whole episodes and normalised returns.
     """
-    return loss_of_outputs(reread(agent, trajectory), trajectory, config)
+    return loss_of_outputs(reread(agent, trajectory), trajectory, config, agent.distribution)
 
 
 def loss_of_outputs(
-    outputs: Outputs, trajectory: Trajectory, config: A2CConfig
+    outputs: Outputs, trajectory: Trajectory, config: A2CConfig, distribution: Distribution
 ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
     """`a2c_loss` of what the network says of all T+1 observations."""
     logits, values, metrics = outputs
@@ -133,13 +134,12 @@ def loss_of_outputs(
     )
     if config.return_normalisation:
         returns = _normalised_in_episodes(returns, trajectory.valid)
-    log_probs = jax.nn.log_softmax(logits[:-1])
-    log_prob = jnp.take_along_axis(log_probs, trajectory.action[..., None], axis=-1)[..., 0]
-    entropy = -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
+    log_prob = distribution.log_prob(logits[:-1], trajectory.action)
+    entropy = distribution.entropy(logits[:-1])
     errors = returns - values[:-1]
     advantage = jax.lax.stop_gradient(errors)
     if config.advantage_normalisation:
-        advantage = _normalised(advantage, trajectory.valid)
+        advantage = normalised(advantage, trajectory.valid)
     each = {
         "policy_loss": -log_prob * advantage,
         "value_loss": jnp.square(errors),
@@ -180,6 +180,7 @@ def _normalised_in_episodes(
     return jnp.where(scale > 0, centred / jnp.where(scale > 0, scale, 1.0), returns)
 
 
-def _normalised(x: Float[Array, "*axes"], valid: Bool[Array, "*axes"]) -> Float[Array, "*axes"]:
+def normalised(x: Float[Array, "*axes"], valid: Bool[Array, "*axes"]) -> Float[Array, "*axes"]:
+    """`x` with mean 0 and (biased) deviation 1 over what is `valid`."""
     centred = x - valid_mean(x, valid)
     return centred / (jnp.sqrt(valid_mean(jnp.square(centred), valid)) + 1e-8)

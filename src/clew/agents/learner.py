@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from clew.agents.a2c import A2CConfig, a2c_loss, loss_of_outputs
 from clew.agents.network import Agent
+from clew.agents.ppo import PPOConfig
 from clew.agents.trajectory import Outputs, Trajectory, read
 from clew.memory.base import State
 
@@ -19,14 +20,19 @@ Rest = TypeVar("Rest")
 Loss = Callable[[Agent, Trajectory], tuple[Float[Array, ""], dict[str, Float[Array, ""]]]]
 
 
-def make_optimiser(config: A2CConfig) -> optax.GradientTransformation:
-    """Clipping by the global norm, then Adam with a constant step size.
+def make_optimiser(config: A2CConfig | PPOConfig, updates: int = 1) -> optax.GradientTransformation:
+    """Clipping by the global norm, then Adam.
+
+    Args:
+        config: the step size, which is constant unless there is a schedule, and other constants.
+        updates: rollouts of the whole run, which a linear schedule ends with.
 
     Source: Kingma and Ba (2015); order and constants of the authors' published code.
     """
-    adam = optax.adam(
-        config.learning_rate, b1=config.adam_b1, b2=config.adam_b2, eps=config.adam_eps
-    )
+    rate = config.learning_rate
+    if isinstance(config, PPOConfig) and config.schedule == "linear":
+        rate = optax.linear_schedule(rate, 0.0, updates * config.epochs * config.minibatches)
+    adam = optax.adam(rate, b1=config.adam_b1, b2=config.adam_b2, eps=config.adam_eps)
     if config.max_grad_norm is None:
         return adam
     return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), adam)
@@ -128,7 +134,7 @@ def learn_as_acted(
     outputs, backward = eqx.filter_vjp(lambda agent: read(agent, state0, observation, start), agent)
     trajectory, rest = act(outputs)
     loss = eqx.filter_value_and_grad(loss_of_outputs, has_aux=True)
-    (value, parts), cotangent = loss(outputs, trajectory, config)
+    (value, parts), cotangent = loss(outputs, trajectory, config, agent.distribution)
     (gradient,) = backward(cotangent)
     agent, opt_state, norm = apply_gradient(agent, opt_state, gradient, optimiser)
     return agent, opt_state, {**parts, "loss": value, "grad_norm": norm}, rest

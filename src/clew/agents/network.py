@@ -1,21 +1,26 @@
 """The network of an agent: encoder, memory, a head for the policy and one for the value."""
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from clew.agents.distributions import Categorical, Distribution, make_distribution
+from clew.agents.heads import Head
+from clew.envs.base import Observation
 from clew.errors import UserError, require_at_least, require_choice
 from clew.memory import make_memory
 from clew.memory.base import AbstractMemory, State
 from clew.memory.blocks import INITS, Init, Linear
 
 if TYPE_CHECKING:
+    from gymnasium.spaces import Space
+
     from clew.agents.policy import Policy
 
 
@@ -76,35 +81,6 @@ class Encoder(eqx.Module):
         return x
 
 
-class Head(eqx.Module):
-    """What reads a memory's output, y = tanh(x W_1 + b_1) W_2 + b_2, or y = x W_2 + b_2.
-
-    Both products start orthogonal with gain sqrt(2), the last one too, and with zero biases, as
-    in the authors' published code; Pramanik (2023), Table A.1, gives the width 128.
-    """
-
-    hidden: Linear | None
-    output: Linear
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        output_size: int,
-        *,
-        key: PRNGKeyArray,
-        init: Init = "orthogonal",
-    ):
-        hidden_key, output_key = jax.random.split(key)
-        self.hidden = None
-        if hidden_size > 0:
-            self.hidden = Linear(input_size, hidden_size, key=hidden_key, init=init)
-        self.output = Linear(hidden_size or input_size, output_size, key=output_key, init=init)
-
-    def __call__(self, x: Float[Array, "*lead in"]) -> Float[Array, "*lead out"]:
-        return self.output(x if self.hidden is None else jnp.tanh(self.hidden(x)))
-
-
 class Agent(eqx.Module):
     """A policy and a value over a memory; like a memory it has no batch axis.
 
@@ -112,9 +88,13 @@ class Agent(eqx.Module):
         h_t = projection(y_t), with a skip connection relu(projection(y_t)) + z_t
         logits_t = actor(h_t)   V_t = critic(h_t)
 
+    What is called logits here and elsewhere are all numbers that the policy's distribution needs:
+    for discrete actions logits, for continuous ones means and log deviations, of which the latter
+    are learned by themselves unless asked for otherwise (see `clew.agents.distributions`).
+
     Args:
         memory: any memory; its `input_size` is the encoder's output.
-        num_actions: number of discrete actions, at least 1.
+        actions: number of discrete actions, at least 1, or a distribution of any actions.
         key: random key for what is not given.
         network: what stands before and after the memory; its encoder's settings count only in
             `make_agent`, which knows the observation.
@@ -132,13 +112,15 @@ class Agent(eqx.Module):
     projection: Linear | None
     actor: Head
     critic: Head
-    num_actions: int = eqx.field(static=True)
+    free: Float[Array, " free"] | None
+    """Learned numbers of the distribution that no observation changes, such as log deviations."""
+    distribution: Distribution
     skip: bool = eqx.field(static=True)
 
     def __init__(
         self,
         memory: AbstractMemory,
-        num_actions: int,
+        actions: int | Distribution,
         *,
         key: PRNGKeyArray,
         network: NetworkConfig | None = None,
@@ -146,7 +128,11 @@ class Agent(eqx.Module):
     ):
         network = NetworkConfig() if network is None else network
         network.validate()
-        require_at_least("num_actions", num_actions, 1)
+        if isinstance(actions, Distribution):
+            self.distribution = actions
+        else:
+            require_at_least("actions", actions, 1)
+            self.distribution = Categorical(actions)
         actor_key, critic_key = jax.random.split(key)
         size, init = memory.output_size, cast(Init, network.init)
         if network.skip and memory.input_size != size:
@@ -161,9 +147,10 @@ class Agent(eqx.Module):
             bias = network.projection == "affine"
             projection_key = jax.random.fold_in(key, 1)
             self.projection = Linear(size, size, key=projection_key, init=init, bias=bias)
-        self.actor = Head(size, network.head_size, num_actions, key=actor_key, init=init)
+        outputs = self.distribution.num_outputs
+        self.actor = Head(size, network.head_size, outputs, key=actor_key, init=init)
         self.critic = Head(size, network.head_size, 1, key=critic_key, init=init)
-        self.num_actions = num_actions
+        self.free = self.distribution.initial_free() if self.distribution.num_free else None
         self.skip = network.skip
 
     def init_state(self) -> State:
@@ -175,34 +162,38 @@ class Agent(eqx.Module):
         return self.memory.refresh(state)
 
     def step(
-        self, state: State, observation: Float[Array, " n"], start: Bool[Array, ""]
+        self, state: State, observation: Observation, start: Bool[Array, ""]
     ) -> tuple[State, Float[Array, " actions"], Float[Array, ""]]:
         """Reads one observation: new state, logits of the policy, value."""
         z = self.encoder(observation)
         state, y = self.memory.step(state, z, start)
         h = self._after_memory(y, z)
-        return state, self.actor(h), self.critic(h)[0]
+        return state, self._policy_numbers(h), self.critic(h)[0]
 
     def unroll(
-        self, state: State, observations: Float[Array, "time n"], starts: Bool[Array, " time"]
+        self, state: State, observations: Observation, starts: Bool[Array, " time"]
     ) -> tuple[State, Float[Array, "time actions"], Float[Array, " time"]]:
         """Reads a chunk of observations: final state, logits and values at every time."""
         return self.unroll_with_metrics(state, observations, starts)[:3]
 
     def unroll_with_metrics(
-        self, state: State, observations: Float[Array, "time n"], starts: Bool[Array, " time"]
+        self, state: State, observations: Observation, starts: Bool[Array, " time"]
     ) -> tuple[State, Float[Array, "time actions"], Float[Array, " time"], dict[str, Array]]:
         """`unroll`, and what the memory tells of every observation."""
         zs = self.encoder(observations)
         state, ys, metrics = self.memory.unroll_with_metrics(state, zs, starts)
         hs = self._after_memory(ys, zs)
-        return state, self.actor(hs), self.critic(hs)[:, 0], metrics
+        return state, self._policy_numbers(hs), self.critic(hs)[:, 0], metrics
 
     def policy(self, *, greedy: bool = True, seed: int = 0) -> "Policy":
         """A policy that keeps its own memory, for use outside of training."""
         from clew.agents.policy import Policy
 
         return Policy(self, greedy=greedy, seed=seed)
+
+    def _policy_numbers(self, h: Float[Array, "*lead out"]) -> Float[Array, "*lead numbers"]:
+        numbers = self.actor(h)
+        return numbers if self.free is None else self.distribution.join(numbers, self.free)
 
     def _after_memory(
         self, y: Float[Array, "*lead out"], z: Float[Array, "*lead out"]
@@ -215,21 +206,23 @@ def make_agent(
     memory: str,
     memory_options: dict[str, Any],
     *,
-    observation_size: int,
-    num_actions: int,
+    observation_space: "Space",
+    action_space: "Space",
     network: NetworkConfig,
     key: PRNGKeyArray,
 ) -> Agent:
     """Builds an agent from names and options, as a run's settings hold them.
 
     Raises:
-        UserError: for an unknown memory or option, or an impossible size.
+        UserError: for an unknown memory or option, an impossible size, or a space that no encoder
+            or distribution can take.
     """
     network.validate()
     memory_key, heads_key = jax.random.split(key)
-    sizes = [observation_size]
+    sizes = [math.prod(observation_space.shape or ())]
     if network.encoder == "mlp":
         sizes += [network.encoder_size] * network.encoder_layers
     encoder = Encoder(sizes, key=jax.random.fold_in(key, 2), init=cast(Init, network.init))
     module = make_memory(memory, input_size=sizes[-1], key=memory_key, **memory_options)
-    return Agent(module, num_actions, key=heads_key, network=network, encoder=encoder)
+    distribution = make_distribution(action_space)
+    return Agent(module, distribution, key=heads_key, network=network, encoder=encoder)

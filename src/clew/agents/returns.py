@@ -41,3 +41,55 @@ def lambda_returns(
 
     inputs = (reward, discount, value[:-1], value[1:], valid)
     return jax.lax.scan(back, value[-1], inputs, reverse=True)[1]
+
+
+def vtrace(
+    reward: Float[Array, "time *batch"],
+    discount: Float[Array, "time *batch"],
+    value: Float[Array, "time_and_one *batch"],
+    valid: Bool[Array, "time *batch"],
+    log_ratio: Float[Array, "time *batch"],
+    lam: float,
+    clip: float,
+) -> tuple[Float[Array, "time *batch"], Float[Array, "time *batch"]]:
+    """V-trace targets and advantages, from the last time backwards.
+
+        w_t = min(exp(log_ratio_t), clip)
+        G_T = V_T
+        G_t = V_t + w_t (r_t + d_t V_{t+1} - V_t) + d_t lam w_t (G_{t+1} - V_{t+1})   where valid_t
+        G_t = V_t                                                                     elsewhere
+        A_t = r_t + d_t ((1 - lam) V_{t+1} + lam G_{t+1}) - V_t,   0 where not valid
+
+    With the policy that acted (log_ratio 0, clip at least 1) the targets are `lambda_returns`, and
+    the advantages are G_t - V_t. The importance weight of A_t itself is not in it: the ratio of the
+    loss that it goes into brings it.
+
+    Args:
+        reward: r_t, what followed the action at t.
+        discount: d_t, gamma times the environment's discount (0 after a termination).
+        value: V_t of all T+1 observations, of the present network.
+        valid: False for the transition that leaves the final observation of a truncated episode.
+        log_ratio: log pi(a_t | o_t) of the present policy less that of the one which acted.
+        lam: between 0 and 1.
+        clip: largest weight, both rho-bar and c-bar of the paper.
+
+    Returns:
+        G_t and A_t.
+
+    Source: Espeholt et al. (2018), Eq. 1 and section 4.2; with lam as in their remark 2. With lam
+    below 1 the next target in A_t is mixed with the value, so that A_t is the generalised advantage
+    of Schulman et al. (2016) on the policy's own experience.
+    """
+    weight = jnp.minimum(jnp.exp(log_ratio), clip)
+
+    def back(
+        later: Float[Array, "*batch"], inputs: tuple[Array, ...]
+    ) -> tuple[Array, tuple[Array, Array]]:
+        r, d, v, v_next, ok, w = inputs
+        difference = r + d * v_next - v
+        g = jnp.where(ok, v + w * (difference + d * lam * (later - v_next)), v)
+        advantage = jnp.where(ok, difference + d * lam * (later - v_next), 0.0)
+        return g, (g, advantage)
+
+    inputs = (reward, discount, value[:-1], value[1:], valid, weight)
+    return jax.lax.scan(back, value[-1], inputs, reverse=True)[1]

@@ -3,10 +3,10 @@
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Shaped
 
 from clew.agents.network import Agent
+from clew.envs.base import Observation
 from clew.memory.base import State
 
 
@@ -25,10 +25,11 @@ class Trajectory(NamedTuple):
     t+1 opens the next episode. The transition that leaves it is not `valid`.
     """
 
-    observation: Float[Array, "time_and_one batch n"]
+    observation: Observation
+    """[T+1, B, ...], every leaf where it is a tree."""
     start: Bool[Array, "time_and_one batch"]
     last: Bool[Array, "time_and_one batch"]
-    action: Int[Array, "time batch"]
+    action: Shaped[Array, "time batch *action"]
     reward: Float[Array, "time batch"]
     discount: Float[Array, "time batch"]
     log_prob: Float[Array, "time batch"]
@@ -42,7 +43,7 @@ class Trajectory(NamedTuple):
 
 
 Outputs = tuple[Float[Array, "time batch actions"], Float[Array, "time batch"], dict[str, Array]]
-"""Logits, values, and the memory's metrics."""
+"""The policy's numbers (see `Agent.step`), values, and the memory's metrics."""
 
 
 def reread(agent: Agent, trajectory: Trajectory) -> Outputs:
@@ -52,7 +53,7 @@ def reread(agent: Agent, trajectory: Trajectory) -> Outputs:
     passes into that state (truncated backpropagation through time), but what it caches is rebuilt
     from the parameters after the stop, so that the projections of remembered observations learn.
     """
-    batch = trajectory.action.shape[1]
+    batch = trajectory.reward.shape[1]
     state0 = refresh_all(agent, jax.lax.stop_gradient(trajectory.state0), batch)
     return read(agent, state0, trajectory.observation, trajectory.start)
 
@@ -60,24 +61,12 @@ def reread(agent: Agent, trajectory: Trajectory) -> Outputs:
 def read(
     agent: Agent,
     state0: State,
-    observation: Float[Array, "time batch n"],
+    observation: Observation,
     start: Bool[Array, "time batch"],
 ) -> Outputs:
     """Logits, values and the memory's metrics of a chunk, from the given states on."""
     unroll = jax.vmap(agent.unroll_with_metrics, in_axes=(0, 1, 1), out_axes=(0, 1, 1, 1))
     return unroll(state0, observation, start)[1:]
-
-
-def choose(
-    logits: Float[Array, "*lead actions"], noise: Float[Array, "*lead actions"]
-) -> tuple[Int[Array, "*lead"], Float[Array, "*lead"]]:
-    """Actions and their log-probabilities.
-
-    The largest of logits plus Gumbel noise is a draw from the softmax of the logits.
-    """
-    action = jnp.argmax(logits + noise, axis=-1)
-    chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], axis=-1)
-    return action, chosen[..., 0]
 
 
 def refresh_all(agent: Agent, states: State, batch: int) -> State:

@@ -77,12 +77,12 @@ def model_costs(name: str, input_size: int, options: dict[str, Any]) -> dict[str
 
 def study_costs(study: str) -> list[dict[str, Any]]:
     """What the whole agents of a study cost, on its task, as they were coded."""
-    from clew.run.config import abstract_agent, make_stream
+    from clew.run.build import abstract_agent, jax_stream
     from clew.studies.presets import STUDIES
 
     rows = []
     for name, preset in STUDIES[study].items():
-        stream = make_stream(preset)
+        stream = jax_stream(preset)
         agent = abstract_agent(preset, stream)
         rows.append(_costs(name, agent, stream.observation_size))
     return rows

@@ -1,14 +1,21 @@
 """The protocol of tasks written in JAX, and the wrapper that opens the next episode by itself."""
 
 import abc
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from clew.errors import UserError
+
+if TYPE_CHECKING:
+    from gymnasium.spaces import Space
+
+Observation = PyTree[Array]
+"""What an agent sees: a flat float32 vector, or what `Environment.observation_space` says."""
 
 EnvState = PyTree[Array]
 """What an environment carries from one step to the next: arrays without a batch axis."""
@@ -20,7 +27,7 @@ Metrics = dict[str, Float[Array, ""]]
 class Transition(NamedTuple):
     """What one step of an environment answers."""
 
-    observation: Float[Array, " n"]
+    observation: Observation
     """The observation after the step; on the last step, the final one of the episode."""
     reward: Float[Array, ""]
     terminated: Bool[Array, ""]
@@ -36,39 +43,54 @@ class Environment(eqx.Module):
 
     No batch axis: callers `vmap` over environments. `step` must be defined for every state that
     it can return, the one after the episode's end included (its result is then thrown away).
-    Observations are flat float32 vectors [observation_size], actions integers from 0 to
-    num_actions - 1, states pytrees of arrays whose shapes and types never change.
+    Observations are flat float32 vectors [observation_size] and actions integers from 0 to
+    num_actions - 1, unless the task says otherwise in `observation_space` and `action_space`.
+    States are pytrees of arrays whose shapes and types never change.
     """
 
     observation_size: eqx.AbstractVar[int]
+    """How many numbers an observation has."""
     num_actions: eqx.AbstractVar[int]
+    """Number of discrete actions; 0 where actions are something else."""
     metric_names: eqx.AbstractVar[tuple[str, ...]]
 
+    @property
+    def observation_space(self) -> "Space":
+        """What observations are: a Box, Discrete, MultiDiscrete, MultiBinary or Dict of them."""
+        from gymnasium.spaces import Box
+
+        return Box(-np.inf, np.inf, (self.observation_size,), np.float32)
+
+    @property
+    def action_space(self) -> "Space":
+        """What actions are: Discrete, MultiDiscrete, MultiBinary or a Box."""
+        from gymnasium.spaces import Discrete
+
+        return Discrete(self.num_actions)
+
     @abc.abstractmethod
-    def reset(self, key: Key[Array, ""]) -> tuple[EnvState, Float[Array, " n"]]:
+    def reset(self, key: Key[Array, ""]) -> tuple[EnvState, Observation]:
         """Opens an episode: its state and its first observation."""
 
-    def next_episode(
-        self, state: EnvState, key: Key[Array, ""]
-    ) -> tuple[EnvState, Float[Array, " n"]]:
+    def next_episode(self, state: EnvState, key: Key[Array, ""]) -> tuple[EnvState, Observation]:
         """Opens the episode after the one that ended in `state`: a new one, as `reset` does.
 
         The one method that a task may replace, if its episodes follow a fixed order: what `state`
-        counts tells it where it stands. `reset` then opens the first of them.
+        counts tells it where it stands. `reset` then opens the first.
         """
         return self.reset(key)
 
     @abc.abstractmethod
     def step(
-        self, state: EnvState, action: Int[Array, ""], key: Key[Array, ""]
+        self, state: EnvState, action: Array, key: Key[Array, ""]
     ) -> tuple[EnvState, Transition]:
         """Takes one action."""
 
     def remembered(self, state: EnvState) -> dict[str, Int[Array, ""]]:
         """What an episode asks to be remembered, as whole numbers by name; most important first.
 
-        A task may say so, for `clew inspect` to look for it in what a memory holds. It is asked
-        for the state that opens an episode. By default a task says nothing.
+        For `clew inspect` to look for it in what a memory holds. It is asked for the state that
+        opens an episode. By default a task says nothing.
         """
         return {}
 
@@ -76,8 +98,8 @@ class Environment(eqx.Module):
 class OpenLoop(Environment):
     """A task in which no action changes what is observed, or when the episode ends.
 
-    Actions only decide what is earned. So what an agent will see of an episode is known when it
-    opens, and a memory may read it in one pass. No episode is ever truncated.
+    Actions only decide what is earned: what will be seen of an episode is known when it opens, and
+    a memory may read it in one pass. No episode is ever truncated.
     """
 
     @property
@@ -96,15 +118,15 @@ class OpenLoop(Environment):
 class TimeStep(NamedTuple):
     """What an agent sees after a step of a stream of episodes (`AutoReset`)."""
 
-    observation: Float[Array, " n"]
+    observation: Observation
     reward: Float[Array, ""]
     discount: Float[Array, ""]
     """0 where the step terminated an episode, else 1."""
     start: Bool[Array, ""]
     """`observation` opens an episode."""
     last: Bool[Array, ""]
-    """`observation` is the final one of a truncated episode: the next step ignores its action,
-    rewards nothing and opens an episode, so the transition that leaves it teaches nothing."""
+    """`observation` is the final one of a truncated episode: the next step ignores its action and
+    opens an episode, so the transition that leaves it teaches nothing."""
     ended: Bool[Array, ""]
     """This step ended an episode, by termination or by truncation."""
     metrics: Metrics
@@ -124,11 +146,10 @@ class AutoResetState(NamedTuple):
 class AutoReset(eqx.Module):
     """Turns an environment into an endless stream of episodes.
 
-    An episode that terminates is followed at once: the same step returns the next episode's
-    first observation, with `start` true and `discount` 0. An episode that is truncated first
-    returns its final observation, with `last` true and `discount` 1, because the value of that
-    observation is what the truncated return is completed with; the step after it is no part of
-    any episode (its action is ignored, its reward is 0) and returns the next episode's first
+    After a termination the same step returns the next episode's first observation, with `start`
+    true and `discount` 0. A truncated episode first returns its final observation, with `last` true
+    and `discount` 1, because its value completes the truncated return; the step after it is no part
+    of any episode (its action is ignored, its reward is 0) and returns the next episode's first
     observation. A step that reports both counts as terminated.
 
     No batch axis: `jax.vmap(stream.step)(states, actions, keys)` steps many environments.
@@ -142,9 +163,14 @@ class AutoReset(eqx.Module):
         return self.env.observation_size
 
     @property
-    def num_actions(self) -> int:
-        """Number of actions."""
-        return self.env.num_actions
+    def observation_space(self) -> "Space":
+        """What observations are."""
+        return self.env.observation_space
+
+    @property
+    def action_space(self) -> "Space":
+        """What actions are."""
+        return self.env.action_space
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -156,7 +182,7 @@ class AutoReset(eqx.Module):
         return self.opened(*self.env.reset(key))
 
     def opened(
-        self, env_state: EnvState, observation: Float[Array, " n"]
+        self, env_state: EnvState, observation: Observation
     ) -> tuple[AutoResetState, TimeStep]:
         """A stream that begins with an episode that was opened already, in whatever way."""
         zero, false = jnp.zeros((), jnp.float32), jnp.zeros((), jnp.bool_)
@@ -172,7 +198,7 @@ class AutoReset(eqx.Module):
         return AutoResetState(env_state, false, zero, jnp.zeros((), jnp.int32)), timestep
 
     def step(
-        self, state: AutoResetState, action: Int[Array, ""], key: Key[Array, ""]
+        self, state: AutoResetState, action: Array, key: Key[Array, ""]
     ) -> tuple[AutoResetState, TimeStep]:
         """Takes one action, or opens an episode where the previous one was truncated."""
         step_key, reset_key = jax.random.split(key)
@@ -189,7 +215,7 @@ class AutoReset(eqx.Module):
         metrics = self._metrics(transition, episode_return, episode_length)
 
         timestep = TimeStep(
-            observation=jnp.where(start, fresh_observation, transition.observation),
+            observation=_where(start, fresh_observation, transition.observation),
             reward=reward,
             discount=1.0 - terminated.astype(jnp.float32),
             start=start,
@@ -198,7 +224,7 @@ class AutoReset(eqx.Module):
             metrics={name: jnp.where(ended, value, 0.0) for name, value in metrics.items()},
         )
         next_state = AutoResetState(
-            env=jax.tree.map(lambda f, s: jnp.where(start, f, s), fresh_state, env_state),
+            env=_where(start, fresh_state, env_state),
             last=truncated,
             episode_return=jnp.where(start, 0.0, episode_return),
             episode_length=jnp.where(start, 0, episode_length),
@@ -208,11 +234,14 @@ class AutoReset(eqx.Module):
     def _metrics(
         self, transition: Transition, episode_return: Array, episode_length: Array
     ) -> Metrics:
-        own = transition.metrics
-        if set(own) != set(self.env.metric_names):
+        own, declared = transition.metrics, self.env.metric_names
+        if set(own) != set(declared):
             raise UserError(
-                f"{type(self.env).__name__} declares the metrics {sorted(self.env.metric_names)} "
-                f"but its step returned {sorted(own)}"
+                f"{type(self.env).__name__} declares the metrics {sorted(declared)} but its step "
+                f"returned {sorted(own)}"
             )
-        length = episode_length.astype(jnp.float32)
-        return {**own, "return": episode_return, "length": length}
+        return own | {"return": episode_return, "length": episode_length.astype(jnp.float32)}
+
+
+def _where(choice: Bool[Array, ""], a: PyTree[Array], b: PyTree[Array]) -> PyTree[Array]:
+    return jax.tree.map(lambda x, y: jnp.where(choice, x, y), a, b)

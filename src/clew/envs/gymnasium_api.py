@@ -1,6 +1,7 @@
 """The tasks for every library that trains on Gymnasium environments; here, the T-Maze.
 
-Importing this module registers all of them (`ENTRY_POINTS`):
+Importing this module registers all of them (`ENTRY_POINTS`, and `MEMORY_MAZES`, which need the
+extra `memory-maze` as soon as one is made):
 
     import clew.envs.gymnasium_api
     env = gymnasium.make("clew/TMaze-v0", corridor_length=120)
@@ -42,6 +43,7 @@ ENTRY_POINTS = {
     "clew/MemoryChain-v0": "clew.envs.gymnasium_recall:MemoryChainEnv",
     "clew/DistributedMemory-v0": "clew.envs.gymnasium_recall:DistributedMemoryEnv",
 }
+MEMORY_MAZES = {f"clew/MemoryMaze-{size}x{size}-v0": size for size in (9, 11, 13, 15)}
 RENDER_COLUMNS = 60
 
 
@@ -168,6 +170,10 @@ def register() -> None:
     for env_id, entry_point in ENTRY_POINTS.items():
         if env_id not in gymnasium.registry:
             gymnasium.register(env_id, entry_point=entry_point)
+    for env_id, size in MEMORY_MAZES.items():
+        if env_id not in gymnasium.registry:
+            entry_point = "clew.envs.memory_maze:MemoryMazeEnv"
+            gymnasium.register(env_id, entry_point=entry_point, kwargs={"size": size})
 
 
 register()

@@ -14,10 +14,10 @@ from clew.errors import UserError, unknown_name
 RENDER_MODES = ["ansi"]
 
 
-def require_render_mode(mode: Any) -> None:
-    """Raises `UserError` unless `mode` is None or one of `RENDER_MODES`."""
-    if mode not in (None, *RENDER_MODES):
-        raise unknown_name("render_mode", mode, RENDER_MODES)
+def require_render_mode(mode: Any, modes: list[str] = RENDER_MODES) -> None:
+    """Raises `UserError` unless `mode` is None or one of `modes`."""
+    if mode not in (None, *modes):
+        raise unknown_name("render_mode", mode, modes)
 
 
 def require_running(running: bool) -> None:

@@ -13,7 +13,8 @@ from clew.inspect.inspection import Inspection, inspect_agent
 from clew.inspect.questions import Questions
 from clew.memory import MEMORIES
 from clew.run import machine
-from clew.run.config import TrainConfig, abstract_agent, make_stream
+from clew.run.build import abstract_agent, jax_stream
+from clew.run.config import TrainConfig
 from clew.run.evaluate import load_all
 
 
@@ -51,7 +52,7 @@ def inspect_run(
     agent = eqx.combine(jax.tree.map(lambda leaf: leaf[seed_index], params), static)
     played = record_episodes(
         agent,
-        make_stream(config),
+        jax_stream(config),
         episodes=episodes,
         greedy=greedy,
         max_steps=max_steps,
@@ -78,7 +79,7 @@ def with_whole_gradient(agent: Agent, config: TrainConfig) -> Agent:
         return agent
     whole = replace(config, memory_options=config.memory_options | {"gradient": "full"})
     shapes, static = eqx.partition(
-        abstract_agent(whole, make_stream(config)), lambda x: isinstance(x, jax.ShapeDtypeStruct)
+        abstract_agent(whole, jax_stream(config)), lambda x: isinstance(x, jax.ShapeDtypeStruct)
     )
     leaves = jax.tree.leaves(eqx.filter(agent, eqx.is_array))
     return eqx.combine(jax.tree.unflatten(jax.tree.structure(shapes), leaves), static)

@@ -7,14 +7,20 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-import equinox as eqx
-import jax
-
 from clew.agents.a2c import A2CConfig
-from clew.agents.network import Agent, NetworkConfig, make_agent
-from clew.envs import make_env
-from clew.envs.base import AutoReset
-from clew.errors import UserError, require_at_least, require_rate, unknown_name
+from clew.agents.network import NetworkConfig
+from clew.agents.ppo import PPOConfig
+from clew.envs.wrappers import WrapperConfig
+from clew.errors import (
+    UserError,
+    require_at_least,
+    require_choice,
+    require_rate,
+    unknown_name,
+)
+from clew.run.tasks import HostConfig, HostSide
+
+ALGORITHMS = ("a2c", "ppo")
 
 
 @dataclass(frozen=True)
@@ -33,8 +39,16 @@ class TrainConfig:
     """Options of the memory model."""
     network: NetworkConfig = field(default_factory=NetworkConfig)
     """What stands before and after the memory."""
+    algorithm: str = "a2c"
+    """How it learns: a2c, advantage actor-critic, or ppo, proximal policy optimisation."""
     a2c: A2CConfig = field(default_factory=A2CConfig)
-    """Settings of the learning algorithm."""
+    """Settings of advantage actor-critic; they count only with that algorithm."""
+    ppo: PPOConfig = field(default_factory=PPOConfig)
+    """Settings of proximal policy optimisation; they count only with that algorithm."""
+    wrappers: WrapperConfig = field(default_factory=WrapperConfig)
+    """What stands between environments of others and the agent."""
+    host: HostConfig = field(default_factory=HostConfig)
+    """How environments of others are run."""
     steps: int = 500_000
     """Environment steps for every seed, over all its environments; rounded up to whole rollouts."""
     seeds: int = 1
@@ -53,9 +67,14 @@ class TrainConfig:
     """Name of the preset that these settings came from, for the record."""
 
     @property
+    def learning(self) -> A2CConfig | PPOConfig:
+        """The settings of the algorithm that is used."""
+        return self.ppo if self.algorithm == "ppo" else self.a2c
+
+    @property
     def steps_per_update(self) -> int:
         """Environment steps of one seed between two updates."""
-        return self.a2c.num_envs * self.a2c.rollout_length
+        return self.learning.num_envs * self.learning.rollout_length
 
     @property
     def updates(self) -> int:
@@ -74,33 +93,76 @@ class TrainConfig:
         require_at_least("seed", self.seed, 0)
         require_rate("checkpoint_seconds", self.checkpoint_seconds)
         self.network.validate()
-        self.a2c.validate()
+        require_choice("algorithm", self.algorithm, ALGORITHMS)
+        self.learning.validate()
+        self.host.validate()
         require_at_least("steps", self.steps, 1)
         if self.steps < self.steps_per_update:
             raise UserError(
-                f"steps must be at least one rollout, {self.a2c.num_envs} environments x "
-                f"{self.a2c.rollout_length} steps = {self.steps_per_update}, got {self.steps}"
+                f"steps must be at least one rollout, {self.learning.num_envs} environments x "
+                f"{self.learning.rollout_length} steps = {self.steps_per_update}, got {self.steps}"
             )
         _check_name(self.name)
         try:
             json.dumps(self.to_json(), allow_nan=False)
         except (TypeError, ValueError) as error:
             raise UserError(f"settings must be plain finite values: {error}") from error
-        abstract_agent(self, make_stream(self))
+        from clew.run.build import abstract_agent, make_stream
+
+        stream = make_stream(self)
+        if isinstance(stream, HostSide):
+            self._validate_host()
+        abstract_agent(self, stream)
+
+    def _validate_host(self) -> None:
+        if self.algorithm == "a2c" and self.a2c.whole_episodes:
+            raise UserError(f"whole_episodes needs a task written in JAX, got {self.env}")
+        if self.host.processes and self.learning.num_envs % self.host.processes:
+            raise UserError(
+                f"host.processes must divide num_envs, got {self.host.processes} processes for "
+                f"{self.learning.num_envs} environments"
+            )
 
     def to_json(self) -> dict[str, Any]:
         """The settings as JSON values."""
         return dataclasses.asdict(self)
 
+    def identity(self) -> dict[str, Any]:
+        """The settings that say what is computed, as JSON values.
+
+        Those of the algorithm that is not used are left out. So are the newer ones where they hold
+        what they did before they could be set: results keep their names from version to version.
+        """
+        values = self.to_json()
+        del values["a2c" if self.algorithm == "ppo" else "ppo"], values["host"]
+        for name in _NEWER:
+            *groups, last = name.split(".")
+            holder, default = values, _DEFAULTS
+            for group in groups:
+                holder, default = holder[group], default[group]
+            if holder[last] == default[last]:
+                del holder[last]
+        return values
+
     def digest(self) -> str:
         """Twelve hexadecimal digits that name the settings which an update depends on."""
-        values = self.to_json()
+        values = self.identity()
         for name in ("name", "run_dir", "preset", "steps", "checkpoint_seconds"):
             del values[name]
+        if self.algorithm == "ppo" and self.ppo.schedule != "constant":
+            values["updates"] = self.updates
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
 
-_GROUPS: dict[str, type] = {"network": NetworkConfig, "a2c": A2CConfig}
+_DEFAULTS = dataclasses.asdict(TrainConfig())
+_NEWER = ("algorithm", "wrappers")
+_GROUPS: dict[str, type] = {
+    "network": NetworkConfig,
+    "a2c": A2CConfig,
+    "ppo": PPOConfig,
+    "wrappers": WrapperConfig,
+    "host": HostConfig,
+}
 
 
 def config_from_json(values: dict[str, Any]) -> TrainConfig:
@@ -116,7 +178,11 @@ def config_from_json(values: dict[str, Any]) -> TrainConfig:
         for name in given:
             if name not in known:
                 raise unknown_name("setting", name, known)
-    return TrainConfig(**values, **{name: _GROUPS[name](**v) for name, v in parts.items()})
+    # JSON knows no tuples.
+    read = {
+        g: {k: tuple(v) if isinstance(v, list) else v for k, v in parts[g].items()} for g in parts
+    }
+    return TrainConfig(**values, **{name: _GROUPS[name](**v) for name, v in read.items()})
 
 
 def differences(old: TrainConfig, new: TrainConfig) -> dict[str, tuple[Any, Any]]:
@@ -132,36 +198,6 @@ def differences(old: TrainConfig, new: TrainConfig) -> dict[str, tuple[Any, Any]
         b |= {f"{group}.{k}": v for k, v in b.pop(group).items()}
     places = ("name", "run_dir", "preset")
     return {k: (a[k], b[k]) for k in a if a[k] != b[k] and k not in places}
-
-
-def make_stream(config: TrainConfig) -> AutoReset:
-    """The run's task as an endless stream of episodes.
-
-    Raises:
-        UserError: for an unknown task or option, or an impossible value.
-    """
-    return AutoReset(make_env(config.env, **config.env_options))
-
-
-def build_agent(config: TrainConfig, stream: AutoReset, key: jax.Array) -> Agent:
-    """The run's agent before training.
-
-    Raises:
-        UserError: for an unknown memory or option, or an impossible value.
-    """
-    return make_agent(
-        config.memory,
-        config.memory_options,
-        observation_size=stream.observation_size,
-        num_actions=stream.num_actions,
-        network=config.network,
-        key=key,
-    )
-
-
-def abstract_agent(config: TrainConfig, stream: AutoReset) -> Agent:
-    """The run's agent with shapes in place of arrays; nothing is computed."""
-    return eqx.filter_eval_shape(lambda key: build_agent(config, stream, key), jax.random.key(0))
 
 
 def _check_name(name: str) -> None:

@@ -16,7 +16,8 @@ from clew.agents.network import Agent
 from clew.envs.base import AutoReset
 from clew.errors import UserError, require_at_least
 from clew.run import checkpoint, folder, machine
-from clew.run.config import TrainConfig, make_stream
+from clew.run.build import jax_stream
+from clew.run.config import TrainConfig
 from clew.run.rollout import ActorState, init_actor
 from clew.run.sync import agent_template
 from clew.studies.statistics import Interval, bootstrap_interval, wilson_interval
@@ -91,7 +92,7 @@ def evaluate(
     require_at_least("seed", seed, 0)
     machine.use_compilation_cache()
     _, config, params, static, update = load_all(path)
-    play = jax.jit(partial(play_batch, static, make_stream(config), greedy, max_steps))
+    play = jax.jit(partial(play_batch, static, jax_stream(config), greedy, max_steps))
     found: list[dict[str, np.ndarray]] = []
     for index in range(config.seeds):
         agent = jax.tree.map(lambda leaf, i=index: leaf[i], params)

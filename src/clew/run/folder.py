@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +33,7 @@ def new_folder(config: TrainConfig) -> Path:
     try:
         parent.mkdir(parents=True, exist_ok=True)
         if not config.name:
-            return _numbered(parent, f"{config.env}-{config.memory}")
+            return _numbered(parent, f"{plain(config.env)}-{config.memory}")
         path = parent / config.name
         if (path / CONFIG).exists():
             raise _exists(path)
@@ -185,6 +186,11 @@ def locked(path: Path) -> Iterator[None]:
         file.write(f"process {os.getpid()} on {platform.node()}\n")
         file.flush()
         yield
+
+
+def plain(name: str) -> str:
+    """A task's name as part of a folder's: "gymnasium:ALE/Pong-v5" is "gymnasium-ALE-Pong-v5"."""
+    return re.sub(r"[^\w.-]+", "-", name)
 
 
 def _exists(path: Path) -> UserError:

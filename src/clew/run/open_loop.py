@@ -1,13 +1,14 @@
 """Whole episodes of tasks in which no action changes what is observed, played in one pass."""
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from clew.agents.trajectory import Trajectory, choose
+from clew.agents.distributions import Distribution
+from clew.agents.trajectory import Trajectory
 from clew.envs.base import AutoResetState, EnvState, Metrics, OpenLoop, TimeStep
 from clew.memory.base import State
 
@@ -84,8 +85,9 @@ def settle(
     foreseen: Foreseen,
     logits: Float[Array, "time batch actions"],
     values: Float[Array, "time batch"],
-    noise: Float[Array, "time batch actions"],
+    noise: Array,
     state0: State,
+    distribution: Distribution,
 ) -> Settled:
     """Draws the actions and finds out what they earn.
 
@@ -95,11 +97,14 @@ def settle(
         foreseen: what it shows.
         logits: what the policy says of it.
         values: what is expected.
-        noise: Gumbel's, see `rollout`.
+        noise: of the actions, see `rollout`.
         state0: the memory's before the first observation.
+        distribution: of the actions.
     """
-    action, log_prob = choose(logits, noise)
-    earned = jax.vmap(jax.vmap(env.step))(foreseen.states, action, foreseen.keys)[1]
+    action = distribution.sample(logits, noise)
+    log_prob = distribution.log_prob(logits, action)
+    taken = cast(Array, distribution.decode(action))
+    earned = jax.vmap(jax.vmap(env.step))(foreseen.states, taken, foreseen.keys)[1]
     over, finished = foreseen.over[:-1], foreseen.over[-1]
     ended = earned.terminated & ~over
     reward = jnp.where(over, 0.0, earned.reward)

@@ -43,12 +43,14 @@ def act_and_learn(
         parts of the loss; sums over the episodes.
     """
     task = cast(OpenLoop, env)
-    env_keys, noise = draw(key, config.rollout_length, config.num_envs, env.num_actions)
+    env_keys, noise = draw(key, config.rollout_length, config.num_envs, agent.distribution)
     foreseen = foresee(task, before.env, before.timestep, env_keys)
 
     def act(outputs: Outputs) -> tuple[Trajectory, Settled]:
         logits, values, _ = jax.tree.map(lambda x: x[:-1], outputs)
-        settled = settle(task, before.env, foreseen, logits, values, noise, before.memory)
+        settled = settle(
+            task, before.env, foreseen, logits, values, noise, before.memory, agent.distribution
+        )
         return settled.trajectory, settled
 
     seen = (foreseen.observation, foreseen.start)

@@ -1,14 +1,15 @@
 """Acting: T steps of B environments under one policy, in one scan."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree
 
+from clew.agents.distributions import Distribution
 from clew.agents.network import Agent
-from clew.agents.trajectory import Trajectory, choose
+from clew.agents.trajectory import Trajectory
 from clew.envs.base import AutoReset, AutoResetState, OpenLoop, TimeStep
 from clew.memory.base import State
 from clew.run.open_loop import episode_sums, foresee, settle
@@ -31,8 +32,12 @@ def init_actor(agent: Agent, stream: AutoReset, num_envs: int, key: PRNGKeyArray
 def begin(agent: Agent, env: AutoResetState, timestep: TimeStep) -> ActorState:
     """Opened environments, each with an empty memory."""
     num_envs = timestep.reward.shape[0]
-    memory = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_envs), agent.init_state())
-    return ActorState(env, timestep, memory)
+    return ActorState(env, timestep, empty_memories(agent, num_envs))
+
+
+def empty_memories(agent: Agent, count: int) -> State:
+    """So many memories before any observation, each leaf [count, ...]."""
+    return jax.tree.map(lambda leaf: jnp.stack([leaf] * count), agent.init_state())
 
 
 def rollout(
@@ -46,7 +51,7 @@ def rollout(
 ) -> tuple[ActorState, Trajectory, dict[str, Float[Array, ""]]]:
     """Acts for `length` steps in every environment, drawing actions from the policy.
 
-    The random numbers of the whole rollout are drawn before it (`draw`, `choose`).
+    The random numbers of the whole rollout are drawn before it (`draw`).
 
     With `whole_episodes` an environment whose next episode has been opened stands still until the
     end of the rollout, and what is written of it until then is marked `last`, so not valid.
@@ -59,16 +64,19 @@ def rollout(
         "episodes" (their number) and the stream's metrics.
     """
     num_envs = actor.timestep.reward.shape[0]
-    env_keys, noise = draw(key, length, num_envs, stream.num_actions)
+    env_keys, noise = draw(key, length, num_envs, agent.distribution)
     if whole_episodes and isinstance(stream.env, OpenLoop):
         return _at_once(agent, stream.env, actor, env_keys, noise)
+    distribution = agent.distribution
 
     def one(carry: tuple[ActorState, Array], inputs: tuple[Array, Array]) -> tuple:
         (now, over), (noise, keys) = carry, inputs
         seen = now.timestep
         memory, logits, value = jax.vmap(agent.step)(now.memory, seen.observation, seen.start)
-        action, log_prob = choose(logits, noise)
-        env, then = jax.vmap(stream.step)(now.env, action, keys)
+        action = distribution.sample(logits, noise)
+        log_prob = distribution.log_prob(logits, action)
+        taken = cast(Array, distribution.decode(action))
+        env, then = jax.vmap(stream.step)(now.env, taken, keys)
         acted = (seen.observation, seen.start, seen.last | over, action, log_prob, value)
         reward = jnp.where(over, 0.0, then.reward)
         result = (reward, then.discount, then.ended & ~over, then.metrics)
@@ -104,16 +112,18 @@ def _at_once(
     unroll = jax.vmap(agent.unroll, in_axes=(0, 1, 1), out_axes=(0, 1, 1))
     read = (foreseen.observation[:-1], foreseen.start[:-1])
     memory, logits, values = unroll(actor.memory, *read)
-    settled = settle(env, actor.env, foreseen, logits, values, noise, actor.memory)
+    settled = settle(
+        env, actor.env, foreseen, logits, values, noise, actor.memory, agent.distribution
+    )
     return ActorState(*settled.after, memory), settled.trajectory, settled.sums
 
 
 def draw(
-    key: PRNGKeyArray, length: int, num_envs: int, num_actions: int
-) -> tuple[Key[Array, "time batch"], Float[Array, "time batch actions"]]:
+    key: PRNGKeyArray, length: int, num_envs: int, distribution: Distribution
+) -> tuple[Key[Array, "time batch"], Array]:
     """All random numbers of a rollout: the environments' keys, and the noise of the actions."""
     env_key, action_key = jax.random.split(key)
-    noise = jax.random.gumbel(action_key, (length, num_envs, num_actions))
+    noise = distribution.noise(action_key, (length, num_envs))
     return jax.random.split(env_key, (length, num_envs)), noise
 
 
@@ -123,5 +133,5 @@ def _where(choice: Bool[Array, " batch"], a: Array, b: Array) -> Array:
     return jnp.where(jnp.broadcast_to(wide, a.shape), a, b)
 
 
-def _append(xs: Array, x: Array) -> Array:
-    return jnp.concatenate([xs, x[None]])
+def _append(xs: PyTree[Array], x: PyTree[Array]) -> PyTree[Array]:
+    return jax.tree.map(lambda many, one: jnp.concatenate([many, one[None]]), xs, x)

@@ -13,6 +13,10 @@ class TrainingDiverged(UserError):
     """The loss or a parameter became infinite or not a number."""
 
 
+class EnvironmentFailed(UserError):
+    """Environments of others failed more often than a run survives; it has saved itself."""
+
+
 class TrainingInterrupted(KeyboardInterrupt):
     """Training was told to stop and saved itself; the message says how to resume."""
 

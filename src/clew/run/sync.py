@@ -10,22 +10,25 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from clew.agents.learner import all_finite, init_optimiser, learn, make_optimiser
+from clew.agents.learner import all_finite, init_optimiser, make_optimiser
 from clew.agents.network import Agent
-from clew.agents.trajectory import refresh_all
 from clew.envs import ENVS
-from clew.envs.base import AutoReset, Metrics
+from clew.envs.base import AutoReset
 from clew.memory import MEMORIES
-from clew.run.config import TrainConfig, abstract_agent, build_agent, make_stream
-from clew.run.reading_once import act_and_learn, reads_once
-from clew.run.rollout import ActorState, init_actor, rollout
+from clew.run.build import abstract_agent, build_agent, make_stream
+from clew.run.config import TrainConfig
+from clew.run.host_state import HostState, packed
+from clew.run.rollout import ActorState, empty_memories, init_actor
+from clew.run.tasks import HostSide, Stream
+from clew.run.updates import make_update
 
 LOSS_METRICS = ("loss", "policy_loss", "value_loss", "entropy", "value", "grad_norm")
+PPO_METRICS = ("kl", "clip_fraction", "gradient_steps")
 
 
 def of_updates(name: str) -> bool:
     """Whether a metric describes updates, as the memory's do; the others describe episodes."""
-    return name in LOSS_METRICS or name.startswith("memory.")
+    return name in LOSS_METRICS + PPO_METRICS or name.startswith("memory.")
 
 
 class SeedState(NamedTuple):
@@ -34,7 +37,7 @@ class SeedState(NamedTuple):
     agent: Any
     """The arrays of the agent; what is not an array is the same all through a run."""
     optimiser: optax.OptState
-    actor: ActorState
+    actor: ActorState | HostState
     key: PRNGKeyArray
     sums: dict[str, Float[Array, ""]]
     """Sums since the last row of metrics: of the loss's parts over updates, and of the episodes'
@@ -64,10 +67,16 @@ class Parts(NamedTuple):
     """What the loop is made of, besides the state."""
 
     config: TrainConfig
-    stream: AutoReset
+    stream: Stream
     static: Agent
     """The agent without its arrays."""
     optimiser: optax.GradientTransformation
+
+    @property
+    def jax_stream(self) -> AutoReset:
+        """The task, where it is written in JAX."""
+        assert isinstance(self.stream, AutoReset)
+        return self.stream
 
 
 def make_parts(config: TrainConfig) -> Parts:
@@ -78,7 +87,7 @@ def make_parts(config: TrainConfig) -> Parts:
     """
     stream = make_stream(config)
     static = eqx.filter(abstract_agent(config, stream), _is_shape, inverse=True)
-    return Parts(config, stream, static, make_optimiser(config.a2c))
+    return Parts(config, stream, static, make_optimiser(config.learning, config.updates))
 
 
 def init_run(parts: Parts, numbers: Sequence[int] | None = None) -> RunState:
@@ -146,14 +155,21 @@ def _is_shape(x: Any) -> bool:
 def _init_seed(parts: Parts, key: PRNGKeyArray) -> SeedState:
     agent_key, env_key, key = jax.random.split(key, 3)
     agent = build_agent(parts.config, parts.stream, agent_key)
-    actor = init_actor(agent, parts.stream, parts.config.a2c.num_envs, env_key)
+    if isinstance(parts.stream, HostSide):
+        memory = empty_memories(agent, parts.config.learning.num_envs)
+        actor = HostState(memory, packed(parts.stream.statistics()))
+        return begin_seed(parts, agent, actor, key)
+    actor = init_actor(agent, parts.jax_stream, parts.config.learning.num_envs, env_key)
     return begin_seed(parts, agent, actor, key)
 
 
-def begin_seed(parts: Parts, agent: Agent, actor: ActorState, key: PRNGKeyArray) -> SeedState:
+def begin_seed(
+    parts: Parts, agent: Agent, actor: ActorState | HostState, key: PRNGKeyArray
+) -> SeedState:
     """The state of one seed before its first update."""
     of_memory = (f"memory.{name}" for name in agent.memory.metric_names)
-    names = (*LOSS_METRICS, *of_memory, "episodes", *parts.stream.metric_names)
+    of_ppo = PPO_METRICS if parts.config.algorithm == "ppo" else ()
+    names = (*LOSS_METRICS, *of_ppo, *of_memory, "episodes", *parts.stream.metric_names)
     return SeedState(
         agent=eqx.filter(agent, eqx.is_array),
         optimiser=init_optimiser(parts.optimiser, agent),
@@ -200,49 +216,23 @@ def update(parts: Parts, state: SeedState, fresh_row: Bool[Array, ""]) -> SeedSt
     """One rollout and what is learned from it."""
     agent = eqx.combine(state.agent, parts.static)
     key, *keys = jax.random.split(state.key, 3)
-    if reads_once(parts.config.a2c, parts.stream.env):
-        actor, agent, optimiser, losses, episodes = act_and_learn(
-            agent,
-            state.optimiser,
-            state.actor,
-            keys[0],
-            env=parts.stream.env,
-            config=parts.config.a2c,
-            optimiser=parts.optimiser,
-        )
-    else:
-        actor, agent, optimiser, losses, episodes = _act_then_learn(parts, agent, state, *keys)
-    added = losses | episodes
+    made = make_update(
+        agent,
+        state.optimiser,
+        state.actor,
+        keys[0],
+        keys[1],
+        stream=parts.jax_stream,
+        config=parts.config,
+        optimiser=parts.optimiser,
+    )
+    added = made.losses | made.episodes
     sums = {n: jnp.where(fresh_row, 0.0, state.sums[n]) + added[n] for n in state.sums}
     return SeedState(
-        agent=eqx.filter(agent, eqx.is_array),
-        optimiser=optimiser,
-        actor=actor,
+        agent=eqx.filter(made.agent, eqx.is_array),
+        optimiser=made.optimiser,
+        actor=made.actor,
         key=key,
         sums=sums,
-        finite=all_finite((losses["loss"], agent)),
+        finite=all_finite((made.losses["loss"], made.agent)),
     )
-
-
-def _act_then_learn(
-    parts: Parts,
-    agent: Agent,
-    state: SeedState,
-    rollout_key: PRNGKeyArray,
-    learn_key: PRNGKeyArray,
-) -> tuple[ActorState, Agent, optax.OptState, Metrics, Metrics]:
-    config = parts.config.a2c
-    actor, trajectory, episodes = rollout(
-        agent,
-        parts.stream,
-        state.actor,
-        config.rollout_length,
-        rollout_key,
-        whole_episodes=config.whole_episodes,
-    )
-    agent, optimiser, losses = learn(
-        agent, state.optimiser, trajectory, learn_key, config, parts.optimiser
-    )
-    # What the memory cached was computed with the old parameters.
-    memory = refresh_all(agent, actor.memory, config.num_envs)
-    return actor._replace(memory=memory), agent, optimiser, losses, episodes

@@ -4,19 +4,21 @@ import contextlib
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from clew.host.faults import EnvironmentFault
 from clew.run import checkpoint, folder, machine, record
 from clew.run.config import TrainConfig
-from clew.run.progress import Lines, Progress, Report
-from clew.run.stop import TrainingDiverged, TrainingInterrupted, stop_signals
+from clew.run.progress import Lines, Progress
+from clew.run.running import Running
+from clew.run.stop import stop_signals
 from clew.run.sync import (
     Parts,
     Program,
@@ -26,9 +28,18 @@ from clew.run.sync import (
     make_parts,
     run_template,
 )
+from clew.run.tasks import HostSide
 
 CALL_SECONDS = 1.0
 """What one call of the compiled program should take: how long Ctrl-C waits."""
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """A program that has something open, such as environments of others."""
+
+    def close(self) -> None:
+        """Closes it."""
 
 
 class RunResult(NamedTuple):
@@ -36,20 +47,6 @@ class RunResult(NamedTuple):
 
     path: Path
     summary: dict[str, Any]
-
-
-@dataclass
-class _Run:
-    """A run in progress."""
-
-    path: Path
-    config: TrainConfig
-    progress: Progress
-    state: RunState
-    update: int = 0
-    seconds: float = 0.0
-    saved: int = -1
-    saved_at: float = 0.0
 
 
 def train(
@@ -73,6 +70,7 @@ def train(
     Raises:
         UserError: for impossible settings, an existing or missing run, a run in use, unusable
             checkpoints, a full disk.
+        EnvironmentFailed: where environments of others fail too often; what was made is saved.
         TrainingDiverged: at the first update with a loss or parameter that is not finite.
         TrainingInterrupted: after Ctrl-C or SIGTERM, with everything saved.
     """
@@ -111,14 +109,17 @@ def _train(
     program, run = _prepare(path, config, parts, progress)
     if config.steps != folder.read_config(path).steps:
         folder.write_config(path, config)
-    with contextlib.closing(record.MetricsFile(path)) as metrics:
+    with contextlib.ExitStack() as stack:
+        metrics = stack.enter_context(contextlib.closing(record.MetricsFile(path)))
+        if isinstance(program, Closing):
+            stack.callback(program.close)
         if run.saved < 0:
-            _save(run, metrics)
+            run.save(metrics)
         if program is not None:
             progress.phase("training")
             _loop(run, program, metrics, stop)
         if run.saved < run.update:
-            _save(run, metrics)
+            run.save(metrics)
     summary = record.summarise(
         record.read_metrics(path),
         config,
@@ -132,7 +133,7 @@ def _train(
 
 def _prepare(
     path: Path, config: TrainConfig, parts: Parts, progress: Progress
-) -> tuple[Program | None, _Run]:
+) -> tuple[Program | None, Running]:
     """The run as its newest good checkpoint left it, and its program; None if it is complete."""
     checkpoints = path / folder.CHECKPOINTS
     checkpoint.remove_leftovers(checkpoints)
@@ -143,13 +144,13 @@ def _prepare(
         progress.phase("compiling")
         # The first state takes long to compile as well; both at once take two processors.
         with ThreadPoolExecutor(1) as pool:
-            program = pool.submit(compile_program, parts)
+            program = pool.submit(_make_program, parts, progress)
             state = init_run(parts)
-            return program.result(), _Run(path, config, progress, state)
+            return program.result(), Running(path, config, progress, state)
     loaded, state, passed = found
     checkpoint.set_aside(passed)
     update, seconds = loaded.meta["update"], loaded.meta["seconds"]
-    run = _Run(path, config, progress, state, update, seconds, update)
+    run = Running(path, config, progress, state, update, seconds, update)
     if update >= config.updates:
         progress.message(
             f"{path} has made its {config.steps} steps already; raise steps to train it further"
@@ -158,80 +159,47 @@ def _prepare(
     record.cut_back(path, update, config.log_every)
     progress.message(f"going on from {loaded.path.name}, {seconds:.0f} s of training")
     progress.phase("compiling")
-    return compile_program(parts), run
+    return _make_program(parts, progress), run
 
 
-def _loop(run: _Run, program: Program, metrics: record.MetricsFile, stop: threading.Event) -> None:
+def _make_program(parts: Parts, progress: Progress) -> Program:
+    if isinstance(parts.stream, HostSide):
+        from clew.run.host_loop import HostProgram
+
+        return HostProgram(parts, progress.message)
+    return compile_program(parts)
+
+
+def _loop(
+    run: Running, program: Program, metrics: record.MetricsFile, stop: threading.Event
+) -> None:
     """Calls the compiled program until the run is complete."""
     config = run.config
     rate, per_update = 0.0, CALL_SECONDS
-    row_update, row_seconds = run.update, run.seconds
-    run.saved_at = run.seconds
+    run.begin()
     while run.update < config.updates:
         if stop.is_set():
-            _interrupted(run, metrics)
+            run.interrupted(metrics)
         boundary = config.log_every - run.update % config.log_every
         count = min(boundary, config.updates - run.update, max(1, int(CALL_SECONDS / per_update)))
         began = time.perf_counter()
-        run.state = program(run.state, jnp.int32(count))
+        try:
+            run.state = program(run.state, jnp.int32(count))
+        except EnvironmentFault as fault:
+            raise run.failed(program, metrics, fault) from fault
         finite = np.atleast_1d(jax.device_get(run.state.seed.finite))
         elapsed = time.perf_counter() - began
         run.update = int(run.state.update)
         run.seconds += elapsed
         if not finite.all():
-            raise _diverged(run, finite)
+            raise run.diverged(finite)
         per_update = elapsed / count
         rate = config.steps_per_update * config.seeds / per_update
-        row = None
-        if run.update % config.log_every == 0 or run.update == config.updates:
-            made = (run.update - row_update) * config.steps_per_update * config.seeds
-            rate = made / (run.seconds - row_seconds)
-            row_update, row_seconds = run.update, run.seconds
-            row = record.make_row(
-                run.state.seed.sums, run.update, config, seconds=run.seconds, rate=rate
-            )
-            metrics.write(row)
-        run.progress.report(_report(run, rate, row))
+        row = run.row(metrics)
+        rate = row["rate"] if row else rate
+        run.progress.report(run.report(rate, row))
         if run.seconds - run.saved_at >= config.checkpoint_seconds:
-            _save(run, metrics)
-
-
-def _report(run: _Run, rate: float, row: record.Row | None) -> Report:
-    per_update = run.config.steps_per_update
-    left = (run.config.updates - run.update) * per_update * run.config.seeds / rate
-    return Report(
-        run.update * per_update, run.config.updates * per_update, rate, run.seconds, left, row
-    )
-
-
-def _save(run: _Run, metrics: record.MetricsFile) -> None:
-    run.progress.phase("saving")
-    metrics.sync()
-    meta = {"update": run.update, "seconds": run.seconds}
-    checkpoint.save(run.path / folder.CHECKPOINTS, run.state, meta, machine.versions())
-    run.saved, run.saved_at = run.update, run.seconds
-    run.progress.phase("training")
-
-
-def _interrupted(run: _Run, metrics: record.MetricsFile) -> None:
-    if run.saved < run.update:
-        _save(run, metrics)
-    steps = run.update * run.config.steps_per_update
-    raise TrainingInterrupted(
-        f"stopped after {steps} steps, everything is saved; go on with: "
-        f"clew train --resume {run.path}"
-    )
-
-
-def _diverged(run: _Run, finite: np.ndarray) -> TrainingDiverged:
-    which = "" if finite.size == 1 else f" (seed {run.config.seed + int(np.argmin(finite))})"
-    kept = checkpoint.list_checkpoints(run.path / folder.CHECKPOINTS)
-    where = f"; the last good checkpoint is {kept[-1]}" if kept else ""
-    return TrainingDiverged(
-        f"the loss or a parameter is no longer finite at update {run.update}{which}{where}; try a "
-        f"smaller a2c.learning_rate (now {run.config.a2c.learning_rate:g}) or a2c.max_grad_norm "
-        f"(now {run.config.a2c.max_grad_norm})"
-    )
+            run.save(metrics)
 
 
 def count_parameters(state: RunState, seeds: int) -> int:

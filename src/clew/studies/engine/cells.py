@@ -20,7 +20,8 @@ from clew.envs import make_env
 from clew.envs.base import AutoReset
 from clew.errors import UserError
 from clew.run import checkpoint, folder
-from clew.run.config import TrainConfig, config_from_json, make_stream
+from clew.run.build import jax_stream
+from clew.run.config import TrainConfig, config_from_json
 from clew.run.evaluate import load_all, play_batch, play_episodes
 from clew.run.progress import Quiet, Report
 from clew.run.record import read_metrics
@@ -120,7 +121,7 @@ def _measure(path: Path, config: TrainConfig, job: Job) -> tuple[Played, dict[st
     evaluation = Evaluation(**job["evaluation"])
     _, _, params, static, _ = load_all(path)
     agent = jax.tree.map(lambda leaf: leaf[0], params)
-    home = make_stream(config)
+    home = jax_stream(config)
     key = jax.random.fold_in(jax.random.key(evaluation.seed), job["seed"])
 
     def played(number: int, stream: AutoReset) -> Played:
@@ -155,7 +156,7 @@ def _row(
     scores, evaluation = own[job["score"]].astype(np.float64), job["evaluation"]
     error = short(scores.std(ddof=1) / math.sqrt(scores.size)) if scores.size > 1 else None
     rows = read_metrics(Path(config.run_dir) / config.name)
-    names = make_stream(config).metric_names
+    names = jax_stream(config).metric_names
     end = rows[-1]["steps"]
     return {
         "format": FORMAT,

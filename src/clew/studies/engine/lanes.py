@@ -14,7 +14,8 @@ from jaxtyping import Array, PRNGKeyArray
 
 from clew.agents.network import Agent
 from clew.errors import UserError
-from clew.run.config import TrainConfig, abstract_agent, build_agent, make_stream
+from clew.run.build import abstract_agent, build_agent, jax_stream
+from clew.run.config import TrainConfig
 from clew.run.evaluate import play
 from clew.run.rollout import ActorState, begin
 from clew.run.sync import Parts, RunState, SeedState, begin_seed, init_run
@@ -78,7 +79,7 @@ def init_lanes(parts: Parts, lanes: Sequence[Lane]) -> RunState:
 
 def _agent_of(lane: Lane, key: PRNGKeyArray, template: Any) -> Any:
     """Arrays of the lane's agent in the program's shapes."""
-    agent = build_agent(lane.config, make_stream(lane.config), key)
+    agent = build_agent(lane.config, jax_stream(lane.config), key)
     leaves = jax.device_get(jax.tree.leaves(eqx.filter(agent, eqx.is_array)))
     shapes, tree = jax.tree.flatten(template)
     padded = [np.zeros(shape.shape, shape.dtype) for shape in shapes]

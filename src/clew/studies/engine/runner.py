@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clew.errors import UserError
-from clew.run.config import make_stream
+from clew.run.build import jax_stream
 from clew.run.folder import locked
 from clew.run.stop import stop_signals
 from clew.studies.engine import cells, results, varied
@@ -136,7 +136,7 @@ def check_study(study: Study) -> None:
                 raise UserError(f"{model} on {first}: {error}") from error
         for setting in study.settings:
             try:
-                make_stream(study.config(next(iter(study.models)), setting))
+                jax_stream(study.config(next(iter(study.models)), setting))
             except UserError as error:
                 raise UserError(f"{setting}: {error}") from error
 

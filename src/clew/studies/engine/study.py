@@ -187,7 +187,7 @@ class Study:
 
         And but its budget, if the study is resumable: that may be raised.
         """
-        config = self.config(model, setting).to_json()
+        config = self.config(model, setting).identity()
         values = {k: v for k, v in config.items() if k not in _PLACES}
         if self.resumable:
             del values["steps"]

@@ -20,7 +20,8 @@ import numpy as np
 from clew.costs import parameters
 from clew.errors import require_choice
 from clew.run import machine
-from clew.run.config import TrainConfig, abstract_agent, config_from_json, make_stream
+from clew.run.build import abstract_agent, jax_stream
+from clew.run.config import TrainConfig, config_from_json
 from clew.run.stop import TrainingDiverged
 from clew.run.sync import Program, RunState, compile_program, make_parts
 from clew.studies.engine.lanes import MIXED, Lane, evaluate_lanes, init_lanes, mixed_config
@@ -167,7 +168,7 @@ def add_point(curves: Sequence[Row], state: RunState, lanes: Sequence[Lane], sco
 
 
 def _parameters(config: TrainConfig) -> int:
-    return parameters(abstract_agent(config, make_stream(config)))
+    return parameters(abstract_agent(config, jax_stream(config)))
 
 
 def _row(job: Job, lane: Lane, curve: Row, played: dict[str, np.ndarray]) -> Row:

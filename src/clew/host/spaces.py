@@ -1,0 +1,203 @@
+"""What an agent sees of Gymnasium's spaces: few forms of arrays, whatever the environment has."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from clew.errors import UserError
+
+OBSERVATIONS = "Box, Discrete, MultiBinary, MultiDiscrete, and Dict or Tuple of them"
+ACTIONS = "Discrete, MultiDiscrete, MultiBinary, and Box of floating-point numbers"
+
+Array = np.ndarray
+Arrays = Array | dict[str, Array]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One array of an observation, as the environment has it and as the agent sees it."""
+
+    name: str
+    """Names on the way to it, joined by dots; empty if the observation is no Dict or Tuple."""
+    path: tuple[str | int, ...]
+    """Keys of the Dicts and places of the Tuples on the way to it."""
+    space: spaces.Space
+    """What the agent sees: a Box (uint8 or float32), a Discrete or a MultiDiscrete from 0."""
+    offset: Array | None
+    """Taken away from every value: where the environment's own numbers begin, if not at 0."""
+    raw_shape: tuple[int, ...]
+    """The environment's shape of it; the agent's is flat for a MultiDiscrete."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one value, as the agent sees it."""
+        return self.space.shape or ()
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Its type: uint8, float32 or int32."""
+        return np.dtype(np.int32) if is_categorical(self.space) else np.dtype(self.space.dtype)
+
+    def pick(self, observation: Any) -> Array:
+        """This array of one whole observation of the environment (or of a batch of them)."""
+        for key in self.path:
+            observation = observation[key]
+        return np.asarray(observation)
+
+    def adapt(self, value: Array) -> Array:
+        """A value [...], or a batch of values [B, ...], as the agent sees it; always a copy."""
+        if value.dtype == object or value.shape[value.ndim - len(self.raw_shape) :] != (
+            self.raw_shape
+        ):
+            raise UserError(
+                f"observation {self.name} has shape {value.shape}, its space says {self.raw_shape}"
+            )
+        batch = value.shape[: value.ndim - len(self.raw_shape)]
+        adapted = value.astype(self.dtype).reshape((*batch, *self.shape))
+        return adapted if self.offset is None else adapted - self.offset
+
+
+@dataclass(frozen=True)
+class ObservationAdapter:
+    """Turns observations of an environment into those that the agent sees."""
+
+    leaves: tuple[Leaf, ...]
+    space: spaces.Space
+    """What the agent sees: one of the leaves' spaces, or a flat Dict of them."""
+
+    @property
+    def form(self) -> list[tuple[Any, ...]]:
+        """All that an agent depends on: names, shapes, types and numbers of values, no bounds."""
+        return [
+            (leaf.name, leaf.raw_shape, leaf.dtype, is_categorical(leaf.space) and str(leaf.space))
+            for leaf in self.leaves
+        ]
+
+    def __call__(self, observation: Any) -> Arrays:
+        """One observation, or a batch with the environments as first axis; copies."""
+        if not isinstance(self.space, spaces.Dict):
+            return self.leaves[0].adapt(self.leaves[0].pick(observation))
+        return {leaf.name: leaf.adapt(leaf.pick(observation)) for leaf in self.leaves}
+
+
+def is_categorical(space: spaces.Space) -> bool:
+    """Whether values are names and no quantities: int32 arrays for the agent."""
+    return isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
+
+
+def is_text(space: spaces.Space) -> bool:
+    """Whether a space is one of strings, Gymnasium's Text or another."""
+    return space.dtype is not None and np.dtype(space.dtype).kind in "SU"
+
+
+def adapt_observation(space: spaces.Space, name: str = "the environment") -> ObservationAdapter:
+    """How observations of a space reach the agent.
+
+    | space | agent sees |
+    |---|---|
+    | Box of uint8 | uint8, unchanged |
+    | Box of any other numbers or booleans | float32 |
+    | MultiBinary | float32, 0 or 1 |
+    | Discrete, MultiDiscrete | int32 from 0 on, whatever the space's start; flat |
+    | Dict, Tuple | one flat dict: names (for a Tuple places) joined by dots |
+    | Text, or any space of strings (MiniGrid's mission), within a Dict or Tuple | nothing |
+
+    Raises:
+        UserError: any other space, naming it and its place.
+    """
+    leaves = tuple(_leaves(space, (), name))
+    if not leaves:
+        raise UserError(f"{name} observes nothing that can be used; supported are {OBSERVATIONS}")
+    if leaves[0].path:
+        return ObservationAdapter(leaves, spaces.Dict({leaf.name: leaf.space for leaf in leaves}))
+    return ObservationAdapter(leaves, leaves[0].space)
+
+
+def _leaves(space: spaces.Space, path: tuple[str | int, ...], name: str) -> Iterator[Leaf]:
+    if isinstance(space, spaces.Dict):
+        for key, inner in space.spaces.items():
+            yield from _leaves(inner, (*path, key), name)
+    elif isinstance(space, spaces.Tuple):
+        for place, inner in enumerate(space.spaces):
+            yield from _leaves(inner, (*path, place), name)
+    elif not (path and is_text(space)):
+        seen, offset = _seen(space, path, name)
+        label = ".".join(str(key) for key in path)
+        yield Leaf(label, path, seen, offset, tuple(space.shape or ()))
+
+
+def _seen(
+    space: spaces.Space, path: tuple[str | int, ...], name: str
+) -> tuple[spaces.Space, Array | None]:
+    if isinstance(space, spaces.Discrete):
+        return spaces.Discrete(int(space.n)), _offset(space.start)
+    if isinstance(space, spaces.MultiDiscrete):
+        return spaces.MultiDiscrete(space.nvec.ravel()), _offset(space.start)
+    if isinstance(space, spaces.MultiBinary):
+        return spaces.Box(0.0, 1.0, space.shape, np.float32), None
+    if isinstance(space, spaces.Box) and space.dtype == np.uint8:
+        return space, None
+    if isinstance(space, spaces.Box):
+        with np.errstate(over="ignore"):
+            low, high = space.low.astype(np.float32), space.high.astype(np.float32)
+        return spaces.Box(low, high, dtype=np.float32), None
+    place = f" at {'.'.join(str(key) for key in path)}" if path else ""
+    raise UserError(f"{name} observes {space}{place}; supported are {OBSERVATIONS}")
+
+
+def _offset(start: Any) -> Array | None:
+    offset = np.asarray(start, np.int32).ravel()
+    if not offset.any():
+        return None
+    return offset if np.ndim(start) else offset[0]
+
+
+@dataclass(frozen=True)
+class ActionAdapter:
+    """Turns a batch of the agent's actions into those that the environment takes."""
+
+    space: spaces.Space
+    """What the agent chooses from: Discrete or MultiDiscrete from 0, MultiBinary, or a Box of
+    float32."""
+    start: Array | None
+    """Added to every action: where the environment's own numbers begin, if not at 0."""
+    low: Array | None
+    """Least action of a Box, in the environment's type."""
+    high: Array | None
+    """Greatest action of a Box, in the environment's type."""
+    dtype: np.dtype
+    """The environment's type."""
+
+    def __call__(self, actions: Any) -> Array:
+        """From actions [B, ...] to the environments', with the same axes."""
+        actions = np.asarray(actions)
+        if self.low is not None:
+            return np.clip(actions, self.low, self.high).astype(self.dtype, copy=False)
+        actions = actions.astype(self.dtype)
+        return actions if self.start is None else actions + self.start
+
+
+def adapt_action(space: spaces.Space, name: str = "the environment") -> ActionAdapter:
+    """How the agent's actions reach an environment.
+
+    Discrete and MultiDiscrete are chosen from 0 on and shifted to the space's start; actions of a
+    Box are float32 and clipped to its bounds, if it has any; those of a MultiBinary are 0 and 1.
+
+    Raises:
+        UserError: any other space, or a Box of whole numbers.
+    """
+    dtype = np.dtype(space.dtype)
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        start = np.asarray(space.start, dtype) if np.any(space.start) else None
+        one = isinstance(space, spaces.Discrete)
+        seen = spaces.Discrete(int(space.n)) if one else spaces.MultiDiscrete(space.nvec)
+        return ActionAdapter(seen, start, None, None, dtype)
+    if isinstance(space, spaces.MultiBinary):
+        return ActionAdapter(space, None, None, None, dtype)
+    if isinstance(space, spaces.Box) and dtype.kind == "f":
+        seen = spaces.Box(space.low.astype(np.float32), space.high.astype(np.float32))
+        return ActionAdapter(seen, None, space.low, space.high, dtype)
+    raise UserError(f"{name} has actions {space}; supported are {ACTIONS}")

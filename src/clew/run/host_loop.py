@@ -1,0 +1,217 @@
+"""The training loop for environments of others: acting on the host, learning compiled."""
+
+from collections.abc import Callable
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Int, PRNGKeyArray
+
+from clew.agents.learner import all_finite, learn
+from clew.agents.network import Agent
+from clew.agents.ppo import PPOConfig
+from clew.agents.ppo_learner import learn_ppo
+from clew.agents.trajectory import Trajectory, refresh_all
+from clew.envs.host import EnvironmentFault, HostStep, HostStream
+from clew.memory.base import State
+from clew.run.host_rollout import Experience, HostActor
+from clew.run.host_state import HostState, of_seeds, packed, unpacked
+from clew.run.sync import Parts, RunState, SeedState
+from clew.run.tasks import HostSide
+
+NUMBERS = ("observation", "reward")
+"""Faults in what an environment says, which opening it anew would not mend."""
+
+
+class HostProgram:
+    """A run's loop over environments of others; called as a compiled `Program` is.
+
+    Environments are opened at the first call, and anew after a fault. What happens inside them is
+    not in a checkpoint: a resumed run begins new episodes, with seeds that follow from the run's
+    and the number of the update.
+
+    Args:
+        parts: of the run.
+        tell: is told of faults that the run survived.
+
+    Attributes:
+        state: after the last whole update; what is left of a call that raised.
+    """
+
+    def __init__(self, parts: Parts, tell: Callable[[str], None] = lambda line: None):
+        assert isinstance(parts.stream, HostSide)
+        self._parts, self._tell, self._side = parts, tell, parts.stream
+        config, learning = parts.config, parts.config.learning
+        is_ppo = isinstance(learning, PPOConfig)
+        self._actor = HostActor(
+            parts.static,
+            length=learning.rollout_length,
+            sequence=learning.sequence_length if is_ppo else learning.rollout_length,
+            gamma=learning.gamma,
+            timeout=config.host.timeout,
+            seeds=config.seeds,
+        )
+        learn_one: Callable = partial(_learn, parts)
+        split: Callable = partial(jax.random.split, num=3)
+        if config.seeds > 1:
+            learn_one = jax.vmap(learn_one, (0, 0, 0, 0, 0, 0, None))
+            split = jax.vmap(split, out_axes=1)
+        self._learn, self._split = jax.jit(learn_one), jax.jit(split)
+        self._streams: list[HostStream] = []
+        self._steps: list[HostStep] = []
+        self._faults = 0
+        self.state: RunState | None = None
+
+    def __call__(self, state: RunState, count: Int[Array, ""]) -> RunState:
+        """Makes so many updates, or fewer if one gives a number that is not finite.
+
+        Raises:
+            EnvironmentFault: an environment gave a number that is none, or environments failed
+                more often than the run's settings allow.
+        """
+        self.state = state
+        for _ in range(int(count)):
+            if not self._streams:
+                self._open(self.state)
+            self.state = self._update(self.state)
+            if not np.all(self.state.seed.finite):
+                break
+        return self.state
+
+    def close(self) -> None:
+        """Closes the environments."""
+        for stream in self._streams:
+            stream.close()
+        self._streams, self._steps = [], []
+
+    def _open(self, state: RunState) -> None:
+        config = self._parts.config
+        statistics = unpacked(state.seed.actor.statistics)
+        for number in range(config.seeds):
+            entropy = [config.seed + number, int(state.update), self._faults]
+            seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
+            stream = self._side.open(
+                config.learning.num_envs, seed=seed, processes=config.host.processes
+            )
+            self._streams.append(stream)
+            one = jax.tree.map(lambda x, i=number: x[i], statistics)
+            stream.restore(one if config.seeds > 1 else statistics)
+        self._steps = [stream.reset(timeout=config.host.timeout) for stream in self._streams]
+
+    def _update(self, state: RunState) -> RunState:
+        seed = state.seed
+        next_key, rollout_key, learn_key = self._split(seed.key)
+        while True:
+            try:
+                if not self._streams:
+                    self._open(state)
+                # Acting uses up a memory; a fault must leave the one of the last update whole.
+                memory = jax.tree.map(jnp.copy, seed.actor.memory)
+                acted, steps = self._actor.rollout(
+                    self._streams, self._steps, seed.agent, memory, rollout_key
+                )
+                break
+            except EnvironmentFault as fault:
+                self._survive(fault)
+        self._steps = list(steps)
+        fresh_row = np.bool_(int(state.update) % self._parts.config.log_every == 0)
+        made = self._learn(
+            seed._replace(key=next_key),
+            acted.experience,
+            acted.states,
+            acted.memory,
+            acted.sums,
+            learn_key,
+            fresh_row,
+        )
+        statistics = packed(of_seeds([stream.state() for stream in self._streams]))
+        whole = made.actor._replace(statistics=statistics)
+        return RunState(state.update + 1, made._replace(actor=whole))
+
+    def _survive(self, fault: EnvironmentFault) -> None:
+        """Closes everything, to be opened anew, unless the run has had its share of faults.
+
+        Raises:
+            EnvironmentFault: the fault, if it is not to be survived.
+        """
+        self.close()
+        allowed = self._parts.config.host.restarts
+        self._faults += 1
+        if fault.field.split(" ")[0] in NUMBERS or self._faults > allowed:
+            raise fault
+        self._tell(f"{fault}; opened anew ({self._faults} of at most {allowed} times)")
+
+
+def _learn(
+    parts: Parts,
+    seed: SeedState,
+    experience: Experience,
+    states: tuple[State, ...],
+    memory: State,
+    episodes: dict[str, Array],
+    key: PRNGKeyArray,
+    fresh_row: Bool[Array, ""],
+) -> SeedState:
+    """What one seed learns from a rollout.
+
+    Args:
+        parts: of the run.
+        seed: before it.
+        experience: what was gathered.
+        states: the memory before each sequence.
+        memory: before the observation after the last step.
+        episodes: sums over the episodes that ended.
+        key: of what learning draws.
+        fresh_row: whether this is the first update of a row of metrics.
+    """
+    agent = eqx.combine(seed.agent, parts.static)
+    agent, optimiser, losses = learn_from(
+        agent, seed.optimiser, experience, states, memory, key, parts
+    )
+    refreshed = refresh_all(agent, memory, parts.config.learning.num_envs)
+    added = losses | episodes
+    sums = {n: jnp.where(fresh_row, 0.0, seed.sums[n]) + added[n] for n in seed.sums}
+    return SeedState(
+        agent=eqx.filter(agent, eqx.is_array),
+        optimiser=optimiser,
+        actor=HostState(refreshed, seed.actor.statistics),
+        key=seed.key,
+        sums=sums,
+        finite=all_finite((losses["loss"], agent)),
+    )
+
+
+def learn_from(
+    agent: Agent,
+    opt_state: optax.OptState,
+    experience: Experience,
+    states: tuple[State, ...],
+    memory: State,
+    key: PRNGKeyArray,
+    parts: Parts,
+) -> tuple[Agent, optax.OptState, dict[str, Array]]:
+    """The learning that follows a rollout which the host gathered, by the run's algorithm."""
+    config = parts.config.learning
+    if not isinstance(config, PPOConfig):
+        trajectory = Trajectory(*experience, state0=states[0])
+        return learn(agent, opt_state, trajectory, key, config, parts.optimiser)
+    chunks = cut(experience, states, config.sequence_length)
+    final = jax.tree.map(lambda x: x[-1], experience.observation)
+    _, _, value = jax.vmap(agent.step)(memory, final, experience.start[-1])
+    return learn_ppo(agent, opt_state, chunks, value, key, config, parts.optimiser)
+
+
+def cut(experience: Experience, states: tuple[State, ...], length: int) -> Trajectory:
+    """A rollout as trajectories of `length` steps, one after the other on a new first axis."""
+    count = len(states)
+    begins = np.arange(count)[:, None] * length
+    steps, observations = begins + np.arange(length), begins + np.arange(length + 1)
+    seen, start, last, *acted = experience
+    return Trajectory(
+        *jax.tree.map(lambda x: x[observations], (seen, start, last)),
+        *jax.tree.map(lambda x: x[steps], tuple(acted)),
+        state0=jax.tree.map(lambda *leaves: jnp.stack(leaves), *states),
+    )

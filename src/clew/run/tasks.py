@@ -1,0 +1,93 @@
+"""A run's task, in JAX or of others, as training sees it."""
+
+import functools
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from clew.envs import make_env
+from clew.envs.base import AutoReset
+from clew.envs.wrappers import WrapperConfig
+from clew.errors import UserError, require_at_least, require_rate
+
+if TYPE_CHECKING:
+    from clew.envs.host import HostStream
+    from clew.envs.host_task import HostTask
+
+
+@dataclass(frozen=True)
+class HostConfig:
+    """How environments of others are run; tasks written in JAX have no use for it."""
+
+    processes: int = 0
+    """Worker processes that step the environments, each an equal share; 0 steps them in the
+    process that learns, which is best for quick ones."""
+    timeout: float = 120.0
+    """Seconds after which an environment in a worker process counts as hung."""
+    restarts: int = 10
+    """How often environments that raised, hung or died are opened anew before the run ends."""
+
+    def validate(self) -> None:
+        """Refuses impossible settings.
+
+        Raises:
+            UserError: naming the setting, its value and what was expected.
+        """
+        require_at_least("processes", self.processes, 0)
+        require_at_least("restarts", self.restarts, 0)
+        require_rate("timeout", self.timeout, positive=True)
+
+
+class HostSide:
+    """An environment of others with a run's wrappers around it."""
+
+    def __init__(self, task: "HostTask", wrappers: WrapperConfig):
+        self.task, self.wrappers = task, wrappers
+        self.observation_space = task.observed(wrappers)
+        self.action_space = task.action_space
+        self.metric_names = task.metric_names
+
+    def statistics(self) -> dict[str, Any]:
+        """What the wrappers know before any observation, as `HostStream.state` tells it."""
+        from clew.envs.transforms import Transforms
+
+        blank = Transforms(self.wrappers, self.task.observation_space, self.action_space, 1)
+        return blank.state()
+
+    def open(
+        self, num_envs: int, *, seed: int, processes: int = 0, frozen: bool = False
+    ) -> "HostStream":
+        """Opens so many environments, see `HostTask.open`."""
+        return self.task.open(
+            num_envs, processes=processes, seed=seed, wrappers=self.wrappers, frozen=frozen
+        )
+
+
+Stream = AutoReset | HostSide
+
+
+def make_stream(env: str, options: dict[str, Any], wrappers: WrapperConfig) -> Stream:
+    """A task as an endless stream of episodes, or what opens such streams.
+
+    Raises:
+        UserError: for an unknown task or option, an impossible value, or wrappers around a task
+            that takes none.
+    """
+    if ":" in env:
+        from clew.envs.host_task import is_host
+
+        if is_host(env):
+            return HostSide(_host_task(env, json.dumps(options)), wrappers)
+    if wrappers != WrapperConfig():
+        raise UserError(
+            f"wrappers go around environments of others, and {env} is written in JAX; see its own "
+            "options"
+        )
+    return AutoReset(make_env(env, **options))
+
+
+@functools.lru_cache(8)  # finding out the spaces of an environment builds it, which may take long
+def _host_task(name: str, options: str) -> "HostTask":
+    from clew.envs.host_task import host_task
+
+    return host_task(name, json.loads(options))

@@ -1,0 +1,223 @@
+"""Environments whose every observation says where it belongs, and some that fail."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+
+LENGTHS = (3, 1, 4, 2, 1, 5)
+ENDS = ("terminated", "truncated", "both", "truncated", "terminated", "truncated")
+
+
+class Labelled(gymnasium.Env):
+    """Observes (episode, step, id); episode e has the e-th of `lengths` and ends as `ends` says.
+
+    The reward of a step is 10 episode + step, so that a sum says what was summed. The id is the
+    number given, or the seed of the first reset.
+    """
+
+    observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float64)
+    action_space = spaces.Discrete(2)
+
+    def __init__(
+        self,
+        number: int = -1,
+        lengths: Sequence[int] = LENGTHS,
+        ends: Sequence[str] = ENDS,
+        offset: int = 0,
+    ):
+        self.number, self.lengths, self.ends = number, lengths, ends
+        self.episode, self.time = offset - 1, 0
+        self.running = False
+
+    def label(self) -> Any:
+        """What is observed now."""
+        return np.array([self.episode, self.time, self.number], np.float64)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Opens the next episode."""
+        if seed is not None and self.number < 0:
+            self.number = seed % 65536
+        self.episode, self.time, self.running = self.episode + 1, 0, True
+        return self.label(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """One step on."""
+        assert self.running, "a step after the end"
+        self.time += 1
+        place = self.episode % len(self.lengths)
+        over = self.time == self.lengths[place]
+        self.running = not over
+        terminated = over and self.ends[place] in ("terminated", "both")
+        truncated = over and self.ends[place] in ("truncated", "both")
+        return self.label(), 10.0 * self.episode + self.time, terminated, truncated, {}
+
+
+class DictLabelled(Labelled):
+    """The same labels in a Dict with a nested one, and a sentence that nobody can use."""
+
+    observation_space = spaces.Dict(
+        {
+            "episode": spaces.Discrete(1000, start=-500),
+            "more": spaces.Dict({"step": spaces.Box(0, 255, (1,), np.uint8)}),
+            "number": spaces.Box(-np.inf, np.inf, (), np.float64),
+            "words": spaces.Text(10),
+        }
+    )
+
+    def label(self) -> Any:
+        """What is observed now."""
+        return {
+            "episode": np.int64(self.episode - 500),
+            "more": {"step": np.array([self.time], np.uint8)},
+            "number": np.float64(self.number),
+            "words": "hello",
+        }
+
+
+class Pictured(Labelled):
+    """Shows the step as a shade of red."""
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 10}
+
+    def __init__(self, render_mode: str | None = None, **options: Any):
+        super().__init__(**options)
+        self.render_mode = render_mode
+
+    def render(self) -> Any:
+        """640 pixels wide, 320 high."""
+        picture = np.zeros((320, 640, 3), np.uint8)
+        picture[..., 0] = 20 * self.time
+        return picture
+
+
+class Blind(Labelled):
+    """Has a render mode that is none."""
+
+    def __init__(self, render_mode: str | None = None):
+        super().__init__()
+
+
+class Troubled(Labelled):
+    """Does something bad in step `at` of an episode, if the action is 1.
+
+    Args:
+        trouble: "raise", "unpicklable", "hang", "die", "nan observation", "inf reward", "shape",
+            "reset" (raises in reset) or "build" (raises when built).
+        at: step of the first episode in which it happens.
+        only: a file; there is trouble while it exists. "" for always.
+    """
+
+    def __init__(self, trouble: str, at: int = 2, only: str = ""):
+        super().__init__(lengths=(9,), ends=("terminated",))
+        self.trouble, self.at, self.only = trouble, at, only
+        if trouble == "build" and self.happens():
+            raise RuntimeError("100% out of bricks")
+
+    def happens(self) -> bool:
+        """Whether there is trouble left."""
+        return not self.only or os.path.exists(self.only)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Opens the next episode."""
+        if self.trouble == "reset" and self.happens():
+            raise RuntimeError("100% out of mazes")
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Trouble if the action is 1, else one step on."""
+        label, reward, terminated, truncated, info = super().step(action)
+        if action == 1 and self.time == self.at and self.happens():
+            label, reward = self.make_trouble(label, reward)
+        return label, reward, terminated, truncated, info
+
+    def make_trouble(self, label: Any, reward: Any) -> tuple[Any, Any]:
+        """Raises, hangs, dies or spoils the observation or the reward."""
+        if self.trouble == "raise":
+            raise RuntimeError("100% broken")
+        if self.trouble == "unpicklable":
+            raise type("Local", (Exception,), {})("cannot be pickled")
+        if self.trouble == "hang":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(60)
+        if self.trouble == "die":
+            os._exit(3)
+        if self.trouble == "nan observation":
+            label[1] = np.nan
+        if self.trouble == "shape":
+            label = label[:2]
+        return label, np.inf if self.trouble == "inf reward" else reward
+
+
+def makers(count: int, kind: type[Labelled] = Labelled) -> list[Callable[[], gymnasium.Env]]:
+    """Functions that build `count` environments, each beginning with another episode."""
+    return [_Maker(kind, number) for number in range(count)]
+
+
+class _Maker:
+    def __init__(self, kind: type[Labelled], number: int):
+        self.kind, self.number = kind, number
+
+    def __call__(self) -> gymnasium.Env:
+        return self.kind(self.number, offset=self.number)
+
+
+def together(num_envs: int, mode: str = "SameStep", processes: bool = False) -> VectorEnv:
+    """A factory of vector environments."""
+    if processes:
+        context = "forkserver"
+        return AsyncVectorEnv(makers(num_envs), context=context, autoreset_mode=AutoresetMode(mode))
+    return SyncVectorEnv(makers(num_envs), autoreset_mode=AutoresetMode(mode))
+
+
+def no_environment() -> str:
+    """A factory of something else."""
+    return "maze"
+
+
+def hidden_vector() -> VectorEnv:
+    """A factory of vector environments that does not say so."""
+    return together(2)
+
+
+class Strange(Labelled):
+    """Has spaces that are given."""
+
+    def __init__(self, observation: Any = None, action: Any = None):
+        super().__init__()
+        if observation is not None:
+            self.observation_space = observation
+        if action is not None:
+            self.action_space = action
+
+
+class Echo(Strange):
+    """Observes the action that it was given."""
+
+    heard: Any = np.zeros(3)
+
+    def label(self) -> Any:
+        """The last action, its numbers again and again."""
+        return self.heard
+
+    def step(self, action: Any) -> Any:
+        """Remembers the action."""
+        assert self.action_space.contains(action), action
+        self.heard = np.resize(np.asarray(action, np.float64), 3)
+        return super().step(action)
+
+
+def few(num_envs: int) -> int:
+    """A factory of vector environments that makes none."""
+    return num_envs
+
+
+def too_many(num_envs: int) -> VectorEnv:
+    """A factory that makes more than it was asked for."""
+    return together(num_envs + 1)
