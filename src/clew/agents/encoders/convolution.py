@@ -9,6 +9,7 @@ is as slow; they are convolved in a loop instead.
 
 from collections.abc import Callable
 from functools import lru_cache, partial
+from typing import cast
 
 import equinox as eqx
 import jax
@@ -78,7 +79,7 @@ class Convolution(eqx.Module):
         """y = scale (x * W) + b, where the scale is multiplied into the weights."""
         weight = self.weight if scale == 1.0 else self.weight * scale
         height, width = (self._padding(n) for n in x.shape[1:3])
-        y = convolve(x, weight, self.stride, (height, width))
+        y = cast(Array, convolve(x, weight, self.stride, (height, width)))
         return y + like(self.bias, y)
 
     def _padding(self, length: int) -> tuple[int, int]:
@@ -123,10 +124,18 @@ def _bwd(stride: int, padding: Padding, kept: tuple, g: Array) -> tuple[Array, A
 convolve.defvjp(_fwd, _bwd)
 
 
-def _plain(x: Array, kernel: Array, stride: int, padding: Padding, **dilation: tuple) -> Array:
-    strides = (stride, stride)
+def _plain(
+    x: Array, kernel: Array, stride: int, padding: Padding, spread: int = 1, apart: int = 1
+) -> Array:
+    """A convolution of pictures `spread` by zeros, with kernels whose numbers are `apart`."""
     return jax.lax.conv_general_dilated(
-        x, kernel, strides, padding, dimension_numbers=LAYOUT, **dilation
+        x,
+        kernel,
+        (stride, stride),
+        padding,
+        lhs_dilation=(spread, spread),
+        rhs_dilation=(apart, apart),
+        dimension_numbers=LAYOUT,
     )
 
 
@@ -146,7 +155,7 @@ def _backward_x(
         for n, k, out, (low, _) in zip(size, kernel, g.shape[1:3], padding, strict=True):
             before = k - 1 - low
             pads.append((before, n + k - 2 - (out - 1) * stride - before))
-        return _plain(g, mirrored, 1, tuple(pads), lhs_dilation=(stride, stride))
+        return _plain(g, mirrored, 1, tuple(pads), spread=stride)
 
     return _one_by_one(run, merge=True)
 
@@ -165,7 +174,7 @@ def _backward_kernel(
                 x = jax.lax.slice_in_dim(x, 0, n + after, axis=axis)
             pads.append((low, max(after, 0)))
         turned = (x.transpose(3, 1, 2, 0), g.transpose(1, 2, 0, 3))
-        y = _plain(*turned, 1, tuple(pads), rhs_dilation=(stride, stride))
+        y = _plain(*turned, 1, tuple(pads), apart=stride)
         return y.transpose(1, 2, 0, 3)
 
     return _one_by_one(run, merge=False)

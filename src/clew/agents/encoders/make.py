@@ -1,7 +1,7 @@
 """From a space of Gymnasium and settings to an encoder."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import equinox as eqx
 import jax
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from clew.agents.encoders.config import EncoderConfig
 from clew.agents.encoders.parts import AbstractEncoder
 from clew.agents.encoders.pictures import Frame, Impala, Nature
 from clew.agents.encoders.vectors import Chain, Dense, Embedding, OneHot, PreviousReward
@@ -22,33 +23,6 @@ CONVOLUTIONAL = {"impala": Impala, "nature": Nature}
 PREVIOUS_ACTION, PREVIOUS_REWARD = "previous_action", "previous_reward"
 PICTURE = 32  # pixels; smaller grids are mostly symbols, such as MiniGrid's 7 x 7 x 3
 EXPECTED = "Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these"
-
-
-class Settings(Protocol):
-    """The settings that an encoder is made of; `EncoderConfig` has them all."""
-
-    @property
-    def encoder(self) -> str: ...
-    @property
-    def encoder_size(self) -> int: ...
-    @property
-    def encoder_layers(self) -> int: ...
-    @property
-    def picture_channels(self) -> tuple[int, ...]: ...
-    @property
-    def picture_size(self) -> int: ...
-    @property
-    def embedding_size(self) -> int: ...
-    @property
-    def encoder_projection(self) -> int: ...
-    @property
-    def encoder_norm(self) -> bool: ...
-    @property
-    def nonlinearity(self) -> str: ...
-    @property
-    def precision(self) -> str: ...
-    @property
-    def init(self) -> str: ...
 
 
 class Entries(AbstractEncoder):
@@ -84,6 +58,12 @@ class Finished(AbstractEncoder):
     norm: LayerNorm | None
     output_size: int = eqx.field(static=True)
 
+    def __init__(
+        self, encoder: AbstractEncoder, projection: Linear | None, norm: LayerNorm | None, size: int
+    ):
+        self.encoder, self.projection, self.norm = encoder, projection, norm
+        self.output_size = size
+
     def __call__(self, x: Any) -> Float[Array, "*lead out"]:
         """Projected first, then normalised, in float32."""
         y = self.encoder(x)
@@ -92,7 +72,7 @@ class Finished(AbstractEncoder):
 
 
 def make_encoder(
-    space: "gymnasium.Space[Any]", config: Settings, *, key: PRNGKeyArray
+    space: "gymnasium.Space[Any]", config: EncoderConfig, *, key: PRNGKeyArray
 ) -> AbstractEncoder:
     """The encoder of a space's observations.
 
@@ -133,7 +113,12 @@ def make_encoder(
 
 
 def _make(
-    space: "gymnasium.Space[Any]", config: Settings, key: PRNGKeyArray, name: str, *, alone: bool
+    space: "gymnasium.Space[Any]",
+    config: EncoderConfig,
+    key: PRNGKeyArray,
+    name: str,
+    *,
+    alone: bool,
 ) -> AbstractEncoder:
     from gymnasium import spaces
 
@@ -158,10 +143,11 @@ def _make(
 
 
 def _make_entries(
-    space: "gymnasium.spaces.Dict", config: Settings, key: PRNGKeyArray, name: str
+    space: "gymnasium.spaces.Dict", config: EncoderConfig, key: PRNGKeyArray, name: str
 ) -> AbstractEncoder:
     if not space.spaces:
         raise UserError(f"{name} must have at least one entry, got an empty Dict")
+    bare = EncoderConfig(init=config.init)
     made = {}
     for index, (entry, inner) in enumerate(sorted(space.spaces.items())):
         inner_key, told = jax.random.fold_in(key, index), f"the entry {entry!r} of {name}"
@@ -170,13 +156,13 @@ def _make_entries(
                 raise UserError(f"{told} must be one number, got {_shape_of(inner)}")
             made[entry] = PreviousReward(inner.shape)
         elif entry == PREVIOUS_ACTION:
-            made[entry] = _make(inner, _AsItIs(config.init), inner_key, told, alone=False)
+            made[entry] = _make(inner, bare, inner_key, told, alone=False)
         else:
             made[entry] = _make(inner, config, inner_key, told, alone=False)
     return Entries(made)
 
 
-def _make_choices(space: Any, config: Settings, key: PRNGKeyArray) -> AbstractEncoder:
+def _make_choices(space: Any, config: EncoderConfig, key: PRNGKeyArray) -> AbstractEncoder:
     sizes = np.ravel(space.nvec if hasattr(space, "nvec") else space.n).tolist()
     if not sizes:
         raise UserError("the observation must have at least one number, got an empty MultiDiscrete")
@@ -189,7 +175,7 @@ def _make_choices(space: Any, config: Settings, key: PRNGKeyArray) -> AbstractEn
 
 
 def _make_convolutional(
-    space: Any, config: Settings, key: PRNGKeyArray, name: str
+    space: Any, config: EncoderConfig, key: PRNGKeyArray, name: str
 ) -> AbstractEncoder:
     return CONVOLUTIONAL[name](
         Frame(space.shape, is_bytes=space.dtype == np.uint8),
@@ -202,7 +188,7 @@ def _make_convolutional(
     )
 
 
-def _dense(shape: tuple[int, ...], config: Settings, key: PRNGKeyArray, scale: float) -> Dense:
+def _dense(shape: tuple[int, ...], config: EncoderConfig, key: PRNGKeyArray, scale: float) -> Dense:
     deep = config.encoder in ("mlp", "auto")
     return Dense(
         shape,
@@ -213,3 +199,14 @@ def _dense(shape: tuple[int, ...], config: Settings, key: PRNGKeyArray, scale: f
         precision=config.precision,
         init=cast(Init, config.init),
     )
+
+
+def _is_picture(space: "gymnasium.spaces.Box") -> bool:
+    """Three axes, or two of bytes, and both sides long."""
+    if len(space.shape) != 3 and not (len(space.shape) == 2 and space.dtype == np.uint8):
+        return False
+    return min(Frame(space.shape, is_bytes=False).size[:2]) >= PICTURE
+
+
+def _shape_of(space: "gymnasium.Space[Any]") -> str:
+    return type(space).__name__ if space.shape is None else f"shape {list(space.shape)}"

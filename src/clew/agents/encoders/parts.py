@@ -56,4 +56,6 @@ def bend(x: Array, nonlinearity: str) -> Array:
 def in_precision(module: Module, precision: str) -> Module:
     """The module with its parameters in another type; gradients come back in float32."""
     dtype = np.dtype(jnp.dtype(precision))
-    return jax.tree.map(lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, module)
+    return jax.tree.map(
+        lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, module
+    )

@@ -135,6 +135,9 @@ class PreviousReward(AbstractEncoder):
     shape: tuple[int, ...] = eqx.field(static=True)
     output_size = 1
 
+    def __init__(self, shape: tuple[int, ...] = ()):
+        self.shape = shape
+
     def __call__(self, x: Float[Array, "..."]) -> Float[Array, "*lead 1"]:
         """One number."""
         reward = flat(x, self.shape).astype(jnp.float32)
