@@ -13,6 +13,7 @@ from gymnasium import spaces
 from clew.envs.host_task import HostTask, host_task, is_host
 from clew.errors import UserError
 from clew.host.workers import start_method
+from labelled import Labelled
 
 
 @pytest.mark.parametrize(
@@ -108,6 +109,17 @@ def test_a_factory_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(sys, "path", [p for p in sys.path if p])
     with host_task("clew_test_lamps:lamp").open(2, processes=2) as stream:
         assert (stream.reset().observation[:, 2] == 4).all()
+
+
+def test_an_id_that_only_this_process_knows() -> None:
+    """As a notebook registers it: worker processes are told."""
+    gymnasium.register("clew-test/Lamp-v0", entry_point=lambda number: Labelled(number))
+    try:
+        task = host_task("gymnasium:clew-test/Lamp-v0", {"number": 3})
+        with task.open(2, processes=2) as stream:
+            assert (stream.reset().observation[:, 2] == 3).all()
+    finally:
+        del gymnasium.registry["clew-test/Lamp-v0"]
 
 
 @pytest.mark.parametrize(
