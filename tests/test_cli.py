@@ -65,6 +65,8 @@ MISTAKES = {
     "train --memory-options num_layer=2": "did you mean 'num_layers'",
     "train --preset pramanik/areli": "did you mean 'pramanik/arelit'",
     "train --preset a --resume b": "give one of them",
+    "train --loggers tensorbord": "unknown logger 'tensorbord'; did you mean 'tensorboard'",
+    "train --wandb.mode on": "unknown value of wandb.mode 'on'; did you mean 'online'",
     "train --resume": "--resume needs a value",
     "train --resume nowhere": "unknown run 'nowhere'",
     "evaluate": "which run?",

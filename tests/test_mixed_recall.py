@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from clew.envs.base import AutoReset
 from clew.envs.distributed_memory import DistributedMemory
 from clew.envs.memory_chain import MemoryChain
 from clew.envs.mixed_recall import MixedRecall
+from clew.envs.stream import AutoReset
 from clew.errors import UserError
 
 SHORT = {"stream_length": 7}

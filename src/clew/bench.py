@@ -128,7 +128,7 @@ def measure(name: str, memory: str, options: dict[str, Any], plan: Plan) -> Figu
     seconds, peak, training, state = _training(parts, state, plan)
     acting, learning = _parts_rates(eqx.combine(state.seed.agent, parts.static), parts, state, plan)
     product = statistics.fmean([before, matrix_product_rate(plan.repeats)])
-    work = multiply_adds(agent, parts.stream.observation_size).per_step
+    work = multiply_adds(agent, parts.jax_stream.observation_size).per_step
     return Figures(
         name=name,
         memory=memory,
@@ -191,7 +191,7 @@ def _parts_rates(agent: Agent, parts: Parts, state: RunState, plan: Plan) -> tup
 
     @eqx.filter_jit
     def act(agent: Agent) -> Any:
-        return rollout(agent, parts.stream, state.seed.actor, plan.length, key)
+        return rollout(agent, parts.jax_stream, state.seed.actor, plan.length, key)
 
     @eqx.filter_jit
     def learn(agent: Agent, trajectory: Any) -> Any:

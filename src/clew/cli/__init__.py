@@ -15,6 +15,7 @@ COMMANDS = {
     "evaluate": "play fresh episodes with a run's agents, greedily and as trained",
     "study": "run a published study's grid of models, settings and seeds; go on where it stopped",
     "report": "make one page of studies: tables beside the published ones, figures, tests, floors",
+    "watch": "make a video of an episode with value, policy and what the agent remembers",
     "inspect": "show what an agent remembers: influence of the past, memory length, probes",
     "runs": "list the runs of a folder",
     "models": "list the memory models with their costs, or show one with its options",

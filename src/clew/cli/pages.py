@@ -5,7 +5,7 @@ import re
 import sys
 from pathlib import Path
 
-COMPUTING = ("bench", "demo", "evaluate", "inspect", "study", "train")
+COMPUTING = ("bench", "demo", "evaluate", "inspect", "study", "train", "watch")
 """Commands that hold large arrays."""
 
 _MODE = Path("/sys/kernel/mm/transparent_hugepage/enabled")

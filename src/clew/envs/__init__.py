@@ -10,9 +10,10 @@ from clew.envs.analysis import (
     optimal_return,
     reach_probability,
 )
-from clew.envs.base import AutoReset, AutoResetState, Environment, TimeStep, Transition
+from clew.envs.base import Environment, Transition
 from clew.envs.distributed_memory import DistributedMemory
 from clew.envs.memory_chain import MemoryChain
+from clew.envs.stream import AutoReset, AutoResetState, TimeStep
 from clew.envs.tmaze import TMaze
 from clew.errors import unknown_name
 

@@ -1,15 +1,11 @@
-"""The protocol of tasks written in JAX, and the wrapper that opens the next episode by itself."""
+"""The protocol of tasks written in JAX."""
 
 import abc
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
-
-from clew.errors import UserError
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt8
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Space
@@ -53,6 +49,8 @@ class Environment(eqx.Module):
     num_actions: eqx.AbstractVar[int]
     """Number of discrete actions; 0 where actions are something else."""
     metric_names: eqx.AbstractVar[tuple[str, ...]]
+    action_names: ClassVar[tuple[str, ...]] = ()
+    """What the actions are called, in order; empty if they have no names."""
 
     @property
     def observation_space(self) -> "Space":
@@ -94,6 +92,25 @@ class Environment(eqx.Module):
         """
         return {}
 
+    def render_image(
+        self, state: PyTree[np.ndarray], observation: Float[np.ndarray, " n"]
+    ) -> UInt8[np.ndarray, "height width 3"] | None:
+        """A picture for people of one step, for `clew watch`; None if the task has none.
+
+        Outside of any compiled program. The picture may show more than the agent sees.
+
+        Args:
+            state: before the step's action, in NumPy.
+            observation: what the agent sees then.
+        """
+        return None
+
+    def render_text(
+        self, state: PyTree[np.ndarray], observation: Float[np.ndarray, " n"]
+    ) -> str | None:
+        """The same in lines of text, None if the task has none."""
+        return None
+
 
 class OpenLoop(Environment):
     """A task in which no action changes what is observed, or when the episode ends.
@@ -113,135 +130,3 @@ class OpenLoop(Environment):
 
         Those after the episode's end may be anything that `step` is defined for.
         """
-
-
-class TimeStep(NamedTuple):
-    """What an agent sees after a step of a stream of episodes (`AutoReset`)."""
-
-    observation: Observation
-    reward: Float[Array, ""]
-    discount: Float[Array, ""]
-    """0 where the step terminated an episode, else 1."""
-    start: Bool[Array, ""]
-    """`observation` opens an episode."""
-    last: Bool[Array, ""]
-    """`observation` is the final one of a truncated episode: the next step ignores its action and
-    opens an episode, so the transition that leaves it teaches nothing."""
-    ended: Bool[Array, ""]
-    """This step ended an episode, by termination or by truncation."""
-    metrics: Metrics
-    """The environment's metrics with "return" (undiscounted sum of rewards) and "length"
-    (steps) of the episode that this step ended; 0 where none ended."""
-
-
-class AutoResetState(NamedTuple):
-    """The environment's state and what is counted about the running episode."""
-
-    env: EnvState
-    last: Bool[Array, ""]
-    episode_return: Float[Array, ""]
-    episode_length: Int[Array, ""]
-
-
-class AutoReset(eqx.Module):
-    """Turns an environment into an endless stream of episodes.
-
-    After a termination the same step returns the next episode's first observation, with `start`
-    true and `discount` 0. A truncated episode first returns its final observation, with `last` true
-    and `discount` 1, because its value completes the truncated return; the step after it is no part
-    of any episode (its action is ignored, its reward is 0) and returns the next episode's first
-    observation. A step that reports both counts as terminated.
-
-    No batch axis: `jax.vmap(stream.step)(states, actions, keys)` steps many environments.
-    """
-
-    env: Environment
-
-    @property
-    def observation_size(self) -> int:
-        """Length of an observation."""
-        return self.env.observation_size
-
-    @property
-    def observation_space(self) -> "Space":
-        """What observations are."""
-        return self.env.observation_space
-
-    @property
-    def action_space(self) -> "Space":
-        """What actions are."""
-        return self.env.action_space
-
-    @property
-    def metric_names(self) -> tuple[str, ...]:
-        """The names in `TimeStep.metrics`."""
-        return (*self.env.metric_names, "return", "length")
-
-    def reset(self, key: Key[Array, ""]) -> tuple[AutoResetState, TimeStep]:
-        """Opens the first episode."""
-        return self.opened(*self.env.reset(key))
-
-    def opened(
-        self, env_state: EnvState, observation: Observation
-    ) -> tuple[AutoResetState, TimeStep]:
-        """A stream that begins with an episode that was opened already, in whatever way."""
-        zero, false = jnp.zeros((), jnp.float32), jnp.zeros((), jnp.bool_)
-        timestep = TimeStep(
-            observation=observation,
-            reward=zero,
-            discount=jnp.ones((), jnp.float32),
-            start=jnp.ones((), jnp.bool_),
-            last=false,
-            ended=false,
-            metrics={name: zero for name in self.metric_names},
-        )
-        return AutoResetState(env_state, false, zero, jnp.zeros((), jnp.int32)), timestep
-
-    def step(
-        self, state: AutoResetState, action: Array, key: Key[Array, ""]
-    ) -> tuple[AutoResetState, TimeStep]:
-        """Takes one action, or opens an episode where the previous one was truncated."""
-        step_key, reset_key = jax.random.split(key)
-        env_state, transition = self.env.step(state.env, action, step_key)
-        fresh_state, fresh_observation = self.env.next_episode(env_state, reset_key)
-
-        alive = ~state.last
-        terminated = transition.terminated & alive
-        truncated = transition.truncated & ~transition.terminated & alive
-        ended, start = terminated | truncated, terminated | state.last
-        reward = jnp.where(alive, transition.reward, 0.0)
-        episode_return = state.episode_return + reward
-        episode_length = state.episode_length + alive.astype(jnp.int32)
-        metrics = self._metrics(transition, episode_return, episode_length)
-
-        timestep = TimeStep(
-            observation=_where(start, fresh_observation, transition.observation),
-            reward=reward,
-            discount=1.0 - terminated.astype(jnp.float32),
-            start=start,
-            last=truncated,
-            ended=ended,
-            metrics={name: jnp.where(ended, value, 0.0) for name, value in metrics.items()},
-        )
-        next_state = AutoResetState(
-            env=_where(start, fresh_state, env_state),
-            last=truncated,
-            episode_return=jnp.where(start, 0.0, episode_return),
-            episode_length=jnp.where(start, 0, episode_length),
-        )
-        return next_state, timestep
-
-    def _metrics(
-        self, transition: Transition, episode_return: Array, episode_length: Array
-    ) -> Metrics:
-        own, declared = transition.metrics, self.env.metric_names
-        if set(own) != set(declared):
-            raise UserError(
-                f"{type(self.env).__name__} declares the metrics {sorted(declared)} but its step "
-                f"returned {sorted(own)}"
-            )
-        return own | {"return": episode_return, "length": episode_length.astype(jnp.float32)}
-
-
-def _where(choice: Bool[Array, ""], a: PyTree[Array], b: PyTree[Array]) -> PyTree[Array]:
-    return jax.tree.map(lambda x, y: jnp.where(choice, x, y), a, b)

@@ -6,10 +6,13 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from clew.envs.base import Transition
+from clew.envs.lines import recall_line
 from clew.envs.memory_chain import check_chain
+from clew.envs.pictures import distributed_picture
 from clew.envs.published_streams import STREAM_LENGTH, published_schedule
 from clew.envs.recall import (
     FIRST_BIT,
@@ -20,6 +23,7 @@ from clew.envs.recall import (
     clock,
     judge,
     number_bits,
+    shown_time,
 )
 from clew.errors import UserError, require_choice
 
@@ -153,6 +157,16 @@ class DistributedMemory(Recall):
         bits = state.drawn.context
         majority = (2 * jnp.sum(bits) > len(bits)).astype(jnp.int32)
         return {"majority": majority} | (number_bits(bits) if len(bits) > 1 else {})
+
+    def render_image(self, state: DistributedMemoryState, observation: np.ndarray) -> np.ndarray:
+        """The bits at their times, the present one, and what the agent sees."""
+        bits = (np.asarray(state.drawn.context), np.asarray(state.times))
+        return distributed_picture(*bits, shown_time(state), self.memory_length, observation)
+
+    def render_text(self, state: DistributedMemoryState, observation: np.ndarray) -> str:
+        """What is shown as a line, as the Gymnasium form draws it."""
+        _, query, *bits = observation
+        return recall_line(bits, query, shown_time(state), self.memory_length)
 
     def _open(
         self, drawn: Draw, times: Int[Array, " bits"]

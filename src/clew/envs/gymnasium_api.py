@@ -22,6 +22,7 @@ from clew.envs.gymnasium_checks import (
     require_render_mode,
     require_running,
 )
+from clew.envs.lines import tmaze_line
 from clew.envs.tmaze import (
     CUE_BITS,
     DISTRACTOR_BITS,
@@ -44,7 +45,6 @@ ENTRY_POINTS = {
     "clew/DistributedMemory-v0": "clew.envs.gymnasium_recall:DistributedMemoryEnv",
 }
 MEMORY_MAZES = {f"clew/MemoryMaze-{size}x{size}-v0": size for size in (9, 11, 13, 15)}
-RENDER_COLUMNS = 60
 
 
 class TMazeEnv(gymnasium.Env[np.ndarray, np.int64]):
@@ -135,12 +135,7 @@ class TMazeEnv(gymnasium.Env[np.ndarray, np.int64]):
         """The corridor as a line of text: A the agent, T the junction; None without a mode."""
         if self.render_mode is None:
             return None
-        columns = min(self.corridor_length, RENDER_COLUMNS)
-        corridor = ["-"] * (columns - 1) + ["T"]
-        corridor[self._position * (columns - 1) // (self.corridor_length - 1)] = "A"
-        cue = "hidden" if self._time else ("up", "down")[self._cue]
-        place = f"position {self._position} of {self.corridor_length - 1}"
-        return f"|{''.join(corridor)}| {place}, step {self._time}, cue {cue}\n"
+        return tmaze_line(self.corridor_length, self._position, self._time, self._cue)
 
     def _observe(self) -> np.ndarray:
         observation = np.zeros(self._size, np.float32)

@@ -21,6 +21,7 @@ from clew.envs.gymnasium_checks import (
     require_render_mode,
     require_running,
 )
+from clew.envs.lines import recall_line
 from clew.envs.memory_chain import check_chain
 from clew.envs.published_streams import STREAM_LENGTH, published_schedule, published_stream
 from clew.envs.recall import FIRST_BIT, RIGHT_REWARD, WRONG_REWARD, check_stream, clock
@@ -105,8 +106,7 @@ class RecallEnv(gymnasium.Env[np.ndarray, np.int64], abc.ABC):
         if self.render_mode is None:
             return None
         query, *bits = self._observe()[1:]
-        marks = "".join("-.+"[int(bit) + 1] for bit in bits)
-        return f"|{marks}| query {int(query)}, time {self._shown} of {self.memory_length}\n"
+        return recall_line(bits, query, self._shown, self.memory_length)
 
     def _draw(self, with_query: bool) -> tuple[np.ndarray, int]:
         """Bits and query, of the fixed stream or afresh."""

@@ -5,9 +5,12 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from clew.envs.base import Transition
+from clew.envs.lines import recall_line
+from clew.envs.pictures import chain_picture
 from clew.envs.published_streams import STREAM_LENGTH
 from clew.envs.recall import (
     FIRST_BIT,
@@ -18,6 +21,7 @@ from clew.envs.recall import (
     clock,
     judge,
     number_bits,
+    shown_time,
 )
 from clew.errors import require_at_least
 
@@ -130,6 +134,17 @@ class MemoryChain(Recall):
         bits = state.drawn.context
         asked = {"bit asked for": bits[state.drawn.query]}
         return asked | (number_bits(bits) if len(bits) > 1 else {})
+
+    def render_image(self, state: MemoryChainState, observation: np.ndarray) -> np.ndarray:
+        """The bits, the one that is asked for, and what the agent sees."""
+        context, query = np.asarray(state.drawn.context), int(state.drawn.query)
+        time = shown_time(state)
+        return chain_picture(context, query, time, self.memory_length, observation)
+
+    def render_text(self, state: MemoryChainState, observation: np.ndarray) -> str:
+        """What is shown as a line, as the Gymnasium form draws it."""
+        _, query, *bits = observation
+        return recall_line(bits, query, shown_time(state), self.memory_length)
 
     def _open(self, drawn: Draw) -> tuple[MemoryChainState, Float[Array, " n"]]:
         # Showing t = 0 leaves time at 0, so that the first step shows it again, as in bsuite.

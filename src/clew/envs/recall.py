@@ -102,6 +102,15 @@ class Recall(OpenLoop):
         return jax.vmap(lambda passed: state._replace(time=state.time + passed))(times)
 
 
+def shown_time(state: Any) -> int:
+    """The time that the observation before the next action shows.
+
+    A state's `time` is that of the observation after it, but for the memory chain's first one,
+    which is shown twice.
+    """
+    return max(0, int(state.time) - 1)
+
+
 def clock(memory_length: int) -> Float[np.ndarray, " times"]:
     """The first number of every observation, for t = 0 to memory_length.
 

@@ -10,6 +10,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from clew.envs.base import Environment, Transition
+from clew.envs.lines import tmaze_line
+from clew.envs.pictures import tmaze_picture
 from clew.errors import UserError, require_at_least, require_choice
 
 UP, DOWN, LEFT, RIGHT = 0, 1, 2, 3
@@ -80,6 +82,7 @@ class TMaze(Environment):
     observation_size: int = eqx.field(static=True)
     num_actions = 4
     metric_names = METRICS
+    action_names = ("up", "down", "left", "right")
 
     def __init__(
         self,
@@ -143,6 +146,17 @@ class TMaze(Environment):
     def remembered(self, state: TMazeState) -> dict[str, Int[Array, ""]]:
         """The cue."""
         return {"cue": state.cue}
+
+    def render_image(self, state: TMazeState, observation: np.ndarray) -> np.ndarray:
+        """The corridor, the agent, the cue, and what the agent sees."""
+        where = (int(state.cue), int(state.position), int(state.time))
+        bits = {"cue_bits": CUE_BITS, "distractor_bits": DISTRACTOR_BITS}
+        return tmaze_picture(self.corridor_length, *where, observation, **bits)
+
+    def render_text(self, state: TMazeState, observation: np.ndarray) -> str:
+        """The corridor as a line, as the Gymnasium form draws it."""
+        where = (int(state.position), int(state.time), int(state.cue))
+        return tmaze_line(self.corridor_length, *where)
 
     def _observe(self, cue_word: Array, position: Array, noise: Array) -> Float[Array, " n"]:
         # One shift of one selected word per number: a single fused pass without concatenation.

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from clew.agents.network import Agent
-from clew.envs.base import AutoReset
+from clew.envs.stream import AutoReset
 from clew.errors import UserError, require_at_least
 from clew.run.rollout import ActorState, init_actor
 

@@ -4,7 +4,7 @@ import equinox as eqx
 import jax
 
 from clew.agents.network import Agent, make_agent
-from clew.envs.base import AutoReset
+from clew.envs.stream import AutoReset
 from clew.errors import UserError
 from clew.run import tasks
 from clew.run.config import TrainConfig

@@ -18,6 +18,7 @@ from clew.errors import (
     require_rate,
     unknown_name,
 )
+from clew.run.loggers import WandbConfig, check_loggers
 from clew.run.tasks import HostConfig, HostSide
 
 ALGORITHMS = ("a2c", "ppo")
@@ -63,6 +64,10 @@ class TrainConfig:
     """Updates between two rows of metrics.jsonl."""
     checkpoint_seconds: float = 60.0
     """Seconds of training between two checkpoints."""
+    loggers: tuple[str, ...] = ()
+    """Where rows of metrics go besides metrics.jsonl: tensorboard, wandb, both or neither."""
+    wandb: WandbConfig = field(default_factory=WandbConfig)
+    """Weights & Biases, if it is among the loggers."""
     preset: str = ""
     """Name of the preset that these settings came from, for the record."""
 
@@ -96,6 +101,7 @@ class TrainConfig:
         require_choice("algorithm", self.algorithm, ALGORITHMS)
         self.learning.validate()
         self.host.validate()
+        check_loggers(self.loggers, self.wandb)
         require_at_least("steps", self.steps, 1)
         if self.steps < self.steps_per_update:
             raise UserError(
@@ -134,7 +140,8 @@ class TrainConfig:
         what they did before they could be set: results keep their names from version to version.
         """
         values = self.to_json()
-        del values["a2c" if self.algorithm == "ppo" else "ppo"], values["host"]
+        for name in ("a2c" if self.algorithm == "ppo" else "ppo", "host", *LOGGING):
+            del values[name]
         for name in _NEWER:
             *groups, last = name.split(".")
             holder, default = values, _DEFAULTS
@@ -155,13 +162,22 @@ class TrainConfig:
 
 
 _DEFAULTS = dataclasses.asdict(TrainConfig())
-_NEWER = ("algorithm", "wrappers")
+_NEWER = (
+    "algorithm",
+    "wrappers",
+    *(f"network.{name}" for name in ("picture_channels", "picture_size", "embedding_size")),
+    *(f"network.{name}" for name in ("encoder_projection", "encoder_norm", "nonlinearity")),
+    *(f"network.{name}" for name in ("precision", "continuous", "log_std", "initial_log_std")),
+)
+LOGGING = ("loggers", "wandb")
+"""Settings that no number of a run depends on; a run that is gone on with may change them."""
 _GROUPS: dict[str, type] = {
     "network": NetworkConfig,
     "a2c": A2CConfig,
     "ppo": PPOConfig,
     "wrappers": WrapperConfig,
     "host": HostConfig,
+    "wandb": WandbConfig,
 }
 
 
@@ -178,15 +194,18 @@ def config_from_json(values: dict[str, Any]) -> TrainConfig:
         for name in given:
             if name not in known:
                 raise unknown_name("setting", name, known)
-    # JSON knows no tuples.
-    read = {
-        g: {k: tuple(v) if isinstance(v, list) else v for k, v in parts[g].items()} for g in parts
-    }
-    return TrainConfig(**values, **{name: _GROUPS[name](**v) for name, v in read.items()})
+    values["loggers"] = tuple(values.get("loggers", ()))
+    made = {name: _GROUPS[name](**_with_tuples(group)) for name, group in parts.items()}
+    return TrainConfig(**values, **made)
+
+
+def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
+    """The values with tuples, which JSON does not know, in place of lists."""
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
 
 
 def differences(old: TrainConfig, new: TrainConfig) -> dict[str, tuple[Any, Any]]:
-    """The settings in which two configurations differ, folder and name set aside.
+    """The settings in which two configurations differ, folder, name and loggers set aside.
 
     Returns:
         Name of the setting ("a2c.gamma" for nested ones) to its old and new value.
@@ -196,8 +215,8 @@ def differences(old: TrainConfig, new: TrainConfig) -> dict[str, tuple[Any, Any]
     for group in _GROUPS:
         a |= {f"{group}.{k}": v for k, v in a.pop(group).items()}
         b |= {f"{group}.{k}": v for k, v in b.pop(group).items()}
-    places = ("name", "run_dir", "preset")
-    return {k: (a[k], b[k]) for k in a if a[k] != b[k] and k not in places}
+    aside = ("name", "run_dir", "preset", *LOGGING)
+    return {k: (a[k], b[k]) for k in a if a[k] != b[k] and k.split(".")[0] not in aside}
 
 
 def _check_name(name: str) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -196,7 +197,7 @@ def learn_from(
     """The learning that follows a rollout which the host gathered, by the run's algorithm."""
     config = parts.config.learning
     if not isinstance(config, PPOConfig):
-        trajectory = Trajectory(*experience, state0=states[0])
+        trajectory = Trajectory(*cast(Any, experience), state0=states[0])
         return learn(agent, opt_state, trajectory, key, config, parts.optimiser)
     chunks = cut(experience, states, config.sequence_length)
     final = jax.tree.map(lambda x: x[-1], experience.observation)
@@ -209,7 +210,7 @@ def cut(experience: Experience, states: tuple[State, ...], length: int) -> Traje
     count = len(states)
     begins = np.arange(count)[:, None] * length
     steps, observations = begins + np.arange(length), begins + np.arange(length + 1)
-    seen, start, last, *acted = experience
+    seen, start, last, *acted = cast(Any, experience)
     return Trajectory(
         *jax.tree.map(lambda x: x[observations], (seen, start, last)),
         *jax.tree.map(lambda x: x[steps], tuple(acted)),

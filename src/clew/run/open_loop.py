@@ -9,7 +9,8 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from clew.agents.distributions import Distribution
 from clew.agents.trajectory import Trajectory
-from clew.envs.base import AutoResetState, EnvState, Metrics, OpenLoop, TimeStep
+from clew.envs.base import EnvState, Metrics, OpenLoop
+from clew.envs.stream import AutoResetState, TimeStep
 from clew.memory.base import State
 
 

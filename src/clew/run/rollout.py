@@ -10,7 +10,8 @@ from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree
 from clew.agents.distributions import Distribution
 from clew.agents.network import Agent
 from clew.agents.trajectory import Trajectory
-from clew.envs.base import AutoReset, AutoResetState, OpenLoop, TimeStep
+from clew.envs.base import OpenLoop
+from clew.envs.stream import AutoReset, AutoResetState, TimeStep
 from clew.memory.base import State
 from clew.run.open_loop import episode_sums, foresee, settle
 

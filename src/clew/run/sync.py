@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from clew.agents.learner import all_finite, init_optimiser, make_optimiser
 from clew.agents.network import Agent
 from clew.envs import ENVS
-from clew.envs.base import AutoReset
+from clew.envs.stream import AutoReset
 from clew.memory import MEMORIES
 from clew.run.build import abstract_agent, build_agent, make_stream
 from clew.run.config import TrainConfig
@@ -37,7 +37,8 @@ class SeedState(NamedTuple):
     agent: Any
     """The arrays of the agent; what is not an array is the same all through a run."""
     optimiser: optax.OptState
-    actor: ActorState | HostState
+    actor: Any
+    """Where acting stands: an `ActorState`, or a `HostState` for environments of others."""
     key: PRNGKeyArray
     sums: dict[str, Float[Array, ""]]
     """Sums since the last row of metrics: of the loss's parts over updates, and of the episodes'

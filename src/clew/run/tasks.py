@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from clew.envs import make_env
-from clew.envs.base import AutoReset
+from clew.envs.stream import AutoReset
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError, require_at_least, require_rate
 

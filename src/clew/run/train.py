@@ -6,7 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,6 +16,7 @@ import numpy as np
 from clew.host.faults import EnvironmentFault
 from clew.run import checkpoint, folder, machine, record
 from clew.run.config import TrainConfig
+from clew.run.loggers.listen import with_loggers
 from clew.run.progress import Lines, Progress
 from clew.run.running import Running
 from clew.run.stop import stop_signals
@@ -32,14 +33,6 @@ from clew.run.tasks import HostSide
 
 CALL_SECONDS = 1.0
 """What one call of the compiled program should take: how long Ctrl-C waits."""
-
-
-@runtime_checkable
-class Closing(Protocol):
-    """A program that has something open, such as environments of others."""
-
-    def close(self) -> None:
-        """Closes it."""
 
 
 class RunResult(NamedTuple):
@@ -82,7 +75,7 @@ def train(
     else:
         path, config = folder.to_resume(config, resume)
         config.validate()
-    listener = progress or Lines()
+    listener = with_loggers(progress or Lines(), config)
     with folder.locked(path), stop_signals() as stop:
         try:
             listener.start(path, config)
@@ -107,12 +100,11 @@ def _train(
         folder.write_new_config(path, config)
     parts = make_parts(config)
     program, run = _prepare(path, config, parts, progress)
-    if config.steps != folder.read_config(path).steps:
+    if config != folder.read_config(path):
         folder.write_config(path, config)
     with contextlib.ExitStack() as stack:
         metrics = stack.enter_context(contextlib.closing(record.MetricsFile(path)))
-        if isinstance(program, Closing):
-            stack.callback(program.close)
+        stack.callback(getattr(program, "close", lambda: None))
         if run.saved < 0:
             run.save(metrics)
         if program is not None:

@@ -13,7 +13,8 @@ from clew.agents.network import Agent
 from clew.agents.ppo import PPOConfig
 from clew.agents.ppo_learner import learn_ppo
 from clew.agents.trajectory import refresh_all
-from clew.envs.base import AutoReset, Metrics
+from clew.envs.base import Metrics
+from clew.envs.stream import AutoReset
 from clew.run.config import TrainConfig
 from clew.run.reading_once import act_and_learn, reads_once
 from clew.run.rollout import ActorState, rollout

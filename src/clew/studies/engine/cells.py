@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from clew.envs import make_env
-from clew.envs.base import AutoReset
+from clew.envs.stream import AutoReset
 from clew.errors import UserError
 from clew.run import checkpoint, folder
 from clew.run.build import jax_stream

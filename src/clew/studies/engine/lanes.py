@@ -68,7 +68,7 @@ def init_lanes(parts: Parts, lanes: Sequence[Lane]) -> RunState:
     """
     if parts.config.env != MIXED:
         return init_run(parts, [lane.seed for lane in lanes])
-    template = eqx.filter(abstract_agent(parts.config, parts.stream), _is_shape)
+    template = eqx.filter(abstract_agent(parts.config, parts.jax_stream), _is_shape)
     keys = [jax.random.split(jax.random.key(lane.seed), 3) for lane in lanes]
     agents = [_agent_of(lane, key[0], template) for lane, key in zip(lanes, keys, strict=True)]
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *agents)
@@ -96,9 +96,9 @@ def _begin_lane(parts: Parts, arrays: Any, keys: PRNGKeyArray, variant: Array) -
 
 
 def _open(parts: Parts, agent: Agent, keys: Array, variant: Array) -> ActorState:
-    env: Any = parts.stream.env
+    env: Any = parts.jax_stream.env
     reset = partial(env.reset_in, variant) if parts.config.env == MIXED else env.reset
-    return begin(agent, *jax.vmap(parts.stream.opened)(*jax.vmap(reset)(keys)))
+    return begin(agent, *jax.vmap(parts.jax_stream.opened)(*jax.vmap(reset)(keys)))
 
 
 def evaluate_lanes(
@@ -125,7 +125,7 @@ def evaluate_lanes(
         ]
         if not all(ended.all() for _, ended in played):
             raise UserError(f"an episode did not end within {evaluation.max_steps} steps")
-        names = parts.stream.metric_names
+        names = parts.jax_stream.metric_names
         whole = {n: np.concatenate([metrics[n] for metrics, _ in played]) for n in names}
         found.append({n: values[: evaluation.episodes] for n, values in whole.items()})
     return found
@@ -144,14 +144,14 @@ def _play_batch(
     reset_key, key = jax.random.split(key)
     if evaluation.stream:
         opened = jax.vmap(_reset_at(parts, variant))(first + jnp.arange(count, dtype=jnp.int32))
-        actor = begin(agent, *jax.vmap(parts.stream.opened)(*opened))
+        actor = begin(agent, *jax.vmap(parts.jax_stream.opened)(*opened))
     else:
         actor = _open(parts, agent, jax.random.split(reset_key, count), variant)
-    return play(agent, parts.stream, actor, evaluation.greedy, evaluation.max_steps, key)
+    return play(agent, parts.jax_stream, actor, evaluation.greedy, evaluation.max_steps, key)
 
 
 def _reset_at(parts: Parts, variant: Array) -> Any:
-    env: Any = parts.stream.env
+    env: Any = parts.jax_stream.env
     if parts.config.env == MIXED:
         return partial(env.reset_at_in, variant)
     if not hasattr(env, "reset_at"):

@@ -1,0 +1,68 @@
+"""`clew watch`: a video of an episode, or the episode played in the terminal."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import tyro
+
+from clew.cli.parse import parse
+from clew.errors import UserError
+
+ABOUT = """Plays an episode with a trained agent and writes it as a video: the task, and below it
+the value, the policy, and which past observations the present decision rests on."""
+
+
+@dataclass(frozen=True)
+class WatchCommand:
+    """What `clew watch` may be told."""
+
+    run: tyro.conf.Positional[str] = ""
+    """The run's folder, or its name in runs/."""
+    out: str = ""
+    """The video, a .gif or .mp4 file; empty is watch.gif in the run's folder."""
+    terminal: bool = False
+    """Play in the terminal; a video is then written only to an --out."""
+    episodes: int = 1
+    """Episodes, one after another."""
+    seed: int = 0
+    """Seed of the episodes and draws."""
+    actions: Literal["greedy", "sampled"] = "greedy"
+    """How actions are chosen."""
+    influence: Literal["ablation", "gradient", "none"] = "ablation"
+    """How to find what a decision rests on: by taking observations away, by gradients; none leaves
+    it out, which is faster."""
+    fps: float = 10.0
+    """Steps shown in a second."""
+    max_frames: int = 500
+    """Of a longer episode only so many steps are shown, evenly spread."""
+    max_steps: int = 10_000
+    """A longer episode is cut there."""
+    checkpoint: str = ""
+    """Update or file name of the checkpoint; empty takes the newest."""
+    seed_index: int = 0
+    """Which of a run's seeds, from 0."""
+
+
+def main(args: list[str]) -> int:
+    """Plays, and says where the video is."""
+    command = parse(WatchCommand, args, command="watch", about=ABOUT)
+    if not command.run:
+        raise UserError("which run? clew watch RUN; clew runs lists them")
+    from clew.watch import Viewing, play_run, watch_run
+
+    viewing = Viewing(
+        episodes=command.episodes,
+        seed=command.seed,
+        greedy=command.actions == "greedy",
+        seed_index=command.seed_index,
+        checkpoint=command.checkpoint,
+        influence=command.influence,
+        max_frames=command.max_frames,
+        max_steps=command.max_steps,
+        fps=command.fps,
+    )
+    if command.terminal:
+        play_run(command.run, viewing)
+    if command.out or not command.terminal:
+        print(f"video: {watch_run(command.run, viewing, command.out)}")
+    return 0

@@ -1,0 +1,32 @@
+"""Watching a trained agent: an episode as a video, with value, policy and what it remembers.
+
+    from clew.watch import Viewing, watch_run
+
+    watch_run("runs/maze", Viewing(episodes=2, greedy=False), "maze.gif")
+
+Three parts that can be used alone: `record` plays episodes of a task written in JAX, and whoever
+has another environment fills in a `Recording`; a `Film` is the frames of one; `write_video` writes
+frames to a file.
+"""
+
+from clew.watch.film import Caption, Film, shown_steps
+from clew.watch.influence import influences
+from clew.watch.recording import Recording, record
+from clew.watch.run import Viewing, play_run, watch_run
+from clew.watch.terminal import play, text_frame
+from clew.watch.video import write_video
+
+__all__ = [
+    "Caption",
+    "Film",
+    "Recording",
+    "Viewing",
+    "influences",
+    "play",
+    "play_run",
+    "record",
+    "shown_steps",
+    "text_frame",
+    "watch_run",
+    "write_video",
+]

@@ -1,0 +1,80 @@
+"""What each decision of an episode rests on, for a recording."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from clew.agents.network import Agent
+from clew.errors import require_choice
+from clew.inspect.influence import ablation_influence, gradient_influence
+from clew.watch.recording import Recording
+
+WAYS = ("ablation", "gradient")
+Way = Literal["ablation", "gradient"]
+ROUNDED = 32
+"""Episodes are filled up to a multiple of so many steps, and share compiled programs."""
+
+
+def influences(
+    agent: Agent, way: Way = "ablation"
+) -> Callable[[Recording, Int[np.ndarray, " some"]], Float[np.ndarray, "time time"]]:
+    """What tells the share of each observation s in what moves the policy at each step t.
+
+        share[t, s] = I[t, s] / (I[t, 0] + ... + I[t, t])
+
+    with I the influence on the logits less their mean, by replacing x_s by zeros or by gradients:
+    see `clew.inspect.ablation_influence` and `gradient_influence`.
+
+    Args:
+        agent: the network that played; for gradients without any that its training stopped
+            (`clew.inspect.run.with_whole_gradient`).
+        way: "ablation" costs T passes over an episode of T steps, "gradient" one backward pass for
+            each action and each step that is asked for.
+
+    Returns:
+        A function of a recording of a whole episode and of the steps t that are wanted. It gives
+        shares [T, T]; rows that were not wanted are 0, as is s > t.
+
+    Raises:
+        UserError: for an unknown way.
+    """
+    require_choice("influence", way, WAYS)
+    arrays, static = eqx.partition(agent, eqx.is_array)
+    compiled = jax.jit(partial(_influence, static, way))
+
+    def shares(recording: Recording, at: Int[np.ndarray, " some"]) -> np.ndarray:
+        time = recording.length
+        room = -(-time // ROUNDED) * ROUNDED
+        observations = _filled(recording.observations, room)
+        chosen = recording.actions if np.ndim(recording.actions) == 1 else np.zeros(time)
+        wanted = np.full(room, -1, np.int32)
+        wanted[: len(at)] = at
+        found = compiled(arrays, observations, _filled(chosen, room).astype(np.int32), wanted)
+        rows = np.asarray(found)[: len(at), :time].astype(float)
+        total = rows.sum(axis=1, keepdims=True)
+        shares = np.zeros((time, time))
+        shares[at] = np.divide(rows, total, out=np.zeros_like(rows), where=total > 0)
+        return shares
+
+    return shares
+
+
+def _filled(values: np.ndarray, length: int) -> np.ndarray:
+    return np.pad(values, [(0, length - len(values))] + [(0, 0)] * (values.ndim - 1))
+
+
+def _influence(
+    static: Agent, way: str, arrays: Any, observations: Any, actions: Any, at: Any
+) -> Any:
+    agent = eqx.combine(arrays, static)
+    starts = jnp.arange(len(observations)) == 0
+    if way == "gradient":
+        return gradient_influence(agent, observations, starts, actions, at).policy
+    nothing = jnp.zeros_like(observations[0])
+    return ablation_influence(agent, observations, starts, actions, at, nothing).policy

@@ -1,0 +1,188 @@
+"""Watching a run's agent: from its folder to a video, or to the terminal."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from clew.agents.network import Agent
+from clew.errors import UserError, require_at_least, require_choice, unknown_name
+from clew.inspect.run import with_whole_gradient
+from clew.run import checkpoint, folder, machine
+from clew.run.build import jax_stream
+from clew.run.config import TrainConfig
+from clew.run.evaluate import load_all
+from clew.run.sync import agent_template
+from clew.watch.film import Caption, Film, shown_steps
+from clew.watch.influence import WAYS, influences
+from clew.watch.recording import Recording, record
+from clew.watch.terminal import play
+from clew.watch.video import check_fps, check_video, write_video
+
+
+@dataclass(frozen=True)
+class Viewing:
+    """How to watch."""
+
+    episodes: int = 1
+    """Episodes, one after another."""
+    seed: int = 0
+    """Seed of the episodes and draws."""
+    greedy: bool = True
+    """Take the likeliest action, instead of drawing from the policy."""
+    seed_index: int = 0
+    """Which of the run's seeds, from 0."""
+    checkpoint: str = ""
+    """Name or update of a checkpoint; empty takes the newest."""
+    influence: Literal["ablation", "gradient", "none"] = "ablation"
+    """How to find what a decision rests on; none leaves it out, which is faster."""
+    max_frames: int = 500
+    """Of a longer episode only so many steps are shown."""
+    max_steps: int = 10_000
+    """A longer episode is cut there."""
+    fps: float = 10.0
+    """Frames a second."""
+
+    def validate(self) -> None:
+        """Refuses impossible settings.
+
+        Raises:
+            UserError: naming the setting, its value and what was expected.
+        """
+        for name in ("episodes", "max_frames", "max_steps"):
+            require_at_least(name, getattr(self, name), 1)
+        for name in ("seed", "seed_index"):
+            require_at_least(name, getattr(self, name), 0)
+        require_choice("influence", self.influence, [*WAYS, "none"])
+        check_fps(self.fps)
+
+
+class Watched(NamedTuple):
+    """An episode with all that is shown of it."""
+
+    recording: Recording
+    caption: Caption
+    influence: Float[np.ndarray, "time time"] | None
+
+
+def watch_run(path: str | Path, viewing: Viewing | None = None, out: str | Path = "") -> Path:
+    """Writes a video of a run's agent.
+
+    Args:
+        path: the run's folder or name.
+        viewing: how to watch.
+        out: the .gif or .mp4 file; empty is watch.gif in the run's folder.
+
+    Returns:
+        The file.
+
+    Raises:
+        UserError: if there is no such run, seed or checkpoint, or the file cannot be written.
+    """
+    viewing = Viewing() if viewing is None else viewing
+    viewing.validate()
+    found = folder.find_run(path)
+    place = Path(out) if out else found / "watch.gif"
+    check_video(place, viewing.fps)
+    gamma = folder.read_config(found).a2c.gamma
+    films = [
+        Film(
+            seen.recording,
+            seen.caption,
+            seen.influence,
+            way=viewing.influence,
+            gamma=gamma,
+            max_frames=viewing.max_frames,
+        )
+        for seen in watched(found, viewing)
+    ]
+    return write_video(films, place, viewing.fps)
+
+
+def play_run(path: str | Path, viewing: Viewing | None = None) -> None:
+    """Plays a run's agent in the terminal.
+
+    Raises:
+        UserError: if there is no such run, seed or checkpoint, or the task cannot be told in text.
+    """
+    viewing = Viewing() if viewing is None else viewing
+    viewing.validate()
+    for seen in watched(path, viewing):
+        play(*seen, fps=viewing.fps, max_frames=viewing.max_frames)
+
+
+def watched(path: str | Path, viewing: Viewing) -> Iterator[Watched]:
+    """Plays the episodes, and finds what their decisions rest on.
+
+    Raises:
+        UserError: if there is no such run, seed or checkpoint.
+    """
+    machine.use_compilation_cache()
+    found, config, agent, update = load_agent(path, viewing.seed_index, viewing.checkpoint)
+    explain = None
+    if viewing.influence != "none":
+        explain = influences(with_whole_gradient(agent, config), viewing.influence)
+    steps = update * config.steps_per_update
+    name = found.name if config.seeds == 1 else f"{found.name}, seed {viewing.seed_index}"
+    options = ", ".join(f"{key} {value}" for key, value in config.env_options.items())
+    task = f"{config.env} ({options})" if options else config.env
+    how = "greedy" if viewing.greedy else "sampled"
+    played = record(
+        agent,
+        jax_stream(config),
+        episodes=viewing.episodes,
+        greedy=viewing.greedy,
+        max_steps=viewing.max_steps,
+        seed=viewing.seed,
+    )
+    for number, recording in enumerate(played, start=1):
+        about = f"{config.memory} on {task}, {steps:,} steps, {how}"
+        if viewing.episodes > 1:
+            about += f", episode {number} of {viewing.episodes}"
+        shares = None
+        if explain is not None:
+            shares = explain(recording, shown_steps(recording.length, viewing.max_frames))
+        yield Watched(recording, Caption(name, about), shares)
+
+
+def load_agent(
+    path: str | Path, seed_index: int = 0, wanted: str = ""
+) -> tuple[Path, TrainConfig, Agent, int]:
+    """Folder, settings, one agent and the update of a checkpoint.
+
+    Args:
+        path: the run's folder or name.
+        seed_index: which of the run's seeds, from 0.
+        wanted: the checkpoint's file name or update; empty takes the newest good one.
+
+    Raises:
+        UserError: if there is no such run, seed or checkpoint, or the checkpoint is damaged.
+    """
+    if wanted:
+        found = folder.find_run(path)
+        config = folder.read_config(found)
+        template, static = agent_template(config)
+        read = checkpoint.read(_checkpoint(found, wanted))
+        params = checkpoint.restore(read, template, prefix="/seed/agent")
+        if config.seeds == 1:
+            params = jax.tree.map(lambda leaf: leaf[None], params)
+        update = read.meta["update"]
+    else:
+        found, config, params, static, update = load_all(path)
+    if seed_index >= config.seeds:
+        raise UserError(f"seed_index must be below the run's {config.seeds} seeds: {seed_index}")
+    return found, config, eqx.combine(jax.tree.map(lambda x: x[seed_index], params), static), update
+
+
+def _checkpoint(found: Path, wanted: str) -> Path:
+    names = {p.name: p for p in checkpoint.list_checkpoints(found / folder.CHECKPOINTS)}
+    for name, path in names.items():
+        update = name.removeprefix("update-").removesuffix(".clew")
+        if wanted in (name, path.stem) or (wanted.isdigit() and int(wanted) == int(update)):
+            return path
+    raise unknown_name("checkpoint", wanted, names)

@@ -1,0 +1,133 @@
+"""An episode played in the terminal, in text."""
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import TextIO
+
+import numpy as np
+from jaxtyping import Float
+
+from clew.errors import UserError
+from clew.watch.axis import written
+from clew.watch.film import Caption, shown_steps
+from clew.watch.recording import Recording
+from clew.watch.video import check_fps
+
+BLOCKS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
+_COLUMNS, _BAR = 60, 20
+_MOST_ACTIONS, _MOST_NUMBERS = 8, 60
+
+
+def text_frame(
+    recording: Recording, step: int, influence: Float[np.ndarray, "time time"] | None = None
+) -> str:
+    """One step as lines of text: the task, value, policy, and what the decision rests on.
+
+    A task without text is told by its observation's numbers as blocks, the largest size full.
+
+    Args:
+        recording: the episode.
+        step: from 0.
+        influence: [T, T] shares of observations in decisions; None leaves them out.
+
+    Raises:
+        UserError: for observations that are images, of a task that has no text.
+    """
+    if recording.texts is not None:
+        lines = recording.texts[step].rstrip("\n").split("\n")
+    else:
+        lines = [_numbers(recording, step)]
+    action = recording.actions[step]
+    told = [f"step {step} of {recording.length - 1}", f"reward {_plain(recording.rewards[step])}"]
+    lines += ["  ".join(told), f"{'value':>10} {_plain(recording.values[step])}"]
+    if recording.probabilities is None:
+        lines.append(f"{'action':>10} {' '.join(map(_plain, np.ravel(action)))}")
+    else:
+        lines += _policy(recording, step)
+    if influence is not None:
+        row = influence[step, : step + 1]
+        most = f"  most: step {int(row.argmax())}, {row.max():.0%}" if row.max() > 0 else ""
+        lines.append(f"{'rests on':>10} |{_blocks(row, recording.length)}|{most}")
+    return "\n".join(lines) + "\n"
+
+
+def play(
+    recording: Recording,
+    caption: Caption,
+    influence: Float[np.ndarray, "time time"] | None = None,
+    *,
+    fps: float = 10,
+    max_frames: int = 500,
+    stream: TextIO | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Plays an episode; on a terminal each frame takes the place of the one before.
+
+    Args:
+        recording: the episode.
+        caption: what is written above it.
+        influence: see `text_frame`.
+        fps: frames a second.
+        max_frames: of a longer episode only so many steps are shown.
+        stream: where to, standard output by default.
+        sleep: waits so many seconds.
+
+    Raises:
+        UserError: see `text_frame`, and for an impossible number of frames.
+    """
+    check_fps(fps)
+    stream = sys.stdout if stream is None else stream
+    assert stream is not None
+    lines = 0
+    stream.write(f"{caption.title}: {caption.about}\n")
+    for step in shown_steps(recording.length, max_frames):
+        frame = text_frame(recording, int(step), influence)
+        if lines and stream.isatty():
+            stream.write(f"\x1b[{lines}A\x1b[J")
+        elif lines:
+            stream.write("\n")
+        stream.write(frame)
+        stream.flush()
+        lines = frame.count("\n")
+        sleep(1 / fps)
+    told = [f"{name} {_plain(value)}" for name, value in recording.metrics.items()]
+    stream.write(f"{recording.ended}: {', '.join(told) or 'the episode goes on'}\n")
+
+
+def _policy(recording: Recording, step: int) -> Sequence[str]:
+    assert recording.probabilities is not None
+    chances, taken = recording.probabilities[step], int(recording.actions[step])
+    names = recording.action_names
+    # The likeliest, and always the one that was taken.
+    order = sorted(range(len(chances)), key=lambda a: (a != taken, -chances[a]))
+    lines = []
+    for action in sorted(order[:_MOST_ACTIONS]):
+        name = names[action] if action < len(names) else f"action {action}"
+        bar = "\u2588" * round(_BAR * float(chances[action]))
+        mark = " <" if action == taken else ""
+        lines.append(f"{name[:10]:>10} {bar:<{_BAR}} {chances[action]:4.0%}{mark}")
+    return lines
+
+
+def _numbers(recording: Recording, step: int) -> str:
+    seen = np.asarray(recording.observations)
+    if seen.ndim > 2:
+        raise UserError("this task sees images and renders no text; leave out --terminal")
+    largest = float(np.abs(seen).max()) or 1.0
+    marks = [BLOCKS[round(8 * abs(float(x)) / largest)] for x in seen[step, :_MOST_NUMBERS]]
+    more = " ..." if seen.shape[1] > _MOST_NUMBERS else ""
+    return f"{'sees':>10} |{''.join(marks)}|{more}"
+
+
+def _blocks(row: Float[np.ndarray, " steps"], steps: int) -> str:
+    """Shares over time as blocks, the largest full; the columns are those of a whole episode."""
+    columns = min(steps, _COLUMNS)
+    found = np.zeros(columns)
+    np.maximum.at(found, np.arange(len(row)) * columns // steps, row)
+    scale = found.max() or 1.0
+    return "".join(BLOCKS[int(np.ceil(8 * share / scale - 1e-9))] for share in found)
+
+
+def _plain(number: float) -> str:
+    return written(float(number)).replace("\u2212", "-")
