@@ -89,7 +89,7 @@ def watch_run(path: str | Path, viewing: Viewing | None = None, out: str | Path 
     found = folder.find_run(path)
     place = Path(out) if out else found / "watch.gif"
     check_video(place, viewing.fps)
-    gamma = folder.read_config(found).a2c.gamma
+    gamma = folder.read_config(found).learning.gamma
     films = [
         Film(
             seen.recording,
