@@ -33,7 +33,6 @@ REGISTERED_BY = {
     "BabyAI-": "minigrid",
     "popgym-": "popgym",
     "ALE/": "ale_py",
-    "MemoryMaze-": "memory_maze",
     "clew/": "clew.envs.gymnasium_api",
 }
 """The module that has to be imported before Gymnasium knows the ids that begin so."""
