@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from clew.envs.host_task import HostTask, host_task, is_host
 from clew.errors import UserError
+from clew.host.workers import start_method
 
 
 @pytest.mark.parametrize(
@@ -201,6 +202,29 @@ def test_environments_that_differ_are_named() -> None:
     other = HostTask("labelled:DictLabelled", task.observations, task.own_action_space)
     with pytest.raises(UserError, match="environment 0 .and 1 others. raised in reset.*its spaces"):
         other.open(2).reset()
+
+
+def test_without_a_fork_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Windows: processes are spawned, pipes have no `poll`."""
+    monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: ["spawn"])
+    monkeypatch.delattr("select.poll")
+    assert start_method() == "spawn"
+    with host_task("labelled:Labelled").open(2, processes=2) as stream:
+        assert stream.reset(0, timeout=60).start.all()
+        assert not stream.step([0, 0], timeout=60).start.any()
+
+
+@pytest.mark.slow  # imports everything twice, in 13 s on two busy cores
+def test_an_unguarded_script_is_told_what_to_do(tmp_path: Path) -> None:
+    """A worker process imports the script; where that opens workers again, none starts."""
+    script = tmp_path / "unguarded.py"
+    script.write_text(
+        "from clew.envs.host_task import host_task\n"
+        "host_task('gymnasium:CartPole-v1').open(1, processes=1)\n"
+    )
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=100)
+    assert ran.returncode == 1
+    assert "keeps its work under `if __name__ == '__main__':`" in ran.stderr.splitlines()[-1]
 
 
 def test_workers_import_no_jax() -> None:
