@@ -150,6 +150,7 @@ def test_an_id_that_only_this_process_knows() -> None:
         ),
         ("labelled:too_many", {}, "was asked for 1 environments and returned 2"),
         ("maze", {}, "expected gymnasium:ID or module:factory, got 'maze'"),
+        ("gymnasium:MemoryMaze-9x9-v0", {}, "did you mean clew/MemoryMaze-9x9-v0"),
     ],
 )
 def test_mistakes(name: str, options: Any, says: str) -> None:
@@ -165,7 +166,7 @@ def test_mistakes(name: str, options: Any, says: str) -> None:
         ("gymnasium:MiniGrid-MemoryS7-v0", "minigrid", "needs minigrid: pip install minigrid"),
         ("gymnasium:popgym-RepeatFirstEasy-v0", "popgym", "needs popgym: pip install popgym"),
         ("gymnasium:ALE/Pong-v5", "ale_py", "needs ale_py: pip install ale-py"),
-        ("memory_maze:make", "memory_maze", "needs memory_maze: pip install memory-maze"),
+        ("memory_maze:make", "memory_maze", r"pip install 'clew\[memory-maze\]'"),
     ],
 )
 def test_missing_packages(

@@ -24,7 +24,7 @@ PACKAGES = {
     "ale_py": "ale-py",
     "mujoco": "mujoco",
     "Box2D": "'gymnasium[box2d]'",
-    "memory_maze": "memory-maze",
+    "memory_maze": "'clew[memory-maze]'",
     "memory_gym": "--no-deps memory-gym",
 }
 """What to install for a module, as pip is told; others are supposed to be called as the module."""
@@ -34,6 +34,7 @@ REGISTERED_BY = {
     "BabyAI-": "minigrid",
     "popgym-": "popgym",
     "ALE/": "ale_py",
+    "MemoryMaze-": "clew.envs.gymnasium_api",  # theirs needs the old gym; ours is the nearest name
     "clew/": "clew.envs.gymnasium_api",
 }
 """The module that has to be imported before Gymnasium knows the ids that begin so."""
