@@ -113,7 +113,7 @@ def _policy(recording: Recording, step: int) -> Sequence[str]:
 def _numbers(recording: Recording, step: int) -> str:
     if isinstance(recording.observations, dict) or np.ndim(recording.observations) > 2:
         raise UserError(
-            "this task renders no text, and what is seen are images; leave out --terminal"
+            "this task renders no text, and what is seen is no row of numbers: no --terminal"
         )
     seen = np.reshape(recording.observations, (recording.length, -1))
     largest = float(np.abs(seen).max()) or 1.0
