@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from clew.agents.encoders import convolution
 from clew.agents.encoders.convolution import LAYOUT, convolve, max_pool
 
 SHAPES = {
@@ -78,6 +79,22 @@ def test_convolutions_equal_those_of_xla(wrap: Callable[[Loss], Loss], shape: st
     found, expected = result(convolve), result(reference)
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
+
+
+def test_a_large_batch_in_parts_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven pictures in parts of two, one of them filled up with zeros."""
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(7, 5, 4, 2)).astype(np.float32)
+    kernel = rng.normal(size=(3, 3, 2, 3)).astype(np.float32)
+
+    def slope(product: Any) -> Any:
+        def loss(kernel: Any) -> Any:
+            return jnp.sum(jnp.sin(product(x, kernel, 1, ((1, 1), (1, 1)))))
+
+        return jax.jit(jax.grad(loss))(kernel)
+
+    monkeypatch.setattr(convolution, "CACHED", 120)
+    np.testing.assert_allclose(slope(convolve), slope(reference), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("sides", [(8, 6), (7, 9), (1, 2), (2, 1)])
