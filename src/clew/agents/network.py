@@ -165,7 +165,16 @@ class Agent(eqx.Module):
         self, state: State, observations: Observation, starts: Bool[Array, " time"]
     ) -> tuple[State, Float[Array, "time actions"], Float[Array, " time"], dict[str, Array]]:
         """`unroll`, and what the memory tells of every observation."""
-        zs = self.encoder(observations)
+        return self.unroll_encoded(state, self.encoder(observations), starts)
+
+    def unroll_encoded(
+        self, state: State, zs: Float[Array, "time in"], starts: Bool[Array, " time"]
+    ) -> tuple[State, Float[Array, "time actions"], Float[Array, " time"], dict[str, Array]]:
+        """`unroll_with_metrics` of what the encoder gave.
+
+        Callers with many environments encode all their observations in one call, which for
+        pictures is faster than one call for each environment.
+        """
         state, ys, metrics = self.memory.unroll_with_metrics(state, zs, starts)
         hs = self._after_memory(ys, zs)
         return state, self._policy_numbers(hs), self.critic(hs)[:, 0], metrics

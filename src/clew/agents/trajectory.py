@@ -65,8 +65,8 @@ def read(
     start: Bool[Array, "time batch"],
 ) -> Outputs:
     """Logits, values and the memory's metrics of a chunk, from the given states on."""
-    unroll = jax.vmap(agent.unroll_with_metrics, in_axes=(0, 1, 1), out_axes=(0, 1, 1, 1))
-    return unroll(state0, observation, start)[1:]
+    unroll = jax.vmap(agent.unroll_encoded, in_axes=(0, 1, 1), out_axes=(0, 1, 1, 1))
+    return unroll(state0, agent.encoder(observation), start)[1:]
 
 
 def refresh_all(agent: Agent, states: State, batch: int) -> State:
