@@ -112,10 +112,11 @@ class Troubled(Labelled):
             "reset" (raises in reset) or "build" (raises when built).
         at: step of the first episode in which it happens.
         only: a file; there is trouble while it exists. "" for always.
+        end: episodes have one step and end so; "" for nine steps and a termination.
     """
 
-    def __init__(self, trouble: str, at: int = 2, only: str = ""):
-        super().__init__(lengths=(9,), ends=("terminated",))
+    def __init__(self, trouble: str, at: int = 2, only: str = "", end: str = ""):
+        super().__init__(lengths=(1 if end else 9,), ends=(end or "terminated",))
         self.trouble, self.at, self.only = trouble, at, only
         if trouble == "build" and self.happens():
             raise RuntimeError("100% out of bricks")

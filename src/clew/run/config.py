@@ -176,7 +176,13 @@ class TrainConfig:
 
 
 _DEFAULTS = dataclasses.asdict(TrainConfig())
-_NEWER = ("algorithm", "wrappers")
+_NEWER = (
+    "algorithm",
+    "wrappers",
+    *(f"network.{name}" for name in ("picture_channels", "picture_size", "embedding_size")),
+    *(f"network.{name}" for name in ("encoder_projection", "encoder_norm", "nonlinearity")),
+    *(f"network.{name}" for name in ("precision", "continuous", "log_std", "initial_log_std")),
+)
 LOGGING = ("loggers", "wandb")
 """Settings that no number of a run depends on; a run that is gone on with may change them."""
 _GROUPS: dict[str, type] = {
