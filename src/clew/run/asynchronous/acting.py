@@ -73,7 +73,7 @@ class Actor:
             length=learning.rollout_length,
             sequence=learning.sequence_length,
             gamma=learning.gamma,
-            timeout=None,
+            timeout=config.host.timeout,
         )
         self._refresh = jax.jit(partial(_refresh, self._static, share.num_envs))
         self._stream: HostStream | None = None
@@ -119,7 +119,7 @@ class Actor:
             if isinstance(self._stream.vector, GroupedVectorEnv):
                 self._stream.vector.tell_progress(self._signs.progress)
             self._stream.restore(published.statistics)
-            self._steps = [self._stream.reset()]
+            self._steps = [self._stream.reset(timeout=share.config.host.timeout)]
         agent = eqx.combine(published.params, self._static)
         self._memory = jax.tree.map(jnp.asarray, empty_memories(agent, share.num_envs))
         self._version, self._fresh = -1, True
@@ -137,9 +137,7 @@ class Actor:
         begin = published.statistics
         key = actors_key(published.key, self._share.number, self._made)
         watched = cast(HostStream, _Watched(stream, self._signs))
-        acted, steps = self._actor.rollout(
-            [watched], self._steps, self._params, self._memory, key
-        )
+        acted, steps = self._actor.rollout([watched], self._steps, self._params, self._memory, key)
         self._memory, self._steps = acted.memory, list(steps)
         self._made, self._fresh = self._made + 1, False
         return Gathered(acted, begin, stream.state())
@@ -196,7 +194,14 @@ def gathered_template(config: TrainConfig, side: HostSide, num_envs: int) -> Gat
     number = shape((length, num_envs), np.float32)
     actions = shape((length, *action.shape), action.dtype)
     experience = Experience(
-        observation, flags, flags, actions, number, number, number, number  # type: ignore[arg-type]
+        observation,
+        flags,
+        flags,
+        actions,
+        number,
+        number,
+        number,
+        number,  # type: ignore[arg-type]
     )
     sums = {name: shape((), np.float32) for name in ("episodes", *side.metric_names)}
     states = (memory,) * (length // learning.sequence_length)

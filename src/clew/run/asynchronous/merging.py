@@ -11,7 +11,9 @@ def merged(base: dict[str, Any], begin: dict[str, Any], end: dict[str, Any]) -> 
     Numbers n, sums n mean and sums of squares m2 + n mean^2 add up, so with differences d over the
     actor's rollout
 
-        n' = n + dn,  mean' = (n mean + d(n mean)) / n',  m2' = (m2 + n mean^2) + d(...) - n' mean'^2
+        n'    = n + dn
+        mean' = (n mean + d(n mean)) / n'
+        m2'   = m2 + n mean^2 + d(m2 + n mean^2) - n' mean'^2
 
     and the mean square of returns like a mean.
 

@@ -31,8 +31,8 @@ class _Running:
     any moment leaves nothing that another would wait for.
     """
 
-    def __init__(self, context: Any, start: Start, timeout: float):
-        self.number = start.share.number
+    def __init__(self, context: Any, start: Start):
+        self.number, side = start.share.number, start.share.side
         self.link, theirs = context.Pipe()
         layout = Layout(start.gathered)
         self._slots = [layout.views(as_array(slot)) for slot in start.memory.slots]
@@ -45,7 +45,10 @@ class _Running:
             self.process.start()
         finally:
             theirs.close()
-        self.watcher = Watcher(self.signs, timeout)
+        timeout = start.share.config.host.timeout
+        # Environments with processes of their own are waited for, and ended, by the actor itself.
+        patience = timeout + CLOSE_SECONDS if side.task.vector else timeout
+        self.watcher = Watcher(self.signs, patience)
 
     def rollout(self, told: Told) -> Rollout:
         """The one that was told of; it lies in shared memory, which the views keep."""
@@ -141,7 +144,7 @@ class ProcessPool:
             opening=self._budget.used,
             cache=jax.config.values["jax_compilation_cache_dir"],
         )
-        return _Running(self._context, start, self._config.host.timeout)
+        return _Running(self._context, start)
 
     def _drop(self) -> None:
         """Rollouts that the learner has left too far behind."""
@@ -175,11 +178,19 @@ class ProcessPool:
 
     def _replace(self, place: int, failure: str) -> None:
         running = self._running[place]
+        started = running.signs.seen()[0] > 0
         _end([running], patience=0.0)
         name = self._config.env
+        if not started:
+            failure += (
+                " while it started; a script that starts processes keeps its work under "
+                "`if __name__ == '__main__':`"
+            )
         fault = EnvironmentFault(
             f"actor {running.number} {failure}", env=name, field="worker", lost=True
         )
+        if not started:
+            raise fault
         self._survive(fault, f"{name}: {fault}", "started anew")
         self._running[place] = self._start(self._shares[place])
 

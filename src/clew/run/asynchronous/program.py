@@ -157,9 +157,7 @@ class _Measures:
         self._acting, self._actors_waited = 0.0, 0.0
         self._learning, self._learner_waited = 0.0, 0.0
 
-    def add(
-        self, version: int, rollouts: Sequence[Rollout], waited: float, seconds: float
-    ) -> None:
+    def add(self, version: int, rollouts: Sequence[Rollout], waited: float, seconds: float) -> None:
         """Counts an update."""
         self._lags += [version - rollout.version for rollout in rollouts]
         self._acting += sum(rollout.seconds for rollout in rollouts)
