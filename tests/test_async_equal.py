@@ -51,3 +51,12 @@ def test_serial_equals_sync_with_what_is_cached_and_learned_on_the_way() -> None
 def test_one_actor_in_a_process_by_turns_equals_sync() -> None:
     """The same through shared memory, on one thread."""
     assert_equal(async_config(**CARTPOLE, wrappers=LEARNING, asynchronous=by_turns(actors=1)))
+
+
+@pytest.mark.slow
+def test_several_actors_by_turns_give_the_same_each_time() -> None:
+    """Whoever of them is first."""
+    config = async_config(**CARTPOLE, asynchronous=by_turns(actors=2))
+    first, second = arrays(after(config, 4)), arrays(after(config, 4))
+    for array, other in zip(first, second, strict=True):
+        np.testing.assert_array_equal(array, other)
