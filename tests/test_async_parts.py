@@ -110,7 +110,7 @@ def test_what_is_too_old_is_dropped_and_its_actor_told() -> None:
     pool._ready = [(actor, Rollout(v, 0, nothing, 1.0, 0.0)) for v in (4, 5, 6, 3)]
     pool._drop()
     assert [rollout.version for _, rollout in pool._ready] == [5, 6]
-    assert pool.dropped == 2 and [message.count for message in told] == [1, 1]
+    assert pool.dropped == 2 and [message.rollouts for message in told] == [1, 1]
 
 
 def test_who_hangs_and_who_does_not(monkeypatch: pytest.MonkeyPatch) -> None:

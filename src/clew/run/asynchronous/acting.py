@@ -193,16 +193,8 @@ def gathered_template(config: TrainConfig, side: HostSide, num_envs: int) -> Gat
     flags = shape((length + 1, num_envs), np.bool_)
     number = shape((length, num_envs), np.float32)
     actions = shape((length, *action.shape), action.dtype)
-    experience = Experience(
-        observation,
-        flags,
-        flags,
-        actions,
-        number,
-        number,
-        number,
-        number,  # type: ignore[arg-type]
-    )
+    shapes = (observation, flags, flags, actions, number, number, number, number)
+    experience = Experience(*cast(Any, shapes))
     sums = {name: shape((), np.float32) for name in ("episodes", *side.metric_names)}
     states = (memory,) * (length // learning.sequence_length)
     statistics = side.statistics()

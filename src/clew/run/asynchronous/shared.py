@@ -108,7 +108,7 @@ class Versions:
         header, buffer = self._headers[place], self._buffers[place]
         header[0] += 1
         self._layout.write(buffer, tree)
-        header[1], header[2] = version, zlib.crc32(buffer)
+        header[1], header[2] = version, _checksum(buffer)
         header[0] += 1
         self._newest[0] = place
 
@@ -125,7 +125,11 @@ class Versions:
             counter, version, checksum = (int(x) for x in header[:3])
             copy = self._buffers[place].copy()
             same = counter % 2 == 0 and int(header[0]) == counter
-            if same and counter and zlib.crc32(copy) == checksum:
+            if same and counter and _checksum(copy) == checksum:
                 return version, self._layout.views(copy)
             time.sleep(0.0001)
         raise TimeoutError("no parameters could be read for a minute")
+
+
+def _checksum(array: np.ndarray) -> int:
+    return zlib.crc32(memoryview(array))

@@ -33,7 +33,7 @@ class Told(NamedTuple):
 class Learned(NamedTuple):
     """The learner's message: so many rollouts of the actor are learned from, or dropped."""
 
-    count: int
+    rollouts: int
 
 
 class Open(NamedTuple):
@@ -137,7 +137,7 @@ class _Worker:
         if isinstance(answer, Open):
             self._opening = answer.opening
         else:
-            self._unlearned -= answer.count
+            self._unlearned -= answer.rollouts
 
 
 def _hang_up(link: Link, error: UserError | str) -> None:
