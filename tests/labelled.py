@@ -24,6 +24,8 @@ class Labelled(gymnasium.Env):
 
     observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float64)
     action_space = spaces.Discrete(2)
+    built = 0
+    """How many were built in this process."""
 
     def __init__(
         self,
@@ -32,6 +34,7 @@ class Labelled(gymnasium.Env):
         ends: Sequence[str] = ENDS,
         offset: int = 0,
     ):
+        Labelled.built += 1
         self.number, self.lengths, self.ends = number, lengths, ends
         self.episode, self.time = offset - 1, 0
         self.running = False

@@ -14,7 +14,7 @@ from clew.envs.host import EnvironmentFault, EnvironmentHung, HostStream
 from clew.envs.host_task import host_task
 from clew.errors import UserError
 from clew.host.processes import GroupedVectorEnv
-from labelled import Troubled
+from labelled import Labelled, Troubled
 
 NAME = "labelled:Troubled"
 
@@ -62,7 +62,10 @@ def test_a_fault_is_named(trouble: str, field: str, says: str, processes: int) -
         assert ("make_trouble" in str(fault)) == (trouble in ("raise", "unpicklable"))
         with pytest.raises(UserError, match="call reset before"):
             stream.step([0, 0, 0, 0])
+        before = Labelled.built
         assert stream.reset(1).start.all()
+        rebuilt = processes == 0 and field == "step"  # those that raised, and in this process
+        assert Labelled.built - before == int(rebuilt)
         assert not stream.step([0, 0, 0, 0]).start.any()
 
 
@@ -210,7 +213,8 @@ def test_nan_in_a_final_observation() -> None:
     vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
     stream = HostStream(vector, name="maze")
     stream.reset(0)
-    with pytest.raises(EnvironmentFault, match="maze: environment 1 gave nan in its observation"):
+    says = "maze: environment 1 gave nan in its observation, 0 steps into its episode"
+    with pytest.raises(EnvironmentFault, match=says):
         stream.step([0, 1])
 
 

@@ -136,7 +136,8 @@ class Silent(MemoryChain):
 
 def test_a_task_need_not_render(monkeypatch: pytest.MonkeyPatch) -> None:
     from clew.envs import ENVS
-    from clew.run.config import TrainConfig, build_agent, make_stream
+    from clew.run.build import build_agent, jax_stream
+    from clew.run.config import TrainConfig
 
     monkeypatch.setitem(ENVS, "silent", Silent)
     config = TrainConfig(
@@ -145,7 +146,7 @@ def test_a_task_need_not_render(monkeypatch: pytest.MonkeyPatch) -> None:
         memory="none",
         memory_options={"hidden_size": 2},
     )
-    stream = make_stream(config)
+    stream = jax_stream(config)
     recording = next(record(build_agent(config, stream, jax.random.key(0)), stream))
     assert isinstance(recording, Recording) and recording.length == 3
     assert recording.pictures is None and recording.texts is None

@@ -11,7 +11,8 @@ import pytest
 from clew.agents.network import NetworkConfig
 from clew.errors import UserError
 from clew.inspect import ablation_influence, gradient_influence
-from clew.run.config import TrainConfig, build_agent, make_stream
+from clew.run.build import build_agent, jax_stream
+from clew.run.config import TrainConfig
 from clew.watch import Caption, Film, Recording, influences, record, shown_steps
 from clew.watch.axis import TimeAxis, round_numbers, written
 from clew.watch.lines import ActionPanel, ValuePanel
@@ -24,11 +25,11 @@ CONFIG = TrainConfig(
     memory_options={"hidden_size": 4},
     network=NetworkConfig(head_size=4),
 )
-AGENT = build_agent(CONFIG, make_stream(CONFIG), jax.random.key(3))
+AGENT = build_agent(CONFIG, jax_stream(CONFIG), jax.random.key(3))
 
 
 def played(count: int = 1, **options: Any) -> list[Recording]:
-    return list(record(AGENT, make_stream(CONFIG), episodes=count, greedy=False, **options))
+    return list(record(AGENT, jax_stream(CONFIG), episodes=count, greedy=False, **options))
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,7 @@ def test_long_episodes_are_cut_and_truncated_ones_named() -> None:
     recording = played(max_steps=3)[0]
     assert (recording.length, recording.ended, recording.metrics) == (3, "cut", {})
     limit = {"corridor_length": 3, "time_limit": 3, "on_time_limit": "truncate"}
-    stream = make_stream(TrainConfig(env_options=limit))
+    stream = jax_stream(TrainConfig(env_options=limit))
     found = [r.ended for r in record(AGENT, stream, episodes=5, greedy=False)]
     assert "truncated" in found
     with pytest.raises(UserError, match="episodes must be an integer of at least 1, got 0"):
@@ -84,7 +85,7 @@ def test_long_episodes_are_cut_and_truncated_ones_named() -> None:
 
 
 def test_greedy_takes_the_likeliest() -> None:
-    recording = next(record(AGENT, make_stream(CONFIG), max_steps=40))
+    recording = next(record(AGENT, jax_stream(CONFIG), max_steps=40))
     assert np.array_equal(recording.actions, recording.probabilities.argmax(axis=1))
 
 

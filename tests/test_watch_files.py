@@ -15,8 +15,8 @@ from clew.errors import UserError
 from clew.run.checkpoint import list_checkpoints
 from clew.watch import Caption, Recording, Viewing, play, text_frame, watch_run, write_video
 from clew.watch import video as video_module
+from clew.watch.load import load_agent
 from clew.watch.palette import Palette
-from clew.watch.run import load_agent
 
 TINY = "--memory gru --memory-options hidden_size=4 --env-options corridor_length=3 time_limit=7"
 TINY += " --a2c.num-envs 2 --a2c.rollout-length 4 --network.head-size 4 --log-every 2 --steps 80"
@@ -161,7 +161,7 @@ def test_a_step_as_text() -> None:
     bare = CORRIDOR._replace(texts=None, probabilities=None, actions=np.array([[0.5, -1]] * 3))
     assert text_frame(bare, 0).splitlines()[0] == "      sees |  |"
     assert text_frame(bare, 0).splitlines()[3].split() == ["action", "0.5", "-1"]
-    with pytest.raises(UserError, match="sees images and renders no text"):
+    with pytest.raises(UserError, match="renders no text, and what is seen is no row of numbers"):
         text_frame(bare._replace(observations=np.zeros((3, 4, 4, 3), np.uint8)), 0)
 
 
@@ -199,10 +199,10 @@ def test_watching_a_run(tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_an_older_checkpoint(tiny: Path) -> None:
     names = [path.stem for path in list_checkpoints(tiny / "checkpoints")]
     newest = load_agent(tiny)
-    assert newest[3] == 10 and load_agent(tiny, wanted=names[-1])[3] == 10
+    assert newest.update == 10 and load_agent(tiny, wanted=names[-1]).update == 10
     first = load_agent(tiny, wanted=str(int(names[0].removeprefix("update-"))))
-    assert first[3] == int(names[0].removeprefix("update-")) < 10
-    weights = [np.asarray(found[2].actor.output.weight) for found in (newest, first)]
+    assert first.update == int(names[0].removeprefix("update-")) < 10
+    weights = [np.asarray(found.agent.actor.output.weight) for found in (newest, first)]
     assert not np.array_equal(*weights)
     with pytest.raises(UserError, match="unknown checkpoint '77'"):
         load_agent(tiny, wanted="77")

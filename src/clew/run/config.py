@@ -26,14 +26,18 @@ ALGORITHMS = ("a2c", "ppo")
 RUNNERS = ("sync", "async")
 
 
+class Unasked(dict[str, Any]):
+    """Options of the default task that nobody has asked for."""
+
+
 @dataclass(frozen=True)
 class TrainConfig:
     """What to train, on what, for how long; the defaults learn a short T-Maze in a minute."""
 
     env: str = "tmaze"
     """Name of the task."""
-    env_options: dict[str, Any] = field(default_factory=lambda: {"corridor_length": 20})
-    """Options of the task."""
+    env_options: dict[str, Any] = field(default_factory=lambda: Unasked(corridor_length=20))
+    """Options of the task; unless they are given, another task than the default one has none."""
     memory: str = "arelit"
     """Name of the memory model."""
     memory_options: dict[str, Any] = field(
@@ -77,6 +81,10 @@ class TrainConfig:
     """Weights & Biases, if it is among the loggers."""
     preset: str = ""
     """Name of the preset that these settings came from, for the record."""
+
+    def __post_init__(self) -> None:
+        if self.env != "tmaze" and isinstance(self.env_options, Unasked):
+            object.__setattr__(self, "env_options", {})
 
     @property
     def learning(self) -> A2CConfig | PPOConfig:

@@ -104,17 +104,17 @@ def _play(
 ) -> dict[str, np.ndarray]:
     """The metrics of the first episodes, as many of every environment."""
     each = math.ceil(episodes / stream.num_envs)
-    done = np.zeros(stream.num_envs, int)
+    played = np.zeros(stream.num_envs, int)
     kept: list[dict[int, dict[str, float]]] = [{} for _ in range(each)]
     step, time = stream.reset(), 0
-    while (done < each).any():
+    while (played < each).any():
         if time >= max_steps * each:
             raise UserError(f"an episode of {stream.name} did not end within {max_steps} steps")
         memory, action = choose(memory, step.observation, step.start, key, np.int32(time))
         step, time = stream.step(np.asarray(action)), time + 1
-        for index in np.flatnonzero(step.ended & (done < each)):
-            kept[done[index]][index] = {n: float(x[index]) for n, x in step.metrics.items()}
-            done[index] += 1
+        for index in np.flatnonzero(step.ended & (played < each)):
+            kept[played[index]][index] = {n: float(x[index]) for n, x in step.metrics.items()}
+            played[index] += 1
     rows = [row[i] for row in kept for i in sorted(row)][:episodes]
     return {name: np.array([row[name] for row in rows]) for name in stream.metric_names}
 

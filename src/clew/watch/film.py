@@ -170,7 +170,7 @@ def make_panels(
     if recording.probabilities is not None:
         chances = np.asarray(recording.probabilities, float)
         found.append(PolicyPanel(chances, actions, recording.action_names))
-    elif np.issubdtype(actions.dtype, np.floating):
+    elif actions.ndim > 1 or np.issubdtype(actions.dtype, np.floating):
         found.append(ActionPanel(actions.reshape(len(actions), -1), recording.action_names))
     if influence is not None:
         found.append(InfluencePanel(influence, way))

@@ -25,6 +25,7 @@ Picture = Float[Array, "batch height width channels"]
 Kernel = Float[Array, "height width in out"]
 
 LAYOUT = ("NHWC", "HWIO", "NHWC")
+CACHED = 2**18  # numbers; beyond it a kernel's gradient takes up to seven times as long
 
 
 class Convolution(eqx.Module):
@@ -173,11 +174,25 @@ def _backward_kernel(
             if after < 0:  # the last places that no kernel reached
                 x = jax.lax.slice_in_dim(x, 0, n + after, axis=axis)
             pads.append((low, max(after, 0)))
-        turned = (x.transpose(3, 1, 2, 0), g.transpose(1, 2, 0, 3))
-        y = _plain(*turned, 1, tuple(pads), apart=stride)
-        return y.transpose(1, 2, 0, 3)
+
+        def add(total: Array, some: tuple[Array, Array]) -> tuple[Array, None]:
+            turned = (some[0].transpose(3, 1, 2, 0), some[1].transpose(1, 2, 0, 3))
+            y = _plain(*turned, 1, tuple(pads), apart=stride)
+            return total + y.transpose(1, 2, 0, 3), None
+
+        nothing = jnp.zeros((*kernel, x.shape[-1], g.shape[-1]), x.dtype)
+        return jax.lax.scan(add, nothing, (_in_chunks(x, g), _in_chunks(g, g)))[0]
 
     return _one_by_one(run, merge=False)
+
+
+def _in_chunks(x: Array, g: Array) -> Array:
+    """A batch in equal parts, filled up with zeros; so many that a part of `g` stays cached."""
+    batch = x.shape[0]
+    parts = min(batch, -(-g.size // CACHED))
+    size = -(-batch // parts)
+    padded = jnp.pad(x, [(0, parts * size - batch)] + [(0, 0)] * (x.ndim - 1))
+    return padded.reshape(parts, size, *x.shape[1:])
 
 
 def _one_by_one(run: Product, *, merge: bool) -> Product:

@@ -132,4 +132,4 @@ class Versions:
 
 
 def _checksum(array: np.ndarray) -> int:
-    return zlib.crc32(memoryview(array))
+    return zlib.crc32(array.data)
