@@ -225,3 +225,25 @@ def few(num_envs: int) -> int:
 def too_many(num_envs: int) -> VectorEnv:
     """A factory that makes more than it was asked for."""
     return together(num_envs + 1)
+
+
+class Scripted(Troubled):
+    """Has the trouble that is written in a file, once for each time it is written.
+
+    Args:
+        script: the file; whoever reads it renames it first, so that it is read once.
+    """
+
+    def __init__(self, script: str):
+        super().__init__("", at=2, only=script)
+
+    def happens(self) -> bool:
+        """Whether there is trouble, which is then this environment's."""
+        mine = f"{self.only}-{os.getpid()}"
+        try:
+            os.rename(self.only, mine)
+        except FileNotFoundError:
+            return False
+        with open(mine) as file:
+            self.trouble = file.read()
+        return True

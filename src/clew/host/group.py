@@ -87,6 +87,10 @@ class EnvGroup(gymnasium.Env):
         self._failures: list[Failure] = []
         self._progress: Any = None
 
+    def tell_progress(self, progress: np.ndarray) -> None:
+        """Has the index of the environment at work written into an array [1] of int32."""
+        self._progress = progress
+
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:

@@ -146,6 +146,11 @@ class GroupedVectorEnv(VectorEnv):
         self.step_async(actions)
         return self.step_wait()
 
+    def tell_progress(self, progress: np.ndarray) -> None:
+        """Without workers: has the environment at work written into `progress`, int32 [1]."""
+        assert self._local is not None
+        self._local.tell_progress(progress)
+
     def close_extras(self, **kwargs: Any) -> None:
         """Ends the workers: asks them, and after 5 seconds, or if one hung, makes them."""
         if self._local is not None:

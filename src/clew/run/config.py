@@ -18,10 +18,12 @@ from clew.errors import (
     require_rate,
     unknown_name,
 )
+from clew.run.asynchronous.settings import AsyncConfig, check_async
 from clew.run.loggers import WandbConfig, check_loggers
 from clew.run.tasks import HostConfig, HostSide
 
 ALGORITHMS = ("a2c", "ppo")
+RUNNERS = ("sync", "async")
 
 
 class Unasked(dict[str, Any]):
@@ -54,6 +56,11 @@ class TrainConfig:
     """What stands between environments of others and the agent."""
     host: HostConfig = field(default_factory=HostConfig)
     """How environments of others are run."""
+    runner: str = "sync"
+    """How acting and learning take turns: sync, one after the other, or async, at the same time
+    and in several processes (PPO on environments of others only)."""
+    asynchronous: AsyncConfig = field(default_factory=AsyncConfig)
+    """How actors and learner share the work; it counts only with runner async."""
     steps: int = 500_000
     """Environment steps for every seed, over all its environments; rounded up to whole rollouts."""
     seeds: int = 1
@@ -109,6 +116,8 @@ class TrainConfig:
         require_choice("algorithm", self.algorithm, ALGORITHMS)
         self.learning.validate()
         self.host.validate()
+        require_choice("runner", self.runner, RUNNERS)
+        self.asynchronous.validate()
         check_loggers(self.loggers, self.wandb)
         require_at_least("steps", self.steps, 1)
         if self.steps < self.steps_per_update:
@@ -126,6 +135,8 @@ class TrainConfig:
         stream = make_stream(self)
         if isinstance(stream, HostSide):
             self._validate_host()
+        if self.runner == "async":
+            check_async(self, isinstance(stream, HostSide))
         abstract_agent(self, stream)
 
     def _validate_host(self) -> None:
@@ -150,6 +161,9 @@ class TrainConfig:
         values = self.to_json()
         for name in ("a2c" if self.algorithm == "ppo" else "ppo", "host", *LOGGING):
             del values[name]
+        # By turns in one process both runners compute the same.
+        if self.runner == "sync" or self.asynchronous.serial:
+            del values["runner"], values["asynchronous"]
         for name in _NEWER:
             *groups, last = name.split(".")
             holder, default = values, _DEFAULTS
@@ -185,6 +199,7 @@ _GROUPS: dict[str, type] = {
     "ppo": PPOConfig,
     "wrappers": WrapperConfig,
     "host": HostConfig,
+    "asynchronous": AsyncConfig,
     "wandb": WandbConfig,
 }
 

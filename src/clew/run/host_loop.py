@@ -55,7 +55,7 @@ class HostProgram:
             timeout=config.host.timeout,
             seeds=config.seeds,
         )
-        learn_one: Callable = partial(_learn, parts)
+        learn_one: Callable = partial(learn_seed, parts)
         split: Callable = partial(jax.random.split, num=3)
         if config.seeds > 1:
             learn_one = jax.vmap(learn_one, (0, 0, 0, 0, 0, 0, None))
@@ -148,7 +148,7 @@ class HostProgram:
         self._tell(f"{fault}; opened anew ({self._faults} of at most {allowed} times)")
 
 
-def _learn(
+def learn_seed(
     parts: Parts,
     seed: SeedState,
     experience: Experience,

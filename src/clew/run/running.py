@@ -1,5 +1,6 @@
 """A run in progress: where it stands, how it is saved, and how it ends before its time."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,15 @@ class Running:
         made, whole = self.update * per_update, config.updates * per_update
         return Report(made, whole, rate, self.seconds, left, row)
 
-    def row(self, metrics: record.MetricsFile) -> record.Row | None:
-        """Writes the row of metrics that is due after this update, if any is."""
+    def row(
+        self, metrics: record.MetricsFile, measured: Callable[[], dict[str, Any]]
+    ) -> record.Row | None:
+        """Writes the row of metrics that is due after this update, if any is.
+
+        Args:
+            metrics: the file.
+            measured: what else goes into the row, since the row before.
+        """
         config = self.config
         if self.update % config.log_every and self.update < config.updates:
             return None
@@ -51,6 +59,7 @@ class Running:
         rate = made / (self.seconds - seconds)
         sums = self.state.seed.sums
         row = record.make_row(sums, self.update, config, seconds=self.seconds, rate=rate)
+        row |= measured()
         metrics.write(row)
         return row
 

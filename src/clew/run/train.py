@@ -155,6 +155,10 @@ def _prepare(
 
 
 def _make_program(parts: Parts, progress: Progress) -> Program:
+    if parts.config.runner == "async":
+        from clew.run.asynchronous.program import AsyncProgram
+
+        return AsyncProgram(parts, progress.message)
     if isinstance(parts.stream, HostSide):
         from clew.run.host_loop import HostProgram
 
@@ -187,7 +191,7 @@ def _loop(
             raise run.diverged(finite)
         per_update = elapsed / count
         rate = config.steps_per_update * config.seeds / per_update
-        row = run.row(metrics)
+        row = run.row(metrics, getattr(program, "measured", dict))
         rate = row["rate"] if row else rate
         run.progress.report(run.report(rate, row))
         if run.seconds - run.saved_at >= config.checkpoint_seconds:

@@ -1,0 +1,1 @@
+"""Training whose actors go on acting while the learner learns."""

@@ -1,0 +1,212 @@
+"""What an actor does, in whatever process: opens its environments, and acts for rollouts."""
+
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from clew.agents.network import Agent
+from clew.agents.ppo import PPOConfig
+from clew.agents.trajectory import refresh_all
+from clew.envs.host import HostStep, HostStream
+from clew.host.processes import GroupedVectorEnv
+from clew.memory.base import State
+from clew.run.asynchronous.signs import Signs
+from clew.run.build import abstract_agent
+from clew.run.config import TrainConfig
+from clew.run.host_rollout import Acted, Experience, HostActor
+from clew.run.rollout import empty_memories
+from clew.run.tasks import HostSide
+
+
+class Published(NamedTuple):
+    """What the learner tells all actors after an update; arrays of NumPy."""
+
+    params: PyTree[np.ndarray]
+    """The arrays of the agent."""
+    statistics: dict[str, Any]
+    """Of the wrappers, over what all actors have seen."""
+    key: np.ndarray
+    """Data of a random key, from which an actor derives its own."""
+
+
+class Gathered(NamedTuple):
+    """What an actor hands to the learner."""
+
+    acted: Acted
+    begin: dict[str, Any]
+    """The wrappers' statistics before the rollout."""
+    end: dict[str, Any]
+    """And after it."""
+
+
+class Share(NamedTuple):
+    """What an actor must know of the run; it can be pickled."""
+
+    config: TrainConfig
+    side: HostSide
+    number: int
+    """Which actor."""
+    num_envs: int
+    """Its environments."""
+
+
+class Actor:
+    """Acts in its own environments.
+
+    Args:
+        share: its part of the run.
+        signs: of life, which it gives before and after every step.
+    """
+
+    def __init__(self, share: Share, signs: Signs):
+        self._share, self._signs = share, signs
+        config, learning = share.config, share.config.learning
+        assert isinstance(learning, PPOConfig)
+        _, self._static = agent_parts(config, share.side)
+        self._actor = HostActor(
+            self._static,
+            length=learning.rollout_length,
+            sequence=learning.sequence_length,
+            gamma=learning.gamma,
+            timeout=config.host.timeout,
+        )
+        self._refresh = jax.jit(partial(_refresh, self._static, share.num_envs))
+        self._stream: HostStream | None = None
+        self._steps: list[HostStep] = []
+        self._memory: State = None
+        self._params: PyTree[Array] = None
+        self._version, self._made, self._fresh = -1, 0, False
+
+    def rollout(self, version: int, published: Published, opening: int) -> Gathered:
+        """Acts for one rollout; opens the environments before the first, and after a fault.
+
+        Args:
+            version: of what was published.
+            published: the learner's last word.
+            opening: how often environments of the run have been opened anew, for their seed.
+
+        Raises:
+            EnvironmentFault: an environment failed. The environments are closed, and what was
+                gathered is lost.
+        """
+        try:
+            if self._stream is None:
+                self._open(version, published, opening)
+            return self._gather(version, published)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Closes the environments."""
+        if self._stream is not None:
+            self._stream.close()
+        self._stream, self._steps = None, []
+
+    def _open(self, version: int, published: Published, opening: int) -> None:
+        share = self._share
+        # The first actor's environments are those of the synchronous runner.
+        own = [share.number] if share.number else []
+        entropy = [share.config.seed, version, opening, *own]
+        seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
+        with self._signs.at_environments():
+            self._stream = share.side.open(share.num_envs, seed=seed)
+            if isinstance(self._stream.vector, GroupedVectorEnv):
+                self._stream.vector.tell_progress(self._signs.progress)
+            self._stream.restore(published.statistics)
+            self._steps = [self._stream.reset(timeout=share.config.host.timeout)]
+        agent = eqx.combine(published.params, self._static)
+        self._memory = jax.tree.map(jnp.asarray, empty_memories(agent, share.num_envs))
+        self._version, self._fresh = -1, True
+
+    def _gather(self, version: int, published: Published) -> Gathered:
+        stream = self._stream
+        assert stream is not None
+        if version != self._version:
+            self._params = jax.tree.map(jnp.asarray, published.params)
+            # What the memory cached was computed with older parameters.
+            self._memory = self._refresh(self._params, self._memory)
+            self._version, self._made = version, 0
+        if not self._fresh:  # the first observations have been learned from, by what was restored
+            stream.restore(published.statistics)
+        begin = published.statistics
+        key = actors_key(published.key, self._share.number, self._made)
+        watched = cast(HostStream, _Watched(stream, self._signs))
+        acted, steps = self._actor.rollout([watched], self._steps, self._params, self._memory, key)
+        self._memory, self._steps = acted.memory, list(steps)
+        self._made, self._fresh = self._made + 1, False
+        return Gathered(acted, begin, stream.state())
+
+
+class _Watched:
+    """A stream whose steps are signs of life."""
+
+    def __init__(self, stream: HostStream, signs: Signs):
+        self._stream, self._signs = stream, signs
+
+    def step_async(self, actions: Any) -> None:
+        with self._signs.at_environments():
+            self._stream.step_async(actions)
+
+    def step_wait(self, timeout: float | None = None) -> HostStep:
+        with self._signs.at_environments():
+            return self._stream.step_wait(timeout)
+
+
+def actors_key(data: np.ndarray, number: int, made: int) -> Array:
+    """The key of a rollout: that of the update for the first of the first actor, else its own."""
+    key = jax.random.wrap_key_data(jnp.asarray(data))
+    if number == made == 0:
+        return key
+    return jax.random.fold_in(jax.random.fold_in(key, number), made)
+
+
+def agent_parts(config: TrainConfig, side: HostSide) -> tuple[PyTree, Agent]:
+    """Shapes of the agent's arrays, and the agent without them."""
+    return eqx.partition(
+        abstract_agent(config, side), lambda x: isinstance(x, jax.ShapeDtypeStruct)
+    )
+
+
+def gathered_template(config: TrainConfig, side: HostSide, num_envs: int) -> Gathered:
+    """Shapes and types of a rollout; nothing is computed."""
+    learning = config.learning
+    assert isinstance(learning, PPOConfig)
+    length, shape = learning.rollout_length, jax.ShapeDtypeStruct
+    params, static = agent_parts(config, side)
+
+    def one(params: PyTree[Array]) -> tuple[State, Array]:
+        agent = eqx.combine(params, static)
+        noise = agent.distribution.noise(jax.random.key(0), (num_envs,))
+        memory = empty_memories(agent, num_envs)
+        seen = jax.tree.map(lambda o: jnp.zeros(o.shape[1:], o.dtype), observation)
+        _, logits, _ = jax.vmap(agent.step)(memory, seen, jnp.zeros(num_envs, bool))
+        return memory, agent.distribution.sample(logits, noise)
+
+    observation = _observations(side.observation_space, (length + 1, num_envs))
+    memory, action = jax.eval_shape(one, params)
+    flags = shape((length + 1, num_envs), np.bool_)
+    number = shape((length, num_envs), np.float32)
+    actions = shape((length, *action.shape), action.dtype)
+    shapes = (observation, flags, flags, actions, number, number, number, number)
+    experience = Experience(*cast(Any, shapes))
+    sums = {name: shape((), np.float32) for name in ("episodes", *side.metric_names)}
+    states = (memory,) * (length // learning.sequence_length)
+    statistics = side.statistics()
+    return Gathered(Acted(experience, states, memory, cast(Any, sums)), statistics, statistics)
+
+
+def _observations(space: Any, before: tuple[int, ...]) -> PyTree:
+    spaces = getattr(space, "spaces", None)
+    if isinstance(spaces, dict):
+        return {name: _observations(inner, before) for name, inner in spaces.items()}
+    return jax.ShapeDtypeStruct((*before, *space.shape), space.dtype)
+
+
+def _refresh(static: Agent, num_envs: int, params: PyTree[Array], memory: State) -> State:
+    return refresh_all(eqx.combine(params, static), memory, num_envs)

@@ -1,0 +1,218 @@
+"""Actors in processes of this machine."""
+
+import contextlib
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing import connection, util
+from typing import Any
+
+import jax
+from jaxtyping import PyTree
+
+from clew.errors import UserError
+from clew.host.faults import EnvironmentFault
+from clew.host.workers import CLOSE_SECONDS, LOST, start_method
+from clew.run.asynchronous.acting import Published, Share, gathered_template
+from clew.run.asynchronous.pool import Budget, Rollout
+from clew.run.asynchronous.shared import Layout, Versions, as_array, shared_bytes
+from clew.run.asynchronous.signs import SIGNS_BYTES, Signs, Watcher
+from clew.run.asynchronous.worker import Learned, Memory, Open, Start, Told, work
+
+LOOK_SECONDS = 0.2
+"""How often somebody who waits for rollouts looks whether an actor hangs."""
+PRELOADED = ["clew.host.group", "clew.run.asynchronous.worker"]
+
+
+class _Running:
+    """One actor process, from its start to its end.
+
+    Each has its own pipe, slots and signs, and no lock is shared, so that one which is killed at
+    any moment leaves nothing that another would wait for.
+    """
+
+    def __init__(self, context: Any, start: Start):
+        self.number, side = start.share.number, start.share.side
+        self.link, theirs = context.Pipe()
+        layout = Layout(start.gathered)
+        self._slots = [layout.views(as_array(slot)) for slot in start.memory.slots]
+        self.signs = Signs(as_array(start.memory.signs))
+        self._turn = 0
+        self.process = context.Process(
+            target=work, args=(start._replace(link=theirs),), name=f"clew-actor-{self.number}"
+        )
+        try:
+            self.process.start()
+        finally:
+            theirs.close()
+        timeout = start.share.config.host.timeout
+        # Environments with processes of their own are waited for, and ended, by the actor itself.
+        patience = timeout + CLOSE_SECONDS if side.task.vector else timeout
+        self.watcher = Watcher(self.signs, patience)
+
+    def rollout(self, told: Told) -> Rollout:
+        """The one that was told of; it lies in shared memory, which the views keep."""
+        gathered = self._slots[self._turn]
+        self._turn = (self._turn + 1) % len(self._slots)
+        return Rollout(told.version, self.number, gathered, told.seconds, told.waited)
+
+    def send(self, message: Learned | Open) -> None:
+        """Says something, should anybody listen."""
+        with contextlib.suppress(*LOST):
+            self.link.send(message)
+
+    def heard(self) -> Iterator[Any]:
+        """Everything that was said so far; nothing more after the last whole message."""
+        with contextlib.suppress(*LOST):
+            while self.link.poll():
+                yield self.link.recv()
+
+
+class ProcessPool:
+    """Actors in processes of this machine, each with an equal share of the environments.
+
+    Args:
+        shares: of the actors.
+        published: shapes of what will be published.
+        tell: is told of faults that the run survived.
+    """
+
+    def __init__(self, shares: list[Share], published: PyTree, tell: Callable[[str], None]):
+        config = shares[0].config
+        self._shares, self._config = shares, config
+        self._context = multiprocessing.get_context(start_method())
+        if self._context.get_start_method() == "forkserver":
+            self._context.set_forkserver_preload(PRELOADED)  # of no effect once it runs
+        self._published, layout = published, Layout(published)
+        self._block = shared_bytes(self._context, Versions.size(layout))
+        self._versions = Versions(self._block, layout)
+        self._gathered = gathered_template(config, shares[0].side, shares[0].num_envs)
+        self._budget = Budget(config.host.restarts, tell)
+        self._running: list[_Running] = []
+        self._ready: list[tuple[_Running, Rollout]] = []
+        self._taken: list[_Running] = []
+        self._version = -1
+        self.dropped = 0
+        # A process that ends would wait for its children, should nobody have closed the pool.
+        self._closing = util.Finalize(self, _close, (self._running,), exitpriority=10)
+
+    def publish(self, version: int, published: Published) -> None:
+        """See `ActorPool`."""
+        self._versions.write(version, published)
+        self._version = version
+        if not self._running:
+            self._running.extend(self._start(share) for share in self._shares)
+        for running in self._taken:
+            running.send(Learned(1))
+        self._taken = []
+
+    def take(self, count: int) -> list[Rollout]:
+        """See `ActorPool`."""
+        while True:
+            self._drop()
+            if len(self._ready) >= count:
+                break
+            links = [running.link for running in self._running]
+            ends = [running.process.sentinel for running in self._running]
+            connection.wait(links + ends, LOOK_SECONDS)
+            for place in range(len(self._running)):
+                self._attend(place)
+        taken, self._ready = self._ready[:count], self._ready[count:]
+        self._taken = [running for running, _ in taken]
+        return sorted((rollout for _, rollout in taken), key=lambda rollout: rollout.actor)
+
+    def close(self) -> None:
+        """See `ActorPool`."""
+        self._closing()
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes of the actors."""
+        return [running.process.pid or 0 for running in self._running]
+
+    def _start(self, share: Share) -> _Running:
+        size = Layout(self._gathered).size
+        signs = shared_bytes(self._context, SIGNS_BYTES)
+        ahead = self._config.asynchronous.ahead
+        slots = [shared_bytes(self._context, size) for _ in range(ahead + 1)]
+        start = Start(
+            share=share,
+            link=None,
+            memory=Memory(self._block, signs, slots),
+            published=self._published,
+            gathered=self._gathered,
+            opening=self._budget.used,
+            cache=jax.config.values["jax_compilation_cache_dir"],
+        )
+        return _Running(self._context, start)
+
+    def _drop(self) -> None:
+        """Rollouts that the learner has left too far behind."""
+        oldest = self._version - self._config.asynchronous.max_lag
+        for running, rollout in self._ready:
+            if rollout.version < oldest:
+                self.dropped += 1
+                running.send(Learned(1))
+        self._ready = [pair for pair in self._ready if pair[1].version >= oldest]
+
+    def _attend(self, place: int) -> None:
+        """Hears what an actor has to say, and finds out whether it lives."""
+        running = self._running[place]
+        alive = running.process.is_alive()  # before listening: nothing can be said after it
+        failure = ""
+        for message in running.heard():
+            if isinstance(message, Told):
+                self._ready.append((running, running.rollout(message)))
+            elif isinstance(message, EnvironmentFault):
+                self._survive(message, f"actor {running.number}: {message}", "opened anew")
+                running.send(Open(self._budget.used))
+            elif isinstance(message, UserError):
+                raise message
+            else:
+                failure = f"raised:\n{message}"
+        hung = running.watcher.hung()
+        if not failure and not alive:
+            failure = f"ended (exit code {running.process.exitcode})"
+        if failure or hung:
+            self._replace(place, failure or f"hangs: {hung}")
+
+    def _replace(self, place: int, failure: str) -> None:
+        running = self._running[place]
+        started = running.signs.seen()[0] > 0
+        _end([running], patience=0.0)
+        name = self._config.env
+        if not started:
+            failure += (
+                " while it started; a script that starts processes keeps its work under "
+                "`if __name__ == '__main__':`"
+            )
+        fault = EnvironmentFault(
+            f"actor {running.number} {failure}", env=name, field="worker", lost=True
+        )
+        if not started:
+            raise fault
+        self._survive(fault, f"{name}: {fault}", "started anew")
+        self._running[place] = self._start(self._shares[place])
+
+    def _survive(self, fault: EnvironmentFault, text: str, mended: str) -> None:
+        fault.args = (text,)
+        self._budget.survive(fault, mended)
+
+
+def _close(running: list[_Running]) -> None:
+    _end(running, CLOSE_SECONDS)
+
+
+def _end(running: list[_Running], patience: float) -> None:
+    """Ends actors: asks them, and after `patience` seconds makes them."""
+    deadline = time.monotonic() + patience
+    for one in running:
+        one.signs.stop()
+        one.link.close()
+    for one in running:
+        one.process.join(max(0.0, deadline - time.monotonic()))
+    for one in running:
+        if one.process.is_alive():
+            one.process.kill()
+    for one in running:
+        one.process.join(CLOSE_SECONDS)

@@ -1,0 +1,179 @@
+"""The training loop whose actors go on acting while the learner learns."""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array, Int
+
+from clew.run.asynchronous.acting import Gathered, Published, Share
+from clew.run.asynchronous.merging import merged
+from clew.run.asynchronous.pool import ActorPool, Rollout, SerialPool
+from clew.run.asynchronous.processes import ProcessPool
+from clew.run.host_loop import learn_seed
+from clew.run.host_rollout import Acted
+from clew.run.host_state import packed, unpacked
+from clew.run.sync import Parts, RunState
+from clew.run.tasks import HostSide
+
+
+class AsyncProgram:
+    """A run's asynchronous loop; called as a compiled `Program` is.
+
+    An update learns from as many rollouts as there are actors, those which came first. Its losses,
+    trajectory and state are those of the synchronous runner, and a checkpoint may be gone on with
+    by both. What happens inside the environments is not in a checkpoint: a resumed run begins new
+    episodes.
+
+    Args:
+        parts: of the run.
+        tell: is told of faults that the run survived.
+
+    Attributes:
+        state: after the last whole update; what is left of a call that raised.
+    """
+
+    def __init__(self, parts: Parts, tell: Callable[[str], None] = lambda line: None):
+        assert isinstance(parts.stream, HostSide)
+        self._parts, self._tell = parts, tell
+        self._learn = jax.jit(partial(learn_seed, parts))
+        self._split = jax.jit(partial(jax.random.split, num=3))
+        self._pool: ActorPool | None = None
+        self._count = 1 if parts.config.asynchronous.serial else parts.config.asynchronous.actors
+        self._measures = _Measures()
+        self.state: RunState | None = None
+
+    def __call__(self, state: RunState, count: Int[Array, ""]) -> RunState:
+        """Makes so many updates, or fewer if one gives a number that is not finite.
+
+        Raises:
+            EnvironmentFault: an environment gave a number that is none, or environments and
+                actors failed more often than the run's settings allow.
+        """
+        self.state = state
+        for _ in range(int(count)):
+            pool = self._pool or self._begin(state)
+            self.state = state = self._update(pool, state)
+            if not np.all(state.seed.finite):
+                break
+            self._publish(pool, state)
+        return state
+
+    def close(self) -> None:
+        """Ends the actors."""
+        if self._pool is not None:
+            self._pool.close()
+        self._pool = None
+
+    def measured(self) -> dict[str, float]:
+        """What went between actors and learner since the last call, for a row of metrics.
+
+        Returns:
+            "lag" and "lag_max", mean and greatest number of updates between the parameters that a
+            rollout was gathered with and those that learned from it; "actor_wait" and
+            "learner_wait", the shares of their time in which actors and learner waited for each
+            other; "dropped", rollouts that were too old.
+        """
+        return self._measures.told(self._pool.dropped if self._pool else 0)
+
+    def _begin(self, state: RunState) -> ActorPool:
+        config, side = self._parts.config, self._parts.stream
+        assert isinstance(side, HostSide)
+        if config.asynchronous.serial:
+            share = Share(config, side, 0, config.learning.num_envs)
+            self._pool = SerialPool(share, self._tell)
+        else:
+            each = config.learning.num_envs // self._count
+            shares = [Share(config, side, number, each) for number in range(self._count)]
+            self._pool = ProcessPool(shares, self._published(state), self._tell)
+        self._publish(self._pool, state)
+        return self._pool
+
+    def _publish(self, pool: ActorPool, state: RunState) -> None:
+        pool.publish(int(state.update), self._published(state))
+
+    def _published(self, state: RunState) -> Published:
+        _, rollout_key, _ = self._split(state.seed.key)
+        return Published(
+            jax.tree.map(np.asarray, state.seed.agent),
+            unpacked(state.seed.actor.statistics),
+            np.asarray(jax.random.key_data(rollout_key)),
+        )
+
+    def _update(self, pool: ActorPool, state: RunState) -> RunState:
+        began = time.perf_counter()
+        rollouts = pool.take(self._count)
+        waited = time.perf_counter() - began
+        seed = state.seed
+        next_key, _, learn_key = self._split(seed.key)
+        acted = together([rollout.gathered for rollout in rollouts])
+        fresh_row = np.bool_(int(state.update) % self._parts.config.log_every == 0)
+        made = self._learn(
+            seed._replace(key=next_key),
+            acted.experience,
+            acted.states,
+            acted.memory,
+            acted.sums,
+            learn_key,
+            fresh_row,
+        )
+        statistics = unpacked(seed.actor.statistics)
+        for rollout in rollouts:
+            statistics = merged(statistics, rollout.gathered.begin, rollout.gathered.end)
+        actor = made.actor._replace(statistics=packed(statistics))
+        made = jax.block_until_ready(made._replace(actor=actor))
+        self._measures.add(int(state.update), rollouts, waited, time.perf_counter() - began)
+        return RunState(state.update + 1, made)
+
+
+def together(gathered: Sequence[Gathered]) -> Acted:
+    """Rollouts of several actors as one of all their environments, in memory of its own."""
+
+    def joined(axis: int) -> Callable[..., np.ndarray]:
+        return lambda *leaves: np.concatenate(leaves, axis)
+
+    acted = [one.acted for one in gathered]
+    experience, states, memory, sums = zip(*acted, strict=True)
+    return Acted(
+        jax.tree.map(joined(1), *experience),
+        jax.tree.map(joined(0), *states),
+        jax.tree.map(joined(0), *memory),
+        jax.tree.map(lambda *leaves: np.sum(leaves, 0, dtype=np.float32), *sums),
+    )
+
+
+class _Measures:
+    """What went between actors and learner since it was last told."""
+
+    def __init__(self) -> None:
+        self._dropped = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._lags: list[int] = []
+        self._acting, self._actors_waited = 0.0, 0.0
+        self._learning, self._learner_waited = 0.0, 0.0
+
+    def add(self, version: int, rollouts: Sequence[Rollout], waited: float, seconds: float) -> None:
+        """Counts an update."""
+        self._lags += [version - rollout.version for rollout in rollouts]
+        self._acting += sum(rollout.seconds for rollout in rollouts)
+        self._actors_waited += sum(rollout.waited for rollout in rollouts)
+        self._learning += seconds
+        self._learner_waited += waited
+
+    def told(self, dropped: int) -> dict[str, Any]:
+        """The measures, see `AsyncProgram.measured`; they begin anew."""
+        told = {
+            "lag": round(float(np.mean(self._lags or [0])), 3),
+            "lag_max": max(self._lags or [0]),
+            "actor_wait": round(self._actors_waited / (self._acting or 1.0), 3),
+            "learner_wait": round(self._learner_waited / (self._learning or 1.0), 3),
+            "dropped": dropped - self._dropped,
+        }
+        self._dropped = dropped
+        self._clear()
+        return told

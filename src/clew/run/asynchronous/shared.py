@@ -1,0 +1,135 @@
+"""Arrays in memory that processes share: trees of them, and parameters that change under readers.
+
+The memory is that of `multiprocessing.RawArray`: a file that has no name any more when the first
+byte is written, so whatever is killed, the operating system takes it back with the last process.
+"""
+
+import ctypes
+import time
+import zlib
+from multiprocessing.context import BaseContext
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+ALIGNED = 64
+"""Bytes: leaves begin at multiples, on cache lines of their own."""
+HEADER = 4
+READ_SECONDS = 60.0
+
+
+class Layout:
+    """Where in a block of bytes the leaves of a tree of arrays are.
+
+    Args:
+        template: anything with shape and dtype at the leaves.
+    """
+
+    def __init__(self, template: PyTree):
+        leaves, self._structure = jax.tree.flatten(template)
+        self._leaves: list[tuple[int, tuple[int, ...], np.dtype]] = []
+        self.size = 0
+        for leaf in leaves:
+            shape, dtype = tuple(leaf.shape), np.dtype(leaf.dtype)
+            self._leaves.append((self.size, shape, dtype))
+            length = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+            self.size += -(-length // ALIGNED) * ALIGNED
+        self.size = max(self.size, ALIGNED)
+
+    def views(self, memory: np.ndarray) -> PyTree[np.ndarray]:
+        """The tree, its leaves being views of `size` bytes."""
+        views = [
+            np.frombuffer(memory, dtype, int(np.prod(shape, dtype=np.int64)), begin).reshape(shape)
+            for begin, shape, dtype in self._leaves
+        ]
+        return jax.tree.unflatten(self._structure, views)
+
+    def write(self, memory: np.ndarray, tree: PyTree) -> None:
+        """Copies a tree into `size` bytes.
+
+        Raises:
+            ValueError: its leaves are not those of the template.
+        """
+        leaves, structure = jax.tree.flatten(tree)
+        if structure != self._structure:
+            raise ValueError(f"expected arrays as {self._structure}, got {structure}")
+        for (begin, shape, dtype), leaf in zip(self._leaves, leaves, strict=True):
+            array = np.asarray(leaf)
+            if array.shape != shape or not np.can_cast(array.dtype, dtype, "same_kind"):
+                raise ValueError(
+                    f"expected an array {dtype}{list(shape)}, got {array.dtype}{list(array.shape)}"
+                )
+            count = int(np.prod(shape, dtype=np.int64))
+            np.frombuffer(memory, dtype, count, begin).reshape(shape)[...] = array
+
+
+def shared_bytes(context: BaseContext, size: int) -> Any:
+    """So many bytes, all 0, that a process gets by being started with them."""
+    return context.RawArray(ctypes.c_ubyte, size)
+
+
+def as_array(memory: Any) -> np.ndarray:
+    """Shared bytes as an array of uint8, which keeps them alive."""
+    return np.frombuffer(memory, np.uint8)
+
+
+class Versions:
+    """One writer's newest tree of arrays, for any number of readers who never wait for it.
+
+    Two buffers are written by turns, so a reader is disturbed only if it is overtaken twice. Each
+    has a counter that is odd while it is written to (a sequence lock), its version and a checksum,
+    which also holds on processors that let others see writes out of order: nobody ever reads half
+    of one tree and half of the next.
+
+    Args:
+        memory: `Versions.size(layout)` shared bytes.
+        layout: of the tree.
+    """
+
+    def __init__(self, memory: Any, layout: Layout):
+        whole = as_array(memory)
+        self._layout = layout
+        self._newest = np.frombuffer(whole, np.int64, 1)
+        ends = [ALIGNED * (1 + b) + layout.size * b for b in (0, 1)]
+        self._headers = [np.frombuffer(whole, np.int64, HEADER, end) for end in ends]
+        begins = [end + ALIGNED for end in ends]
+        self._buffers = [whole[b : b + layout.size] for b in begins]
+
+    @staticmethod
+    def size(layout: Layout) -> int:
+        """Bytes that are needed."""
+        return 3 * ALIGNED + 2 * layout.size
+
+    def write(self, version: int, tree: PyTree) -> None:
+        """Makes a tree the newest one."""
+        place = 1 - int(self._newest[0])
+        header, buffer = self._headers[place], self._buffers[place]
+        header[0] += 1
+        self._layout.write(buffer, tree)
+        header[1], header[2] = version, _checksum(buffer)
+        header[0] += 1
+        self._newest[0] = place
+
+    def read(self) -> tuple[int, PyTree[np.ndarray]]:
+        """Version and copy of the newest tree.
+
+        Raises:
+            TimeoutError: it was never whole for a minute; the writer died while it wrote.
+        """
+        deadline = time.monotonic() + READ_SECONDS
+        while time.monotonic() < deadline:
+            place = int(self._newest[0])
+            header = self._headers[place]
+            counter, version, checksum = (int(x) for x in header[:3])
+            copy = self._buffers[place].copy()
+            same = counter % 2 == 0 and int(header[0]) == counter
+            if same and counter and _checksum(copy) == checksum:
+                return version, self._layout.views(copy)
+            time.sleep(0.0001)
+        raise TimeoutError("no parameters could be read for a minute")
+
+
+def _checksum(array: np.ndarray) -> int:
+    return zlib.crc32(array.data)

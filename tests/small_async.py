@@ -1,0 +1,69 @@
+"""Asynchronous runs of a few updates; all tests on one task share its compiled programs."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from clew.agents.network import NetworkConfig
+from clew.agents.ppo import PPOConfig
+from clew.run.asynchronous.program import AsyncProgram
+from clew.run.asynchronous.settings import AsyncConfig
+from clew.run.config import TrainConfig
+from clew.run.host_loop import HostProgram
+from clew.run.sync import RunState, init_run, make_parts
+from clew.run.tasks import HostConfig
+
+LENGTH = 8
+
+
+def async_config(**changes: Any) -> TrainConfig:
+    """PPO with a small GRU in four environments that are labelled, two to each actor."""
+    settings: dict[str, Any] = {
+        "env": "labelled:Labelled",
+        "env_options": {},
+        "memory": "gru",
+        "memory_options": {"hidden_size": 4},
+        "network": NetworkConfig(head_size=4),
+        "algorithm": "ppo",
+        "ppo": PPOConfig(
+            num_envs=4, rollout_length=LENGTH, sequence_length=4, minibatches=1, epochs=1
+        ),
+        "host": HostConfig(timeout=20.0, restarts=3),
+        "steps": 4 * LENGTH * 6,
+        "log_every": 2,
+        "runner": "async",
+    }
+    return TrainConfig(**{**settings, **changes})
+
+
+def run_dir(folder: Path, **changes: Any) -> TrainConfig:
+    """The same with a place on the disk."""
+    return async_config(run_dir=str(folder), name="run", **changes)
+
+
+def after(config: TrainConfig, updates: int, told: list[str] | None = None) -> RunState:
+    """The state of a run after so many updates, in two calls of its program."""
+    parts = make_parts(config)
+    kind = AsyncProgram if config.runner == "async" else HostProgram
+    program = kind(parts, [].append if told is None else told.append)
+    try:
+        state = program(init_run(parts), jnp.int32(1))
+        return program(state, jnp.int32(updates - 1))
+    finally:
+        program.close()
+
+
+def arrays(state: RunState) -> list[np.ndarray]:
+    """All of a state; random keys as their data."""
+    return [
+        np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
+        for x in jax.tree.leaves(state)
+    ]
+
+
+def by_turns(**changes: Any) -> AsyncConfig:
+    """No lag at all."""
+    return AsyncConfig(queue=0, max_lag=0, **changes)
