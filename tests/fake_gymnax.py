@@ -120,7 +120,7 @@ class Bare:
 
 def bare(size=3, **options):
     """A factory of an environment and its params, which takes anything."""
-    env = Bare()
+    env: Any = Bare()
     env.given = {"size": size, **options}
     return env, Params()
 

@@ -2,6 +2,7 @@
 
 import sys
 from importlib import metadata
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -60,7 +61,7 @@ def test_types_never_change_though_the_package_opens_with_plain_numbers(pretende
 
 
 def test_options_go_to_the_constructor_or_into_the_params(pretended_gymnax):
-    env = make_env("gymnax:Labelled-v0", scale=100.0, ends=5, reward=2, mirrored=True)
+    env: Any = make_env("gymnax:Labelled-v0", scale=100.0, ends=5, reward=2, mirrored=True)
     params = env.foreign.params
     assert env.foreign.env.scale == 100.0
     assert (int(params.ends), float(params.reward), bool(params.mirrored)) == (5, 2.0, True)
@@ -97,9 +98,11 @@ def test_a_factory_of_a_module_and_an_environment_of_no_base_class():
 def test_an_older_environment_is_refused_unless_its_ends_are_said_to_be_terminations(
     pretended_gymnax,
 ):
-    with pytest.raises(UserError, match=r"Older-v0 says only `done`, as before gymnax 1\.0.*done="):
+    with pytest.raises(
+        UserError, match=r"Older-v0 says only `done`, as before gymnax 1\.0.*every_end="
+    ):
         make_env("gymnax:Older-v0")
-    env = make_env("gymnax:Older-v0", done="terminated", max_steps_in_episode=2)
+    env = make_env("gymnax:Older-v0", every_end="terminated", max_steps_in_episode=2)
     steps = roll(env, np.zeros((4, 1), np.int64))
     assert steps.discount.ravel().tolist() == [1, 1, 0, 1, 0] and not steps.last.any()
 
@@ -162,7 +165,7 @@ def test_a_step_that_opens_episodes_by_itself_will_not_do():
         ("gymnax:Labelled-v0", {"ends": 2.5}, "ends must be a whole number, got 2.5"),
         ("gymnax:Labelled-v0", {"mirrored": 1}, "mirrored must be true or false, got 1"),
         ("gymnax:Labelled-v0", {"reward": "much"}, "reward must be a number, got 'much'"),
-        ("gymnax:Labelled-v0", {"done": "cut"}, "unknown value of done 'cut'"),
+        ("gymnax:Labelled-v0", {"every_end": "cut"}, "unknown value of every_end 'cut'"),
         ("gymnax:fake_gymnax:bear", {}, "unknown factory in fake_gymnax 'bear'.*'bare'"),
         ("gymnax:fake_gymnas:bare", {}, "'fake_gymnas', which is not there"),
     ],

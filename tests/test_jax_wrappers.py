@@ -199,8 +199,9 @@ def test_it_passes_on_what_the_task_says():
     assert PreviousActionReward(TMaze(5)).action_names == TMaze.action_names
     assert (env.observation_size, env.num_actions) == (3 + 4 + 1, 4)
     kept = KeptEntries(Counting(), (0,))
+    state, observation = kept.reset(jax.random.key(0))
     assert kept.render_image(state, observation) is None is kept.render_text(state, observation)
-    assert kept.remembered(state)
+    assert kept.remembered(state) == {"parity": 0}
 
 
 @pytest.mark.parametrize(

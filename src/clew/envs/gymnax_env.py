@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from clew.host.spaces import ActionAdapter, ObservationAdapter
 
-DONE = ("terminated",)
+EVERY_END = ("terminated",)
 NOT_METRICS = ("discount", "terminated", "truncated", "return", "length")
 """What `info` may hold that is said elsewhere, by the transition or by the stream."""
 
@@ -65,7 +65,7 @@ class GymnaxEnvironment(Environment):
         env: the environment.
         params: its settings, a tree of numbers; None for its `default_params`.
         name: what error messages call it.
-        done: how to read an environment that only says `done`, without telling an end from a time
+        every_end: how to read an environment that only says `done`, without telling an end from a time
             limit, as before gymnax 1.0: None refuses it, "terminated" counts every end as a
             termination, time limits too, so that nothing is expected after them.
 
@@ -82,13 +82,13 @@ class GymnaxEnvironment(Environment):
     metric_names: tuple[str, ...] = eqx.field(static=True)
 
     def __init__(
-        self, env: Any, params: Any = None, *, name: str = "", done: str | None = None
+        self, env: Any, params: Any = None, *, name: str = "", every_end: str | None = None
     ) -> None:
         from clew.envs.gymnax_probe import probe
 
-        if done is not None:
-            require_choice("done", done, DONE)
-        self.foreign = probe(env, params, name or type(env).__name__, done)
+        if every_end is not None:
+            require_choice("every_end", every_end, EVERY_END)
+        self.foreign = probe(env, params, name or type(env).__name__, every_end)
         leaves = self.foreign.observations.leaves
         self.observation_size = sum(_count(leaf.shape) for leaf in leaves)
         space = self.foreign.actions.space

@@ -28,7 +28,7 @@ def make_gymnax(name: str, options: Mapping[str, Any] | None = None) -> GymnaxEn
         name: "gymnax:ID", or "gymnax:module:factory", which returns an environment, or one and
             its params as `gymnax.make` does; the current folder is searched for modules too.
         options: keyword arguments of the environment's constructor (of the factory), and fields of
-            its params; a name that is both goes to the constructor. And `done`, see
+            its params; a name that is both goes to the constructor. And `every_end`, see
             `GymnaxEnvironment`.
 
     Raises:
@@ -38,13 +38,13 @@ def make_gymnax(name: str, options: Mapping[str, Any] | None = None) -> GymnaxEn
     """
     options = dict(options or {})
     factory, keywords = _factory(name)
-    done = None if "done" in keywords else options.pop("done", None)
+    every_end = None if "every_end" in keywords else options.pop("every_end", None)
     own = {k: v for k, v in options.items() if k in keywords}
     env, params = _built(name, factory, own)
     fields = _fields(params)
     strange = [k for k in options if k not in keywords and k not in fields]
     if strange and not any(p.kind is p.VAR_KEYWORD for p in keywords.values()):
-        known = [*_named(keywords), *fields, "done"]
+        known = [*_named(keywords), *fields, "every_end"]
         raise unknown_name(f"option of {name}", strange[0], known)
     if strange:
         own |= {k: options[k] for k in strange}
@@ -56,7 +56,7 @@ def make_gymnax(name: str, options: Mapping[str, Any] | None = None) -> GymnaxEn
     if changed:
         replace = getattr(params, "_replace", None)  # of a NamedTuple
         params = replace(**changed) if replace else dataclasses.replace(params, **changed)
-    return GymnaxEnvironment(env, params, name=name, done=done)
+    return GymnaxEnvironment(env, params, name=name, every_end=every_end)
 
 
 def gymnax_options(name: str) -> dict[str, Any]:

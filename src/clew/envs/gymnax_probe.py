@@ -22,11 +22,11 @@ NEEDED = ("reset", "step_env", "observation_space", "action_space")
 OLD = (
     "says only `done`, as before gymnax 1.0, which does not tell a time limit from an end: give it "
     "is_terminated(state, params) and is_truncated(state, params), or count every end as a "
-    "termination with the option done=terminated"
+    "termination with the option every_end=terminated"
 )
 
 
-def probe(env: Any, params: Any, name: str, done: str | None) -> Foreign:
+def probe(env: Any, params: Any, name: str, every_end: str | None) -> Foreign:
     """What `GymnaxEnvironment` needs to know, from the shapes that the environment answers.
 
     Raises:
@@ -54,7 +54,7 @@ def probe(env: Any, params: Any, name: str, done: str | None) -> Foreign:
             f"answered {len(answer)} values"
         )
     state, limit = _state_types(opened, answer[1], name), None
-    if done is None and len(answer) == 5:
+    if every_end is None and len(answer) == 5:
         limit = _limit(env, name)
         _shapes(f"{name}'s is_truncated", lambda state: limit(state, params), answer[1])
     for when, observation in (("reset", first), ("step_env", answer[0])):
@@ -82,12 +82,11 @@ def converted(space: Any, name: str) -> spaces.Space:
         return spaces.Discrete(int(space.n))
     if not hasattr(space, "low"):
         raise UserError(f"{name} has the space {space!r}; supported are Box, Discrete, Dict, Tuple")
-    dtype, shape = np.dtype(space.dtype), tuple(space.shape)
-    if dtype.kind == "f":
-        dtype = np.dtype(np.float32)
+    shape, dtype = tuple(space.shape), np.dtype(space.dtype)
+    dtype = np.dtype(np.float32) if dtype.kind == "f" else dtype
     bounds = [np.broadcast_to(np.asarray(bound), shape) for bound in (space.low, space.high)]
     if dtype.kind in "iu":  # an infinite bound of whole numbers is the type's own
-        limits = np.iinfo(dtype)
+        limits = np.iinfo(dtype.type)
         bounds = [np.clip(bound, limits.min, limits.max) for bound in bounds]
     low, high = (np.array(bound).astype(dtype) for bound in bounds)
     return spaces.Box(low, high, shape, dtype.type)
@@ -114,9 +113,10 @@ def _limit(env: Any, name: str) -> Callable[[Any, Any], Any]:
     }
     terminal, terminated = definers["is_terminal"], definers["is_terminated"]
     # Written for an older gymnax upon the base class of this one, where is_terminal had the limit.
-    older = terminal is not None and terminated is not None
-    older = older and terminal is not terminated and issubclass(terminal, terminated)
-    if older or not callable(getattr(env, "is_truncated", None)):
+    older = terminal is not None and terminated is not None and terminal is not terminated
+    if (older and issubclass(terminal, terminated)) or not callable(
+        getattr(env, "is_truncated", None)
+    ):
         raise UserError(f"{name} {OLD}")
     return env.is_truncated
 

@@ -1,7 +1,7 @@
 """The agent's previous action and reward as part of what it sees, and all wrappers together."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 
 if TYPE_CHECKING:
-    from gymnasium.spaces import Space
+    from gymnasium.spaces import Dict, Space
 
 FOR_JAX = ("keep", "reward_scale", "reward_clip", "previous")
 """The settings of `WrapperConfig` that tasks written in JAX take."""
@@ -35,19 +35,22 @@ class PreviousActionReward(Around):
         UserError: the task observes something of these names already.
     """
 
+    def __init__(self, env: Environment):
+        super().__init__(env)
+
     @property
-    def observation_space(self) -> "Space":
+    def observation_space(self) -> "Dict":
         """A dict of Boxes and of what the task observes."""
         from clew.envs.seen import observed
 
         clip = self.env.clip if isinstance(self.env, ScaledReward) else None
         config = WrapperConfig(previous=True, reward_clip=clip)
         # What the task observes is the agent's already.
-        return observed(self.env.observation_space, self.action_space, config)
+        return cast("Dict", observed(self.env.observation_space, self.action_space, config))
 
     def opening(self, observation: Observation) -> Observation:
         """The first observation of an episode, which nothing led to."""
-        size = self.observation_space["previous_action"].shape
+        size = self.observation_space["previous_action"].shape or ()
         return _joined(observation, jnp.zeros(size, jnp.float32), jnp.zeros((), jnp.float32))
 
     def after(self, transition: Transition, action: Array) -> Transition:
