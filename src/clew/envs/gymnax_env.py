@@ -65,8 +65,8 @@ class GymnaxEnvironment(Environment):
         env: the environment.
         params: its settings, a tree of numbers; None for its `default_params`.
         name: what error messages call it.
-        every_end: how to read an environment that only says `done`, without telling an end from a time
-            limit, as before gymnax 1.0: None refuses it, "terminated" counts every end as a
+        every_end: how to read an environment that only says `done`, without telling an end from a
+            time limit, as before gymnax 1.0: None refuses it, "terminated" counts every end as a
             termination, time limits too, so that nothing is expected after them.
 
     Raises:

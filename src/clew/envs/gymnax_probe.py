@@ -107,18 +107,18 @@ def _check_interface(env: Any, params: Any, name: str) -> None:
 
 def _limit(env: Any, name: str) -> Callable[[Any, Any], Any]:
     """The environment's `is_truncated`, unless its ends hold the time limit already."""
-    definers = {
-        method: next((kind for kind in type(env).__mro__ if method in vars(kind)), None)
-        for method in ("is_terminal", "is_terminated")
-    }
-    terminal, terminated = definers["is_terminal"], definers["is_terminated"]
-    # Written for an older gymnax upon the base class of this one, where is_terminal had the limit.
-    older = terminal is not None and terminated is not None and terminal is not terminated
-    if (older and issubclass(terminal, terminated)) or not callable(
-        getattr(env, "is_truncated", None)
-    ):
+    terminal, terminated = (_definer(env, m) for m in ("is_terminal", "is_terminated"))
+    # Written for an older gymnax upon the base class of this one: is_terminal had the limit.
+    older = terminal is not terminated and terminated is not None and terminal is not None
+    older = older and issubclass(terminal, terminated)
+    if older or not callable(getattr(env, "is_truncated", None)):
         raise UserError(f"{name} {OLD}")
     return env.is_truncated
+
+
+def _definer(env: Any, method: str) -> type | None:
+    """The class that defines a method of an environment, None if there is none."""
+    return next((kind for kind in type(env).__mro__ if method in vars(kind)), None)
 
 
 def _shapes(what: str, function: Callable[..., Any], *args: Any) -> Any:
