@@ -24,6 +24,8 @@ class Labelled(gymnasium.Env):
 
     observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float64)
     action_space = spaces.Discrete(2)
+    built = 0
+    """How many were built in this process."""
 
     def __init__(
         self,
@@ -32,6 +34,7 @@ class Labelled(gymnasium.Env):
         ends: Sequence[str] = ENDS,
         offset: int = 0,
     ):
+        Labelled.built += 1
         self.number, self.lengths, self.ends = number, lengths, ends
         self.episode, self.time = offset - 1, 0
         self.running = False
@@ -112,10 +115,11 @@ class Troubled(Labelled):
             "reset" (raises in reset) or "build" (raises when built).
         at: step of the first episode in which it happens.
         only: a file; there is trouble while it exists. "" for always.
+        end: episodes have one step and end so; "" for nine steps and a termination.
     """
 
-    def __init__(self, trouble: str, at: int = 2, only: str = ""):
-        super().__init__(lengths=(9,), ends=("terminated",))
+    def __init__(self, trouble: str, at: int = 2, only: str = "", end: str = ""):
+        super().__init__(lengths=(1 if end else 9,), ends=(end or "terminated",))
         self.trouble, self.at, self.only = trouble, at, only
         if trouble == "build" and self.happens():
             raise RuntimeError("100% out of bricks")

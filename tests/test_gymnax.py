@@ -98,9 +98,7 @@ def test_a_factory_of_a_module_and_an_environment_of_no_base_class():
 def test_an_older_environment_is_refused_unless_its_ends_are_said_to_be_terminations(
     pretended_gymnax,
 ):
-    with pytest.raises(
-        UserError, match=r"Older-v0 says only `done`.*every_end="
-    ):
+    with pytest.raises(UserError, match=r"Older-v0 says only `done`.*every_end="):
         make_env("gymnax:Older-v0")
     env = make_env("gymnax:Older-v0", every_end="terminated", max_steps_in_episode=2)
     steps = roll(env, np.zeros((4, 1), np.int64))

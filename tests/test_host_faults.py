@@ -1,5 +1,6 @@
 """What goes wrong in an environment: named, never a stall, and the stream can be closed."""
 
+import gc
 import os
 import signal
 import time
@@ -7,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from clew.envs.host import EnvironmentFault, EnvironmentHung, HostStream
 from clew.envs.host_task import host_task
 from clew.errors import UserError
 from clew.host.processes import GroupedVectorEnv
-from labelled import Troubled
+from labelled import Labelled, Troubled
 
 NAME = "labelled:Troubled"
 
@@ -61,7 +62,10 @@ def test_a_fault_is_named(trouble: str, field: str, says: str, processes: int) -
         assert ("make_trouble" in str(fault)) == (trouble in ("raise", "unpicklable"))
         with pytest.raises(UserError, match="call reset before"):
             stream.step([0, 0, 0, 0])
+        before = Labelled.built
         assert stream.reset(1).start.all()
+        rebuilt = processes == 0 and field == "step"  # those that raised, and in this process
+        assert Labelled.built - before == int(rebuilt)
         assert not stream.step([0, 0, 0, 0]).start.any()
 
 
@@ -142,6 +146,36 @@ def test_a_timeout_that_is_kept_changes_nothing() -> None:
     assert not Path(own(stream)._progress_file).exists()
 
 
+def test_what_nobody_closed_leaves_nothing() -> None:
+    """Neither a file nor a process."""
+    stream = opened("raise", 2)
+    stream.reset()
+    path, processes = Path(own(stream)._progress_file), own(stream)._workers.processes
+    del stream
+    gc.collect()
+    assert not path.exists() and not any(process.is_alive() for process in processes)
+
+
+def test_ctrl_c_is_the_parents_affair() -> None:
+    """It reaches every process of a terminal; the workers go on until they are closed."""
+    with opened("raise", 2) as stream:
+        stream.reset()
+        for process in own(stream)._workers.processes:
+            os.kill(process.pid, signal.SIGINT)
+        for _ in range(3):
+            assert not stream.step([0, 0, 0, 0]).start.any()
+
+
+def test_a_reset_forgets_a_step_that_is_pending() -> None:
+    """Of ours and of Gymnasium's own."""
+    for stream in (opened("raise", 2), HostStream(vector("raise", True))):
+        with stream:
+            stream.reset(0)
+            stream.step_async([0] * stream.num_envs)
+            assert stream.reset(0, timeout=30).start.all()
+            assert not stream.step([0] * stream.num_envs).start.any()
+
+
 def test_closing_with_an_answer_pending() -> None:
     """Nobody waits for what was sent."""
     stream = opened("raise", 2)
@@ -171,6 +205,17 @@ def test_faults_of_gymnasiums_own(processes: bool) -> None:
         with pytest.raises(EnvironmentFault, match="Traceback") as caught:
             stream.step([0, 1])
         assert caught.value.index == (1 if processes else None) and caught.value.lost
+
+
+def test_nan_in_a_final_observation() -> None:
+    """It is told of an episode that the same step has left already."""
+    makers = [lambda: Troubled("nan observation", at=1, end="truncated")] * 2
+    vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
+    stream = HostStream(vector, name="maze")
+    stream.reset(0)
+    says = "maze: environment 1 gave nan in its observation, 0 steps into its episode"
+    with pytest.raises(EnvironmentFault, match=says):
+        stream.step([0, 1])
 
 
 def test_a_hung_worker_of_gymnasiums_own() -> None:

@@ -12,6 +12,8 @@ from gymnasium import spaces
 
 from clew.envs.host_task import HostTask, host_task, is_host
 from clew.errors import UserError
+from clew.host.workers import start_method
+from labelled import Labelled
 
 
 @pytest.mark.parametrize(
@@ -109,6 +111,17 @@ def test_a_factory_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.Mon
         assert (stream.reset().observation[:, 2] == 4).all()
 
 
+def test_an_id_that_only_this_process_knows() -> None:
+    """As a notebook registers it: worker processes are told."""
+    gymnasium.register("clew-test/Lamp-v0", entry_point=lambda number: Labelled(number))
+    try:
+        task = host_task("gymnasium:clew-test/Lamp-v0", {"number": 3})
+        with task.open(2, processes=2) as stream:
+            assert (stream.reset().observation[:, 2] == 3).all()
+    finally:
+        del gymnasium.registry["clew-test/Lamp-v0"]
+
+
 @pytest.mark.parametrize(
     ("name", "options", "says"),
     [
@@ -137,6 +150,7 @@ def test_a_factory_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.Mon
         ),
         ("labelled:too_many", {}, "was asked for 1 environments and returned 2"),
         ("maze", {}, "expected gymnasium:ID or module:factory, got 'maze'"),
+        ("gymnasium:MemoryMaze-9x9-v0", {}, "did you mean clew/MemoryMaze-9x9-v0"),
     ],
 )
 def test_mistakes(name: str, options: Any, says: str) -> None:
@@ -152,7 +166,7 @@ def test_mistakes(name: str, options: Any, says: str) -> None:
         ("gymnasium:MiniGrid-MemoryS7-v0", "minigrid", "needs minigrid: pip install minigrid"),
         ("gymnasium:popgym-RepeatFirstEasy-v0", "popgym", "needs popgym: pip install popgym"),
         ("gymnasium:ALE/Pong-v5", "ale_py", "needs ale_py: pip install ale-py"),
-        ("memory_maze:make", "memory_maze", "needs memory_maze: pip install memory-maze"),
+        ("memory_maze:make", "memory_maze", r"pip install 'clew\[memory-maze\]'"),
     ],
 )
 def test_missing_packages(
@@ -200,6 +214,29 @@ def test_environments_that_differ_are_named() -> None:
     other = HostTask("labelled:DictLabelled", task.observations, task.own_action_space)
     with pytest.raises(UserError, match="environment 0 .and 1 others. raised in reset.*its spaces"):
         other.open(2).reset()
+
+
+def test_without_a_fork_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Windows: processes are spawned, pipes have no `poll`."""
+    monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: ["spawn"])
+    monkeypatch.delattr("select.poll")
+    assert start_method() == "spawn"
+    with host_task("labelled:Labelled").open(2, processes=2) as stream:
+        assert stream.reset(0, timeout=60).start.all()
+        assert not stream.step([0, 0], timeout=60).start.any()
+
+
+@pytest.mark.slow  # imports everything twice, in 13 s on two busy cores
+def test_an_unguarded_script_is_told_what_to_do(tmp_path: Path) -> None:
+    """A worker process imports the script; where that opens workers again, none starts."""
+    script = tmp_path / "unguarded.py"
+    script.write_text(
+        "from clew.envs.host_task import host_task\n"
+        "host_task('gymnasium:CartPole-v1').open(1, processes=1)\n"
+    )
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=100)
+    assert ran.returncode == 1
+    assert "keeps its work under `if __name__ == '__main__':`" in ran.stderr.splitlines()[-1]
 
 
 def test_workers_import_no_jax() -> None:

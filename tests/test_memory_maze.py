@@ -6,8 +6,10 @@ Needs the packages and OpenGL (`make test-memory-maze`), and is skipped without.
 import hashlib
 import importlib.util
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -163,6 +165,32 @@ def test_the_agents_view_is_drawn_with_its_border() -> None:
     shown, _ = env.reset(seed=3)
     np.testing.assert_array_equal(env.render(), shown)
     np.testing.assert_array_equal(env.step(1)[0], env.render())
+
+
+def test_what_the_extra_observables_mean() -> None:
+    """Positions in cells from the lower left, and vectors to the right and ahead of the agent."""
+    env = MemoryMazeEnv(13, extra_observables=True)
+    shown, _ = env.reset(seed=9)
+    for action in (1, 4, 4, 1):
+        (x, y), (east, north) = shown["agent_pos"], shown["agent_dir"]
+        assert shown["maze_layout"][int(y), int(x)] == 1
+        for key in ("targets", "target"):
+            away = shown[f"{key}_pos"] - shown["agent_pos"]
+            seen = np.stack([away @ (north, -east), away @ (east, north)], -1)
+            np.testing.assert_allclose(seen, shown[f"{key}_vec"], atol=1e-4)
+        assert (shown["targets_pos"] == shown["target_pos"]).all(1).sum() == 1
+        border = (shown["target_color"].astype(float) * 255 * 0.7).astype(np.uint8)
+        assert (np.abs(shown["image"][0].astype(int) - border) <= 1).all()
+        shown, *_ = env.step(action)
+
+
+def test_the_documentation_s_code_runs() -> None:
+    """Its blocks are left out of test_readme.py, which has no Memory Maze."""
+    page = (Path(__file__).parents[1] / "docs" / "memory-maze.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(block, {})
 
 
 @pytest.mark.slow

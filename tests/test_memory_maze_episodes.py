@@ -1,6 +1,7 @@
 """Memory Maze's episodes, seeds and settings, with packages that stand for the real ones."""
 
 import logging
+import os
 from typing import Any
 
 import gymnasium
@@ -78,6 +79,20 @@ def test_one_warning_is_taken_out_of_the_log(caplog: pytest.LogCaptureFixture) -
         MemoryMazeEnv().reset()
         logging.getLogger("absl").warning(building.NOISE)
     assert [record.getMessage() for record in caplog.records] == ["something else", building.NOISE]
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_process_forked_after_drawing_is_told_instead_of_hanging(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(building, "_drawing_processes", set())
+    parent, env = os.getpid(), MemoryMazeEnv()
+    monkeypatch.setattr(os, "getpid", lambda: parent + 1)
+    env.reset()  # the parent has not drawn yet
+    env.reset(seed=1)
+    monkeypatch.setattr(os, "getpid", lambda: parent + 2)
+    with pytest.raises(UserError, match="forked from one that has drawn: start it with 'spawn'"):
+        MemoryMazeEnv().reset()
 
 
 @pytest.mark.parametrize(

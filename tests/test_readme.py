@@ -19,7 +19,8 @@ from clew.memory.laws import LAWS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-ELSEWHERE = {"environments.md"}  # its code is run, and what it does is tested, by test_envs.py
+# Their code is run, and what it does is tested, by test_envs.py and test_memory_maze.py.
+ELSEWHERE = {"environments.md", "memory-maze.md"}
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

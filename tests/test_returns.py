@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from clew.agents.returns import lambda_returns
+from clew.agents.returns import lambda_returns, vtrace
 from oracles import a2c as oracle
+from oracles import ppo as ppo_oracle
 
 returns_of = jax.jit(lambda_returns)
 
@@ -54,3 +55,25 @@ def test_the_next_episode_does_not_reach_over_a_truncation():
     first = one_episode([0.5] * 4, valid, [0.0, 0.0, 50.0, 60.0, 70.0])
     second = one_episode([0.5] * 4, valid, [0.0, 0.0, 50.0, jnp.nan, jnp.nan])
     np.testing.assert_array_equal(first[:3], second[:3])
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.8, 1.0])
+@pytest.mark.parametrize("clip", [0.5, 1.0, 3.0])
+def test_vtrace_equals_its_sum(lam, clip):
+    case = random_case(5, 9, 3)
+    log_ratio = np.random.default_rng(1).normal(size=(9, 3)).astype(np.float32)
+    targets, advantages = jax.jit(vtrace)(*case, log_ratio, lam, clip)
+    for b in range(3):
+        one = (x[:, b] for x in (*case, log_ratio))
+        expected = ppo_oracle.vtrace(*one, lam, clip)
+        np.testing.assert_allclose(targets[:, b], expected[0], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(advantages[:, b], expected[1], rtol=1e-4, atol=1e-5)
+
+
+def test_vtrace_of_the_policys_own_experience_is_the_lambda_return():
+    case = random_case(5, 9, 3)
+    targets, advantages = vtrace(*case, np.zeros((9, 3), np.float32), 0.8, 1.0)
+    returns = lambda_returns(*case, 0.8)
+    np.testing.assert_allclose(targets, returns, rtol=1e-5, atol=1e-6)
+    valid = case[3]
+    np.testing.assert_allclose(advantages[valid], (returns - case[2][:-1])[valid], atol=1e-5)

@@ -15,7 +15,7 @@ import clew
 from clew.agents.network import NetworkConfig
 from clew.errors import UserError
 from clew.run import checkpoint
-from clew.run.config import config_from_json
+from clew.run.config import TrainConfig, config_from_json
 from clew.run.progress import Lines
 from clew.run.stop import TrainingDiverged
 from clew.run.sync import init_run, make_parts
@@ -187,3 +187,12 @@ def test_import_is_quick_and_takes_no_environment_package():
     code = "import clew, sys; print(sorted(m for m in sys.modules if m in ('jax', 'gymnasium')))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def test_another_task_has_none_of_the_default_ones_options():
+    assert TrainConfig().env_options == {"corridor_length": 20}
+    assert TrainConfig(env="memory_chain").env_options == {}
+    assert dataclasses.replace(TrainConfig(), env="memory_chain").env_options == {}
+    asked = TrainConfig(env="memory_chain", env_options={"corridor_length": 20})
+    with pytest.raises(UserError, match="corridor_length"):
+        asked.validate()

@@ -16,14 +16,17 @@ if TYPE_CHECKING:
     from clew.agents.a2c import A2CConfig
     from clew.agents.network import Agent, NetworkConfig
     from clew.agents.policy import Policy
+    from clew.agents.ppo import PPOConfig
     from clew.envs import ENVS, AutoReset, Environment, make_env
+    from clew.envs.wrappers import WrapperConfig
     from clew.errors import UserError
     from clew.memory import MEMORIES, AbstractMemory, make_memory
     from clew.memory.laws import check
     from clew.run.config import TrainConfig
     from clew.run.evaluate import evaluate, load
     from clew.run.record import read_metrics
-    from clew.run.stop import TrainingDiverged, TrainingInterrupted
+    from clew.run.stop import EnvironmentFailed, TrainingDiverged, TrainingInterrupted
+    from clew.run.tasks import HostConfig
     from clew.run.train import resume_run, train
 
 _HOMES = {
@@ -31,6 +34,10 @@ _HOMES = {
     "Agent": "clew.agents.network",
     "NetworkConfig": "clew.agents.network",
     "Policy": "clew.agents.policy",
+    "PPOConfig": "clew.agents.ppo",
+    "WrapperConfig": "clew.envs.wrappers",
+    "HostConfig": "clew.run.tasks",
+    "EnvironmentFailed": "clew.run.stop",
     "ENVS": "clew.envs",
     "AutoReset": "clew.envs",
     "Environment": "clew.envs",
@@ -51,19 +58,23 @@ _HOMES = {
 }
 
 __all__ = [
-    "ENVS",
-    "MEMORIES",
     "A2CConfig",
     "AbstractMemory",
     "Agent",
     "AutoReset",
+    "ENVS",
     "Environment",
+    "EnvironmentFailed",
+    "HostConfig",
+    "MEMORIES",
     "NetworkConfig",
+    "PPOConfig",
     "Policy",
     "TrainConfig",
     "TrainingDiverged",
     "TrainingInterrupted",
     "UserError",
+    "WrapperConfig",
     "check",
     "evaluate",
     "load",

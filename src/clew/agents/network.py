@@ -1,8 +1,6 @@
 """The network of an agent: encoder, memory, a head for the policy and one for the value."""
 
-import itertools
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,13 +8,20 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from clew.agents.distributions import Categorical, Distribution, make_distribution
+from clew.agents.distributions import (
+    CONTINUOUS,
+    DEVIATIONS,
+    Categorical,
+    Distribution,
+    make_distribution,
+)
+from clew.agents.encoders import Dense, EncoderConfig, make_encoder
 from clew.agents.heads import Head
 from clew.envs.base import Observation
 from clew.errors import UserError, require_at_least, require_choice
 from clew.memory import make_memory
 from clew.memory.base import AbstractMemory, State
-from clew.memory.blocks import INITS, Init, Linear
+from clew.memory.blocks import Init, Linear
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Space
@@ -24,20 +29,13 @@ if TYPE_CHECKING:
     from clew.agents.policy import Policy
 
 
-ENCODERS = ("none", "mlp")
 PROJECTIONS = ("none", "linear", "affine")
 
 
 @dataclass(frozen=True)
-class NetworkConfig:
+class NetworkConfig(EncoderConfig):
     """What stands before and after the memory. Pramanik's (2023) T-Maze agents are the default."""
 
-    encoder: str = "none"
-    """What reads the observation before the memory: none, or mlp, layers of x W + b with a relu."""
-    encoder_size: int = 64
-    """Width of the encoder's layers (Makkink, 2021, section 3.4: 64)."""
-    encoder_layers: int = 2
-    """Number of the encoder's layers (Makkink, 2021, section 3.4: 2)."""
     projection: str = "none"
     """A product of the memory's width after the memory: none, linear, or affine with a bias."""
     skip: bool = False
@@ -46,8 +44,14 @@ class NetworkConfig:
     head_size: int = 128
     """Width of the hidden layer of the actor and of the critic; 0 makes them one product each
     (Pramanik, 2023, Table A.1: 128; Makkink, 2021: 0)."""
-    init: str = "orthogonal"
-    """How encoder, projection and heads begin: orthogonal, lecun or uniform."""
+    continuous: str = "gaussian"
+    """Distribution of the actions of a Box: gaussian, clipped to its limits, or tanh, squashed
+    into them."""
+    log_std: str = "free"
+    """Whose the log deviations of such actions are: free, learned numbers that no observation
+    changes, or those of the actor's head."""
+    initial_log_std: float = 0.0
+    """The log deviations before training."""
 
     def validate(self) -> None:
         """Refuses impossible settings.
@@ -55,30 +59,11 @@ class NetworkConfig:
         Raises:
             UserError: naming the setting, its value and what was expected.
         """
-        require_choice("encoder", self.encoder, ENCODERS)
+        super().validate()
         require_choice("projection", self.projection, PROJECTIONS)
-        require_choice("init", self.init, INITS)
-        require_at_least("encoder_size", self.encoder_size, 1)
-        require_at_least("encoder_layers", self.encoder_layers, 1)
+        require_choice("continuous", self.continuous, CONTINUOUS)
+        require_choice("log_std", self.log_std, DEVIATIONS)
         require_at_least("head_size", self.head_size, 0)
-
-
-class Encoder(eqx.Module):
-    """Layers of relu(x W + b); without any the observation is handed on as it is."""
-
-    layers: tuple[Linear, ...]
-
-    def __init__(self, sizes: Sequence[int] = (), *, key: PRNGKeyArray, init: Init = "orthogonal"):
-        keys = jax.random.split(key, max(1, len(sizes)))
-        pairs = itertools.pairwise(sizes)
-        self.layers = tuple(
-            Linear(n, m, key=k, init=init) for (n, m), k in zip(pairs, keys, strict=False)
-        )
-
-    def __call__(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead in"]:
-        for layer in self.layers:
-            x = jax.nn.relu(layer(x))
-        return x
 
 
 class Agent(eqx.Module):
@@ -140,7 +125,7 @@ class Agent(eqx.Module):
                 f"skip needs a memory that gives as many numbers as it reads, got "
                 f"{memory.input_size} in and {size} out; choose hidden_size to fit"
             )
-        self.encoder = Encoder(key=key) if encoder is None else encoder
+        self.encoder = Dense((memory.input_size,), key=key) if encoder is None else encoder
         self.memory = memory
         self.projection = None
         if network.projection != "none":
@@ -219,10 +204,13 @@ def make_agent(
     """
     network.validate()
     memory_key, heads_key = jax.random.split(key)
-    sizes = [math.prod(observation_space.shape or ())]
-    if network.encoder == "mlp":
-        sizes += [network.encoder_size] * network.encoder_layers
-    encoder = Encoder(sizes, key=jax.random.fold_in(key, 2), init=cast(Init, network.init))
-    module = make_memory(memory, input_size=sizes[-1], key=memory_key, **memory_options)
-    distribution = make_distribution(action_space)
+    encoder = make_encoder(observation_space, network, key=jax.random.fold_in(key, 2))
+    size = encoder.output_size
+    module = make_memory(memory, input_size=size, key=memory_key, **memory_options)
+    distribution = make_distribution(
+        action_space,
+        continuous=network.continuous,
+        log_std=network.log_std,
+        initial_log_std=network.initial_log_std,
+    )
     return Agent(module, distribution, key=heads_key, network=network, encoder=encoder)

@@ -6,8 +6,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
 
+from clew.agents.encoders import Dense
 from clew.agents.network import Agent
 from clew.errors import UserError
 
@@ -31,32 +32,39 @@ class Policy:
         self._key = jax.random.key(seed)
         self._state = agent.init_state()
 
-    def __call__(self, observation: Any, start: bool = False) -> int:
+    def __call__(self, observation: Any, start: bool = False) -> Any:
         """The action for this observation.
 
         Args:
-            observation: as many numbers as the agent was trained on.
+            observation: of the kind that the agent was trained on: an array, or a dict of arrays.
             start: whether the observation opens an episode; the memory then forgets first.
+
+        Returns:
+            What an environment takes: an int for a discrete action, otherwise an array.
 
         Raises:
             UserError: if the observation has another shape.
         """
-        x = np.asarray(observation, np.float32)
-        expected = (self._agent.memory.input_size,)
-        if x.shape != expected:
-            raise UserError(
-                f"the policy expected an observation of shape {list(expected)}, got {list(x.shape)}"
-            )
+        x = jax.tree.map(np.asarray, observation, is_leaf=lambda leaf: isinstance(leaf, list))
+        encoder = self._agent.encoder
+        if isinstance(encoder, Dense):
+            x = np.asarray(x, np.float32)
+            if x.shape != encoder.shape:
+                raise UserError(
+                    f"the policy expected an observation of shape {list(encoder.shape)}, got "
+                    f"{list(x.shape)}"
+                )
         self._key, key = jax.random.split(self._key)
         self._state, action = _choose(
             self._agent,
             self._state,
-            jnp.asarray(x),
+            x,
             jnp.asarray(start, bool),
             key,
             greedy=self._greedy,
         )
-        return int(action)
+        taken = self._agent.distribution.decode(np.asarray(action))
+        return int(taken) if np.ndim(taken) == 0 else taken
 
     def reset(self) -> None:
         """Forgets everything, as before the first observation."""
@@ -67,12 +75,13 @@ class Policy:
 def _choose(
     agent: Agent,
     state: PyTree[Array],
-    x: Float[Array, " n"],
+    x: PyTree[Array],
     start: Bool[Array, ""],
     key: PRNGKeyArray,
     *,
     greedy: bool,
-) -> tuple[PyTree[Array], Int[Array, ""]]:
+) -> tuple[PyTree[Array], Array]:
     state, logits, _ = agent.step(state, x, start)
-    action = jnp.argmax(logits) if greedy else jax.random.categorical(key, logits)
-    return state, action
+    if greedy:
+        return state, agent.distribution.mode(logits)
+    return state, agent.distribution.sample(logits, agent.distribution.noise(key, ()))

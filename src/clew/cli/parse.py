@@ -121,9 +121,11 @@ def option_names(kind: Any, prefix: str = "--") -> Iterator[str]:
 
 
 def field_docs(kind: type) -> dict[str, str]:
-    """The docstring under each field of a dataclass, on one line."""
+    """The docstring under each field of a dataclass, inherited ones too, on one line."""
+    docs: dict[str, str] = {}
+    for base in filter(dataclasses.is_dataclass, kind.__bases__):
+        docs |= field_docs(base)
     body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
-    docs = {}
     for node, after in itertools.pairwise(body.body if isinstance(body, ast.ClassDef) else ()):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):

@@ -63,7 +63,8 @@ def _default(args: list[str]) -> TrainCommand:
         from clew.studies.presets import preset
 
         return TrainCommand(preset(name))
-    return TrainCommand(TrainConfig())
+    env = value_before_parsing(args, "--env")
+    return TrainCommand(TrainConfig(env=env) if env else TrainConfig())
 
 
 def _within_preset(config: TrainConfig, preset: TrainConfig) -> TrainConfig:

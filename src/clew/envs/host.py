@@ -125,7 +125,7 @@ else the final observation in `final` | goes on |
         never, start = np.zeros(self.num_envs, np.bool_), np.ones(self.num_envs, np.bool_)
         seen = self._transforms.observe(observations, None, nothing, start)
         self._ready = True
-        metrics = {name: nothing for name in self.metric_names}
+        metrics = {name: nothing.copy() for name in self.metric_names}
         return HostStep(
             seen, nothing, np.ones_like(nothing), start, never, never.copy(), metrics, None
         )
@@ -198,16 +198,19 @@ else the final observation in `final` | goes on |
         observations = self._read(observations)
         rewards = np.asarray(rewards, np.float32)
         check_finite(self.name, "reward", rewards, self._accounts)
-        same = self._mode is AutoresetMode.SAME_STEP
-        told = self._accounts.step(rewards, np.asarray(terminated), np.asarray(truncated), same)
-        cut = told.ended & (told.discount > 0) if same else told.last
-        self._transforms.learn(observations)
-        earned = self._transforms.reward(told.reward, told.counted, told.ended)
-        final = None
+        terminated, truncated = np.asarray(terminated, np.bool_), np.asarray(truncated, np.bool_)
+        same, raw = self._mode is AutoresetMode.SAME_STEP, None
+        cut = truncated & ~terminated
         if same and cut.any():
             raw = final_observations(info, cut, observations, self._adapt, self.name)
             self._check(raw)
+        told = self._accounts.step(rewards, terminated, truncated, same)
+        self._transforms.learn(observations)
+        if raw is not None:
             self._transforms.learn(raw, cut)
+        earned = self._transforms.reward(told.reward, told.counted, told.ended)
+        final = None
+        if raw is not None:
             none = np.zeros_like(cut)
             final = (cut, self._transforms.observe(raw, self._actions, earned, none))
         seen = self._transforms.observe(observations, self._actions, earned, told.start)

@@ -66,21 +66,20 @@ class Accounts:
             same: the step that ends an episode opens the next one.
         """
         counted = ~self.last
-        rewards = np.where(counted, rewards, np.float32(0))
+        rewards = rewards * counted
         terminated = terminated & counted
         ended = terminated | (truncated & counted)
         self.returns += rewards
         self.lengths += counted
         metrics = {
-            "return": np.where(ended, self.returns, 0.0).astype(np.float32),
-            "length": np.where(ended, self.lengths, 0).astype(np.float32),
+            "return": (self.returns * ended).astype(np.float32),
+            "length": (self.lengths * ended).astype(np.float32),
         }
-        keep = ~ended
-        self.returns *= keep
-        self.lengths *= keep
+        self.returns[ended] = 0.0
+        self.lengths[ended] = 0
         start = ended.copy() if same else self.last
         self.last = np.zeros_like(ended) if same else ended.copy()
-        discount = 1.0 - terminated.astype(np.float32)
+        discount = (~terminated).astype(np.float32)
         return Told(rewards, counted, discount, start, self.last.copy(), ended, metrics)
 
 

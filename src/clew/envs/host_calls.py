@@ -30,15 +30,25 @@ class VectorCalls:
         self._hung = False
 
     def reset(self, seed: int | None, timeout: float | None) -> tuple[Any, Any]:
-        """Observations and info; each environment with a seed of its own, derived from `seed`."""
-        self._sent = None
+        """Observations and info; each environment with a seed of its own, derived from `seed`.
+
+        A step that nobody has waited for is waited for first, and forgotten.
+        """
+        if self.waiting:
+            self.wait(timeout)
         try:
             if isinstance(self.vector, GroupedVectorEnv):
                 answer = self.vector.reset(seed=self._seeds(seed), timeout=timeout)
+            elif isinstance(self.vector, AsyncVectorEnv):
+                self.vector.reset_async(seed=self._seeds(seed))
+                answer = self.vector.reset_wait(timeout)
             else:
                 answer = self.vector.reset(seed=self._seeds(seed))
         except EnvironmentFault:
             raise
+        except multiprocessing.TimeoutError as error:
+            self._hung = True
+            raise unanswered(self.vector, self.name, timeout) from error
         except Exception as error:
             raise failed(self.vector, self.name, "reset", traceback.format_exc()) from error
         self._require_no_failures(answer[1])

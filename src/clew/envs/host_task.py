@@ -122,6 +122,7 @@ class HostTask:
             time_limit=wrappers.time_limit,
             video_every=wrappers.video_every,
             video_folder=wrappers.video_folder,
+            spec=gymnasium.registry.get(self.name.rpartition(":")[2]),
         )
 
     def _plan(self, num_envs: int, wrappers: WrapperConfig) -> GroupPlan:

@@ -88,10 +88,11 @@ class Transforms:
         config = self.config
         if config.normalise_rewards:
             rewards = self._normalise_rewards(rewards, counted, ended)
-        rewards = rewards * config.reward_scale
+        if config.reward_scale != 1.0:
+            rewards = rewards * config.reward_scale
         if config.reward_clip is not None:
             rewards = np.clip(rewards, -config.reward_clip, config.reward_clip)
-        return rewards.astype(np.float32)
+        return rewards.astype(np.float32, copy=False)
 
     def begin(self) -> None:
         """All episodes begin anew; what was learned stays."""

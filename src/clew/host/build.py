@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import DependencyNotInstalled
 
 from clew.errors import UserError, unknown_name
@@ -23,7 +24,7 @@ PACKAGES = {
     "ale_py": "ale-py",
     "mujoco": "mujoco",
     "Box2D": "'gymnasium[box2d]'",
-    "memory_maze": "memory-maze",
+    "memory_maze": "'clew[memory-maze]'",
     "memory_gym": "--no-deps memory-gym",
     "gymnax": "'clew[jaxenvs]'",
 }
@@ -34,7 +35,7 @@ REGISTERED_BY = {
     "BabyAI-": "minigrid",
     "popgym-": "popgym",
     "ALE/": "ale_py",
-    "MemoryMaze-": "memory_maze",
+    "MemoryMaze-": "clew.envs.gymnasium_api",  # theirs needs the old gym; ours is the nearest name
     "clew/": "clew.envs.gymnasium_api",
 }
 """The module that has to be imported before Gymnasium knows the ids that begin so."""
@@ -52,6 +53,8 @@ class EnvBuilder:
     time_limit: int | None = None
     video_every: int = 0
     video_folder: str = ""
+    spec: EnvSpec | None = None
+    """What is registered under the id, for a process in which nobody has registered it."""
 
     def __call__(self, index: int = 0) -> gymnasium.Env:
         """Builds the environment with the wrappers that belong around a single one.
@@ -66,7 +69,7 @@ class EnvBuilder:
         options = dict(self.options)
         if filmed and takes(self.name, "render_mode"):
             options.setdefault("render_mode", "rgb_array")
-        env = build(self.name, options)
+        env = build(self.name, options, self.spec)
         if self.frame_skip > 1:
             env = FrameSkip(env, self.frame_skip)
         if self.time_limit is not None:
@@ -74,15 +77,19 @@ class EnvBuilder:
         return EpisodeGif(env, self.video_folder, self.video_every) if filmed else env
 
 
-def build(name: str, options: Mapping[str, Any]) -> gymnasium.Env:
-    """One environment by name, without any wrapper of clew's.
+def build(
+    name: str,
+    options: Mapping[str, Any],
+    spec: EnvSpec | None = None,
+) -> gymnasium.Env:
+    """One environment by name, without any wrapper of clew's; `spec` as for `make_gymnasium`.
 
     Raises:
         UserError: an unknown id, module, factory or option, a missing package, or a factory that
             returns something else.
     """
     if name.startswith(GYMNASIUM):
-        return make_gymnasium(name.removeprefix(GYMNASIUM), options)
+        return make_gymnasium(name.removeprefix(GYMNASIUM), options, spec)
     factory = find_factory(name)
     check_options(name, factory, options)
     env = call(name, factory, options)
@@ -95,10 +102,15 @@ def build(name: str, options: Mapping[str, Any]) -> gymnasium.Env:
     return env
 
 
-def make_gymnasium(env_id: str, options: Mapping[str, Any]) -> gymnasium.Env:
+def make_gymnasium(
+    env_id: str,
+    options: Mapping[str, Any],
+    spec: EnvSpec | None = None,
+) -> gymnasium.Env:
     """`gymnasium.make`, with the packages imported that register well-known ids.
 
-    `env_id` may be "module:ID", as Gymnasium has it: that module is imported first.
+    `env_id` may be "module:ID", as Gymnasium has it: that module is imported first. Where the id
+    is still unknown, `spec` is registered: a worker process has not run what a notebook has.
 
     Raises:
         UserError: an unknown id, with the nearest ones; a package that is missing, with its name;
@@ -108,6 +120,8 @@ def make_gymnasium(env_id: str, options: Mapping[str, Any]) -> gymnasium.Env:
     module = module or next((m for p, m in REGISTERED_BY.items() if plain.startswith(p)), "")
     if module:
         import_module(module, f"environment {plain}")
+    if spec is not None:
+        gymnasium.registry.setdefault(plain, spec)
     if plain not in gymnasium.registry:
         near = difflib.get_close_matches(plain, gymnasium.registry, n=3, cutoff=0.5)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""

@@ -78,6 +78,10 @@ class EnvGroup(gymnasium.Env):
         self.action_space = _any_numbers(shape, np.dtype(plan.action_space.dtype))
         self._envs: list[gymnasium.Env | None] = [None] * plan.count
         self._fresh = [np.zeros((plan.count, *leaf.shape), leaf.dtype) for leaf in self._leaves]
+        self._slots = [
+            (leaf, array, leaf.raw_shape, leaf.raw_shape != leaf.shape)
+            for leaf, array in zip(self._leaves, self._fresh, strict=True)
+        ]
         self._ended = np.zeros(plan.count, np.bool_)
         self._steps = [0] * plan.count
         self._failures: list[Failure] = []
@@ -166,14 +170,13 @@ class EnvGroup(gymnasium.Env):
         self._write(i, observation)
 
     def _write(self, i: int, observation: Any) -> None:
-        for leaf, array in zip(self._leaves, self._fresh, strict=True):
+        for leaf, array, raw_shape, flat in self._slots:
             value = leaf.pick(observation)
-            if value.shape != leaf.raw_shape:
+            if value.shape != raw_shape:
                 raise ValueError(
-                    f"observation {leaf.name} has shape {value.shape}, its space says "
-                    f"{leaf.raw_shape}"
+                    f"observation {leaf.name} has shape {value.shape}, its space says {raw_shape}"
                 )
-            array[i] = value if leaf.raw_shape == leaf.shape else value.ravel()
+            array[i] = value.ravel() if flat else value
             if leaf.offset is not None:
                 array[i] -= leaf.offset
 

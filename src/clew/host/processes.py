@@ -5,6 +5,7 @@ import dataclasses
 import os
 import tempfile
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from multiprocessing import connection
 from typing import Any
@@ -47,6 +48,7 @@ class GroupedVectorEnv(VectorEnv):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._progress_file = ""
+        self._forget: Any = None
         self._stuck = False
         self._local: EnvGroup | None = None
         self._workers: AsyncVectorEnv | None = None
@@ -59,6 +61,7 @@ class GroupedVectorEnv(VectorEnv):
     def _start(self, plan: GroupPlan) -> None:
         handle, self._progress_file = tempfile.mkstemp(prefix="clew-progress-")
         os.close(handle)
+        self._forget = weakref.finalize(self, _remove, self._progress_file)
         self._progress = np.memmap(self._progress_file, np.int32, "w+", shape=(self.processes,))
         self._progress[:] = NOBODY
         plans = [
@@ -149,9 +152,8 @@ class GroupedVectorEnv(VectorEnv):
             self._local.close()
         if self._workers is not None and not self._workers.closed:
             close_workers(self._workers, 0.0 if self._stuck else CLOSE_SECONDS)
-        if self._progress_file:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._progress_file)
+        if self._forget is not None:
+            self._forget()
 
     def _batch(self, observations: Any) -> Any:
         if isinstance(observations, dict):
@@ -220,6 +222,11 @@ class GroupedVectorEnv(VectorEnv):
             field="worker",
             lost=True,
         )
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def _flat(info: dict[str, Any]) -> dict[str, Any]:

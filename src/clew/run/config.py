@@ -24,14 +24,18 @@ from clew.run.tasks import HostConfig, HostSide
 ALGORITHMS = ("a2c", "ppo")
 
 
+class Unasked(dict[str, Any]):
+    """Options of the default task that nobody has asked for."""
+
+
 @dataclass(frozen=True)
 class TrainConfig:
     """What to train, on what, for how long; the defaults learn a short T-Maze in a minute."""
 
     env: str = "tmaze"
     """Name of the task."""
-    env_options: dict[str, Any] = field(default_factory=lambda: {"corridor_length": 20})
-    """Options of the task."""
+    env_options: dict[str, Any] = field(default_factory=lambda: Unasked(corridor_length=20))
+    """Options of the task; unless they are given, another task than the default one has none."""
     memory: str = "arelit"
     """Name of the memory model."""
     memory_options: dict[str, Any] = field(
@@ -70,6 +74,10 @@ class TrainConfig:
     """Weights & Biases, if it is among the loggers."""
     preset: str = ""
     """Name of the preset that these settings came from, for the record."""
+
+    def __post_init__(self) -> None:
+        if self.env != "tmaze" and isinstance(self.env_options, Unasked):
+            object.__setattr__(self, "env_options", {})
 
     @property
     def learning(self) -> A2CConfig | PPOConfig:
@@ -162,7 +170,13 @@ class TrainConfig:
 
 
 _DEFAULTS = dataclasses.asdict(TrainConfig())
-_NEWER = ("algorithm", "wrappers")
+_NEWER = (
+    "algorithm",
+    "wrappers",
+    *(f"network.{name}" for name in ("picture_channels", "picture_size", "embedding_size")),
+    *(f"network.{name}" for name in ("encoder_projection", "encoder_norm", "nonlinearity")),
+    *(f"network.{name}" for name in ("precision", "continuous", "log_std", "initial_log_std")),
+)
 LOGGING = ("loggers", "wandb")
 """Settings that no number of a run depends on; a run that is gone on with may change them."""
 _GROUPS: dict[str, type] = {

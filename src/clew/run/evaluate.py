@@ -16,10 +16,11 @@ from clew.agents.network import Agent
 from clew.envs.stream import AutoReset
 from clew.errors import UserError, require_at_least
 from clew.run import checkpoint, folder, machine
-from clew.run.build import jax_stream
+from clew.run.build import make_stream
 from clew.run.config import TrainConfig
 from clew.run.rollout import ActorState, init_actor
 from clew.run.sync import agent_template
+from clew.run.tasks import HostSide
 from clew.studies.statistics import Interval, bootstrap_interval, wilson_interval
 
 BATCH = 64
@@ -91,13 +92,19 @@ def evaluate(
     require_at_least("max_steps", max_steps, 1)
     require_at_least("seed", seed, 0)
     machine.use_compilation_cache()
-    _, config, params, static, update = load_all(path)
-    play = jax.jit(partial(play_batch, static, jax_stream(config), greedy, max_steps))
-    found: list[dict[str, np.ndarray]] = []
-    for index in range(config.seeds):
-        agent = jax.tree.map(lambda leaf, i=index: leaf[i], params)
-        key = jax.random.fold_in(jax.random.key(seed), index)
-        found.append(play_episodes(partial(play, agent), key, episodes, config.env, max_steps))
+    where, config, params, static, update = load_all(path)
+    stream = make_stream(config)
+    if isinstance(stream, HostSide):
+        from clew.run.host_evaluate import evaluate_seeds
+
+        found = evaluate_seeds(where, config, params, static, episodes, greedy, seed, max_steps)
+    else:
+        play = jax.jit(partial(play_batch, static, stream, greedy, max_steps))
+        found = []
+        for index in range(config.seeds):
+            agent = jax.tree.map(lambda leaf, i=index: leaf[i], params)
+            key = jax.random.fold_in(jax.random.key(seed), index)
+            found.append(play_episodes(partial(play, agent), key, episodes, config.env, max_steps))
     return EvalResult(
         episodes=episodes,
         greedy=greedy,

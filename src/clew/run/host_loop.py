@@ -98,8 +98,10 @@ class HostProgram:
                 config.learning.num_envs, seed=seed, processes=config.host.processes
             )
             self._streams.append(stream)
-            one = jax.tree.map(lambda x, i=number: x[i], statistics)
-            stream.restore(one if config.seeds > 1 else statistics)
+            one = statistics
+            if config.seeds > 1:
+                one = jax.tree.map(lambda x, i=number: x[i], statistics)
+            stream.restore(one)
         self._steps = [stream.reset(timeout=config.host.timeout) for stream in self._streams]
 
     def _update(self, state: RunState) -> RunState:

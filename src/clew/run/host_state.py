@@ -24,7 +24,7 @@ def packed(statistics: PyTree[np.ndarray]) -> PyTree[UInt32[Array, "..."]]:
     """Arrays of float64, which JAX would round, as pairs of 32 bits on a new last axis."""
 
     def pack(array: np.ndarray) -> Array:
-        whole = np.ascontiguousarray(array, np.float64)
+        whole = np.asarray(array, np.float64)
         return jnp.asarray(np.frombuffer(whole.tobytes(), np.uint32).reshape(*whole.shape, 2))
 
     return jax.tree.map(pack, statistics)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from clew.errors import unknown_name
 from clew.run.config import TrainConfig
-from clew.studies import makkink, pramanik, tmaze
+from clew.studies import makkink, memory_maze, pramanik, tmaze
 from clew.studies.engine import Study
 
 STUDIES: dict[str, dict[str, TrainConfig]] = {
@@ -32,9 +32,11 @@ is being computed; it writes its results into the folder and returns what it fou
 """
 
 PRESETS: dict[str, TrainConfig] = {
-    name: config for presets in STUDIES.values() for name, config in presets.items()
+    name: config
+    for presets in (*STUDIES.values(), memory_maze.PRESETS)
+    for name, config in presets.items()
 }
-"""Name to settings, "<study>/<model>"."""
+"""Name to settings, "<study>/<model>"; those of "memory-maze" need its extra."""
 
 
 def preset(name: str) -> TrainConfig:

@@ -6,7 +6,9 @@ from typing import NamedTuple
 WIDTH, MARGIN = 960, 24
 """Pixels across of a frame, and what stays empty at its edges."""
 LEFT, RIGHT = 118, 796
-"""Where time begins and ends across; left of it are scales and names, right of it the present."""
+"""Where time begins and ends across; left of it are scales and names."""
+PRESENT = RIGHT + 18
+"""Where the numbers of the present begin."""
 
 
 class TimeAxis(NamedTuple):

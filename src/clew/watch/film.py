@@ -9,7 +9,8 @@ from jaxtyping import Float, Int, UInt8
 from clew.canvas import INK, QUIET, Canvas
 from clew.errors import require_at_least
 from clew.watch.axis import LEFT, MARGIN, RIGHT, WIDTH, TimeAxis, written
-from clew.watch.panels import ActionPanel, InfluencePanel, Panel, PolicyPanel, ValuePanel
+from clew.watch.lines import ActionPanel, ValuePanel
+from clew.watch.panels import InfluencePanel, Panel, PolicyPanel
 from clew.watch.pictures import fitted, picture_of
 from clew.watch.recording import Recording
 
@@ -73,16 +74,18 @@ class Film(Sequence[Frame]):
         self.steps = shown_steps(recording.length, max_frames)
         self._recording, self._caption = recording, caption
         self._axis = TimeAxis(recording.length)
-        self._panels = panels(recording, influence, way, gamma)
+        self.panels = make_panels(recording, influence, way, gamma)
         self._earned = np.cumsum(np.asarray(recording.rewards, float))
         # The first picture settles the height of all, as a video's frames have one size.
         self._room = fitted(picture_of(recording, 0)).shape[:2]
         self._tops, top = [], _HEADER + self._room[0] + _GAP + _TITLE_LINE
-        for panel in self._panels:
+        for panel in self.panels:
             self._tops.append(top)
             top += panel.height + _GAP + _TITLE_LINE
         self._bottom = top - _GAP - _TITLE_LINE
-        self.height = self._bottom + _FOOT + (self._bottom + _FOOT) % 2
+        foot = _FOOT + (24 if self._note() else 0)
+        # Even, because most players of MP4 want it so.
+        self.height = self._bottom + foot + (self._bottom + foot) % 2
         self._past, self._ahead = self._backgrounds()
 
     def __len__(self) -> int:
@@ -91,7 +94,7 @@ class Film(Sequence[Frame]):
     def __getitem__(self, index: Any) -> Any:
         step = int(self.steps[index])
         frame = self._ahead.copy()
-        for panel, top in zip(self._panels, self._tops, strict=True):
+        for panel, top in zip(self.panels, self._tops, strict=True):
             now = round(self._axis.left(step + 1) if panel.cells else self._axis.middle(step))
             strip = slice(top - 2, top + panel.height + 2)
             frame[strip, :now] = self._past[strip, :now]
@@ -100,8 +103,8 @@ class Film(Sequence[Frame]):
 
         canvas = Canvas.onto(Image.fromarray(frame))
         x = self._axis.middle(step)
-        canvas.path([(x, self._tops[0] - 4), (x, self._bottom + 4)], INK, 1)
-        for panel, top in zip(self._panels, self._tops, strict=True):
+        for panel, top in zip(self.panels, self._tops, strict=True):
+            canvas.path([(x, top - 3), (x, top + panel.height + 3)], INK, 1)
             panel.draw_present(canvas, top, step)
         self._write_header(canvas, step)
         return canvas.pixels()
@@ -111,7 +114,7 @@ class Film(Sequence[Frame]):
         canvas = Canvas(WIDTH, self.height)
         canvas.text((MARGIN, 26), self._caption.title, 19, INK, bold=True)
         canvas.text((MARGIN, 52), self._caption.about, 14, QUIET)
-        for panel, top in zip(self._panels, self._tops, strict=True):
+        for panel, top in zip(self.panels, self._tops, strict=True):
             canvas.text((LEFT, top - 14), panel.title, 13, QUIET)
             panel.draw(canvas, top)
         for tick in self._axis.ticks():
@@ -121,10 +124,10 @@ class Film(Sequence[Frame]):
         canvas.text((LEFT - 10, self._bottom + 20), "step", 13, QUIET, "rm")
         note = self._note()
         if note:
-            canvas.text((WIDTH - MARGIN, self._bottom + 20), note, 13, INK, "rm")
+            canvas.text((LEFT, self._bottom + 44), note, 13, INK)
         past = canvas.pixels()
         ahead = past.copy()
-        for panel, top in zip(self._panels, self._tops, strict=True):
+        for panel, top in zip(self.panels, self._tops, strict=True):
             strip = ahead[top - 2 : top + panel.height + 2, LEFT:RIGHT]
             strip[:] = (_AHEAD * strip + (1 - _AHEAD) * 255).astype(np.uint8)
         return past, ahead
@@ -133,10 +136,10 @@ class Film(Sequence[Frame]):
         """What is not shown of the episode."""
         notes = []
         if len(self) < self._recording.length:
-            notes.append(f"{len(self)} of {self._recording.length:,} steps")
+            notes.append(f"{len(self)} of {self._recording.length:,} steps are shown")
         if self._recording.ended == "cut":
-            notes.append("cut before its end")
-        return ", ".join(notes)
+            notes.append(f"recording was cut after {self._recording.length:,} steps")
+        return "; ".join(notes)
 
     def _write_header(self, canvas: Canvas, step: int) -> None:
         recording, right = self._recording, WIDTH - MARGIN
@@ -154,7 +157,7 @@ class Film(Sequence[Frame]):
         frame[top : top + high, left : left + wide] = picture
 
 
-def panels(
+def make_panels(
     recording: Recording,
     influence: Float[np.ndarray, "time time"] | None,
     way: str,
@@ -167,7 +170,7 @@ def panels(
     if recording.probabilities is not None:
         chances = np.asarray(recording.probabilities, float)
         found.append(PolicyPanel(chances, actions, recording.action_names))
-    elif np.issubdtype(actions.dtype, np.floating):
+    elif actions.ndim > 1 or np.issubdtype(actions.dtype, np.floating):
         found.append(ActionPanel(actions.reshape(len(actions), -1), recording.action_names))
     if influence is not None:
         found.append(InfluencePanel(influence, way))

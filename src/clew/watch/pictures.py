@@ -25,10 +25,14 @@ def picture_of(recording: Recording, step: int) -> Picture:
     """
     if recording.pictures is not None:
         return as_picture(recording.pictures[step])
-    seen = np.asarray(recording.observations[step])
+    every = recording.observations
+    if isinstance(every, dict):
+        parts = [np.reshape(x, (recording.length, -1)).astype(float) for x in every.values()]
+        every = np.concatenate(parts, axis=1)
+    seen = np.asarray(every[step])
     if seen.ndim == 3 and seen.dtype == np.uint8:
         return as_picture(seen)
-    return strip(seen.reshape(-1).astype(float), float(np.abs(recording.observations).max()))
+    return strip(seen.reshape(-1).astype(float), float(np.abs(every).max()))
 
 
 def as_picture(given: np.ndarray) -> Picture:

@@ -29,8 +29,8 @@ class Recording(NamedTuple):
     the frames that the environment rendered as `pictures`.
     """
 
-    observations: np.ndarray
-    """[T, ...] what the agent saw before each action."""
+    observations: Any
+    """[T, ...] what the agent saw before each action, or a dict of such arrays."""
     actions: np.ndarray
     """[T] the actions taken, or [T, k] if each is k numbers."""
     rewards: Float[np.ndarray, " time"]

@@ -5,21 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import equinox as eqx
-import jax
 import numpy as np
 from jaxtyping import Float
 
-from clew.agents.network import Agent
-from clew.errors import UserError, require_at_least, require_choice, unknown_name
+from clew.errors import require_at_least, require_choice
 from clew.inspect.run import with_whole_gradient
-from clew.run import checkpoint, folder, machine
-from clew.run.build import jax_stream
-from clew.run.config import TrainConfig
-from clew.run.evaluate import load_all
-from clew.run.sync import agent_template
+from clew.run import folder, machine
+from clew.run.build import make_stream
+from clew.run.tasks import HostSide
 from clew.watch.film import Caption, Film, shown_steps
 from clew.watch.influence import WAYS, influences
+from clew.watch.load import Loaded, load_agent
 from clew.watch.recording import Recording, record
 from clew.watch.terminal import play
 from clew.watch.video import check_fps, check_video, write_video
@@ -89,7 +85,7 @@ def watch_run(path: str | Path, viewing: Viewing | None = None, out: str | Path 
     found = folder.find_run(path)
     place = Path(out) if out else found / "watch.gif"
     check_video(place, viewing.fps)
-    gamma = folder.read_config(found).a2c.gamma
+    gamma = folder.read_config(found).learning.gamma
     films = [
         Film(
             seen.recording,
@@ -123,66 +119,39 @@ def watched(path: str | Path, viewing: Viewing) -> Iterator[Watched]:
         UserError: if there is no such run, seed or checkpoint.
     """
     machine.use_compilation_cache()
-    found, config, agent, update = load_agent(path, viewing.seed_index, viewing.checkpoint)
+    loaded = load_agent(path, viewing.seed_index, viewing.checkpoint)
+    config, agent = loaded.config, loaded.agent
     explain = None
     if viewing.influence != "none":
         explain = influences(with_whole_gradient(agent, config), viewing.influence)
-    steps = update * config.steps_per_update
-    name = found.name if config.seeds == 1 else f"{found.name}, seed {viewing.seed_index}"
+    steps = loaded.update * config.steps_per_update
+    name = loaded.path.name
+    if config.seeds > 1:
+        name += f", seed {viewing.seed_index}"
     options = ", ".join(f"{key} {value}" for key, value in config.env_options.items())
     task = f"{config.env} ({options})" if options else config.env
     how = "greedy" if viewing.greedy else "sampled"
-    played = record(
-        agent,
-        jax_stream(config),
-        episodes=viewing.episodes,
-        greedy=viewing.greedy,
-        max_steps=viewing.max_steps,
-        seed=viewing.seed,
-    )
+    played = _played(loaded, viewing)
     for number, recording in enumerate(played, start=1):
         about = f"{config.memory} on {task}, {steps:,} steps, {how}"
         if viewing.episodes > 1:
             about += f", episode {number} of {viewing.episodes}"
         shares = None
-        if explain is not None:
+        if explain is not None and not isinstance(recording.observations, dict):
             shares = explain(recording, shown_steps(recording.length, viewing.max_frames))
         yield Watched(recording, Caption(name, about), shares)
 
 
-def load_agent(
-    path: str | Path, seed_index: int = 0, wanted: str = ""
-) -> tuple[Path, TrainConfig, Agent, int]:
-    """Folder, settings, one agent and the update of a checkpoint.
+def _played(loaded: Loaded, viewing: Viewing) -> Iterator[Recording]:
+    stream = make_stream(loaded.config)
+    how = {
+        "episodes": viewing.episodes,
+        "greedy": viewing.greedy,
+        "max_steps": viewing.max_steps,
+        "seed": viewing.seed,
+    }
+    if isinstance(stream, HostSide):
+        from clew.watch.host import record_host
 
-    Args:
-        path: the run's folder or name.
-        seed_index: which of the run's seeds, from 0.
-        wanted: the checkpoint's file name or update; empty takes the newest good one.
-
-    Raises:
-        UserError: if there is no such run, seed or checkpoint, or the checkpoint is damaged.
-    """
-    if wanted:
-        found = folder.find_run(path)
-        config = folder.read_config(found)
-        template, static = agent_template(config)
-        read = checkpoint.read(_checkpoint(found, wanted))
-        params = checkpoint.restore(read, template, prefix="/seed/agent")
-        if config.seeds == 1:
-            params = jax.tree.map(lambda leaf: leaf[None], params)
-        update = read.meta["update"]
-    else:
-        found, config, params, static, update = load_all(path)
-    if seed_index >= config.seeds:
-        raise UserError(f"seed_index must be below the run's {config.seeds} seeds: {seed_index}")
-    return found, config, eqx.combine(jax.tree.map(lambda x: x[seed_index], params), static), update
-
-
-def _checkpoint(found: Path, wanted: str) -> Path:
-    names = {p.name: p for p in checkpoint.list_checkpoints(found / folder.CHECKPOINTS)}
-    for name, path in names.items():
-        update = name.removeprefix("update-").removesuffix(".clew")
-        if wanted in (name, path.stem) or (wanted.isdigit() and int(wanted) == int(update)):
-            return path
-    raise unknown_name("checkpoint", wanted, names)
+        return record_host(loaded.agent, stream, statistics=loaded.statistics, **how)
+    return record(loaded.agent, stream, **how)

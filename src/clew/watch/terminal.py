@@ -111,9 +111,11 @@ def _policy(recording: Recording, step: int) -> Sequence[str]:
 
 
 def _numbers(recording: Recording, step: int) -> str:
-    seen = np.asarray(recording.observations)
-    if seen.ndim > 2:
-        raise UserError("this task sees images and renders no text; leave out --terminal")
+    if isinstance(recording.observations, dict) or np.ndim(recording.observations) > 2:
+        raise UserError(
+            "this task renders no text, and what is seen is no row of numbers: no --terminal"
+        )
+    seen = np.reshape(recording.observations, (recording.length, -1))
     largest = float(np.abs(seen).max()) or 1.0
     marks = [BLOCKS[round(8 * abs(float(x)) / largest)] for x in seen[step, :_MOST_NUMBERS]]
     more = " ..." if seen.shape[1] > _MOST_NUMBERS else ""

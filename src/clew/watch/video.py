@@ -133,13 +133,20 @@ def _write_mp4(episodes: Sequence[Sequence[Frame]], place: Path, fps: float) -> 
     way = ["-an", "-c:v", "libx264", "-crf", "18", "-pix_fmt", "yuv420p", "-movflags", "+faststart"]
     command = [find_ffmpeg(), "-y", "-loglevel", "error", *form, "-i", "-", *way, str(place)]
     with tempfile.TemporaryFile() as said:
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=said) as process:
-            assert process.stdin is not None
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=said)
+        assert process.stdin is not None
+        try:
             # A program that has ended for a reason of its own says it on standard error.
             with contextlib.suppress(BrokenPipeError):
                 for frames in episodes:
                     _feed(process.stdin, frames, high, wide, max(1, round(HOLD_SECONDS * fps)))
+            with contextlib.suppress(BrokenPipeError):
                 process.stdin.close()
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            process.wait()
         if process.returncode:
             said.seek(0)
             lines = said.read().decode(errors="replace").strip().splitlines() or ["no reason given"]

@@ -22,8 +22,8 @@ class DiagonalGaussian(Distribution):
 
         log sigma = middle + half tanh(raw / half + c),
 
-    c such that raw = 0 gives `initial_log_std`. So the deviation stays within its bounds, and
-    unlike a clipped one always has a gradient back. `mean` and then `raw` are the parameters.
+    c such that raw = 0 gives `initial_log_std`. So the deviation stays within its bounds and,
+    unlike a clipped one, always has a gradient back. `mean` and then `raw` are the parameters.
 
     Args:
         shape: of an action.
@@ -40,7 +40,7 @@ class DiagonalGaussian(Distribution):
 
     Source: a deviation that does not depend on the observation, and clipping by the environment
     alone: Schulman et al. (2017), section 6.1, and its published code; its bounds by tanh as in
-    the published code of Spinning Up's successors. The density is that of the unclipped action.
+    CleanRL's SAC (Huang et al., 2022). The density is that of the unclipped action.
     """
 
     num_outputs: int = eqx.field(static=True)

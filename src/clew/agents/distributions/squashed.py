@@ -27,7 +27,10 @@ class TanhGaussian(Distribution):
         shape: of an action.
         low: limits of what the environment gets, all finite.
         high: the upper ones.
-        options: of `DiagonalGaussian`, for u.
+        dtype: as for `DiagonalGaussian`.
+        log_std: of u, as for `DiagonalGaussian`.
+        initial_log_std: of u.
+        log_std_bounds: of u.
 
     Raises:
         UserError: for an infinite limit, and as `DiagonalGaussian`.

@@ -16,14 +16,17 @@ its own. tests/test_memory_maze.py compares every frame and reward of whole epis
 
 import functools
 import logging
+import os
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from clew.envs.memory_maze.packages import load_tasks, require_drawing
+from clew.errors import UserError
 
 NOISE = "Cannot set velocity on Entity with no free joint."
+_drawing_processes: set[int] = set()
 
 
 def build_task(size: int, seed: int, patched: bool, **options: Any) -> Any:
@@ -36,9 +39,11 @@ def build_task(size: int, seed: int, patched: bool, **options: Any) -> Any:
         options: of `memory_maze.tasks`' functions.
 
     Raises:
-        UserError: something is not installed, or nothing can be drawn; see `packages.load_tasks`.
+        UserError: something is not installed, or nothing can be drawn (see `packages.load_tasks`),
+            also because this process was forked from one that has drawn.
     """
     tasks = load_tasks()
+    _require_own_drawing()
     make = getattr(tasks, f"memory_maze_{size}x{size}")
     if patched:
         textures = types.SimpleNamespace(
@@ -53,6 +58,17 @@ def build_task(size: int, seed: int, patched: bool, **options: Any) -> Any:
     except Exception as error:
         require_drawing(error)
         raise
+
+
+def _require_own_drawing() -> None:
+    """Mesa's threads do not survive a fork, and a child that draws would wait for them for ever."""
+    here = os.getpid()
+    if _drawing_processes - {here}:
+        raise UserError(
+            "Memory Maze cannot draw in a process forked from one that has drawn: start it with "
+            "'spawn' or 'forkserver' (in Gymnasium, vector_kwargs={'context': 'spawn'})"
+        )
+    _drawing_processes.add(here)
 
 
 @contextmanager

@@ -1,0 +1,233 @@
+"""Convolutional encoders of pictures: the IMPALA ResNet and the Nature CNN."""
+
+import math
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+
+from clew.agents.encoders.config import CHANNELS, FEATURES
+from clew.agents.encoders.convolution import Convolution, Picture, max_pool
+from clew.agents.encoders.parts import AbstractEncoder, bend, in_precision, lead_of
+from clew.errors import UserError
+from clew.memory.blocks import Init, Linear
+
+
+class Residual(eqx.Module):
+    """x + conv(relu(conv(relu(x)))), both 3 x 3 and padded."""
+
+    first: Convolution
+    second: Convolution
+
+    def __init__(self, channels: int, *, key: PRNGKeyArray, init: Init):
+        keys = jax.random.split(key)
+        self.first, self.second = (
+            Convolution((channels, channels), 3, key=k, same=True, init=init) for k in keys
+        )
+
+    def __call__(self, x: Picture, nonlinearity: str) -> Picture:
+        inner = bend(self.first(bend(x, nonlinearity)), nonlinearity)
+        return x + self.second(inner)
+
+
+class Stage(eqx.Module):
+    """A padded 3 x 3 convolution, `max_pool`, and two residual blocks."""
+
+    convolution: Convolution
+    blocks: tuple[Residual, Residual]
+
+    def __init__(self, channels: tuple[int, int], *, key: PRNGKeyArray, init: Init):
+        keys = jax.random.split(key, 3)
+        self.convolution = Convolution(channels, 3, key=keys[0], same=True, init=init)
+        first, second = (Residual(channels[1], key=k, init=init) for k in keys[1:])
+        self.blocks = (first, second)
+
+    def __call__(self, x: Picture, nonlinearity: str, scale: float) -> Picture:
+        x = max_pool(self.convolution(x, scale))
+        for block in self.blocks:
+            x = block(x, nonlinearity)
+        return x
+
+
+class Frame(eqx.Module):
+    """How pictures come: [height, width, channels], or channels first, or without channels.
+
+    Channels are first if that axis is the shortest of the three, as where frames are stacked; else
+    they are last. Bytes are divided by 255, in the weights of the first convolution, so that half
+    precision does not round them.
+
+    Raises:
+        UserError: for another number of axes, or an empty one.
+    """
+
+    shape: tuple[int, ...] = eqx.field(static=True)
+    scale: float = eqx.field(static=True)
+
+    def __init__(self, shape: tuple[int, ...], *, is_bytes: bool):
+        if len(shape) not in (2, 3) or 0 in shape:
+            raise UserError(
+                f"a picture must be of shape [height, width, channels], got {list(shape)}; choose "
+                "mlp for other numbers"
+            )
+        self.shape, self.scale = shape, 1.0 / 255.0 if is_bytes else 1.0
+
+    @property
+    def channels_first(self) -> bool:
+        """Whether the first axis is the shortest."""
+        return len(self.shape) == 3 and self.shape[0] < min(self.shape[1:])
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """Height, width and channels."""
+        first, second, *rest = self.shape
+        if not rest:
+            return first, second, 1
+        return (second, rest[0], first) if self.channels_first else (first, second, rest[0])
+
+    def __call__(self, x: Shaped[Array, "..."], precision: str) -> Picture:
+        """Pictures with their leading axes as one and their channels last."""
+        count = math.prod(lead_of(x, self.shape))
+        x = x.reshape(count, *self.shape).astype(precision)
+        return jnp.moveaxis(x, 1, -1) if self.channels_first else x.reshape(count, *self.size)
+
+
+class Impala(AbstractEncoder):
+    """The deep residual network of IMPALA: three stages, then relu, x W + b and relu.
+
+    A stage is a 3 x 3 convolution, a maximum over 3 x 3 with stride 2, and two residual blocks.
+    All is padded as TensorFlow's SAME, as published: a picture of even size gets a pool's padding
+    below and on the right only (PyTorch's ports pad on all sides, so their weights do not fit).
+    A picture of 64 x 64 x 3 takes 622,144 parameters.
+
+    Args:
+        frame: how pictures come.
+        key: for the weights.
+        channels: of the stages, (16, 32, 32) as published.
+        features: numbers that come out, 256 as published, 512 in Sample Factory.
+        nonlinearity: relu as published, or elu as in Sample Factory.
+        precision: what all of it computes in.
+        init: orthogonal begins the convolutions with gain 1 (as Sample Factory) and the last layer
+            with sqrt(2); lecun is that of the published code.
+
+    Raises:
+        UserError: for a picture that the stages would halve to nothing.
+
+    Source: Espeholt et al. (2018), Figure 3, right, without its LSTM, and its published code.
+    """
+
+    stages: tuple[Stage, ...]
+    output: Linear
+    frame: Frame
+    output_size: int = eqx.field(static=True)
+    nonlinearity: str = eqx.field(static=True)
+    precision: str = eqx.field(static=True)
+
+    def __init__(
+        self,
+        frame: Frame,
+        *,
+        key: PRNGKeyArray,
+        channels: Sequence[int] = (),
+        features: int = 0,
+        nonlinearity: str = "relu",
+        precision: str = "float32",
+        init: Init = "orthogonal",
+    ):
+        widths = tuple(channels) or CHANNELS["impala"]
+        height, width, depth = frame.size
+        _require_size("impala", frame.size, 2 ** len(widths))
+        *keys, output_key = jax.random.split(key, len(widths) + 1)
+        pairs = zip((depth, *widths), widths, strict=False)
+        self.stages = tuple(
+            Stage(pair, key=k, init=init) for pair, k in zip(pairs, keys, strict=True)
+        )
+        for _ in widths:
+            height, width = -(-height // 2), -(-width // 2)
+        self.output_size = features or FEATURES["impala"]
+        flat_size = height * width * widths[-1]
+        self.output = Linear(flat_size, self.output_size, key=output_key, init=init)
+        self.frame, self.nonlinearity, self.precision = frame, nonlinearity, precision
+
+    def __call__(self, x: Shaped[Array, "..."]) -> Float[Array, "*lead out"]:
+        """The last layer's numbers."""
+        lead, scale = lead_of(x, self.frame.shape), self.frame.scale
+        net, y = in_precision(self, self.precision), self.frame(x, self.precision)
+        for stage in net.stages:
+            y, scale = stage(y, self.nonlinearity, scale), 1.0
+        y = bend(y, self.nonlinearity).reshape(*lead, -1)
+        return bend(net.output(y), self.nonlinearity).astype(jnp.float32)
+
+
+class Nature(AbstractEncoder):
+    """The network of the first deep Q-learner on Atari: three convolutions and a layer.
+
+    32 of 8 x 8 with stride 4, 64 of 4 x 4 with stride 2, 64 of 3 x 3, none padded, each followed
+    by relu, then x W + b and relu. A picture of 84 x 84 x 4 takes 1,684,128 parameters.
+
+    Args:
+        frame: how pictures come.
+        key: for the weights.
+        channels: of the convolutions, (32, 64, 64) as published.
+        features: numbers that come out, 512 as published.
+        nonlinearity: relu as published, or elu.
+        precision: what all of it computes in.
+        init: orthogonal begins every layer with gain sqrt(2).
+
+    Raises:
+        UserError: for a picture smaller than 36 x 36, of which nothing would be left.
+
+    Source: Mnih et al. (2015), Methods, "Model architecture".
+    """
+
+    convolutions: tuple[Convolution, ...]
+    output: Linear
+    frame: Frame
+    output_size: int = eqx.field(static=True)
+    nonlinearity: str = eqx.field(static=True)
+    precision: str = eqx.field(static=True)
+
+    def __init__(
+        self,
+        frame: Frame,
+        *,
+        key: PRNGKeyArray,
+        channels: Sequence[int] = (),
+        features: int = 0,
+        nonlinearity: str = "relu",
+        precision: str = "float32",
+        init: Init = "orthogonal",
+    ):
+        widths = tuple(channels) or CHANNELS["nature"]
+        height, width, depth = frame.size
+        _require_size("nature", frame.size, 36)
+        *keys, output_key = jax.random.split(key, 4)
+        kinds = ((8, 4), (4, 2), (3, 1))
+        pairs = zip((depth, *widths), widths, strict=False)
+        self.convolutions = tuple(
+            Convolution(pair, n, key=k, stride=s, init=init, gain=math.sqrt(2.0))
+            for pair, (n, s), k in zip(pairs, kinds, keys, strict=True)
+        )
+        for n, stride in kinds:
+            height, width = (height - n) // stride + 1, (width - n) // stride + 1
+        self.output_size = features or FEATURES["nature"]
+        flat_size = height * width * widths[-1]
+        self.output = Linear(flat_size, self.output_size, key=output_key, init=init)
+        self.frame, self.nonlinearity, self.precision = frame, nonlinearity, precision
+
+    def __call__(self, x: Shaped[Array, "..."]) -> Float[Array, "*lead out"]:
+        """The last layer's numbers."""
+        lead, scale = lead_of(x, self.frame.shape), self.frame.scale
+        net, y = in_precision(self, self.precision), self.frame(x, self.precision)
+        for convolution in net.convolutions:
+            y, scale = bend(convolution(y, scale), self.nonlinearity), 1.0
+        return bend(net.output(y.reshape(*lead, -1)), self.nonlinearity).astype(jnp.float32)
+
+
+def _require_size(name: str, size: tuple[int, int, int], least: int) -> None:
+    if min(size[:2]) < least:
+        raise UserError(
+            f"{name} needs pictures of at least {least} x {least}, got {size[0]} x {size[1]} with "
+            f"{size[2]} channels; choose mlp"
+        )

@@ -1,0 +1,159 @@
+"""Encoders of numbers: as they are or through layers, one-hot, embedded, and past rewards."""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
+
+from clew.agents.encoders.parts import AbstractEncoder, bend, flat, in_precision
+from clew.memory.blocks import Init, Linear
+
+
+class Dense(AbstractEncoder):
+    """Layers of relu(x W + b) over all numbers of an observation; without any, x as it is.
+
+    Args:
+        shape: of an observation, which is laid out in one axis.
+        sizes: of the layers.
+        key: for the weights.
+        scale: what the observation is multiplied by, as 1/255 for the bytes of a picture.
+        nonlinearity: relu or elu.
+        precision: what the layers compute in.
+        init: how the weights begin.
+    """
+
+    layers: tuple[Linear, ...]
+    shape: tuple[int, ...] = eqx.field(static=True)
+    output_size: int = eqx.field(static=True)
+    scale: float = eqx.field(static=True)
+    nonlinearity: str = eqx.field(static=True)
+    precision: str = eqx.field(static=True)
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        sizes: Sequence[int] = (),
+        *,
+        key: PRNGKeyArray,
+        scale: float = 1.0,
+        nonlinearity: str = "relu",
+        precision: str = "float32",
+        init: Init = "orthogonal",
+    ):
+        widths = [math.prod(shape), *sizes]
+        pairs = itertools.pairwise(widths)
+        self.layers = tuple(
+            Linear(n, m, key=k, init=init)
+            for (n, m), k in zip(pairs, jax.random.split(key, len(widths)), strict=False)
+        )
+        self.shape, self.output_size, self.scale = shape, widths[-1], scale
+        self.nonlinearity, self.precision = nonlinearity, precision
+
+    def __call__(self, x: Shaped[Array, "..."]) -> Float[Array, "*lead out"]:
+        """The layers' output, or the numbers themselves as float32."""
+        x = flat(x, self.shape).astype(jnp.float32)
+        x = x if self.scale == 1.0 else x * self.scale
+        if not self.layers:
+            return x
+        x = x.astype(self.precision)
+        for layer in in_precision(self, self.precision).layers:
+            x = bend(layer(x), self.nonlinearity)
+        return x.astype(jnp.float32)
+
+
+class OneHot(AbstractEncoder):
+    """Whole numbers, each as many zeros as it has values, with a one at its own.
+
+    A number outside of its range, such as a previous action where there was none, is all zeros.
+
+    Args:
+        sizes: number of values of every number.
+        starts: the first value of every number.
+        shape: of an observation.
+    """
+
+    sizes: tuple[int, ...] = eqx.field(static=True)
+    starts: tuple[int, ...] = eqx.field(static=True)
+    shape: tuple[int, ...] = eqx.field(static=True)
+    output_size: int = eqx.field(static=True)
+
+    def __init__(self, sizes: Sequence[int], starts: Sequence[int], shape: tuple[int, ...]):
+        self.sizes, self.starts, self.shape = tuple(sizes), tuple(starts), shape
+        self.output_size = sum(sizes)
+
+    def __call__(self, x: Int[Array, "..."]) -> Float[Array, "*lead out"]:
+        """Zeros and ones."""
+        owner = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        pairs = zip(self.starts, self.sizes, strict=True)
+        value = np.concatenate([np.arange(start, start + n) for start, n in pairs])
+        numbers = jnp.take(flat(x, self.shape).astype(jnp.int32), owner, axis=-1)
+        equal = numbers == jnp.broadcast_to(jnp.asarray(value, jnp.int32), numbers.shape)
+        return equal.astype(jnp.float32)
+
+
+class Embedding(AbstractEncoder):
+    """Whole numbers, each as the learned vector of its value: the one-hot numbers times tables.
+
+    Tables begin standard normal, one for every number of the observation. A number outside of its
+    range is a vector of zeros.
+
+    Args:
+        one_hot: the numbers and their values.
+        size: of a vector.
+        key: for the tables.
+    """
+
+    one_hot: OneHot
+    tables: Float[Array, "values size"]
+    output_size: int = eqx.field(static=True)
+
+    def __init__(self, one_hot: OneHot, size: int, *, key: PRNGKeyArray):
+        self.one_hot = one_hot
+        self.tables = jax.random.normal(key, (one_hot.output_size, size), jnp.float32)
+        self.output_size = size * len(one_hot.sizes)
+
+    def __call__(self, x: Int[Array, "..."]) -> Float[Array, "*lead out"]:
+        """The vectors of all numbers, one after the other."""
+        ends = list(itertools.accumulate(self.one_hot.sizes))[:-1]
+        values = jnp.split(self.one_hot(x), ends, axis=-1)
+        tables = jnp.split(self.tables, ends, axis=0)
+        found = [value @ table for value, table in zip(values, tables, strict=True)]
+        return jnp.concatenate(found, axis=-1)
+
+
+class PreviousReward(AbstractEncoder):
+    """sign(r) log(1 + |r|): near 0 the reward itself, and large ones keep their order.
+
+    Source: Hafner et al. (2023), equation 1, symlog.
+    """
+
+    shape: tuple[int, ...] = eqx.field(static=True)
+    output_size = 1
+
+    def __init__(self, shape: tuple[int, ...] = ()):
+        self.shape = shape
+
+    def __call__(self, x: Float[Array, "..."]) -> Float[Array, "*lead 1"]:
+        """One number."""
+        reward = flat(x, self.shape).astype(jnp.float32)
+        return jnp.sign(reward) * jnp.log1p(jnp.abs(reward))
+
+
+class Chain(AbstractEncoder):
+    """One encoder after the other."""
+
+    first: AbstractEncoder
+    second: AbstractEncoder
+    output_size: int = eqx.field(static=True)
+
+    def __init__(self, first: AbstractEncoder, second: AbstractEncoder):
+        self.first, self.second, self.output_size = first, second, second.output_size
+
+    def __call__(self, x: Array) -> Float[Array, "*lead out"]:
+        """What the second makes of what the first gives."""
+        return self.second(self.first(x))
