@@ -20,8 +20,8 @@ if os.environ.setdefault("CLEW_TESTS", "slow" if "--slow" in sys.argv else "fast
 import jax
 import pytest
 
-# The count of cases at the end of a session, and packages that stand for Memory Maze's.
-pytest_plugins = ["law_summary", "fake_memory_maze"]
+# The count of cases at the end of a session, and packages that stand for Memory Maze's and gymnax.
+pytest_plugins = ["law_summary", "fake_memory_maze", "fake_gymnax"]
 
 STRICT = {"jax_numpy_dtype_promotion": "strict", "jax_numpy_rank_promotion": "raise"}
 ORDINARY = {"jax_numpy_dtype_promotion": "standard", "jax_numpy_rank_promotion": "allow"}

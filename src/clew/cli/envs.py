@@ -9,6 +9,13 @@ import tyro
 from clew.cli.parse import parse
 from clew.cli.tables import print_json, print_table
 
+OTHERS = """
+Environments of others, wherever a task is named:
+  gymnasium:ID    any registered with Gymnasium; gymnasium:PACKAGE:ID imports its package first
+  module:factory  what a function or class of your own returns, a gymnasium.Env
+  gymnax:ID       one of gymnax, compiled with the agent (pip install 'clew[jaxenvs]');
+                  gymnax:module:factory one of your own that follows its interface"""
+
 ABOUT = "Lists the tasks with their options, or describes one."
 
 
@@ -31,7 +38,7 @@ def main(args: list[str]) -> int:
     if command.json:
         print_json(found)
     elif command.name:
-        print(f"{command.name}\n\n{inspect.getdoc(ENVS[command.name])}\n")
+        print(f"{command.name}\n\n{_told(command.name, found[0])}\n")
         print(f"default options: {_options(found[0])}")
     else:
         rows = [
@@ -40,6 +47,7 @@ def main(args: list[str]) -> int:
         ]
         columns = ["task", "inputs", "actions", "options (defaults)", "what it is"]
         print_table("", columns, rows, "clew envs NAME tells all of one")
+        print(OTHERS)
     return 0
 
 
@@ -52,14 +60,22 @@ def describe(name: str) -> dict[str, Any]:
     from clew.envs import ENVS, env_options, make_env
 
     options, env = env_options(name), make_env(name)
+    about = (inspect.getdoc(ENVS.get(name)) or "").partition("\n")[0]
     return {
         "name": name,
-        "about": (inspect.getdoc(ENVS[name]) or "").splitlines()[0],
+        "about": about if name in ENVS else getattr(env, "about", ""),
         "observation_size": env.observation_size,
         "num_actions": env.num_actions,
         "metrics": list(env.metric_names),
         "options": options,
     }
+
+
+def _told(name: str, found: dict[str, Any]) -> str:
+    """What a task, or an environment of others, says of itself."""
+    from clew.envs import ENVS
+
+    return (inspect.getdoc(ENVS[name]) or "") if name in ENVS else found["about"]
 
 
 def _options(found: dict[str, Any]) -> str:

@@ -44,16 +44,21 @@ ENVS: dict[str, type[Environment]] = {
 
 
 def make_env(name: str, **options: Any) -> Environment:
-    """Builds an environment of `ENVS` by name.
+    """Builds an environment that is written in JAX, by name.
 
     Args:
-        name: a key of `ENVS`.
+        name: a key of `ENVS`; or "gymnax:ID" or "gymnax:module:factory", see
+            `clew.envs.gymnax_make.make_gymnax`.
         options: keyword arguments of that environment's constructor.
 
     Raises:
         UserError: an unknown name or option (with the nearest valid ones), or a value that the
             environment refuses.
     """
+    if name.startswith("gymnax:"):
+        from clew.envs.gymnax_make import make_gymnax
+
+        return make_gymnax(name, options)
     if name not in ENVS:
         raise unknown_name("environment", name, ENVS)
     known = env_options(name)
@@ -69,6 +74,10 @@ def env_options(name: str) -> dict[str, Any]:
     Raises:
         UserError: an unknown name.
     """
+    if name.startswith("gymnax:"):
+        from clew.envs.gymnax_make import gymnax_options
+
+        return gymnax_options(name)
     if name not in ENVS:
         raise unknown_name("environment", name, ENVS)
     parameters = inspect.signature(ENVS[name]).parameters.values()

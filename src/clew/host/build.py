@@ -26,6 +26,7 @@ PACKAGES = {
     "Box2D": "'gymnasium[box2d]'",
     "memory_maze": "'clew[memory-maze]'",
     "memory_gym": "--no-deps memory-gym",
+    "gymnax": "'clew[jaxenvs]'",
 }
 """What to install for a module, as pip is told; others are supposed to be called as the module."""
 

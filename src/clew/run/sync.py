@@ -126,7 +126,9 @@ def compile_program(parts: Parts) -> Program:
     """
     config = parts.config
     # A process that goes on with a run, or repeats one, has the program already.
-    key = (config.digest(), ENVS[config.env], MEMORIES[config.memory])
+    # Of what stands behind a name of others nothing is known to be the same, so none is shared.
+    task = ENVS.get(config.env, jax.tree.structure(parts.stream))
+    key = (config.digest(), task, MEMORIES[config.memory])
     if key not in _PROGRAMS:
         while len(_PROGRAMS) >= _KEPT_PROGRAMS:
             del _PROGRAMS[next(iter(_PROGRAMS))]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from clew.envs import make_env
 from clew.envs.stream import AutoReset
 from clew.envs.wrappers import WrapperConfig
-from clew.errors import UserError, require_at_least, require_rate
+from clew.errors import require_at_least, require_rate
 
 if TYPE_CHECKING:
     from clew.envs.host import HostStream
@@ -70,20 +70,20 @@ def make_stream(env: str, options: dict[str, Any], wrappers: WrapperConfig) -> S
     """A task as an endless stream of episodes, or what opens such streams.
 
     Raises:
-        UserError: for an unknown task or option, an impossible value, or wrappers around a task
-            that takes none.
+        UserError: for an unknown task or option, an impossible value, or wrappers that the task
+            does not take.
     """
     if ":" in env:
         from clew.envs.host_task import is_host
 
         if is_host(env):
             return HostSide(_host_task(env, json.dumps(options)), wrappers)
+    task = make_env(env, **options)
     if wrappers != WrapperConfig():
-        raise UserError(
-            f"wrappers go around environments of others, and {env} is written in JAX; see its own "
-            "options"
-        )
-    return AutoReset(make_env(env, **options))
+        from clew.envs.previous import wrap
+
+        task = wrap(task, wrappers, env)
+    return AutoReset(task)
 
 
 @functools.lru_cache(8)  # finding out the spaces of an environment builds it, which may take long
