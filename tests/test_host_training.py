@@ -126,7 +126,7 @@ def test_a_resumed_run_goes_on(tmp_path, algorithm):
     first = train(config, progress=Quiet())
     again = resume_run(first.path, steps=32 * 40, progress=Quiet())
     assert again.summary["steps"] == 32 * 40
-    statistics = make_parts(config).stream.statistics()
+    statistics = init_run(make_parts(config)).seed.actor.statistics
     assert statistics["observation"]  # there is something to keep
     played = evaluate(first.path, episodes=20)
     assert played.pooled["return"].mean == 3 and played.episodes == 20

@@ -109,8 +109,9 @@ def _limit(env: Any, name: str) -> Callable[[Any, Any], Any]:
     """The environment's `is_truncated`, unless its ends hold the time limit already."""
     terminal, terminated = (_definer(env, m) for m in ("is_terminal", "is_terminated"))
     # Written for an older gymnax upon the base class of this one: is_terminal had the limit.
-    older = terminal is not terminated and terminated is not None and terminal is not None
-    older = older and issubclass(terminal, terminated)
+    older = False
+    if terminal is not None and terminated is not None:
+        older = terminal is not terminated and issubclass(terminal, terminated)
     if older or not callable(getattr(env, "is_truncated", None)):
         raise UserError(f"{name} {OLD}")
     return env.is_truncated
