@@ -9,7 +9,7 @@ import numpy as np
 STARTING, ACTING, AT_ENVIRONMENTS, WAITING = range(4)
 NOBODY = -1
 SIGNS_BYTES = 40
-NETWORK_SECONDS = 600.0
+NETWORK_SECONDS = 300.0
 """How long an actor may take, besides its environments, until its first rollout: it compiles."""
 
 
