@@ -123,8 +123,9 @@ def option_names(kind: Any, prefix: str = "--") -> Iterator[str]:
 def field_docs(kind: type) -> dict[str, str]:
     """The docstring under each field of a dataclass, inherited ones too, on one line."""
     docs: dict[str, str] = {}
-    for base in filter(dataclasses.is_dataclass, kind.__bases__):
-        docs |= field_docs(base)
+    for base in kind.__bases__:
+        if dataclasses.is_dataclass(base):
+            docs |= field_docs(base)
     body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
     for node, after in itertools.pairwise(body.body if isinstance(body, ast.ClassDef) else ()):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
