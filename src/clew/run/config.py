@@ -20,6 +20,7 @@ from clew.errors import (
 )
 from clew.run.asynchronous.settings import AsyncConfig, check_async
 from clew.run.loggers import WandbConfig, check_loggers
+from clew.run.plain import with_lists, with_tuples
 from clew.run.tasks import HostConfig, HostSide
 
 ALGORITHMS = ("a2c", "ppo")
@@ -150,7 +151,7 @@ class TrainConfig:
 
     def to_json(self) -> dict[str, Any]:
         """The settings as JSON values."""
-        return dataclasses.asdict(self)
+        return with_lists(dataclasses.asdict(self))
 
     def identity(self) -> dict[str, Any]:
         """The settings that say what is computed, as JSON values.
@@ -183,7 +184,7 @@ class TrainConfig:
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
 
-_DEFAULTS = dataclasses.asdict(TrainConfig())
+_DEFAULTS = TrainConfig().to_json()
 _NEWER = (
     "algorithm",
     "wrappers",
@@ -218,13 +219,8 @@ def config_from_json(values: dict[str, Any]) -> TrainConfig:
             if name not in known:
                 raise unknown_name("setting", name, known)
     values["loggers"] = tuple(values.get("loggers", ()))
-    made = {name: _GROUPS[name](**_with_tuples(group)) for name, group in parts.items()}
+    made = {name: _GROUPS[name](**with_tuples(group)) for name, group in parts.items()}
     return TrainConfig(**values, **made)
-
-
-def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
-    """The values with tuples, which JSON does not know, in place of lists."""
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
 
 
 def differences(old: TrainConfig, new: TrainConfig) -> dict[str, tuple[Any, Any]]:
