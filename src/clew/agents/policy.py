@@ -82,6 +82,4 @@ def _choose(
     greedy: bool,
 ) -> tuple[PyTree[Array], Array]:
     state, logits, _ = agent.step(state, x, start)
-    if greedy:
-        return state, agent.distribution.mode(logits)
-    return state, agent.distribution.sample(logits, agent.distribution.noise(key, ()))
+    return state, agent.distribution.choose(logits, key, greedy=greedy)

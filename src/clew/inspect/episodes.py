@@ -2,7 +2,7 @@
 
 import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -131,9 +131,9 @@ def _play(
         action_key, env_key = jax.random.split(key)
         seen = actor.timestep
         memory, logits, _ = jax.vmap(agent.step)(actor.memory, seen.observation, seen.start)
-        drawn = jax.random.categorical(action_key, logits)
-        action = jnp.argmax(logits, axis=-1) if greedy else drawn
-        env, then = jax.vmap(stream.step)(actor.env, action, jax.random.split(env_key, batch))
+        action = agent.distribution.choose(logits, action_key, greedy=greedy)
+        taken = cast(Array, agent.distribution.decode(action))
+        env, then = jax.vmap(stream.step)(actor.env, taken, jax.random.split(env_key, batch))
         first = then.ended & ~over
         row = {
             "observation": seen.observation,

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -193,9 +193,9 @@ def play(
         key, action_key, env_key = jax.random.split(key, 3)
         seen = actor.timestep
         memory, logits, _ = jax.vmap(agent.step)(actor.memory, seen.observation, seen.start)
-        drawn = jax.random.categorical(action_key, logits)
-        action = jnp.argmax(logits, axis=-1) if greedy else drawn
-        env, then = jax.vmap(stream.step)(actor.env, action, jax.random.split(env_key, count))
+        action = agent.distribution.choose(logits, action_key, greedy=greedy)
+        taken = cast(Array, agent.distribution.decode(action))
+        env, then = jax.vmap(stream.step)(actor.env, taken, jax.random.split(env_key, count))
         first = then.ended & ~ended
         metrics = {n: jnp.where(first, then.metrics[n], metrics[n]) for n in metrics}
         return ActorState(env, then, memory), ended | first, metrics, key, steps + 1

@@ -131,8 +131,6 @@ def _choose(
 ) -> tuple[PyTree[Array], Array]:
     agent = eqx.combine(params, static)
     memory, logits, _ = jax.vmap(agent.step)(memory, observation, start)
-    distribution = agent.distribution
-    if greedy:
-        return memory, jnp.asarray(distribution.decode(distribution.mode(logits)))
-    noise = distribution.noise(jax.random.fold_in(key, time), start.shape)
-    return memory, jnp.asarray(distribution.decode(distribution.sample(logits, noise)))
+    now = jax.random.fold_in(key, time)
+    action = agent.distribution.choose(logits, now, greedy=greedy)
+    return memory, jnp.asarray(agent.distribution.decode(action))

@@ -13,13 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium.vector import SyncVectorEnv
 
-from clew.agents.distributions import Categorical
 from clew.agents.network import Agent
 from clew.envs.host import HostStep, HostStream
 from clew.errors import require_at_least
 from clew.host.build import takes
 from clew.run.tasks import HostSide
-from clew.watch.recording import Picture, Recording
+from clew.watch.recording import Picture, Recording, chances
 
 
 def record_host(
@@ -67,12 +66,12 @@ def record_host(
             while True:
                 now = jax.random.fold_in(key, len(rows))
                 memory, *chosen = choose(memory, step.observation, step.start, now)
-                action, chances, value = jax.device_get(chosen)
+                action, likely, value = jax.device_get(chosen)
                 taken = np.asarray(agent.distribution.decode(action))
                 seen, picture = step.observation, _picture(env)
                 step = stream.step(taken)
-                kept = taken if chances is None else action
-                rows.append((seen, kept, chances, value, step.reward, picture))
+                kept = taken if likely is None else action
+                rows.append((seen, kept, likely, value, step.reward, picture))
                 if step.ended[0] or len(rows) >= max_steps:
                     break
             yield _recording(rows, step)
@@ -126,15 +125,12 @@ def _choose(
     agent = eqx.combine(arrays, static)
     memory, logits, value = jax.vmap(agent.step)(memory, observation, start)
     distribution = agent.distribution
-    action = distribution.mode(logits)
-    if not greedy:
-        action = distribution.sample(logits, distribution.noise(key, (1,)))
-    chances = jax.nn.softmax(logits) if isinstance(distribution, Categorical) else None
-    return memory, action, chances, value
+    action = distribution.choose(logits, key, greedy=greedy)
+    return memory, action, chances(distribution, logits), value
 
 
 def _recording(rows: list[tuple], last: HostStep) -> Recording:
-    seen, actions, chances, values, rewards, pictures = zip(*rows, strict=True)
+    seen, actions, likely, values, rewards, pictures = zip(*rows, strict=True)
     ended = "cut"
     if last.ended[0]:
         ended = "truncated" if last.discount[0] else "terminated"
@@ -143,7 +139,7 @@ def _recording(rows: list[tuple], last: HostStep) -> Recording:
         actions=np.concatenate(actions),
         rewards=np.concatenate(rewards),
         values=np.concatenate(values),
-        probabilities=None if chances[0] is None else np.concatenate(chances),
+        probabilities=None if likely[0] is None else np.concatenate(likely),
         ended=ended,
         pictures=None if pictures[0] is None else pictures,
         metrics={name: float(x[0]) for name, x in last.metrics.items()} if last.ended[0] else {},

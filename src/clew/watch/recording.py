@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
+from clew.agents.distributions import Categorical, Distribution
 from clew.agents.network import Agent
 from clew.envs.base import Environment
 from clew.envs.stream import AutoReset
@@ -147,14 +147,14 @@ def _play(
         action_key, env_key = jax.random.split(key)
         seen = actor.timestep
         memory, logits, value = jax.vmap(agent.step)(actor.memory, seen.observation, seen.start)
-        drawn = jax.random.categorical(action_key, logits)
-        action = jnp.argmax(logits, axis=-1) if greedy else drawn
-        env, then = jax.vmap(stream.step)(actor.env, action, env_key[None])
+        action = agent.distribution.choose(logits, action_key, greedy=greedy)
+        taken = cast(Array, agent.distribution.decode(action))
+        env, then = jax.vmap(stream.step)(actor.env, taken, env_key[None])
         row = {
             "state": actor.env.env,
             "observation": seen.observation,
             "action": action,
-            "probability": jax.nn.softmax(logits),
+            "probability": chances(agent.distribution, logits),
             "value": value,
             "reward": then.reward,
             "ended": then.ended,
@@ -164,6 +164,13 @@ def _play(
         return ActorState(env, then, memory), jax.tree.map(lambda leaf: leaf[0], row)
 
     return jax.lax.scan(one, actor, jax.random.split(key, PIECE))
+
+
+def chances(
+    distribution: Distribution, logits: Float[Array, "*lead n"]
+) -> Float[Array, "*lead n"] | None:
+    """The probability of every action; None where actions are no choices."""
+    return jax.nn.softmax(logits) if isinstance(distribution, Categorical) else None
 
 
 def _recording(rows: dict[str, Any], env: Environment, max_steps: int) -> Recording:

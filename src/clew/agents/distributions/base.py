@@ -64,6 +64,14 @@ class Distribution(eqx.Module):
     def mode(self, parameters: Float[Array, "*lead n"]) -> Array:
         """The actions that a greedy policy takes."""
 
+    def choose(
+        self, parameters: Float[Array, "*lead n"], key: PRNGKeyArray, *, greedy: bool
+    ) -> Array:
+        """Actions of a policy: its mode if it is greedy, else drawn with this key."""
+        if greedy:
+            return self.mode(parameters)
+        return self.sample(parameters, self.noise(key, parameters.shape[:-1]))
+
     @abc.abstractmethod
     def log_prob(self, parameters: Float[Array, "*lead n"], action: Array) -> Float[Array, "*lead"]:
         """Log-probability, or log-density, of kept actions."""
