@@ -14,8 +14,8 @@ from clew.agents.ppo import PPOConfig
 from clew.envs import ENVS
 from clew.envs.base import Environment, Transition
 from clew.run.build import jax_stream
+from clew.run.load import load_agent
 from clew.run.progress import Quiet
-from clew.watch.load import load_agent
 from clew.watch.recording import record
 from test_distributions import ALL
 

@@ -13,9 +13,9 @@ from PIL import Image
 from clew.cli import run
 from clew.errors import UserError
 from clew.run.checkpoint import list_checkpoints
+from clew.run.load import load_agent
 from clew.watch import Caption, Recording, Viewing, play, text_frame, watch_run, write_video
 from clew.watch import video as video_module
-from clew.watch.load import load_agent
 from clew.watch.palette import Palette
 
 TINY = "--memory gru --memory-options hidden_size=4 --env-options corridor_length=3 time_limit=7"

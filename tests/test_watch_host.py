@@ -15,11 +15,11 @@ from clew.cli import run
 from clew.errors import UserError
 from clew.run.build import build_agent, make_stream
 from clew.run.config import TrainConfig
+from clew.run.load import load_agent
 from clew.watch import Film, Recording
 from clew.watch.film import Caption
 from clew.watch.host import record_host
 from clew.watch.lines import ActionPanel
-from clew.watch.load import load_agent
 
 
 class Counting(gymnasium.Env):

@@ -7,15 +7,14 @@ import equinox as eqx
 import jax
 
 from clew.agents.network import Agent
-from clew.errors import UserError, require_at_least
 from clew.inspect.episodes import record_episodes
 from clew.inspect.inspection import Inspection, inspect_agent
 from clew.inspect.questions import Questions
 from clew.memory import MEMORIES
 from clew.run import machine
-from clew.run.build import abstract_agent, jax_stream
+from clew.run.build import agent_parts, jax_stream, make_stream
 from clew.run.config import TrainConfig
-from clew.run.evaluate import load_all
+from clew.run.load import load_agent
 
 
 def inspect_run(
@@ -45,11 +44,7 @@ def inspect_run(
     questions = Questions() if questions is None else questions
     questions.validate()
     machine.use_compilation_cache()
-    found, config, params, static, update = load_all(path)
-    require_at_least("seed_index", seed_index, 0)
-    if seed_index >= config.seeds:
-        raise UserError(f"seed_index must be below the run's {config.seeds} seeds: {seed_index}")
-    agent = eqx.combine(jax.tree.map(lambda leaf: leaf[seed_index], params), static)
+    found, config, agent, update, _ = load_agent(path, seed_index)
     played = record_episodes(
         agent,
         jax_stream(config),
@@ -64,7 +59,7 @@ def inspect_run(
         questions,
         name=found.name if config.seeds == 1 else f"{found.name}, seed {seed_index}",
         memory=config.memory,
-        task=_task(config),
+        task=task_told(config),
         steps=update * config.steps_per_update,
         greedy=greedy,
     )
@@ -78,13 +73,12 @@ def with_whole_gradient(agent: Agent, config: TrainConfig) -> Agent:
     if config.memory not in MEMORIES or config.memory_options.get("gradient") != "current":
         return agent
     whole = replace(config, memory_options=config.memory_options | {"gradient": "full"})
-    shapes, static = eqx.partition(
-        abstract_agent(whole, jax_stream(config)), lambda x: isinstance(x, jax.ShapeDtypeStruct)
-    )
+    shapes, static = agent_parts(whole, make_stream(config))
     leaves = jax.tree.leaves(eqx.filter(agent, eqx.is_array))
     return eqx.combine(jax.tree.unflatten(jax.tree.structure(shapes), leaves), static)
 
 
-def _task(config: TrainConfig) -> str:
+def task_told(config: TrainConfig) -> str:
+    """The task's name, with its options in brackets."""
     options = ", ".join(f"{name} {value}" for name, value in config.env_options.items())
     return f"{config.env} ({options})" if options else config.env

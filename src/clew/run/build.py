@@ -1,5 +1,7 @@
 """From the settings of a run to its task and its agent."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 
@@ -51,3 +53,10 @@ def build_agent(config: TrainConfig, stream: Stream, key: jax.Array) -> Agent:
 def abstract_agent(config: TrainConfig, stream: Stream) -> Agent:
     """The run's agent with shapes in place of arrays; nothing is computed."""
     return eqx.filter_eval_shape(lambda key: build_agent(config, stream, key), jax.random.key(0))
+
+
+def agent_parts(config: TrainConfig, stream: Stream) -> tuple[Any, Agent]:
+    """Shapes of the arrays of the run's agent, and the agent without them."""
+    return eqx.partition(
+        abstract_agent(config, stream), lambda x: isinstance(x, jax.ShapeDtypeStruct)
+    )

@@ -15,11 +15,10 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from clew.agents.network import Agent
 from clew.envs.stream import AutoReset
 from clew.errors import UserError, require_at_least
-from clew.run import checkpoint, folder, machine
+from clew.run import machine
 from clew.run.build import make_stream
-from clew.run.config import TrainConfig
+from clew.run.load import load_agent, load_run
 from clew.run.rollout import ActorState, init_actor
-from clew.run.sync import agent_template
 from clew.run.tasks import HostSide
 from clew.studies.statistics import Interval, bootstrap_interval, wilson_interval
 
@@ -58,11 +57,7 @@ def load(path: str | Path, seed_index: int = 0) -> Agent:
     Raises:
         UserError: if there is no such run or seed, or no usable checkpoint.
     """
-    _, config, params, static, _ = load_all(path)
-    require_at_least("seed_index", seed_index, 0)
-    if seed_index >= config.seeds:
-        raise UserError(f"seed_index must be below the run's {config.seeds} seeds: {seed_index}")
-    return eqx.combine(jax.tree.map(lambda leaf: leaf[seed_index], params), static)
+    return load_agent(path, seed_index).agent
 
 
 def evaluate(
@@ -92,23 +87,24 @@ def evaluate(
     require_at_least("max_steps", max_steps, 1)
     require_at_least("seed", seed, 0)
     machine.use_compilation_cache()
-    where, config, params, static, update = load_all(path)
+    run = load_run(path)
+    config = run.config
     stream = make_stream(config)
     if isinstance(stream, HostSide):
         from clew.run.host_evaluate import evaluate_seeds
 
-        found = evaluate_seeds(where, config, params, static, episodes, greedy, seed, max_steps)
+        found = evaluate_seeds(run, stream, episodes, greedy, seed, max_steps)
     else:
-        play = jax.jit(partial(play_batch, static, stream, greedy, max_steps))
+        play = jax.jit(partial(play_batch, run.static, stream, greedy, max_steps))
         found = []
         for index in range(config.seeds):
-            agent = jax.tree.map(lambda leaf, i=index: leaf[i], params)
+            agent = jax.tree.map(lambda leaf, i=index: leaf[i], run.params)
             key = jax.random.fold_in(jax.random.key(seed), index)
             found.append(play_episodes(partial(play, agent), key, episodes, config.env, max_steps))
     return EvalResult(
         episodes=episodes,
         greedy=greedy,
-        steps=update * config.steps_per_update,
+        steps=run.update * config.steps_per_update,
         per_seed={n: [float(seed[n].mean()) for seed in found] for n in found[0]},
         pooled={n: _interval([seed[n] for seed in found]) for n in found[0]},
     )
@@ -134,23 +130,6 @@ def play_episodes(
     if not all(ended.all() for _, ended in parts):
         raise UserError(f"an episode of {env} did not end within {max_steps} steps")
     return {n: np.concatenate([m[n] for m, _ in parts])[:episodes] for n in parts[0][0]}
-
-
-def load_all(path: str | Path) -> tuple[Path, TrainConfig, Any, Agent, int]:
-    """Folder, settings, the agents' arrays (seeds first), the rest of the agent, the update."""
-    found = folder.find_run(path)
-    config = folder.read_config(found)
-    template, static = agent_template(config)
-    newest = checkpoint.load_newest(
-        found / folder.CHECKPOINTS,
-        lambda read: checkpoint.restore(read, template, prefix="/seed/agent"),
-    )
-    if newest is None:
-        raise UserError(f"{found} has no checkpoint yet")
-    loaded, params, _ = newest
-    if config.seeds == 1:
-        params = jax.tree.map(lambda leaf: leaf[None], params)
-    return found, config, params, static, loaded.meta["update"]
 
 
 def play_batch(

@@ -2,7 +2,6 @@
 
 import math
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -14,10 +13,7 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 from clew.agents.network import Agent
 from clew.envs.host import HostStream
 from clew.errors import UserError
-from clew.run import checkpoint, folder
-from clew.run.build import make_stream
-from clew.run.config import TrainConfig
-from clew.run.host_state import packed, unpacked
+from clew.run.load import LoadedRun
 from clew.run.rollout import empty_memories
 from clew.run.tasks import HostSide
 
@@ -26,10 +22,8 @@ SIDE_BY_SIDE = 16
 
 
 def evaluate_seeds(
-    path: Path,
-    config: TrainConfig,
-    params: PyTree[Array],
-    static: Agent,
+    run: LoadedRun,
+    side: HostSide,
     episodes: int,
     greedy: bool,
     seed: int,
@@ -41,57 +35,28 @@ def evaluate_seeds(
     count more than long ones. What the wrappers learned in training is used and learns no more.
 
     Args:
-        path: the run's folder.
-        config: its settings.
-        params: the agents' arrays, seeds first.
-        static: the agent without them.
+        run: as it was loaded.
+        side: its environment.
         episodes: for every seed.
         greedy: take the likeliest action, instead of drawing from the policy.
         seed: of the episodes and draws.
         max_steps: gives up after so many steps of one episode.
 
     Raises:
-        UserError: if an episode does not end, or no checkpoint is usable.
+        UserError: if an episode does not end.
     """
-    side = make_stream(config)
-    assert isinstance(side, HostSide)
-    statistics = load_statistics(path, config, side)
-    choose = jax.jit(partial(_choose, static, greedy), donate_argnums=1)
+    choose = jax.jit(partial(_choose, run.static, greedy), donate_argnums=1)
     found = []
-    for index in range(config.seeds):
-        own = jax.tree.map(lambda leaf, i=index: leaf[i], params)
+    for index in range(run.config.seeds):
+        own, learned = jax.tree.map(lambda x, i=index: x[i], (run.params, run.statistics))
         count = min(episodes, SIDE_BY_SIDE)
         entropy = int(np.random.SeedSequence([seed, index]).generate_state(1)[0])
         with side.open(count, seed=entropy, frozen=True) as stream:
-            stream.restore(statistics[index])
-            memory = empty_memories(eqx.combine(own, static), count)
+            stream.restore(learned)
+            memory = empty_memories(eqx.combine(own, run.static), count)
             key = jax.random.fold_in(jax.random.key(seed), index)
             found.append(_play(stream, partial(choose, own), memory, key, episodes, max_steps))
     return found
-
-
-def load_statistics(path: Path, config: TrainConfig, side: HostSide) -> list[Any]:
-    """What the wrappers had learned at the newest good checkpoint, of every seed.
-
-    Raises:
-        UserError: if there is no usable checkpoint.
-    """
-    blank = packed(side.statistics())
-    several = config.seeds > 1
-    shapes = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(((config.seeds,) if several else ()) + x.shape, x.dtype),
-        blank,
-    )
-    newest = checkpoint.load_newest(
-        path / folder.CHECKPOINTS,
-        lambda read: checkpoint.restore(read, shapes, prefix="/seed/actor/statistics"),
-    )
-    if newest is None:
-        raise UserError(f"{path} has no checkpoint yet")
-    whole = unpacked(newest[1])
-    if not several:
-        return [whole]
-    return [jax.tree.map(lambda x, i=i: x[i], whole) for i in range(config.seeds)]
 
 
 def _play(

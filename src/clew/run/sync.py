@@ -15,7 +15,7 @@ from clew.agents.network import Agent
 from clew.envs import ENVS
 from clew.envs.stream import AutoReset
 from clew.memory import MEMORIES
-from clew.run.build import abstract_agent, build_agent, make_stream
+from clew.run.build import agent_parts, build_agent, make_stream
 from clew.run.config import TrainConfig
 from clew.run.host_state import HostState, packed
 from clew.run.rollout import ActorState, empty_memories, init_actor
@@ -87,7 +87,7 @@ def make_parts(config: TrainConfig) -> Parts:
         UserError: for an unknown or impossible setting.
     """
     stream = make_stream(config)
-    static = eqx.filter(abstract_agent(config, stream), _is_shape, inverse=True)
+    _, static = agent_parts(config, stream)
     return Parts(config, stream, static, make_optimiser(config.learning, config.updates))
 
 
@@ -136,23 +136,6 @@ def compile_program(parts: Parts) -> Program:
         jitted = jax.jit(partial(advance, parts, partial(_update_all, parts)), donate_argnums=0)
         _PROGRAMS[key] = jitted.lower(run_template(parts), count).compile()
     return _PROGRAMS[key]
-
-
-def agent_template(config: TrainConfig) -> tuple[Any, Agent]:
-    """Shapes of the agent's arrays in a checkpoint of this run, and the agent without them."""
-    agent = abstract_agent(config, make_stream(config))
-    shapes, static = eqx.partition(agent, _is_shape)
-    if config.seeds == 1:
-        return shapes, static
-    return jax.tree.map(lambda s: _with_seeds(s, config.seeds), shapes), static
-
-
-def _with_seeds(shape: jax.ShapeDtypeStruct, seeds: int) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct((seeds, *shape.shape), shape.dtype)
-
-
-def _is_shape(x: Any) -> bool:
-    return isinstance(x, jax.ShapeDtypeStruct)
 
 
 def _init_seed(parts: Parts, key: PRNGKeyArray) -> SeedState:

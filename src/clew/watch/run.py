@@ -9,13 +9,13 @@ import numpy as np
 from jaxtyping import Float
 
 from clew.errors import require_at_least, require_choice
-from clew.inspect.run import with_whole_gradient
+from clew.inspect.run import task_told, with_whole_gradient
 from clew.run import folder, machine
 from clew.run.build import make_stream
+from clew.run.load import Loaded, load_agent
 from clew.run.tasks import HostSide
 from clew.watch.film import Caption, Film, shown_steps
 from clew.watch.influence import WAYS, influences
-from clew.watch.load import Loaded, load_agent
 from clew.watch.recording import Recording, record
 from clew.watch.terminal import play
 from clew.watch.video import check_fps, check_video, write_video
@@ -128,12 +128,10 @@ def watched(path: str | Path, viewing: Viewing) -> Iterator[Watched]:
     name = loaded.path.name
     if config.seeds > 1:
         name += f", seed {viewing.seed_index}"
-    options = ", ".join(f"{key} {value}" for key, value in config.env_options.items())
-    task = f"{config.env} ({options})" if options else config.env
     how = "greedy" if viewing.greedy else "sampled"
     played = _played(loaded, viewing)
     for number, recording in enumerate(played, start=1):
-        about = f"{config.memory} on {task}, {steps:,} steps, {how}"
+        about = f"{config.memory} on {task_told(config)}, {steps:,} steps, {how}"
         if viewing.episodes > 1:
             about += f", episode {number} of {viewing.episodes}"
         shares = None

@@ -16,7 +16,7 @@ from clew.envs.host import HostStep, HostStream
 from clew.host.processes import GroupedVectorEnv
 from clew.memory.base import State
 from clew.run.asynchronous.signs import Signs
-from clew.run.build import abstract_agent
+from clew.run.build import agent_parts
 from clew.run.config import TrainConfig
 from clew.run.host_rollout import Acted, Experience, HostActor
 from clew.run.rollout import empty_memories
@@ -164,13 +164,6 @@ def actors_key(data: np.ndarray, number: int, made: int) -> Array:
     if number == made == 0:
         return key
     return jax.random.fold_in(jax.random.fold_in(key, number), made)
-
-
-def agent_parts(config: TrainConfig, side: HostSide) -> tuple[PyTree, Agent]:
-    """Shapes of the agent's arrays, and the agent without them."""
-    return eqx.partition(
-        abstract_agent(config, side), lambda x: isinstance(x, jax.ShapeDtypeStruct)
-    )
 
 
 def gathered_template(config: TrainConfig, side: HostSide, num_envs: int) -> Gathered:

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 
@@ -22,7 +23,8 @@ from clew.errors import UserError
 from clew.run import checkpoint, folder
 from clew.run.build import jax_stream
 from clew.run.config import TrainConfig, config_from_json
-from clew.run.evaluate import load_all, play_batch, play_episodes
+from clew.run.evaluate import play_batch, play_episodes
+from clew.run.load import load_agent
 from clew.run.progress import Quiet, Report
 from clew.run.record import read_metrics
 from clew.run.train import train
@@ -119,8 +121,7 @@ Played = dict[str, np.ndarray]
 def _measure(path: Path, config: TrainConfig, job: Job) -> tuple[Played, dict[str, Played] | None]:
     """Episodes of the trained agent at home, and elsewhere unless it fails at home already."""
     evaluation = Evaluation(**job["evaluation"])
-    _, _, params, static, _ = load_all(path)
-    agent = jax.tree.map(lambda leaf: leaf[0], params)
+    agent, static = eqx.partition(load_agent(path).agent, eqx.is_array)
     home = jax_stream(config)
     key = jax.random.fold_in(jax.random.key(evaluation.seed), job["seed"])
 

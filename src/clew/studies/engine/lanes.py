@@ -14,7 +14,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from clew.agents.network import Agent
 from clew.errors import UserError
-from clew.run.build import abstract_agent, build_agent, jax_stream
+from clew.run.build import agent_parts, build_agent, jax_stream
 from clew.run.config import TrainConfig
 from clew.run.evaluate import play
 from clew.run.rollout import ActorState, begin
@@ -68,7 +68,7 @@ def init_lanes(parts: Parts, lanes: Sequence[Lane]) -> RunState:
     """
     if parts.config.env != MIXED:
         return init_run(parts, [lane.seed for lane in lanes])
-    template = eqx.filter(abstract_agent(parts.config, parts.jax_stream), _is_shape)
+    template, _ = agent_parts(parts.config, parts.jax_stream)
     keys = [jax.random.split(jax.random.key(lane.seed), 3) for lane in lanes]
     agents = [_agent_of(lane, key[0], template) for lane, key in zip(lanes, keys, strict=True)]
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *agents)
@@ -157,7 +157,3 @@ def _reset_at(parts: Parts, variant: Array) -> Any:
     if not hasattr(env, "reset_at"):
         raise UserError(f"{parts.config.env} has no fixed stream; set evaluation.stream off")
     return env.reset_at
-
-
-def _is_shape(x: Any) -> bool:
-    return isinstance(x, jax.ShapeDtypeStruct)

@@ -1,20 +1,35 @@
-"""One agent of a run, from any of its checkpoints, with what its wrappers have learned."""
+"""The agents of a run, from any of its checkpoints, with what their wrappers have learned."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import numpy as np
+from jaxtyping import Array, PyTree
 
 from clew.agents.network import Agent
-from clew.errors import UserError, unknown_name
+from clew.errors import UserError, require_at_least, unknown_name
 from clew.run import checkpoint, folder
-from clew.run.build import make_stream
+from clew.run.build import agent_parts, make_stream
 from clew.run.config import TrainConfig
 from clew.run.host_state import packed, unpacked
-from clew.run.sync import agent_template
 from clew.run.tasks import HostSide
+
+
+class LoadedRun(NamedTuple):
+    """The agents of all seeds, and where they come from."""
+
+    path: Path
+    config: TrainConfig
+    params: PyTree[Array]
+    """The agents' arrays, seeds first."""
+    static: Agent
+    """What the agents are besides."""
+    update: int
+    """Of the checkpoint."""
+    statistics: Any
+    """What the wrappers around environments of others have learned, seeds first; None for a task
+    in JAX."""
 
 
 class Loaded(NamedTuple):
@@ -40,15 +55,30 @@ def load_agent(path: str | Path, seed_index: int = 0, wanted: str = "") -> Loade
     Raises:
         UserError: if there is no such run, seed or checkpoint, or the checkpoint is damaged.
     """
+    require_at_least("seed_index", seed_index, 0)
+    run = load_run(path, wanted)
+    if seed_index >= run.config.seeds:
+        raise UserError(
+            f"seed_index must be below the run's {run.config.seeds} seeds: {seed_index}"
+        )
+    params, statistics = jax.tree.map(lambda x: x[seed_index], (run.params, run.statistics))
+    return Loaded(run.path, run.config, eqx.combine(params, run.static), run.update, statistics)
+
+
+def load_run(path: str | Path, wanted: str = "") -> LoadedRun:
+    """Loads the agents of all seeds; see `load_agent`."""
     found = folder.find_run(path)
     config = folder.read_config(found)
-    if seed_index >= config.seeds:
-        raise UserError(f"seed_index must be below the run's {config.seeds} seeds: {seed_index}")
-    template, static = agent_template(config)
-    learned = _statistics_template(config)
+    stream = make_stream(config)
+    shapes, static = agent_parts(config, stream)
+    learned = packed(stream.statistics()) if isinstance(stream, HostSide) else None
+    if config.seeds > 1:
+        shapes, learned = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct((config.seeds, *x.shape), x.dtype), (shapes, learned)
+        )
 
     def arrays(read: checkpoint.Checkpoint) -> tuple[Any, Any]:
-        params = checkpoint.restore(read, template, prefix="/seed/agent")
+        params = checkpoint.restore(read, shapes, prefix="/seed/agent")
         prefix = "/seed/actor/statistics"
         return params, None if learned is None else checkpoint.restore(read, learned, prefix)
 
@@ -60,22 +90,10 @@ def load_agent(path: str | Path, seed_index: int = 0, wanted: str = "") -> Loade
         if newest is None:
             raise UserError(f"{found} has no checkpoint yet")
         read, made, _ = newest
-    if config.seeds > 1:
-        made = jax.tree.map(lambda leaf: leaf[seed_index], made)
-    params, statistics = made
-    statistics = None if statistics is None else unpacked(statistics)
-    return Loaded(found, config, eqx.combine(params, static), read.meta["update"], statistics)
-
-
-def _statistics_template(config: TrainConfig) -> Any:
-    """Shapes of what the wrappers have learned, in a checkpoint; None if there are none."""
-    stream = make_stream(config)
-    if not isinstance(stream, HostSide):
-        return None
-    blank = packed(stream.statistics())
     if config.seeds == 1:
-        return blank
-    return jax.tree.map(lambda leaf: np.stack([leaf] * config.seeds), blank)
+        made = jax.tree.map(lambda leaf: leaf[None], made)
+    params, statistics = made
+    return LoadedRun(found, config, params, static, read.meta["update"], unpacked(statistics))
 
 
 def _checkpoint(found: Path, wanted: str) -> Path:
