@@ -13,11 +13,12 @@ from clew.envs.running import RunningMoments
 from clew.errors import UserError
 from clew.host.faults import EnvironmentFault
 from clew.run.asynchronous.merging import merged
-from clew.run.asynchronous.pool import Budget, Rollout
+from clew.run.asynchronous.pool import Rollout
 from clew.run.asynchronous.processes import ProcessPool
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.asynchronous.shared import Layout, Versions, shared_bytes
 from clew.run.asynchronous.signs import Signs, Watcher
+from clew.run.budget import Budget
 from clew.run.config import TrainConfig, config_from_json
 from clew.run.tasks import HostConfig
 from small_async import async_config

@@ -180,7 +180,7 @@ def test_a_fault_leaves_the_state_of_the_last_update(tmp_path):
         state = program(state, 30)
     finally:
         program.close()
-    assert int(state.update) == 30 and program._faults > 0
+    assert int(state.update) == 30 and program._budget.used > 0
     assert bool(state.seed.finite)
 
 

@@ -66,6 +66,11 @@ class A2CConfig:
     """Weight of what an adaptive memory pays for an observation, its readings and the last one's
     share (0 in Makkink, 2021)."""
 
+    @property
+    def sequence_length(self) -> int:
+        """Steps that are read in one piece while learning: the whole rollout."""
+        return self.rollout_length
+
     def validate(self) -> None:
         """Refuses impossible settings.
 

@@ -61,11 +61,12 @@ def learn_ppo(
             stopped = stopped | (parts["kl"] > config.target_kl)
         new, new_opt_state, norm = apply_gradient(agent, opt_state, gradient, optimiser)
         made = (eqx.filter(new, eqx.is_array), new_opt_state)
-        params, opt_state = jax.tree.map(
-            lambda old, new: jnp.where(stopped, old, new), (params, opt_state), made
-        )
+        if config.target_kl is not None:
+            made = jax.tree.map(
+                lambda old, new: jnp.where(stopped, old, new), (params, opt_state), made
+            )
         metrics = parts | {"loss": value, "grad_norm": norm}
-        return (params, opt_state, stopped), metrics | {"made": ~stopped}
+        return (*made, stopped), metrics | {"made": ~stopped}
 
     def skip(carry: PyTree[Array], chosen: Array) -> tuple[PyTree[Array], Metrics]:
         shapes = jax.eval_shape(attempt, carry, chosen)[1]

@@ -13,6 +13,7 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 from clew.agents.network import Agent
 from clew.envs.host import HostStream
 from clew.errors import UserError
+from clew.run.host_state import environment_seed
 from clew.run.load import LoadedRun
 from clew.run.rollout import empty_memories
 from clew.run.tasks import HostSide
@@ -50,8 +51,8 @@ def evaluate_seeds(
     for index in range(run.config.seeds):
         own, learned = jax.tree.map(lambda x, i=index: x[i], (run.params, run.statistics))
         count = min(episodes, SIDE_BY_SIDE)
-        entropy = int(np.random.SeedSequence([seed, index]).generate_state(1)[0])
-        with side.open(count, seed=entropy, frozen=True) as stream:
+        own_seed = environment_seed(seed, index)
+        with side.open(count, seed=own_seed, frozen=True) as stream:
             stream.restore(learned)
             memory = empty_memories(eqx.combine(own, run.static), count)
             key = jax.random.fold_in(jax.random.key(seed), index)

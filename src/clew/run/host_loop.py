@@ -18,13 +18,12 @@ from clew.agents.ppo_learner import learn_ppo
 from clew.agents.trajectory import Trajectory, refresh_all
 from clew.envs.host import EnvironmentFault, HostStep, HostStream
 from clew.memory.base import State
-from clew.run.host_rollout import Experience, HostActor
-from clew.run.host_state import HostState, of_seeds, packed, unpacked
+from clew.run.budget import Budget
+from clew.run.config import TrainConfig
+from clew.run.host_rollout import Acted, Experience, HostActor
+from clew.run.host_state import HostState, environment_seed, of_seeds, packed, unpacked
 from clew.run.sync import Parts, RunState, SeedState
 from clew.run.tasks import HostSide
-
-NUMBERS = ("observation", "reward")
-"""Faults in what an environment says, which opening it anew would not mend."""
 
 
 class HostProgram:
@@ -44,26 +43,18 @@ class HostProgram:
 
     def __init__(self, parts: Parts, tell: Callable[[str], None] = lambda line: None):
         assert isinstance(parts.stream, HostSide)
-        self._parts, self._tell, self._side = parts, tell, parts.stream
-        config, learning = parts.config, parts.config.learning
-        is_ppo = isinstance(learning, PPOConfig)
-        self._actor = HostActor(
-            parts.static,
-            length=learning.rollout_length,
-            sequence=learning.sequence_length if is_ppo else learning.rollout_length,
-            gamma=learning.gamma,
-            timeout=config.host.timeout,
-            seeds=config.seeds,
-        )
+        self._parts, self._side = parts, parts.stream
+        config = parts.config
+        self._actor = HostActor(config, parts.static)
+        self._budget = Budget(config.host.restarts, tell)
         learn_one: Callable = partial(learn_seed, parts)
         split: Callable = partial(jax.random.split, num=3)
         if config.seeds > 1:
-            learn_one = jax.vmap(learn_one, (0, 0, 0, 0, 0, 0, None))
+            learn_one = jax.vmap(learn_one, (0, 0, 0, None))
             split = jax.vmap(split, out_axes=1)
         self._learn, self._split = jax.jit(learn_one), jax.jit(split)
         self._streams: list[HostStream] = []
         self._steps: list[HostStep] = []
-        self._faults = 0
         self.state: RunState | None = None
 
     def __call__(self, state: RunState, count: Int[Array, ""]) -> RunState:
@@ -92,8 +83,7 @@ class HostProgram:
         config = self._parts.config
         statistics = unpacked(state.seed.actor.statistics)
         for number in range(config.seeds):
-            entropy = [config.seed + number, int(state.update), self._faults]
-            seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
+            seed = environment_seed(config.seed + number, int(state.update), self._budget.used)
             stream = self._side.open(
                 config.learning.num_envs, seed=seed, processes=config.host.processes
             )
@@ -118,43 +108,25 @@ class HostProgram:
                 )
                 break
             except EnvironmentFault as fault:
-                self._survive(fault)
+                self.close()
+                self._budget.survive(fault)
         self._steps = list(steps)
-        fresh_row = np.bool_(int(state.update) % self._parts.config.log_every == 0)
-        made = self._learn(
-            seed._replace(key=next_key),
-            acted.experience,
-            acted.states,
-            acted.memory,
-            acted.sums,
-            learn_key,
-            fresh_row,
-        )
+        before, fresh_row = seed._replace(key=next_key), opens_row(self._parts.config, state)
+        made = self._learn(before, acted, learn_key, fresh_row)
         statistics = packed(of_seeds([stream.state() for stream in self._streams]))
         whole = made.actor._replace(statistics=statistics)
         return RunState(state.update + 1, made._replace(actor=whole))
 
-    def _survive(self, fault: EnvironmentFault) -> None:
-        """Closes everything, to be opened anew, unless the run has had its share of faults.
 
-        Raises:
-            EnvironmentFault: the fault, if it is not to be survived.
-        """
-        self.close()
-        allowed = self._parts.config.host.restarts
-        self._faults += 1
-        if fault.field.split(" ")[0] in NUMBERS or self._faults > allowed:
-            raise fault
-        self._tell(f"{fault}; opened anew ({self._faults} of at most {allowed} times)")
+def opens_row(config: TrainConfig, state: RunState) -> np.bool_:
+    """Whether the next update is the first of a row of metrics."""
+    return np.bool_(int(state.update) % config.log_every == 0)
 
 
 def learn_seed(
     parts: Parts,
     seed: SeedState,
-    experience: Experience,
-    states: tuple[State, ...],
-    memory: State,
-    episodes: dict[str, Array],
+    acted: Acted,
     key: PRNGKeyArray,
     fresh_row: Bool[Array, ""],
 ) -> SeedState:
@@ -163,19 +135,14 @@ def learn_seed(
     Args:
         parts: of the run.
         seed: before it.
-        experience: what was gathered.
-        states: the memory before each sequence.
-        memory: before the observation after the last step.
-        episodes: sums over the episodes that ended.
+        acted: what was gathered.
         key: of what learning draws.
         fresh_row: whether this is the first update of a row of metrics.
     """
     agent = eqx.combine(seed.agent, parts.static)
-    agent, optimiser, losses = learn_from(
-        agent, seed.optimiser, experience, states, memory, key, parts
-    )
-    refreshed = refresh_all(agent, memory, parts.config.learning.num_envs)
-    added = losses | episodes
+    agent, optimiser, losses = learn_from(agent, seed.optimiser, acted, key, parts)
+    refreshed = refresh_all(agent, acted.memory, parts.config.learning.num_envs)
+    added = losses | acted.sums
     sums = {n: jnp.where(fresh_row, 0.0, seed.sums[n]) + added[n] for n in seed.sums}
     return SeedState(
         agent=eqx.filter(agent, eqx.is_array),
@@ -190,14 +157,12 @@ def learn_seed(
 def learn_from(
     agent: Agent,
     opt_state: optax.OptState,
-    experience: Experience,
-    states: tuple[State, ...],
-    memory: State,
+    acted: Acted,
     key: PRNGKeyArray,
     parts: Parts,
 ) -> tuple[Agent, optax.OptState, dict[str, Array]]:
     """The learning that follows a rollout which the host gathered, by the run's algorithm."""
-    config = parts.config.learning
+    config, (experience, states, memory, _) = parts.config.learning, acted
     if not isinstance(config, PPOConfig):
         trajectory = Trajectory(*cast(Any, experience), state0=states[0])
         return learn(agent, opt_state, trajectory, key, config, parts.optimiser)

@@ -14,6 +14,8 @@ from clew.agents.network import Agent
 from clew.envs.base import Observation
 from clew.envs.host import HostStep, HostStream
 from clew.memory.base import State
+from clew.run.config import TrainConfig
+from clew.run.host_state import of_seeds
 
 Leaves = PyTree[np.ndarray]
 
@@ -60,27 +62,17 @@ class HostActor:
     """Acts for one agent, or for several seeds side by side, each in its own environments.
 
     Args:
+        config: of the run: its seeds, the rollout's length, after how many steps the memory's
+            state is kept for the learner, the discount that completes the returns of truncated
+            episodes, and when an environment in a worker process counts as hung.
         static: the agent without its arrays.
-        length: steps of a rollout.
-        sequence: steps after which the memory's state is kept for the learner.
-        gamma: discount per step, which completes the returns of truncated episodes.
-        timeout: seconds after which an environment in a worker process counts as hung.
-        seeds: how many.
     """
 
-    def __init__(
-        self,
-        static: Agent,
-        *,
-        length: int,
-        sequence: int,
-        gamma: float,
-        timeout: float | None,
-        seeds: int = 1,
-    ):
+    def __init__(self, config: TrainConfig, static: Agent):
+        learning, seeds = config.learning, config.seeds
         self._static, self._seeds = static, seeds
-        self._length, self._sequence = length, sequence
-        self._gamma, self._timeout = np.float32(gamma), timeout
+        self._length, self._sequence = learning.rollout_length, learning.sequence_length
+        self._gamma, self._timeout = np.float32(learning.gamma), config.host.timeout
         choose, judge = partial(_choose, static), partial(_judge, static)
         if seeds > 1:
             choose, judge = jax.vmap(choose, (0, 0, 0, 0, 0, None)), jax.vmap(judge)
@@ -111,7 +103,7 @@ class HostActor:
         Raises:
             EnvironmentFault: an environment failed; what was gathered is lost.
         """
-        seen, rows, states = [self._seen(steps)], [], []
+        seen, rows, states = [_seen(steps)], [], []
         for time in range(self._length):
             if time % self._sequence == 0:
                 states.append(jax.tree.map(jnp.copy, memory))
@@ -124,7 +116,7 @@ class HostActor:
             reward, discount, ended, metrics = self._told(steps, params, memory)
             acted = (action, reward, discount, np.asarray(log_prob), np.asarray(value))
             rows.append((*acted, ended, metrics))
-            seen.append(self._seen(steps))
+            seen.append(_seen(steps))
         *acted, ended, metrics = self._stacked(rows)
         observed = self._stacked(seen)
         axes = (-2, -1)
@@ -143,30 +135,25 @@ class HostActor:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Rewards and discounts, which episodes ended, and their metrics."""
         told = [(s.reward, s.discount, s.ended, s.metrics) for s in steps]
-        reward, discount, ended, metrics = self._side_by_side(told)
+        reward, discount, ended, metrics = of_seeds(told)
         if any(step.final is not None for step in steps):
             # The next episode has been opened already: only the reward can tell what would follow.
             never = np.zeros_like(steps[0].start)
             finals = [s.final or (never, s.observation) for s in steps]
-            cut, observation = self._side_by_side(finals)
+            cut, observation = of_seeds(finals)
             value = np.asarray(self._judge(params, memory, observation))
             reward = np.where(cut, reward + self._gamma * value, reward)
             discount = np.where(cut, np.float32(0), discount)
         return reward, discount, ended, metrics
 
-    def _seen(self, steps: Sequence[HostStep]) -> tuple[Leaves, np.ndarray, np.ndarray]:
-        return self._side_by_side([(s.observation, s.start, s.last) for s in steps])
-
-    def _side_by_side(self, trees: Sequence[Leaves]) -> Leaves:
-        """One tree of all seeds: theirs as first axis, unless there is only one."""
-        if self._seeds == 1:
-            return trees[0]
-        return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
-
     def _stacked(self, rows: Sequence[Leaves]) -> Leaves:
         """One tree of all times: [T, ...], or [seeds, T, ...]."""
         axis = 0 if self._seeds == 1 else 1
         return jax.tree.map(lambda *leaves: np.stack(leaves, axis), *rows)
+
+
+def _seen(steps: Sequence[HostStep]) -> tuple[Leaves, np.ndarray, np.ndarray]:
+    return of_seeds([(step.observation, step.start, step.last) for step in steps])
 
 
 def _choose(

@@ -40,8 +40,13 @@ def unpacked(statistics: PyTree[UInt32[Array, "..."]]) -> PyTree[np.ndarray]:
     return jax.tree.map(unpack, statistics)
 
 
-def of_seeds(statistics: Sequence[Any]) -> Any:
+def of_seeds(trees: Sequence[Any]) -> Any:
     """One tree of all seeds: theirs as first axis, unless there is only one."""
-    if len(statistics) == 1:
-        return statistics[0]
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *statistics)
+    if len(trees) == 1:
+        return trees[0]
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
+def environment_seed(*entropy: int) -> int:
+    """The seed of a stream of environments, from whole numbers that tell it from all others."""
+    return int(np.random.SeedSequence(entropy).generate_state(1)[0])

@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from clew.agents.network import Agent
-from clew.agents.ppo import PPOConfig
 from clew.agents.trajectory import refresh_all
 from clew.envs.host import HostStep, HostStream
 from clew.host.processes import GroupedVectorEnv
@@ -19,6 +18,7 @@ from clew.run.asynchronous.signs import Signs
 from clew.run.build import agent_parts
 from clew.run.config import TrainConfig
 from clew.run.host_rollout import Acted, Experience, HostActor
+from clew.run.host_state import environment_seed
 from clew.run.rollout import empty_memories
 from clew.run.tasks import HostSide
 
@@ -65,16 +65,8 @@ class Actor:
 
     def __init__(self, share: Share, signs: Signs):
         self._share, self._signs = share, signs
-        config, learning = share.config, share.config.learning
-        assert isinstance(learning, PPOConfig)
-        _, self._static = agent_parts(config, share.side)
-        self._actor = HostActor(
-            self._static,
-            length=learning.rollout_length,
-            sequence=learning.sequence_length,
-            gamma=learning.gamma,
-            timeout=config.host.timeout,
-        )
+        _, self._static = agent_parts(share.config, share.side)
+        self._actor = HostActor(share.config, self._static)
         self._refresh = jax.jit(partial(_refresh, self._static, share.num_envs))
         self._stream: HostStream | None = None
         self._steps: list[HostStep] = []
@@ -112,8 +104,7 @@ class Actor:
         share = self._share
         # The first actor's environments are those of the synchronous runner.
         own = [share.number] if share.number else []
-        entropy = [share.config.seed, version, opening, *own]
-        seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
+        seed = environment_seed(share.config.seed, version, opening, *own)
         with self._signs.at_environments():
             self._stream = share.side.open(share.num_envs, seed=seed)
             if isinstance(self._stream.vector, GroupedVectorEnv):
@@ -169,7 +160,6 @@ def actors_key(data: np.ndarray, number: int, made: int) -> Array:
 def gathered_template(config: TrainConfig, side: HostSide, num_envs: int) -> Gathered:
     """Shapes and types of a rollout; nothing is computed."""
     learning = config.learning
-    assert isinstance(learning, PPOConfig)
     length, shape = learning.rollout_length, jax.ShapeDtypeStruct
     params, static = agent_parts(config, side)
 

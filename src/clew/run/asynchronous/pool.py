@@ -9,9 +9,7 @@ import numpy as np
 from clew.host.faults import EnvironmentFault
 from clew.run.asynchronous.acting import Actor, Gathered, Published, Share
 from clew.run.asynchronous.signs import SIGNS_BYTES, Signs
-
-NUMBERS = ("observation", "reward")
-"""Faults in what an environment says, which opening it anew would not mend."""
+from clew.run.budget import Budget
 
 
 class Rollout(NamedTuple):
@@ -58,26 +56,6 @@ class ActorPool(Protocol):
     def close(self) -> None:
         """Ends all actors within a few seconds, whatever they are at."""
         ...
-
-
-class Budget:
-    """Counts faults, tells of those that the run survives, and raises the one that it does not.
-
-    Args:
-        allowed: how many are survived.
-        tell: is told of them.
-    """
-
-    def __init__(self, allowed: int, tell: Callable[[str], None]):
-        self.allowed, self.used = allowed, 0
-        self._tell = tell
-
-    def survive(self, fault: EnvironmentFault, mended: str = "opened anew") -> None:
-        """Tells of a fault and that it is mended, or raises it."""
-        self.used += 1
-        if fault.field.split(" ")[0] in NUMBERS or self.used > self.allowed:
-            raise fault
-        self._tell(f"{fault}; {mended} ({self.used} of at most {self.allowed} times)")
 
 
 class SerialPool:

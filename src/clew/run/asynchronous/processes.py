@@ -14,10 +14,11 @@ from clew.errors import UserError
 from clew.host.faults import EnvironmentFault
 from clew.host.workers import CLOSE_SECONDS, LOST, start_method
 from clew.run.asynchronous.acting import Published, Share, gathered_template
-from clew.run.asynchronous.pool import Budget, Rollout
+from clew.run.asynchronous.pool import Rollout
 from clew.run.asynchronous.shared import Layout, Versions, as_array, shared_bytes
 from clew.run.asynchronous.signs import SIGNS_BYTES, Signs, Watcher
 from clew.run.asynchronous.worker import Learned, Memory, Open, Start, Told, work
+from clew.run.budget import Budget
 
 LOOK_SECONDS = 0.2
 """How often somebody who waits for rollouts looks whether an actor hangs."""

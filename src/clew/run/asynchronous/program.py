@@ -13,7 +13,7 @@ from clew.run.asynchronous.acting import Gathered, Published, Share
 from clew.run.asynchronous.merging import merged
 from clew.run.asynchronous.pool import ActorPool, Rollout, SerialPool
 from clew.run.asynchronous.processes import ProcessPool
-from clew.run.host_loop import learn_seed
+from clew.run.host_loop import learn_seed, opens_row
 from clew.run.host_rollout import Acted
 from clew.run.host_state import packed, unpacked
 from clew.run.sync import Parts, RunState
@@ -110,16 +110,8 @@ class AsyncProgram:
         seed = state.seed
         next_key, _, learn_key = self._split(seed.key)
         acted = together([rollout.gathered for rollout in rollouts])
-        fresh_row = np.bool_(int(state.update) % self._parts.config.log_every == 0)
-        made = self._learn(
-            seed._replace(key=next_key),
-            acted.experience,
-            acted.states,
-            acted.memory,
-            acted.sums,
-            learn_key,
-            fresh_row,
-        )
+        before, fresh_row = seed._replace(key=next_key), opens_row(self._parts.config, state)
+        made = self._learn(before, acted, learn_key, fresh_row)
         statistics = unpacked(seed.actor.statistics)
         for rollout in rollouts:
             statistics = merged(statistics, rollout.gathered.begin, rollout.gathered.end)
