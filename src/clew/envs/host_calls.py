@@ -1,8 +1,9 @@
 """Calls to a vector environment, with whatever goes wrong in it as one kind of error."""
 
+import contextlib
 import multiprocessing
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ class VectorCalls:
         """
         if self.waiting:
             self.wait(timeout)
-        try:
+        with self._faults_of("reset", timeout):
             if isinstance(self.vector, GroupedVectorEnv):
                 answer = self.vector.reset(seed=self._seeds(seed), timeout=timeout)
             elif isinstance(self.vector, AsyncVectorEnv):
@@ -44,13 +45,6 @@ class VectorCalls:
                 answer = self.vector.reset_wait(timeout)
             else:
                 answer = self.vector.reset(seed=self._seeds(seed))
-        except EnvironmentFault:
-            raise
-        except multiprocessing.TimeoutError as error:
-            self._hung = True
-            raise unanswered(self.vector, self.name, timeout) from error
-        except Exception as error:
-            raise failed(self.vector, self.name, "reset", traceback.format_exc()) from error
         self._require_no_failures(answer[1])
         return answer
 
@@ -58,28 +52,17 @@ class VectorCalls:
         """Sends actions to environments in processes; keeps them for others."""
         self._sent = actions
         if isinstance(self.vector, GroupedVectorEnv | AsyncVectorEnv):
-            try:
+            with self._faults_of("step", None):
                 self.vector.step_async(actions)
-            except EnvironmentFault:
-                raise
-            except Exception as error:
-                raise failed(self.vector, self.name, "step", traceback.format_exc()) from error
 
     def wait(self, timeout: float | None) -> tuple[Any, Any, Any, Any, Any]:
         """The answer to `send`."""
         sent, self._sent = self._sent, None
-        try:
+        with self._faults_of("step", timeout):
             if isinstance(self.vector, GroupedVectorEnv | AsyncVectorEnv):
                 answer = self.vector.step_wait(timeout)
             else:
                 answer: Any = self.vector.step(sent)
-        except EnvironmentFault:
-            raise
-        except multiprocessing.TimeoutError as error:
-            self._hung = True
-            raise unanswered(self.vector, self.name, timeout) from error
-        except Exception as error:
-            raise failed(self.vector, self.name, "step", traceback.format_exc()) from error
         self._require_no_failures(answer[4])
         return answer
 
@@ -95,6 +78,19 @@ class VectorCalls:
             self.vector.close()
         elif not inner.closed:
             close_workers(inner, 0.0 if self._hung else CLOSE_SECONDS)
+
+    @contextlib.contextmanager
+    def _faults_of(self, call: str, timeout: float | None) -> Iterator[None]:
+        """Whatever goes wrong in a call, "reset" or "step", as an `EnvironmentFault`."""
+        try:
+            yield
+        except EnvironmentFault:
+            raise
+        except multiprocessing.TimeoutError as error:
+            self._hung = True
+            raise unanswered(self.vector, self.name, timeout) from error
+        except Exception as error:
+            raise failed(self.vector, self.name, call, traceback.format_exc()) from error
 
     def _require_no_failures(self, info: Any) -> None:
         if self.grouped and "failures" in info:
