@@ -197,3 +197,30 @@ def test_a_fault_leaves_the_state_of_the_last_update(tmp_path):
 def test_impossible_settings_are_named(tmp_path, changes, text):
     with pytest.raises(UserError, match=text):
         config_of(tmp_path, **changes).validate()
+
+
+class Stubborn(Counting):
+    """Cannot be opened at the first try."""
+
+    tries = 0
+
+    def reset(self, *, seed=None, options=None):
+        Stubborn.tries += 1
+        if Stubborn.tries == 1:
+            raise RuntimeError("the rails are frozen")
+        return super().reset(seed=seed, options=options)
+
+
+def stubborn():
+    return Stubborn()
+
+
+def test_a_fault_at_the_very_first_opening_is_survived_too(tmp_path):
+    Stubborn.tries = 0
+    parts = make_parts(config_of(tmp_path, "stubborn"))
+    program = HostProgram(parts)
+    try:
+        assert int(program(init_run(parts), 1).update) == 1
+    finally:
+        program.close()
+    assert program._budget.used == 1 and Stubborn.tries > 1

@@ -66,8 +66,6 @@ class HostProgram:
         """
         self.state = state
         for _ in range(int(count)):
-            if not self._streams:
-                self._open(self.state)
             self.state = self._update(self.state)
             if not np.all(self.state.seed.finite):
                 break
