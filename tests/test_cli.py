@@ -142,6 +142,18 @@ def test_training_and_what_follows(trained: Path, capsys: pytest.CaptureFixture)
     assert "success" in output(capsys, "evaluate", tiny, "--episodes", "3", "--actions", "sampled")
 
 
+def test_comparing_runs(trained: Path, capsys: pytest.CaptureFixture) -> None:
+    args = ["compare", "tiny", str(trained / "tiny"), "--run-dir", str(trained)]
+    assert "success" in output(capsys, *args)
+    assert (trained / "compare.png").read_bytes().startswith(b"\x89PNG")
+    other = str(trained / "other.png")
+    found = json.loads(output(capsys, *args, "--out", other, "--json"))
+    assert found["picture"] == other and found["runs"]["tiny"]["steps"] >= 80
+    for words, told in ((["compare"], "which runs"), ([*args, "--out", "a.jpg"], "got a.jpg")):
+        assert run(words) == 2
+        assert told in capsys.readouterr().err
+
+
 def test_resuming_raises_steps_only(trained: Path, capsys: pytest.CaptureFixture) -> None:
     tiny = str(trained / "tiny")
     text = output(capsys, "train", "--resume", "tiny", "--run-dir", str(trained), "--steps", "96")

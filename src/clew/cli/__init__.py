@@ -18,6 +18,7 @@ COMMANDS = {
     "watch": "make a video of an episode with value, policy and what the agent remembers",
     "inspect": "show what an agent remembers: influence of the past, memory length, probes",
     "runs": "list the runs of a folder",
+    "compare": "draw the learning curves of runs into one picture, with what each reached",
     "models": "list the memory models with their costs, or show one with its options",
     "envs": "list the tasks with their options",
     "check": "run the laws on a memory model, also on one of your own",

@@ -56,3 +56,13 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(v) for v in value]
     return value
+
+
+def final_text(final: dict[str, Any] | None) -> str:
+    """A metric's end, as a run's summary holds it: mean [low, high], or nothing."""
+    from clew.studies.statistics import Interval
+
+    if final is None or final["mean"] is None:
+        return ""
+    low, high = final["interval"] or (math.nan, math.nan)
+    return format(Interval(final["mean"], low, high), ".2f")

@@ -9,11 +9,11 @@ import tyro
 
 from clew.cli.live import listener
 from clew.cli.parse import parse, value_before_parsing
+from clew.cli.tables import final_text
 from clew.errors import UserError
 from clew.run import folder
 from clew.run.config import TrainConfig
 from clew.run.progress import format_seconds
-from clew.studies.statistics import Interval
 
 ABOUT = """Trains agents and records the run in a folder: config.json, metrics.jsonl, checkpoints,
 summary.json and curve.png. Ctrl-C saves and says how to go on."""
@@ -99,7 +99,7 @@ def report(path: Any, summary: dict[str, Any]) -> str:
         f"{format_seconds(summary['seconds'])} ({summary['rate'] or 0:,.0f} steps/s)"
     ]
     told = [
-        f"{n} {_interval(summary['final'][n])}" for n in ("success", "return") if _has(summary, n)
+        f"{n} {final_text(summary['final'][n])}" for n in ("success", "return") if _has(summary, n)
     ]
     if told:
         lines.append(f"last tenth of training: {', '.join(told)}")
@@ -112,8 +112,3 @@ def report(path: Any, summary: dict[str, Any]) -> str:
 
 def _has(summary: dict[str, Any], name: str) -> bool:
     return summary["final"].get(name, {}).get("mean") is not None
-
-
-def _interval(final: dict[str, Any]) -> str:
-    low, high = final["interval"] or (float("nan"),) * 2
-    return format(Interval(final["mean"], low, high), ".2f")

@@ -15,6 +15,7 @@ import numpy as np
 
 from clew.host.faults import EnvironmentFault
 from clew.run import checkpoint, folder, machine, record
+from clew.run.advice import advice
 from clew.run.config import TrainConfig
 from clew.run.loggers.listen import with_loggers
 from clew.run.progress import Lines, Progress
@@ -112,14 +113,18 @@ def _train(
             _loop(run, program, metrics, stop)
         if run.saved < run.update:
             run.save(metrics)
+    rows = record.read_metrics(path)
     summary = record.summarise(
-        record.read_metrics(path),
+        rows,
         config,
         seconds=run.seconds,
         parameters=count_parameters(run.state, config.seeds),
     )
     folder.write_json(path / folder.SUMMARY, summary)
     _draw_curve(path)
+    told = advice(rows, config)
+    if told:
+        progress.message(told)
     return RunResult(path, summary)
 
 

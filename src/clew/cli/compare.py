@@ -1,0 +1,81 @@
+"""`clew compare`: the learning curves of several runs in one picture, and their ends in a table."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from clew.cli.parse import parse
+from clew.cli.tables import final_text, print_json, print_table
+from clew.errors import UserError
+
+ABOUT = """Draws the learning curves of several runs into one picture, and lists what each reached
+in the last tenth of its training; runs that are still training can be compared too."""
+
+
+@dataclass(frozen=True)
+class CompareCommand:
+    """What `clew compare` may be told."""
+
+    runs: tyro.conf.Positional[tuple[str, ...]] = ()
+    """The runs' folders, or their names in the folder of runs."""
+    run_dir: str = "runs"
+    """Folder that holds the folders of runs."""
+    out: str = ""
+    """The picture, a .png file; empty is compare.png in the folder of runs."""
+    title: str = ""
+    """Of the picture; empty is the task, where it is one."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+
+def main(args: list[str]) -> int:
+    """Draws the picture and prints the table."""
+    command = parse(CompareCommand, args, command="compare", about=ABOUT)
+    if not command.runs:
+        raise UserError("which runs? clew compare RUN RUN ...; clew runs lists them")
+    out = Path(command.out or Path(command.run_dir) / "compare.png")
+    if out.suffix != ".png":
+        raise UserError(f"--out must be a .png file, got {command.out}")
+    from clew.run import folder
+    from clew.studies.plots import plot_runs
+
+    found = {name: folder.find_run(name, command.run_dir) for name in command.runs}
+    summaries = {name: _summary(path) for name, path in found.items()}
+    labels = _labels(summaries)
+    title = command.title or ", ".join(sorted({s["env"] for s in summaries.values()}))
+    picture = plot_runs({labels[name]: path for name, path in found.items()}, out, title)
+    if command.json:
+        print_json({"runs": summaries, "picture": str(picture)})
+        return 0
+    rows = [_row(name, summary) for name, summary in summaries.items()]
+    columns = ["run", "memory", "task", "seeds", "steps", "success", "return"]
+    print_table("the last tenth of training", columns, rows, "[..] 95% interval, over seeds")
+    print(f"picture: {picture}")
+    return 0
+
+
+def _summary(path: Path) -> dict[str, Any]:
+    """What a run's end says, from its rows: it may be training still."""
+    from clew.run import folder, record
+    from clew.studies.plots import read_rows
+
+    rows, config = read_rows(path), folder.read_config(path)
+    whole = record.summarise(rows, config, seconds=rows[-1]["seconds"], parameters=0)
+    kept = ("env", "memory", "seeds", "steps", "seconds", "rate", "final")
+    return {name: whole[name] for name in kept}
+
+
+def _labels(summaries: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """Memories name the curves, unless two runs have the same."""
+    memories = [summary["memory"] for summary in summaries.values()]
+    if len(set(memories)) == len(memories):
+        return {name: summary["memory"] for name, summary in summaries.items()}
+    return {name: Path(name).name for name in summaries}
+
+
+def _row(name: str, summary: dict[str, Any]) -> list[str]:
+    told = [final_text(summary["final"].get(metric)) for metric in ("success", "return")]
+    seeds, steps = str(summary["seeds"]), f"{summary['steps']:,}"
+    return [Path(name).name, summary["memory"], summary["env"], seeds, steps, *told]

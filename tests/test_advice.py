@@ -1,0 +1,37 @@
+"""Advice at the end of a run: given where gradients are clipped by much, and only there."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from clew.envs.wrappers import WrapperConfig
+from clew.run.advice import advice
+from clew.run.config import TrainConfig
+
+CONFIG = TrainConfig(env="gymnasium:CartPole-v1", algorithm="ppo")
+ROWS = [{"grad_norm": [40.0, 30.0]}, {"grad_norm": [None, 35.0]}]
+
+
+def test_long_gradients_are_told() -> None:
+    told = advice(ROWS, CONFIG)
+    assert told is not None and "35 long" in told and "clipped to 0.5" in told
+    assert "--wrappers.normalise-rewards" in told
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"wrappers": WrapperConfig(normalise_rewards=True)},
+        {"wrappers": WrapperConfig(reward_scale=0.1)},
+        {"ppo": dataclasses.replace(CONFIG.ppo, max_grad_norm=None)},
+        {"ppo": dataclasses.replace(CONFIG.ppo, max_grad_norm=4.0)},
+        {"env": "tmaze"},
+    ],
+)
+def test_nothing_is_told_where_it_would_not_help(changes: dict[str, Any]) -> None:
+    assert advice(ROWS, dataclasses.replace(CONFIG, **changes)) is None
+
+
+def test_nothing_is_told_of_no_rows() -> None:
+    assert advice([], CONFIG) is None
