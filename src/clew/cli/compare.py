@@ -1,5 +1,6 @@
 """`clew compare`: the learning curves of several runs in one picture, and their ends in a table."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from clew.errors import UserError
 
 ABOUT = """Draws the learning curves of several runs into one picture, and lists what each reached
 in the last tenth of its training; runs that are still training can be compared too."""
+
+METRICS = ("success", "return")
 
 
 @dataclass(frozen=True)
@@ -49,8 +52,9 @@ def main(args: list[str]) -> int:
     if command.json:
         print_json({"runs": summaries, "picture": str(picture)})
         return 0
-    rows = [_row(name, summary) for name, summary in summaries.items()]
-    columns = ["run", "memory", "task", "seeds", "steps", "success", "return"]
+    metrics = [m for m in METRICS if any(m in s["final"] for s in summaries.values())]
+    rows = [_row(name, summary, metrics) for name, summary in summaries.items()]
+    columns = ["run", "memory", "task", "seeds", "steps", *metrics]
     print_table("the last tenth of training", columns, rows, "[..] 95% interval, over seeds")
     print(f"picture: {picture}")
     return 0
@@ -75,7 +79,7 @@ def _labels(summaries: dict[str, dict[str, Any]]) -> dict[str, str]:
     return {name: Path(name).name for name in summaries}
 
 
-def _row(name: str, summary: dict[str, Any]) -> list[str]:
-    told = [final_text(summary["final"].get(metric)) for metric in ("success", "return")]
+def _row(name: str, summary: dict[str, Any], metrics: Sequence[str]) -> list[str]:
+    told = [final_text(summary["final"].get(metric)) for metric in metrics]
     seeds, steps = str(summary["seeds"]), f"{summary['steps']:,}"
     return [Path(name).name, summary["memory"], summary["env"], seeds, steps, *told]
