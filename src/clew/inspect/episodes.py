@@ -8,11 +8,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from clew.agents.network import Agent
 from clew.envs.stream import AutoReset
 from clew.errors import UserError, require_at_least
+from clew.inspect.flat import in_one_axis
 from clew.run.rollout import ActorState, init_actor
 
 BATCH = 64
@@ -24,12 +25,14 @@ PIECE = 32
 class Episodes(NamedTuple):
     """Whole episodes as an agent saw and played them, filled up with zeros at their ends.
 
-    Nothing here depends on where they come from: whoever has an environment that is not written
-    in JAX records it in a loop and fills in these arrays.
+    Nothing here depends on where they come from: whoever has an environment of another kind
+    records it in a loop and fills in these arrays.
     """
 
     observations: Float[np.ndarray, "episodes time n"]
-    actions: Int[np.ndarray, "episodes time"]
+    """All numbers of an observation in one axis, see `clew.inspect.flat`."""
+    actions: Shaped[np.ndarray, "episodes time *action"]
+    """As the policy's distribution keeps them."""
     lengths: Int[np.ndarray, " episodes"]
     """Observations of each episode that an action followed, at least 1."""
     labels: dict[str, Int[np.ndarray, " episodes"]]
@@ -136,8 +139,8 @@ def _play(
         env, then = jax.vmap(stream.step)(actor.env, taken, jax.random.split(env_key, batch))
         first = then.ended & ~over
         row = {
-            "observation": seen.observation,
-            "action": action.astype(jnp.int32),
+            "observation": in_one_axis(seen.observation, 1),
+            "action": action,
             "ended": first,
             "metrics": {n: jnp.where(first, x, 0.0) for n, x in then.metrics.items()},
         }
@@ -170,7 +173,7 @@ def _joined(parts: list[tuple[Any, list[Any]]], count: int, max_steps: int) -> E
     alive = np.arange(longest)[None, :] < lengths[:, None]
     found = Episodes(
         np.where(alive[:, :, None], rows["observation"], 0.0).astype(np.float32),
-        np.where(alive, rows["action"], 0),
+        np.where(alive.reshape(*alive.shape, *[1] * (rows["action"].ndim - 2)), rows["action"], 0),
         lengths,
         labels,
         {name: values.sum(axis=1) for name, values in rows["metrics"].items()},

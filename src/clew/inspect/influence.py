@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from clew.agents.network import Agent
 
@@ -20,7 +20,7 @@ class Influence(NamedTuple):
     policy: Any
     """On the logits less their mean: the policy as a whole, see `gradient_influence`."""
     log_prob: Any
-    """On the logarithm of the chosen action's probability."""
+    """On the logarithm of the chosen action's probability, or of its density."""
     value: Any
     """On the value."""
 
@@ -29,7 +29,7 @@ def gradient_influence(
     agent: Agent,
     observations: Float[Array, "time n"],
     starts: Bool[Array, " time"],
-    actions: Int[Array, " time"],
+    actions: Shaped[Array, "time *action"],
     at: Int[Array, " decisions"],
 ) -> Influence:
     """The norms of the derivatives of decisions with respect to each observation.
@@ -40,8 +40,10 @@ def gradient_influence(
 
     A policy does not change when all of its logits rise by the same number, so their mean is
     taken off; unlike that of the probability, this derivative does not vanish where the agent is
-    sure. The memory begins at `init_state()`. Backward passes are made for the steps in `at`
-    alone, one for each action and one for the value.
+    sure. Of several choices at once each has its own mean, and where actions are no choices l_t
+    are the numbers of their distribution, as means and log deviations. The memory begins at
+    `init_state()`. Backward passes are made for the steps in `at` alone, one for each logit and
+    one for the value.
 
     Args:
         agent: the network.
@@ -61,6 +63,7 @@ def gradient_influence(
         return agent.unroll(agent.init_state(), xs, starts)[1:]
 
     (logits, values), back = jax.vjp(run, observations)
+    distribution = agent.distribution
     choices = logits.shape[1]
     rows = jnp.eye(choices + 1, dtype=logits.dtype)
 
@@ -70,11 +73,11 @@ def gradient_influence(
     def one(t: Array) -> Influence:
         jacobian = jax.vmap(pull, in_axes=(None, 0))(t, rows)
         of_logits, of_value = jacobian[:-1], jacobian[-1]
-        mean = jnp.mean(of_logits, axis=0, keepdims=True)
-        expected = jnp.einsum("a,atn->tn", jax.nn.softmax(logits[t]), of_logits)
+        of_log_prob = jax.grad(distribution.log_prob)(logits[t], actions[t])
+        centred = distribution.centred(jnp.moveaxis(of_logits, 0, -1))
         return Influence(
-            jnp.sqrt(jnp.sum(jnp.square(of_logits - mean), axis=(0, 2))),
-            jnp.linalg.norm(of_logits[actions[t]] - expected, axis=-1),
+            jnp.sqrt(jnp.sum(jnp.square(centred), axis=(1, 2))),
+            jnp.linalg.norm(jnp.einsum("a,atn->tn", of_log_prob, of_logits), axis=-1),
             jnp.linalg.norm(of_value, axis=-1),
         )
 
@@ -89,7 +92,7 @@ def ablation_influence(
     agent: Agent,
     observations: Float[Array, "time n"],
     starts: Bool[Array, " time"],
-    actions: Int[Array, " time"],
+    actions: Shaped[Array, "time *action"],
     at: Int[Array, " decisions"],
     reference: Float[Array, " n"],
 ) -> Influence:
@@ -114,15 +117,15 @@ def ablation_influence(
         Influences [decisions, time]; zero for s > t, and for s before the episode of t.
     """
 
-    time, chosen = len(observations), actions[at]
+    time, chosen, distribution = len(observations), actions[at], agent.distribution
+    zs, instead = agent.encoder(observations), agent.encoder(reference[None])[0]
 
     def decisions(s: Array) -> tuple[Array, Array, Array]:
         # Nothing is replaced where s is the chunk's length: that is what the others are held to.
-        xs = observations.at[s].set(reference, mode="drop")
-        _, logits, values = agent.unroll(agent.init_state(), xs, starts)
-        logits, values = logits[at], values[at]
-        log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), chosen[:, None], axis=1)[:, 0]
-        return logits - jnp.mean(logits, axis=1, keepdims=True), log_prob, values
+        replaced = zs.at[s].set(instead, mode="drop")
+        _, logits, values, _ = agent.unroll_encoded(agent.init_state(), replaced, starts)
+        logits = logits[at]
+        return distribution.centred(logits), distribution.log_prob(logits, chosen), values[at]
 
     groups = np.minimum(np.arange(-(-(time + 1) // TOGETHER) * TOGETHER), time)
     groups = jnp.asarray(groups.reshape(-1, TOGETHER), jnp.int32)
@@ -136,7 +139,7 @@ def ablation_influence(
 def episode_influence(
     agent: Agent,
     observations: Float[np.ndarray, "episodes time n"],
-    actions: Int[np.ndarray, "episodes time"],
+    actions: Shaped[np.ndarray, "episodes time *action"],
     at: Int[np.ndarray, "episodes decisions"],
     references: Float[np.ndarray, "episodes n"],
 ) -> tuple[Influence, Influence]:
@@ -169,7 +172,7 @@ def episode_influence(
         # One episode after another: what a batch would save, its memory would cost.
         return jax.lax.map(one, episodes)
 
-    given = (observations, actions.astype(np.int32), at.astype(np.int32), references)
+    given = (observations, actions, at.astype(np.int32), references)
     return jax.device_get(run(arrays, jax.tree.map(jnp.asarray, given)))
 
 

@@ -12,6 +12,8 @@ from clew.inspect.episodes import Episodes
 
 MOST_LABELS = 4
 """Labels that are probed unless some are chosen."""
+MOST_NUMBERS = 256
+"""Numbers of an observation, of which a few say something about an episode."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ def choose_labels(
     """What is to be probed, by name.
 
     Without a wish it is what the task names, the first few, and where it names nothing the numbers
-    of the first observation that differ from episode to episode.
+    of the first observation that differ from episode to episode; none of them where there are more
+    than `MOST_NUMBERS`, as in a picture.
 
     Raises:
         UserError: for a label that neither the task nor the first observation has.
@@ -79,4 +82,6 @@ def choose_labels(
     if wanted:
         return {name: known[name] for name in wanted}
     differing = {n: c for n, c in numbers.items() if len(np.unique(c)) > 1}
+    if len(numbers) > MOST_NUMBERS:
+        differing = {}
     return dict(list((episodes.labels or differing).items())[:MOST_LABELS])

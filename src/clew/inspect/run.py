@@ -1,20 +1,25 @@
 """Inspecting a run's folder."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
 
 from clew.agents.network import Agent
 from clew.inspect.episodes import record_episodes
+from clew.inspect.flat import reads_one_axis
+from clew.inspect.host import record_host_episodes
 from clew.inspect.inspection import Inspection, inspect_agent
 from clew.inspect.questions import Questions
 from clew.memory import MEMORIES
 from clew.run import machine
-from clew.run.build import agent_parts, jax_stream, make_stream
+from clew.run.build import agent_parts, make_stream
 from clew.run.config import TrainConfig
 from clew.run.load import load_agent
+from clew.run.tasks import HostSide
 
 
 def inspect_run(
@@ -44,17 +49,14 @@ def inspect_run(
     questions = Questions() if questions is None else questions
     questions.validate()
     machine.use_compilation_cache()
-    found, config, agent, update, _ = load_agent(path, seed_index)
-    played = record_episodes(
-        agent,
-        jax_stream(config),
-        episodes=episodes,
-        greedy=greedy,
-        max_steps=max_steps,
-        seed=seed,
-    )
+    found, config, agent, update, statistics = load_agent(path, seed_index)
+    stream = make_stream(config)
+    record: Any = partial(record_episodes, agent, stream)
+    if isinstance(stream, HostSide):
+        record = partial(record_host_episodes, agent, stream, statistics=statistics)
+    played = record(episodes=episodes, greedy=greedy, max_steps=max_steps, seed=seed)
     return inspect_agent(
-        with_whole_gradient(agent, config),
+        reads_one_axis(with_whole_gradient(agent, config), stream.observation_space.sample()),
         played,
         questions,
         name=found.name if config.seeds == 1 else f"{found.name}, seed {seed_index}",

@@ -52,10 +52,9 @@ def influences(
         time = recording.length
         room = -(-time // ROUNDED) * ROUNDED
         observations = _filled(recording.observations, room)
-        chosen = recording.actions if np.ndim(recording.actions) == 1 else np.zeros(time)
         wanted = np.full(room, -1, np.int32)
         wanted[: len(at)] = at
-        found = compiled(arrays, observations, _filled(chosen, room).astype(np.int32), wanted)
+        found = compiled(arrays, observations, wanted)
         rows = np.asarray(found)[: len(at), :time].astype(float)
         total = rows.sum(axis=1, keepdims=True)
         shares = np.zeros((time, time))
@@ -69,10 +68,11 @@ def _filled(values: np.ndarray, length: int) -> np.ndarray:
     return np.pad(values, [(0, length - len(values))] + [(0, 0)] * (values.ndim - 1))
 
 
-def _influence(
-    static: Agent, way: str, arrays: Any, observations: Any, actions: Any, at: Any
-) -> Any:
+def _influence(static: Agent, way: str, arrays: Any, observations: Any, at: Any) -> Any:
     agent = eqx.combine(arrays, static)
+    # The influence on the policy asks for no action.
+    kept = agent.distribution
+    actions = jnp.zeros((len(observations), *kept.action_shape), kept.action_dtype)
     starts = jnp.arange(len(observations)) == 0
     if way == "gradient":
         return gradient_influence(agent, observations, starts, actions, at).policy

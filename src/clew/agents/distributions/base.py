@@ -84,6 +84,10 @@ class Distribution(eqx.Module):
     def kl(self, p: Float[Array, "*lead n"], q: Float[Array, "*lead n"]) -> Float[Array, "*lead"]:
         """The divergence KL(p || q) of two distributions given by their parameters."""
 
+    def centred(self, parameters: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
+        """The parameters less what can be added to them without a change of the distribution."""
+        return parameters
+
     @abc.abstractmethod
     def decode(self, action: HostOrArray) -> HostOrArray:
         """What the environment gets for kept actions: of the same kind of array.

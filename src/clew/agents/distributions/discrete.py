@@ -68,6 +68,10 @@ class Categorical(Distribution):
         p, q = jax.nn.log_softmax(p), jax.nn.log_softmax(q)
         return jnp.sum(jnp.exp(p) * (p - q), axis=-1)
 
+    def centred(self, parameters: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
+        """The logits less their mean."""
+        return parameters - jnp.mean(parameters, axis=-1, keepdims=True)
+
     def decode(self, action: HostOrArray) -> HostOrArray:
         """start + a."""
         return _from(action, self.start, self.dtype)
@@ -142,6 +146,11 @@ class MultiCategorical(Distribution):
         parts = zip(self._choices(), self._split(p), self._split(q), strict=True)
         terms = [choice.kl(x, y) for choice, x, y in parts]
         return sum(terms[1:], terms[0])
+
+    def centred(self, parameters: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
+        """Every choice's logits less their mean."""
+        pairs = zip(self._choices(), self._split(parameters), strict=True)
+        return jnp.concatenate([choice.centred(logits) for choice, logits in pairs], axis=-1)
 
     def decode(self, action: HostOrArray) -> HostOrArray:
         """start + a, choice by choice."""
