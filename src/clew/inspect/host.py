@@ -97,10 +97,10 @@ class _Player:
             action = np.asarray(action)
             final = step.last
             step, time = stream.step(np.asarray(self._distribution.decode(action))), time + 1
-            for index in np.flatnonzero(~final):
+            for index in np.flatnonzero(~final).tolist():
                 if len(found[index]) < each:
                     self._keep(index, seen[index], action[index])
-            for index in np.flatnonzero(step.ended):
+            for index in np.flatnonzero(step.ended).tolist():
                 if len(found[index]) < each:
                     found[index].append(self._closed(index, step.metrics))
         return [own[number] for number in range(each) for own in found]

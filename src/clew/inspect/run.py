@@ -1,7 +1,6 @@
 """Inspecting a run's folder."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +50,11 @@ def inspect_run(
     machine.use_compilation_cache()
     found, config, agent, update, statistics = load_agent(path, seed_index)
     stream = make_stream(config)
-    record: Any = partial(record_episodes, agent, stream)
+    wanted: Any = {"episodes": episodes, "greedy": greedy, "max_steps": max_steps, "seed": seed}
     if isinstance(stream, HostSide):
-        record = partial(record_host_episodes, agent, stream, statistics=statistics)
-    played = record(episodes=episodes, greedy=greedy, max_steps=max_steps, seed=seed)
+        played = record_host_episodes(agent, stream, statistics=statistics, **wanted)
+    else:
+        played = record_episodes(agent, stream, **wanted)
     return inspect_agent(
         reads_one_axis(with_whole_gradient(agent, config), stream.observation_space.sample()),
         played,
