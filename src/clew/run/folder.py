@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.errors import UserError, unknown_name
-from clew.run.config import LOGGING, TrainConfig, config_from_json, differences
+from clew.run.config import BESIDE, TrainConfig, config_from_json, differences
 from clew.run.machine import git_commit, versions
 
 CONFIG, METRICS, SUMMARY, CHECKPOINTS = (
@@ -85,7 +85,7 @@ def to_resume(config: TrainConfig | None, resume: bool | str | Path) -> tuple[Pa
         )
     if new < old:
         raise UserError(f"{path} was started for {old} steps, they can be raised but not {new}")
-    return path, replace(own, steps=new, **{name: getattr(config, name) for name in LOGGING})
+    return path, replace(own, steps=new, **{name: getattr(config, name) for name in BESIDE})
 
 
 def write_new_config(path: Path, config: TrainConfig) -> None:
