@@ -97,9 +97,12 @@ def check_devices(config: "TrainConfig") -> None:
     require_at_least("devices", config.devices, 0)
     if config.devices <= 1:
         return
+    if not _by_seed(config):
+        _check_environments(config)
     make_mesh(config.devices)
-    if _by_seed(config):
-        return
+
+
+def _check_environments(config: "TrainConfig") -> None:
     count, learning = config.devices, config.learning
     if learning.num_envs % count:
         raise UserError(
