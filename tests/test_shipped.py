@@ -49,7 +49,7 @@ def cartpole() -> gymnasium.Env:
 
 
 class Shifted(gymnasium.Env):
-    """Two of three buttons, counted from 5 on; pays for one of them in an observed place."""
+    """Three buttons, counted from 5 on, and a switch; observes noise and numbers from 4 on."""
 
     observation_space = spaces.Dict(
         {"x": spaces.Box(-9.0, 9.0, (2,)), "n": spaces.Discrete(3, start=4)}
