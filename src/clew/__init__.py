@@ -4,7 +4,7 @@
 
     result = clew.train(clew.TrainConfig(memory="arelit", steps=400_000))
     print(clew.evaluate(result.path, episodes=200))
-    policy = clew.load(result.path).policy()
+    policy = clew.load_policy(result.path)
 
 The names below are imported when they are first used, so that `import clew` is quick.
 """
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from clew.run.config import TrainConfig
     from clew.run.evaluate import evaluate, load
     from clew.run.record import read_metrics
+    from clew.run.shipped import load_policy
     from clew.run.stop import EnvironmentFailed, TrainingDiverged, TrainingInterrupted
     from clew.run.tasks import HostConfig
     from clew.run.train import resume_run, train
@@ -50,6 +51,7 @@ _HOMES = {
     "TrainConfig": "clew.run.config",
     "evaluate": "clew.run.evaluate",
     "load": "clew.run.evaluate",
+    "load_policy": "clew.run.shipped",
     "read_metrics": "clew.run.record",
     "TrainingDiverged": "clew.run.stop",
     "TrainingInterrupted": "clew.run.stop",
@@ -78,6 +80,7 @@ __all__ = [
     "check",
     "evaluate",
     "load",
+    "load_policy",
     "make_env",
     "make_memory",
     "read_metrics",

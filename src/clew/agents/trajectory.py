@@ -6,6 +6,7 @@ import jax
 from jaxtyping import Array, Bool, Float, Shaped
 
 from clew.agents.network import Agent
+from clew.devices import in_shares, share_count
 from clew.envs.base import Observation
 from clew.memory.base import State
 
@@ -65,11 +66,27 @@ def read(
     start: Bool[Array, "time batch"],
 ) -> Outputs:
     """Logits, values and the memory's metrics of a chunk, from the given states on."""
+    return in_shares(_read, (None, 0, 1, 1), 1)(agent, state0, observation, start)
+
+
+def _read(agent: Agent, state0: State, observation: Observation, start: Array) -> Outputs:
     unroll = jax.vmap(agent.unroll_encoded, in_axes=(0, 1, 1), out_axes=(0, 1, 1, 1))
     return unroll(state0, agent.encoder(observation), start)[1:]
+
+
+def step_all(
+    agent: Agent, states: State, observation: Observation, start: Bool[Array, " batch"]
+) -> tuple[State, Float[Array, "batch actions"], Float[Array, " batch"]]:
+    """`Agent.step` in every environment: memories, the policy's numbers, values."""
+    step = in_shares(lambda agent, *seen: jax.vmap(agent.step)(*seen), (None, 0, 0, 0), 0)
+    return step(agent, states, observation, start)
 
 
 def refresh_all(agent: Agent, states: State, batch: int) -> State:
     """The memory states of `batch` environments, rebuilt for the present parameters."""
     # A memory without state has no leaf that could tell the size of the batch.
-    return jax.vmap(agent.refresh, axis_size=batch)(states)
+    size = batch // share_count()
+    refresh = in_shares(
+        lambda agent, states: jax.vmap(agent.refresh, axis_size=size)(states), (None, 0), 0
+    )
+    return refresh(agent, states)

@@ -27,7 +27,7 @@ class TrainCommand:
     """Settings of the run."""
     resume: str = ""
     """Go on with this run, a folder or a name: its own settings hold, only --steps may be
-    raised and other --loggers chosen."""
+    raised and other --loggers and --devices chosen."""
     cpu_threads: int = 0
     """Processor cores to use; 0 takes all there are. Several runs side by side are faster with
     their own cores."""

@@ -52,9 +52,8 @@ class Leaf:
         if value.dtype == object or value.shape[value.ndim - len(self.raw_shape) :] != (
             self.raw_shape
         ):
-            raise UserError(
-                f"observation {self.name} has shape {value.shape}, its space says {self.raw_shape}"
-            )
+            what = f"observation {self.name}".rstrip()
+            raise UserError(f"{what} has shape {value.shape}, its space says {self.raw_shape}")
         batch = value.shape[: value.ndim - len(self.raw_shape)]
         adapted = value.astype(self.dtype).reshape((*batch, *self.shape))
         return adapted if self.offset is None else adapted - self.offset

@@ -21,6 +21,7 @@ from clew.errors import (
 from clew.run.asynchronous.settings import AsyncConfig, check_async
 from clew.run.loggers import WandbConfig, check_loggers
 from clew.run.plain import with_lists, with_tuples
+from clew.run.sharing import check_devices
 from clew.run.tasks import HostConfig, HostSide
 
 ALGORITHMS = ("a2c", "ppo")
@@ -66,6 +67,9 @@ class TrainConfig:
     """Environment steps for every seed, over all its environments; rounded up to whole rollouts."""
     seeds: int = 1
     """Independent agents trained side by side in one compiled program."""
+    devices: int = 1
+    """Devices that share the computing, each a part of the seeds if their number divides those,
+    else of the environments; 0 or 1 is one."""
     seed: int = 0
     """First seed; the others follow it."""
     name: str = ""
@@ -112,6 +116,7 @@ class TrainConfig:
         for name in ("seeds", "log_every"):
             require_at_least(name, getattr(self, name), 1)
         require_at_least("seed", self.seed, 0)
+        check_devices(self)
         require_rate("checkpoint_seconds", self.checkpoint_seconds)
         self.network.validate()
         require_choice("algorithm", self.algorithm, ALGORITHMS)
@@ -160,7 +165,7 @@ class TrainConfig:
         what they did before they could be set: results keep their names from version to version.
         """
         values = self.to_json()
-        for name in ("a2c" if self.algorithm == "ppo" else "ppo", "host", *LOGGING):
+        for name in ("a2c" if self.algorithm == "ppo" else "ppo", "host", *BESIDE):
             del values[name]
         # By turns in one process both runners compute the same.
         if self.runner == "sync" or self.asynchronous.serial:
@@ -192,8 +197,9 @@ _NEWER = (
     *(f"network.{name}" for name in ("encoder_projection", "encoder_norm", "nonlinearity")),
     *(f"network.{name}" for name in ("precision", "continuous", "log_std", "initial_log_std")),
 )
-LOGGING = ("loggers", "wandb")
-"""Settings that no number of a run depends on; a run that is gone on with may change them."""
+BESIDE = ("loggers", "wandb", "devices")
+"""Settings that no number of a run depends on, but for rounding; a run that is gone on with may
+change them."""
 _GROUPS: dict[str, type] = {
     "network": NetworkConfig,
     "a2c": A2CConfig,
@@ -234,7 +240,7 @@ def differences(old: TrainConfig, new: TrainConfig) -> dict[str, tuple[Any, Any]
     for group in _GROUPS:
         a |= {f"{group}.{k}": v for k, v in a.pop(group).items()}
         b |= {f"{group}.{k}": v for k, v in b.pop(group).items()}
-    aside = ("name", "run_dir", "preset", *LOGGING)
+    aside = ("name", "run_dir", "preset", *BESIDE)
     return {k: (a[k], b[k]) for k in a if a[k] != b[k] and k.split(".")[0] not in aside}
 
 

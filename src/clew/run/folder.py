@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.errors import UserError, unknown_name
-from clew.run.config import LOGGING, TrainConfig, config_from_json, differences
+from clew.run.config import BESIDE, TrainConfig, config_from_json, differences
 from clew.run.machine import git_commit, versions
 
 CONFIG, METRICS, SUMMARY, CHECKPOINTS = (
@@ -60,11 +60,11 @@ def find_run(path: str | Path, run_dir: str | Path = "runs") -> Path:
 
 
 def to_resume(config: TrainConfig | None, resume: bool | str | Path) -> tuple[Path, TrainConfig]:
-    """The folder to go on with and its settings, with the `steps` and loggers asked for.
+    """The folder to go on with and its settings, with `steps`, loggers and devices as asked for.
 
     Raises:
         UserError: if there is no such run, or `config` asks for anything but more steps and other
-            loggers.
+            loggers or devices.
     """
     if resume is True:
         if config is None or not config.name:
@@ -81,11 +81,11 @@ def to_resume(config: TrainConfig | None, resume: bool | str | Path) -> tuple[Pa
         name, (was, wanted) = next(iter(changed.items()))
         raise UserError(
             f"{path} was started with {name} = {was!r}, not {wanted!r}; a resumed run may only "
-            "have its steps raised and its loggers changed"
+            "have its steps raised and its loggers or devices changed"
         )
     if new < old:
         raise UserError(f"{path} was started for {old} steps, they can be raised but not {new}")
-    return path, replace(own, steps=new, **{name: getattr(config, name) for name in LOGGING})
+    return path, replace(own, steps=new, **{name: getattr(config, name) for name in BESIDE})
 
 
 def write_new_config(path: Path, config: TrainConfig) -> None:

@@ -15,14 +15,16 @@ from clew.agents.learner import all_finite, learn
 from clew.agents.network import Agent
 from clew.agents.ppo import PPOConfig
 from clew.agents.ppo_learner import learn_ppo
-from clew.agents.trajectory import Trajectory, refresh_all
+from clew.agents.trajectory import Trajectory, refresh_all, step_all
+from clew.devices import jit_over
 from clew.envs.host import EnvironmentFault, HostStep, HostStream
 from clew.memory.base import State
 from clew.run.budget import Budget
 from clew.run.config import TrainConfig
 from clew.run.host_rollout import Acted, Experience, HostActor
 from clew.run.host_state import HostState, environment_seed, of_seeds, packed, unpacked
-from clew.run.sync import Parts, RunState, SeedState
+from clew.run.sharing import lay_out, sharing_of
+from clew.run.sync import Parts, RunState, SeedState, state_layouts
 from clew.run.tasks import HostSide
 
 
@@ -47,12 +49,9 @@ class HostProgram:
         config = parts.config
         self._actor = HostActor(config, parts.static)
         self._budget = Budget(config.host.restarts, tell)
-        learn_one: Callable = partial(learn_seed, parts)
+        self._learn = make_learn(parts)
         split: Callable = partial(jax.random.split, num=3)
-        if config.seeds > 1:
-            learn_one = jax.vmap(learn_one, (0, 0, 0, None))
-            split = jax.vmap(split, out_axes=1)
-        self._learn, self._split = jax.jit(learn_one), jax.jit(split)
+        self._split = jax.jit(jax.vmap(split, out_axes=1) if config.seeds > 1 else split)
         self._streams: list[HostStream] = []
         self._steps: list[HostStep] = []
         self.state: RunState | None = None
@@ -64,7 +63,7 @@ class HostProgram:
             EnvironmentFault: an environment gave a number that is none, or environments failed
                 more often than the run's settings allow.
         """
-        self.state = state
+        self.state = lay_out(state, state_layouts(self._parts))
         for _ in range(int(count)):
             self.state = self._update(self.state)
             if not np.all(self.state.seed.finite):
@@ -114,6 +113,23 @@ class HostProgram:
         statistics = packed(of_seeds([stream.state() for stream in self._streams]))
         whole = made.actor._replace(statistics=statistics)
         return RunState(state.update + 1, made._replace(actor=whole))
+
+
+def make_learn(parts: Parts) -> Callable[..., SeedState]:
+    """`learn_seed` for all seeds, compiled, on the run's devices."""
+    sharing, layouts = sharing_of(parts.config), state_layouts(parts).seed
+    learn_one = sharing.each_seed(partial(learn_seed, parts), (0, 0, 0, None))
+    compiled = jit_over(sharing.mesh, learn_one)
+    batch: Any = sharing.environments(0)
+    steps: Any = sharing.environments(1)
+    of_seed: Any = sharing.of_seed
+    of_acted = Acted(steps, batch, batch, of_seed)
+
+    def learn_all(seed: SeedState, acted: Acted, key: Array, fresh_row: np.bool_) -> SeedState:
+        made = compiled(lay_out(seed, layouts), lay_out(acted, of_acted), key, fresh_row)
+        return lay_out(made, layouts)
+
+    return learn_all
 
 
 def opens_row(config: TrainConfig, state: RunState) -> np.bool_:
@@ -166,7 +182,7 @@ def learn_from(
         return learn(agent, opt_state, trajectory, key, config, parts.optimiser)
     chunks = cut(experience, states, config.sequence_length)
     final = jax.tree.map(lambda x: x[-1], experience.observation)
-    _, _, value = jax.vmap(agent.step)(memory, final, experience.start[-1])
+    _, _, value = step_all(agent, memory, final, experience.start[-1])
     return learn_ppo(agent, opt_state, chunks, value, key, config, parts.optimiser)
 
 

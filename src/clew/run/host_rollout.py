@@ -11,11 +11,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
 
 from clew.agents.network import Agent
+from clew.agents.trajectory import step_all
+from clew.devices import jit_over
 from clew.envs.base import Observation
 from clew.envs.host import HostStep, HostStream
 from clew.memory.base import State
 from clew.run.config import TrainConfig
 from clew.run.host_state import of_seeds
+from clew.run.sharing import sharing_of
 
 Leaves = PyTree[np.ndarray]
 
@@ -73,12 +76,12 @@ class HostActor:
         self._static, self._seeds = static, seeds
         self._length, self._sequence = learning.rollout_length, learning.sequence_length
         self._gamma, self._timeout = np.float32(learning.gamma), config.host.timeout
-        choose, judge = partial(_choose, static), partial(_judge, static)
-        if seeds > 1:
-            choose, judge = jax.vmap(choose, (0, 0, 0, 0, 0, None)), jax.vmap(judge)
+        sharing = sharing_of(config)
+        choose = sharing.each_seed(partial(_choose, static), (0, 0, 0, 0, 0, None))
+        judge = sharing.each_seed(partial(_judge, static), (0, 0, 0))
         # A memory that has read its observation is used up: a window is written to in place.
-        self._choose = jax.jit(choose, donate_argnums=1)
-        self._judge = jax.jit(judge)
+        self._choose = jit_over(sharing.mesh, choose, donate_argnums=1)
+        self._judge = jit_over(sharing.mesh, judge)
 
     def rollout(
         self,
@@ -167,7 +170,7 @@ def _choose(
 ) -> tuple[State, Array, Array, Array]:
     """Reads an observation and draws an action: memory, action, its log-probability, value."""
     agent = eqx.combine(params, static)
-    memory, logits, value = jax.vmap(agent.step)(memory, observation, start)
+    memory, logits, value = step_all(agent, memory, observation, start)
     distribution = agent.distribution
     noise = distribution.noise(jax.random.fold_in(key, time), start.shape)
     action = distribution.sample(logits, noise)
@@ -178,4 +181,4 @@ def _judge(static: Agent, params: PyTree[Array], memory: State, observation: Obs
     """The value of observations that go on with the episodes; the memory does not keep them."""
     agent = eqx.combine(params, static)
     never = jnp.zeros(jax.tree.leaves(observation)[0].shape[0], bool)
-    return jax.vmap(agent.step)(memory, observation, never)[2]
+    return step_all(agent, memory, observation, never)[2]

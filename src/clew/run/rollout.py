@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree
 from clew.agents.distributions import Distribution
 from clew.agents.network import Agent
 from clew.agents.trajectory import Trajectory
+from clew.devices import in_shares
 from clew.envs.base import OpenLoop
 from clew.envs.stream import AutoReset, AutoResetState, TimeStep
 from clew.memory.base import State
@@ -68,6 +69,34 @@ def rollout(
     env_keys, noise = draw(key, length, num_envs, agent.distribution)
     if whole_episodes and isinstance(stream.env, OpenLoop):
         return _at_once(agent, stream.env, actor, env_keys, noise)
+    state0 = actor.memory
+    act = in_shares(partial(_act, stream, whole_episodes), (None, 0, 1, 1), (0, 1))
+    actor, (acted, result) = act(agent, actor, noise, env_keys)
+    observation, start, last, action, log_prob, value = acted
+    reward, discount, ended, metrics = result
+    trajectory = Trajectory(
+        observation=_append(observation, actor.timestep.observation),
+        start=_append(start, actor.timestep.start),
+        last=_append(last, actor.timestep.last),
+        action=action,
+        reward=reward,
+        discount=discount,
+        log_prob=log_prob,
+        value=value,
+        state0=state0,
+    )
+    return actor, trajectory, episode_sums(ended, metrics)
+
+
+def _act(
+    stream: AutoReset,
+    whole_episodes: bool,
+    agent: Agent,
+    actor: ActorState,
+    noise: Array,
+    env_keys: Key[Array, "time batch"],
+) -> tuple[ActorState, tuple[tuple, tuple]]:
+    """Where acting stands after the rollout, and every step's actions and what they did."""
     distribution = agent.distribution
 
     def one(carry: tuple[ActorState, Array], inputs: tuple[Array, Array]) -> tuple:
@@ -87,32 +116,21 @@ def rollout(
             over = over | then.start
         return (after, over), (acted, result)
 
-    state0 = actor.memory
-    carry = (actor, jnp.zeros(num_envs, bool))
-    (actor, _), (acted, result) = jax.lax.scan(one, carry, (noise, env_keys))
-    observation, start, last, action, log_prob, value = acted
-    reward, discount, ended, metrics = result
-    trajectory = Trajectory(
-        observation=_append(observation, actor.timestep.observation),
-        start=_append(start, actor.timestep.start),
-        last=_append(last, actor.timestep.last),
-        action=action,
-        reward=reward,
-        discount=discount,
-        log_prob=log_prob,
-        value=value,
-        state0=state0,
-    )
-    return actor, trajectory, episode_sums(ended, metrics)
+    carry = (actor, jnp.zeros(actor.timestep.reward.shape[0], bool))
+    (actor, _), rows = jax.lax.scan(one, carry, (noise, env_keys))
+    return actor, rows
 
 
 def _at_once(
     agent: Agent, env: OpenLoop, actor: ActorState, keys: Array, noise: Array
 ) -> tuple[ActorState, Trajectory, dict[str, Array]]:
     foreseen = foresee(env, actor.env, actor.timestep, keys)
-    unroll = jax.vmap(agent.unroll, in_axes=(0, 1, 1), out_axes=(0, 1, 1))
+    axes = (0, 1, 1)
+    unroll = in_shares(
+        lambda agent, *seen: jax.vmap(agent.unroll, axes, axes)(*seen), (None, *axes), axes
+    )
     read = (foreseen.observation[:-1], foreseen.start[:-1])
-    memory, logits, values = unroll(actor.memory, *read)
+    memory, logits, values = unroll(agent, actor.memory, *read)
     settled = settle(
         env, actor.env, foreseen, logits, values, noise, actor.memory, agent.distribution
     )

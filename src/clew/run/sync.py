@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from clew.agents.learner import all_finite, init_optimiser, make_optimiser
 from clew.agents.network import Agent
+from clew.devices import jit_over
 from clew.envs import ENVS
 from clew.envs.stream import AutoReset
 from clew.memory import MEMORIES
@@ -19,6 +20,7 @@ from clew.run.build import agent_parts, build_agent, make_stream
 from clew.run.config import TrainConfig
 from clew.run.host_state import HostState, packed
 from clew.run.rollout import ActorState, empty_memories, init_actor
+from clew.run.sharing import lay_out, sharing_of
 from clew.run.tasks import HostSide, Stream
 from clew.run.updates import make_update
 
@@ -128,14 +130,40 @@ def compile_program(parts: Parts) -> Program:
     # A process that goes on with a run, or repeats one, has the program already.
     # Of what stands behind a name of others nothing is known to be the same, so none is shared.
     task = ENVS.get(config.env, jax.tree.structure(parts.stream))
-    key = (config.digest(), task, MEMORIES[config.memory])
+    key = (config.digest(), config.devices, task, MEMORIES[config.memory])
     if key not in _PROGRAMS:
         while len(_PROGRAMS) >= _KEPT_PROGRAMS:
             del _PROGRAMS[next(iter(_PROGRAMS))]
-        count = jax.ShapeDtypeStruct((), jnp.int32)
-        jitted = jax.jit(partial(advance, parts, partial(_update_all, parts)), donate_argnums=0)
-        _PROGRAMS[key] = jitted.lower(run_template(parts), count).compile()
+        _PROGRAMS[key] = compile_loop(parts, partial(_update_all, parts))
     return _PROGRAMS[key]
+
+
+def compile_loop(parts: Parts, one: Callable[[SeedState, Bool[Array, ""]], SeedState]) -> Program:
+    """Compiles `advance` for the run's devices."""
+    sharing, layouts = sharing_of(parts.config), state_layouts(parts)
+    options: dict[str, Any] = {}
+    if sharing.mesh is not None:
+        options = {"in_shardings": (layouts, sharing.whole), "out_shardings": layouts}
+    jitted = jit_over(sharing.mesh, partial(advance, parts, one), donate_argnums=0, **options)
+    compiled = jitted.lower(run_template(parts), jax.ShapeDtypeStruct((), jnp.int32)).compile()
+    if sharing.mesh is None:
+        return compiled
+
+    def program(state: RunState, count: Int[Array, ""]) -> RunState:
+        return compiled(lay_out(state, layouts), lay_out(count, sharing.whole))
+
+    return program
+
+
+def state_layouts(parts: Parts) -> RunState:
+    """Where the arrays of a run's state belong, a leaf of it standing for whole branches."""
+    sharing = sharing_of(parts.config)
+    one: Any = sharing.of_seed
+    actor: Any = sharing.environments(0)
+    if isinstance(parts.stream, HostSide):
+        actor = HostState(sharing.environments(0), one)
+    whole: Any = sharing.whole
+    return RunState(whole, SeedState(one, one, actor, one, one, one))
 
 
 def _init_seed(parts: Parts, key: PRNGKeyArray) -> SeedState:
@@ -193,9 +221,7 @@ def advance(
 
 
 def _update_all(parts: Parts, state: SeedState, fresh_row: Bool[Array, ""]) -> SeedState:
-    if parts.config.seeds > 1:
-        return jax.vmap(partial(update, parts), in_axes=(0, None))(state, fresh_row)
-    return update(parts, state, fresh_row)
+    return sharing_of(parts.config).each_seed(partial(update, parts), (0, None))(state, fresh_row)
 
 
 def update(parts: Parts, state: SeedState, fresh_row: Bool[Array, ""]) -> SeedState:

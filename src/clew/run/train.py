@@ -55,7 +55,7 @@ def train(
         config: the settings; the default ones if None.
         resume: True goes on with the run that `config` names, a path or a run's name with that
             one; `config` may then be None. A folder's own settings hold; only `steps` may be
-            raised.
+            raised, and other loggers and devices chosen.
         progress: who is told; by default lines on standard error.
 
     Returns:

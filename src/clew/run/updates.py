@@ -12,7 +12,7 @@ from clew.agents.learner import learn
 from clew.agents.network import Agent
 from clew.agents.ppo import PPOConfig
 from clew.agents.ppo_learner import learn_ppo
-from clew.agents.trajectory import refresh_all
+from clew.agents.trajectory import refresh_all, step_all
 from clew.envs.base import Metrics
 from clew.envs.stream import AutoReset
 from clew.run.config import TrainConfig
@@ -104,7 +104,7 @@ def _with_ppo(
     rollout_keys = jax.random.split(keys[0], config.rollout_length // length)
     actor, (chunks, episodes) = jax.lax.scan(act, actor, rollout_keys)
     seen = actor.timestep
-    _, _, value = jax.vmap(agent.step)(actor.memory, seen.observation, seen.start)
+    _, _, value = step_all(agent, actor.memory, seen.observation, seen.start)
     agent, opt_state, losses = learn_ppo(
         agent, opt_state, chunks, value, keys[1], config, optimiser
     )

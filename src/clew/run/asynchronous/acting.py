@@ -1,5 +1,6 @@
 """What an actor does, in whatever process: opens its environments, and acts for rollouts."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -66,7 +67,8 @@ class Actor:
     def __init__(self, share: Share, signs: Signs):
         self._share, self._signs = share, signs
         _, self._static = agent_parts(share.config, share.side)
-        self._actor = HostActor(share.config, self._static)
+        # The devices are the learner's.
+        self._actor = HostActor(replace(share.config, devices=1), self._static)
         self._refresh = jax.jit(partial(_refresh, self._static, share.num_envs))
         self._stream: HostStream | None = None
         self._steps: list[HostStep] = []

@@ -13,7 +13,7 @@ from clew.run.asynchronous.acting import Gathered, Published, Share
 from clew.run.asynchronous.merging import merged
 from clew.run.asynchronous.pool import ActorPool, Rollout, SerialPool
 from clew.run.asynchronous.processes import ProcessPool
-from clew.run.host_loop import learn_seed, opens_row
+from clew.run.host_loop import make_learn, opens_row
 from clew.run.host_rollout import Acted
 from clew.run.host_state import packed, unpacked
 from clew.run.sync import Parts, RunState
@@ -39,7 +39,7 @@ class AsyncProgram:
     def __init__(self, parts: Parts, tell: Callable[[str], None] = lambda line: None):
         assert isinstance(parts.stream, HostSide)
         self._parts, self._tell = parts, tell
-        self._learn = jax.jit(partial(learn_seed, parts))
+        self._learn = make_learn(parts)
         self._split = jax.jit(partial(jax.random.split, num=3))
         self._pool: ActorPool | None = None
         self._count = 1 if parts.config.asynchronous.serial else parts.config.asynchronous.actors

@@ -9,7 +9,6 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,17 @@ from jaxtyping import Array, Float
 
 from clew.agents.learner import make_optimiser
 from clew.run import checkpoint, machine
+from clew.run.sharing import sharing_of
 from clew.run.stop import TrainingDiverged
-from clew.run.sync import Parts, Program, RunState, SeedState, advance, make_parts, run_template
+from clew.run.sync import (
+    Parts,
+    Program,
+    RunState,
+    SeedState,
+    compile_loop,
+    make_parts,
+    run_template,
+)
 from clew.run.sync import update as update_seed
 from clew.studies.engine.lanes import Lane, evaluate_lanes, init_lanes
 from clew.studies.engine.packs import Pack
@@ -92,7 +100,6 @@ def compile_varied(parts: Parts, numbers: Numbers) -> Program:
         parts: of a run with as many seeds as there are lanes.
         numbers: settings of A2C that a program may compute with: rates and costs.
     """
-    count = jax.ShapeDtypeStruct((), jnp.int32)
 
     def lane(seed: SeedState, fresh_row: Array, own: dict[str, Array]) -> SeedState:
         a2c = replace(parts.config.a2c, **own)
@@ -104,10 +111,10 @@ def compile_varied(parts: Parts, numbers: Numbers) -> Program:
     def all_lanes(seeds: SeedState, fresh_row: Array) -> SeedState:
         if parts.config.seeds == 1:
             return lane(seeds, fresh_row, {n: values[0] for n, values in numbers.items()})
-        return jax.vmap(lane, in_axes=(0, None, 0))(seeds, fresh_row, dict(numbers))
+        every = sharing_of(parts.config).each_seed(lane, (0, None, 0))
+        return every(seeds, fresh_row, dict(numbers))
 
-    jitted = jax.jit(partial(advance, parts, all_lanes), donate_argnums=0)
-    return jitted.lower(run_template(parts), count).compile()
+    return compile_loop(parts, all_lanes)
 
 
 def _train(

@@ -1,0 +1,178 @@
+"""What several devices compute against what one does; a program, as devices must be simulated.
+
+    XLA_FLAGS=--xla_force_host_platform_device_count=4 python tests/device_cases.py CASE ...
+
+prints for each case, as JSON, its name and how far the two are apart: the largest difference in
+any array of the state after a few updates, as a share of one plus the array's largest number.
+"""
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+
+import clew
+from clew.agents.a2c import A2CConfig
+from clew.agents.ppo import PPOConfig
+from clew.agents.trajectory import read
+from clew.devices import jit_over, make_mesh, spec_of
+from clew.run.asynchronous.settings import AsyncConfig
+from clew.run.config import TrainConfig
+from clew.run.progress import Quiet
+from clew.run.rollout import empty_memories
+from clew.run.sync import compile_program, init_run, make_parts
+from memory_samples import SMALL
+from small_async import after, arrays, async_config, by_turns
+from small_run import STEPS_PER_UPDATE, last_state, small_config
+
+DEVICES = 4
+EPS = 1e-2
+"""Of Adam, so that parameters without a gradient do not step by its rounding's sign."""
+TINY = {"hidden_size": 4, "num_layers": 1}
+KERNELS = {**TINY, "num_heads": 2, "head_size": 2, "eta": 2, "r": 2}
+
+
+def small(memory: str, options: dict[str, Any], algorithm: str = "a2c", **changes: Any) -> Any:
+    """Settings of a run of eight environments in a short T-Maze."""
+    settings: dict[str, Any] = {
+        "env_options": {"corridor_length": 3},
+        "memory": memory,
+        "memory_options": options,
+        "algorithm": algorithm,
+        "a2c": A2CConfig(num_envs=8, rollout_length=8, adam_eps=EPS),
+        "ppo": PPOConfig(
+            num_envs=8, rollout_length=8, sequence_length=4, minibatches=2, epochs=2, adam_eps=EPS
+        ),
+    }
+    return TrainConfig(**{**settings, **changes})
+
+
+def apart(made: list[np.ndarray], expected: list[np.ndarray]) -> float:
+    """The largest difference; infinite where shapes or types differ, or something is no number."""
+    assert len(made) == len(expected)
+    worst = 0.0
+    for array, other in zip(made, expected, strict=True):
+        if array.shape != other.shape or array.dtype != other.dtype:
+            return float("inf")
+        if array.size:
+            a, b = array.astype(np.float64), other.astype(np.float64)
+            difference = np.nan_to_num(np.abs(a - b), nan=np.inf)
+            worst = max(worst, float(difference.max() / (1.0 + np.abs(b).max())))
+    return worst
+
+
+def updated(config: TrainConfig) -> list[np.ndarray]:
+    """The state of a run in JAX after three updates, in two calls of its program."""
+    config.validate()
+    parts = make_parts(config)
+    program = compile_program(parts)
+    return arrays(program(program(init_run(parts), jnp.int32(2)), jnp.int32(1)))
+
+
+def in_jax(config: TrainConfig, *devices: int) -> float:
+    """Devices that share a run in JAX."""
+    one = updated(config)
+    return max(apart(updated(replace(config, devices=count)), one) for count in devices)
+
+
+def gathered() -> float:
+    """Arrays that a device needs from others to read its environments, with kernels, and learn."""
+    config = small("arelit", KERNELS)
+    parts = make_parts(config)
+    agent, rest = init_run(parts).seed.agent, parts.static
+    mesh = make_mesh(2)
+
+    def loss(arrays: Any, memory: Any, xs: jax.Array, starts: jax.Array) -> jax.Array:
+        return jnp.sum(read(eqx.combine(arrays, rest), memory, xs, starts)[1])
+
+    batch = [(empty_memories(eqx.combine(agent, rest), 8), 0)]
+    size = parts.jax_stream.observation_space.shape
+    batch += [(jnp.ones((8, 8, *size)), 1), (jnp.zeros((8, 8), bool), 1)]
+    laid = [jax.device_put(tree, NamedSharding(mesh, spec_of(axis))) for tree, axis in batch]
+    laid.insert(0, jax.device_put(agent, NamedSharding(mesh, spec_of(None))))
+    text = jit_over(mesh, jax.grad(loss)).lower(*laid).compile().as_text()
+    assert text.count("all-reduce(") > 0
+    return float(text.count("all-gather("))
+
+
+def of_others(devices: int, **changes: Any) -> float:
+    """Devices that share a run in environments of others."""
+    config = async_config(**{"runner": "sync", **changes})
+    config = replace(config, ppo=replace(config.ppo, adam_eps=EPS))
+    replace(config, devices=devices).validate()
+    return apart(arrays(after(replace(config, devices=devices), 3)), arrays(after(config, 3)))
+
+
+def resumed() -> float:
+    """Two seeds on two devices, gone on with by four devices, which share environments then."""
+    with tempfile.TemporaryDirectory() as folder:
+        changes = {"a2c": A2CConfig(num_envs=8, rollout_length=16, adam_eps=EPS)}
+        whole = small_config(Path(folder), "whole", steps=6 * STEPS_PER_UPDATE, **changes)
+        clew.train(whole, progress=Quiet())
+        half = replace(whole, name="half", steps=3 * STEPS_PER_UPDATE, devices=2)
+        clew.train(half, progress=Quiet())
+        path = clew.train(
+            replace(half, steps=whole.steps, devices=4), resume=True, progress=Quiet()
+        ).path
+        state, expected = last_state(path), last_state(Path(folder) / "whole")
+        assert list(state) == list(expected)
+        return apart(list(state.values()), list(expected.values()))
+
+
+QUICK: dict[str, Callable[[], float]] = {
+    "kernels": partial(in_jax, small("arelit", KERNELS), 2),
+    "gathered for kernels": gathered,
+    "ppo": partial(in_jax, small("gru", {"hidden_size": 4}, "ppo"), 4),
+    "seeds": partial(in_jax, small("gru", {"hidden_size": 4}, seeds=4), 2),
+    "environments of others": partial(of_others, 2),
+}
+DEALT = A2CConfig(num_envs=8, rollout_length=8, minibatches=2, adam_eps=EPS)
+SIZES = {"hidden_size": 6, "head_size": 2, "num_layers": 1}
+FAMILIES: dict[str, Callable[[], float]] = {
+    f"{name} {algorithm}": partial(
+        in_jax,
+        small(name, {n: SIZES.get(n, v) for n, v in SMALL[name].items()}, algorithm, a2c=DEALT),
+        count,
+    )
+    for name in SMALL
+    for algorithm, count in (("a2c", 2), ("ppo", 4))
+}
+WHOLE = {"whole_episodes": True, "loss_over_time": "sum", "adam_eps": EPS}
+SERIAL = {"runner": "async", "asynchronous": AsyncConfig(serial=True)}
+TURNS = {"runner": "async", "asynchronous": by_turns(actors=2)}
+VTRACE = PPOConfig(8, 8, 4, 2, 2, advantages="vtrace", target_kl=0.5, adam_eps=EPS)
+EXHAUSTIVE: dict[str, Callable[[], float]] = FAMILIES | {
+    "resumed": resumed,
+    "read once": partial(in_jax, small("gtrxl", TINY, a2c=A2CConfig(8, 8, **WHOLE)), 2),
+    "at once": partial(in_jax, small("gtrxl", TINY, a2c=A2CConfig(8, 4, **WHOLE)), 2),
+    "vtrace": partial(in_jax, small("gtrxl", TINY, "ppo", ppo=VTRACE), 4),
+    "ppo of several seeds": partial(in_jax, small("lstm", {"hidden_size": 4}, "ppo", seeds=2), 4),
+    "seeds in environments of others": partial(of_others, 2, seeds=2),
+    "windows in environments of others": partial(
+        of_others, 4, memory="gtrxl", memory_options={**TINY, "window": 3}
+    ),
+    "asynchronous, serial": partial(of_others, 2, **SERIAL),
+    "asynchronous, by turns": partial(of_others, 2, **TURNS),
+}
+CASES = QUICK | EXHAUSTIVE
+
+
+def main(names: list[str]) -> None:
+    """Prints the deviation of each case."""
+    assert len(jax.devices()) == DEVICES
+    for name in names:
+        print(json.dumps([name, CASES[name]()]), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,140 @@
+"""A policy for observations as the environment gives them acts as evaluation does."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import clew
+from clew.envs.wrappers import WrapperConfig
+from clew.errors import UserError
+from clew.run.build import jax_stream
+from clew.run.config import TrainConfig
+from clew.run.load import load_agent
+from clew.run.progress import Quiet
+
+EVERYTHING = WrapperConfig(
+    keep=(2, 0, 3),
+    normalise_observations=True,
+    previous=True,
+    normalise_rewards=True,
+    reward_scale=0.5,
+    reward_clip=0.4,
+)
+LOG: list[tuple[Any, Any, float]] = []
+"""What happened in the environments: the action (None for a reset), observation and reward."""
+
+
+class Logged(gymnasium.Wrapper):
+    """An environment that writes down what happens in it."""
+
+    def reset(self, **options: Any) -> Any:
+        observation, info = self.env.reset(**options)
+        LOG.append((None, observation, 0.0))
+        return observation, info
+
+    def step(self, action: Any) -> Any:
+        step = self.env.step(action)
+        LOG.append((action, step[0], float(step[1])))
+        return step
+
+
+def cartpole() -> gymnasium.Env:
+    """Short episodes."""
+    return Logged(gymnasium.make("CartPole-v1", max_episode_steps=30))
+
+
+class Shifted(gymnasium.Env):
+    """Three buttons, counted from 5 on, and a switch; observes noise and numbers from 4 on."""
+
+    observation_space = spaces.Dict(
+        {"x": spaces.Box(-9.0, 9.0, (2,)), "n": spaces.Discrete(3, start=4)}
+    )
+    action_space = spaces.MultiDiscrete([3, 2], start=[5, 0])
+
+    def __init__(self) -> None:
+        self.time = 0
+
+    def observe(self) -> dict[str, Any]:
+        """Numbers that the seed chooses."""
+        return {"x": self.np_random.normal(3.0, 2.0, 2).astype(np.float32), "n": 4 + self.time % 3}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.time = 0
+        return self.observe(), {}
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action)
+        self.time += 1
+        return self.observe(), float(action[0] - 5 + action[1]), self.time == 9, False, {}
+
+
+def shifted() -> gymnasium.Env:
+    """Actions and observations that do not begin at 0."""
+    return Logged(Shifted())
+
+
+def trained(folder: Path, env: str, **changes: Any) -> Path:
+    """A run of three updates."""
+    settings: dict[str, Any] = {
+        "memory": "gru",
+        "memory_options": {"hidden_size": 8},
+        "a2c": clew.A2CConfig(num_envs=4, rollout_length=16, learning_rate=0.03),
+        "steps": 3 * 4 * 16,
+        "run_dir": str(folder),
+    }
+    return clew.train(TrainConfig(env=env, **{**settings, **changes}), progress=Quiet()).path
+
+
+CASES = {
+    "cartpole": EVERYTHING,
+    "shifted": WrapperConfig(normalise_observations=True, previous=True, normalise_rewards=True),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_chooses_what_evaluation_does(name: str, tmp_path: Path) -> None:
+    """Over whole episodes, of each of which only the environment's own side is shown to it."""
+    path = trained(tmp_path, f"test_shipped:{name}", wrappers=CASES[name])
+    policy, played = clew.load_policy(path), 0
+    for seed in range(3):
+        LOG.clear()
+        clew.evaluate(path, episodes=1, seed=seed)
+        for before, after in zip(LOG, LOG[1:], strict=False):
+            action, observation, reward = before
+            start = action is None
+            chosen = policy(observation, start=start, reward=None if start else reward)
+            if after[0] is None:  # the last observation of an episode, which nobody acts on
+                continue
+            np.testing.assert_array_equal(chosen, after[0])
+            played += 1
+    assert played > 20
+    with pytest.raises(UserError, match="sees its previous reward"):
+        policy(LOG[0][1])
+    first = policy(LOG[0][1], start=True)
+    policy.reset()
+    np.testing.assert_array_equal(policy(LOG[0][1]), first)
+
+
+def test_a_task_in_jax_too(tmp_path: Path) -> None:
+    """What the wrappers around it show is put together from what it shows itself."""
+    wrappers = WrapperConfig(previous=True, reward_scale=0.5)
+    path = trained(tmp_path, "tmaze", env_options={"corridor_length": 3}, wrappers=wrappers)
+    loaded = load_agent(path)
+    env, inside = jax_stream(loaded.config).env, loaded.agent.policy()
+    policy, key = clew.load_policy(path), jax.random.key(0)
+    state, seen = jax.jit(env.reset)(key)
+    start, reward, step = True, None, jax.jit(env.step)
+    for _ in range(12):
+        action = inside(seen, start=start)
+        assert policy(seen["observation"], start=start, reward=reward) == action
+        state, told = step(state, np.int32(action), key)
+        if told.terminated or told.truncated:
+            break
+        seen, start, reward = told.observation, False, float(told.reward) / 0.5
+    assert not start
