@@ -1,0 +1,5 @@
+"""The report of the Memory Maze study: its figures, claims, search; see `clew.studies.report`."""
+
+from clew.studies.memory_maze_report.sweep import best_rates
+
+__all__ = ["best_rates"]
