@@ -63,8 +63,8 @@ def learner_row(model: str, faster: float, megabytes: int) -> dict[str, Any]:
         "parameters": 1000,
         "multiply_adds": 35_000_000,
         "frames": 800,
-        "rate": [100 * faster, 90 * faster, 110 * faster, 0.97],
-        "times_faster": [faster, faster - 0.01, faster + 0.01, 0.97],
+        "rate": {"middle": 100 * faster, "low": 90 * faster, "high": 110 * faster},
+        "times_faster": {"middle": faster, "low": faster - 0.01, "high": faster + 0.01},
         "planned_frames": 3200,
         "bytes": megabytes * 2**20,
     }

@@ -85,8 +85,8 @@ def run_study(
     Args:
         study: what to run.
         run_dir: the study's folder; made if it is not there, gone on with if it is.
-        workers: number of processes, by default one for every core, or one if the study's trainings
-            take the whole machine; or who else does the work.
+        workers: number of processes, by default one for every core, or one where each takes the
+            whole machine; or who else does the work.
         progress: who is told; by default lines on standard error.
         how_to_go_on: for the message when it is stopped.
 
@@ -128,8 +128,7 @@ def check_study(study: Study) -> None:
     Raises:
         UserError: naming model or setting, and what is wrong with it.
     """
-    first = next(iter(study.settings))
-    seeds = study.seeds[:1] if study.resumable else study.seeds
+    first, seeds = next(iter(study.settings)), study.seeds[: 1 if study.resumable else None]
     with registered(study.memories, study.tasks):
         for model in study.models:
             try:

@@ -171,7 +171,7 @@ def _needed(difference: float, x: np.ndarray, y: np.ndarray) -> int | None:
 def _faster(grid: Grid) -> Part:
     if grid.speed and {"arelit", "gtrxl-256"} <= grid.speed["rows"].keys():
         ours, theirs = (grid.speed["rows"][m]["times_faster"] for m in ("arelit", "gtrxl-256"))
-        middle, low, high = (value / theirs[0] for value in ours[:3])
+        middle, low, high = (ours[n] / theirs["middle"] for n in ("middle", "low", "high"))
         what, count = "learner alone, turn by turn", "–"
     else:
         what, ratios = "whole trainings, maze by maze and seed by seed", _rate_ratios(grid)

@@ -112,9 +112,10 @@ def _learning(
 
 
 def _draw_rates(rows: Sequence[dict[str, Any]], axes: Axes) -> None:
-    middles = [row["rate"][0] for row in rows]
-    below = [row["rate"][0] - row["rate"][1] for row in rows]
-    above = [row["rate"][2] - row["rate"][0] for row in rows]
+    rates = [row["rate"] for row in rows]
+    below = [rate["middle"] - rate["low"] for rate in rates]
+    above = [rate["high"] - rate["middle"] for rate in rates]
+    middles = [rate["middle"] for rate in rates]
     axes.barh([row["model"] for row in rows], middles, xerr=[below, above], color=_BAR)
     axes.invert_yaxis()
 

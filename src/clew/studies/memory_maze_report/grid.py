@@ -49,7 +49,7 @@ class Grid:
 
     def curves(self, model: str, maze: str) -> Curves:
         """The learning curves of a cell's seeds."""
-        rows = [row | {"score": "return"} for row in self.rows(model, maze)]
+        rows: list[Row] = [{**row, "score": "return"} for row in self.rows(model, maze)]
         return curve_of(rows, min(len(row["curve"]["steps"]) for row in rows))
 
     def seeds(self, models: Sequence[str], mazes: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from clew.errors import UserError
 from clew.studies.memory_maze_report import figures, sweep, tables
 from clew.studies.memory_maze_report.claims import HELD, NOT_HELD, NOT_RUN, OPEN, Claim, judge
 from clew.studies.memory_maze_report.grid import NAME, Grid, make_grid
+from clew.studies.memory_maze_study import STEPS
 from clew.studies.report.costs import made
 from clew.studies.report.document import Block, Chart, Heading, Numbers, Text
 from clew.studies.report.drawing import Styles
@@ -76,10 +77,10 @@ def _numbers(grid: Grid, judged: Sequence[Claim]) -> Numbers:
 
 def _sentences(grid: Grid) -> list[str]:
     seeds = grid.seeds(grid.models, grid.mazes)
-    share = grid.steps / 1e8
+    share = 100 * grid.steps / STEPS
     sentences = [
         f"{counted(len(grid.models), 'agent')} ({listed(list(grid.models))}) in "
-        f"{listed(list(grid.mazes))}, {seeds}, {grid.budget} each: {share:.2g} of the thesis's "
+        f"{listed(list(grid.mazes))}, {seeds}, {grid.budget} each: {share:.2g}% of the thesis's "
         "100M steps. It has three seeds, and the best of nine learning rates and entropy costs, "
         "which it does not tell."
     ]
