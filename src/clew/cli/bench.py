@@ -4,6 +4,7 @@ import os
 import platform
 import sys
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from clew.cli.parse import parse
@@ -17,7 +18,8 @@ ABOUT = """Measures how fast each memory acts, learns and trains on this machine
 Pramanik (2023), Table A.2, with 8 environments x 256 steps, and the share reached of the machine's
 own matrix products. The laws are run first: if a memory breaks one, nothing is reported. Or, with
 --peers, measures other libraries' memories beside ours, by turns; with --lengths, how time and
-memory of learning grow with the length of chunks. Leave the machine alone meanwhile."""
+memory of learning grow with the length of chunks; with --memory-maze, the learner of Pramanik's
+Memory Maze study (Figure 5.6). Leave the machine alone meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +33,20 @@ class BenchCommand:
     not there (2 GB, once); 8 minutes."""
     lengths: bool = False
     """Measure ReLiT, AReLiT and the linear transformer on chunks of 256 to 8,192 steps instead."""
+    memory_maze: bool = False
+    """Measure frames per second and peak memory of the learner of the Memory Maze agents instead,
+    at the sizes of Table A.4 on pictures of noise; --memories chooses agents."""
+    sequences: int = 32
+    """Of 100 frames in a timed gradient step of --memory-maze, an even number; memory is always
+    told of Table A.3's 32."""
     repeats: int | None = None
-    """Timed calls of each program, 5, or turns with --peers and --lengths, 6; the table has their
-    median."""
+    """Timed calls of each program, 5, or turns with --peers, --lengths and --memory-maze, 6; the
+    table has their median."""
     quick: bool = False
     """Short chunks and 2 repeats: to see that it works, not to quote."""
     output: str = ""
-    """Write tables, a picture and JSON into this folder; with --peers or --lengths."""
+    """Write tables, a picture and JSON into this folder; with --peers, --lengths or
+    --memory-maze."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -47,10 +56,10 @@ def main(args: list[str]) -> int:
     command = parse(BenchCommand, args, command="bench", about=ABOUT)
     if command.repeats is not None:
         require_at_least("repeats", command.repeats, 1)
-    if command.peers or command.lengths:
+    if command.peers or command.lengths or command.memory_maze:
         return _other(command)
     if command.output:
-        raise UserError("--output needs --peers or --lengths")
+        raise UserError("--output needs --peers, --lengths or --memory-maze")
     from clew.bench import QUICK, Plan, cases, measure
     from clew.memory.laws import LawBroken
 
@@ -76,13 +85,20 @@ def main(args: list[str]) -> int:
 
 
 def _other(command: BenchCommand) -> int:
-    """`--peers` or `--lengths`."""
-    if command.memories or (command.peers and command.lengths):
+    """`--peers`, `--lengths` or `--memory-maze`."""
+    if command.peers + command.lengths + command.memory_maze > 1:
+        raise UserError("give one of --peers, --lengths and --memory-maze")
+    if command.memories and not command.memory_maze:
         raise UserError("give one of --memories, --peers and --lengths")
     if command.peers:
         from clew.cli.bench_peers import bench_peers as bench
-    else:
+    elif command.lengths:
         from clew.cli.bench_lengths import bench_lengths as bench
+    else:
+        from clew.cli.bench_learner import bench_learner
+
+        require_at_least("sequences", command.sequences, 2)
+        bench = partial(bench_learner, command.memories, command.sequences)
     rounds = command.repeats or 6
     return bench(command.output, rounds=rounds, quick=command.quick, as_json=command.json)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import tyro
 
 from clew.cli.parse import parse
+from clew.cli.study_parts import MEMORY_MAZE, TMAZE, finish_memory_maze, grid_of, names
 from clew.cli.study_told import report, show
 from clew.errors import UserError, require_at_least, unknown_name
 
@@ -31,8 +32,8 @@ class StudyCommand:
     name: tyro.conf.Positional[str] = ""
     """The study: makkink or pramanik."""
     part: str = "all"
-    """Which of its experiments. makkink: length, size, distributed, or all. pramanik: tmaze or
-    approximation."""
+    """Which of its experiments. makkink: length, size, distributed, or all. pramanik: tmaze,
+    memory-maze or approximation."""
     edition: str = "published"
     """published: as the authors' code had it, on fixed streams of episodes. repaired: as the text
     means it, on fresh episodes, with controls and more seeds."""
@@ -46,11 +47,27 @@ class StudyCommand:
     corridors: str = ""
     """Of pramanik's tmaze: only these corridor lengths, separated by commas; empty takes the
     thesis's five."""
+    mazes: str = ""
+    """Of pramanik's memory-maze: only these sides, separated by commas; empty takes the thesis's
+    four, 9,11,13,15."""
+    env: str = ""
+    """Of pramanik's memory-maze: other environments in place of the mazes, gymnasium:ID or
+    module:factory, separated by commas."""
+    runner: str = ""
+    """Of pramanik's memory-maze: async, its own, or sync."""
+    actors: int = 0
+    """Of pramanik's memory-maze: processes that act; 0 takes the thesis's 32."""
+    environments: int = 0
+    """Of pramanik's memory-maze: environments of all actors together; 0 takes the thesis's 64."""
+    rates_from: str = ""
+    """Of pramanik's memory-maze: the folder of a --sweep, whose best learning rate and entropy cost
+    each agent gets; empty takes the middle ones."""
     sweep: bool = False
-    """Of pramanik's tmaze: search for learning rates and entropy costs, 25 of them as lanes of one
-    program. Its own budget is 5M steps and 5 seeds; --steps and --seeds change it."""
+    """Of pramanik's tmaze and memory-maze: search for learning rates and entropy costs. Its own
+    budget is tmaze's 5M steps and 5 seeds for 25 pairs, as lanes of one program, or memory-maze's
+    15M steps and 3 seeds for 9 pairs, each a run; --steps and --seeds change it."""
     steps: int = 0
-    """Training steps of every cell; 0 takes the study's. Of pramanik's tmaze it may be raised
+    """Training steps of every cell; 0 takes the study's. Of pramanik's parts it may be raised
     later: cells go on from where they ended."""
     episodes: int = 0
     """Training episodes of every cell; 0 takes the study's."""
@@ -63,7 +80,8 @@ class StudyCommand:
     """The study's folder; empty is runs/<study>-<edition>, of a part that trains nothing
     runs/<study>-<part>."""
     workers: int = 0
-    """Processes, each on a core of its own; 0 is one for every core."""
+    """Processes, each on a core of its own; 0 is one for every core. Of pramanik's memory-maze
+    trainings side by side, each of them on all cores; 0 is one."""
     ray: str = ""
     """Run on a Ray cluster in place of local processes: auto, HOST:PORT or ray://HOST:PORT."""
     list: bool = False
@@ -73,10 +91,11 @@ class StudyCommand:
 def main(args: Sequence[str]) -> int:
     """Runs the study, or lists it; 1 if a cell failed."""
     command = parse(StudyCommand, args, command="study", about=ABOUT)
-    for option in ("seeds", "steps", "episodes", "evaluation_episodes", "workers"):
-        require_at_least(option, getattr(command, option), 0)
-    if command.ray and command.part == "tmaze":
-        raise UserError("--ray is for short trainings: those of tmaze are resumed from this disk")
+    for option, value in vars(command).items():
+        if type(value) is int:
+            require_at_least(option.replace("_", "-"), value, 0)
+    if command.ray and (part := command.part) in (TMAZE, MEMORY_MAZE):
+        raise UserError(f"--ray is for short trainings: those of {part} are resumed from this disk")
     if command.ray and command.workers:
         raise UserError("--ray and --workers exclude each other: a cluster has the CPUs it has")
     if reference := find_computation(command):
@@ -152,15 +171,10 @@ def make_study(command: StudyCommand) -> "Study":
         raise UserError(f"which study? clew study NAME; known: {', '.join(known)}")
     if command.name not in GRIDS:
         raise unknown_name("study", command.name, known)
-    only = {"corridors": _lengths(command)} if command.corridors else {}
-    make = GRIDS[command.name]
-    if command.sweep:
-        if command.part != "tmaze":
-            raise UserError("--sweep is for --part tmaze")
-        from clew.studies.tmaze import sweep as make
-    whole = make(part=command.part, edition=command.edition, **only)
+    make, options = grid_of(command)
+    whole = make(part=command.part, edition=command.edition, **options)
     agent = next(iter(whole.models.values()))
-    study = whole.only(_names(command.models), _names(command.settings))
+    study = whole.only(names(command.models), names(command.settings))
     if command.seeds:
         study = replace(study, seeds=first_seeds(study.seeds, command.seeds))
     if command.steps and command.episodes:
@@ -169,6 +183,8 @@ def make_study(command: StudyCommand) -> "Study":
         study = replace(study, steps=command.steps, episodes=None)
     if command.episodes:
         study = replace(study, episodes=command.episodes, steps=None)
+    if command.part == MEMORY_MAZE:
+        study = finish_memory_maze(study, command.rates_from)
     if command.evaluation_episodes:
         measured = replace(study.evaluation, episodes=command.evaluation_episodes)
         study = replace(study, evaluation=measured)
@@ -202,19 +218,3 @@ def _with_memory(study: "Study", text: str, agent: "TrainConfig") -> "Study":
         name, reference = text.rpartition(":")[2].lower(), text
     resolve(reference)
     return study.add_memory(name, reference, like=agent)
-
-
-def _lengths(command: StudyCommand) -> tuple[int, ...]:
-    if command.part != "tmaze":
-        raise UserError("--corridors is for --part tmaze")
-    try:
-        return tuple(int(word) for word in _names(command.corridors) or ())
-    except ValueError:
-        raise UserError(
-            f"--corridors must be integers between commas, got {command.corridors!r}"
-        ) from None
-
-
-def _names(text: str) -> list[str] | None:
-    """Words between commas, None if there are none."""
-    return [word.strip() for word in text.split(",") if word.strip()] or None

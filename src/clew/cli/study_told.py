@@ -37,7 +37,8 @@ def report(study: "Study", result: "StudyResult") -> str:
     """What a finished study says of itself: means by model, beside the published ones."""
     lines = []
     for model in study.models:
-        rows = [row for row in result.rows if row["model"] == model]
+        # A training in which no episode ended has no mean.
+        rows = [r for r in result.rows if r["model"] == model and r["mean"] is not None]
         if not rows:
             continue
         mean = sum(row["mean"] for row in rows) / len(rows)

@@ -64,7 +64,10 @@ def state_size(module: Any) -> StateSize:
 
 
 def multiply_adds(
-    module: Any, input_size: int | None = None, length: int | None = None
+    module: Any,
+    input_size: int | None = None,
+    length: int | None = None,
+    observation: jax.ShapeDtypeStruct | None = None,
 ) -> Arithmetic:
     """Counts the multiply-adds of one `module.step`, for one environment, from its jaxpr.
 
@@ -86,11 +89,14 @@ def multiply_adds(
         module: a memory, or an agent; anything with `init_state()` and `step(state, x, start)`.
         input_size: length of the observation; by default `module.input_size`.
         length: of a chunk; by default one step is counted.
+        observation: shape and type of an observation that is no row of numbers, such as a picture.
     """
-    size = module.input_size if input_size is None else input_size
+    if observation is None:
+        size = module.input_size if input_size is None else input_size
+        observation = jax.ShapeDtypeStruct((size,), jnp.float32)
     weights, static = eqx.partition(module, _is_array)
     lead = () if length is None else (length,)
-    x = jax.ShapeDtypeStruct((*lead, size), jnp.float32)
+    x = jax.ShapeDtypeStruct((*lead, *observation.shape), observation.dtype)
     start = jax.ShapeDtypeStruct(lead, jnp.bool_)
 
     def run(weights: Any, *inputs: Any) -> Any:

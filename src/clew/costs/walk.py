@@ -136,8 +136,8 @@ def _cond(equation: Any, inputs: list[bool], tally: Tally) -> list[bool]:
 
 
 def _body(settings: Mapping[str, Any], count: int) -> Any:
-    """The jaxpr that an equation merely calls (jit, a custom derivative, remat), or None."""
-    for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
+    """The jaxpr that an equation merely calls (jit, a custom derivative or vmap), or None."""
+    for name in ("jaxpr", "call_jaxpr", "fun_jaxpr", "call"):
         inner = settings.get(name)
         inner = getattr(inner, "jaxpr", inner)
         if inner is not None and len(inner.invars) == count:

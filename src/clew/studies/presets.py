@@ -1,10 +1,11 @@
 """Every named setting that a published result was made with."""
 
 from collections.abc import Callable
+from typing import Any
 
 from clew.errors import unknown_name
 from clew.run.config import TrainConfig
-from clew.studies import makkink, memory_maze, pramanik, tmaze
+from clew.studies import makkink, memory_maze, memory_maze_study, pramanik, tmaze
 from clew.studies.engine import Study
 
 STUDIES: dict[str, dict[str, TrainConfig]] = {
@@ -13,12 +14,25 @@ STUDIES: dict[str, dict[str, TrainConfig]] = {
 }
 """Name of a study to its settings by name."""
 
-GRIDS: dict[str, Callable[..., Study]] = {"makkink": makkink.study, "pramanik": tmaze.study}
-"""Name of a study to what makes its grid, a function of `part` and `edition`."""
+
+def _pramanik(part: str = "tmaze", **options: Any) -> Study:
+    make = memory_maze_study.study if part == memory_maze_study.PART else tmaze.study
+    return make(part=part, **options)
+
+
+GRIDS: dict[str, Callable[..., Study]] = {"makkink": makkink.study, "pramanik": _pramanik}
+"""Name of a study to what makes its grid, a function of `part`, `edition` and what else the part
+can be told."""
+
+SWEEPS: dict[str, Callable[..., Study]] = {
+    "tmaze": tmaze.sweep,
+    memory_maze_study.PART: memory_maze_study.sweep,
+}
+"""Part to what makes the grid of its search for learning rates and entropy costs."""
 
 PARTS: dict[str, tuple[str, ...]] = {
     "makkink": (*makkink.PARTS, "all"),
-    "pramanik": ("approximation", "tmaze"),
+    "pramanik": ("approximation", "tmaze", memory_maze_study.PART),
 }
 """Name of a study to its parts, those that train nothing included."""
 

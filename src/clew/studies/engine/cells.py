@@ -9,27 +9,21 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
-import jax
 import numpy as np
 
-from clew.envs import make_env
-from clew.envs.stream import AutoReset
-from clew.errors import UserError
+from clew.errors import require_choice
 from clew.run import checkpoint, folder
-from clew.run.build import jax_stream
+from clew.run.build import make_stream
 from clew.run.config import TrainConfig, config_from_json
-from clew.run.evaluate import play_batch, play_episodes
-from clew.run.load import load_agent
 from clew.run.progress import Quiet, Report
 from clew.run.record import read_metrics
 from clew.run.train import train
+from clew.studies.engine.measuring import Played, measure
 from clew.studies.engine.plugins import registered
-from clew.studies.engine.study import Cell, Evaluation, Study
+from clew.studies.engine.study import Cell, Study
 from clew.studies.engine.work import FORMAT, Job, Row, provenance, short
 
 WORK = "clew.studies.engine.cells:run_cell"
@@ -92,11 +86,12 @@ def run_cell(job: Job, progress: Callable[[float], None] = lambda share: None) -
     """
     with registered(job["memories"], job["tasks"]):
         config = config_from_json(job["config"])
+        require_choice("score", job["score"], make_stream(config).metric_names)
         path = Path(config.run_dir) / config.name
         begun = (path / folder.CONFIG).is_file()
         result = train(config, resume=path if begun else False, progress=_Shares(progress))
         began = time.perf_counter()
-        own, further = _measure(path, config, job)
+        own, further = measure(path, config, job)
         measured = time.perf_counter() - began
     for old in checkpoint.list_checkpoints(path / folder.CHECKPOINTS)[:-1]:
         old.unlink(missing_ok=True)
@@ -104,7 +99,7 @@ def run_cell(job: Job, progress: Callable[[float], None] = lambda share: None) -
 
 
 class _Shares(Quiet):
-    """Hands on the share of a run that is behind."""
+    """Hands on the share of a run that is behind; messages are for the worker's log."""
 
     def __init__(self, progress: Callable[[float], None]):
         self._progress = progress
@@ -113,65 +108,39 @@ class _Shares(Quiet):
         """After every call of the compiled program."""
         self._progress(report.steps / report.total_steps)
 
-
-Played = dict[str, np.ndarray]
-"""Name of a metric to its value in every episode."""
-
-
-def _measure(path: Path, config: TrainConfig, job: Job) -> tuple[Played, dict[str, Played] | None]:
-    """Episodes of the trained agent at home, and elsewhere unless it fails at home already."""
-    evaluation = Evaluation(**job["evaluation"])
-    agent, static = eqx.partition(load_agent(path).agent, eqx.is_array)
-    home = jax_stream(config)
-    key = jax.random.fold_in(jax.random.key(evaluation.seed), job["seed"])
-
-    def played(number: int, stream: AutoReset) -> Played:
-        play = jax.jit(partial(play_batch, static, stream, evaluation.greedy, evaluation.max_steps))
-        mine = jax.random.fold_in(key, number)
-        limits = (evaluation.episodes, config.env, evaluation.max_steps)
-        return play_episodes(partial(play, agent), mine, *limits)
-
-    own = played(0, home)
-    if job["further_needs"] and own[job["further_needs"]].mean() < 0.5:
-        return own, None
-    further = {}
-    for number, (name, options) in enumerate(job["further"].items(), 1):
-        stream = AutoReset(make_env(config.env, **options))
-        if stream.observation_size != home.observation_size:
-            raise UserError(
-                f"{name} shows {stream.observation_size} numbers, and {job['setting']} "
-                f"{home.observation_size}: no agent can read both"
-            )
-        further[name] = played(number, stream)
-    return own, further
+    def message(self, text: str) -> None:
+        """Prints it."""
+        print(text, flush=True)
 
 
 def _row(
     job: Job,
     config: TrainConfig,
     summary: Row,
-    own: Played,
+    own: Played | None,
     further: Mapping[str, Played] | None,
     measured: float,
 ) -> Row:
-    scores, evaluation = own[job["score"]].astype(np.float64), job["evaluation"]
-    error = short(scores.std(ddof=1) / math.sqrt(scores.size)) if scores.size > 1 else None
-    rows = read_metrics(Path(config.run_dir) / config.name)
-    names = jax_stream(config).metric_names
-    end = rows[-1]["steps"]
+    evaluation, rows = job["evaluation"], read_metrics(Path(config.run_dir) / config.name)
+    names, begin = make_stream(config).metric_names, rows[-1]["steps"] - job["last_steps"]
+    last = _pooled([row for row in rows if row["steps"] > begin], names)
+    mean, error, episodes = last[job["score"]], None, 0
+    if own is not None:
+        scores = own[job["score"]].astype(np.float64)
+        mean, episodes = short(scores.mean()), scores.size
+        error = short(scores.std(ddof=1) / math.sqrt(episodes)) if episodes > 1 else None
     return {
         "format": FORMAT,
         "model": job["model"],
         "setting": job["setting"],
         "seed": job["seed"],
-        "mean": short(scores.mean()),
+        "mean": mean,
         "standard_error": error,
-        "episodes": scores.size,
+        "episodes": episodes,
         "score": job["score"],
         "evaluation": {k: evaluation[k] for k in ("greedy", "stream", "seed")}
-        | {"means": _means(own)},
-        "last": {"steps": job["last_steps"]}
-        | _pooled([row for row in rows if row["steps"] > end - job["last_steps"]], names),
+        | {"means": None if own is None else _means(own)},
+        "last": {"steps": job["last_steps"]} | last,
         "further": None if further is None else {n: _means(p) for n, p in further.items()},
         "curve": learning_curve(rows, names, job["curve_bins"]),
         "steps": config.updates * config.steps_per_update,

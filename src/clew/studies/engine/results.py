@@ -134,7 +134,7 @@ def write_study(path: Path, study: Study) -> None:
     models = {name: config.to_json() for name, config in study.models.items()}
     settings = {
         name: {"env": s.env, "options": dict(s.options), "decisions": s.decisions}
-        | {"a2c": dict(s.a2c)}
+        | {"a2c": dict(s.a2c), "ppo": dict(s.ppo)}
         | {"floors": dict(s.floors), "further": {n: dict(o) for n, o in s.further.items()}}
         for name, s in study.settings.items()
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clew.errors import UserError
-from clew.run.build import jax_stream
+from clew.run.build import make_stream
 from clew.run.folder import locked
 from clew.run.stop import stop_signals
 from clew.studies.engine import cells, results, varied
@@ -85,7 +85,8 @@ def run_study(
     Args:
         study: what to run.
         run_dir: the study's folder; made if it is not there, gone on with if it is.
-        workers: number of processes, by default one for every core; or who else does the work.
+        workers: number of processes, by default one for every core, or one where each takes the
+            whole machine; or who else does the work.
         progress: who is told; by default lines on standard error.
         how_to_go_on: for the message when it is stopped.
 
@@ -127,16 +128,16 @@ def check_study(study: Study) -> None:
     Raises:
         UserError: naming model or setting, and what is wrong with it.
     """
-    first = next(iter(study.settings))
+    first, seeds = next(iter(study.settings)), study.seeds[: 1 if study.resumable else None]
     with registered(study.memories, study.tasks):
         for model in study.models:
             try:
-                study.config(model, first).validate()
+                study.config(model, first, seeds).validate()
             except UserError as error:
                 raise UserError(f"{model} on {first}: {error}") from error
         for setting in study.settings:
             try:
-                jax_stream(study.config(next(iter(study.models)), setting))
+                make_stream(study.config(next(iter(study.models)), setting))
             except UserError as error:
                 raise UserError(f"{setting}: {error}") from error
 
@@ -153,7 +154,7 @@ def _open(study: Study, path: Path, file: ResultsFile) -> _Session:
 def _workers(study: Study, workers: int | Workers | None, path: Path) -> Workers:
     work = cells.WORK if study.resumable else varied.WORK if study.varied else WORK
     if workers is None or isinstance(workers, int):
-        return LocalWorkers(path / results.LOGS, workers, work)
+        return LocalWorkers(path / results.LOGS, workers, work, whole=study.whole_machine)
     return workers
 
 

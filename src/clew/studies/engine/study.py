@@ -9,61 +9,9 @@ from typing import Any, NamedTuple
 
 from clew.errors import UserError, require_at_least, unknown_name
 from clew.run.config import TrainConfig
+from clew.studies.engine.setting import Evaluation, Expected, Setting
 
 _PLACES = ("name", "run_dir", "preset", "seed", "seeds", "log_every", "checkpoint_seconds")
-
-
-class Expected(NamedTuple):
-    """What a published table says of one model in one setting."""
-
-    mean: float
-    std: float
-    """Standard deviation over the published seeds."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One form of a task."""
-
-    env: str
-    """Name of the task."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the task."""
-    decisions: int | None = None
-    """Steps of an episode, where all have as many. Agents that learn by whole episodes then take
-    it as their rollout_length, and a budget may be given in episodes."""
-    floors: Mapping[str, float] = field(default_factory=dict)
-    """What policies earn that do not do what the task asks, by name, for example "memoryless"."""
-    mix: str = ""
-    """A task that plays several of these settings at once, "package.module:Class" called with
-    `env` and the list of their `options`, as `clew.envs.mixed_recall:MixedRecall`; or none."""
-    together: str = ""
-    """Settings with the same word here, and the same `mix`, are trained in one program."""
-    a2c: Mapping[str, float] = field(default_factory=dict)
-    """Rates and costs of A2C in place of the models' own, by name. Settings of one task that
-    differ in nothing else are trained in one program, with these as numbers of it."""
-    further: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Other options of the task, by name, on which every agent that was trained here is measured
-    as well; in a study that is `resumable`."""
-    further_needs: str = ""
-    """A metric whose mean must be at least a half here for `further` to be played at all: with
-    "junction" nobody waits for agents that do not even get there."""
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """How a trained agent is measured."""
-
-    episodes: int = 1000
-    """Episodes of every agent."""
-    greedy: bool = False
-    """Take the likeliest action, instead of drawing from the policy."""
-    stream: bool = False
-    """Play the first episodes of the task's fixed stream (`env.reset_at(n)`), not fresh ones."""
-    seed: int = 0
-    """Of fresh episodes and of draws; every agent's own seed goes in as well."""
-    max_steps: int = 100_000
-    """Give up after so many steps of one episode."""
 
 
 class Cell(NamedTuple):
@@ -116,6 +64,9 @@ class Study:
     a core: for trainings of many minutes. A kill loses no more than a checkpoint's interval, a
     larger budget of `steps` goes on from where the smaller one ended, and cells are begun seed by
     seed, so that what is there at any time is balanced."""
+    whole_machine: bool = False
+    """Give every training all cores and what accelerator there is, one training at a time unless
+    told otherwise: for runs with processes of their own. Needs `resumable`."""
     last_steps: int = 100_000
     """Of a resumable study: a row tells the means over the episodes of so many steps at the end of
     training."""
@@ -128,10 +79,14 @@ class Study:
             raise UserError("give a study's budget either as episodes or as steps")
         require_at_least("episodes or steps", self.episodes or self.steps, 1)
         require_at_least("curve_bins", self.curve_bins, 1)
-        require_at_least("evaluation.episodes", self.evaluation.episodes, 1)
+        require_at_least("evaluation.episodes", self.evaluation.episodes, int(not self.resumable))
         require_at_least("last_steps", self.last_steps, 1)
         if self.resumable and self.varied:
             raise UserError("settings with a2c are lanes of a program, not runs: not resumable")
+        if not self.resumable and (
+            self.whole_machine or any(t.ppo for t in self.settings.values())
+        ):
+            raise UserError("whole_machine and settings with ppo need a resumable study")
         if self.resumable and self.steps is None:
             raise UserError("a resumable study needs its budget as steps")
         for kind in ("models", "settings", "seeds"):
@@ -163,7 +118,7 @@ class Study:
             UserError: a budget in episodes for a task whose episodes have no fixed length.
         """
         own, task = self.models[model], self.settings[setting]
-        a2c = replace(own.a2c, **task.a2c)
+        a2c, ppo = replace(own.a2c, **task.a2c), replace(own.ppo, **task.ppo)
         if task.decisions is not None and a2c.whole_episodes:
             a2c = replace(a2c, rollout_length=task.decisions)
         steps = self.steps
@@ -172,7 +127,8 @@ class Study:
                 raise UserError(f"a budget in episodes needs the decisions of {setting!r}")
             steps = self.episodes * task.decisions
         assert steps is not None
-        config = replace(own, env=task.env, env_options=dict(task.options), a2c=a2c, steps=steps)
+        config = replace(own, env=task.env, env_options=dict(task.options), steps=steps)
+        config = replace(config, a2c=a2c, ppo=ppo)
         if self.fit_windows and task.decisions is not None and "window" in own.memory_options:
             window = min(own.memory_options["window"], max(1, task.decisions - 1))
             config = replace(config, memory_options=own.memory_options | {"window": window})

@@ -84,13 +84,18 @@ class LocalWorkers:
         size: number of processes; by default the cores that this process may use.
         work: what makes rows of a job, "package.module:function" as `clew.studies.engine.work`'s
             `run_job`.
+        whole: every process has all cores, all threads and what accelerator there is, and there is
+            one unless `size` says otherwise.
 
     Raises:
         UserError: for an impossible number.
     """
 
-    def __init__(self, logs: Path, size: int | None = None, work: str = WORK):
-        self._cores = _cores()
+    def __init__(
+        self, logs: Path, size: int | None = None, work: str = WORK, *, whole: bool = False
+    ):
+        self._cores = [_ANY] if whole else _cores()
+        self._variables = {ACTIVE: "1"} if whole else one_thread()
         self.size = len(self._cores) if size is None else size
         require_at_least("workers", self.size, 1)
         self._logs = logs
@@ -157,7 +162,7 @@ class LocalWorkers:
                 stderr=file,
                 text=True,
                 encoding="utf-8",
-                env=_environment(),
+                env=_environment(self._variables),
             )
         process = _Process(f"worker {index} (process {popen.pid})", popen, log, printed)
         threading.Thread(target=self._listen, args=(process,), daemon=True).start()
@@ -188,7 +193,8 @@ class LocalWorkers:
         return Event("died", pack, process.name, error=error)
 
 
-# Before JAX counts its cores; -1 where a system cannot keep a process on one of them.
+_ANY = -1  # in place of a core's number
+# Before JAX counts its cores.
 _BEGIN = """
 import os, sys
 if int(sys.argv[1]) >= 0:
@@ -201,14 +207,14 @@ main(sys.argv[2])
 def _cores() -> list[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
-    return [-1] * (os.cpu_count() or 1)
+    return [_ANY] * (os.cpu_count() or 1)  # a system that cannot keep a process on one of them
 
 
-def _environment() -> dict[str, str]:
+def _environment(variables: dict[str, str]) -> dict[str, str]:
     here = [path or os.getcwd() for path in sys.path]
     return {
         **os.environ,
-        **one_thread(),
+        **variables,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(here)),
     }
 

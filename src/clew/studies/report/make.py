@@ -14,7 +14,6 @@ from clew.studies.report.edition import Edition, read_edition
 from clew.studies.report.html import page
 from clew.studies.report.markdown import comma_separated, markdown
 from clew.studies.report.sections import document
-from clew.studies.tmaze_report import is_tmaze, tmaze_blocks
 
 FIGURES, TABLES = "figures", "tables"
 
@@ -77,10 +76,21 @@ def make_report(
 
 
 def _blocks(editions: Sequence[Edition], styles: Styles, note: str) -> list[Block]:
-    own = [is_tmaze(edition) for edition in editions]
-    if any(own) and not all(own):
-        raise UserError("the T-Maze study has a report of its own form: give its folders alone")
-    return tmaze_blocks(editions, styles, note) if own[0] else document(editions, styles, note)
+    # These are made of this package's parts, and may be what is imported first.
+    from clew.studies.memory_maze_report import is_memory_maze, memory_maze_blocks
+    from clew.studies.tmaze_report import is_tmaze, tmaze_blocks
+
+    forms = {
+        "the T-Maze study": (is_tmaze, tmaze_blocks),
+        "the Memory Maze study": (is_memory_maze, memory_maze_blocks),
+    }
+    for name, (is_own, blocks) in forms.items():
+        own = [is_own(edition) for edition in editions]
+        if all(own):
+            return blocks(editions, styles, note)
+        if any(own):
+            raise UserError(f"{name} has a report of its own form: give its folders alone")
+    return document(editions, styles, note)
 
 
 def _distinct(editions: list[Edition]) -> list[Edition]:

@@ -1,0 +1,154 @@
+"""The study's tables: returns, claims, costs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from clew.studies.engine.results import Row
+from clew.studies.memory_maze_report.claims import HELD, NOT_HELD, Claim
+from clew.studies.memory_maze_report.grid import Grid
+from clew.studies.memory_maze_study import STEPS
+from clew.studies.report.document import Cell, Column, Table
+from clew.studies.report.tables import MISSING
+from clew.studies.report.words import duration
+from clew.studies.statistics import bootstrap_interval
+
+_TONES = {HELD: "good", NOT_HELD: "bad"}
+
+
+def returns(grid: Grid) -> Table:
+    """Every agent in every maze."""
+    rows, records = [], []
+    for model in grid.models:
+        cells = [Cell(model)]
+        for maze in grid.mazes:
+            cell, record = _return(grid, model, maze)
+            cells.append(cell)
+            records += record
+        rows.append(cells)
+    last = max(row["last"]["steps"] for row in grid.edition.rows)
+    return Table(
+        f"{grid.edition.slug}-returns",
+        f"Return over the last {last:,} of {grid.budget}",
+        [Column("agent"), *(Column(maze) for maze in grid.mazes)],
+        rows,
+        "Mean over seeds of the episodes that ended there, and its standard error; below, the 95% "
+        "bootstrap interval over seeds and how many they are.",
+        records,
+    )
+
+
+def _return(grid: Grid, model: str, maze: str) -> tuple[Cell, list[dict[str, Any]]]:
+    values = grid.returns(model, maze)
+    if not values.size:
+        return MISSING, []
+    mean, interval = float(values.mean()), bootstrap_interval(values)
+    error = float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else None
+    text = f"{mean:.2f}" if error is None else f"{mean:.2f} ± {error:.2f}"
+    below = [f"[{interval.low:.2f}, {interval.high:.2f}]"] if values.size > 1 else []
+    below.append(f"{values.size} seed{'s' * (values.size > 1)}")
+    record = {"model": model, "maze": maze, "seeds": values.size, "mean": mean}
+    record |= {"standard_error": error, "low": interval.low, "high": interval.high}
+    return Cell(text, tuple(below)), [record | {"steps": grid.steps}]
+
+
+def claims(grid: Grid, judged: Sequence[Claim]) -> list[Table]:
+    """Every claim with its verdict, and the comparisons that it rests on."""
+    rows, parts, records = [], [], []
+    for claim in judged:
+        more = f", {claim.needed:,} seeds would tell" if claim.needed else ""
+        tone = _TONES.get(claim.verdict, "open")
+        seeds = ", ".join(dict.fromkeys(part.seeds for part in claim.parts))
+        verdict = Cell(claim.verdict + more, verdict=tone)
+        steps = grid.budget if seeds != "–" else seeds
+        rows.append([Cell(claim.text, (claim.source,)), Cell(seeds), Cell(steps), verdict])
+        for part in claim.parts:
+            needed = f", {part.needed:,} seeds" if part.needed else ""
+            tone = _TONES.get(part.verdict, "open")
+            cells = [Cell(claim.text), Cell(part.what), Cell(part.seeds), Cell(part.evidence)]
+            parts.append([*cells, Cell(part.verdict + needed, verdict=tone)])
+            records.append({"source": claim.source, "claim": claim.text} | part._asdict())
+    slug = grid.edition.slug
+    note = (
+        "An order holds where the 95% interval (Welch's) of every difference between neighbours is "
+        "above 0, and does not where one is below. Windows are alike where the intervals of all "
+        "differences lie within a tenth of the mean return. A window converges more slowly where "
+        "it takes more steps to nine tenths of the lowest final return. Speed and memory hold "
+        "where they are at least as far apart as in the thesis, by the whole interval. One seed "
+        "decides nothing. The seeds that would tell are an estimate (power 0.8), a rough one."
+    )
+    if grid.steps < STEPS:
+        note += (
+            f" All verdicts are on agents after {grid.budget}; the thesis speaks of 100M, and what "
+            "does not hold here may hold there."
+        )
+    heads = [Column(name) for name in ("the thesis says", "seeds", "steps", "here")]
+    deep = [Column(name) for name in ("claim", "comparison", "seeds", "seen", "verdict")]
+    title = "The claims comparison by comparison"
+    return [
+        Table(f"{slug}-claims", "Claims of section 5.2", heads, rows, note),
+        Table(f"{slug}-claims-parts", title, deep, parts, "", records, folded=True),
+    ]
+
+
+def learner(grid: Grid) -> Table | None:
+    """What the learner's measurement found."""
+    if not grid.speed:
+        return None
+    rows, records = [], []
+    for model, row in grid.speed["rows"].items():
+        rate, faster = row["rate"], row["times_faster"]
+        rows.append(
+            [
+                Cell(model),
+                Cell(f"{rate['middle']:,.0f}", (f"[{rate['low']:,.0f}, {rate['high']:,.0f}]",)),
+                Cell(f"{faster['middle']:.2f}", (f"[{faster['low']:.2f}, {faster['high']:.2f}]",)),
+                Cell(f"{row['bytes'] / 2**20:,.0f}"),
+                Cell(f"{row['multiply_adds'] / 1e6:.1f}"),
+            ]
+        )
+        records.append({"model": model, "rate": rate["middle"], "faster": faster["middle"]})
+        records[-1] |= {"bytes": row["bytes"], "multiply_adds": row["multiply_adds"]}
+    machine = grid.speed["machine"]
+    heads = ("agent", "frames/s", "by gtrxl-256", "MiB", "million multiply-adds a frame")
+    first = next(iter(grid.speed["rows"].values()))
+    return Table(
+        f"{grid.edition.slug}-learner",
+        f"The learner alone: {machine['device']}, {machine['cores']} cores",
+        [Column(head) for head in heads],
+        rows,
+        f"One gradient step, timed at {first['frames']:,} frames of noise; memory as planned for "
+        f"{first['planned_frames']:,}. Median of turns and 95% interval.",
+        records,
+    )
+
+
+def costs(grid: Grid) -> Table:
+    """What the trainings of every agent took."""
+    rows, records = [], []
+    for model in grid.models:
+        there: list[Row] = [row for row in grid.edition.rows if row["model"] == model]
+        train = [row["timed"]["train"] for row in there]
+        rate = sum(row["steps"] for row in there) / sum(train)
+        rows.append(
+            [
+                Cell(model),
+                Cell(f"{there[0]['parameters']:,}"),
+                Cell(str(len(there))),
+                Cell(f"{rate:,.0f}"),
+                Cell(f"{np.mean(train) / 3600:.2f} h"),
+            ]
+        )
+        record = {"model": model, "parameters": there[0]["parameters"], "cells": len(there)}
+        records.append(record | {"rate": rate, "train_hours": float(np.mean(train)) / 3600})
+    whole = duration(sum(row["seconds"] for row in grid.edition.rows))
+    heads = ("agent", "parameters", "cells", "steps/s", "a training")
+    return Table(
+        f"{grid.edition.slug}-costs",
+        f"What it took, {grid.budget} a cell",
+        [Column(head) for head in heads],
+        rows,
+        f"By the clock, whatever else the machine did; {whole} in all.",
+        records,
+    )

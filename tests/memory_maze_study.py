@@ -1,0 +1,78 @@
+"""A Memory Maze study's folder with made-up rows: nothing is trained."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from clew.studies import memory_maze_study as study
+from clew.studies.engine import Cell
+from clew.studies.engine.results import write_study
+
+Score = Callable[[Cell], float | None]
+STEPS = 400_000
+
+
+def maze_row(cell: Cell, score: float, steps: int = STEPS) -> dict[str, Any]:
+    """A row as the engine writes it, with a curve of four bins."""
+    rate = {"gtrxl-256": 100.0, "arelit": 150.0}.get(cell.model, 120.0)
+    return {
+        "format": 1,
+        "model": cell.model,
+        "setting": cell.setting,
+        "seed": cell.seed,
+        "mean": score,
+        "standard_error": None,
+        "episodes": 0,
+        "score": "return",
+        "evaluation": {"greedy": False, "stream": False, "seed": 0, "means": None},
+        "last": {"steps": 40_000, "episodes": 40, "return": score, "length": 1000.0},
+        "further": {},
+        "curve": {
+            "steps": [steps * n // 4 for n in (1, 2, 3, 4)],
+            "episodes": [0, 100, 100, 100],
+            "return": [None, score / 2, score, score],
+        },
+        "steps": steps,
+        "parameters": 1000,
+        "seconds": steps / rate,
+        "timed": {"train": steps / rate, "evaluate": 0.0},
+        "rate": rate + cell.seed,
+        "versions": {"clew": "0.1.0"},
+        "git_commit": "abc",
+        "finished": "2026-01-02T03:04:05+00:00",
+    }
+
+
+def write_maze(folder: Path, score: Score, **changes: Any) -> Path:
+    """A study's folder with a row for every cell that `score` gives a return."""
+    whole = replace(study.study(), steps=STEPS, **changes)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_study(folder, whole)
+    scores = {cell: score(cell) for cell in whole.cells()}
+    rows = [maze_row(cell, value) for cell, value in scores.items() if value is not None]
+    (folder / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def learner_row(model: str, faster: float, megabytes: int) -> dict[str, Any]:
+    """What the learner's measurement tells of an agent."""
+    return {
+        "model": model,
+        "parameters": 1000,
+        "multiply_adds": 35_000_000,
+        "frames": 800,
+        "rate": {"middle": 100 * faster, "low": 90 * faster, "high": 110 * faster},
+        "times_faster": {"middle": faster, "low": faster - 0.01, "high": faster + 0.01},
+        "planned_frames": 3200,
+        "bytes": megabytes * 2**20,
+    }
+
+
+def write_learner(folder: Path, faster: float, megabytes: int) -> None:
+    """The learner's measurement in a study's folder: GTrXL-256, and AReLiT beside it."""
+    rows = [learner_row("gtrxl-256", 1.0, 1000), learner_row("arelit", faster, megabytes)]
+    machine = {"device": "cpu", "cores": 2}
+    text = json.dumps({"machine": machine, "rows": rows})
+    (folder / "memory-maze-learner.json").write_text(text)
