@@ -17,6 +17,7 @@ import clew
 from clew.cli import run
 from clew.host.faults import EnvironmentFault
 from clew.run.asynchronous import program
+from clew.run.asynchronous.ray_actor import RayActor
 from clew.run.asynchronous.ray_pool import RayPool
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.record import read_metrics
@@ -200,24 +201,22 @@ def test_no_room_is_told_and_ends_what_stands_still(
 ) -> None:
     """Two CPUs for four actors: with a queue it goes on, without one it cannot."""
     monkeypatch.setattr("clew.run.asynchronous.ray_pool.ROOM_SECONDS", 1.0)
-    told: list[str] = []
-    for settings in (
-        AsyncConfig(actors=4, ray="auto"),
-        by_turns(actors=4, ray="auto", ray_timeout=4.0),
-    ):
-        parts = make_parts(async_config(asynchronous=settings))
-        loop = program.AsyncProgram(parts, told.append)
-        try:
-            if settings.queue:
-                loop(init_run(parts), jnp.int32(50))
-                assert "the run goes on with 2" in told[-1]
-                assert re.search("actors . . of 4 found no room: the cluster has 2 CPUs", told[-1])
-                continue
-            with pytest.raises(EnvironmentFault, match=r"stood still for 4 s \(asynchronous.ray_t"):
-                loop(init_run(parts), jnp.int32(50))
-            assert "the run waits" in told[-1]
-        finally:
-            loop.close()
+    run = RayRun(tmp_path, restarts=0, asynchronous=AsyncConfig(actors=4, ray="auto"))
+    try:
+        run.go_on(20)
+        assert sum(actor.started for actor in run.pool.actors) == 2
+        says = r"of 4 (found no room|could not be started) yet: the cluster has 2 CPUs on 2 nodes"
+        assert re.search(says, run.told[0])
+    finally:
+        run.program.close()
+    stands = by_turns(actors=4, ray="auto", ray_timeout=4.0)
+    run = RayRun(tmp_path, restarts=0, asynchronous=stands)
+    try:
+        with pytest.raises(EnvironmentFault, match=r"stood still for 4 s \(asynchronous.ray_timeo"):
+            run.go_on()
+        assert run.told[-1].endswith("the run waits")
+    finally:
+        run.program.close()
 
 
 def test_other_versions_on_a_node_are_refused(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,5 +247,5 @@ def test_clew_that_is_missing_on_a_node_is_told(ray: Any, monkeypatch: pytest.Mo
         loop.close()
 
 
-class Missing:
+class Missing(RayActor):
     """Stands for an actor whose module a node does not have."""

@@ -24,12 +24,12 @@ PACKAGES = ("clew", "jax", "jaxlib", "equinox", "numpy", "gymnasium")
 
 def installed() -> dict[str, str]:
     """Versions of those packages in this process; empty for what is not there."""
-    versions = dict.fromkeys(PACKAGES, "")
+    versions: dict[str, str] = {}
     for name in PACKAGES:
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            continue
+            versions[name] = ""
     return versions
 
 

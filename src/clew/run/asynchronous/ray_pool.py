@@ -165,13 +165,13 @@ class RayPool:
             self._short = None
         elif self._short is None:
             self._short = now
-        late = [r.number for r in waiting if now - r.since > ROOM_SECONDS]
-        if set(late) - self._told_of:
-            self._told_of |= set(late)
+        numbers = [running.number for running in waiting]
+        if {r.number for r in waiting if now - r.since > ROOM_SECONDS} - self._told_of:
+            self._told_of |= set(numbers)
             waits = "the run waits" if self._short else f"the run goes on with {at_work}"
-            self._tell(f"{self._no_room(late)}; {waits}")
+            self._tell(f"{self._no_room(numbers)}; {waits}")
         if self._short and now - self._short > self._config.asynchronous.ray_timeout:
-            self._give_up([running.number for running in waiting])
+            self._give_up(numbers)
 
     def _give_up(self, numbers: list[int]) -> NoReturn:
         seconds = self._config.asynchronous.ray_timeout
@@ -190,7 +190,8 @@ class RayPool:
         )
         nodes = sum(node["Alive"] for node in self._ray.nodes())
         which = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
+        why = "could not be started yet" if free else "found no room yet"
         return (
-            f"actor{'s' * (len(numbers) > 1)} {which} of {len(self._running)} found no room: the "
-            f"cluster has {has} CPUs on {nodes} nodes, {free} of them free, and an actor takes one"
+            f"actor{'s' * (len(numbers) > 1)} {which} of {len(self._running)} {why}: the cluster "
+            f"has {has} CPUs on {nodes} nodes, {free} of them free, and an actor takes one"
         )
