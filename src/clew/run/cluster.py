@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -110,7 +111,9 @@ except Exception as error:
 def _connect(ray: Any, address: str) -> None:
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address == "local":
-        ray.init("local", include_dashboard=False, **quiet)
+        with warnings.catch_warnings():  # it forks, and JAX has threads, but executes at once
+            warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
+            ray.init("local", include_dashboard=False, **quiet)
         return
     if address == "auto":
         address = os.environ.get("RAY_ADDRESS") or address

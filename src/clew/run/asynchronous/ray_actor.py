@@ -14,10 +14,15 @@ import numpy as np
 from clew.errors import UserError
 from clew.host.faults import EnvironmentFault
 from clew.run.asynchronous.signs import SIGNS_BYTES, Signs, Watcher
+from clew.run.cluster import import_ray
 
 if TYPE_CHECKING:
     from clew.run.asynchronous.acting import Actor, Gathered, Published
 
+ASIDE = "aside"
+"""Threads of an actor that answer while another one acts."""
+aside = import_ray().method(concurrency_group=ASIDE)
+"""Marks a method as theirs."""
 PACKAGES = ("clew", "jax", "jaxlib", "equinox", "numpy", "gymnasium")
 """What learner and actors must have in the same version."""
 
@@ -45,8 +50,7 @@ class Made(NamedTuple):
 class RayActor:
     """One actor of a run, in a process of its own.
 
-    `rollout` and `close` belong to one thread, the others to another group of threads, so that
-    they answer while it acts.
+    `rollout` and `close` have one thread, the same always.
 
     Args:
         share: a pickled `Share`; it is opened only after the versions were compared.
@@ -65,25 +69,28 @@ class RayActor:
         self._opening = 0
         self._ended = time.monotonic()
 
+    @aside
     def where(self) -> tuple[str, str, dict[str, str]]:
         """The node's identity, this process in words, and the versions that it has."""
-        import ray
-
+        ray = import_ray()
         node = ray.get_runtime_context().get_node_id()
         address = ray.util.get_node_ip_address()
         words = f"process {os.getpid()} on node {address} {platform.node()} {node[:8]}"
         return node, words, installed()
 
+    @aside
     def look(self) -> str:
         """What hangs, as the end of a sentence; empty if nothing does."""
         return self._watcher.hung()
 
+    @aside
     def tell(self, version: int, published: "Published") -> None:
         """Keeps what the learner published, for the next rollout to begin."""
         with self._lock:
             if version > self._newest[0]:
                 self._newest = version, published
 
+    @aside
     def stop(self) -> None:
         """Has the rollout in progress end, and every other one before it begins."""
         self._signs.stop()

@@ -11,10 +11,8 @@ from clew.errors import UserError
 from clew.host.workers import CLOSE_SECONDS
 from clew.run import cluster
 from clew.run.asynchronous.acting import Share
-from clew.run.asynchronous.ray_actor import Made, RayActor, installed
+from clew.run.asynchronous.ray_actor import ASIDE, Made, RayActor, installed
 
-ASIDE = "aside"
-"""Threads of an actor that answer while another one acts."""
 LOST_NODE = re.compile(r"node has died. Node Id: (\w+)")
 LOOK_SHARE, LOOK_LEAST = 0.1, 0.2
 """How often it is asked for signs of life: at this share of its patience, and seconds at least."""
@@ -55,7 +53,7 @@ class RunningActor:
             "runtime_env": {"env_vars": cluster.environment(JAX_PLATFORMS="cpu")},
         }
         self._handle = ray.remote(**options)(RayActor).remote(pickle.dumps(share), self._patience)
-        self._where = self._aside("where")
+        self._where = self._handle.where.remote()
         self._look: Any = None
         self._asked = self.since = time.monotonic()
         self._unreachable: float | None = None
@@ -78,7 +76,7 @@ class RunningActor:
     def tell(self, version: int, published: Any) -> None:
         """Has it begin its next rollouts with these parameters, a reference."""
         if self._tasks:
-            self._aside("tell", version, published)
+            self._handle.tell.remote(version, published)
 
     def fill(self, ahead: int, version: int, published: Any, opening: int) -> None:
         """Asks for so many rollouts more than are being learned from, as may be."""
@@ -105,7 +103,9 @@ class RunningActor:
             return Gone(f"could not start: {_last_line(error)}", fatal=True)
         except self._ray.exceptions.ActorDiedError as error:
             return self._died(str(error))
-        except self._ray.exceptions.RayError:
+        except self._ray.exceptions.RayError as error:
+            if not self.started:
+                return Gone(f"was lost while it started: {_last_line(error)}")
             # Its node may have vanished, which Ray notices only after a while: ask until it has.
             self._unreachable, self._look = self._unreachable or time.monotonic(), None
             self.forget()
@@ -120,14 +120,14 @@ class RunningActor:
             return Gone(f"hangs: it did not answer within {self._patience:g} s")
         share = 0.0 if self._unreachable else LOOK_SHARE
         if self._look is None and now - self._asked > max(LOOK_LEAST, share * self._patience):
-            self._look, self._asked = self._aside("look"), now
+            self._look, self._asked = self._handle.look.remote(), now
         return None
 
     def stop(self) -> list[Any]:
         """Asks it to end; references that are ready when it has closed its environments."""
         if not self.started or self._unreachable:
             return []
-        self._aside("stop")
+        self._handle.stop.remote()
         return [self._handle.close.remote()]
 
     def kill(self) -> None:
@@ -139,9 +139,6 @@ class RunningActor:
     @property
     def _owes(self) -> bool:
         return self._look is not None or self._unreachable is not None
-
-    def _aside(self, name: str, *args: Any) -> Any:
-        return getattr(self._handle, name).options(concurrency_group=ASIDE).remote(*args)
 
     def _read(self, reference: Any, said: Any) -> Made | UserError | str | Gone | None:
         if reference == self._where:
