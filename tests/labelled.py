@@ -149,8 +149,7 @@ class Troubled(Labelled):
             raise type("Local", (Exception,), {})("cannot be pickled")
         if self.trouble == "hang":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            time.sleep(60)
-        if self.trouble == "sleep":
+        if self.trouble in ("hang", "sleep"):
             time.sleep(60)
         if self.trouble == "die":
             os._exit(3)

@@ -115,9 +115,8 @@ def test_a_run_over_two_nodes_goes_on_elsewhere(
 ) -> None:
     """Both nodes act, lag is bounded and there is some; then processes of this machine go on."""
     cluster.wait_for_nodes()
-    settings = AsyncConfig(queue=2, max_lag=3, ray=cluster.address)
+    settings, watch = AsyncConfig(queue=2, max_lag=3, ray=cluster.address), Watch()
     config = run_dir(tmp_path, steps=32 * 24, asynchronous=settings)
-    watch = Watch()
     result = clew.train(config, progress=watch)
     assert not importlib.import_module("ray").is_initialized() and not watch.messages
     assert len(set(seen)) == 2 and len(seen) == 48
@@ -205,8 +204,8 @@ def test_no_room_is_told_and_ends_what_stands_still(
         assert re.search(says, run.told[0])
     finally:
         run.program.close()
-    stands = by_turns(actors=4, ray="auto", ray_timeout=4.0)
-    run = RayRun(tmp_path, restarts=0, asynchronous=stands)
+    settings = by_turns(actors=4, ray="auto", ray_timeout=4.0)
+    run = RayRun(tmp_path, restarts=0, asynchronous=settings)
     try:
         with pytest.raises(EnvironmentFault, match=r"stood still for 4 s \(asynchronous.ray_timeo"):
             run.go_on()
@@ -228,17 +227,9 @@ def refuse(says: str) -> None:
 
 def test_other_versions_on_a_node_are_refused(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both are named, and where."""
-    parts = make_parts(async_config(asynchronous=ON_RAY))
     module = "clew.run.asynchronous.ray_running.installed"
     monkeypatch.setattr(module, lambda: {"jax": "0.1.2"})
-    loop = program.AsyncProgram(parts)
-    try:
-        with pytest.raises(
-            EnvironmentFault, match=r"on node .*\) has jax \d.*the learner jax 0.1.2"
-        ):
-            loop(init_run(parts), jnp.int32(1))
-    finally:
-        loop.close()
+    refuse(r"on node .*\) has jax \d.*the learner jax 0.1.2")
 
 
 def test_clew_that_is_missing_is_told(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:

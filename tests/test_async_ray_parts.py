@@ -21,6 +21,7 @@ from clew.run.asynchronous.acting import Published, Share
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.config import config_from_json
 from clew.run.sync import init_run, make_parts
+from clew.run.tasks import HostSide
 from fake_actors import ActorDiedError, FakeActors, RayError, RayTaskError
 from small_async import async_config, run_dir
 
@@ -45,6 +46,7 @@ def published(config: Any) -> tuple[Share, Published]:
     parts = make_parts(config)
     key = np.asarray(jax.random.key_data(jax.random.key(0)))
     params = jax.tree.map(np.asarray, init_run(parts).seed.agent)
+    assert isinstance(parts.stream, HostSide)
     said = Published(params, parts.stream.statistics(), key)
     return Share(config, parts.stream, 0, 2), said
 
