@@ -28,8 +28,9 @@ def two_nodes(**head: Any) -> Iterator[Any]:
         pytest.skip("Ray is not installed (make test-ray)")
     folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # sockets need short names
     own = {"RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token"}
+    own |= {"RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_worker_niceness": "0"}
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (own | {"RAY_AUTH_TOKEN": secrets.token_hex(32)}).items():
+        for name, value in own.items():
             patch.setenv(name, value)
         # Only now, because Ray reads them when it is imported.
         utils = importlib.import_module("ray.cluster_utils")

@@ -14,6 +14,9 @@ from clew.run.asynchronous.acting import Share
 from clew.run.asynchronous.ray_actor import ASIDE, Made, RayActor, installed
 
 LOST_NODE = re.compile(r"node has died. Node Id: (\w+)")
+ANSWER_SECONDS = 30.0
+"""How long an actor may take at least to answer, whatever its environments may: others compute on
+its node too, and Ray gives its processes a low priority."""
 LOOK_SHARE, LOOK_LEAST = 0.1, 0.2
 """How often it is asked for signs of life: at this share of its patience, and seconds at least."""
 
@@ -116,8 +119,9 @@ class RunningActor:
         now = time.monotonic()
         if not self.started:
             return None
-        if now - (self._unreachable or self._asked) > self._patience and self._owes:
-            return Gone(f"hangs: it did not answer within {self._patience:g} s")
+        seconds = max(self._patience, ANSWER_SECONDS)
+        if now - (self._unreachable or self._asked) > seconds and self._owes:
+            return Gone(f"hangs: it did not answer within {seconds:g} s")
         share = 0.0 if self._unreachable else LOOK_SHARE
         if self._look is None and now - self._asked > max(LOOK_LEAST, share * self._patience):
             self._look, self._asked = self._handle.look.remote(), now
