@@ -65,7 +65,8 @@ class StudyCommand:
     workers: int = 0
     """Processes, each on a core of its own; 0 is one for every core."""
     ray: str = ""
-    """Run on a Ray cluster in place of local processes: auto, HOST:PORT or ray://HOST:PORT."""
+    """Run on a Ray cluster in place of local processes: auto, local, HOST:PORT or
+    ray://HOST:PORT."""
     list: bool = False
     """Show what would run, and run nothing."""
 
