@@ -31,9 +31,9 @@ test: $(INSTALLED)  ## run the fast tests
 test-slow: $(INSTALLED)  ## run every test, also those that learn for minutes
 	@$(BIN)/python -m pytest -n $(WORKERS) --slow $(PYTEST_ARGS)
 
-test-ray: $(INSTALLED)  ## install Ray (270 MB) into .venv and run a study on a cluster of two nodes
+test-ray: $(INSTALLED)  ## install Ray (270 MB) into .venv and work on clusters of two nodes
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes -r tools/ray.lock
-	@$(BIN)/python -m pytest --slow tests/test_study_ray.py $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --slow tests/test_study_ray.py tests/test_async_ray.py $(PYTEST_ARGS)
 
 test-memory-maze: $(INSTALLED)  ## install Memory Maze (560 MB) into .venv and compare it with the original
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes -r tools/memory_maze.lock

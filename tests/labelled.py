@@ -111,8 +111,8 @@ class Troubled(Labelled):
     """Does something bad in step `at` of an episode, if the action is 1.
 
     Args:
-        trouble: "raise", "unpicklable", "hang", "die", "nan observation", "inf reward", "shape",
-            "reset" (raises in reset) or "build" (raises when built).
+        trouble: "raise", "unpicklable", "hang" (but for a kill), "sleep", "die", "nan observation",
+            "inf reward", "shape", "reset" (raises in reset) or "build" (raises when built).
         at: step of the first episode in which it happens.
         only: a file; there is trouble while it exists. "" for always.
         end: episodes have one step and end so; "" for nine steps and a termination.
@@ -149,6 +149,7 @@ class Troubled(Labelled):
             raise type("Local", (Exception,), {})("cannot be pickled")
         if self.trouble == "hang":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if self.trouble in ("hang", "sleep"):
             time.sleep(60)
         if self.trouble == "die":
             os._exit(3)

@@ -2,8 +2,7 @@
 
 import multiprocessing
 import threading
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,8 +12,7 @@ from clew.envs.running import RunningMoments
 from clew.errors import UserError
 from clew.host.faults import EnvironmentFault
 from clew.run.asynchronous.merging import merged
-from clew.run.asynchronous.pool import Rollout
-from clew.run.asynchronous.processes import ProcessPool
+from clew.run.asynchronous.pool import Ready, Rollout
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.asynchronous.shared import Layout, Versions, shared_bytes
 from clew.run.asynchronous.signs import Signs, Watcher
@@ -101,18 +99,15 @@ def test_merged_statistics_are_those_of_all_that_was_seen() -> None:
     assert merged({}, {}, {}) == {}
 
 
-def test_what_is_too_old_is_dropped_and_its_actor_told() -> None:
+def test_what_is_too_old_is_dropped_and_whose_it_is_told() -> None:
     """At max_lag it is learned from, beyond it not."""
-    pool = object.__new__(ProcessPool)
-    told: list[Any] = []
-    actor: Any = SimpleNamespace(send=told.append)
-    pool._config = async_config(asynchronous=AsyncConfig(max_lag=2))
-    pool._version, pool.dropped = 7, 0
-    nothing: Any = None
-    pool._ready = [(actor, Rollout(v, 0, nothing, 1.0, 0.0)) for v in (4, 5, 6, 3)]
-    pool._drop()
-    assert [rollout.version for _, rollout in pool._ready] == [5, 6]
-    assert pool.dropped == 2 and [message.rollouts for message in told] == [1, 1]
+    ready, nothing = Ready[str](max_lag=2), cast(Any, None)
+    for actor, version in ((1, 4), (2, 5), (0, 6), (3, 3)):
+        ready.add(f"actor {actor}", Rollout(version, actor, nothing, 1.0, 0.0))
+    assert ready.drop(7) == ["actor 1", "actor 3"] and len(ready) == 2
+    owners, rollouts = ready.take(2)
+    assert owners == ["actor 2", "actor 0"] and [r.version for r in rollouts] == [6, 5]
+    assert len(ready) == 0 and ready.drop(99) == []
 
 
 def test_so_many_faults_are_survived_and_no_number_that_is_none() -> None:

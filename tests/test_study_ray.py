@@ -1,12 +1,8 @@
 """A study on a Ray cluster of two nodes: the same rows, and nothing lost when a node is killed."""
 
 import importlib
-import importlib.util
 import json
-import secrets
-import shutil
 import signal
-import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
@@ -24,17 +20,11 @@ from clew.studies.engine import (
     run_study,
 )
 from clew.studies.engine.results import cell_of
+from ray_nodes import NODE, needs_ray, two_nodes
 from small_study import begun, small_study
 
 CELLS = small_study().cells()
 TIMES = ("seconds", "pack", "finished")
-NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
-needs_ray = [
-    pytest.mark.slow,
-    # Ray leaves sockets and processes to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
 
 
 class Watch(QuietStudy):
@@ -55,23 +45,9 @@ class Watch(QuietStudy):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two nodes of one CPU each, apart from any other cluster of this machine or this user."""
-    if importlib.util.find_spec("ray") is None:
-        pytest.skip("Ray is not installed (make test-ray)")
-    folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # sockets need short names
-    own = {"RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token"}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in (own | {"RAY_AUTH_TOKEN": secrets.token_hex(32)}).items():
-            patch.setenv(name, value)
-        # Only now, because Ray reads them when it is imported.
-        utils = importlib.import_module("ray.cluster_utils")
-        nodes = utils.Cluster(
-            initialize_head=True, head_node_args={**NODE, "include_dashboard": False}
-        )
-        nodes.add_node(**NODE)
+    """Two nodes of one CPU each."""
+    with two_nodes() as nodes:
         yield nodes
-        nodes.shutdown()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
@@ -227,7 +203,7 @@ class TestCluster:
     def test_who_is_no_cluster_is_named_in_time(self, cluster, monkeypatch) -> None:
         import socket
 
-        monkeypatch.setattr("clew.studies.engine.ray_workers.CONNECT_SECONDS", 3.0)
+        monkeypatch.setattr("clew.run.cluster.CONNECT_SECONDS", 3.0)
         with socket.create_server(("127.0.0.1", 0)) as silent:
             address = f"127.0.0.1:{silent.getsockname()[1]}"
             with pytest.raises(UserError, match=f"{address}.*within 3 seconds.*ray start --head"):

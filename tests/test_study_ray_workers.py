@@ -53,7 +53,9 @@ def test_a_cluster_and_local_workers_exclude_each_other(capsys) -> None:
 @pytest.mark.parametrize("address", ["nonsense", "host:port", "ray://", ":1", "http://x:1", "x:-1"])
 def test_what_is_no_address(address, fake, monkeypatch) -> None:
     monkeypatch.setattr(fake, "is_initialized", lambda: False)
-    with pytest.raises(UserError, match=f"auto, HOST:PORT or ray://HOST:PORT, got '{address}'"):
+    with pytest.raises(
+        UserError, match=f"auto, local, HOST:PORT or ray://HOST:PORT, got '{address}'"
+    ):
         RayWorkers(address)
 
 

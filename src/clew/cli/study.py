@@ -83,7 +83,8 @@ class StudyCommand:
     """Processes, each on a core of its own; 0 is one for every core. Of pramanik's memory-maze
     trainings side by side, each of them on all cores; 0 is one."""
     ray: str = ""
-    """Run on a Ray cluster in place of local processes: auto, HOST:PORT or ray://HOST:PORT."""
+    """Run on a Ray cluster in place of local processes: auto, local, HOST:PORT or
+    ray://HOST:PORT."""
     list: bool = False
     """Show what would run, and run nothing."""
 

@@ -27,7 +27,10 @@ class TrainCommand:
     """Settings of the run."""
     resume: str = ""
     """Go on with this run, a folder or a name: its own settings hold, only --steps may be
-    raised and other --loggers and --devices chosen."""
+    raised, and other --loggers, --devices and another --ray chosen."""
+    ray: str = ""
+    """Actors on a Ray cluster, with runner async: auto, local, HOST:PORT or ray://HOST:PORT. Short
+    for --asynchronous.ray."""
     cpu_threads: int = 0
     """Processor cores to use; 0 takes all there are. Several runs side by side are faster with
     their own cores."""
@@ -40,6 +43,9 @@ def main(args: list[str]) -> int:
     config = command.config
     if config.preset:
         config = _within_preset(config, default.config)
+    if command.ray:
+        place = dataclasses.replace(config.asynchronous, ray=command.ray)
+        config = dataclasses.replace(config, asynchronous=place)
     if command.cpu_threads:
         use_cores(command.cpu_threads)
     from clew.run.train import train

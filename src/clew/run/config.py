@@ -18,7 +18,7 @@ from clew.errors import (
     require_rate,
     unknown_name,
 )
-from clew.run.asynchronous.settings import AsyncConfig, check_async
+from clew.run.asynchronous.settings import PLACE, AsyncConfig, check_async
 from clew.run.loggers import WandbConfig, check_loggers
 from clew.run.plain import with_lists, with_tuples
 from clew.run.sharing import check_devices
@@ -141,8 +141,7 @@ class TrainConfig:
         stream = make_stream(self)
         if isinstance(stream, HostSide):
             self._validate_host()
-        if self.runner == "async":
-            check_async(self, isinstance(stream, HostSide))
+        check_async(self, isinstance(stream, HostSide))
         abstract_agent(self, stream)
 
     def _validate_host(self) -> None:
@@ -167,6 +166,8 @@ class TrainConfig:
         values = self.to_json()
         for name in ("a2c" if self.algorithm == "ppo" else "ppo", "host", *BESIDE):
             del values[name]
+        for name in PLACE:
+            del values["asynchronous"][name]
         # By turns in one process both runners compute the same.
         if self.runner == "sync" or self.asynchronous.serial:
             del values["runner"], values["asynchronous"]

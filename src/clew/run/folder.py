@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.errors import UserError, unknown_name
+from clew.run.asynchronous.settings import PLACE
 from clew.run.config import BESIDE, TrainConfig, config_from_json, differences
 from clew.run.machine import git_commit, versions
 
@@ -60,11 +61,11 @@ def find_run(path: str | Path, run_dir: str | Path = "runs") -> Path:
 
 
 def to_resume(config: TrainConfig | None, resume: bool | str | Path) -> tuple[Path, TrainConfig]:
-    """The folder to go on with and its settings, with `steps`, loggers and devices as asked for.
+    """The folder to go on with and its settings, with what may be chosen anew as asked for.
 
     Raises:
-        UserError: if there is no such run, or `config` asks for anything but more steps and other
-            loggers or devices.
+        UserError: if there is no such run, or `config` asks for anything but more steps, other
+            loggers or devices, and another Ray cluster.
     """
     if resume is True:
         if config is None or not config.name:
@@ -77,15 +78,19 @@ def to_resume(config: TrainConfig | None, resume: bool | str | Path) -> tuple[Pa
         return path, own
     changed = differences(own, config)
     old, new = changed.pop("steps", (own.steps, own.steps))
+    for name in PLACE:
+        changed.pop(f"asynchronous.{name}", None)
     if changed:
         name, (was, wanted) = next(iter(changed.items()))
         raise UserError(
             f"{path} was started with {name} = {was!r}, not {wanted!r}; a resumed run may only "
-            "have its steps raised and its loggers or devices changed"
+            "have its steps raised and its loggers, devices or Ray cluster changed"
         )
     if new < old:
         raise UserError(f"{path} was started for {old} steps, they can be raised but not {new}")
-    return path, replace(own, steps=new, **{name: getattr(config, name) for name in BESIDE})
+    beside = {name: getattr(config, name) for name in BESIDE}
+    place = own.asynchronous.at_place_of(config.asynchronous)
+    return path, replace(own, steps=new, asynchronous=place, **beside)
 
 
 def write_new_config(path: Path, config: TrainConfig) -> None:

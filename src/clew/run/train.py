@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from clew.host.faults import EnvironmentFault
-from clew.run import checkpoint, folder, machine, record
+from clew.run import checkpoint, cluster, folder, machine, record
 from clew.run.advice import advice
 from clew.run.config import TrainConfig
 from clew.run.loggers.listen import with_loggers
@@ -55,7 +55,7 @@ def train(
         config: the settings; the default ones if None.
         resume: True goes on with the run that `config` names, a path or a run's name with that
             one; `config` may then be None. A folder's own settings hold; only `steps` may be
-            raised, and other loggers and devices chosen.
+            raised, and loggers, devices and Ray cluster changed.
         progress: who is told; by default lines on standard error.
 
     Returns:
@@ -72,17 +72,19 @@ def train(
     if resume is False:
         config = config or TrainConfig()
         config.validate()
-        path = folder.new_folder(config)
+        path = None
     else:
         path, config = folder.to_resume(config, resume)
         config.validate()
-    listener = with_loggers(progress or Lines(), config)
-    with folder.locked(path), stop_signals() as stop:
-        try:
-            listener.start(path, config)
-            return _train(path, config, listener, stop, fresh=resume is False)
-        finally:
-            listener.close()
+    with cluster.joined(config.asynchronous.ray):  # before there is a folder, if there is none
+        path = path or folder.new_folder(config)
+        listener = with_loggers(progress or Lines(), config)
+        with folder.locked(path), stop_signals() as stop:
+            try:
+                listener.start(path, config)
+                return _train(path, config, listener, stop, fresh=resume is False)
+            finally:
+                listener.close()
 
 
 def resume_run(

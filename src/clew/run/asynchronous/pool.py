@@ -1,7 +1,7 @@
 """Where rollouts come from: actors behind one interface, wherever they are."""
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import jax
 import numpy as np
@@ -10,6 +10,8 @@ from clew.host.faults import EnvironmentFault
 from clew.run.asynchronous.acting import Actor, Gathered, Published, Share
 from clew.run.asynchronous.signs import SIGNS_BYTES, Signs
 from clew.run.budget import Budget
+
+Owner = TypeVar("Owner")
 
 
 class Rollout(NamedTuple):
@@ -56,6 +58,38 @@ class ActorPool(Protocol):
     def close(self) -> None:
         """Ends all actors within a few seconds, whatever they are at."""
         ...
+
+
+class Ready(Generic[Owner]):
+    """Rollouts that the learner has not taken yet, in the order in which they came.
+
+    Args:
+        max_lag: greatest number of updates between acting and learning.
+    """
+
+    def __init__(self, max_lag: int):
+        self._max_lag = max_lag
+        self._pairs: list[tuple[Owner, Rollout]] = []
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def add(self, owner: Owner, rollout: Rollout) -> None:
+        """One more, and whose it is."""
+        self._pairs.append((owner, rollout))
+
+    def drop(self, version: int) -> list[Owner]:
+        """Drops what the learner, at this version, has left too far behind; whose that was."""
+        oldest = version - self._max_lag
+        late = [owner for owner, rollout in self._pairs if rollout.version < oldest]
+        self._pairs = [pair for pair in self._pairs if pair[1].version >= oldest]
+        return late
+
+    def take(self, count: int) -> tuple[list[Owner], list[Rollout]]:
+        """The first ones: whose they are, and they themselves by actor."""
+        taken, self._pairs = self._pairs[:count], self._pairs[count:]
+        rollouts = sorted((rollout for _, rollout in taken), key=lambda rollout: rollout.actor)
+        return [owner for owner, _ in taken], rollouts
 
 
 class SerialPool:

@@ -14,7 +14,7 @@ from clew.errors import UserError
 from clew.host.faults import EnvironmentFault
 from clew.host.workers import CLOSE_SECONDS, LOST, start_method
 from clew.run.asynchronous.acting import Published, Share, gathered_template
-from clew.run.asynchronous.pool import Rollout
+from clew.run.asynchronous.pool import Ready, Rollout
 from clew.run.asynchronous.shared import Layout, Versions, as_array, shared_bytes
 from clew.run.asynchronous.signs import SIGNS_BYTES, Signs, Watcher
 from clew.run.asynchronous.worker import Learned, Memory, Open, Start, Told, work
@@ -90,7 +90,7 @@ class ProcessPool:
         self._gathered = gathered_template(config, shares[0].side, shares[0].num_envs)
         self._budget = Budget(config.host.restarts, tell)
         self._running: list[_Running] = []
-        self._ready: list[tuple[_Running, Rollout]] = []
+        self._ready = Ready[_Running](config.asynchronous.max_lag)
         self._taken: list[_Running] = []
         self._version = -1
         self.dropped = 0
@@ -110,7 +110,9 @@ class ProcessPool:
     def take(self, count: int) -> list[Rollout]:
         """See `ActorPool`."""
         while True:
-            self._drop()
+            for running in self._ready.drop(self._version):
+                self.dropped += 1
+                running.send(Learned(1))
             if len(self._ready) >= count:
                 break
             links = [running.link for running in self._running]
@@ -118,9 +120,8 @@ class ProcessPool:
             connection.wait(links + ends, LOOK_SECONDS)
             for place in range(len(self._running)):
                 self._attend(place)
-        taken, self._ready = self._ready[:count], self._ready[count:]
-        self._taken = [running for running, _ in taken]
-        return sorted((rollout for _, rollout in taken), key=lambda rollout: rollout.actor)
+        self._taken, rollouts = self._ready.take(count)
+        return rollouts
 
     def close(self) -> None:
         """See `ActorPool`."""
@@ -147,15 +148,6 @@ class ProcessPool:
         )
         return _Running(self._context, start)
 
-    def _drop(self) -> None:
-        """Rollouts that the learner has left too far behind."""
-        oldest = self._version - self._config.asynchronous.max_lag
-        for running, rollout in self._ready:
-            if rollout.version < oldest:
-                self.dropped += 1
-                running.send(Learned(1))
-        self._ready = [pair for pair in self._ready if pair[1].version >= oldest]
-
     def _attend(self, place: int) -> None:
         """Hears what an actor has to say, and finds out whether it lives."""
         running = self._running[place]
@@ -163,7 +155,7 @@ class ProcessPool:
         failure = ""
         for message in running.heard():
             if isinstance(message, Told):
-                self._ready.append((running, running.rollout(message)))
+                self._ready.add(running, running.rollout(message))
             elif isinstance(message, EnvironmentFault):
                 self._survive(message, f"actor {running.number}: {message}", "opened anew")
                 running.send(Open(self._budget.used))

@@ -88,9 +88,16 @@ class AsyncProgram:
         else:
             each = config.learning.num_envs // self._count
             shares = [Share(config, side, number, each) for number in range(self._count)]
-            self._pool = ProcessPool(shares, self._published(state), self._tell)
+            self._pool = self._actors(shares, state)
         self._publish(self._pool, state)
         return self._pool
+
+    def _actors(self, shares: list[Share], state: RunState) -> ActorPool:
+        if not self._parts.config.asynchronous.ray:
+            return ProcessPool(shares, self._published(state), self._tell)
+        from clew.run.asynchronous.ray_pool import RayPool
+
+        return RayPool(shares, self._tell)
 
     def _publish(self, pool: ActorPool, state: RunState) -> None:
         pool.publish(int(state.update), self._published(state))

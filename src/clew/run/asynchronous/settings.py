@@ -1,12 +1,16 @@
 """The settings of asynchronous training."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from clew.errors import UserError, require_at_least
+from clew.errors import UserError, require_at_least, require_rate
+from clew.run.cluster import check_address
 
 if TYPE_CHECKING:
     from clew.run.config import TrainConfig
+
+PLACE = ("ray", "ray_timeout")
+"""Settings of where actors are, which no number depends on; a run may go on elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +31,21 @@ class AsyncConfig:
     """One actor inside the process that learns, by turns with it: what the synchronous runner
     computes, with the parts of this one, for finding faults. The other settings count for
     nothing."""
+    ray: str = ""
+    """Actors on a Ray cluster: auto, HOST:PORT or ray://HOST:PORT, or local, which starts a cluster
+    of this machine for the run; empty has them in processes of this machine."""
+    ray_timeout: float = 300.0
+    """Seconds that the run stands still because no node of the cluster has room for its actors,
+    before it ends."""
 
     @property
     def ahead(self) -> int:
         """Rollouts of an actor that may be unlearned when it begins another."""
         return min(self.queue, self.max_lag)
+
+    def at_place_of(self, other: "AsyncConfig") -> "AsyncConfig":
+        """The same work where another's actors are."""
+        return replace(self, **{name: getattr(other, name) for name in PLACE})
 
     def validate(self) -> None:
         """Refuses impossible settings.
@@ -42,19 +56,31 @@ class AsyncConfig:
         require_at_least("asynchronous.actors", self.actors, 1)
         require_at_least("asynchronous.queue", self.queue, 0)
         require_at_least("asynchronous.max_lag", self.max_lag, 0)
+        require_rate("asynchronous.ray_timeout", self.ray_timeout, positive=True)
+        if self.ray:
+            check_address(self.ray)
+        if self.ray and self.serial:
+            raise UserError(
+                f"asynchronous.serial acts in this process, and asynchronous.ray {self.ray!r} on a "
+                "cluster: take one of them"
+            )
 
 
 def check_async(config: "TrainConfig", of_others: bool) -> None:
-    """Refuses what cannot be trained asynchronously.
+    """Refuses what cannot be trained asynchronously, if that is asked for.
 
     Args:
-        config: of a run with runner async.
+        config: of a run.
         of_others: whether its task is an environment of others.
 
     Raises:
         UserError: naming the setting, its value and what was expected.
     """
-    actors = config.asynchronous.actors
+    actors, address = config.asynchronous.actors, config.asynchronous.ray
+    if config.runner != "async":
+        if address:
+            raise UserError(f"actors on a Ray cluster ({address}) need runner async, got sync")
+        return
     if not of_others:
         raise UserError(
             f"runner async is for environments of others; {config.env} is written in JAX, where "

@@ -73,7 +73,11 @@ def work(start: Start) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the learner decides what Ctrl-C means
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        _use_one_core(start.cache)
+        if start.cache:
+            jax.config.update("jax_compilation_cache_dir", start.cache)
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+            jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+        use_one_core()
         _Worker(start).serve()
     except (EOFError, ConnectionError):
         pass
@@ -154,16 +158,12 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _use_one_core(cache: str | None) -> None:
+def use_one_core() -> None:
     """Makes JAX compute on one thread, so that actors do not crowd each other out.
 
     It takes as many threads as the process has cores when it first computes.
     """
     jax.config.update("jax_platforms", "cpu")
-    if cache:
-        jax.config.update("jax_compilation_cache_dir", cache)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
     if cores is not None:
         os.sched_setaffinity(0, {min(cores)})

@@ -1,0 +1,50 @@
+"""An actor that computes nothing, and the library's own pool of such actors."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from clew.run.asynchronous import ray_pool, ray_running
+from clew.run.asynchronous.ray_actor import Made, RayActor
+from clew.run.asynchronous.settings import AsyncConfig
+from clew.run.tasks import HostConfig
+
+
+class PretendedActor(RayActor):
+    """Answers at once with as many bytes as it is told to with the newest parameters."""
+
+    def rollout(self, version: int, published: Any, opening: int) -> Any:
+        """What `RayActor.rollout` would give."""
+        self.tell(version, published)
+        version, said = self._newest
+        size: Any = said
+        return Made(version, np.ones(size[1], np.uint8), 1.0, 0.0)
+
+
+class Pool(ray_pool.RayPool):
+    """The library's, whose version can be asked for."""
+
+    @property
+    def version(self) -> int:
+        """The newest."""
+        return self._newest[0]
+
+
+def make_pool(actors: int) -> Pool:
+    """So many actors, all at work."""
+    settings = AsyncConfig(actors=actors, queue=1, ray="auto")
+    config = SimpleNamespace(asynchronous=settings, host=HostConfig(), env="pretended")
+    side = SimpleNamespace(task=SimpleNamespace(vector=False))
+    modules: Any = ray_running
+    modules.RayActor, modules.pickle = PretendedActor, SimpleNamespace(dumps=lambda share: b"")
+    shares: Any = [
+        SimpleNamespace(config=config, side=side, number=number, num_envs=1)
+        for number in range(actors)
+    ]
+    pool, nothing = Pool(shares, lambda line: None), (np.zeros(0, np.uint8), 0)
+    version: Any = 0
+    while version == 0 or not all(actor.started for actor in pool.actors):
+        pool.publish(version := version + 1, nothing)  # pyright: ignore[reportArgumentType]
+        pool.take(actors)
+    return pool

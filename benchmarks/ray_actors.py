@@ -1,0 +1,107 @@
+"""What goes between a learner and its actors on Ray: parameters and rollouts, nothing computed.
+
+    python benchmarks/ray_actors.py --nodes 1 2 --actors 1 2 4 8 --json results.json
+
+Needs `pip install 'clew[ray]'`. The pool is that of `clew train --ray`, its actors answer at once
+with arrays of the size that is asked for, and the clusters are of this machine: with two nodes
+what is on the second one comes through a socket. `parameters`: versions a second that all actors
+are given, with empty rollouts. `rollouts`: those that the learner has copied into its batch, with
+empty parameters. `answers`: rollouts a second where both are empty. The queue is 1.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SECONDS = 2.0
+STORE = 600 * 2**20
+
+
+def rate(pool: Any, actors: int, parameters: float, rollout: float, first: int) -> float:
+    """Updates a second, where parameters and rollouts have so many MB."""
+    said = np.zeros(int(parameters * 1e6), np.uint8), int(rollout * 1e6)
+    version, began = first, time.perf_counter()
+    while (passed := time.perf_counter() - began) < SECONDS:
+        version += 1
+        pool.publish(version, said)
+        np.concatenate([r.gathered for r in pool.take(actors)])
+    return (version - first) / passed
+
+
+def figures(pool: Any, actors: int, parameters: float, rollout: float) -> dict[str, float]:
+    """The figures of a pool."""
+    versions, updates, empty = (
+        rate(pool, actors, *sizes, first=pool.version)
+        for sizes in ((parameters, 0.0), (0.0, rollout), (0.0, 0.0))
+    )
+    return {
+        "parameters_per_s": versions,
+        "parameters_mb_per_s": versions * parameters * actors,
+        "rollouts_per_s": updates * actors,
+        "rollouts_mb_per_s": updates * actors * rollout,
+        "answers_per_s": empty * actors,
+    }
+
+
+def on_cluster(nodes: int, most: int, asked: argparse.Namespace) -> list[dict[str, Any]]:
+    """The figures on a cluster of this machine with so many nodes."""
+    import pretended_actor
+    import ray
+    from ray.cluster_utils import Cluster
+
+    node = {"num_cpus": -(-most // nodes), "object_store_memory": STORE}
+    cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+    for _ in range(nodes - 1):
+        cluster.add_node(**node)
+    ray.init(cluster.address, log_to_driver=False)
+    found = []
+    for actors in asked.actors:
+        pool = pretended_actor.make_pool(actors)
+        sizes = asked.parameters, asked.rollout
+        turns = [figures(pool, actors, *sizes) for _ in range(asked.turns)]
+        pool.close()
+        middle = {k: statistics.median(turn[k] for turn in turns) for k in turns[0]}
+        spread = {k: [min(t[k] for t in turns), max(t[k] for t in turns)] for k in turns[0]}
+        load = os.getloadavg()[0]
+        found.append({"nodes": nodes, "actors": actors, "load": load, **middle, "spread": spread})
+        told = ", ".join(f"{name} {value:,.0f}" for name, value in middle.items())
+        print(f"{nodes} nodes, {actors} actors: {told} (load {load:.0f})", flush=True)
+    ray.shutdown()
+    cluster.shutdown()
+    return found
+
+
+def main() -> None:
+    """Measures all cases and prints or writes them."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--actors", type=int, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--parameters", type=float, default=32.9, help="MB of a version")
+    parser.add_argument("--rollout", type=float, default=3.46, help="MB of a rollout")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args()
+    folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")
+    os.environ |= {"RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0"}
+    os.environ["RAY_worker_niceness"] = "0"
+    sys.path.insert(0, str(Path(__file__).parent / "pretended"))
+    rows = [r for nodes in asked.nodes for r in on_cluster(nodes, max(asked.actors), asked)]
+    shutil.rmtree(folder, ignore_errors=True)
+    if asked.json:
+        machine = {"cores": os.cpu_count(), "python": platform.python_version()}
+        settings = {"parameters_mb": asked.parameters, "rollout_mb": asked.rollout}
+        asked.json.write_text(json.dumps({**machine, **settings, "rows": rows}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""What runs in a process of a Ray cluster: an actor, which imports nothing heavy before it acts."""
+
+import os
+import pickle
+import platform
+import threading
+import time
+import traceback
+from importlib import metadata
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from clew.errors import UserError
+from clew.host.faults import EnvironmentFault
+from clew.run.asynchronous.signs import SIGNS_BYTES, Signs, Watcher
+from clew.run.cluster import import_ray
+
+if TYPE_CHECKING:
+    from clew.run.asynchronous.acting import Actor, Gathered, Published
+
+ASIDE = "aside"
+"""Threads of an actor that answer while another one acts."""
+aside = import_ray().method(concurrency_group=ASIDE)
+"""Marks a method as theirs."""
+PACKAGES = ("clew", "jax", "jaxlib", "equinox", "numpy", "gymnasium")
+"""What learner and actors must have in the same version."""
+
+
+def installed() -> dict[str, str]:
+    """Versions of those packages in this process; empty for what is not there."""
+    versions: dict[str, str] = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = ""
+    return versions
+
+
+class Made(NamedTuple):
+    """A rollout, as it goes to the learner."""
+
+    version: int
+    gathered: "Gathered"
+    seconds: float
+    waited: float
+
+
+class RayActor:
+    """One actor of a run, in a process of its own.
+
+    `rollout` and `close` have one thread, the same always.
+
+    Args:
+        share: a pickled `Share`; it is opened only after the versions were compared.
+        patience: seconds without a sign of life after which it hangs.
+    """
+
+    def __init__(self, share: bytes, patience: float):
+        self._share = share
+        self._signs = Signs(np.zeros(SIGNS_BYTES, np.uint8))
+        self._signs.begin()
+        self._signs.waiting()
+        self._watcher = Watcher(self._signs, patience)
+        self._newest: tuple[int, Published | None] = (-1, None)
+        self._lock = threading.Lock()
+        self._actor: Actor | None = None
+        self._opening = 0
+        self._ended = time.monotonic()
+
+    @aside
+    def where(self) -> tuple[str, str, dict[str, str]]:
+        """The node's identity, this process in words, and the versions that it has."""
+        ray = import_ray()
+        node = ray.get_runtime_context().get_node_id()
+        address = ray.util.get_node_ip_address()
+        words = f"process {os.getpid()} on node {address} {platform.node()} {node[:8]}"
+        return node, words, installed()
+
+    @aside
+    def look(self) -> str:
+        """What hangs, as the end of a sentence; empty if nothing does."""
+        return self._watcher.hung()
+
+    @aside
+    def tell(self, version: int, published: "Published") -> None:
+        """Keeps what the learner published, for the next rollout to begin."""
+        with self._lock:
+            if version > self._newest[0]:
+                self._newest = version, published
+
+    @aside
+    def stop(self) -> None:
+        """Has the rollout in progress end, and every other one before it begins."""
+        self._signs.stop()
+
+    def close(self) -> None:
+        """Closes the environments."""
+        if self._actor is not None:
+            self._actor.close()
+
+    def rollout(
+        self, version: int, published: "Published", opening: int
+    ) -> Made | UserError | str | None:
+        """Gathers a rollout with the newest parameters that this actor was told of.
+
+        Args:
+            version: of what was published when the rollout was asked for.
+            published: that.
+            opening: as `Actor.rollout` has it.
+
+        Returns:
+            The rollout; or what went wrong, an error of words or a traceback; or None if it was
+            asked for before a fault that the learner has not answered yet, or after the end.
+        """
+        self.tell(version, published)
+        if opening < self._opening:
+            return None
+        began, before = time.monotonic(), self._ended
+        try:
+            self._signs.acting()
+            version, gathered = self._gather(opening)
+        except SystemExit:
+            return None
+        except EnvironmentFault as fault:
+            self._opening = opening + 1
+            return fault
+        except UserError as error:
+            return error
+        except Exception:
+            return traceback.format_exc()
+        self._ended = time.monotonic()
+        return Made(version, gathered, self._ended - before, began - before)
+
+    def _gather(self, opening: int) -> tuple[int, "Gathered"]:
+        import jax
+
+        actor = self._actor = self._actor or self._begin()
+        with self._lock:
+            version, published = self._newest
+        assert published is not None
+        try:
+            gathered: Gathered = jax.tree.map(
+                np.asarray, actor.rollout(version, published, opening)
+            )
+            self._signs.gathered()
+        finally:
+            self._signs.waiting()
+        return version, gathered
+
+    def _begin(self) -> "Actor":
+        from clew.run.asynchronous.acting import Actor
+        from clew.run.asynchronous.worker import use_one_core
+        from clew.run.machine import use_compilation_cache
+
+        use_compilation_cache()
+        use_one_core()
+        return Actor(pickle.loads(self._share), self._signs)

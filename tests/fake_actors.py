@@ -1,0 +1,76 @@
+"""Stands for a Ray cluster of actors: a test says what becomes of what they were asked."""
+
+from types import SimpleNamespace
+from typing import Any
+
+
+class RayError(Exception):
+    """Of any kind that is no other."""
+
+
+class ActorDiedError(RayError):
+    """Of an actor that has died."""
+
+
+class RayTaskError(RayError):
+    """Of a method that raised."""
+
+
+class RuntimeEnvSetupError(RayError):
+    """Of a process that could not be prepared."""
+
+
+KINDS = (RayError, ActorDiedError, RayTaskError, RuntimeEnvSetupError)
+
+
+class FakeActors:
+    """A cluster whose actors answer with what a test puts into `answers`, by reference."""
+
+    exceptions = SimpleNamespace(**{kind.__name__: kind for kind in KINDS})
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Any] = {}
+        self.asked: list[str] = []
+
+    def remote(self, **options: Any) -> Any:
+        """Actors whose methods give names as references."""
+        return lambda kind: SimpleNamespace(remote=self._actor)
+
+    def _actor(self, *args: Any) -> Any:
+        number = sum(name.startswith("where") for name in self.asked)
+        names = ("where", "look", "tell", "stop", "close", "rollout")
+        return SimpleNamespace(**{name: self._method(name, number) for name in names})
+
+    def _method(self, name: str, actor: int) -> Any:
+        def called(*args: Any) -> str:
+            self.asked.append(f"{name} {actor} {len(self.asked)}")
+            return self.asked[-1]
+
+        return SimpleNamespace(remote=called)
+
+    def is_initialized(self) -> bool:
+        """It was somebody else who connected."""
+        return True
+
+    def put(self, value: Any) -> Any:
+        """Nothing is stored."""
+        return value
+
+    def wait(self, references: list[str], timeout: float, num_returns: int = 1) -> Any:
+        """Those that have an answer."""
+        ready = [reference for reference in references if reference in self.answers]
+        return ready[:num_returns], [r for r in references if r not in ready[:num_returns]]
+
+    def get(self, reference: str) -> Any:
+        """The answer, raised if it is an error."""
+        answer = self.answers.pop(reference)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def kill(self, actor: Any) -> None:
+        """Whoever it is."""
+
+    def last(self, name: str, actor: int) -> str:
+        """The newest reference of a method of an actor."""
+        return [asked for asked in self.asked if asked.startswith(f"{name} {actor} ")][-1]
