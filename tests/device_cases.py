@@ -30,6 +30,7 @@ from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.config import TrainConfig
 from clew.run.progress import Quiet
 from clew.run.rollout import empty_memories
+from clew.run.sharing import ADAPTIVE
 from clew.run.sync import compile_program, init_run, make_parts
 from memory_samples import SMALL
 from small_async import after, arrays, async_config, by_turns
@@ -145,6 +146,7 @@ FAMILIES: dict[str, Callable[[], float]] = {
         count,
     )
     for name in SMALL
+    if name not in ADAPTIVE
     for algorithm, count in (("a2c", 2), ("ppo", 4))
 }
 WHOLE = {"whole_episodes": True, "loss_over_time": "sum", "adam_eps": EPS}

@@ -12,6 +12,8 @@ from clew.errors import UserError, require_at_least
 if TYPE_CHECKING:
     from clew.run.config import TrainConfig
 
+ADAPTIVE = ("universal", "integrated")
+"""Memories whose loop, Equinox's checkpointed one, refuses to be traced within `jax.shard_map`."""
 Tree = TypeVar("Tree")
 Layout = NamedSharding | None
 """Where the parts of an array are; None with one device, where there is nothing to lay out."""
@@ -97,6 +99,11 @@ def check_devices(config: "TrainConfig") -> None:
     require_at_least("devices", config.devices, 0)
     if config.devices <= 1:
         return
+    if config.memory in ADAPTIVE:
+        raise UserError(
+            f"devices must be 1 with {config.memory}, whose halting loop cannot be differentiated "
+            f"on several, got {config.devices}"
+        )
     if not _by_seed(config):
         _check_environments(config)
     make_mesh(config.devices)
