@@ -105,7 +105,7 @@ MISTAKES = {
     "makkink --corridors 120": "--corridors is for --part tmaze",
     "makkink --sweep": "--sweep is for --part tmaze",
     "makkink --steps 5 --episodes 5": "--steps and --episodes exclude each other",
-    "pramanik": "unknown part of pramanik 'all'; known: approximation, tmaze",
+    "pramanik": "unknown part of pramanik 'all'; known: approximation, memory-maze, tmaze",
     "pramanik --part tmaz": "did you mean 'tmaze'?",
     "pramanik --part tmaze --corridors 120,x": "integers between commas, got '120,x'",
     "pramanik --part tmaze --corridors 1": "corridor must be an integer of at least 2, got 1",
