@@ -221,3 +221,15 @@ def test_ray_that_is_missing_is_told_before_there_is_a_folder(
     assert not list(tmp_path.iterdir())
     with cluster.joined(""):
         pass
+
+
+def test_a_cluster_that_cannot_be_started_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line, whatever Ray raises."""
+
+    def init(*args: Any, **options: Any) -> None:
+        raise RuntimeError("timed out\n during startup")
+
+    ray = SimpleNamespace(init=init, is_initialized=lambda: False)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    with pytest.raises(UserError, match="could be started here: timed out during startup"):
+        cluster.join("local")

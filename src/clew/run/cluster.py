@@ -113,7 +113,11 @@ def _connect(ray: Any, address: str) -> None:
     if address == "local":
         with warnings.catch_warnings():  # it forks, and JAX has threads, but executes at once
             warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
-            ray.init("local", include_dashboard=False, **quiet)
+            try:
+                ray.init("local", include_dashboard=False, **quiet)
+            except Exception as error:  # Ray raises plain ones, as where a machine is too busy
+                why = " ".join(str(error).split())
+                raise UserError(f"no Ray cluster could be started here: {why}") from error
         return
     if address == "auto":
         address = os.environ.get("RAY_ADDRESS") or address
