@@ -148,6 +148,11 @@ def test_who_hangs_and_who_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert after(0) == "" and after(5.1) == "it gave no sign of life within 5 s"
     signs.waiting()
     assert after(0) == "" and after(1e6) == ""
+    watcher.answering()
+    assert after(4.9) == "" and after(0.2) == "it gave no sign of life within 5 s"
+    signs.acting()
+    signs.waiting()  # it has heard, and waits for more
+    assert after(0) == "" and after(1e6) == ""
     signs.stop()
     with pytest.raises(SystemExit):
         signs.acting()

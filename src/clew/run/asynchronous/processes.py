@@ -59,6 +59,8 @@ class _Running:
 
     def send(self, message: Learned | Open) -> None:
         """Says something, should anybody listen."""
+        # Before, because one that has heard may wait again at once, and rightly.
+        self.watcher.answering()
         with contextlib.suppress(*LOST):
             self.link.send(message)
 

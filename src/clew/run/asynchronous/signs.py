@@ -80,6 +80,13 @@ class Watcher:
     def __init__(self, signs: Signs, timeout: float):
         self._signs, self._timeout = signs, timeout
         self._last, self._since = signs.seen(), time.monotonic()
+        self._answered: tuple[int, int, int] | None = None
+
+    def answering(self) -> None:
+        """The learner is about to tell the actor something: one that waits will have to go on."""
+        self._answered = self._signs.seen()
+        if self._answered[1] == WAITING:
+            self._last, self._since = self._answered, time.monotonic()
 
     def hung(self) -> str:
         """What hangs, as the end of a sentence; empty if nothing does."""
@@ -88,7 +95,7 @@ class Watcher:
             self._last, self._since = seen, time.monotonic()
             return ""
         _, at, rollouts = seen
-        if at == WAITING:
+        if at == WAITING and seen != self._answered:
             return ""
         compiling = at != AT_ENVIRONMENTS and not rollouts
         patience = max(self._timeout, NETWORK_SECONDS) if compiling else self._timeout
