@@ -9,9 +9,8 @@ from jaxtyping import Float
 
 from clew.errors import UserError
 from clew.studies.memory_maze_report.grid import Grid
+from clew.studies.report.verdicts import HELD, NOT_HELD, NOT_RUN, OPEN, of_parts
 from clew.studies.statistics import Comparison, bootstrap_interval, seeds_needed, welch_test
-
-HELD, NOT_HELD, OPEN, NOT_RUN = "held", "not held", "undecided", "not run"
 
 ORDERS = {
     "9x9": ("lstm", "gtrxl-256", "arelit"),
@@ -54,10 +53,7 @@ class Claim(NamedTuple):
     @property
     def verdict(self) -> str:
         """It holds if all parts do, and does not if one does not."""
-        verdicts = {part.verdict for part in self.parts}
-        if NOT_HELD in verdicts:
-            return NOT_HELD
-        return verdicts.pop() if len(verdicts) == 1 else OPEN
+        return of_parts(part.verdict for part in self.parts)
 
     @property
     def needed(self) -> int | None:
@@ -189,8 +185,8 @@ def _rate_ratios(grid: Grid) -> list[float]:
     """Steps per second of AReLiT's trainings by those of GTrXL-256's, where both are there."""
     found = []
     for maze in grid.mazes:
-        theirs = {row["seed"]: row["rate"] for row in grid.rows("gtrxl-256", maze)}
-        mine = {row["seed"]: row["rate"] for row in grid.rows("arelit", maze)}
+        theirs = {row["seed"]: row["rate"] for row in grid.rows_of("gtrxl-256", maze)}
+        mine = {row["seed"]: row["rate"] for row in grid.rows_of("arelit", maze)}
         found += [mine[seed] / theirs[seed] for seed in sorted(mine.keys() & theirs.keys())]
     return found
 

@@ -21,9 +21,9 @@ def learning(grid: Grid, styles: Styles) -> Chart:
     """Figure 5.5, a panel for each maze: the agents of the thesis and what else is not of 5.7."""
     models = [m for m in grid.models if m not in WINDOWS or m == "gtrxl-256"]
     panels = [
-        Panel(f"{maze}: {grid.seeds(models, [maze])}", _learning(grid, models, maze, styles))
+        Panel(f"{maze}: {grid.seeds_of(models, [maze])}", _learning(grid, models, maze, styles))
         for maze in grid.mazes
-        if any(grid.rows(model, maze) for model in models)
+        if any(grid.rows_of(model, maze) for model in models)
     ]
     return Chart(
         f"{grid.edition.slug}-figure-5-5",
@@ -41,9 +41,9 @@ def windows(grid: Grid, styles: Styles) -> Chart:
     """Figure 5.7, for each maze that two windows of GTrXL were trained on."""
     models = [m for m in BESIDE_WINDOWS if m in grid.models]
     panels = [
-        Panel(f"{maze}: {grid.seeds(models, [maze])}", _learning(grid, models, maze, styles))
+        Panel(f"{maze}: {grid.seeds_of(models, [maze])}", _learning(grid, models, maze, styles))
         for maze in grid.mazes
-        if sum(bool(grid.rows(model, maze)) for model in WINDOWS) > 1
+        if sum(bool(grid.rows_of(model, maze)) for model in WINDOWS) > 1
     ]
     return Chart(
         f"{grid.edition.slug}-figure-5-7",
@@ -89,7 +89,7 @@ def _learning(
 ) -> Callable[[Axes], None]:
     def draw(axes: Axes) -> None:
         for model in models:
-            if not grid.rows(model, maze):
+            if not grid.rows_of(model, maze):
                 continue
             steps, values = grid.curves(model, maze)
             style, mean = styles[model], values.mean(axis=0)

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 from clew.errors import UserError
 from clew.studies.memory_maze_report import figures, sweep, tables
-from clew.studies.memory_maze_report.claims import HELD, NOT_HELD, NOT_RUN, OPEN, Claim, judge
+from clew.studies.memory_maze_report.claims import Claim, judge
 from clew.studies.memory_maze_report.grid import NAME, Grid, make_grid
 from clew.studies.memory_maze_study import STEPS
 from clew.studies.report.costs import made
 from clew.studies.report.document import Block, Chart, Heading, Numbers, Text
 from clew.studies.report.drawing import Styles
 from clew.studies.report.edition import Edition
+from clew.studies.report.verdicts import HELD, NOT_HELD, NOT_RUN, OPEN
 from clew.studies.report.words import counted, duration, listed
 
 
@@ -42,21 +43,17 @@ def _edition(grid: Grid, styles: Styles, note: str) -> list[Block]:
         _numbers(grid, judged),
         *(Text(sentence) for sentence in _sentences(grid)),
         *tables.claims(grid, judged),
-        _heading(grid, "Learning", "learning"),
+        grid.heading("Learning", "learning"),
         figures.learning(grid, styles),
         tables.returns(grid),
         figures.windows(grid, styles),
-        _heading(grid, "Speed and memory", "speed"),
+        grid.heading("Speed and memory", "speed"),
         figures.speed(grid),
         *([learner] if learner else []),
         tables.costs(grid),
-        _heading(grid, "How this was made", "made-section"),
+        grid.heading("How this was made", "made-section"),
         made(grid.edition, note),
     ]
-
-
-def _heading(grid: Grid, text: str, name: str) -> Heading:
-    return Heading(text, 2, f"{grid.edition.slug}-{name}")
 
 
 def _numbers(grid: Grid, judged: Sequence[Claim]) -> Numbers:
@@ -65,7 +62,7 @@ def _numbers(grid: Grid, judged: Sequence[Claim]) -> Numbers:
     return Numbers(
         [
             (f"{len(rows):,}", f"trainings of {grid.budget}"),
-            (grid.seeds(grid.models, grid.mazes).split(" seed")[0], "seeds a cell"),
+            (grid.seeds_of(grid.models, grid.mazes).split(" seed")[0], "seeds a cell"),
             (str(verdicts.count(HELD)), f"of {len(judged)} claims held"),
             (str(verdicts.count(NOT_HELD)), "not held"),
             (str(verdicts.count(OPEN)), "undecided"),
@@ -76,7 +73,7 @@ def _numbers(grid: Grid, judged: Sequence[Claim]) -> Numbers:
 
 
 def _sentences(grid: Grid) -> list[str]:
-    seeds = grid.seeds(grid.models, grid.mazes)
+    seeds = grid.seeds_of(grid.models, grid.mazes)
     share = 100 * grid.steps / STEPS
     sentences = [
         f"{counted(len(grid.models), 'agent')} ({listed(list(grid.models))}) in "
@@ -84,9 +81,7 @@ def _sentences(grid: Grid) -> list[str]:
         "100M steps. It has three seeds, and the best of nine learning rates and entropy costs, "
         "which it does not tell."
     ]
-    for steps, count in sorted(grid.left_out.items()):
-        rows = counted(count, "row")
-        sentences.append(f"{rows} of another budget ({steps:,} steps) are not shown.")
+    sentences += grid.not_shown
     silent = sum(row["last"]["return"] is None for row in grid.edition.rows)
     if silent:
         sentences.append(f"In {counted(silent, 'training')} no episode ended at the end.")

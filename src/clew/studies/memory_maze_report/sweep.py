@@ -2,9 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
-
-import numpy as np
 
 from clew.errors import UserError
 from clew.studies.engine.results import Row
@@ -12,38 +9,20 @@ from clew.studies.memory_maze import ENTROPY_COSTS, LEARNING_RATES
 from clew.studies.report.costs import made
 from clew.studies.report.document import Block, Cell, Column, Heading, Table, Text
 from clew.studies.report.edition import Edition, read_edition
-from clew.studies.report.tables import MISSING
+from clew.studies.report.searched import Tried, pairs_table, tried_pairs
 from clew.studies.report.words import counted, listed
 
 NAME = "pramanik/memory-maze-sweep"
 
 
-class Tried(NamedTuple):
-    """One pair of an agent, over all tasks and seeds."""
-
-    learning_rate: float
-    entropy_cost: float
-    mean: float
-    """Return over the last steps of training."""
-    trainings: int
-
-
 def tried(rows: Sequence[Row], model: str) -> list[Tried]:
-    """Every pair that an agent was trained with, the best first.
+    """Every pair that an agent was trained with, the best first (`tried_pairs`).
 
     As the thesis chooses: by the mean return over the last 1M steps (or as many as the rows tell
-    of), over seeds (appendix A.2). Pairs with fewer trainings than others come after them,
-    whatever their mean, as it is over other seeds. A training in which no episode ended at the end
-    counts for nothing.
+    of), over seeds (appendix A.2). A training in which no episode ended at the end counts for
+    nothing.
     """
-    found: dict[tuple[float, float], list[float]] = {}
-    for row in rows:
-        if row["model"] == model and row["last"]["return"] is not None:
-            _, rate, cost = row["setting"].rsplit(" ", 2)
-            pair = float(rate.removeprefix("rate-")), float(cost.removeprefix("entropy-"))
-            found.setdefault(pair, []).append(row["last"]["return"])
-    pairs = [Tried(*p, float(np.mean(values)), len(values)) for p, values in found.items()]
-    return sorted(pairs, key=lambda pair: (pair.trainings, pair.mean), reverse=True)
+    return tried_pairs(rows, model, lambda row: row["last"]["return"])
 
 
 def best_rates(folder: str | Path) -> dict[str, tuple[float, float]]:
@@ -60,7 +39,7 @@ def best_rates(folder: str | Path) -> dict[str, tuple[float, float]]:
         raise UserError(f"{edition.folder} is of {edition.name}, not a search ({NAME})")
     rows = rows_of_budget(edition)
     found = {model: tried(rows, model) for model in edition.models}
-    return {model: pairs[0][:2] for model, pairs in found.items() if pairs}
+    return {model: pairs[0].pair for model, pairs in found.items() if pairs}
 
 
 def rows_of_budget(edition: Edition) -> list[Row]:
@@ -109,12 +88,5 @@ def _best(edition: Edition, rows: Sequence[Row]) -> Table:
 
 
 def _pairs(edition: Edition, rows: Sequence[Row], model: str) -> Table:
-    found = {(pair.learning_rate, pair.entropy_cost): pair for pair in tried(rows, model)}
-    lines = []
-    for rate in LEARNING_RATES:
-        pairs = [found.get((rate, cost)) for cost in ENTROPY_COSTS]
-        cells = [MISSING if p is None else Cell(f"{p.mean:.2f}") for p in pairs]
-        lines.append([Cell(f"rate {rate:g}"), *cells])
-    columns = [Column(model), *(Column(f"entropy {cost:g}") for cost in ENTROPY_COSTS)]
-    records = [pair._asdict() for pair in found.values()]
-    return Table(f"{edition.slug}-{model}", model, columns, lines, "", records)
+    grid, name = (LEARNING_RATES, ENTROPY_COSTS), f"{edition.slug}-{model}"
+    return pairs_table(name, model, tried(rows, model), grid, lambda p: Cell(f"{p.mean:.2f}"))

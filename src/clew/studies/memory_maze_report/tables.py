@@ -3,18 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from clew.studies.engine.results import Row
-from clew.studies.memory_maze_report.claims import HELD, NOT_HELD, Claim
+from clew.studies.memory_maze_report.claims import Claim
 from clew.studies.memory_maze_report.grid import Grid
 from clew.studies.memory_maze_study import STEPS
 from clew.studies.report.document import Cell, Column, Table
+from clew.studies.report.one_budget import over_seeds, trainings
 from clew.studies.report.tables import MISSING
+from clew.studies.report.verdicts import verdict_cell
 from clew.studies.report.words import duration
-from clew.studies.statistics import bootstrap_interval
-
-_TONES = {HELD: "good", NOT_HELD: "bad"}
 
 
 def returns(grid: Grid) -> Table:
@@ -43,14 +39,9 @@ def _return(grid: Grid, model: str, maze: str) -> tuple[Cell, list[dict[str, Any
     values = grid.returns(model, maze)
     if not values.size:
         return MISSING, []
-    mean, interval = float(values.mean()), bootstrap_interval(values)
-    error = float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else None
-    text = f"{mean:.2f}" if error is None else f"{mean:.2f} ± {error:.2f}"
-    below = [f"[{interval.low:.2f}, {interval.high:.2f}]"] if values.size > 1 else []
-    below.append(f"{values.size} seed{'s' * (values.size > 1)}")
-    record = {"model": model, "maze": maze, "seeds": values.size, "mean": mean}
-    record |= {"standard_error": error, "low": interval.low, "high": interval.high}
-    return Cell(text, tuple(below)), [record | {"steps": grid.steps}]
+    text, below, record = over_seeds(values, 2)
+    named = {"model": model, "maze": maze} | record | {"steps": grid.steps}
+    return Cell(text, tuple(below)), [named]
 
 
 def claims(grid: Grid, judged: Sequence[Claim]) -> list[Table]:
@@ -58,16 +49,14 @@ def claims(grid: Grid, judged: Sequence[Claim]) -> list[Table]:
     rows, parts, records = [], [], []
     for claim in judged:
         more = f", {claim.needed:,} seeds would tell" if claim.needed else ""
-        tone = _TONES.get(claim.verdict, "open")
         seeds = ", ".join(dict.fromkeys(part.seeds for part in claim.parts))
-        verdict = Cell(claim.verdict + more, verdict=tone)
+        verdict = verdict_cell(claim.verdict, more)
         steps = grid.budget if seeds != "–" else seeds
         rows.append([Cell(claim.text, (claim.source,)), Cell(seeds), Cell(steps), verdict])
         for part in claim.parts:
             needed = f", {part.needed:,} seeds" if part.needed else ""
-            tone = _TONES.get(part.verdict, "open")
             cells = [Cell(claim.text), Cell(part.what), Cell(part.seeds), Cell(part.evidence)]
-            parts.append([*cells, Cell(part.verdict + needed, verdict=tone)])
+            parts.append([*cells, verdict_cell(part.verdict, needed)])
             records.append({"source": claim.source, "claim": claim.text} | part._asdict())
     slug = grid.edition.slug
     note = (
@@ -128,20 +117,11 @@ def costs(grid: Grid) -> Table:
     """What the trainings of every agent took."""
     rows, records = [], []
     for model in grid.models:
-        there: list[Row] = [row for row in grid.edition.rows if row["model"] == model]
-        train = [row["timed"]["train"] for row in there]
-        rate = sum(row["steps"] for row in there) / sum(train)
-        rows.append(
-            [
-                Cell(model),
-                Cell(f"{there[0]['parameters']:,}"),
-                Cell(str(len(there))),
-                Cell(f"{rate:,.0f}"),
-                Cell(f"{np.mean(train) / 3600:.2f} h"),
-            ]
-        )
-        record = {"model": model, "parameters": there[0]["parameters"], "cells": len(there)}
-        records.append(record | {"rate": rate, "train_hours": float(np.mean(train)) / 3600})
+        took = trainings(grid.edition, model)
+        rows.append([Cell(model), *took.cells])
+        record = {"model": model, "parameters": took.rows[0]["parameters"]}
+        record |= {"cells": len(took.rows), "rate": took.rate, "train_hours": took.hours}
+        records.append(record)
     whole = duration(sum(row["seconds"] for row in grid.edition.rows))
     heads = ("agent", "parameters", "cells", "steps/s", "a training")
     return Table(

@@ -8,13 +8,12 @@ import numpy as np
 from jaxtyping import Float
 
 from clew.errors import UserError
+from clew.studies.report.verdicts import HELD, NOT_HELD, NOT_RUN, OPEN, of_parts
 from clew.studies.statistics import Interval, seeds_needed
 from clew.studies.statistics.student import critical_value
 from clew.studies.tmaze import CORRIDORS
 from clew.studies.tmaze_report.grid import Grid
 
-HELD, NOT_HELD, OPEN = "held", "not held", "undecided"
-NOT_RUN = "not run"
 ALPHA = 0.05
 GUESSED_DEVIATION = 0.25
 """Of one seed alone, for planning: half of the seeds remember (1), half guess (0.5)."""
@@ -80,15 +79,9 @@ def overall(judged: Sequence[Judged]) -> tuple[str, int | None]:
 
     It holds if it holds at every corridor, and does not if it does not at one of them.
     """
-    verdicts = [each.verdict for each in judged]
-    if NOT_HELD in verdicts:
-        return NOT_HELD, None
-    if set(verdicts) == {HELD}:
-        return HELD, None
-    if set(verdicts) == {NOT_RUN}:
-        return NOT_RUN, None
-    needs = [each.needed for each in judged if each.verdict == OPEN]
-    return OPEN, max((n for n in needs if n is not None), default=None)
+    verdict = of_parts(each.verdict for each in judged)
+    needs = [each.needed for each in judged if each.needed is not None]
+    return verdict, max(needs, default=None) if verdict == OPEN else None
 
 
 def decide(interval: Interval, low: float, high: float) -> str:

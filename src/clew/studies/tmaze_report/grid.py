@@ -1,8 +1,7 @@
 """A T-Maze study's folder at one budget: success rates by agent, corridor and seed."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -11,21 +10,15 @@ from clew.errors import UserError
 from clew.studies import tmaze
 from clew.studies.engine.results import Row
 from clew.studies.report.edition import Edition
+from clew.studies.report.one_budget import OneBudget, in_order, most_rows
 
 NAME = "pramanik/tmaze-"
 
 
 @dataclass(frozen=True)
-class Grid:
-    """The rows of one budget, which every figure tells."""
+class Grid(OneBudget):
+    """The rows of one budget by agent and corridor."""
 
-    edition: Edition
-    steps: int
-    """Training steps of every cell that is shown."""
-    left_out: Mapping[int, int]
-    """Other budgets to the number of their rows, which are not shown."""
-    models: Sequence[str]
-    """Those with a row, the thesis's six first."""
     corridors: Sequence[int]
     """Those with a row, ascending."""
 
@@ -36,8 +29,7 @@ class Grid:
 
     def rows(self, model: str, corridor: int) -> list[Row]:
         """A cell's rows, seed by seed."""
-        found = self.edition.cells.get((model, f"corridor-{corridor}"), {})
-        return [found[seed] for seed in sorted(found)]
+        return self.rows_of(model, f"corridor-{corridor}")
 
     def success(self, model: str, corridor: int) -> Float[np.ndarray, " seeds"]:
         """The thesis's score of every seed: success over the last 100K steps of training."""
@@ -46,21 +38,7 @@ class Grid:
 
     def seeds(self, models: Sequence[str] | None = None) -> str:
         """How many seeds the cells of some models have, in words."""
-        counts = [
-            len(self.rows(model, corridor))
-            for model in models or self.models
-            for corridor in self.corridors
-        ]
-        known = [count for count in counts if count]
-        if not known:
-            return "no seed yet"
-        low, high = min(known), max(known)
-        return f"{low} seed{'s' * (low > 1)}" if low == high else f"{low} to {high} seeds"
-
-    @property
-    def budget(self) -> str:
-        """The budget in words."""
-        return f"{self.steps / 1e6:.3g}M steps"
+        return self.seeds_of(models or self.models, [f"corridor-{n}" for n in self.corridors])
 
 
 def make_grid(edition: Edition) -> Grid:
@@ -71,16 +49,8 @@ def make_grid(edition: Edition) -> Grid:
     """
     if not edition.name.startswith(NAME) or "last" not in edition.rows[0]:
         raise UserError(f"{edition.folder} is of {edition.name}, not a grid of the T-Maze study")
-    counts = Counter(row["steps"] for row in edition.rows)
-    steps = max(counts, key=lambda budget: (counts[budget], budget))
-    rows = [row for row in edition.rows if row["steps"] == steps]
-    cells: dict[tuple[str, str], dict[int, Row]] = {}
-    for row in rows:
-        cells.setdefault((row["model"], row["setting"]), {})[row["seed"]] = row
+    whole, steps, left_out = most_rows(edition)
     which = edition.name.removeprefix(NAME)
-    known = list(tmaze.models(which)) if which in tmaze.EDITIONS else []
-    there = dict.fromkeys(model for model, _ in cells)
-    models = [m for m in known if m in there] + [m for m in there if m not in known]
-    corridors = sorted({int(setting.removeprefix("corridor-")) for _, setting in cells})
-    left_out = {budget: count for budget, count in counts.items() if budget != steps}
-    return Grid(replace(edition, rows=rows, cells=cells), steps, left_out, models, corridors)
+    models = in_order(whole, list(tmaze.models(which)) if which in tmaze.EDITIONS else [])
+    corridors = sorted({int(setting.removeprefix("corridor-")) for _, setting in whole.cells})
+    return Grid(whole, steps, left_out, models, corridors)

@@ -6,10 +6,11 @@ from clew.studies.report.costs import made
 from clew.studies.report.document import Block, Chart, Heading, Numbers, Text
 from clew.studies.report.drawing import Styles
 from clew.studies.report.edition import Edition
+from clew.studies.report.verdicts import HELD, NOT_HELD, OPEN
 from clew.studies.report.words import counted, duration, listed
 from clew.studies.tmaze import AGENTS, CORRIDORS
 from clew.studies.tmaze_report import figures, sweep, tables
-from clew.studies.tmaze_report.claims import CLAIMS, HELD, NOT_HELD, OPEN, judge, overall
+from clew.studies.tmaze_report.claims import CLAIMS, judge, overall
 from clew.studies.tmaze_report.grid import NAME, Grid, make_grid
 
 _EDITIONS = {
@@ -43,29 +44,25 @@ def _edition(grid: Grid, styles: Styles, note: str) -> list[Block]:
         _numbers(grid),
         *(Text(sentence) for sentence in _sentences(grid)),
         *tables.claims(grid),
-        _heading(grid, "Figures 5.2 and 5.3", "figures"),
+        grid.heading("Figures 5.2 and 5.3", "figures"),
         figures.published(grid, "5.2", styles),
         figures.published(grid, "5.3", styles),
         figures.controls(grid, styles),
         tables.success(grid),
-        *([_heading(grid, "What GTrXL's learner sees", "windows-section")] if beside else []),
+        *([grid.heading("What GTrXL's learner sees", "windows-section")] if beside else []),
         *beside,
-        _heading(grid, "Learning", "learning-section"),
+        grid.heading("Learning", "learning-section"),
         figures.learning(grid, styles, "success", agents, "agents"),
         figures.learning(grid, styles, "return", agents, "agents"),
         figures.learning(grid, styles, "success", others, "controls"),
-        _heading(grid, "Longer corridors", "lengths-section"),
+        grid.heading("Longer corridors", "lengths-section"),
         figures.lengths(grid, styles),
         tables.lengths(grid),
-        _heading(grid, "Cost", "cost-section"),
+        grid.heading("Cost", "cost-section"),
         tables.costs(grid),
-        _heading(grid, "How this was made", "made-section"),
+        grid.heading("How this was made", "made-section"),
         made(grid.edition, note),
     ]
-
-
-def _heading(grid: Grid, text: str, name: str) -> Heading:
-    return Heading(text, 2, f"{grid.edition.slug}-{name}")
 
 
 def _numbers(grid: Grid) -> Numbers:
@@ -98,7 +95,5 @@ def _sentences(grid: Grid) -> list[str]:
     missing = [str(n) for n in CORRIDORS if n not in grid.corridors]
     if missing:
         sentences.append(f"Corridors that were not run: {listed(missing)}.")
-    for steps, count in sorted(grid.left_out.items()):
-        rows = counted(count, "row")
-        sentences.append(f"{rows} of another budget ({steps:,} steps) are not shown.")
+    sentences += grid.not_shown
     return [sentence for sentence in sentences if sentence]

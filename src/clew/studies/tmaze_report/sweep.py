@@ -1,14 +1,12 @@
 """The search of Table A.1: which learning rate and entropy cost each agent does best with."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
-
-import numpy as np
 
 from clew.studies.engine.results import Row
 from clew.studies.report.costs import made
 from clew.studies.report.document import Block, Cell, Column, Heading, Table, Text
 from clew.studies.report.edition import Edition
+from clew.studies.report.searched import Tried, pairs_table, tried_pairs
 from clew.studies.report.tables import MISSING, shade
 from clew.studies.report.words import counted, listed
 from clew.studies.tmaze import ENTROPY_COSTS, LAST_STEPS, LEARNING_RATES, models
@@ -16,30 +14,13 @@ from clew.studies.tmaze import ENTROPY_COSTS, LAST_STEPS, LEARNING_RATES, models
 NAME = "pramanik/tmaze-sweep-"
 
 
-class Tried(NamedTuple):
-    """One pair of an agent, over all corridors and seeds."""
-
-    learning_rate: float
-    entropy_cost: float
-    mean: float
-    trainings: int
-
-
 def tried(rows: Sequence[Row], model: str) -> list[Tried]:
-    """Every pair that an agent was trained with, the best first.
+    """Every pair that an agent was trained with, the best first (`tried_pairs`).
 
     As the thesis chooses: by the mean success over the last 100K steps, over all corridors and
-    seeds (appendix A.1). Pairs with fewer trainings than others come after them, whatever their
-    mean, as it is over other corridors.
+    seeds (appendix A.1).
     """
-    found: dict[tuple[float, float], list[float]] = {}
-    for row in rows:
-        if row["model"] == model:
-            _, rate, cost = row["setting"].split(" ")
-            pair = float(rate.removeprefix("rate-")), float(cost.removeprefix("entropy-"))
-            found.setdefault(pair, []).append(last_success(row))
-    pairs = [Tried(*p, float(np.mean(values)), len(values)) for p, values in found.items()]
-    return sorted(pairs, key=lambda pair: (pair.trainings, pair.mean), reverse=True)
+    return tried_pairs(rows, model, last_success)
 
 
 def last_success(row: Row) -> float:
@@ -82,7 +63,7 @@ def _best(edition: Edition) -> Table:
         if not pairs:
             continue
         best, used = pairs[0], own[model].a2c
-        authors = [p for p in pairs if _pair(p) == (used.learning_rate, used.entropy_cost)]
+        authors = [p for p in pairs if p.pair == (used.learning_rate, used.entropy_cost)]
         rows.append(
             [
                 Cell(model),
@@ -103,19 +84,9 @@ def _best(edition: Edition) -> Table:
 
 
 def _pairs(edition: Edition, model: str) -> Table:
-    found = {_pair(pair): pair for pair in tried(edition.rows, model)}
-    rows = []
-    for rate in LEARNING_RATES:
-        pairs = [found.get((rate, cost)) for cost in ENTROPY_COSTS]
-        rows.append([Cell(f"rate {rate:g}"), *map(_shaded, pairs)])
-    columns = [Column(model), *(Column(f"entropy {cost:g}") for cost in ENTROPY_COSTS)]
-    records = [pair._asdict() for pair in found.values()]
-    return Table(f"{edition.slug}-{model}", model, columns, rows, "", records)
+    grid, name = (LEARNING_RATES, ENTROPY_COSTS), f"{edition.slug}-{model}"
+    return pairs_table(name, model, tried(edition.rows, model), grid, _shaded)
 
 
-def _shaded(pair: Tried | None) -> Cell:
-    return MISSING if pair is None else Cell(f"{pair.mean:.2f}", shade=shade(pair.mean))
-
-
-def _pair(pair: Tried) -> tuple[float, float]:
-    return pair.learning_rate, pair.entropy_cost
+def _shaded(pair: Tried) -> Cell:
+    return Cell(f"{pair.mean:.2f}", shade=shade(pair.mean))

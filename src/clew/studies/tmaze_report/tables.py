@@ -6,16 +6,15 @@ from typing import Any
 import numpy as np
 
 from clew.errors import UserError
-from clew.studies.engine.results import Row
 from clew.studies.report.document import Cell, Column, Table
+from clew.studies.report.one_budget import over_seeds, trainings
 from clew.studies.report.tables import MISSING, shade
+from clew.studies.report.verdicts import verdict_cell
 from clew.studies.report.words import duration
-from clew.studies.statistics import bootstrap_interval, seeds_needed, welch_test
-from clew.studies.tmaze_report.claims import CLAIMS, HELD, NOT_HELD, Judged, judge, overall
+from clew.studies.statistics import seeds_needed, welch_test
+from clew.studies.tmaze_report.claims import CLAIMS, Judged, judge, overall
 from clew.studies.tmaze_report.figures import WINDOWS, further_success
 from clew.studies.tmaze_report.grid import Grid
-
-_TONES = {HELD: "good", NOT_HELD: "bad"}
 
 
 def success(grid: Grid) -> Table:
@@ -45,17 +44,13 @@ def _success(grid: Grid, model: str, corridor: int) -> tuple[Cell, list[dict[str
     if not values.size:
         return MISSING, []
     rows = grid.rows(model, corridor)
-    mean, interval = float(values.mean()), bootstrap_interval(values)
-    error = float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else None
+    text, below, record = over_seeds(values, 3)
     junction = float(np.mean([row["last"]["junction"] for row in rows]))
-    text = f"{mean:.3f}" if error is None else f"{mean:.3f} ± {error:.3f}"
-    below = [f"[{interval.low:.2f}, {interval.high:.2f}]"] if values.size > 1 else []
-    below += [f"{values.size} seed{'s' * (values.size > 1)}, junction {junction:.2f}"]
-    record = {"model": model, "corridor": corridor, "seeds": values.size, "mean": mean}
-    record |= {"standard_error": error, "low": interval.low, "high": interval.high}
-    record |= {"junction": junction, "steps": grid.steps}
-    record |= {"evaluated": float(np.mean([row["mean"] for row in rows]))}
-    return Cell(text, tuple(below), shade=shade(mean)), [record]
+    below[-1] += f", junction {junction:.2f}"
+    named = {"model": model, "corridor": corridor} | record
+    named |= {"junction": junction, "steps": grid.steps}
+    named |= {"evaluated": float(np.mean([row["mean"] for row in rows]))}
+    return Cell(text, tuple(below), shade=shade(record["mean"])), [named]
 
 
 def claims(grid: Grid) -> list[Table]:
@@ -65,10 +60,9 @@ def claims(grid: Grid) -> list[Table]:
     for claim, each in judged:
         verdict, needed = overall(each)
         more = f", {needed:,} seeds would tell" if needed else ""
-        tone = _TONES.get(verdict, "open")
         there = f"{sum(j.seeds > 0 for j in each)} of {len(each)}"
         name = Cell(claim.model, (claim.figure,))
-        rows.append([name, Cell(claim.text), Cell(there), Cell(verdict + more, verdict=tone)])
+        rows.append([name, Cell(claim.text), Cell(there), verdict_cell(verdict, more)])
     columns = [Column("agent"), Column("the thesis says"), Column("corridors run"), Column("here")]
     note = (
         "A claim is a range of success rates, and holds where the whole 95% interval of the mean "
@@ -95,7 +89,7 @@ def _corridors(grid: Grid, judged: Sequence[Judged]) -> Table:
                 Cell(f"{claim.low:g} to {claim.high:g}"),
                 Cell(str(one.seeds)),
                 Cell(told),
-                Cell(one.verdict + needed, verdict=_TONES.get(one.verdict, "open")),
+                verdict_cell(one.verdict, needed),
             ]
         )
         record = {"figure": claim.figure, "model": claim.model, "corridor": one.corridor}
@@ -208,24 +202,13 @@ def costs(grid: Grid) -> Table:
     """What the cells of every agent took."""
     rows, records = [], []
     for model in grid.models:
-        there: list[Row] = [row for row in grid.edition.rows if row["model"] == model]
-        train = [row["timed"]["train"] for row in there]
-        measured = [row["timed"]["evaluate"] for row in there]
-        rate = sum(row["steps"] for row in there) / sum(train)
-        rows.append(
-            [
-                Cell(model),
-                Cell(f"{there[0]['parameters']:,}"),
-                Cell(str(len(there))),
-                Cell(f"{rate:,.0f}"),
-                Cell(f"{np.mean(train) / 3600:.2f} h"),
-                Cell(f"{np.mean(measured) / 60:.1f} min"),
-                Cell(f"{sum(row['seconds'] for row in there) / 3600:.2f} h"),
-            ]
-        )
-        record = {"model": model, "parameters": there[0]["parameters"], "cells": len(there)}
-        record |= {"steps_per_second": rate, "train_hours": float(np.mean(train)) / 3600}
-        records.append(record | {"evaluate_minutes": float(np.mean(measured)) / 60})
+        took = trainings(grid.edition, model)
+        minutes = float(np.mean([row["timed"]["evaluate"] for row in took.rows])) / 60
+        hours = sum(row["seconds"] for row in took.rows) / 3600
+        rows.append([Cell(model), *took.cells, Cell(f"{minutes:.1f} min"), Cell(f"{hours:.2f} h")])
+        record = {"model": model, "parameters": took.rows[0]["parameters"]}
+        record |= {"cells": len(took.rows), "steps_per_second": took.rate}
+        records.append(record | {"train_hours": took.hours, "evaluate_minutes": minutes})
     heads = ("agent", "parameters", "cells", "steps/s", "a training", "a measuring", "in all")
     whole = duration(sum(row["seconds"] for row in grid.edition.rows))
     return Table(
