@@ -17,6 +17,10 @@ class Median(NamedTuple):
     high: float
     confidence: float
 
+    def __format__(self, spec: str) -> str:
+        """Writes `middle [low, high]`, each number by `spec`."""
+        return f"{self.middle:{spec}} [{self.low:{spec}}, {self.high:{spec}}]"
+
 
 def median_of(values: Sequence[float]) -> Median:
     """The median, between the nearest pair of order statistics that cover it with 95%.

@@ -1,18 +1,15 @@
 """`clew bench --memory-maze`: frames per second and peak memory of the learner, by turns."""
 
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clew.cli.tables import finite, print_json, print_table
+from clew.cli.tables import print_json, print_table, tell, write_figures
 from clew.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
     from clew.costs.tables import Grid
     from clew.learner_speed import Row
-    from clew.medians import Median
 
 FILE = "memory-maze-learner"
 """Name of what is written, .json, .md and .png."""
@@ -44,7 +41,7 @@ def bench_learner(
         plan = plan._replace(models=tuple(models))
     use_compilation_cache()
     machine: dict[str, Any] = device() | {"commit": git_commit()}
-    rows, product = measure(plan, machine["cores"] or 1, _tell)
+    rows, product = measure(plan, machine["cores"] or 1, tell)
     machine["product_rate"] = product
     data = {"machine": machine, "plan": plan, "rows": [_told(row) for row in rows]}
     found = table(rows, machine)
@@ -68,8 +65,8 @@ def table(rows: "Sequence[Row]", machine: dict[str, Any]) -> "Grid":
             row.model,
             f"{row.parameters:,}",
             f"{row.multiply_adds / 1e6:.1f}",
-            _between(row.rate, ",.0f"),
-            _between(row.times_faster, ".2f"),
+            f"{row.rate:,.0f}",
+            f"{row.times_faster:.2f}",
             f"{row.planned_bytes / 2**20:,.0f} + {row.kernel_bytes / 2**20:,.0f}",
             f"{row.product_fraction.middle:.0%}",
         ]
@@ -87,18 +84,8 @@ def table(rows: "Sequence[Row]", machine: dict[str, Any]) -> "Grid":
 
 
 def write(found: "Grid", rows: "Sequence[Row]", data: dict[str, Any], folder: Path) -> None:
-    """The figures in a folder, as .json, .md and .png.
-
-    Raises:
-        UserError: if it cannot be written to.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{FILE}.json").write_text(json.dumps(finite(data), indent=1) + "\n")
-    except OSError as refused:
-        raise UserError(f"cannot write into {folder}: {refused.strerror}") from None
-    (folder / f"{FILE}.md").write_text(found.markdown())
-    draw(rows, folder / f"{FILE}.png", found.title)
+    """The figures in a folder, as .json, .md and .png; see `write_figures`."""
+    draw(rows, write_figures(folder, FILE, data, found.markdown()), found.title)
 
 
 def draw(rows: "Sequence[Row]", path: Path, title: str) -> None:
@@ -131,11 +118,3 @@ def draw(rows: "Sequence[Row]", path: Path, title: str) -> None:
 
 def _told(row: "Row") -> dict[str, Any]:
     return row._asdict() | {"bytes": row.bytes}
-
-
-def _between(value: "Median", form: str) -> str:
-    return f"{value.middle:{form}} [{value.low:{form}}, {value.high:{form}}]"
-
-
-def _tell(what: str) -> None:
-    print(f"{what} ...", file=sys.stderr, flush=True)

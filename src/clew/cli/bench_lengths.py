@@ -1,13 +1,10 @@
 """`clew bench --lengths`: time and memory of learning against the length of chunks."""
 
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clew.cli.tables import finite, print_json, print_table
-from clew.errors import UserError
+from clew.cli.tables import print_json, print_table, tell, write_figures
 
 if TYPE_CHECKING:
     from clew.costs.tables import Grid
@@ -32,7 +29,7 @@ def bench_lengths(output: str, *, rounds: int, quick: bool, as_json: bool) -> in
     machine: dict[str, Any] = device() | {"commit": git_commit()}
     repeats = 1 if quick else 5
     before = matrix_product_rate(repeats)
-    rows = measure(plan, machine["cores"] or 1, _tell)
+    rows = measure(plan, machine["cores"] or 1, tell)
     machine["product_rates"] = [before, matrix_product_rate(repeats)]
     data = {"machine": machine, "plan": plan, "rows": rows}
     found = table(rows, machine)
@@ -55,10 +52,8 @@ def table(rows: "Sequence[Row]", machine: dict[str, Any]) -> "Grid":
         [
             row.memory,
             f"{row.length:,}",
-            f"{row.microseconds.middle:.1f} "
-            f"[{row.microseconds.low:.1f}, {row.microseconds.high:.1f}]",
-            f"{row.times_shortest.middle:.2f} "
-            f"[{row.times_shortest.low:.2f}, {row.times_shortest.high:.2f}]",
+            f"{row.microseconds:.1f}",
+            f"{row.times_shortest:.2f}",
             f"{row.planned_bytes / 2**20:,.1f} + {row.kernel_bytes / 2**20:,.1f}",
             f"{row.kept_bytes / 2**20:,.1f} ({row.state_bytes / 2**20:,.1f})",
             f"{row.kept_bytes / (row.planned_bytes + row.kernel_bytes):.1f}",
@@ -75,18 +70,8 @@ def table(rows: "Sequence[Row]", machine: dict[str, Any]) -> "Grid":
 
 
 def write(found: "Grid", rows: "Sequence[Row]", data: dict[str, Any], folder: Path) -> None:
-    """`lengths.json`, `lengths.md` and `lengths.png` in a folder.
-
-    Raises:
-        UserError: if it cannot be written to.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "lengths.json").write_text(json.dumps(finite(data), indent=1) + "\n")
-    except OSError as refused:
-        raise UserError(f"cannot write into {folder}: {refused.strerror}") from None
-    (folder / "lengths.md").write_text(found.markdown())
-    draw(rows, folder / "lengths.png", found.title)
+    """The figures in a folder, as .json, .md and .png; see `write_figures`."""
+    draw(rows, write_figures(folder, "lengths", data, found.markdown()), found.title)
 
 
 def draw(rows: "Sequence[Row]", path: Path, title: str) -> None:
@@ -128,7 +113,3 @@ def draw(rows: "Sequence[Row]", path: Path, title: str) -> None:
     figure.legend(loc="outside lower center", ncols=3, frameon=False)
     figure.suptitle(title)
     figure.savefig(path, dpi=100)
-
-
-def _tell(what: str) -> None:
-    print(f"{what} ...", file=sys.stderr, flush=True)

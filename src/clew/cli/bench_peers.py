@@ -1,13 +1,11 @@
 """`clew bench --peers`: memories of other libraries beside ours."""
 
-import json
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clew.cli.tables import finite, print_json, print_table
-from clew.errors import UserError
+from clew.cli.tables import print_json, print_table, tell, write_figures
 
 if TYPE_CHECKING:
     from clew.peers.plan import Plan
@@ -59,7 +57,7 @@ def measured(plan: "Plan", repeats: int) -> "Comparison":
     peers_python()
     with Workers() as workers:
         agreements, rows, rates = compare(
-            FAMILIES, plan, workers, lambda: matrix_product_rate(repeats), _tell
+            FAMILIES, plan, workers, lambda: matrix_product_rate(repeats), tell
         )
         versions = {}
         for subject in dict.fromkeys(s for family in FAMILIES for s in family.subjects):
@@ -69,21 +67,12 @@ def measured(plan: "Plan", repeats: int) -> "Comparison":
 
 
 def write(found: "Comparison", folder: Path) -> None:
-    """`peers.json`, `peers.md` and `peers.png` in a folder.
-
-    Raises:
-        UserError: if it cannot be written to.
-    """
+    """`peers.json`, `peers.md` and `peers.png` in a folder; see `write_figures`."""
     from clew.peers.picture import draw
     from clew.peers.report import as_data, heading, markdown
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "peers.json").write_text(json.dumps(finite(as_data(found)), indent=1) + "\n")
-    except OSError as refused:
-        raise UserError(f"cannot write into {folder}: {refused.strerror}") from None
-    (folder / "peers.md").write_text(markdown(found))
-    draw(found.rows, folder / "peers.png", heading(found))
+    path = write_figures(folder, "peers", as_data(found), markdown(found))
+    draw(found.rows, path, heading(found))
 
 
 def _half_of_memory() -> int:
@@ -92,7 +81,3 @@ def _half_of_memory() -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     except (AttributeError, ValueError, OSError):
         return 2**62
-
-
-def _tell(what: str) -> None:
-    print(f"{what} ...", file=sys.stderr, flush=True)

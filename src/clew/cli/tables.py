@@ -2,12 +2,16 @@
 
 import json
 import math
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
+
+from clew.errors import UserError
 
 
 def print_json(value: Any) -> None:
@@ -66,3 +70,26 @@ def final_text(final: dict[str, Any] | None) -> str:
         return ""
     low, high = final["interval"] or (math.nan, math.nan)
     return format(Interval(final["mean"], low, high), ".2f")
+
+
+def tell(what: str) -> None:
+    """Says on standard error what is being worked at."""
+    print(f"{what} ...", file=sys.stderr, flush=True)
+
+
+def write_figures(folder: Path, name: str, data: Any, markdown: str) -> Path:
+    """Writes NAME.json and NAME.md into a folder, which is made if it is not there.
+
+    Returns:
+        Where the picture that belongs to them goes.
+
+    Raises:
+        UserError: if the folder cannot be written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.json").write_text(json.dumps(finite(data), indent=1) + "\n")
+        (folder / f"{name}.md").write_text(markdown)
+    except OSError as refused:
+        raise UserError(f"cannot write into {folder}: {refused.strerror}") from None
+    return folder / f"{name}.png"
