@@ -58,3 +58,10 @@ def require_fraction(name: str, value: Any) -> None:
     require_rate(name, value)
     if value > 1:
         raise UserError(f"{name} must be between 0 and 1, got {value!r}")
+
+
+def require_episodes(episodes: Any, max_steps: Any, seed: Any) -> None:
+    """Raises `UserError` unless so many episodes of so many steps at most can be played."""
+    require_at_least("episodes", episodes, 1)
+    require_at_least("max_steps", max_steps, 1)
+    require_at_least("seed", seed, 0)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from clew.agents.network import Agent
 from clew.envs.stream import AutoReset
-from clew.errors import UserError, require_at_least
+from clew.errors import UserError, require_episodes
 from clew.inspect.flat import in_one_axis
 from clew.run.rollout import ActorState, init_actor
 
@@ -91,9 +91,7 @@ def record_episodes(
     Raises:
         UserError: if no episode ended in time.
     """
-    for name, value, least in (("episodes", episodes, 1), ("max_steps", max_steps, 1)):
-        require_at_least(name, value, least)
-    require_at_least("seed", seed, 0)
+    require_episodes(episodes, max_steps, seed)
     arrays, static = eqx.partition(agent, eqx.is_array)
     batch = min(BATCH, episodes)
     opened = jax.jit(partial(_open, static, stream, batch))
@@ -149,6 +147,14 @@ def _play(
     return jax.lax.scan(one, carry, jax.random.split(key, PIECE))
 
 
+def none_ended(count: int, max_steps: int) -> UserError:
+    """The error for episodes of which none ended in time."""
+    return UserError(
+        f"none of {count} episodes ended within {max_steps} steps; raise max_steps, or take "
+        "actions as drawn from the policy (sampled) if the likeliest ones lead nowhere"
+    )
+
+
 def _joined(parts: list[tuple[Any, list[Any]]], count: int, max_steps: int) -> Episodes:
     """The episodes of all batches that ended in time, with the episode as the first axis."""
     longest = min(max_steps, PIECE * max(len(rows) for _, rows in parts))
@@ -165,10 +171,7 @@ def _joined(parts: list[tuple[Any, list[Any]]], count: int, max_steps: int) -> E
     labels, rows = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:count], *stacked)
     ended = rows["ended"].any(axis=1)
     if not ended.any():
-        raise UserError(
-            f"none of {count} episodes ended within {max_steps} steps; raise max_steps, or take "
-            "actions as drawn from the policy (sampled) if the likeliest ones lead nowhere"
-        )
+        raise none_ended(count, max_steps)
     lengths = rows["ended"].argmax(axis=1) + 1
     alive = np.arange(longest)[None, :] < lengths[:, None]
     found = Episodes(

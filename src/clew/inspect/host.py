@@ -9,15 +9,14 @@ import numpy as np
 
 from clew.agents.network import Agent
 from clew.envs.host import HostStream
-from clew.errors import UserError, require_at_least
-from clew.inspect.episodes import Episodes
+from clew.errors import UserError, require_episodes
+from clew.inspect.episodes import Episodes, none_ended
 from clew.inspect.flat import in_one_axis
+from clew.run.host_evaluate import SIDE_BY_SIDE, make_choose
 from clew.run.host_state import environment_seed
 from clew.run.rollout import empty_memories
 from clew.run.tasks import HostSide
 
-SIDE_BY_SIDE = 16
-"""Environments that are played at once."""
 LARGEST = 4 * 2**30
 """Bytes of observations that are held at most."""
 
@@ -51,11 +50,9 @@ def record_host_episodes(
             more memory than `LARGEST`.
         EnvironmentFault: the environment failed.
     """
-    for name, value, least in (("episodes", episodes, 1), ("max_steps", max_steps, 1)):
-        require_at_least(name, value, least)
-    require_at_least("seed", seed, 0)
+    require_episodes(episodes, max_steps, seed)
     arrays, static = eqx.partition(agent, eqx.is_array)
-    choose = partial(jax.jit(partial(_choose, static, greedy), donate_argnums=1), arrays)
+    choose = partial(make_choose(static, greedy), arrays)
     count = min(SIDE_BY_SIDE, episodes)
     with side.open(count, seed=environment_seed(seed, 0), frozen=True) as stream:
         if statistics is not None:
@@ -65,10 +62,7 @@ def record_host_episodes(
     kept = found[:episodes]
     whole = [episode for episode in kept if episode is not None]
     if not whole:
-        raise UserError(
-            f"none of {episodes} episodes ended within {max_steps} steps; raise max_steps, or take "
-            "actions as drawn from the policy (sampled) if the likeliest ones lead nowhere"
-        )
+        raise none_ended(episodes, max_steps)
     return _joined(whole, len(kept) - len(whole))
 
 
@@ -92,11 +86,11 @@ class _Player:
         step, time = stream.reset(), 0
         while any(len(own) < each for own in found):
             seen = np.asarray(in_one_axis(step.observation, 1))
-            now = jax.random.fold_in(self._key, time)
-            self._memory, action = self._choose(self._memory, step.observation, step.start, now)
+            moment = (step.observation, step.start, self._key, np.int32(time))
+            self._memory, action = self._choose(self._memory, *moment)
             action = np.asarray(action)
             final = step.last
-            step, time = stream.step(np.asarray(self._distribution.decode(action))), time + 1
+            step, time = stream.step(self._distribution.decode(action)), time + 1
             for index in np.flatnonzero(~final).tolist():
                 if len(found[index]) < each:
                     self._keep(index, seen[index], action[index])
@@ -137,11 +131,3 @@ def _joined(whole: list[tuple[list[tuple], dict[str, float]]], left_out: int) ->
     names = whole[0][1]
     metrics = {name: np.array([own[name] for _, own in whole]) for name in names}
     return Episodes(filled(0), filled(1), lengths, {}, metrics, left_out)
-
-
-def _choose(
-    static: Agent, greedy: bool, arrays: Any, memory: Any, observation: Any, start: Any, key: Any
-) -> tuple[Any, Any]:
-    agent = eqx.combine(arrays, static)
-    memory, logits, _ = jax.vmap(agent.step)(memory, observation, start)
-    return memory, agent.distribution.choose(logits, key, greedy=greedy)

@@ -26,9 +26,10 @@ def advice(rows: Sequence[dict[str, Any]], config: TrainConfig) -> str | None:
     if limit is None or scaled or ":" not in config.env:
         return None
     norms = [norm for row in rows for norm in row["grad_norm"] if norm is not None]
-    if not norms or statistics.median(norms) <= MUCH * limit:
+    length = statistics.median(norms) if norms else 0.0
+    if length <= MUCH * limit:
         return None
     return (
-        f"gradients were {statistics.median(norms):.3g} long (median) and clipped to {limit:g}: "
+        f"gradients were {length:.3g} long (median) and clipped to {limit:g}: "
         "rewards are large for these settings, --wrappers.normalise-rewards may teach faster"
     )

@@ -20,8 +20,12 @@ class Budget:
         self.allowed, self.used = allowed, 0
         self._tell = tell
 
-    def survive(self, fault: EnvironmentFault, mended: str = "opened anew") -> None:
-        """Tells of a fault and that it is mended, or raises it."""
+    def survive(
+        self, fault: EnvironmentFault, mended: str = "opened anew", text: str | None = None
+    ) -> None:
+        """Tells of a fault and that it is mended, or raises it; in other words if any are given."""
+        if text is not None:
+            fault.args = (text,)
         self.used += 1
         if fault.field.split(" ")[0] in NUMBERS or self.used > self.allowed:
             raise fault

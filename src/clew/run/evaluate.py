@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.agents.network import Agent
 from clew.envs.stream import AutoReset
-from clew.errors import UserError, require_at_least
+from clew.errors import UserError, require_episodes
 from clew.run import machine
 from clew.run.build import make_stream
 from clew.run.load import load_agent, load_run
@@ -83,9 +83,7 @@ def evaluate(
     Raises:
         UserError: if there is no such run, no usable checkpoint, or an episode does not end.
     """
-    require_at_least("episodes", episodes, 1)
-    require_at_least("max_steps", max_steps, 1)
-    require_at_least("seed", seed, 0)
+    require_episodes(episodes, max_steps, seed)
     machine.use_compilation_cache()
     run = load_run(path)
     config = run.config

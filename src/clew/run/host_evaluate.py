@@ -1,15 +1,16 @@
 """Fresh episodes of environments of others, played by a run's agents."""
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
+from clew.agents.distributions import Distribution
 from clew.agents.network import Agent
 from clew.envs.host import HostStream
 from clew.errors import UserError
@@ -46,7 +47,7 @@ def evaluate_seeds(
     Raises:
         UserError: if an episode does not end.
     """
-    choose = jax.jit(partial(_choose, run.static, greedy), donate_argnums=1)
+    choose = make_choose(run.static, greedy)
     found = []
     for index in range(run.config.seeds):
         own, learned = jax.tree.map(lambda x, i=index: x[i], (run.params, run.statistics))
@@ -56,13 +57,24 @@ def evaluate_seeds(
             stream.restore(learned)
             memory = empty_memories(eqx.combine(own, run.static), count)
             key = jax.random.fold_in(jax.random.key(seed), index)
-            found.append(_play(stream, partial(choose, own), memory, key, episodes, max_steps))
+            play = partial(_play, stream, partial(choose, own), run.static.distribution)
+            found.append(play(memory, key, episodes, max_steps))
     return found
+
+
+def make_choose(static: Agent, greedy: bool) -> Callable:
+    """Compiles what chooses in environments side by side, as the distribution keeps actions.
+
+    It takes the agent's arrays, memories, which are used up, observations, which of them open an
+    episode, the episodes' random key and the time; it gives memories and actions.
+    """
+    return jax.jit(partial(_choose, static, greedy), donate_argnums=1)
 
 
 def _play(
     stream: HostStream,
-    choose: Any,
+    choose: Callable,
+    distribution: Distribution,
     memory: PyTree[Array],
     key: PRNGKeyArray,
     episodes: int,
@@ -77,7 +89,7 @@ def _play(
         if time >= max_steps * each:
             raise UserError(f"an episode of {stream.name} did not end within {max_steps} steps")
         memory, action = choose(memory, step.observation, step.start, key, np.int32(time))
-        step, time = stream.step(np.asarray(action)), time + 1
+        step, time = stream.step(distribution.decode(np.asarray(action))), time + 1
         for index in np.flatnonzero(step.ended & (played < each)):
             kept[played[index]][index] = {n: float(x[index]) for n, x in step.metrics.items()}
             played[index] += 1
@@ -98,5 +110,4 @@ def _choose(
     agent = eqx.combine(params, static)
     memory, logits, _ = jax.vmap(agent.step)(memory, observation, start)
     now = jax.random.fold_in(key, time)
-    action = agent.distribution.choose(logits, now, greedy=greedy)
-    return memory, jnp.asarray(agent.distribution.decode(action))
+    return memory, agent.distribution.choose(logits, now, greedy=greedy)

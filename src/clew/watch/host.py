@@ -15,7 +15,7 @@ from gymnasium.vector import SyncVectorEnv
 
 from clew.agents.network import Agent
 from clew.envs.host import HostStep, HostStream
-from clew.errors import require_at_least
+from clew.errors import require_episodes
 from clew.host.build import takes
 from clew.run.tasks import HostSide
 from clew.watch.recording import Picture, Recording, chances
@@ -49,9 +49,7 @@ def record_host(
         UserError: for impossible numbers, or an environment that cannot be built.
         EnvironmentFault: the environment failed.
     """
-    for name, value, least in (("episodes", episodes, 1), ("max_steps", max_steps, 1)):
-        require_at_least(name, value, least)
-    require_at_least("seed", seed, 0)
+    require_episodes(episodes, max_steps, seed)
     arrays, static = eqx.partition(agent, eqx.is_array)
     choose = partial(jax.jit(partial(_choose, static, greedy)), arrays)
     empty = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], agent.init_state())

@@ -13,7 +13,7 @@ from clew.agents.distributions import Categorical, Distribution
 from clew.agents.network import Agent
 from clew.envs.base import Environment
 from clew.envs.stream import AutoReset
-from clew.errors import require_at_least
+from clew.errors import require_episodes
 from clew.run.rollout import ActorState, init_actor
 
 PIECE = 32
@@ -112,9 +112,7 @@ def record(
     Raises:
         UserError: for impossible numbers.
     """
-    for name, value, least in (("episodes", episodes, 1), ("max_steps", max_steps, 1)):
-        require_at_least(name, value, least)
-    require_at_least("seed", seed, 0)
+    require_episodes(episodes, max_steps, seed)
     arrays, static = eqx.partition(agent, eqx.is_array)
     opened = jax.jit(partial(_open, static, stream))
     played = jax.jit(partial(_play, static, stream, greedy))

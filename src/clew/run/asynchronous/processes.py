@@ -159,7 +159,7 @@ class ProcessPool:
             if isinstance(message, Told):
                 self._ready.add(running, running.rollout(message))
             elif isinstance(message, EnvironmentFault):
-                self._survive(message, f"actor {running.number}: {message}", "opened anew")
+                self._budget.survive(message, "opened anew", f"actor {running.number}: {message}")
                 running.send(Open(self._budget.used))
             elif isinstance(message, UserError):
                 raise message
@@ -186,12 +186,8 @@ class ProcessPool:
         )
         if not started:
             raise fault
-        self._survive(fault, f"{name}: {fault}", "started anew")
+        self._budget.survive(fault, "started anew", f"{name}: {fault}")
         self._running[place] = self._start(self._shares[place])
-
-    def _survive(self, fault: EnvironmentFault, text: str, mended: str) -> None:
-        fault.args = (text,)
-        self._budget.survive(fault, mended)
 
 
 def _close(running: list[_Running]) -> None:

@@ -123,7 +123,7 @@ class RayPool:
             made = Rollout(said.version, running.number, *said[1:])
             self._ready.add(running, made)
         elif isinstance(said, EnvironmentFault):
-            self._survive(said, f"{running.words}: {said}", "opened anew")
+            self._budget.survive(said, "opened anew", f"{running.words}: {said}")
             running.forget()
         elif isinstance(said, UserError):
             raise said
@@ -145,16 +145,12 @@ class RayPool:
         if gone.fatal:
             raise fault
         if gone.node not in self._lost_nodes:
-            self._survive(fault, str(fault), "started anew")
+            self._budget.survive(fault, "started anew")
         elif running.started:  # a node that is lost is one fault
             self._tell(f"{fault}; started anew")
         self._lost_nodes |= {gone.node} - {""}
         self._running[place] = RunningActor(self._ray, self._shares[place])
         self._told_of.discard(place)
-
-    def _survive(self, fault: EnvironmentFault, text: str, mended: str) -> None:
-        fault.args = (text,)
-        self._budget.survive(fault, mended)
 
     def _look_for_room(self, count: int) -> None:
         """Tells of actors that wait for a node, and raises if the run waits for them too long."""
