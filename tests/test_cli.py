@@ -165,9 +165,9 @@ def test_resuming_raises_steps_only(trained: Path, capsys: pytest.CaptureFixture
 
 
 def test_a_preset_keeps_its_options() -> None:
-    from clew.cli.train import _default, _within_preset  # what `train` does before training
+    from clew.cli.train import _within_preset, default_command  # what `train` does before training
 
-    preset = _default(["--preset", "pramanik/arelit"]).config
+    preset = default_command(["--preset", "pramanik/arelit"]).config
     from dataclasses import replace
 
     asked = replace(preset, memory_options={"r": 7}, env_options={"corridor_length": 160})

@@ -38,7 +38,7 @@ class TrainCommand:
 
 def main(args: list[str]) -> int:
     """Trains, and says what came of it."""
-    default = _default(args)
+    default = default_command(args)
     command = parse(TrainCommand, args, command="train", about=ABOUT, default=default)
     config = command.config
     if config.preset:
@@ -56,7 +56,7 @@ def main(args: list[str]) -> int:
     return 0
 
 
-def _default(args: list[str]) -> TrainCommand:
+def default_command(args: list[str]) -> TrainCommand:
     """The settings that hold where the command line says nothing."""
     name = value_before_parsing(args, "--preset")
     resume = value_before_parsing(args, "--resume")
@@ -69,8 +69,15 @@ def _default(args: list[str]) -> TrainCommand:
         from clew.studies.presets import preset
 
         return TrainCommand(preset(name))
-    env = value_before_parsing(args, "--env")
-    return TrainCommand(TrainConfig(env=env) if env else TrainConfig())
+    settings = {}
+    if env := value_before_parsing(args, "--env"):
+        settings["env"] = env
+    # The algorithm as TrainConfig would choose it, had it seen what follows.
+    if algorithm := value_before_parsing(args, "--algorithm"):
+        settings["algorithm"] = algorithm
+    elif any(token.startswith("--a2c.") for token in args):
+        settings["algorithm"] = "a2c"
+    return TrainCommand(TrainConfig(**settings))
 
 
 def _within_preset(config: TrainConfig, preset: TrainConfig) -> TrainConfig:

@@ -24,12 +24,15 @@ from clew.run.plain import with_lists, with_tuples
 from clew.run.sharing import check_devices
 from clew.run.tasks import HostConfig, HostSide
 
-ALGORITHMS = ("a2c", "ppo")
+ALGORITHMS = ("a2c", "ppo", "auto")
 RUNNERS = ("sync", "async")
 
 
 class Unasked(dict[str, Any]):
     """Options of the default task that nobody has asked for."""
+
+
+_UNASKED = WrapperConfig()
 
 
 @dataclass(frozen=True)
@@ -48,13 +51,15 @@ class TrainConfig:
     """Options of the memory model."""
     network: NetworkConfig = field(default_factory=NetworkConfig)
     """What stands before and after the memory."""
-    algorithm: str = "a2c"
-    """How it learns: a2c, advantage actor-critic, or ppo, proximal policy optimisation."""
+    algorithm: str = "auto"
+    """How it learns: a2c, advantage actor-critic, ppo, proximal policy optimisation, or auto: on
+    environments of others ppo, with normalised rewards unless wrappers are given; on the library's
+    own tasks, or where settings of a2c are given, a2c."""
     a2c: A2CConfig = field(default_factory=A2CConfig)
     """Settings of advantage actor-critic; they count only with that algorithm."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
     """Settings of proximal policy optimisation; they count only with that algorithm."""
-    wrappers: WrapperConfig = field(default_factory=WrapperConfig)
+    wrappers: WrapperConfig = _UNASKED
     """What stands between environments of others and the agent."""
     host: HostConfig = field(default_factory=HostConfig)
     """How environments of others are run."""
@@ -90,6 +95,17 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if self.env != "tmaze" and isinstance(self.env_options, Unasked):
             object.__setattr__(self, "env_options", {})
+        if self.algorithm == "auto":
+            self._choose_algorithm()
+
+    def _choose_algorithm(self) -> None:
+        """PPO where nothing is known of the task; its studies' algorithm where clew made it."""
+        others = ":" in self.env and self.a2c == A2CConfig()
+        object.__setattr__(self, "algorithm", "ppo" if others else "a2c")
+        # The value's error grows with the rewards, and its gradient drowns the policy's (see
+        # docs/training.md): where their size is unknown, they are scaled.
+        if others and self.wrappers is _UNASKED:
+            object.__setattr__(self, "wrappers", WrapperConfig(normalise_rewards=True))
 
     @property
     def learning(self) -> A2CConfig | PPOConfig:

@@ -1,0 +1,67 @@
+"""The algorithm that is taken where none is named, by task and by what else is given."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from clew.agents.a2c import A2CConfig
+from clew.cli.parse import parse
+from clew.cli.train import TrainCommand, default_command
+from clew.envs.wrappers import WrapperConfig
+from clew.run.config import TrainConfig, config_from_json
+from clew.studies.presets import PRESETS
+
+POLE = "gymnasium:CartPole-v1"
+SCALED = WrapperConfig(normalise_rewards=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "algorithm", "wrappers"),
+    [
+        ({}, "a2c", WrapperConfig()),
+        ({"env": POLE}, "ppo", SCALED),
+        ({"env": "gymnax:MemoryChain-bsuite"}, "ppo", SCALED),
+        ({"env": "some.module:factory"}, "ppo", SCALED),
+        ({"env": POLE, "wrappers": WrapperConfig()}, "ppo", WrapperConfig()),
+        ({"env": POLE, "wrappers": WrapperConfig(keep=(0, 2))}, "ppo", WrapperConfig(keep=(0, 2))),
+        ({"env": POLE, "a2c": A2CConfig(num_envs=2)}, "a2c", WrapperConfig()),
+        ({"env": POLE, "algorithm": "a2c"}, "a2c", WrapperConfig()),
+        ({"env": POLE, "algorithm": "ppo"}, "ppo", WrapperConfig()),
+    ],
+)
+def test_what_is_chosen(settings: dict[str, Any], algorithm: str, wrappers: WrapperConfig) -> None:
+    config = TrainConfig(**settings)
+    assert (config.algorithm, config.wrappers) == (algorithm, wrappers)
+    assert TrainConfig(**settings | {"algorithm": settings.get("algorithm", "auto")}) == config
+    assert config_from_json(config.to_json()) == config
+    assert dataclasses.replace(config, seed=1).algorithm == algorithm
+
+
+@pytest.mark.parametrize(
+    ("args", "algorithm", "scaled"),
+    [
+        ("", "a2c", False),
+        (f"--env {POLE}", "ppo", True),
+        (f"--env={POLE}", "ppo", True),
+        (f"--env {POLE} --wrappers.keep 0 2", "ppo", True),
+        (f"--env {POLE} --wrappers.no-normalise-rewards", "ppo", False),
+        (f"--env {POLE} --algorithm ppo", "ppo", False),
+        (f"--env {POLE} --algorithm a2c", "a2c", False),
+        (f"--env {POLE} --algorithm auto", "ppo", True),
+        (f"--env {POLE} --a2c.num-envs 4", "a2c", False),
+        (f"--env {POLE} --ppo.num-envs 4", "ppo", True),
+    ],
+)
+def test_the_command_line_chooses_alike(args: str, algorithm: str, scaled: bool) -> None:
+    words = args.split()
+    default = default_command(words)
+    config = parse(TrainCommand, words, command="train", about="", default=default).config
+    assert (config.algorithm, config.wrappers.normalise_rewards) == (algorithm, scaled)
+
+
+def test_presets_are_what_their_papers_say() -> None:
+    """None of them changes with what is chosen where nothing is said."""
+    for name, config in PRESETS.items():
+        assert config.algorithm == ("ppo" if name.startswith("memory-maze/") else "a2c")
+        assert config.wrappers == WrapperConfig()
