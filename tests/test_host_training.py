@@ -93,10 +93,10 @@ def values_of(path, times) -> list[float]:
     return np.asarray(agent.unroll(agent.init_state(), shown, starts)[2]).tolist()
 
 
-@pytest.mark.parametrize("algorithm", ["a2c", "ppo"])
+@pytest.mark.parametrize("learner", ["a2c", "ppo", "async"])
 @pytest.mark.parametrize("factory", ["counting", "counting_same_step"])
 @pytest.mark.parametrize("terminate", [False, True])
-def test_values_tell_truncation_from_termination(tmp_path, algorithm, factory, terminate):
+def test_values_tell_truncation_from_termination(tmp_path, learner, factory, terminate):
     """One more step pays 1, for ever at GAMMA: 1 + 1/2 + 1/4 + ... unless the episode terminates.
 
     Cut off after three steps the value is 2 at all times that are learned from; after a termination
@@ -104,7 +104,11 @@ def test_values_tell_truncation_from_termination(tmp_path, algorithm, factory, t
     between two episodes, whose reward is 0, has other values.
     """
     config = config_of(
-        tmp_path, factory, algorithm, env_options={"length": 3, "terminate": terminate}
+        tmp_path,
+        factory,
+        "a2c" if learner == "a2c" else "ppo",
+        env_options={"length": 3, "terminate": terminate},
+        runner="async" if learner == "async" else "sync",
     )
     result = train(config, progress=Quiet())
     assert result.summary["final"]["return"]["mean"] == 3
