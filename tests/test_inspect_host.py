@@ -24,9 +24,11 @@ from labelled import LENGTHS
 from small_async import async_config
 
 
-def parts(env: str, **options: Any) -> tuple[Any, HostSide]:
+def parts(env: str, encoder: str = "mlp", **options: Any) -> tuple[Any, HostSide]:
     """An agent that has learned nothing, and its environment."""
-    network = NetworkConfig(head_size=4, encoder="mlp", encoder_size=4)
+    network = NetworkConfig(
+        head_size=4, encoder=encoder, encoder_size=4, picture_channels=(2, 2), picture_size=4
+    )
     config = TrainConfig(
         env=env,
         env_options=options,
@@ -77,6 +79,7 @@ def test_too_much_to_hold_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 SPACES = {
     "dict": ("labelled:DictLabelled", {"number": 1}),  # a large one would saturate
     "box of actions": ("gymnasium:Pendulum-v1", {}),
+    "picture": ("pixel_maze:PixelMaze", {"encoder": "impala"}),
 }
 
 
@@ -105,9 +108,11 @@ def test_every_space_is_explained(name: str) -> None:
     assert (gradient.policy[np.arange(len(at)), 0, at[:, 0]] > 0).all()
 
 
-def test_one_axis_is_read_as_the_leaves_are() -> None:
+@pytest.mark.parametrize("name", ["dict", "picture"])
+def test_one_axis_is_read_as_the_leaves_are(name: str) -> None:
     """In the order of the leaves, whatever their shapes and types."""
-    agent, side = parts("labelled:DictLabelled")
+    env, options = SPACES[name]
+    agent, side = parts(env, **options)
     with side.open(3, seed=0) as stream:
         seen = stream.reset().observation
     flat = reads_one_axis(agent, side.observation_space.sample())
