@@ -32,7 +32,8 @@ class Unasked(dict[str, Any]):
     """Options of the default task that nobody has asked for."""
 
 
-_UNASKED = WrapperConfig()
+_NETWORK, _WRAPPERS = NetworkConfig(), WrapperConfig()
+"""Settings that nobody has asked for; these very objects."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +50,17 @@ class TrainConfig:
         default_factory=lambda: {"hidden_size": 64, "num_layers": 2}
     )
     """Options of the memory model."""
-    network: NetworkConfig = field(default_factory=NetworkConfig)
+    network: NetworkConfig = _NETWORK
     """What stands before and after the memory."""
     algorithm: str = "auto"
     """How it learns: a2c, advantage actor-critic, ppo, proximal policy optimisation, or auto: on
-    environments of others ppo, with normalised rewards unless wrappers are given; on the library's
-    own tasks, or where settings of a2c are given, a2c."""
+    the library's own tasks, or where settings of a2c are given, a2c; on environments of others
+    ppo, and unless they are given, the encoder that fits (auto) and normalised rewards."""
     a2c: A2CConfig = field(default_factory=A2CConfig)
     """Settings of advantage actor-critic; they count only with that algorithm."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
     """Settings of proximal policy optimisation; they count only with that algorithm."""
-    wrappers: WrapperConfig = _UNASKED
+    wrappers: WrapperConfig = _WRAPPERS
     """What stands between environments of others and the agent."""
     host: HostConfig = field(default_factory=HostConfig)
     """How environments of others are run."""
@@ -100,11 +101,15 @@ class TrainConfig:
 
     def _choose_algorithm(self) -> None:
         """PPO where nothing is known of the task; its studies' algorithm where clew made it."""
-        others = ":" in self.env and self.a2c == A2CConfig()
-        object.__setattr__(self, "algorithm", "ppo" if others else "a2c")
+        if ":" not in self.env or self.a2c != A2CConfig():
+            object.__setattr__(self, "algorithm", "a2c")
+            return
+        object.__setattr__(self, "algorithm", "ppo")
+        if self.network is _NETWORK:
+            object.__setattr__(self, "network", NetworkConfig(encoder="auto"))
         # The value's error grows with the rewards, and its gradient drowns the policy's (see
         # docs/training.md): where their size is unknown, they are scaled.
-        if others and self.wrappers is _UNASKED:
+        if self.wrappers is _WRAPPERS:
             object.__setattr__(self, "wrappers", WrapperConfig(normalise_rewards=True))
 
     @property
