@@ -1,5 +1,6 @@
 """Memory tasks of MiniGrid and popgym as streams; skipped where the packages are not installed."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,19 @@ def test_minigrid(processes: int) -> None:
     assert any(step.ended.any() for step in told)
     assert all(step.observation["image"].dtype == np.uint8 for step in told)
     assert told[0].observation["direction"].dtype == np.int32
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_minigrid_with_one_hot_cells(processes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example: each cell has one kind, one colour and one state."""
+    pytest.importorskip("minigrid")
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "examples")
+    task = host_task("minigrid_memory:make")
+    assert set(task.observation_space) == {"image", "direction"}
+    told, _ = play(task, 20, processes=processes)
+    for step in told:
+        assert set(np.unique(step.observation["image"])) <= {0, 1}
+        assert (step.observation["image"].sum(axis=-1) == 3).all()
 
 
 @pytest.mark.parametrize("processes", [0, 2])
