@@ -93,9 +93,18 @@ def values_of(path, times) -> list[float]:
     return np.asarray(agent.unroll(agent.init_state(), shown, starts)[2]).tolist()
 
 
-@pytest.mark.parametrize("learner", ["a2c", "ppo", "async"])
 @pytest.mark.parametrize("factory", ["counting", "counting_same_step"])
-@pytest.mark.parametrize("terminate", [False, True])
+@pytest.mark.parametrize(
+    ("learner", "terminate"),
+    [
+        ("a2c", False),
+        ("a2c", True),
+        ("ppo", False),
+        ("ppo", True),
+        ("async", False),
+        pytest.param("async", True, marks=pytest.mark.slow),
+    ],
+)
 def test_values_tell_truncation_from_termination(tmp_path, learner, factory, terminate):
     """One more step pays 1, for ever at GAMMA: 1 + 1/2 + 1/4 + ... unless the episode terminates.
 

@@ -23,17 +23,10 @@ from clew.run.loggers import WandbConfig, check_loggers
 from clew.run.plain import with_lists, with_tuples
 from clew.run.sharing import check_devices
 from clew.run.tasks import HostConfig, HostSide
+from clew.run.unasked import NETWORK, WRAPPERS, Unasked, choices
 
 ALGORITHMS = ("a2c", "ppo", "auto")
 RUNNERS = ("sync", "async")
-
-
-class Unasked(dict[str, Any]):
-    """Options of the default task that nobody has asked for."""
-
-
-_NETWORK, _WRAPPERS = NetworkConfig(), WrapperConfig()
-"""Settings that nobody has asked for; these very objects."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +43,7 @@ class TrainConfig:
         default_factory=lambda: {"hidden_size": 64, "num_layers": 2}
     )
     """Options of the memory model."""
-    network: NetworkConfig = _NETWORK
+    network: NetworkConfig = NETWORK
     """What stands before and after the memory."""
     algorithm: str = "auto"
     """How it learns: a2c, advantage actor-critic, ppo, proximal policy optimisation, or auto: on
@@ -60,7 +53,7 @@ class TrainConfig:
     """Settings of advantage actor-critic; they count only with that algorithm."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
     """Settings of proximal policy optimisation; they count only with that algorithm."""
-    wrappers: WrapperConfig = _WRAPPERS
+    wrappers: WrapperConfig = WRAPPERS
     """What stands between environments of others and the agent."""
     host: HostConfig = field(default_factory=HostConfig)
     """How environments of others are run."""
@@ -94,23 +87,8 @@ class TrainConfig:
     """Name of the preset that these settings came from, for the record."""
 
     def __post_init__(self) -> None:
-        if self.env != "tmaze" and isinstance(self.env_options, Unasked):
-            object.__setattr__(self, "env_options", {})
-        if self.algorithm == "auto":
-            self._choose_algorithm()
-
-    def _choose_algorithm(self) -> None:
-        """PPO where nothing is known of the task; its studies' algorithm where clew made it."""
-        if ":" not in self.env or self.a2c != A2CConfig():
-            object.__setattr__(self, "algorithm", "a2c")
-            return
-        object.__setattr__(self, "algorithm", "ppo")
-        if self.network is _NETWORK:
-            object.__setattr__(self, "network", NetworkConfig(encoder="auto"))
-        # The value's error grows with the rewards, and its gradient drowns the policy's (see
-        # docs/training.md): where their size is unknown, they are scaled.
-        if self.wrappers is _WRAPPERS:
-            object.__setattr__(self, "wrappers", WrapperConfig(normalise_rewards=True))
+        for name, value in choices(self).items():
+            object.__setattr__(self, name, value)
 
     @property
     def learning(self) -> A2CConfig | PPOConfig:
