@@ -27,6 +27,7 @@ def test_long_gradients_are_told() -> None:
         {"ppo": dataclasses.replace(CONFIG.ppo, max_grad_norm=None)},
         {"ppo": dataclasses.replace(CONFIG.ppo, max_grad_norm=4.0)},
         {"env": "tmaze"},
+        {"env": "gymnax:CartPole-v1"},
     ],
 )
 def test_nothing_is_told_where_it_would_not_help(changes: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ SCALED = WrapperConfig(normalise_rewards=True)
     [
         ({}, "a2c", WrapperConfig(), "none"),
         ({"env": POLE}, "ppo", SCALED, "auto"),
-        ({"env": "gymnax:MemoryChain-bsuite"}, "ppo", SCALED, "auto"),
+        ({"env": "gymnax:MemoryChain-bsuite"}, "a2c", WrapperConfig(), "none"),
         ({"env": "some.module:factory"}, "ppo", SCALED, "auto"),
         ({"env": POLE, "wrappers": WrapperConfig()}, "ppo", WrapperConfig(), "auto"),
         (
@@ -60,7 +60,9 @@ def test_what_is_chosen(
         (f"--env {POLE} --algorithm a2c", "a2c", False),
         (f"--env {POLE} --algorithm auto", "ppo", True),
         (f"--env {POLE} --a2c.num-envs 4", "a2c", False),
+        (f"--env {POLE} --algorithm auto --a2c.num-envs 4", "a2c", False),
         (f"--env {POLE} --ppo.num-envs 4", "ppo", True),
+        ("--env gymnax:CartPole-v1", "a2c", False),
     ],
 )
 def test_the_command_line_chooses_alike(args: str, algorithm: str, scaled: bool) -> None:

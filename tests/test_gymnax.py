@@ -201,3 +201,8 @@ def test_it_trains(pretended_gymnax, tmp_path, algorithm):
         run_dir=str(tmp_path),
     )
     assert clew.train(config, progress=Watch()).path.exists()
+
+
+def test_its_name_alone_is_enough(pretended_gymnax):
+    """Nothing is chosen for it that only environments of others take."""
+    clew.TrainConfig(env="gymnax:Labelled-v0", memory="gru").validate()

@@ -69,15 +69,12 @@ def default_command(args: list[str]) -> TrainCommand:
         from clew.studies.presets import preset
 
         return TrainCommand(preset(name))
-    settings = {}
-    if env := value_before_parsing(args, "--env"):
-        settings["env"] = env
     # The algorithm as TrainConfig would choose it, had it seen what follows.
-    if algorithm := value_before_parsing(args, "--algorithm"):
-        settings["algorithm"] = algorithm
-    elif any(token.startswith("--a2c.") for token in args):
-        settings["algorithm"] = "a2c"
-    return TrainCommand(TrainConfig(**settings))
+    algorithm = value_before_parsing(args, "--algorithm") or "auto"
+    if algorithm == "auto" and any(token.startswith("--a2c.") for token in args):
+        algorithm = "a2c"
+    env = value_before_parsing(args, "--env") or TrainConfig.env
+    return TrainCommand(TrainConfig(env=env, algorithm=algorithm))
 
 
 def _within_preset(config: TrainConfig, preset: TrainConfig) -> TrainConfig:

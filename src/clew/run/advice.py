@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from clew.run.config import TrainConfig
+from clew.run.tasks import of_others
 
 MUCH = 10.0
 """Clipping by more than this is worth a word."""
@@ -15,7 +16,8 @@ def advice(rows: Sequence[dict[str, Any]], config: TrainConfig) -> str | None:
 
     Where returns are large, so is the error of the value, whose gradient goes through the memory
     as the policy's does: clipped to max_grad_norm, what is left of the policy's is little (see
-    docs/training.md, with an example). Only tasks of others have wrappers.
+    docs/training.md, with an example). Only environments of others take
+    that wrapper.
 
     Args:
         rows: of metrics, in order.
@@ -23,7 +25,7 @@ def advice(rows: Sequence[dict[str, Any]], config: TrainConfig) -> str | None:
     """
     limit = config.learning.max_grad_norm
     scaled = config.wrappers.normalise_rewards or config.wrappers.reward_scale != 1.0
-    if limit is None or scaled or ":" not in config.env:
+    if limit is None or scaled or not of_others(config.env):
         return None
     norms = [norm for row in rows for norm in row["grad_norm"] if norm is not None]
     length = statistics.median(norms) if norms else 0.0

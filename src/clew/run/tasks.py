@@ -66,6 +66,15 @@ class HostSide:
 Stream = AutoReset | HostSide
 
 
+def of_others(env: str) -> bool:
+    """Whether a task's name is that of an environment which the host steps."""
+    if ":" not in env:  # gymnasium is not imported for clew's own tasks
+        return False
+    from clew.envs.host_task import is_host
+
+    return is_host(env)
+
+
 def make_stream(env: str, options: dict[str, Any], wrappers: WrapperConfig) -> Stream:
     """A task as an endless stream of episodes, or what opens such streams.
 
@@ -73,11 +82,8 @@ def make_stream(env: str, options: dict[str, Any], wrappers: WrapperConfig) -> S
         UserError: for an unknown task or option, an impossible value, or wrappers that the task
             does not take.
     """
-    if ":" in env:
-        from clew.envs.host_task import is_host
-
-        if is_host(env):
-            return HostSide(_host_task(env, json.dumps(options)), wrappers)
+    if of_others(env):
+        return HostSide(_host_task(env, json.dumps(options)), wrappers)
     task = make_env(env, **options)
     if wrappers != WrapperConfig():
         from clew.envs.previous import wrap

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from clew.agents.a2c import A2CConfig
 from clew.agents.network import NetworkConfig
 from clew.envs.wrappers import WrapperConfig
+from clew.run.tasks import of_others
 
 if TYPE_CHECKING:
     from clew.run.config import TrainConfig
@@ -33,7 +34,7 @@ def choices(config: "TrainConfig") -> dict[str, Any]:
         found["env_options"] = {}
     if config.algorithm != "auto":
         return found
-    if ":" not in config.env or config.a2c != A2CConfig():
+    if not of_others(config.env) or config.a2c != A2CConfig():
         return found | {"algorithm": "a2c"}
     if config.network is NETWORK:
         found["network"] = NetworkConfig(encoder="auto")
