@@ -79,7 +79,7 @@ def config_of(folder, factory: str = "counting", algorithm: str = "a2c", **chang
             gamma=GAMMA,
             lam=0.0,
         ),
-        "steps": 32 * 400,
+        "steps": 32 * 200,
         "run_dir": str(folder),
         "log_every": 100,
     }
