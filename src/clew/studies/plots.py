@@ -115,7 +115,7 @@ def runs_figure(rows: Runs, title: str | None = None) -> Figure:
         figure.legend(
             handles, labels, loc="outside lower center", ncols=min(len(rows), 5), frameon=False
         )
-    figure.suptitle(title or ", ".join(rows), fontsize=13)
+    figure.suptitle(title or ", ".join(rows), fontsize=13, wrap=True)
     return figure
 
 

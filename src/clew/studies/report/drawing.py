@@ -3,7 +3,6 @@
 import io
 import math
 import re
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -102,9 +101,7 @@ def save_chart(chart: Chart, styles: Styles, folder: Path) -> Path:
     if chart.models:
         handles = legend_handles(chart.models, styles)
         figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
-    # Some 11 letters of this size are an inch wide; a figure of one panel holds few of them.
-    lines_of_title = textwrap.fill(chart.title, round(11 * figure.get_figwidth()))
-    figure.suptitle(lines_of_title, fontsize=12)
+    figure.suptitle(chart.title, fontsize=12, wrap=True)
     path = save(figure, folder / f"{chart.name}.png")
     figure.set_layout_engine("none")  # all has its place, and finding it takes a while
     text = _svg(tidy_small(figure), chart.name)
