@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+TOKEN = secrets.token_hex(32)  # one, because Ray reads it once in a process
 NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
 needs_ray = [
     pytest.mark.slow,
@@ -28,7 +29,7 @@ def two_nodes(**head: Any) -> Iterator[Any]:
         pytest.skip("Ray is not installed (make test-ray)")
     folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # sockets need short names
     own = {"RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token"}
-    own |= {"RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_worker_niceness": "0"}
+    own |= {"RAY_AUTH_TOKEN": TOKEN, "RAY_worker_niceness": "0"}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in own.items():
             patch.setenv(name, value)

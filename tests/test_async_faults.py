@@ -18,6 +18,7 @@ from clew.run.asynchronous.processes import ProcessPool
 from clew.run.asynchronous.program import AsyncProgram
 from clew.run.sync import RunState, init_run, make_parts
 from clew.run.tasks import HostConfig
+from labelled import order
 from small_async import arrays, async_config
 
 TIMEOUT = 3.0
@@ -73,9 +74,7 @@ class Run:
                 self.go_on()  # an actor that compiles may take long
             os.kill(self.pool.pids[place], getattr(signal, trouble))
         else:
-            part = self.script.with_name("part")
-            part.write_text(trouble)
-            part.rename(self.script)
+            order(self.script, trouble)
         while len(self.told) == before:
             self.go_on()
         self.go_on(2)

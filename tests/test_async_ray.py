@@ -20,6 +20,7 @@ from clew.run.asynchronous import program
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.record import read_metrics
 from clew.run.sync import init_run, make_parts
+from labelled import order
 from ray_nodes import NODE, needs_ray, two_nodes
 from small_async import async_config, by_turns, run_dir
 from small_run import Watch
@@ -97,9 +98,7 @@ class RayRun(Run):
         if trouble.startswith("SIG"):
             os.kill(self.pids[self.updates % 2], getattr(signal, trouble))
         else:
-            part = self.script.with_name("part")
-            part.write_text(trouble)
-            part.rename(self.script)
+            order(self.script, trouble)
         self.go_on_until(told)
         self.go_on_until(lambda: all(actor.started for actor in self.pool.actors))
         self.go_on(2)
@@ -120,7 +119,9 @@ def test_a_run_over_two_nodes_goes_on_elsewhere(
     settings, watch = AsyncConfig(queue=2, max_lag=3, ray=cluster.address), Watch()
     config = run_dir(tmp_path, steps=32 * 24, asynchronous=settings)
     result = clew.train(config, progress=watch)
-    assert not importlib.import_module("ray").is_initialized() and not watch.messages
+    assert not importlib.import_module("ray").is_initialized()
+    # Labels make long gradients, which is told of any runner; of actors there is nothing to tell.
+    assert [text[:14] for text in watch.messages] in ([], ["gradients were"])
     assert len(set(seen)) == 2 and len(seen) == 48
     rows = read_metrics(result.path)
     assert max(row["lag_max"] for row in rows) in (1, 2, 3)
@@ -211,7 +212,7 @@ def test_no_room_is_told_and_ends_what_stands_still(
     try:
         with pytest.raises(EnvironmentFault, match=r"stood still for 4 s \(asynchronous.ray_timeo"):
             run.go_on()
-        assert run.told[-1].endswith("the run waits")
+        assert any(text.endswith("the run waits") for text in run.told)
     finally:
         run.program.close()
 

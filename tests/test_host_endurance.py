@@ -20,6 +20,7 @@ from clew.run.record import read_metrics
 from clew.run.stop import EnvironmentFailed
 from clew.run.tasks import HostConfig
 from clew.run.train import train
+from labelled import order
 from small_async import LENGTH, run_dir
 
 TIMES = 20
@@ -149,7 +150,7 @@ def test_numbers_that_are_none_twenty_times(tmp_path: Path, runner: str, trouble
     }
     for number in range(TIMES):
         before = newest(tmp_path)
-        at = At(max(before, 0) + 1, lambda: script.write_text(trouble))
+        at = At(max(before, 0) + 1, lambda: order(script, trouble))
         with pytest.raises(EnvironmentFailed, match=says):
             train(endless(tmp_path, runner, **changes), resume=number > 0, progress=at)
         assert newest(tmp_path) > before
