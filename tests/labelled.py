@@ -4,7 +4,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -249,10 +248,3 @@ class Scripted(Troubled):
         with open(mine) as file:
             self.trouble = file.read()
         return True
-
-
-def order(script: Path, trouble: str) -> None:
-    """Writes what is `Scripted`, whole before anybody can read it."""
-    part = script.with_name("part")
-    part.write_text(trouble)
-    part.rename(script)

@@ -67,3 +67,10 @@ def arrays(state: RunState) -> list[np.ndarray]:
 def by_turns(**changes: Any) -> AsyncConfig:
     """No lag at all."""
     return AsyncConfig(queue=0, max_lag=0, **changes)
+
+
+def order(script: Path, trouble: str) -> None:
+    """Writes the trouble of `labelled.Scripted`, whole before anybody can read it."""
+    part = script.with_name("part")
+    part.write_text(trouble)
+    part.rename(script)

@@ -18,8 +18,7 @@ from clew.run.asynchronous.processes import ProcessPool
 from clew.run.asynchronous.program import AsyncProgram
 from clew.run.sync import RunState, init_run, make_parts
 from clew.run.tasks import HostConfig
-from labelled import order
-from small_async import arrays, async_config
+from small_async import arrays, async_config, order
 
 TIMEOUT = 3.0
 

@@ -20,9 +20,8 @@ from clew.run.asynchronous import program
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.record import read_metrics
 from clew.run.sync import init_run, make_parts
-from labelled import order
 from ray_nodes import NODE, needs_ray, two_nodes
-from small_async import async_config, by_turns, run_dir
+from small_async import async_config, by_turns, order, run_dir
 from small_run import Watch
 from test_async_equal import CARTPOLE, LEARNING, assert_equal
 from test_async_faults import Run, wait_until_gone

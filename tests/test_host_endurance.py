@@ -20,8 +20,7 @@ from clew.run.record import read_metrics
 from clew.run.stop import EnvironmentFailed
 from clew.run.tasks import HostConfig
 from clew.run.train import train
-from labelled import order
-from small_async import LENGTH, run_dir
+from small_async import LENGTH, order, run_dir
 
 TIMES = 20
 PER_UPDATE = 4 * LENGTH

@@ -23,7 +23,7 @@ def test_a_missing_package_is_named(name: str, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(UserError, match=line):
         require_packages((3, 12))
     with pytest.raises(UserError, match="Memory Maze needs"):
-        gymnasium.make("clew/MemoryMaze-9x9-v0")
+        gymnasium.make("clew.envs.gymnasium_api:clew/MemoryMaze-9x9-v0")
 
 
 @pytest.mark.usefixtures("fake")
@@ -64,10 +64,24 @@ def test_a_missing_system_library_is_named(
     way: str, remedy: str, fake: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MUJOCO_GL", way)
+    monkeypatch.setenv("DISPLAY", ":0")
     fake(_render="None.eglQueryString")
     with pytest.raises(UserError, match=f"MUJOCO_GL={way} .AttributeError: .*{remedy}") as caught:
         load_tasks()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("fake")
+def test_glfw_without_a_screen_is_refused_before_it_aborts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("MUJOCO_GL", "glfw")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    says = "MUJOCO_GL=glfw .RuntimeError: neither DISPLAY nor WAYLAND_DISPLAY is set.; glfw needs"
+    with pytest.raises(UserError, match=says):
+        load_tasks()
+    monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
+    load_tasks()
 
 
 @pytest.mark.parametrize("file", ["_render", "tasks"])

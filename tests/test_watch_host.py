@@ -1,5 +1,6 @@
 """Watching agents in environments of others: an environment that counts its own steps."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import clew.cli
 from clew.agents.network import NetworkConfig
 from clew.cli import run
 from clew.errors import UserError
@@ -20,6 +22,7 @@ from clew.watch import Film, Recording
 from clew.watch.film import Caption
 from clew.watch.host import record_host
 from clew.watch.lines import ActionPanel
+from clew.watch.terminal import text_frame
 
 
 class Counting(gymnasium.Env):
@@ -124,6 +127,20 @@ def test_actions_that_are_numbers_and_wrappers() -> None:
     assert len([frame for frame in film]) == recording.length
 
 
+def test_the_tasks_own_rewards_are_told_beside_those_learned_from() -> None:
+    from clew.envs.wrappers import WrapperConfig
+
+    agent, side = make()
+    assert played(agent, side, episodes=1)[0].own_rewards is None
+    agent, side = make(wrappers=WrapperConfig(reward_scale=0.5))
+    recording = played(agent, side, episodes=1)[0]
+    own = 1 + np.arange(recording.length)
+    assert np.array_equal(recording.earned, own)
+    assert np.array_equal(recording.rewards, own / 2)
+    assert recording.metrics["return"] == sum(own)
+    assert f"reward {recording.length}" in text_frame(recording, recording.length - 1)
+
+
 def test_what_cannot_draw_is_shown_as_numbers() -> None:
     agent, side = make(env_options={"draws": False})
     with pytest.warns(UserWarning, match="no pictures of the environment: no brush; pip install"):
@@ -150,3 +167,18 @@ def test_from_training_to_a_video(tmp_path: Path, capsys: pytest.CaptureFixture)
     assert not np.array_equal(learned.observations, blank.observations)
     with pytest.raises(UserError, match="episodes must be an integer"):
         played(loaded.agent, side, episodes=0)
+
+
+def test_own_warnings_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+
+    def warn(args: list[str]) -> int:
+        for text, file in (("no brush", clew.cli.__file__), ("no luck", "/elsewhere.py")):
+            told.append(warnings.formatwarning(text, UserWarning, file, 7))  # noqa: PERF401
+        return 0
+
+    usual = warnings.formatwarning
+    monkeypatch.setattr(clew.cli, "dispatch", warn)
+    assert run([]) == 0
+    assert told == ["warning: no brush\n", "/elsewhere.py:7: UserWarning: no luck\n"]
+    assert warnings.formatwarning is usual

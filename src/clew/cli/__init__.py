@@ -1,10 +1,14 @@
 """The command line: one module for each command, imported when it is called for."""
 
+import contextlib
 import difflib
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 from clew.cli.pages import take_large_pages
 from clew.errors import UserError
@@ -39,7 +43,8 @@ def main(args: Sequence[str] | None = None) -> None:
 def run(args: list[str]) -> int:
     """Runs one command and returns its exit code; mistakes become a line on standard error."""
     try:
-        return dispatch(args)
+        with _plain_warnings():
+            return dispatch(args)
     except UserError as mistake:
         print(f"error: {mistake}", file=sys.stderr)
         return 2
@@ -50,6 +55,25 @@ def run(args: list[str]) -> int:
         # Whoever read our output has seen enough, as `head` has; Python would complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+@contextlib.contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """clew's own warnings are a line too, without the place in the code where they arose."""
+    usual, ours = warnings.formatwarning, str(Path(__file__).parents[1])
+
+    def told(
+        message: Warning | str, category: type[Warning], filename: str, *more: Any, **others: Any
+    ) -> str:
+        if issubclass(category, UserWarning) and filename.startswith(ours):
+            return f"warning: {message}\n"
+        return usual(message, category, filename, *more, **others)
+
+    warnings.formatwarning = told
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
 
 
 def dispatch(args: list[str]) -> int:

@@ -91,6 +91,8 @@ else the final observation in `final` | goes on |
         )
         self._accounts = Accounts(self.num_envs)
         self._seed, self._ready = seed, False
+        self.own_reward = np.zeros(self.num_envs, np.float32)
+        """[B] the environments' own reward of the last step, before any wrapper of rewards."""
         self._actions: Array | None = None
 
     @property
@@ -208,6 +210,7 @@ else the final observation in `final` | goes on |
         self._transforms.learn(observations)
         if raw is not None:
             self._transforms.learn(raw, cut)
+        self.own_reward = told.reward
         earned = self._transforms.reward(told.reward, told.counted, told.ended)
         final = None
         if raw is not None:

@@ -75,7 +75,7 @@ class Film(Sequence[Frame]):
         self._recording, self._caption = recording, caption
         self._axis = TimeAxis(recording.length)
         self.panels = make_panels(recording, influence, way, gamma)
-        self._earned = np.cumsum(np.asarray(recording.rewards, float))
+        self._earned = np.cumsum(np.asarray(recording.earned, float))
         # The first picture settles the height of all, as a video's frames have one size.
         self._room = fitted(picture_of(recording, 0)).shape[:2]
         self._tops, top = [], _HEADER + self._room[0] + _GAP + _TITLE_LINE
@@ -145,7 +145,7 @@ class Film(Sequence[Frame]):
         recording, right = self._recording, WIDTH - MARGIN
         place = f"step {step} of {recording.length - 1}"
         canvas.text((right, 26), place, 19, INK, "rm", bold=True)
-        told = [_action(recording, step), f"reward {written(float(recording.rewards[step]))}"]
+        told = [_action(recording, step), f"reward {written(float(recording.earned[step]))}"]
         told.append(f"return {written(float(self._earned[step]))}")
         if step == recording.length - 1:
             told.append(_ending(recording))

@@ -33,8 +33,8 @@ def record_host(
 ) -> Iterator[Recording]:
     """Plays episodes of an environment of others, one after another; as `record` does otherwise.
 
-    Pictures are what it renders as "rgb_array", if it does. Rewards are those that the agent
-    learns from, which its values are about; the metrics have the environment's own return.
+    Pictures are what it renders as "rgb_array", if it does. `rewards` are those that the
+    agent learns from, which its values are about; `earned` and the metrics are the environment's.
 
     Args:
         agent: the network.
@@ -69,7 +69,7 @@ def record_host(
                 seen, picture = step.observation, _picture(env)
                 step = stream.step(taken)
                 kept = taken if likely is None else action
-                rows.append((seen, kept, likely, value, step.reward, picture))
+                rows.append((seen, kept, likely, value, step.reward, stream.own_reward, picture))
                 if step.ended[0] or len(rows) >= max_steps:
                     break
             yield _recording(rows, step)
@@ -128,7 +128,7 @@ def _choose(
 
 
 def _recording(rows: list[tuple], last: HostStep) -> Recording:
-    seen, actions, likely, values, rewards, pictures = zip(*rows, strict=True)
+    seen, actions, likely, values, rewards, own, pictures = zip(*rows, strict=True)
     ended = "cut"
     if last.ended[0]:
         ended = "truncated" if last.discount[0] else "terminated"
@@ -141,4 +141,5 @@ def _recording(rows: list[tuple], last: HostStep) -> Recording:
         ended=ended,
         pictures=None if pictures[0] is None else pictures,
         metrics={name: float(x[0]) for name, x in last.metrics.items()} if last.ended[0] else {},
+        own_rewards=None if np.array_equal(own, rewards) else np.concatenate(own),
     )

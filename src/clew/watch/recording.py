@@ -34,7 +34,7 @@ class Recording(NamedTuple):
     actions: np.ndarray
     """[T] the actions taken, or [T, k] if each is k numbers."""
     rewards: Float[np.ndarray, " time"]
-    """Of each action."""
+    """Of each action, as the agent learned from it."""
     values: Float[np.ndarray, " time"]
     """The agent's value of each observation."""
     probabilities: Float[np.ndarray, "time actions"] | None
@@ -50,11 +50,18 @@ class Recording(NamedTuple):
     """What the actions are called, or the numbers of an action; empty if they have no names."""
     metrics: dict[str, float] = {}
     """The task's numbers about the episode, such as "success"."""
+    own_rewards: Float[np.ndarray, " time"] | None = None
+    """The task's own reward of each action; None if the agent learned from just that."""
 
     @property
     def length(self) -> int:
         """Its steps, T."""
         return len(self.actions)
+
+    @property
+    def earned(self) -> Float[np.ndarray, " time"]:
+        """The task's own reward of each action, T."""
+        return self.rewards if self.own_rewards is None else self.own_rewards
 
     def returns(self, gamma: float) -> Float[np.ndarray, " time"]:
         """What came after each observation, r_t + gamma r_{t+1} + ..., to the recording's end."""

@@ -39,7 +39,7 @@ def text_frame(
     else:
         lines = [_numbers(recording, step)]
     action = recording.actions[step]
-    told = [f"step {step} of {recording.length - 1}", f"reward {_plain(recording.rewards[step])}"]
+    told = [f"step {step} of {recording.length - 1}", f"reward {_plain(recording.earned[step])}"]
     lines += ["  ".join(told), f"{'value':>10} {_plain(recording.values[step])}"]
     if recording.probabilities is None:
         lines.append(f"{'action':>10} {' '.join(map(_plain, np.ravel(action)))}")

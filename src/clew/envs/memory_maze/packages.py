@@ -28,6 +28,7 @@ REMEDIES = {
     "glfw": "glfw needs a screen; MUJOCO_GL=egl draws without one",
 }
 DRAWING = "_make_rendering_contexts"  # dm_control's function that makes them
+SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 STAND_IN = ("gym", "gym.envs", "gym.envs.registration", "gym.spaces")
 
 
@@ -48,6 +49,7 @@ def load_tasks() -> Any:
     """
     require_packages()
     os.environ.setdefault("MUJOCO_GL", "egl" if sys.platform == "linux" else "glfw")
+    _require_screen()
     with warnings.catch_warnings(), _stand_in_for_gym():
         try:
             importlib.import_module("dm_control._render")
@@ -59,6 +61,14 @@ def load_tasks() -> Any:
             return importlib.import_module("memory_maze.tasks")
         except ModuleNotFoundError as error:
             raise _missing([str(error.name)]) from error
+
+
+def _require_screen() -> None:
+    """Where there is none, GLFW ends the process instead of raising an error."""
+    if sys.platform != "linux" or os.environ["MUJOCO_GL"].lower() != "glfw":
+        return
+    if not any(map(os.environ.get, SCREENS)):
+        raise _cannot_draw(RuntimeError(f"neither {' nor '.join(SCREENS)} is set"))
 
 
 def require_packages(python: tuple[int, int] | None = None) -> None:
