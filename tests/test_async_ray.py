@@ -1,5 +1,6 @@
 """Asynchronous training with actors on a Ray cluster of two nodes, which may be lost."""
 
+import dataclasses
 import importlib
 import json
 import os
@@ -116,11 +117,11 @@ def test_a_run_over_two_nodes_goes_on_elsewhere(
     """Both nodes act, lag is bounded and there is some; then processes of this machine go on."""
     cluster.wait_for_nodes()
     settings, watch = AsyncConfig(queue=2, max_lag=3, ray=cluster.address), Watch()
-    config = run_dir(tmp_path, steps=32 * 24, asynchronous=settings)
+    # Labels are large rewards: unclipped, there is no advice to scale them, so nothing to tell.
+    learning = dataclasses.replace(async_config().ppo, max_grad_norm=None)
+    config = run_dir(tmp_path, steps=32 * 24, asynchronous=settings, ppo=learning)
     result = clew.train(config, progress=watch)
-    assert not importlib.import_module("ray").is_initialized()
-    # Labels make long gradients, which is told of any runner; of actors there is nothing to tell.
-    assert [text[:14] for text in watch.messages] in ([], ["gradients were"])
+    assert not importlib.import_module("ray").is_initialized() and not watch.messages
     assert len(set(seen)) == 2 and len(seen) == 48
     rows = read_metrics(result.path)
     assert max(row["lag_max"] for row in rows) in (1, 2, 3)
@@ -211,7 +212,9 @@ def test_no_room_is_told_and_ends_what_stands_still(
     try:
         with pytest.raises(EnvironmentFault, match=r"stood still for 4 s \(asynchronous.ray_timeo"):
             run.go_on()
-        assert any(text.endswith("the run waits") for text in run.told)
+        # Those that found room may say so as late as this.
+        told = [text for text in run.told if not text.endswith("is at work")]
+        assert told[-1].endswith("the run waits")
     finally:
         run.program.close()
 

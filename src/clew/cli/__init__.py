@@ -60,7 +60,7 @@ def run(args: list[str]) -> int:
 @contextlib.contextmanager
 def _plain_warnings() -> Iterator[None]:
     """clew's own warnings are a line too, without the place in the code where they arose."""
-    usual, ours = warnings.formatwarning, str(Path(__file__).parents[1])
+    usual, ours = warnings.formatwarning, f"{Path(__file__).parents[1]}{os.sep}"
 
     def told(
         message: Warning | str, category: type[Warning], filename: str, *more: Any, **others: Any

@@ -35,6 +35,8 @@ class HostStep(NamedTuple):
     metrics: dict[str, Array]
     """float32; "return" (of the environment's own rewards) and "length" (the agent's steps) of
     the episode that this step ended, 0 elsewhere."""
+    own_reward: Array
+    """float32; the environments' own, which `reward` is without wrappers of rewards."""
     final: tuple[Array, Arrays] | None = None
     """Where an episode was truncated and the same step opened the next one: which (bool [B]), and
     observations of which those rows are the final ones. Their value completes the return."""
@@ -91,8 +93,6 @@ else the final observation in `final` | goes on |
         )
         self._accounts = Accounts(self.num_envs)
         self._seed, self._ready = seed, False
-        self.own_reward = np.zeros(self.num_envs, np.float32)
-        """[B] the environments' own reward of the last step, before any wrapper of rewards."""
         self._actions: Array | None = None
 
     @property
@@ -129,7 +129,14 @@ else the final observation in `final` | goes on |
         self._ready = True
         metrics = {name: nothing.copy() for name in self.metric_names}
         return HostStep(
-            seen, nothing, np.ones_like(nothing), start, never, never.copy(), metrics, None
+            observation=seen,
+            reward=nothing,
+            discount=np.ones_like(nothing),
+            start=start,
+            last=never,
+            ended=never.copy(),
+            metrics=metrics,
+            own_reward=nothing.copy(),
         )
 
     def step(self, actions: Any, timeout: float | None = None) -> HostStep:
@@ -210,7 +217,6 @@ else the final observation in `final` | goes on |
         self._transforms.learn(observations)
         if raw is not None:
             self._transforms.learn(raw, cut)
-        self.own_reward = told.reward
         earned = self._transforms.reward(told.reward, told.counted, told.ended)
         final = None
         if raw is not None:
@@ -218,7 +224,15 @@ else the final observation in `final` | goes on |
             final = (cut, self._transforms.observe(raw, self._actions, earned, none))
         seen = self._transforms.observe(observations, self._actions, earned, told.start)
         return HostStep(
-            seen, earned, told.discount, told.start, told.last, told.ended, told.metrics, final
+            observation=seen,
+            reward=earned,
+            discount=told.discount,
+            start=told.start,
+            last=told.last,
+            ended=told.ended,
+            metrics=told.metrics,
+            own_reward=told.reward,
+            final=final,
         )
 
     def _read(self, observations: Any) -> Arrays:

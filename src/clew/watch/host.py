@@ -69,7 +69,7 @@ def record_host(
                 seen, picture = step.observation, _picture(env)
                 step = stream.step(taken)
                 kept = taken if likely is None else action
-                rows.append((seen, kept, likely, value, step.reward, stream.own_reward, picture))
+                rows.append((seen, kept, likely, value, step.reward, step.own_reward, picture))
                 if step.ended[0] or len(rows) >= max_steps:
                     break
             yield _recording(rows, step)
