@@ -73,7 +73,7 @@ def multiply_adds(
 
     With `length` those of one `module.unroll` over so many observations, of the whole chunk.
 
-    Counted: for `dot_general` and convolutions one for every product of two elements; for `mul`
+    Counted: for matrix products and convolutions one for every product of two elements; for `mul`
     and `square` of floating-point numbers one for every element of the result; for
     `integer_pow` with exponent y, |y| - 1 for every element. A `scan` counts its body times its
     length; a `cond` its dearest branch; a `while`, whose number of trips no jaxpr knows, one

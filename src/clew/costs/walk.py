@@ -75,6 +75,8 @@ def _work(equation: Any) -> tuple[int, bool]:
         (contracted, _), _ = equation.params["dimension_numbers"]
         shape = equation.invars[0].aval.shape
         return math.prod(out.shape) * math.prod(shape[axis] for axis in contracted), True
+    if name == "product":
+        return math.prod(out.shape) * equation.invars[1].aval.shape[0], True
     if name == "conv_general_dilated":
         kernel = equation.invars[1].aval.shape
         features = kernel[equation.params["dimension_numbers"].rhs_spec[0]]

@@ -13,6 +13,7 @@ from jax.nn.initializers import Initializer
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from clew.errors import require_choice
+from clew.memory.products import product
 
 Init = Literal["orthogonal", "lecun", "uniform"]
 INITS = ("orthogonal", "lecun", "uniform")
@@ -60,7 +61,7 @@ class Linear(eqx.Module):
         self.bias = draw_bias(bias_key, (output_size,), jnp.float32) if bias else None
 
     def __call__(self, x: Float[Array, "*lead in"]) -> Float[Array, "*lead out"]:
-        y = x @ self.weight
+        y = product(x, self.weight)
         return y if self.bias is None else y + like(self.bias, y)
 
 
