@@ -30,6 +30,12 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("gtrxl", {"window": 9, "head_size": 17}),
     ("gtrxl", {"window": 50, "banded": False}),
     ("transformer", {"window": 21, "head_size": 40}),
+    # Units that fill vectors and panels of them, and that do not.
+    ("lstm", {"hidden_size": 64}),
+    ("lstm", {"hidden_size": 70, "all_biases": True}),
+    ("gru", {"hidden_size": 64}),
+    ("gru", {"hidden_size": 70, "all_biases": True}),
+    ("gtrxl", {"gate": "temporal_gru", "window": 9}),
 ]
 TIME, WARM = 37, 13
 TOLERANCES = {"float32": (2e-6, 1e-4), "float64": (1e-13, 1e-11)}
@@ -97,6 +103,51 @@ def test_saturated_gates_are_those_of_steps(name: str, gate: float) -> None:
         found.append(pull_one(unroll, memory, memory.init_state(), xs, starts, (zeros, weights)))
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found[0]))
     assert largest(found[0], found[1]) < 1e-4
+
+
+@needs_kernels
+@pytest.mark.parametrize("size", [1e-3, 1.0, 30.0, 1e4])
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_saturated_cells_are_those_of_steps(name: str, size: float) -> None:
+    """Where tanh is a straight line, and where all gates are 0 or 1."""
+    found = []
+    for scan in ("kernel", "steps"):
+        memory: Any = sample(name, num_layers=1, scan=scan)
+        xs, starts = episodes(TIME, seed=5)
+        zeros = jax.tree.map(partial(_cotangent, "float32"), memory.init_state())
+        weights = np.ones((TIME, memory.output_size), np.float32)
+        found.append(
+            pull_one(unroll, memory, memory.init_state(), xs * size, starts, (zeros, weights))
+        )
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found[0]))
+    assert largest(found[0], found[1]) < 1e-4
+
+
+@needs_kernels
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+@pytest.mark.parametrize("own", [False, True], ids=["one weight", "a weight each"])
+def test_a_batch_is_its_members(name: str, own: bool) -> None:
+    """However rows are put together, each is what it is alone, gradients included."""
+    count, (xs, starts) = 11, episodes(TIME, seed=7)
+    batch = np.stack([xs * (1 + b) for b in range(count)])
+    memory = sample(name, scan="kernel", hidden_size=20)
+    params, static = eqx.partition(memory, eqx.is_inexact_array)
+    grown = [jax.tree.map(lambda x, b=b: x * (1 + b / count), params) for b in range(count)]
+
+    def pulled(params: Any, xs: Any) -> Any:
+        def outputs(xs: Any) -> Any:
+            memory: Any = eqx.combine(params, static)
+            return memory.unroll(memory.init_state(), xs, starts)[1]
+
+        ys, pull = jax.vjp(outputs, xs)
+        return ys, pull(jnp.sin(ys))
+
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *grown) if own else params
+    together = jax.jit(jax.vmap(pulled, (0 if own else None, 0)))(stacked, batch)
+    alone = jax.jit(pulled)
+    for b in range(count):
+        one = alone(grown[b] if own else params, batch[b])
+        assert largest(jax.tree.map(lambda x, b=b: x[b], together), one) < 1e-6
 
 
 @needs_kernels

@@ -10,9 +10,11 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from clew.errors import require_choice
 from clew.memory.base import State, select
 from clew.memory.blocks import Init, Linear, like
+from clew.memory.cells import scan_cell
 from clew.memory.gru import GRUCell
+from clew.memory.kernels import Scan
 from clew.memory.maps import MemoryMap
-from clew.memory.recurrent import cell_maps, scan_cell
+from clew.memory.recurrent import cell_maps
 
 GateName = Literal["residual", "gru", "temporal_gru"]
 GATES = ("residual", "gru", "temporal_gru")
@@ -119,8 +121,8 @@ class TemporalGRU(Gate):
 
     cell: GRUCell
 
-    def __init__(self, size: int, *, key: PRNGKeyArray, init: Init):
-        self.cell = GRUCell(size, size, key=key, init=init, all_biases=True)
+    def __init__(self, size: int, *, key: PRNGKeyArray, init: Init, scan: Scan = "auto"):
+        self.cell = GRUCell(size, size, key=key, init=init, all_biases=True, scan=scan)
 
     def init_state(self) -> State:
         """A zero h."""
@@ -149,12 +151,16 @@ class TemporalGRU(Gate):
         return cell_maps(self.cell, xs + ys)[0]
 
 
-def make_gate(name: GateName, size: int, *, key: PRNGKeyArray, init: Init) -> Gate:
+def make_gate(
+    name: GateName, size: int, *, key: PRNGKeyArray, init: Init, scan: Scan = "auto"
+) -> Gate:
     """Builds the gate called `name`, one of `GATES`."""
     require_choice("gate", name, GATES)
     if name == "residual":
         return Residual()
-    return (GRUGate if name == "gru" else TemporalGRU)(size, key=key, init=init)
+    if name == "gru":
+        return GRUGate(size, key=key, init=init)
+    return TemporalGRU(size, key=key, init=init, scan=scan)
 
 
 def _beside(parts: list[Linear]) -> Linear:

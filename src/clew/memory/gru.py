@@ -1,5 +1,7 @@
 """The gated recurrent unit."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -8,8 +10,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from clew.errors import require_at_least
 from clew.memory.base import State
 from clew.memory.blocks import Init, Linear
+from clew.memory.cells import AbstractCell
+from clew.memory.kernels import Scan, uses_kernel
+from clew.memory.kernels.cells import CellKernel
 from clew.memory.maps import MemoryMap
-from clew.memory.recurrent import AbstractCell, RecurrentStack
+from clew.memory.recurrent import RecurrentStack
 
 
 class GRUCell(AbstractCell):
@@ -22,6 +27,8 @@ class GRUCell(AbstractCell):
     recurrent: Linear
     recurrent_bias: Float[Array, " biases"]
     size: int = eqx.field(static=True)
+    scan: Scan = eqx.field(static=True)
+    kernel: ClassVar[CellKernel] = "gru"
 
     def __init__(
         self,
@@ -31,6 +38,7 @@ class GRUCell(AbstractCell):
         key: PRNGKeyArray,
         init: Init,
         all_biases: bool = False,
+        scan: Scan = "auto",
     ):
         input_key, recurrent_key = jax.random.split(key)
         recurrent = Linear(size, 3 * size, key=recurrent_key, init=init)
@@ -39,6 +47,7 @@ class GRUCell(AbstractCell):
         self.recurrent_bias = recurrent.bias if all_biases else recurrent.bias[2 * size :]
         self.recurrent = eqx.tree_at(lambda linear: linear.bias, recurrent, None)
         self.size = size
+        self.scan = scan
 
     def init_state(self) -> State:
         """A zero output h."""
@@ -96,9 +105,10 @@ class GRU(RecurrentStack):
         all_biases: whether the recurrent products of r and z have biases beside b, which add
             nothing that b could not, as in PyTorch and what was published with it.
         init: "orthogonal" (gain sqrt 2, one draw over the three gates), "lecun" or "uniform".
+        scan: how a chunk is learned from: "kernel", "steps", or "auto"; see `Scan`.
 
     Raises:
-        UserError: for a size below 1 or an unknown `init`.
+        UserError: for a size below 1, an unknown `init` or `scan`, or a kernel that is not there.
 
     Source: Cho et al. (2014), eq. 5-8. Deviation: the reset gate acts after the product,
     r * (h U_n + c), as the usual libraries have it; the paper has (r * h) U_n.
@@ -117,14 +127,23 @@ class GRU(RecurrentStack):
         num_layers: int = 1,
         all_biases: bool = False,
         init: Init = "orthogonal",
+        scan: Scan = "auto",
     ):
         require_at_least("input_size", input_size, 1)
         require_at_least("hidden_size", hidden_size, 1)
         require_at_least("num_layers", num_layers, 1)
+        uses_kernel(scan)
         sizes = [input_size] + [hidden_size] * num_layers
         keys = jax.random.split(key, num_layers)
         self.cells = tuple(
-            GRUCell(sizes[i], hidden_size, key=keys[i], init=init, all_biases=all_biases)
+            GRUCell(
+                sizes[i],
+                hidden_size,
+                key=keys[i],
+                init=init,
+                all_biases=all_biases,
+                scan=scan,
+            )
             for i in range(num_layers)
         )
         self.input_size = input_size

@@ -1,6 +1,7 @@
 """The long short-term memory."""
 
 import math
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -10,8 +11,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from clew.errors import UserError, require_at_least
 from clew.memory.base import State
 from clew.memory.blocks import Init, Linear
+from clew.memory.cells import AbstractCell
+from clew.memory.kernels import Scan, uses_kernel
+from clew.memory.kernels.cells import CellKernel
 from clew.memory.maps import MemoryMap
-from clew.memory.recurrent import AbstractCell, RecurrentStack
+from clew.memory.recurrent import RecurrentStack
 
 
 class LSTMCell(AbstractCell):
@@ -21,6 +25,8 @@ class LSTMCell(AbstractCell):
     recurrent: Linear
     recurrent_bias: Float[Array, " gates"] | None
     size: int = eqx.field(static=True)
+    scan: Scan = eqx.field(static=True)
+    kernel: ClassVar[CellKernel] = "lstm"
 
     def __init__(
         self,
@@ -31,6 +37,7 @@ class LSTMCell(AbstractCell):
         init: Init,
         forget_bias: float,
         all_biases: bool,
+        scan: Scan,
     ):
         input_key, recurrent_key = jax.random.split(key)
         inputs = Linear(input_size, 4 * size, key=input_key, init=init, fan=size)
@@ -41,6 +48,7 @@ class LSTMCell(AbstractCell):
         self.recurrent_bias = recurrent.bias if all_biases else None
         self.recurrent = eqx.tree_at(lambda linear: linear.bias, recurrent, None)
         self.size = size
+        self.scan = scan
 
     def init_state(self) -> State:
         """Zero cell and zero output, (c, h)."""
@@ -98,9 +106,10 @@ class LSTM(RecurrentStack):
         all_biases: whether the recurrent products have biases beside b, which add nothing that b
             could not, as in PyTorch and what was published with it.
         init: "orthogonal" (gain sqrt 2, one draw over the four gates), "lecun" or "uniform".
+        scan: how a chunk is learned from: "kernel", "steps", or "auto"; see `Scan`.
 
     Raises:
-        UserError: for a size below 1 or an unknown `init`.
+        UserError: for a size below 1, an unknown `init` or `scan`, or a kernel that is not there.
 
     Source: Hochreiter and Schmidhuber (1997), with the forget gate of Gers et al. (2000).
     Deviation: none in the equations.
@@ -120,10 +129,12 @@ class LSTM(RecurrentStack):
         forget_bias: float = 0.0,
         all_biases: bool = False,
         init: Init = "orthogonal",
+        scan: Scan = "auto",
     ):
         require_at_least("input_size", input_size, 1)
         require_at_least("hidden_size", hidden_size, 1)
         require_at_least("num_layers", num_layers, 1)
+        uses_kernel(scan)
         if not math.isfinite(forget_bias):
             raise UserError(f"forget_bias must be a finite number, got {forget_bias!r}")
         sizes = [input_size] + [hidden_size] * num_layers
@@ -136,6 +147,7 @@ class LSTM(RecurrentStack):
                 init=init,
                 forget_bias=forget_bias,
                 all_biases=all_biases,
+                scan=scan,
             )
             for i in range(num_layers)
         )

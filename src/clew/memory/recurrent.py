@@ -1,10 +1,8 @@
-"""What the LSTM and the GRU share: stacked cells, and a scan that is mostly large products."""
+"""What the LSTM and the GRU share as memories: cells on top of each other."""
 
-import abc
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -15,47 +13,8 @@ from clew.memory.base import (
     check_unroll_input,
     select,
 )
-from clew.memory.blocks import Linear
+from clew.memory.cells import AbstractCell, scan_cell
 from clew.memory.maps import MemoryMap, prefixed
-
-
-class AbstractCell(eqx.Module):
-    """A recurrent cell in three parts: input products, recurrent product, and the rest."""
-
-    recurrent: eqx.AbstractVar[Linear]
-
-    @abc.abstractmethod
-    def init_state(self) -> State:
-        """Zeros."""
-
-    @abc.abstractmethod
-    def project(self, x: Float[Array, "*lead in"]) -> Float[Array, "*lead gates"]:
-        """The products of the input, for any number of time steps at once."""
-
-    @abc.abstractmethod
-    def offset(self) -> Float[Array, " gates"]:
-        """What is added to the recurrent product, h U."""
-
-    @abc.abstractmethod
-    def output(self, state: Any) -> Float[Array, " size"]:
-        """The h in a state."""
-
-    def advance(self, state: Any, x: Float[Array, " in"]) -> Any:
-        """The state after one more input."""
-        product = self.recurrent(self.output(state)) + self.offset()
-        return self.update(state, self.project(x), product)
-
-    @abc.abstractmethod
-    def update(
-        self, state: Any, projected: Float[Array, " gates"], product: Float[Array, " gates"]
-    ) -> Any:
-        """The new state, from the old one and the products of the input and of h."""
-
-    @abc.abstractmethod
-    def maps(
-        self, projected: Float[Array, "time gates"], product: Float[Array, "time gates"]
-    ) -> dict[str, MemoryMap]:
-        """The gates at every step, from the products of the inputs and of the h before."""
 
 
 class RecurrentStack(AbstractMemory):
@@ -109,67 +68,3 @@ def cell_maps(
     projected = cell.project(xs)
     product = cell.recurrent(before) + jnp.broadcast_to(cell.offset(), projected.shape)
     return cell.maps(projected, product), outputs
-
-
-def scan_cell(
-    cell: AbstractCell,
-    state: State,
-    xs: Float[Array, "time in"],
-    starts: Bool[Array, " time"],
-) -> tuple[State, Float[Array, "time size"]]:
-    """One cell over a chunk: the input's products at once, then the recurrence."""
-    projected = cell.project(xs)
-    offsets = jnp.broadcast_to(cell.offset(), projected.shape)
-    return _scan_cell(cell, cell.recurrent.weight, state, projected, offsets, starts)
-
-
-def _scan(
-    cell: AbstractCell,
-    weight: Float[Array, "size gates"],
-    state: State,
-    projected: Float[Array, "time gates"],
-    offsets: Float[Array, "time gates"],
-    starts: Bool[Array, " time"],
-) -> tuple[State, Float[Array, "time size"]]:
-    """The recurrence of one cell over a chunk.
-
-    The gradient of the recurrent weight is one product over the whole chunk. Left to itself, the
-    scan would add to it at every step, and so read and write a whole matrix each time.
-    """
-
-    def one(carry: State, inputs: tuple[Array, Array, Array]) -> tuple[State, Array]:
-        gates, offset, start = inputs
-        carry = select(start, cell.init_state(), carry)
-        after = cell.update(carry, gates, cell.output(carry) @ weight + offset)
-        return after, cell.output(after)
-
-    return jax.lax.scan(one, state, (projected, offsets, starts))
-
-
-_scan_cell = jax.custom_vjp(_scan)
-
-
-def _scan_forward(
-    cell: AbstractCell, weight: Array, state: State, projected: Array, offsets: Array, starts: Array
-) -> tuple[tuple[State, Array], Any]:
-    def run(state: State, projected: Array, offsets: Array) -> tuple[State, Array]:
-        return _scan(cell, weight, state, projected, offsets, starts)
-
-    result, backward = jax.vjp(run, state, projected, offsets)
-    outputs = result[1]
-    before = jnp.concatenate([cell.output(state)[None], outputs[:-1]])
-    fresh = jnp.broadcast_to(cell.output(cell.init_state()), before.shape)
-    read = jnp.where(jnp.broadcast_to(starts[:, None], before.shape), fresh, before)
-    return result, (backward, read, cell)
-
-
-def _scan_backward(residuals: Any, cotangent: Any) -> tuple:
-    backward, read, cell = residuals
-    state, projected, offsets = backward(cotangent)
-    # What an offset receives is what the product at that step receives.
-    weight = read.T @ offsets
-    nothing = jax.tree.map(jnp.zeros_like, cell)
-    return nothing, weight, state, projected, offsets, None
-
-
-_scan_cell.defvjp(_scan_forward, _scan_backward)

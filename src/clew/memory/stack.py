@@ -105,7 +105,8 @@ def window_layers(
         window = WindowAttention(
             size, key=attention_key, init=init, owns_biases=i == 0, **attention
         )
-        return Layer(size, ffn_size, window, key=layer_key, init=init, **layer)
+        scan = attention.get("scan", "auto")
+        return Layer(size, ffn_size, window, key=layer_key, init=init, scan=scan, **layer)
 
     return tuple(one(i, key) for i, key in enumerate(keys))
 

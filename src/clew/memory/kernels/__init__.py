@@ -27,6 +27,7 @@ SCANS = ("auto", "kernel", "steps")
 _KERNELS = (
     *("outer_forward", "outer_backward", "waves_forward", "waves_backward"),
     *("window_forward", "window_backward", "window_step"),
+    *("lstm_forward", "lstm_backward", "gru_forward", "gru_backward"),
 )
 _NAMES = tuple(f"clew_{name}_{kind}" for name in _KERNELS for kind in ("float32", "float64"))
 

@@ -1,4 +1,5 @@
 // What the shared library offers: every kernel, for float and for double.
+#include "cells_calls.h"
 #include "outer_calls.h"
 #include "waves_calls.h"
 #include "window_calls.h"
@@ -18,3 +19,7 @@ CLEW_EXPORT(outer_backward);
 CLEW_EXPORT(window_forward);
 CLEW_EXPORT(window_backward);
 CLEW_EXPORT(window_step);
+CLEW_EXPORT(lstm_forward);
+CLEW_EXPORT(lstm_backward);
+CLEW_EXPORT(gru_forward);
+CLEW_EXPORT(gru_backward);

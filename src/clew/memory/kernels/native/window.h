@@ -10,21 +10,13 @@
 #include <limits>
 #include <vector>
 
+#include "batch.h"
 #include "numbers.h"
 #include "tiles.h"
 
 namespace clew {
 
 constexpr int64_t kQueries = 32;  // of a block
-
-// An input that some leading axes may not have: it is then the same for all of them.
-template <typename T>
-struct Shared {
-  const T* data;
-  const int64_t* index;  // which of its items belongs to item n of the batch
-  int64_t size;          // of an item
-  const T* at(int64_t n) const { return data + index[n] * size; }
-};
 
 // queries, keys and values are [time, heads, head], the ring's [heads, slots, head], distances
 // [heads, far, head] or empty, biases [heads, head], counts [time], position and length numbers.

@@ -1,0 +1,102 @@
+// A recurrent cell over a chunk, forward and backward, for some items of a batch that share their
+// weights. The state and the products of a step stay in the processor's caches.
+#ifndef CLEW_CELLS_CHUNK_H_
+#define CLEW_CELLS_CHUNK_H_
+
+#include <vector>
+
+#include "batch.h"
+#include "cells.h"
+#include "panels.h"
+
+namespace clew {
+
+// Weight [size, gates size], offset [gates size], state [states, size], projected [time, gates
+// size], starts [time].
+template <typename T>
+struct CellChunk {
+  int64_t time, size;
+  Shared<T> weight, offset, state, projected;
+  Shared<bool> starts;
+};
+
+template <typename T>
+struct CellOutputs {
+  T *outputs, *last, *kept;  // [n, time, size], [n, states, size], [n, time, kept size] or null
+};
+
+// Of those the cells' gradients are made; outputs and kept are the forward pass's.
+template <typename T>
+struct CellGradients {
+  Shared<T> outputs, kept, of_outputs, of_last;
+  T *of_projected, *of_product, *of_state;  // of_product may be null
+};
+
+template <template <typename> class Cell, typename T>
+void cells_forward(const CellChunk<T>& c, const Panels<T>& weight, const int64_t* items,
+                   int64_t count, const CellOutputs<T>& out) {
+  using C = Cell<T>;
+  const int64_t size = c.size, wide = C::states * size, kept = C::kept * size;
+  std::vector<T> room(count * (wide + weight.padded()) + kept);
+  T *states = room.data(), *products = states + count * wide;
+  T* nowhere = products + count * weight.padded();
+  for (int64_t r = 0; r < count; ++r)
+    std::copy_n(c.state.at(items[r]), wide, states + r * wide);
+  for (int64_t t = 0; t < c.time; ++t) {
+    for (int64_t r = 0; r < count; ++r)
+      if (c.starts.at(items[r])[t]) std::fill_n(states + r * wide, wide, T(0));
+    multiply_panels(count, states + wide - size, wide, weight, products);
+    for (int64_t r = 0; r < count; ++r) {
+      const int64_t n = items[r], step = n * c.time + t;
+      T *state = states + r * wide, *keep = out.kept ? out.kept + step * kept : nowhere;
+      C::forward(size, c.projected.at(n) + t * C::gates * size, products + r * weight.padded(),
+                 c.offset.at(n), state, keep);
+      std::copy_n(state + wide - size, size, out.outputs + step * size);
+    }
+  }
+  for (int64_t r = 0; r < count; ++r)
+    std::copy_n(states + r * wide, wide, out.last + items[r] * wide);
+}
+
+// `turned` is the transposed weight.
+template <template <typename> class Cell, typename T>
+void cells_backward(const CellChunk<T>& c, const Panels<T>& turned, const int64_t* items,
+                    int64_t count, const CellGradients<T>& g) {
+  using C = Cell<T>;
+  const int64_t size = c.size, wide = C::states * size, gates = C::gates * size;
+  std::vector<T> room(count * (wide + gates + turned.padded()) + size);
+  T *states = room.data(), *products = states + count * wide, *back = products + count * gates;
+  const T* zeros = back + count * turned.padded();
+  for (int64_t r = 0; r < count; ++r)
+    std::copy_n(g.of_last.at(items[r]), wide, states + r * wide);
+  for (int64_t t = c.time - 1; t >= 0; --t) {
+    for (int64_t r = 0; r < count; ++r) {
+      const int64_t n = items[r], step = (n * c.time + t) * gates;
+      T *state = states + r * wide, *of_h = state + wide - size, *product = products + r * gates;
+      const T *of_output = g.of_outputs.at(n) + t * size;
+      for (int64_t d = 0; d < size; ++d) of_h[d] += of_output[d];
+      const T* keep = g.kept.at(n) + t * C::kept * size;
+      const T* past = t > 0 ? C::past(size, keep - C::kept * size,
+                                      g.outputs.at(n) + (t - 1) * size)
+                            : c.state.at(n);
+      C::backward(size, keep, c.starts.at(n)[t] ? zeros : past, state, g.of_projected + step,
+                  product);
+      if (g.of_product) std::copy_n(product, gates, g.of_product + step);
+    }
+    multiply_panels(count, products, gates, turned, back);
+    for (int64_t r = 0; r < count; ++r) {
+      T *state = states + r * wide, *of_h = state + wide - size;
+      if (c.starts.at(items[r])[t]) {
+        std::fill_n(state, wide, T(0));
+        continue;
+      }
+      for (int64_t d = 0; d < size; ++d) of_h[d] += back[r * turned.padded() + d];
+    }
+  }
+  for (int64_t r = 0; r < count; ++r)
+    std::copy_n(states + r * wide, wide, g.of_state + items[r] * wide);
+}
+
+}  // namespace clew
+
+#endif  // CLEW_CELLS_CHUNK_H_
