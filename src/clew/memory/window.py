@@ -41,7 +41,7 @@ class RingInputs(NamedTuple):
     """The newest slot."""
     length: Int[Array, ""]
     """How many slots are seen."""
-    distances: Float[Array, "heads far head"]
+    distances: Float[Array, "far heads head"]
     content_bias: Float[Array, "heads head"]
     distance_bias: Float[Array, "heads head"]
 
@@ -105,8 +105,8 @@ def attend_ring(
     content = (inputs.query + inputs.content_bias) * scale
     by_distance = (inputs.query + inputs.distance_bias) * scale
     scores = jnp.einsum("hm,hjm->hj", content, inputs.keys)
-    if inputs.distances.shape[1]:
-        scores += jnp.einsum("hm,hdm->hd", by_distance, inputs.distances)[:, distance]
+    if len(inputs.distances):
+        scores += jnp.einsum("hm,dhm->hd", by_distance, inputs.distances)[:, distance]
     if own_key is not None:
         scores = scores.at[:, inputs.at].add(jnp.sum(content * own_key, axis=-1))
     visible = jnp.broadcast_to(distance < inputs.length, scores.shape)

@@ -59,17 +59,20 @@ class WindowProducts(eqx.Module):
 
     def distances(self, count: int) -> Float[Array, "heads count head"]:
         """The projected sinusoids of the distances from 0."""
+        return jnp.moveaxis(self._distance_rows(count), 1, 0)
+
+    def _distance_rows(self, count: int) -> Float[Array, "count heads head"]:
         assert self.distance is not None
         table = sinusoids(np.arange(count), self.query.weight.shape[0])
-        return self._heads(self.distance(jnp.asarray(table)))
+        return self._rows(self.distance(jnp.asarray(table)))
 
     def _places(self, reach: int, like: Array) -> tuple[Array, Array, Array]:
-        """The distances up to `reach` and both biases, as the kernels want them."""
-        shape, biases = (self.num_heads, self.head_size), self._biases()
+        """The distances up to `reach` [reach + 1, heads, head] and both biases, for the kernels."""
+        biases = self._biases()
         if biases is None:
-            nothing = jnp.zeros(shape, like.dtype)
-            return jnp.zeros((shape[0], 0, shape[1]), like.dtype), nothing, nothing
-        return self.distances(reach + 1), *biases
+            nothing = jnp.zeros((self.num_heads, self.head_size), like.dtype)
+            return jnp.zeros((0, *nothing.shape), like.dtype), nothing, nothing
+        return self._distance_rows(reach + 1), *biases
 
     def _biases(self) -> tuple[Array, Array] | None:
         if self.content_bias is None or self.distance_bias is None:

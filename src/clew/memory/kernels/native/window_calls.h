@@ -86,7 +86,7 @@ ffi::Error window_step_call(ffi::ThreadPool pool, In<type> query, In<type> keys,
   s.heads = ring[ring.size() - 3];
   s.slots = ring[ring.size() - 2];
   s.head = ring[ring.size() - 1];
-  s.far = far[far.size() - 2];
+  s.far = far[far.size() - 3];
   s.query = batch.share<T>(query, 2);
   s.keys = batch.share<T>(keys, 3);
   s.values = batch.share<T>(values, 3);

@@ -1,0 +1,101 @@
+// Products of one vector with many rows that lie behind each other, and sums of such rows.
+#ifndef CLEW_ROWS_H_
+#define CLEW_ROWS_H_
+
+#include "tiles.h"
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+namespace clew {
+
+constexpr int kTogether = 4;  // rows that are read side by side
+
+// out[r] += the sum of v[r]'s numbers.
+template <typename T>
+inline void add_sums(const typename Vector<T>::type* v, T* out) {
+  for (int r = 0; r < kTogether; ++r) {
+    T each[Vector<T>::lanes], sum = 0;
+    store_vector(each, v[r]);
+    for (int64_t k = 0; k < Vector<T>::lanes; ++k) sum += each[k];
+    out[r] += sum;
+  }
+}
+
+#if defined(__AVX512F__)
+// Halves first, then four rows at once: one number after the other would wait for each addition.
+template <>
+inline void add_sums<float>(const Vector<float>::type* v, float* out) {
+  __m256 half[kTogether];
+  for (int r = 0; r < kTogether; ++r) {
+    const __m512 whole = (__m512)v[r];
+    const __m512 other = _mm512_shuffle_f32x4(whole, whole, 0x4e);
+    half[r] = _mm512_castps512_ps256(_mm512_add_ps(whole, other));
+  }
+  const __m256 sums = _mm256_hadd_ps(_mm256_hadd_ps(half[0], half[1]),
+                                     _mm256_hadd_ps(half[2], half[3]));
+  const __m128 all = _mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps(sums, 1));
+  _mm_storeu_ps(out, _mm_add_ps(_mm_loadu_ps(out), all));
+}
+#endif
+
+// out[i] += a . row i, for `count` rows `step` apart.
+template <typename T>
+void add_products(const T* a, const T* rows, int64_t count, int64_t step, int64_t size, T* out) {
+  using V = typename Vector<T>::type;
+  constexpr int64_t lanes = Vector<T>::lanes;
+  int64_t i = 0;
+  for (; i + kTogether <= count; i += kTogether) {
+    const T* row = rows + i * step;
+    V sums[kTogether] = {};
+    int64_t d = 0;
+    for (; d + lanes <= size; d += lanes) {
+      const V x = load_vector(a + d);
+      for (int r = 0; r < kTogether; ++r) sums[r] += x * load_vector(row + r * step + d);
+    }
+    add_sums<T>(sums, out + i);
+    for (; d < size; ++d)
+      for (int r = 0; r < kTogether; ++r) out[i + r] += a[d] * row[r * step + d];
+  }
+  for (; i < count; ++i) {
+    T sum = 0;
+    for (int64_t d = 0; d < size; ++d) sum += a[d] * rows[i * step + d];
+    out[i] += sum;
+  }
+}
+
+// out[d] += sum_i weight[i] row_i[d] for so many vectors d; two sums each, as an addition must
+// wait for the one before it.
+template <int vectors, typename T>
+inline void add_rows_at(const T* weights, const T* rows, int64_t count, int64_t step, T* out) {
+  using V = typename Vector<T>::type;
+  constexpr int64_t lanes = Vector<T>::lanes;
+  V even[vectors] = {}, odd[vectors] = {};
+  int64_t i = 0;
+  for (; i + 2 <= count; i += 2) {
+    const T* row = rows + i * step;
+    for (int v = 0; v < vectors; ++v) {
+      even[v] += weights[i] * load_vector(row + v * lanes);
+      odd[v] += weights[i + 1] * load_vector(row + step + v * lanes);
+    }
+  }
+  if (i < count)
+    for (int v = 0; v < vectors; ++v) even[v] += weights[i] * load_vector(rows + i * step + v * lanes);
+  for (int v = 0; v < vectors; ++v)
+    store_vector(out + v * lanes, load_vector(out + v * lanes) + (even[v] + odd[v]));
+}
+
+template <typename T>
+void add_rows(const T* weights, const T* rows, int64_t count, int64_t step, int64_t size, T* out) {
+  constexpr int64_t lanes = Vector<T>::lanes;
+  int64_t d = 0;
+  for (; d + 4 * lanes <= size; d += 4 * lanes) add_rows_at<4>(weights, rows + d, count, step, out + d);
+  for (; d + lanes <= size; d += lanes) add_rows_at<1>(weights, rows + d, count, step, out + d);
+  for (int64_t i = 0; i < count; ++i)
+    for (int64_t k = d; k < size; ++k) out[k] += weights[i] * rows[i * step + k];
+}
+
+}  // namespace clew
+
+#endif  // CLEW_ROWS_H_
