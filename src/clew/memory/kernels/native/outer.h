@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "features.h"
+#include "tiles.h"
 
 namespace clew {
 
@@ -73,7 +74,8 @@ struct Piece {
 };
 
 // Takes `many` rows from the first one on through a piece. `old` holds them before it; the state
-// after step i goes to states + i * stride, so that a stride of 0 keeps the last alone.
+// after step i goes to states + i * stride, so that a stride of 0 keeps the last alone. The vectors
+// are said aloud, as compilers leave a loop with several sums as it is.
 template <int many, typename T>
 void advance_rows(Piece<T>& p, int64_t first, int64_t wide, const T* old, T* states,
                   int64_t stride) {
@@ -82,27 +84,31 @@ void advance_rows(Piece<T>& p, int64_t first, int64_t wide, const T* old, T* sta
     const T *by = &p.by[i * p.rows + first], *added = &p.added[i * p.rows + first];
     const T *keep = p.steps[i].keep, *add = p.steps[i].add, *query = p.steps[i].query;
     T* after = states + i * stride;
-    T sums[many] = {};
-    if (p.starts[i]) {
-      CLEW_INDEPENDENT
-      for (int64_t j = 0; j < wide; ++j) {
-        for (int k = 0; k < many; ++k) {
-          const T x = added[k] * add[j];
-          after[k * wide + j] = x;
-          sums[k] += x * query[j];
-        }
-      }
-    } else {
-      CLEW_INDEPENDENT
-      for (int64_t j = 0; j < wide; ++j) {
-        for (int k = 0; k < many; ++k) {
-          const T x = (from[k] + by[k] * keep[j]) * before[k * wide + j] + added[k] * add[j];
-          after[k * wide + j] = x;
-          sums[k] += x * query[j];
-        }
+    using V = typename Vector<T>::type;
+    V sums[many] = {};
+    T rest[many] = {};
+    const bool start = p.starts[i];
+    int64_t j = 0;
+    for (; j + Vector<T>::lanes <= wide; j += Vector<T>::lanes) {
+      const V kept = load_vector(keep + j), plus = load_vector(add + j);
+      const V asked = load_vector(query + j);
+      for (int k = 0; k < many; ++k) {
+        V x = added[k] * plus;
+        if (!start) x += (from[k] + by[k] * kept) * load_vector(before + k * wide + j);
+        store_vector(after + k * wide + j, x);
+        sums[k] += x * asked;
       }
     }
-    std::copy_n(sums, many, &p.read[i * p.rows + first]);
+    for (; j < wide; ++j) {
+      for (int k = 0; k < many; ++k) {
+        T x = added[k] * add[j];
+        if (!start) x += (from[k] + by[k] * keep[j]) * before[k * wide + j];
+        after[k * wide + j] = x;
+        rest[k] += x * query[j];
+      }
+    }
+    T* read = &p.read[i * p.rows + first];
+    for (int k = 0; k < many; ++k) read[k] = sum_lanes<T>(sums[k]) + rest[k];
   }
 }
 

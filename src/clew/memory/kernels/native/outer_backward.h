@@ -37,29 +37,47 @@ void retreat_rows(const Piece<T>& p, int64_t i, int64_t first, int64_t wide, con
   const T *added = &p.added[i * p.rows + first], *keep = p.steps[i].keep;
   const T *add = p.steps[i].add, *query = p.steps[i].query;
   T *of_keep = of.keep, *of_add = of.add, *of_query = of.query;
-  T of_from[many] = {}, of_by[many] = {}, of_added[many] = {};
-  CLEW_INDEPENDENT
-  for (int64_t j = 0; j < wide; ++j) {
-    T sum_keep = of_keep[j], sum_add = of_add[j], sum_query = of_query[j];
+  using V = typename Vector<T>::type;
+  V of_from[many] = {}, of_by[many] = {}, of_added[many] = {};
+  int64_t j = 0;
+  for (; j + Vector<T>::lanes <= wide; j += Vector<T>::lanes) {
+    const V kept = load_vector(keep + j), plus = load_vector(add + j);
+    const V asked = load_vector(query + j);
+    V sum_keep = load_vector(of_keep + j), sum_add = load_vector(of_add + j);
+    V sum_query = load_vector(of_query + j);
     for (int k = 0; k < many; ++k) {
-      const T g = of_state[k * wide + j] + of_read[k] * query[j];
-      const T of_decay = g * before[k * wide + j];
-      sum_query += of_read[k] * after[k * wide + j];
+      const int64_t at = k * wide + j;
+      const V g = load_vector(of_state + at) + of_read[k] * asked;
+      const V of_decay = g * load_vector(before + at);
+      sum_query += of_read[k] * load_vector(after + at);
       sum_add += added[k] * g;
       sum_keep += by[k] * of_decay;
       of_from[k] += of_decay;
-      of_by[k] += of_decay * keep[j];
-      of_added[k] += g * add[j];
-      of_state[k * wide + j] = g * (from[k] + by[k] * keep[j]);
+      of_by[k] += of_decay * kept;
+      of_added[k] += g * plus;
+      store_vector(of_state + at, g * (from[k] + by[k] * kept));
     }
-    of_keep[j] = sum_keep;
-    of_add[j] = sum_add;
-    of_query[j] = sum_query;
+    store_vector(of_keep + j, sum_keep);
+    store_vector(of_add + j, sum_add);
+    store_vector(of_query + j, sum_query);
   }
   for (int k = 0; k < many; ++k) {
-    sums[k][0] = of_from[k];
-    sums[k][1] = of_by[k];
-    sums[k][2] = of_added[k];
+    sums[k][0] = sum_lanes<T>(of_from[k]);
+    sums[k][1] = sum_lanes<T>(of_by[k]);
+    sums[k][2] = sum_lanes<T>(of_added[k]);
+  }
+  for (; j < wide; ++j) {
+    for (int k = 0; k < many; ++k) {
+      const int64_t at = k * wide + j;
+      const T g = of_state[at] + of_read[k] * query[j], of_decay = g * before[at];
+      of_query[j] += of_read[k] * after[at];
+      of_add[j] += added[k] * g;
+      of_keep[j] += by[k] * of_decay;
+      sums[k][0] += of_decay;
+      sums[k][1] += of_decay * keep[j];
+      sums[k][2] += g * add[j];
+      of_state[at] = g * (from[k] + by[k] * keep[j]);
+    }
   }
 }
 

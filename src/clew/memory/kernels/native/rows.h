@@ -4,10 +4,6 @@
 
 #include "tiles.h"
 
-#if defined(__AVX512F__)
-#include <immintrin.h>
-#endif
-
 namespace clew {
 
 constexpr int kTogether = 4;  // rows that are read side by side
@@ -15,16 +11,11 @@ constexpr int kTogether = 4;  // rows that are read side by side
 // out[r] += the sum of v[r]'s numbers.
 template <typename T>
 inline void add_sums(const typename Vector<T>::type* v, T* out) {
-  for (int r = 0; r < kTogether; ++r) {
-    T each[Vector<T>::lanes], sum = 0;
-    store_vector(each, v[r]);
-    for (int64_t k = 0; k < Vector<T>::lanes; ++k) sum += each[k];
-    out[r] += sum;
-  }
+  for (int r = 0; r < kTogether; ++r) out[r] += sum_lanes<T>(v[r]);
 }
 
 #if defined(__AVX512F__)
-// Halves first, then four rows at once: one number after the other would wait for each addition.
+// Four rows at once.
 template <>
 inline void add_sums<float>(const Vector<float>::type* v, float* out) {
   __m256 half[kTogether];

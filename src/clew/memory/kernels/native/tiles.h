@@ -6,6 +6,10 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
 namespace clew {
 
 #if defined(__AVX512F__)
@@ -33,6 +37,22 @@ template <typename T>
 inline void store_vector(T* to, typename Vector<T>::type v) {
   std::memcpy(to, &v, sizeof(v));
 }
+
+template <typename T>
+inline T sum_lanes(typename Vector<T>::type v) {
+  T each[Vector<T>::lanes], sum = 0;
+  store_vector(each, v);
+  for (int64_t k = 0; k < Vector<T>::lanes; ++k) sum += each[k];
+  return sum;
+}
+
+#if defined(__AVX512F__)
+// Halves first: one number after the other would wait for each addition.
+template <>
+inline float sum_lanes<float>(Vector<float>::type v) {
+  return _mm512_reduce_add_ps((__m512)v);
+}
+#endif
 
 // The next multiple of `step`.
 inline int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }

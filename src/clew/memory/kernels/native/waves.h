@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "features.h"
+#include "tiles.h"
 
 namespace clew {
 
@@ -65,21 +67,43 @@ void store(const Waves<T>& w, int64_t n, int64_t h, const T* state, T* keys, T* 
   });
 }
 
-// Some key vectors at once, so that keep, add and query are read once for them.
+// Some key vectors at once, so that keep, add and query are read once for them. The vectors are said
+// aloud, as compilers leave a loop with several sums as it is.
 template <int count, typename T>
 void advance_keys(const T* before, T* after, const Features<T>& f,
                   const T* cosines, int64_t wide, T* read) {
+  using V = typename Vector<T>::type;
   const T *keep = f.keep, *add = f.add, *query = f.query;
-  T sums[count] = {};
-  CLEW_INDEPENDENT
-  for (int64_t i = 0; i < wide; ++i) {
+  V sums[count] = {};
+  T rest[count] = {};
+  int64_t i = 0;
+  for (; i + Vector<T>::lanes <= wide; i += Vector<T>::lanes) {
+    const V kept = load_vector(keep + i), added = load_vector(add + i);
+    const V asked = load_vector(query + i);
+    for (int k = 0; k < count; ++k) {
+      const V x = kept * load_vector(before + k * wide + i) + cosines[k] * added;
+      store_vector(after + k * wide + i, x);
+      sums[k] += x * asked;
+    }
+  }
+  for (; i < wide; ++i) {
     for (int k = 0; k < count; ++k) {
       const T x = keep[i] * before[k * wide + i] + cosines[k] * add[i];
       after[k * wide + i] = x;
-      sums[k] += x * query[i];
+      rest[k] += x * query[i];
     }
   }
-  std::copy_n(sums, count, read);
+  for (int k = 0; k < count; ++k) read[k] = sum_lanes<T>(sums[k]) + rest[k];
+}
+
+// Calls work(first key vector, how many as a constant) for all of them, some at a time.
+template <typename Work>
+void each_keys(int64_t rows, const Work& work) {
+  int64_t k = 0;
+  for (; k + 4 <= rows; k += 4) work(k, std::integral_constant<int, 4>());
+  if (rows - k == 3) return work(k, std::integral_constant<int, 3>());
+  if (rows - k == 2) return work(k, std::integral_constant<int, 2>());
+  if (rows - k == 1) work(k, std::integral_constant<int, 1>());
 }
 
 // One step: the state after it, what every key vector reads, and the output if it is wanted.
@@ -88,11 +112,9 @@ void advance(const Waves<T>& w, const Features<T>& f, const T* cosines, const T*
              T* read, T* output) {
   const Sizes& s = w.sizes;
   const int64_t wide = s.wide();
-  int64_t k = 0;
-  for (; k + 4 <= w.rows; k += 4)
-    advance_keys<4>(before + k * wide, after + k * wide, f, cosines + k, wide, read + k);
-  for (; k < w.rows; ++k)
-    advance_keys<1>(before + k * wide, after + k * wide, f, cosines + k, wide, read + k);
+  each_keys(w.rows, [&](int64_t k, auto count) {
+    advance_keys<count.value>(before + k * wide, after + k * wide, f, cosines + k, wide, read + k);
+  });
   const T* old = before + w.rows * wide;
   T* values = after + w.rows * wide;
   const T* waves = cosines + w.skip();

@@ -82,13 +82,10 @@ void retreat(const Waves<T>& w, const Features<T>& f, const T* cosines, const T*
   const int64_t wide = w.sizes.wide(), keys = w.rows * wide;
   of.clear();
   retreat_readout(w, read, after + keys, of_output, of_state + keys, of_read);
-  int64_t k = 0;
-  for (; k + 4 <= w.rows; k += 4)
-    retreat_keys<4>(of_state + k * wide, after + k * wide, before + k * wide, f, cosines + k,
-                    of_read + k, wide, of);
-  for (; k < w.rows; ++k)
-    retreat_keys<1>(of_state + k * wide, after + k * wide, before + k * wide, f, cosines + k,
-                    of_read + k, wide, of);
+  each_keys(w.rows, [&](int64_t k, auto count) {
+    retreat_keys<count.value>(of_state + k * wide, after + k * wide, before + k * wide, f,
+                              cosines + k, of_read + k, wide, of);
+  });
   retreat_values(w, f, cosines + w.skip(), before + keys, of_state + keys, of);
 }
 
