@@ -143,11 +143,31 @@ def test_a_batch_is_its_members(name: str, own: bool) -> None:
         return ys, pull(jnp.sin(ys))
 
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *grown) if own else params
-    together = jax.jit(jax.vmap(pulled, (0 if own else None, 0)))(stacked, batch)
+    batched = jax.vmap(pulled, (0 if own else None, 0))
+    together = jax.jit(batched)(stacked, batch)
     alone = jax.jit(pulled)
     for b in range(count):
         one = alone(grown[b] if own else params, batch[b])
         assert largest(jax.tree.map(lambda x, b=b: x[b], together), one) < 1e-6
+
+
+@pytest.mark.parametrize("scan", ["auto", "steps"])
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_a_compiled_cell_has_gradients(name: str, scan: str) -> None:
+    """Compiled within a gradient as without, as those do who compile a policy first."""
+    xs, starts = episodes(TIME, seed=7)
+    params, static = eqx.partition(sample(name, scan=scan), eqx.is_inexact_array)
+
+    def outputs(params: Any, batch: Any) -> Any:
+        memory: Any = eqx.combine(params, static)
+        return jax.vmap(lambda xs: memory.unroll(memory.init_state(), xs, starts)[1])(batch)
+
+    def gradient(outputs: Any) -> Any:
+        return jax.grad(lambda *args: jnp.sum(jnp.sin(outputs(*args))), (0, 1))(
+            params, np.stack([xs, -xs])
+        )
+
+    assert largest(gradient(jax.jit(outputs)), gradient(outputs)) < 1e-5
 
 
 @needs_kernels

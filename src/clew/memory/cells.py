@@ -87,23 +87,10 @@ def scan_cell(
     run = run_kernel(kernel, inputs) if kernel else _run_steps(known, inputs)
     before = jnp.concatenate([cell.output(inputs.state)[None], run.outputs[:-1]])
     read = jnp.where(jnp.broadcast_to(starts[:, None], before.shape), 0.0, before)
-    product = _product(read, weight, offset)
-    return _result(kernel, projected, product, state, (known, inputs, run))
-
-
-@jax.custom_jvp
-def _product(
-    read: Float[Array, "time size"], weight: Float[Array, "size gates"], offset: Array
-) -> Float[Array, "time gates"]:
-    """Stands for read U + offset: has its derivatives, but no values, which were used already."""
-    return jnp.zeros((len(read), len(offset)), read.dtype)
-
-
-@_product.defjvp
-def _product_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
-    read, (_, weight, offset) = primals[0], tangents
+    # Nobody reads this value, so that compiled programs do not compute it.
     product = weigh(read, weight)
-    return _product(*primals), product + jnp.broadcast_to(offset, product.shape)
+    product = product + jnp.broadcast_to(offset, product.shape)
+    return _result(kernel, projected, product, state, (known, inputs, run))
 
 
 _Known = tuple[AbstractCell, CellInputs, CellRun]
