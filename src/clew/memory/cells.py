@@ -87,10 +87,27 @@ def scan_cell(
     run = run_kernel(kernel, inputs) if kernel else _run_steps(known, inputs)
     before = jnp.concatenate([cell.output(inputs.state)[None], run.outputs[:-1]])
     read = jnp.where(jnp.broadcast_to(starts[:, None], before.shape), 0.0, before)
-    # Nobody reads this value, so that compiled programs do not compute it.
-    product = weigh(read, weight)
-    product = product + jnp.broadcast_to(offset, product.shape)
+    product = _product(read, weight, offset)
     return _result(kernel, projected, product, state, (known, inputs, run))
+
+
+@jax.custom_jvp
+def _product(
+    read: Float[Array, "time size"], weight: Float[Array, "size gates"], offset: Array
+) -> Float[Array, "time gates"]:
+    """Has the derivatives of read U + offset, whose values were used already.
+
+    Its own values nobody reads. They are made of `read`, which has a batch axis where anything has
+    one, as a compiled gradient wants values and derivatives to have the same axes.
+    """
+    return jnp.broadcast_to(read[:, :1], (len(read), len(offset)))
+
+
+@_product.defjvp
+def _product_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    read, (_, weight, offset) = primals[0], tangents
+    product = weigh(read, weight)
+    return _product(*primals), product + jnp.broadcast_to(offset, product.shape)
 
 
 _Known = tuple[AbstractCell, CellInputs, CellRun]
