@@ -1,0 +1,62 @@
+"""The way of recurrent cells through chunks: batches of which some parts are shared."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from memory_samples import episodes, sample
+
+TIME, COUNT = 9, 3
+PARTS = ("parameters", "state", "observations", "starts")
+
+
+def parts(name: str, scan: str) -> tuple[Any, tuple[Any, ...]]:
+    """The memory's static half, and `COUNT` of each of `PARTS`."""
+    memory = sample(name, num_layers=1, scan=scan)
+    params, static = eqx.partition(memory, eqx.is_inexact_array)
+    random = np.random.default_rng(3)
+    state = jax.tree.map(
+        lambda x: random.standard_normal((COUNT, *x.shape)).astype(np.float32), memory.init_state()
+    )
+    xs, starts = zip(*(episodes(TIME, seed=seed, rate=0.3) for seed in range(COUNT)), strict=True)
+    params = jax.tree.map(lambda x: jnp.stack([x * (1 + 0.1 * i) for i in range(COUNT)]), params)
+    return static, (params, state, np.stack(xs), np.stack(starts))
+
+
+@pytest.mark.parametrize("own", PARTS)
+@pytest.mark.parametrize("scan", ["auto", "steps"])
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_any_part_may_be_shared(name: str, scan: str, own: str) -> None:
+    """Gradients, also compiled inside, are those of the members one by one."""
+    static, many = parts(name, scan)
+    axes = tuple(0 if part == own else None for part in PARTS)
+
+    def take(x: Any, i: int) -> Any:
+        return jax.tree.map(lambda leaf: leaf[i], x)
+
+    given = tuple(x if axis == 0 else take(x, 0) for x, axis in zip(many, axes, strict=True))
+
+    def one(params: Any, *rest: Any) -> Any:
+        memory: Any = eqx.combine(params, static)
+        return memory.unroll(*rest)
+
+    def alone(*args: Any) -> Any:
+        members = [
+            one(*(take(x, i) if axis == 0 else x for x, axis in zip(args, axes, strict=True)))
+            for i in range(COUNT)
+        ]
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
+
+    def gradient(read: Any) -> Any:
+        def total(*floats: Any) -> Any:
+            return sum(jnp.sum(jnp.sin(x)) for x in jax.tree.leaves(read(*floats, given[3])))
+
+        return jax.grad(total, (0, 1, 2))(*given[:3])
+
+    found, expected = gradient(jax.jit(jax.vmap(one, axes))), gradient(alone)
+    for a, e in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, e, rtol=1e-4, atol=1e-5)
