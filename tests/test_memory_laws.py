@@ -5,9 +5,10 @@ named by law, length and pattern in the message of a failure. How many cases the
 largest deviation for each law, stands at the end of the session.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
 import pytest
 
 from clew.memory import MEMORIES
@@ -42,6 +43,16 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("arelit", {"frequencies": "full_wave", "r": 4}),
     ("arelit", {"frequencies": "odd_wave", "r": 2}),
 ]
+
+
+@pytest.fixture(autouse=True)
+def released() -> Iterator[None]:
+    """Gives compiled programs back: each maps memory, and Linux lets a process have 65,530 maps.
+
+    Beyond them the compiler ends the process, without a word.
+    """
+    yield
+    jax.clear_caches()
 
 
 def say(report: LawReport, record: Callable[[str, object], None]) -> None:
