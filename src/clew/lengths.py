@@ -21,7 +21,7 @@ SIZES = {"hidden_size": 128, "num_layers": 1, "num_heads": 4, "head_size": 64}
 MEMORIES = ("relit", "arelit", "linear_transformer")
 INPUT_SIZE = 16
 PIECE = 16  # kPiece in kernels/native/features.h: of this many steps a kernel keeps one state
-ROWS = 4  # kRows in kernels/native/outer.h
+ROWS = 4  # kRows in kernels/native/features.h
 
 
 class Plan(NamedTuple):

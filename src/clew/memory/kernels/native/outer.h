@@ -26,8 +26,6 @@ struct Outer {
   int64_t state_size() const { return rows() * sizes.wide(); }
 };
 
-constexpr int kRows = 4;  // that go through a piece together
-
 // Some steps of one head. A row v is kept by the factor from[v] + by[v] * keep, and what is added
 // is added[v] * add; it reads read[v], its product with the query.
 template <typename T>
@@ -110,14 +108,6 @@ void advance_rows(Piece<T>& p, int64_t first, int64_t wide, const T* old, T* sta
     T* read = &p.read[i * p.rows + first];
     for (int k = 0; k < many; ++k) read[k] = sum_lanes<T>(sums[k]) + rest[k];
   }
-}
-
-// Calls work(first row, number of rows as a constant) for all rows of C, and for the normaliser.
-template <typename Work>
-void each_group(int64_t rows, const Work& work) {
-  int64_t v = 0;
-  for (; v + kRows <= rows; v += kRows) work(v, std::integral_constant<int, kRows>());
-  for (; v < rows; ++v) work(v, std::integral_constant<int, 1>());
 }
 
 template <typename T>

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <type_traits>
 #include <vector>
 
 #include "features.h"
@@ -96,23 +95,13 @@ void advance_keys(const T* before, T* after, const Features<T>& f,
   for (int k = 0; k < count; ++k) read[k] = sum_lanes<T>(sums[k]) + rest[k];
 }
 
-// Calls work(first key vector, how many as a constant) for all of them, some at a time.
-template <typename Work>
-void each_keys(int64_t rows, const Work& work) {
-  int64_t k = 0;
-  for (; k + 4 <= rows; k += 4) work(k, std::integral_constant<int, 4>());
-  if (rows - k == 3) return work(k, std::integral_constant<int, 3>());
-  if (rows - k == 2) return work(k, std::integral_constant<int, 2>());
-  if (rows - k == 1) work(k, std::integral_constant<int, 1>());
-}
-
 // One step: the state after it, what every key vector reads, and the output if it is wanted.
 template <typename T>
 void advance(const Waves<T>& w, const Features<T>& f, const T* cosines, const T* before, T* after,
              T* read, T* output) {
   const Sizes& s = w.sizes;
   const int64_t wide = s.wide();
-  each_keys(w.rows, [&](int64_t k, auto count) {
+  each_group(w.rows, [&](int64_t k, auto count) {
     advance_keys<count.value>(before + k * wide, after + k * wide, f, cosines + k, wide, read + k);
   });
   const T* old = before + w.rows * wide;

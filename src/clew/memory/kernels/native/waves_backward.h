@@ -82,7 +82,7 @@ void retreat(const Waves<T>& w, const Features<T>& f, const T* cosines, const T*
   const int64_t wide = w.sizes.wide(), keys = w.rows * wide;
   of.clear();
   retreat_readout(w, read, after + keys, of_output, of_state + keys, of_read);
-  each_keys(w.rows, [&](int64_t k, auto count) {
+  each_group(w.rows, [&](int64_t k, auto count) {
     retreat_keys<count.value>(of_state + k * wide, after + k * wide, before + k * wide, f,
                               cosines + k, of_read + k, wide, of);
   });
