@@ -29,12 +29,12 @@ def measure_ours(length: int, seconds: float, core: int) -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
 
-    from clew.bench import matrix_product_rate
-    from clew.costs import parameters
+    from clew.lab.bench.speed import matrix_product_rate
+    from clew.lab.costs import parameters
+    from clew.lab.studies.makkink import grid as makkink
     from clew.run import machine
     from clew.run.build import abstract_agent
-    from clew.run.sync import compile_program, init_run, make_parts
-    from clew.studies import makkink
+    from clew.run.compiled import compile_program, init_run, make_parts
 
     machine.use_compilation_cache()
     study = makkink.study("length").only(["gtrxl"], [f"length-{length}"])

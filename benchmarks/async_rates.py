@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from clew.medians import median_of
+from clew.lab.bench.medians import median_of
 
 HERE = Path(__file__).parent
 ROLLOUT = 32
@@ -50,9 +50,9 @@ FRAMES = re.compile(r"\[(\d{4}-[\d:, -]+)\].*Total num frames: (\d+)")
 
 def bare(env: str, envs: int, seconds: float) -> None:
     """Steps environments one after another, once told to begin; prints the steps per second."""
-    from clew.envs.host_task import host_task
+    from clew.bridges.gymnasium.task import gymnasium_task
 
-    with host_task(env).open(envs, seed=0) as stream:
+    with gymnasium_task(env).open(envs, seed=0) as stream:
         stream.reset()
         rng, space = np.random.default_rng(0), stream.action_space
         draws = iter(rng.integers(space.n, size=(10_000, envs)))

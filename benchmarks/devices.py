@@ -14,10 +14,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from clew.agents.a2c import A2CConfig
+from clew.agents.learners.a2c import A2CConfig
 from clew.run import machine
+from clew.run.compiled import compile_program, init_run, make_parts
 from clew.run.config import TrainConfig
-from clew.run.sync import compile_program, init_run, make_parts
 
 SHORT = A2CConfig(num_envs=8, rollout_length=64)
 WIDE = A2CConfig(num_envs=16, rollout_length=64)

@@ -27,7 +27,7 @@ CASES = [(patched, processes) for patched in (True, False) for processes in (1, 
 
 def work(size: int, patched: bool, seconds: float, seed: int) -> None:
     """Steps one environment for so long, once told to begin; prints its figures."""
-    from clew.envs.memory_maze import MemoryMazeEnv
+    from clew.bridges.memory_maze import MemoryMazeEnv
 
     env = MemoryMazeEnv(size, patched=patched)
     env.reset(seed=seed)

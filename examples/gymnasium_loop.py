@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import clew
-from clew.agents.learner import init_optimiser, learn, make_optimiser
+from clew.agents.learners.learner import init_optimiser, learn, make_optimiser
 from clew.agents.network import Agent, NetworkConfig
 from clew.agents.trajectory import Trajectory, refresh_all
 

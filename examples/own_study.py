@@ -4,7 +4,7 @@ python examples/own_study.py       kill it and start it again: it goes on where 
 """
 
 from clew import A2CConfig, TrainConfig
-from clew.studies.engine import Evaluation, Setting, Study, StudyResult, run_study
+from clew.lab.grid import Evaluation, Setting, Study, StudyResult, run_study
 
 A2C = A2CConfig(num_envs=16, rollout_length=64)
 STUDY = Study(

@@ -22,16 +22,16 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 import clew
-from clew.agents.a2c import A2CConfig
-from clew.agents.ppo import PPOConfig
+from clew.agents.devices import jit_over, make_mesh, spec_of
+from clew.agents.learners.a2c import A2CConfig
+from clew.agents.learners.ppo import PPOConfig
 from clew.agents.trajectory import read
-from clew.devices import jit_over, make_mesh, spec_of
+from clew.interact.rollout import empty_memories
 from clew.run.asynchronous.settings import AsyncConfig
+from clew.run.compiled import compile_program, init_run, make_parts
 from clew.run.config import TrainConfig
 from clew.run.progress import Quiet
-from clew.run.rollout import empty_memories
-from clew.run.sharing import ADAPTIVE
-from clew.run.sync import compile_program, init_run, make_parts
+from clew.run.sharding import ADAPTIVE
 from memory_samples import SMALL
 from small_async import after, arrays, async_config, by_turns
 from small_run import STEPS_PER_UPDATE, last_state, small_config

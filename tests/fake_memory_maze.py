@@ -1,4 +1,4 @@
-"""Packages that stand for Memory Maze's, as far as `clew.envs.memory_maze` touches them."""
+"""Packages that stand for Memory Maze's, as far as `clew.bridges.memory_maze` touches them."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -144,7 +144,7 @@ def forget(monkeypatch: pytest.MonkeyPatch | None = None) -> None:
             del sys.modules[name]
         else:
             monkeypatch.delitem(sys.modules, name)
-    from clew.envs.memory_maze import building
+    from clew.bridges.memory_maze import building
 
     building._quick_task_class.cache_clear()
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from clew.studies import memory_maze_study as study
-from clew.studies.engine import Cell
-from clew.studies.engine.results import write_study
+from clew.lab.grid import Cell
+from clew.lab.grid.results import write_study
+from clew.lab.studies.memory_maze import grid as study
 
 Score = Callable[[Cell], float | None]
 STEPS = 400_000

@@ -9,11 +9,11 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from clew.agents.learners.ppo import PPOConfig
 from clew.agents.network import NetworkConfig
-from clew.agents.ppo import PPOConfig
+from clew.lab.grid import Evaluation, Setting, Study, run_study
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.config import TrainConfig
-from clew.studies.engine import Evaluation, Setting, Study, run_study
 
 LENGTH = 6
 TASK = "pixel_maze:PixelMaze"

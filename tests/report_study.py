@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from clew.lab.grid import Cell, Evaluation, Setting, Study
+from clew.lab.grid.results import write_study
+from clew.lab.studies.makkink import grid as makkink
 from clew.run.config import TrainConfig
-from clew.studies import makkink
-from clew.studies.engine import Cell, Evaluation, Setting, Study
-from clew.studies.engine.results import write_study
 
 Score = Callable[[Cell], float]
 

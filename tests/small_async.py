@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from clew.agents.learners.ppo import PPOConfig
 from clew.agents.network import NetworkConfig
-from clew.agents.ppo import PPOConfig
+from clew.interact.tasks import HostConfig
 from clew.run.asynchronous.program import AsyncProgram
 from clew.run.asynchronous.settings import AsyncConfig
+from clew.run.compiled import RunState, init_run, make_parts
 from clew.run.config import TrainConfig
-from clew.run.host_loop import HostProgram
-from clew.run.sync import RunState, init_run, make_parts
-from clew.run.tasks import HostConfig
+from clew.run.hosted import HostProgram
 
 LENGTH = 8
 

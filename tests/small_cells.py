@@ -4,10 +4,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from clew.agents.a2c import A2CConfig
+from clew.agents.learners.a2c import A2CConfig
 from clew.agents.network import NetworkConfig
+from clew.lab.grid import Evaluation, Setting, Study, run_study
 from clew.run.config import TrainConfig
-from clew.studies.engine import Evaluation, Setting, Study, run_study
 
 FURTHER = {
     "corridor-5": {"corridor_length": 5, "time_limit": 40},

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from clew.agents.a2c import A2CConfig
+from clew.agents.learners.a2c import A2CConfig
 from clew.agents.network import NetworkConfig
 from clew.run import checkpoint
 from clew.run.config import TrainConfig

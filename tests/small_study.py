@@ -6,10 +6,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from clew.agents.a2c import A2CConfig
+from clew.agents.learners.a2c import A2CConfig
 from clew.agents.network import NetworkConfig
+from clew.lab.grid import Evaluation, LocalWorkers, Setting, Study, run_study
 from clew.run.config import TrainConfig
-from clew.studies.engine import Evaluation, LocalWorkers, Setting, Study, run_study
 from pretended_work import BEGUN
 
 SMALL = {"hidden_size": 4}

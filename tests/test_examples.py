@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clew.studies.engine import Evaluation
+from clew.lab.grid import Evaluation
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

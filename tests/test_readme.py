@@ -13,7 +13,7 @@ import jax
 import pytest
 
 import clew
-from clew.costs import state_size
+from clew.lab.costs import state_size
 from clew.memory import options_of
 from clew.memory.laws import LAWS
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from clew.studies import tmaze
-from clew.studies.engine import Cell
-from clew.studies.engine.results import write_study
+from clew.lab.grid import Cell
+from clew.lab.grid.results import write_study
+from clew.lab.studies.tmaze import grid as tmaze
 
 Score = Callable[[Cell], float | None]
 STEPS = 3_000_320

@@ -10,8 +10,8 @@ from serve import Arrays, Sizes, serve
 
 from clew.agents.network import Agent, NetworkConfig
 from clew.memory import make_memory
-from clew.memory.blocks import Linear
 from clew.memory.linear_transformer import LinearAttention
+from clew.memory.parts.blocks import Linear
 
 KEY = jax.random.key(0)
 

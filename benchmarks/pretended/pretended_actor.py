@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from clew.interact.tasks import HostConfig
 from clew.run.asynchronous import ray_pool, ray_running
 from clew.run.asynchronous.ray_actor import Made, RayActor
 from clew.run.asynchronous.settings import AsyncConfig
-from clew.run.tasks import HostConfig
 
 
 class PretendedActor(RayActor):

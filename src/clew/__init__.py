@@ -13,31 +13,31 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clew.agents.a2c import A2CConfig
+    from clew.agents.learners.a2c import A2CConfig
+    from clew.agents.learners.ppo import PPOConfig
     from clew.agents.network import Agent, NetworkConfig
-    from clew.agents.policy import Policy
-    from clew.agents.ppo import PPOConfig
     from clew.envs import ENVS, AutoReset, Environment, make_env
     from clew.envs.wrappers import WrapperConfig
     from clew.errors import UserError
+    from clew.interact.policy import Policy
+    from clew.interact.shipped import load_policy
+    from clew.interact.tasks import HostConfig
     from clew.memory import MEMORIES, AbstractMemory, make_memory
     from clew.memory.laws import check
     from clew.run.config import TrainConfig
     from clew.run.evaluate import evaluate, load
     from clew.run.record import read_metrics
-    from clew.run.shipped import load_policy
     from clew.run.stop import EnvironmentFailed, TrainingDiverged, TrainingInterrupted
-    from clew.run.tasks import HostConfig
     from clew.run.train import resume_run, train
 
 _HOMES = {
-    "A2CConfig": "clew.agents.a2c",
+    "A2CConfig": "clew.agents.learners.a2c",
     "Agent": "clew.agents.network",
     "NetworkConfig": "clew.agents.network",
-    "Policy": "clew.agents.policy",
-    "PPOConfig": "clew.agents.ppo",
+    "Policy": "clew.interact.policy",
+    "PPOConfig": "clew.agents.learners.ppo",
     "WrapperConfig": "clew.envs.wrappers",
-    "HostConfig": "clew.run.tasks",
+    "HostConfig": "clew.interact.tasks",
     "EnvironmentFailed": "clew.run.stop",
     "ENVS": "clew.envs",
     "AutoReset": "clew.envs",
@@ -51,7 +51,7 @@ _HOMES = {
     "TrainConfig": "clew.run.config",
     "evaluate": "clew.run.evaluate",
     "load": "clew.run.evaluate",
-    "load_policy": "clew.run.shipped",
+    "load_policy": "clew.interact.shipped",
     "read_metrics": "clew.run.record",
     "TrainingDiverged": "clew.run.stop",
     "TrainingInterrupted": "clew.run.stop",

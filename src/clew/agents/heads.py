@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from clew.memory.blocks import Init, Linear
+from clew.memory.parts.blocks import Init, Linear
 
 
 class Head(eqx.Module):

@@ -21,12 +21,12 @@ from clew.envs.base import Observation
 from clew.errors import UserError, require_at_least, require_choice
 from clew.memory import make_memory
 from clew.memory.base import AbstractMemory, State
-from clew.memory.blocks import Init, Linear
+from clew.memory.parts.blocks import Init, Linear
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Space
 
-    from clew.agents.policy import Policy
+    from clew.interact.policy import Policy
 
 
 PROJECTIONS = ("none", "linear", "affine")
@@ -181,7 +181,7 @@ class Agent(eqx.Module):
 
     def policy(self, *, greedy: bool = True, seed: int = 0) -> "Policy":
         """A policy that keeps its own memory, for use outside of training."""
-        from clew.agents.policy import Policy
+        from clew.interact.policy import Policy
 
         return Policy(self, greedy=greedy, seed=seed)
 

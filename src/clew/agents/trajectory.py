@@ -5,8 +5,8 @@ from typing import NamedTuple
 import jax
 from jaxtyping import Array, Bool, Float, Shaped
 
+from clew.agents.devices import shard_batch, shard_count
 from clew.agents.network import Agent
-from clew.devices import in_shares, share_count
 from clew.envs.base import Observation
 from clew.memory.base import State
 
@@ -66,7 +66,7 @@ def read(
     start: Bool[Array, "time batch"],
 ) -> Outputs:
     """Logits, values and the memory's metrics of a chunk, from the given states on."""
-    return in_shares(_read, (None, 0, 1, 1), 1)(agent, state0, observation, start)
+    return shard_batch(_read, (None, 0, 1, 1), 1)(agent, state0, observation, start)
 
 
 def _read(agent: Agent, state0: State, observation: Observation, start: Array) -> Outputs:
@@ -78,15 +78,15 @@ def step_all(
     agent: Agent, states: State, observation: Observation, start: Bool[Array, " batch"]
 ) -> tuple[State, Float[Array, "batch actions"], Float[Array, " batch"]]:
     """`Agent.step` in every environment: memories, the policy's numbers, values."""
-    step = in_shares(lambda agent, *seen: jax.vmap(agent.step)(*seen), (None, 0, 0, 0), 0)
+    step = shard_batch(lambda agent, *seen: jax.vmap(agent.step)(*seen), (None, 0, 0, 0), 0)
     return step(agent, states, observation, start)
 
 
 def refresh_all(agent: Agent, states: State, batch: int) -> State:
     """The memory states of `batch` environments, rebuilt for the present parameters."""
     # A memory without state has no leaf that could tell the size of the batch.
-    size = batch // share_count()
-    refresh = in_shares(
+    size = batch // shard_count()
+    refresh = shard_batch(
         lambda agent, states: jax.vmap(agent.refresh, axis_size=size)(states), (None, 0), 0
     )
     return refresh(agent, states)

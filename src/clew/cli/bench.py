@@ -12,7 +12,7 @@ from clew.cli.tables import print_json, print_table
 from clew.errors import UserError, require_at_least, unknown_name
 
 if TYPE_CHECKING:
-    from clew.bench import Figures, Rate
+    from clew.lab.bench.speed import Figures, Rate
 
 ABOUT = """Measures how fast each memory acts, learns and trains on this machine, at the sizes of
 Pramanik (2023), Table A.2, with 8 environments x 256 steps, and the share reached of the machine's
@@ -60,7 +60,7 @@ def main(args: list[str]) -> int:
         return _other(command)
     if command.output:
         raise UserError("--output needs --peers, --lengths or --memory-maze")
-    from clew.bench import QUICK, Plan, cases, measure
+    from clew.lab.bench.speed import QUICK, Plan, cases, measure
     from clew.memory.laws import LawBroken
 
     known = cases()

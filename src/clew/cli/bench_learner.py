@@ -8,8 +8,8 @@ from clew.cli.tables import print_json, print_table, tell, write_figures
 from clew.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
-    from clew.costs.tables import Grid
-    from clew.learner_speed import Row
+    from clew.lab.bench.learner import Row
+    from clew.lab.costs.tables import Grid
 
 FILE = "memory-maze-learner"
 """Name of what is written, .json, .md and .png."""
@@ -26,8 +26,8 @@ def bench_learner(
 ) -> int:
     """Measures, and prints a table; with `output` also writes and draws it."""
     from clew.cli.bench import device
-    from clew.learner_speed import QUICK, Plan, measure
-    from clew.learner_speed import models as all_models
+    from clew.lab.bench.learner import QUICK, Plan, measure
+    from clew.lab.bench.learner import models as all_models
     from clew.run.machine import git_commit, use_compilation_cache
 
     known = all_models()
@@ -58,7 +58,7 @@ def bench_learner(
 
 def table(rows: "Sequence[Row]", machine: dict[str, Any]) -> "Grid":
     """One row an agent."""
-    from clew.costs.tables import Grid
+    from clew.lab.costs.tables import Grid
 
     lines = [
         [
@@ -92,7 +92,7 @@ def draw(rows: "Sequence[Row]", path: Path, title: str) -> None:
     """Figure 5.6 of every agent, as a PNG: frames per second and MiB."""
     from matplotlib.axes import Axes
 
-    from clew.studies.plots import COLOURS, new_figure, save, tidy
+    from clew.report.curves import COLOURS, new_figure, save, tidy
 
     figure = new_figure(11.0, 4.0)
     left, right = figure.subplots(1, 2)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from clew.cli.tables import print_json, print_table, tell, write_figures
 
 if TYPE_CHECKING:
-    from clew.costs.tables import Grid
-    from clew.lengths import Row
+    from clew.lab.bench.lengths import Row
+    from clew.lab.costs.tables import Grid
 
 NOTE = (
     "us: microseconds for one observation of one environment, forward and backward, and its 95% "
@@ -20,9 +20,9 @@ NOTE = (
 
 def bench_lengths(output: str, *, rounds: int, quick: bool, as_json: bool) -> int:
     """Measures, and prints a table; with `output` also writes and draws it."""
-    from clew.bench import matrix_product_rate
     from clew.cli.bench import device
-    from clew.lengths import QUICK, Plan, measure
+    from clew.lab.bench.lengths import QUICK, Plan, measure
+    from clew.lab.bench.speed import matrix_product_rate
     from clew.run.machine import git_commit
 
     plan = QUICK if quick else Plan(rounds=rounds)
@@ -46,7 +46,7 @@ def bench_lengths(output: str, *, rounds: int, quick: bool, as_json: bool) -> in
 
 def table(rows: "Sequence[Row]", machine: dict[str, Any]) -> "Grid":
     """One row a memory and length."""
-    from clew.costs.tables import Grid
+    from clew.lab.costs.tables import Grid
 
     lines = [
         [
@@ -80,7 +80,7 @@ def draw(rows: "Sequence[Row]", path: Path, title: str) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-    from clew.studies.plots import COLOURS
+    from clew.report.curves import COLOURS
 
     figure = Figure(figsize=(12, 5), layout="constrained")
     FigureCanvasAgg(figure)

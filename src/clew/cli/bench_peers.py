@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from clew.cli.tables import print_json, print_table, tell, write_figures
 
 if TYPE_CHECKING:
-    from clew.peers.plan import Plan
-    from clew.peers.report import Comparison
+    from clew.lab.bench.peers.plan import Plan
+    from clew.lab.bench.peers.report import Comparison
 
 
 def bench_peers(output: str, *, rounds: int, quick: bool, as_json: bool) -> int:
@@ -18,9 +18,9 @@ def bench_peers(output: str, *, rounds: int, quick: bool, as_json: bool) -> int:
     Raises:
         UserError: without a checkout, or if the other libraries cannot be installed.
     """
-    from clew.peers.plan import QUICK, Plan
-    from clew.peers.report import as_data, grids, heading, sentences
-    from clew.peers.worker import WorkerFailed
+    from clew.lab.bench.peers.plan import QUICK, Plan
+    from clew.lab.bench.peers.report import as_data, grids, heading, sentences
+    from clew.lab.bench.peers.worker import WorkerFailed
 
     try:
         plan = QUICK if quick else Plan(rounds=rounds)
@@ -45,13 +45,13 @@ def bench_peers(output: str, *, rounds: int, quick: bool, as_json: bool) -> int:
 
 def measured(plan: "Plan", repeats: int) -> "Comparison":
     """Everything that is compared; `repeats` of the product rate each time that it is measured."""
-    from clew.bench import matrix_product_rate
     from clew.cli.bench import device
-    from clew.peers.compare import compare
-    from clew.peers.environment import peers_python
-    from clew.peers.families import FAMILIES
-    from clew.peers.report import Comparison
-    from clew.peers.worker import Workers
+    from clew.lab.bench.peers.compare import compare
+    from clew.lab.bench.peers.environment import peers_python
+    from clew.lab.bench.peers.families import FAMILIES
+    from clew.lab.bench.peers.report import Comparison
+    from clew.lab.bench.peers.worker import Workers
+    from clew.lab.bench.speed import matrix_product_rate
     from clew.run.machine import git_commit
 
     peers_python()
@@ -68,8 +68,8 @@ def measured(plan: "Plan", repeats: int) -> "Comparison":
 
 def write(found: "Comparison", folder: Path) -> None:
     """`peers.json`, `peers.md` and `peers.png` in a folder; see `write_figures`."""
-    from clew.peers.picture import draw
-    from clew.peers.report import as_data, heading, markdown
+    from clew.lab.bench.peers.picture import draw
+    from clew.lab.bench.peers.report import as_data, heading, markdown
 
     path = write_figures(folder, "peers", as_data(found), markdown(found))
     draw(found.rows, path, heading(found))

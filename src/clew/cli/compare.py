@@ -41,8 +41,8 @@ def main(args: list[str]) -> int:
     out = Path(command.out or Path(command.run_dir) / "compare.png")
     if out.suffix != ".png":
         raise UserError(f"--out must be a .png file, got {command.out}")
+    from clew.report.curves import plot_runs
     from clew.run import folder
-    from clew.studies.plots import plot_runs
 
     found = {name: folder.find_run(name, command.run_dir) for name in command.runs}
     summaries = {name: _summary(path) for name, path in found.items()}
@@ -62,8 +62,8 @@ def main(args: list[str]) -> int:
 
 def _summary(path: Path) -> dict[str, Any]:
     """What a run's end says, from its rows: it may be training still."""
+    from clew.report.curves import read_rows
     from clew.run import folder, record
-    from clew.studies.plots import read_rows
 
     rows, config = read_rows(path), folder.read_config(path)
     whole = record.summarise(rows, config, seconds=rows[-1]["seconds"], parameters=0)

@@ -11,8 +11,8 @@ from clew.cli.tables import print_json, print_table
 from clew.errors import UserError, require_at_least, unknown_name
 
 if TYPE_CHECKING:
-    from clew.costs.account import Account, Plan
-    from clew.costs.tables import Grid
+    from clew.lab.costs.account import Account, Plan
+    from clew.lab.costs.tables import Grid
 
 ABOUT = """Shows what each memory costs for every observation: parameters, state and multiply-adds,
 counted from its program and from formulas, in seconds. GTrXL is counted with its key/value cache
@@ -60,7 +60,7 @@ def main(args: list[str]) -> int:
         raise UserError("--published has memories and sizes of its own; leave out the others")
     if command.terms:
         return _show_terms(command)
-    from clew.costs.account import Plan
+    from clew.lab.costs.account import Plan
 
     repeats = command.repeats if command.measure else 0
     plan = Plan(command.batch, command.length, command.compiled, repeats)
@@ -96,8 +96,8 @@ def _tell(name: str) -> None:
 
 def _cases(command: CostCommand) -> dict[str, tuple[str, dict[str, Any]]]:
     """The memories that were asked for, at the sizes that were."""
-    from clew.bench import cases
-    from clew.costs.subjects import sized
+    from clew.lab.bench.speed import cases
+    from clew.lab.costs.subjects import sized
     from clew.memory import MEMORIES
 
     known = {name: (name, {}) for name in MEMORIES} | cases()
@@ -108,9 +108,9 @@ def _cases(command: CostCommand) -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def _memories(command: CostCommand, plan: "Plan", report: dict[str, Any]) -> "dict[str, Grid]":
-    from clew.costs.account import accounts
-    from clew.costs.subjects import memory_subjects
-    from clew.costs.tables import memories_table
+    from clew.lab.costs.account import accounts
+    from clew.lab.costs.subjects import memory_subjects
+    from clew.lab.costs.tables import memories_table
 
     found = accounts(memory_subjects(_cases(command), command.input_size), plan, _tell)
     report["memories"] = found
@@ -122,10 +122,10 @@ def _memories(command: CostCommand, plan: "Plan", report: dict[str, Any]) -> "di
 
 def _published(plan: "Plan", report: dict[str, Any]) -> "dict[str, Grid]":
     """Tables 3.1, 4.1 and 5.1 and all ratios, and what they are of."""
-    from clew.costs.account import accounts
-    from clew.costs.claims import ELSEWHERE, claims, ours, verdict
-    from clew.costs.subjects import SETTINGS, attention_subjects
-    from clew.costs.tables import attention_table, claims_table, orders_table
+    from clew.lab.costs.account import accounts
+    from clew.lab.costs.claims import ELSEWHERE, claims, ours, verdict
+    from clew.lab.costs.subjects import SETTINGS, attention_subjects
+    from clew.lab.costs.tables import attention_table, claims_table, orders_table
 
     found: dict[str, dict[str, Account]] = {
         s.name: {a.name: a for a in accounts(attention_subjects(s), plan, _tell)} for s in SETTINGS
@@ -153,7 +153,7 @@ def _write(folder: Path, grids: "dict[str, Grid]", report: dict[str, Any]) -> No
     import json
 
     from clew.cli.tables import finite
-    from clew.costs.picture import crossings, draw
+    from clew.lab.costs.picture import crossings, draw
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -168,8 +168,8 @@ def _write(folder: Path, grids: "dict[str, Grid]", report: dict[str, Any]) -> No
 
 def _show_terms(command: CostCommand) -> int:
     """Each memory's formula, term by term."""
-    from clew.costs.subjects import memory_subjects
-    from clew.costs.tables import terms_table
+    from clew.lab.costs.subjects import memory_subjects
+    from clew.lab.costs.tables import terms_table
 
     subjects = memory_subjects(_cases(command), command.input_size)
     grids = {s.name: terms_table(s.name, s.formula) for s in subjects if s.formula is not None}

@@ -35,7 +35,7 @@ def main(args: list[str]) -> int:
     began = time.monotonic()
     print(INTRODUCTION, flush=True)
     from clew.cli.live import listener
-    from clew.demo import LABELS, run
+    from clew.lab.demo import LABELS, run
     from clew.run.progress import format_seconds
 
     outcome = run(

@@ -77,8 +77,8 @@ def model_costs(name: str, input_size: int, options: dict[str, Any]) -> dict[str
 
 def study_costs(study: str) -> list[dict[str, Any]]:
     """What the whole agents of a study cost, on its task, as they were coded."""
+    from clew.lab.studies.presets import STUDIES
     from clew.run.build import abstract_agent, jax_stream
-    from clew.studies.presets import STUDIES
 
     rows = []
     for name, preset in STUDIES[study].items():
@@ -89,7 +89,7 @@ def study_costs(study: str) -> list[dict[str, Any]]:
 
 
 def _costs(name: str, module: Any, input_size: int) -> dict[str, Any]:
-    from clew.costs import multiply_adds, parameters, state_size
+    from clew.lab.costs import multiply_adds, parameters, state_size
 
     state, work = state_size(module), multiply_adds(module, input_size)
     row = {

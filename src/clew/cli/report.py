@@ -32,7 +32,7 @@ def main(args: Sequence[str]) -> int:
     command = parse(ReportCommand, args, command="report", about=ABOUT)
     if not command.folders:
         raise UserError("which studies? clew report FOLDER ...; clew study makes such folders")
-    from clew.studies.report import make_report
+    from clew.lab.studies.report import make_report
 
     report = make_report(
         command.folders, command.output or None, command.title or None, command.note

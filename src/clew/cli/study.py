@@ -15,8 +15,8 @@ from clew.cli.study_told import report, show
 from clew.errors import UserError, require_at_least, unknown_name
 
 if TYPE_CHECKING:
+    from clew.lab.grid import RayWorkers, Study
     from clew.run.config import TrainConfig
-    from clew.studies.engine import RayWorkers, Study
 
 ABOUT = """Runs a study: every model in every setting with every seed, in local worker processes
 or on a Ray cluster.
@@ -104,7 +104,7 @@ def main(args: Sequence[str]) -> int:
         return 0
     study = make_study(command)
     folder = command.run_dir or f"runs/{study.name.replace('/', '-')}"
-    from clew.studies.engine import check_study, run_study
+    from clew.lab.grid import check_study, run_study
 
     if command.list:
         check_study(study)
@@ -131,7 +131,7 @@ def find_computation(command: StudyCommand) -> str | None:
         UserError: for a part that a study without a grid does not have, and for an option that
             only a grid has.
     """
-    from clew.studies.presets import COMPUTATIONS, PARTS
+    from clew.lab.studies.presets import COMPUTATIONS, PARTS
 
     parts = COMPUTATIONS.get(command.name, {})
     if command.part not in parts:
@@ -148,7 +148,7 @@ def find_computation(command: StudyCommand) -> str | None:
 
 def compute(command: StudyCommand, reference: str) -> None:
     """Computes a part that trains nothing, or says with --list what would be computed."""
-    from clew.studies.engine.references import resolve
+    from clew.lab.grid.references import resolve
 
     function = resolve(reference)
     folder = command.run_dir or f"runs/{command.name}-{command.part}"
@@ -165,7 +165,7 @@ def make_study(command: StudyCommand) -> "Study":
     Raises:
         UserError: for an unknown study, part, edition, model or setting, with the nearest names.
     """
-    from clew.studies.presets import GRIDS
+    from clew.lab.studies.presets import GRIDS
 
     known = sorted(GRIDS)
     if not command.name:
@@ -206,13 +206,13 @@ def _workers(
     """Who does the work, let go of at the end also where the study refuses to begin."""
     if not command.ray:
         return contextlib.nullcontext(command.workers or None)
-    from clew.studies.engine import RayWorkers
+    from clew.lab.grid import RayWorkers
 
     return contextlib.closing(RayWorkers(command.ray))
 
 
 def _with_memory(study: "Study", text: str, agent: "TrainConfig") -> "Study":
-    from clew.studies.engine.references import resolve
+    from clew.lab.grid.references import resolve
 
     name, equals, reference = text.partition("=")
     if not equals:

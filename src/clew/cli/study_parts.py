@@ -8,7 +8,7 @@ from clew.errors import UserError
 
 if TYPE_CHECKING:
     from clew.cli.study import StudyCommand
-    from clew.studies.engine import Study
+    from clew.lab.grid import Study
 
 TMAZE, MEMORY_MAZE = "tmaze", "memory-maze"
 _OWN = {"corridors": TMAZE, "mazes": MEMORY_MAZE, "env": MEMORY_MAZE, "runner": MEMORY_MAZE}
@@ -21,7 +21,7 @@ def grid_of(command: "StudyCommand") -> tuple[Callable[..., "Study"], dict[str, 
     Raises:
         UserError: for an option of another part, or a list that is none.
     """
-    from clew.studies.presets import GRIDS, SWEEPS
+    from clew.lab.studies.presets import GRIDS, SWEEPS
 
     for option, part in _OWN.items():
         if getattr(command, option) and command.part != part:
@@ -50,10 +50,10 @@ def finish_memory_maze(study: "Study", rates_from: str) -> "Study":
     Raises:
         UserError: if the folder is none of a search.
     """
-    from clew.studies import memory_maze_study as maze
+    from clew.lab.studies.memory_maze import grid as maze
 
     if rates_from:
-        from clew.studies.memory_maze_report import best_rates
+        from clew.lab.studies.memory_maze.sweep import best_rates
 
         found = maze.with_rates(study, best_rates(rates_from))
         study = replace(study, models=found.models)

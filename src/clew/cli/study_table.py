@@ -8,8 +8,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
-from clew.studies.engine import Standing, Study, StudyLines, StudyProgress
-from clew.studies.engine.progress import format_standing
+from clew.lab.grid import Standing, Study, StudyLines, StudyProgress
+from clew.lab.grid.progress import format_standing
 
 SHOWN = 8
 """Packs in progress that are shown."""

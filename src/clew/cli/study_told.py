@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 from clew.cli.tables import print_table
 
 if TYPE_CHECKING:
-    from clew.studies.engine import Study, StudyResult
+    from clew.lab.grid import Study, StudyResult
 
 
 def show(study: "Study", folder: str) -> None:
     """Prints the grid, a line for every model, and how much of it is there already."""
     from pathlib import Path
 
-    from clew.studies.engine import make_packs, read_results
-    from clew.studies.engine.results import finished_cells
+    from clew.lab.grid import make_packs, read_results
+    from clew.lab.grid.results import finished_cells
 
     finished = finished_cells(study, read_results(folder), Path(folder))
     seeds, settings = len(study.seeds), len(study.settings)

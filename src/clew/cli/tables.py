@@ -64,7 +64,7 @@ def finite(value: Any) -> Any:
 
 def final_text(final: dict[str, Any] | None) -> str:
     """A metric's end, as a run's summary holds it: mean [low, high], or nothing."""
-    from clew.studies.statistics import Interval
+    from clew.stats import Interval
 
     if final is None or final["mean"] is None:
         return ""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gymnasium.spaces import Space
 
 
-class Around(Environment):
+class Wrapper(Environment):
     """A task around another one that changes what the agent sees of it.
 
     The settings and what they do are those of `WrapperConfig` for environments of others.
@@ -86,7 +86,7 @@ class Around(Environment):
         return self.env.render_text(state, observation)
 
 
-class KeptEntries(Around):
+class KeptEntries(Wrapper):
     """Shows some entries of a vector observation; `keep` of `WrapperConfig`.
 
     Args:
@@ -107,7 +107,7 @@ class KeptEntries(Around):
     @property
     def observation_space(self) -> "Space":
         """The vectors of the entries."""
-        from clew.envs.seen import kept
+        from clew.envs.wrapped_space import kept
 
         return kept(self.env.observation_space, WrapperConfig(keep=self.keep))
 
@@ -133,7 +133,7 @@ class Earned(NamedTuple):
     total: Float[Array, ""]
 
 
-class ScaledReward(Around):
+class ScaledReward(Wrapper):
     """Gives min(c, max(-c, scale r)) for a reward r; `reward_scale`, `reward_clip`.
 
     The metric "return" remains the sum of the task's own rewards.

@@ -167,7 +167,7 @@ def register() -> None:
             gymnasium.register(env_id, entry_point=entry_point)
     for env_id, size in MEMORY_MAZES.items():
         if env_id not in gymnasium.registry:
-            entry_point = "clew.envs.memory_maze:MemoryMazeEnv"
+            entry_point = "clew.bridges.memory_maze:MemoryMazeEnv"
             gymnasium.register(env_id, entry_point=entry_point, kwargs={"size": size})
 
 

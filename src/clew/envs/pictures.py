@@ -9,7 +9,19 @@ from functools import cache
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
-from clew.canvas import BLUE, FAINT, GREEN, HAZE, INK, ORANGE, PAPER, QUIET, YELLOW, Canvas, mixed
+from clew.envs.canvas import (
+    BLUE,
+    FAINT,
+    GREEN,
+    HAZE,
+    INK,
+    ORANGE,
+    PAPER,
+    QUIET,
+    YELLOW,
+    Canvas,
+    mixed,
+)
 
 Picture = UInt8[np.ndarray, "height width 3"]
 WIDTH = 912

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from clew.envs.around import Around, KeptEntries, ScaledReward
+from clew.envs.around import KeptEntries, ScaledReward, Wrapper
 from clew.envs.base import Environment, Observation, Transition
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
@@ -20,7 +20,7 @@ FOR_JAX = ("keep", "reward_scale", "reward_clip", "previous")
 """The settings of `WrapperConfig` that tasks written in JAX take."""
 
 
-class PreviousActionReward(Around):
+class PreviousActionReward(Wrapper):
     """Shows the agent its previous action and reward; `previous` of `WrapperConfig`.
 
     The observation becomes a dict of "observation" (or the task's own names), "previous_action"
@@ -41,7 +41,7 @@ class PreviousActionReward(Around):
     @property
     def observation_space(self) -> "Dict":
         """A dict of Boxes and of what the task observes."""
-        from clew.envs.seen import observed
+        from clew.envs.wrapped_space import observed
 
         clip = self.env.clip if isinstance(self.env, ScaledReward) else None
         config = WrapperConfig(previous=True, reward_clip=clip)
@@ -69,7 +69,7 @@ class PreviousActionReward(Around):
 
 
 def encode_action(space: "Space", action: Array) -> Float[Array, "..."]:
-    """One action as float32 numbers, as `clew.envs.seen.encode_actions` does for many."""
+    """One action as float32 numbers, as `clew.envs.wrapped_space.encode_actions` does for many."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Discrete):
@@ -103,14 +103,14 @@ def wrap(env: Environment, config: WrapperConfig, name: str = "the task") -> Env
 
 
 def _joined(observation: Observation, action: Array, reward: Array) -> dict[str, Any]:
-    from clew.envs.seen import ADDED, BARE
+    from clew.envs.wrapped_space import ADDED, BARE
 
     named = observation if isinstance(observation, dict) else {BARE: observation}
     return {**named, ADDED[0]: action, ADDED[1]: reward[None]}
 
 
 def _inner(observation: dict[str, Any]) -> Any:
-    from clew.envs.seen import ADDED, BARE
+    from clew.envs.wrapped_space import ADDED, BARE
 
     rest = {name: value for name, value in observation.items() if name not in ADDED}
     return rest[BARE] if list(rest) == [BARE] else rest

@@ -10,7 +10,6 @@ Agents and environments that are no run of `clew train` go through `Episodes` an
 `inspect_agent`; single chunks through `gradient_influence` and `ablation_influence`.
 """
 
-from clew.inspect.episodes import Episodes, record_episodes
 from clew.inspect.files import to_json, write_tables
 from clew.inspect.influence import (
     Influence,
@@ -25,6 +24,7 @@ from clew.inspect.probe import Probe, Readings, held_out, probe_steps, read_epis
 from clew.inspect.questions import Questions, choose_labels
 from clew.inspect.run import inspect_run
 from clew.inspect.tell import Told, tell_maps
+from clew.interact.episodes import Episodes, record_episodes
 
 __all__ = [
     "Episodes",

@@ -7,12 +7,12 @@ from jaxtyping import Float, Int
 
 from clew.agents.network import Agent
 from clew.errors import UserError
-from clew.inspect.episodes import Episodes
 from clew.inspect.influence import Influence, episode_influence
 from clew.inspect.lengths import MemoryLength, by_lag, memory_length, shares
 from clew.inspect.probe import Probe, Readings, probe_steps, read_episodes
 from clew.inspect.questions import Questions, choose_labels
 from clew.inspect.tell import Told, tell_maps
+from clew.interact.episodes import Episodes
 
 MEASURES = ("policy", "log_prob", "value")
 ROWS = 24

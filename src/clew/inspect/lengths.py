@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from clew.errors import UserError
-from clew.studies.statistics import Interval, bootstrap_interval
+from clew.stats import Interval, bootstrap_interval
 
 SHARE = 0.9
 

@@ -10,10 +10,10 @@ from clew.errors import UserError
 from clew.inspect.files import to_json, write_tables
 from clew.inspect.inspection import Inspection
 from clew.inspect.panels import compared, panels
+from clew.report.document import Block, Chart, Numbers, Text
+from clew.report.drawing import save_chart
+from clew.report.html import page
 from clew.run.folder import write_text
-from clew.studies.report.document import Block, Chart, Numbers, Text
-from clew.studies.report.drawing import save_chart
-from clew.studies.report.html import page
 
 SIZE = (4.4, 2.75)
 LONGEST_LINE = 130

@@ -12,8 +12,8 @@ from matplotlib.ticker import MaxNLocator
 
 from clew.inspect.inspection import Inspection
 from clew.inspect.lengths import shares
-from clew.studies.plots import COLOURS
-from clew.studies.report.document import Panel
+from clew.report.curves import COLOURS
+from clew.report.document import Panel
 
 BLUE, ORANGE, GREEN, PINK = COLOURS[:4]
 SHADES = LinearSegmentedColormap.from_list("clew", ["#ffffff", "#9ecae1", "#2171b5", "#08306b"])

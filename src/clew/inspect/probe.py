@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from clew.agents.network import Agent
 from clew.errors import UserError, require_at_least
 from clew.memory.base import State
-from clew.studies.statistics import Interval, wilson_interval
+from clew.stats import Interval, wilson_interval
 
 FOLDS = 5
 FEWEST = 20

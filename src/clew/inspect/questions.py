@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Int
 
 from clew.errors import UserError, require_at_least, require_choice, unknown_name
-from clew.inspect.episodes import Episodes
+from clew.interact.episodes import Episodes
 
 MOST_LABELS = 4
 """Labels that are probed unless some are chosen."""

@@ -8,17 +8,17 @@ import equinox as eqx
 import jax
 
 from clew.agents.network import Agent
-from clew.inspect.episodes import record_episodes
 from clew.inspect.flat import reads_one_axis
-from clew.inspect.host import record_host_episodes
 from clew.inspect.inspection import Inspection, inspect_agent
 from clew.inspect.questions import Questions
+from clew.interact.episodes import record_episodes
+from clew.interact.host_episodes import record_host_episodes
+from clew.interact.tasks import HostSide
 from clew.memory import MEMORIES
 from clew.run import machine
 from clew.run.build import agent_parts, make_stream
 from clew.run.config import TrainConfig
 from clew.run.load import load_agent
-from clew.run.tasks import HostSide
 
 
 def inspect_run(

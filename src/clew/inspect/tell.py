@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from clew.agents.network import Agent
-from clew.memory.maps import left
+from clew.memory.parts.maps import left
 
 
 class Told(NamedTuple):

@@ -5,13 +5,13 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from clew.errors import require_at_least, require_choice, require_rate
-from clew.memory.approximate import ApproximateLinearAttention, Tick
-from clew.memory.blocks import Init, LayerNorm, Linear
-from clew.memory.features import GatedFeatures
 from clew.memory.kernels import Scan, uses_kernel
-from clew.memory.layer import Layer
-from clew.memory.oscillators import Frequencies, Scale, oscillators
-from clew.memory.stack import LayerStack
+from clew.memory.parts.approximate import ApproximateLinearAttention, Tick
+from clew.memory.parts.blocks import Init, LayerNorm, Linear
+from clew.memory.parts.features import GatedFeatures
+from clew.memory.parts.layer import Layer
+from clew.memory.parts.oscillators import Frequencies, Scale, oscillators
+from clew.memory.parts.stack import LayerStack
 
 
 class AReLiT(LayerStack):

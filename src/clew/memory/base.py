@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
 from clew.errors import UserError
-from clew.memory.maps import MemoryMap
+from clew.memory.parts.maps import MemoryMap
 
 State = PyTree[Array]
 """What a memory carries from one observation to the next: arrays without batch or time axis."""

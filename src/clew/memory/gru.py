@@ -9,12 +9,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from clew.errors import require_at_least
 from clew.memory.base import State
-from clew.memory.blocks import Init, Linear
-from clew.memory.cells import AbstractCell
 from clew.memory.kernels import Scan, uses_kernel
 from clew.memory.kernels.cells import CellKernel
-from clew.memory.maps import MemoryMap
-from clew.memory.recurrent import RecurrentStack
+from clew.memory.parts.blocks import Init, Linear
+from clew.memory.parts.cells import AbstractCell
+from clew.memory.parts.maps import MemoryMap
+from clew.memory.parts.recurrent import RecurrentStack
 
 
 class GRUCell(AbstractCell):

@@ -2,12 +2,12 @@
 
 from jaxtyping import PRNGKeyArray
 
-from clew.memory.blocks import Init
-from clew.memory.gates import GateName
 from clew.memory.kernels import Scan
-from clew.memory.layer import NormPlace
-from clew.memory.stack import WindowStack
-from clew.memory.window_products import Gradient
+from clew.memory.parts.blocks import Init
+from clew.memory.parts.gates import GateName
+from clew.memory.parts.layer import NormPlace
+from clew.memory.parts.stack import WindowStack
+from clew.memory.parts.window_products import Gradient
 
 
 class GTrXL(WindowStack):

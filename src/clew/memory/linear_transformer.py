@@ -9,12 +9,12 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.errors import require_at_least, require_rate
 from clew.memory.base import State, select
-from clew.memory.blocks import Init, LayerNorm, Linear
-from clew.memory.decay_scan import scan_pieces
-from clew.memory.gates import GateName
-from clew.memory.layer import Layer, NormPlace
-from clew.memory.maps import MemoryMap
-from clew.memory.stack import LayerStack
+from clew.memory.parts.blocks import Init, LayerNorm, Linear
+from clew.memory.parts.checkpointed_scan import scan_pieces
+from clew.memory.parts.gates import GateName
+from clew.memory.parts.layer import Layer, NormPlace
+from clew.memory.parts.maps import MemoryMap
+from clew.memory.parts.stack import LayerStack
 
 _CHUNK = 64  # square products of this many steps; larger ones cost more than they save
 

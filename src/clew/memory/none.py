@@ -6,7 +6,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.errors import require_at_least
 from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input
-from clew.memory.blocks import Init, Linear
+from clew.memory.parts.blocks import Init, Linear
 
 
 class NoMemory(AbstractMemory):

@@ -8,19 +8,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.errors import require_at_least, require_choice, require_rate
-from clew.memory.blocks import Init, LayerNorm, Linear
-from clew.memory.decay_scan import checkpointed_scan
-from clew.memory.features import (
+from clew.memory.kernels import Scan, uses_kernel
+from clew.memory.kernels.relit import Recurrence, ReLiTInputs, relit_recurrence
+from clew.memory.parts.blocks import Init, LayerNorm, Linear
+from clew.memory.parts.checkpointed_scan import checkpointed_scan
+from clew.memory.parts.features import (
     Features,
     GatedAttention,
     GatedFeatures,
     QueryPath,
     outer,
 )
-from clew.memory.kernels import Scan, uses_kernel
-from clew.memory.layer import Layer
-from clew.memory.outer import OuterInputs, Recurrence, read_outer
-from clew.memory.stack import LayerStack
+from clew.memory.parts.layer import Layer
+from clew.memory.parts.stack import LayerStack
 
 Decay = Literal["separate", "joint"]
 
@@ -81,7 +81,7 @@ class GatedLinearAttention(GatedAttention):
         if uses_kernel(self.scan):
             products = self.features.products(self.norm(xs))
             recurrence = Recurrence(self.joint, self.epsilon)
-            attended, *after = read_outer(recurrence, OuterInputs(*products, starts, *state))
+            attended, *after = relit_recurrence(recurrence, ReLiTInputs(*products, starts, *state))
             state = ReLiTState(*after)
         else:
             inputs = (self.features(self.norm(xs)), starts)

@@ -9,12 +9,12 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from clew.errors import require_at_least
 from clew.memory.base import AbstractMemory, check_step_input, check_unroll_input
-from clew.memory.blocks import Init, Linear
 from clew.memory.kernels import Scan
-from clew.memory.layer import Layer, LayerState, NormPlace
-from clew.memory.maps import MemoryMap
-from clew.memory.positions import count_positions, encode
-from clew.memory.stack import (
+from clew.memory.parts.blocks import Init, Linear
+from clew.memory.parts.layer import Layer, LayerState, NormPlace
+from clew.memory.parts.maps import MemoryMap
+from clew.memory.parts.positions import count_positions, encode
+from clew.memory.parts.stack import (
     layer_maps,
     refresh_layers,
     step_layers,

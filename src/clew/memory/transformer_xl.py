@@ -2,11 +2,11 @@
 
 from jaxtyping import PRNGKeyArray
 
-from clew.memory.blocks import Init
 from clew.memory.kernels import Scan
-from clew.memory.layer import NormPlace
-from clew.memory.stack import WindowStack
-from clew.memory.window_products import Gradient
+from clew.memory.parts.blocks import Init
+from clew.memory.parts.layer import NormPlace
+from clew.memory.parts.stack import WindowStack
+from clew.memory.parts.window_products import Gradient
 
 
 class TransformerXL(WindowStack):

@@ -4,14 +4,14 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from clew.errors import require_at_least
-from clew.memory.adaptive import AdaptiveStack
-from clew.memory.blocks import Init, Linear
-from clew.memory.gates import GateName
-from clew.memory.halting import Blend, Halting, Unreached
 from clew.memory.kernels import Scan
-from clew.memory.layer import NormPlace
-from clew.memory.stack import make_embedding, window_layers
-from clew.memory.window_products import Gradient
+from clew.memory.parts.adaptive import AdaptiveStack
+from clew.memory.parts.blocks import Init, Linear
+from clew.memory.parts.gates import GateName
+from clew.memory.parts.halting import Blend, Halting, Unreached
+from clew.memory.parts.layer import NormPlace
+from clew.memory.parts.stack import make_embedding, window_layers
+from clew.memory.parts.window_products import Gradient
 
 
 class Universal(AdaptiveStack):
@@ -43,7 +43,7 @@ class Universal(AdaptiveStack):
         blend: "mean" of the readings, as in Graves (2016), or "running" as in Dehghani et al.
         unreached: what later observations see of one at readings beyond its halting: a "copy" of
             where it stood, as published, or "zero".
-        gate: "residual" as above, "gru" or "temporal_gru", see `clew.memory.gates`.
+        gate: "residual" as above, "gru" or "temporal_gru", see `clew.memory.parts.gates`.
         norm: "after" as above, "before", "around" or "none", see `Layer`.
         residual_weight: weigh what a sublayer adds with a number that starts at 0, as in ReZero.
         crossed_states: let the first temporal gate go on from the second's state, see `Layer`.

@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from clew.interact.tasks import of_others
 from clew.run.config import TrainConfig
-from clew.run.tasks import of_others
 
 MUCH = 10.0
 """Clipping by more than this is worth a word."""

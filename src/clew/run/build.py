@@ -8,9 +8,9 @@ import jax
 from clew.agents.network import Agent, make_agent
 from clew.envs.stream import AutoReset
 from clew.errors import UserError
-from clew.run import tasks
+from clew.interact import tasks
+from clew.interact.tasks import HostSide, Stream
 from clew.run.config import TrainConfig
-from clew.run.tasks import HostSide, Stream
 
 
 def make_stream(config: TrainConfig) -> Stream:

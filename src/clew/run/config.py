@@ -7,9 +7,9 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from clew.agents.a2c import A2CConfig
+from clew.agents.learners.a2c import A2CConfig
+from clew.agents.learners.ppo import PPOConfig
 from clew.agents.network import NetworkConfig
-from clew.agents.ppo import PPOConfig
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import (
     UserError,
@@ -18,12 +18,12 @@ from clew.errors import (
     require_rate,
     unknown_name,
 )
+from clew.interact.tasks import HostConfig, HostSide
 from clew.run.asynchronous.settings import PLACE, AsyncConfig, check_async
+from clew.run.defaults import NETWORK, WRAPPERS, Unasked, choices
+from clew.run.json_values import with_lists, with_tuples
 from clew.run.loggers import WandbConfig, check_loggers
-from clew.run.plain import with_lists, with_tuples
-from clew.run.sharing import check_devices
-from clew.run.tasks import HostConfig, HostSide
-from clew.run.unasked import NETWORK, WRAPPERS, Unasked, choices
+from clew.run.sharding import check_devices
 
 ALGORITHMS = ("a2c", "ppo", "auto")
 RUNNERS = ("sync", "async")

@@ -15,12 +15,12 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from clew.agents.network import Agent
 from clew.envs.stream import AutoReset
 from clew.errors import UserError, require_episodes
+from clew.interact.rollout import ActorState, init_actor
+from clew.interact.tasks import HostSide
 from clew.run import machine
 from clew.run.build import make_stream
 from clew.run.load import load_agent, load_run
-from clew.run.rollout import ActorState, init_actor
-from clew.run.tasks import HostSide
-from clew.studies.statistics import Interval, bootstrap_interval, wilson_interval
+from clew.stats import Interval, bootstrap_interval, wilson_interval
 
 BATCH = 64
 """Episodes evaluated side by side."""
@@ -89,7 +89,7 @@ def evaluate(
     config = run.config
     stream = make_stream(config)
     if isinstance(stream, HostSide):
-        from clew.run.host_evaluate import evaluate_seeds
+        from clew.interact.host_evaluate import evaluate_seeds
 
         found = evaluate_seeds(run, stream, episodes, greedy, seed, max_steps)
     else:

@@ -9,11 +9,11 @@ from jaxtyping import Array, PyTree
 
 from clew.agents.network import Agent
 from clew.errors import UserError, require_at_least, unknown_name
+from clew.interact.host_state import packed, unpacked
+from clew.interact.tasks import HostSide
 from clew.run import checkpoint, folder
 from clew.run.build import agent_parts, make_stream
 from clew.run.config import TrainConfig
-from clew.run.host_state import packed, unpacked
-from clew.run.tasks import HostSide
 
 
 class LoadedRun(NamedTuple):

@@ -13,11 +13,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from clew.errors import UserError
+from clew.run.compiled import of_updates
 from clew.run.config import TrainConfig
 from clew.run.folder import METRICS, write_text
 from clew.run.machine import versions
-from clew.run.sync import of_updates
-from clew.studies.statistics import bootstrap_interval
+from clew.stats import bootstrap_interval
 
 Row = dict[str, Any]
 FINAL_SHARE = 0.1

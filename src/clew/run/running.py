@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from clew.host.faults import EnvironmentFault
+from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.run import checkpoint, folder, machine, record
+from clew.run.compiled import RunState
 from clew.run.config import TrainConfig
 from clew.run.progress import Progress, Report
 from clew.run.stop import EnvironmentFailed, TrainingDiverged, TrainingInterrupted
-from clew.run.sync import RunState
 
 
 @dataclass

@@ -13,15 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from clew.host.faults import EnvironmentFault
+from clew.bridges.gymnasium.faults import EnvironmentFault
+from clew.interact.tasks import HostSide
 from clew.run import checkpoint, cluster, folder, machine, record
 from clew.run.advice import advice
-from clew.run.config import TrainConfig
-from clew.run.loggers.listen import with_loggers
-from clew.run.progress import Lines, Progress
-from clew.run.running import Running
-from clew.run.stop import stop_signals
-from clew.run.sync import (
+from clew.run.compiled import (
     Parts,
     Program,
     RunState,
@@ -30,7 +26,11 @@ from clew.run.sync import (
     make_parts,
     run_template,
 )
-from clew.run.tasks import HostSide
+from clew.run.config import TrainConfig
+from clew.run.loggers.listen import with_loggers
+from clew.run.progress import Lines, Progress
+from clew.run.running import Running
+from clew.run.stop import stop_signals
 
 CALL_SECONDS = 1.0
 """What one call of the compiled program should take: how long Ctrl-C waits."""
@@ -167,7 +167,7 @@ def _make_program(parts: Parts, progress: Progress) -> Program:
 
         return AsyncProgram(parts, progress.message)
     if isinstance(parts.stream, HostSide):
-        from clew.run.host_loop import HostProgram
+        from clew.run.hosted import HostProgram
 
         return HostProgram(parts, progress.message)
     return compile_program(parts)
@@ -213,6 +213,6 @@ def count_parameters(state: RunState, seeds: int) -> int:
 
 def _draw_curve(path: Path) -> None:
     """Draws curve.png; matplotlib is imported only here."""
-    from clew.studies.plots import draw_curve
+    from clew.report.curves import draw_curve
 
     draw_curve(path)

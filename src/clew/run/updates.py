@@ -7,17 +7,17 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import PRNGKeyArray
 
-from clew.agents.a2c import A2CConfig
-from clew.agents.learner import learn
+from clew.agents.learners.a2c import A2CConfig
+from clew.agents.learners.learner import learn
+from clew.agents.learners.ppo import PPOConfig
+from clew.agents.learners.ppo_learner import learn_ppo
 from clew.agents.network import Agent
-from clew.agents.ppo import PPOConfig
-from clew.agents.ppo_learner import learn_ppo
 from clew.agents.trajectory import refresh_all, step_all
 from clew.envs.base import Metrics
 from clew.envs.stream import AutoReset
+from clew.interact.open_loop_update import open_loop_update, updates_open_loop
+from clew.interact.rollout import ActorState, rollout
 from clew.run.config import TrainConfig
-from clew.run.reading_once import act_and_learn, reads_once
-from clew.run.rollout import ActorState, rollout
 
 
 class Updated(NamedTuple):
@@ -48,8 +48,8 @@ def make_update(
     if config.algorithm == "ppo":
         keys = (rollout_key, learn_key)
         return _with_ppo(agent, opt_state, actor, keys, stream, config.ppo, optimiser)
-    if reads_once(config.a2c, stream.env):
-        made = act_and_learn(
+    if updates_open_loop(config.a2c, stream.env):
+        made = open_loop_update(
             agent,
             opt_state,
             actor,

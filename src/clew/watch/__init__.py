@@ -5,13 +5,13 @@
     watch_run("runs/maze", Viewing(episodes=2, greedy=False), "maze.gif")
 
 Three parts that can be used alone: `record` plays episodes of a task written in JAX, `record_host`
-of `clew.watch.host` those of Gymnasium's, and whoever has another fills in a `Recording`; a `Film`
-is the frames of one; `write_video` writes frames to a file.
+of `clew.interact.host_recording` those of Gymnasium's, and whoever has another fills in a
+`Recording`; a `Film` is the frames of one; `write_video` writes frames to a file.
 """
 
+from clew.interact.recording import Recording, record
 from clew.watch.film import Caption, Film, shown_steps
 from clew.watch.influence import influences
-from clew.watch.recording import Recording, record
 from clew.watch.run import Viewing, play_run, watch_run
 from clew.watch.terminal import play, text_frame
 from clew.watch.video import write_video

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
-from clew.canvas import INK, QUIET, Canvas
+from clew.envs.canvas import INK, QUIET, Canvas
 from clew.errors import require_at_least
+from clew.interact.recording import Recording
 from clew.watch.axis import LEFT, MARGIN, RIGHT, WIDTH, TimeAxis, written
 from clew.watch.lines import ActionPanel, ValuePanel
 from clew.watch.panels import InfluencePanel, Panel, PolicyPanel
 from clew.watch.pictures import fitted, picture_of
-from clew.watch.recording import Recording
 
 Frame = UInt8[np.ndarray, "height width 3"]
 

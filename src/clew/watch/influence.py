@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from clew.agents.network import Agent
 from clew.errors import require_choice
 from clew.inspect.influence import ablation_influence, gradient_influence
-from clew.watch.recording import Recording
+from clew.interact.recording import Recording
 
 WAYS = ("ablation", "gradient")
 Way = Literal["ablation", "gradient"]

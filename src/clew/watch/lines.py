@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from clew.canvas import BLUE, FAINT, GREEN, INK, ORANGE, PAPER, QUIET, RED, YELLOW, Canvas
+from clew.envs.canvas import BLUE, FAINT, GREEN, INK, ORANGE, PAPER, QUIET, RED, YELLOW, Canvas
 from clew.watch.axis import LEFT, PRESENT, RIGHT, TimeAxis, round_numbers, written
 
 LINES = (BLUE, ORANGE, GREEN, RED, YELLOW, INK)

@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 from jaxtyping import Float
 
-from clew.canvas import FAINT, GREEN, INK, ORANGE, PAPER, QUIET, Canvas, mixed
+from clew.envs.canvas import FAINT, GREEN, INK, ORANGE, PAPER, QUIET, Canvas, mixed
 from clew.watch.axis import LEFT, PRESENT, RIGHT, TimeAxis
 
 _NAMED_ROW, _LONGEST_BAR, _SMALLEST_DOT = 13, 62, 0.8

@@ -3,10 +3,10 @@
 import numpy as np
 from jaxtyping import UInt8
 
-from clew.canvas import BLUE, FAINT, INK, ORANGE, PAPER, QUIET, Canvas, rgb
+from clew.envs.canvas import BLUE, FAINT, INK, ORANGE, PAPER, QUIET, Canvas, rgb
 from clew.errors import UserError
+from clew.interact.recording import Recording
 from clew.watch.axis import MARGIN, WIDTH, written
-from clew.watch.recording import Recording
 
 Picture = UInt8[np.ndarray, "height width 3"]
 INNER = WIDTH - 2 * MARGIN

@@ -10,13 +10,13 @@ from jaxtyping import Float
 
 from clew.errors import require_at_least, require_choice
 from clew.inspect.run import task_told, with_whole_gradient
+from clew.interact.recording import Recording, record
+from clew.interact.tasks import HostSide
 from clew.run import folder, machine
 from clew.run.build import make_stream
 from clew.run.load import Loaded, load_agent
-from clew.run.tasks import HostSide
 from clew.watch.film import Caption, Film, shown_steps
 from clew.watch.influence import WAYS, influences
-from clew.watch.recording import Recording, record
 from clew.watch.terminal import play
 from clew.watch.video import check_fps, check_video, write_video
 
@@ -149,7 +149,7 @@ def _played(loaded: Loaded, viewing: Viewing) -> Iterator[Recording]:
         "seed": viewing.seed,
     }
     if isinstance(stream, HostSide):
-        from clew.watch.host import record_host
+        from clew.interact.host_recording import record_host
 
         return record_host(loaded.agent, stream, statistics=loaded.statistics, **how)
     return record(loaded.agent, stream, **how)

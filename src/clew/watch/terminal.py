@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Float
 
 from clew.errors import UserError
+from clew.interact.recording import Recording
 from clew.watch.axis import written
 from clew.watch.film import Caption, shown_steps
-from clew.watch.recording import Recording
 from clew.watch.video import check_fps
 
 BLOCKS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from clew.errors import UserError, require_at_least, require_choice
-from clew.memory.blocks import INITS
+from clew.memory.parts.blocks import INITS
 
 ENCODERS = ("none", "mlp", "impala", "nature", "auto")
 NONLINEARITIES = ("relu", "elu")

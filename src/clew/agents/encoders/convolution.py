@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from clew.memory.blocks import Init, like
+from clew.memory.parts.blocks import Init, like
 
 Padding = tuple[tuple[int, int], tuple[int, int]]
 Product = Callable[[Array, Array], Array]

@@ -14,7 +14,7 @@ from clew.agents.encoders.parts import AbstractEncoder
 from clew.agents.encoders.pictures import Frame, Impala, Nature
 from clew.agents.encoders.vectors import Chain, Dense, Embedding, OneHot, PreviousReward
 from clew.errors import UserError
-from clew.memory.blocks import Init, LayerNorm, Linear
+from clew.memory.parts.blocks import Init, LayerNorm, Linear
 
 if TYPE_CHECKING:
     import gymnasium

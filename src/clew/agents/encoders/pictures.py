@@ -12,7 +12,7 @@ from clew.agents.encoders.config import CHANNELS, FEATURES
 from clew.agents.encoders.convolution import Convolution, Picture, max_pool
 from clew.agents.encoders.parts import AbstractEncoder, bend, in_precision, lead_of
 from clew.errors import UserError
-from clew.memory.blocks import Init, Linear
+from clew.memory.parts.blocks import Init, Linear
 
 
 class Residual(eqx.Module):

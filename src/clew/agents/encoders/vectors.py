@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from clew.agents.encoders.parts import AbstractEncoder, bend, flat, in_precision
-from clew.memory.blocks import Init, Linear
+from clew.memory.parts.blocks import Init, Linear
 
 
 class Dense(AbstractEncoder):

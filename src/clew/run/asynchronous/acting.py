@@ -12,19 +12,19 @@ from jaxtyping import Array, PyTree
 
 from clew.agents.network import Agent
 from clew.agents.trajectory import refresh_all
-from clew.envs.host import HostStep, HostStream
-from clew.host.processes import GroupedVectorEnv
+from clew.bridges.gymnasium.processes import GroupedVectorEnv
+from clew.bridges.gymnasium.stream import HostStep, HostStream
+from clew.interact.host_rollout import Experience, HostActor, HostRollout
+from clew.interact.host_state import environment_seed
+from clew.interact.rollout import empty_memories
+from clew.interact.tasks import HostSide
 from clew.memory.base import State
-from clew.run.asynchronous.signs import Signs
+from clew.run.asynchronous.heartbeat import Heartbeat
 from clew.run.build import agent_parts
 from clew.run.config import TrainConfig
-from clew.run.host_rollout import Acted, Experience, HostActor
-from clew.run.host_state import environment_seed
-from clew.run.rollout import empty_memories
-from clew.run.tasks import HostSide
 
 
-class Published(NamedTuple):
+class ActorParams(NamedTuple):
     """What the learner tells all actors after an update; arrays of NumPy."""
 
     params: PyTree[np.ndarray]
@@ -38,14 +38,14 @@ class Published(NamedTuple):
 class Gathered(NamedTuple):
     """What an actor hands to the learner."""
 
-    acted: Acted
+    acted: HostRollout
     begin: dict[str, Any]
     """The wrappers' statistics before the rollout."""
     end: dict[str, Any]
     """And after it."""
 
 
-class Share(NamedTuple):
+class ActorSpec(NamedTuple):
     """What an actor must know of the run; it can be pickled."""
 
     config: TrainConfig
@@ -64,7 +64,7 @@ class Actor:
         signs: of life, which it gives before and after every step.
     """
 
-    def __init__(self, share: Share, signs: Signs):
+    def __init__(self, share: ActorSpec, signs: Heartbeat):
         self._share, self._signs = share, signs
         _, self._static = agent_parts(share.config, share.side)
         # The devices are the learner's.
@@ -76,7 +76,7 @@ class Actor:
         self._params: PyTree[Array] = None
         self._version, self._made, self._fresh = -1, 0, False
 
-    def rollout(self, version: int, published: Published, opening: int) -> Gathered:
+    def rollout(self, version: int, published: ActorParams, opening: int) -> Gathered:
         """Acts for one rollout; opens the environments before the first, and after a fault.
 
         Args:
@@ -102,7 +102,7 @@ class Actor:
             self._stream.close()
         self._stream, self._steps = None, []
 
-    def _open(self, version: int, published: Published, opening: int) -> None:
+    def _open(self, version: int, published: ActorParams, opening: int) -> None:
         share = self._share
         # The first actor's environments are those of the synchronous runner.
         own = [share.number] if share.number else []
@@ -117,7 +117,7 @@ class Actor:
         self._memory = jax.tree.map(jnp.asarray, empty_memories(agent, share.num_envs))
         self._version, self._fresh = -1, True
 
-    def _gather(self, version: int, published: Published) -> Gathered:
+    def _gather(self, version: int, published: ActorParams) -> Gathered:
         stream = self._stream
         assert stream is not None
         if version != self._version:
@@ -139,7 +139,7 @@ class Actor:
 class _Watched:
     """A stream whose steps are signs of life."""
 
-    def __init__(self, stream: HostStream, signs: Signs):
+    def __init__(self, stream: HostStream, signs: Heartbeat):
         self._stream, self._signs = stream, signs
 
     def step_async(self, actions: Any) -> None:
@@ -183,7 +183,9 @@ def gathered_template(config: TrainConfig, side: HostSide, num_envs: int) -> Gat
     sums = {name: shape((), np.float32) for name in ("episodes", *side.metric_names)}
     states = (memory,) * (length // learning.sequence_length)
     statistics = side.statistics()
-    return Gathered(Acted(experience, states, memory, cast(Any, sums)), statistics, statistics)
+    return Gathered(
+        HostRollout(experience, states, memory, cast(Any, sums)), statistics, statistics
+    )
 
 
 def _observations(space: Any, before: tuple[int, ...]) -> PyTree:

@@ -6,10 +6,10 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import jax
 import numpy as np
 
-from clew.host.faults import EnvironmentFault
-from clew.run.asynchronous.acting import Actor, Gathered, Published, Share
-from clew.run.asynchronous.signs import SIGNS_BYTES, Signs
-from clew.run.budget import Budget
+from clew.bridges.gymnasium.faults import EnvironmentFault
+from clew.run.asynchronous.acting import Actor, ActorParams, ActorSpec, Gathered
+from clew.run.asynchronous.heartbeat import SIGNS_BYTES, Heartbeat
+from clew.run.fault_budget import FaultBudget
 
 Owner = TypeVar("Owner")
 
@@ -37,7 +37,7 @@ class ActorPool(Protocol):
     dropped: int
     """Rollouts so far that were too old to be learned from."""
 
-    def publish(self, version: int, published: Published) -> None:
+    def publish(self, version: int, published: ActorParams) -> None:
         """Hands new parameters to all actors; the first call sets them to work.
 
         The rollouts of the last `take` count as learned from.
@@ -100,13 +100,13 @@ class SerialPool:
         tell: is told of faults that the run survived.
     """
 
-    def __init__(self, share: Share, tell: Callable[[str], None]):
-        self._actor = Actor(share, Signs(np.zeros(SIGNS_BYTES, np.uint8)))
-        self._budget = Budget(share.config.host.restarts, tell)
-        self._published: tuple[int, Published] | None = None
+    def __init__(self, share: ActorSpec, tell: Callable[[str], None]):
+        self._actor = Actor(share, Heartbeat(np.zeros(SIGNS_BYTES, np.uint8)))
+        self._budget = FaultBudget(share.config.host.restarts, tell)
+        self._published: tuple[int, ActorParams] | None = None
         self.dropped = 0
 
-    def publish(self, version: int, published: Published) -> None:
+    def publish(self, version: int, published: ActorParams) -> None:
         """See `ActorPool`."""
         self._published = version, published
 

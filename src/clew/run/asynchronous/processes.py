@@ -10,19 +10,19 @@ from typing import Any
 import jax
 from jaxtyping import PyTree
 
+from clew.bridges.gymnasium.faults import EnvironmentFault
+from clew.bridges.gymnasium.workers import CLOSE_SECONDS, LOST, start_method
 from clew.errors import UserError
-from clew.host.faults import EnvironmentFault
-from clew.host.workers import CLOSE_SECONDS, LOST, start_method
-from clew.run.asynchronous.acting import Published, Share, gathered_template
+from clew.run.asynchronous.acting import ActorParams, ActorSpec, gathered_template
+from clew.run.asynchronous.heartbeat import SIGNS_BYTES, HangDetector, Heartbeat
 from clew.run.asynchronous.pool import Ready, Rollout
 from clew.run.asynchronous.shared import Layout, Versions, as_array, shared_bytes
-from clew.run.asynchronous.signs import SIGNS_BYTES, Signs, Watcher
-from clew.run.asynchronous.worker import Learned, Memory, Open, Start, Told, work
-from clew.run.budget import Budget
+from clew.run.asynchronous.worker import Ack, Memory, Reopen, RolloutReady, Start, work
+from clew.run.fault_budget import FaultBudget
 
 LOOK_SECONDS = 0.2
 """How often somebody who waits for rollouts looks whether an actor hangs."""
-PRELOADED = ["clew.host.group", "clew.run.asynchronous.worker"]
+PRELOADED = ["clew.bridges.gymnasium.group", "clew.run.asynchronous.worker"]
 
 
 class _Running:
@@ -37,7 +37,7 @@ class _Running:
         self.link, theirs = context.Pipe()
         layout = Layout(start.gathered)
         self._slots = [layout.views(as_array(slot)) for slot in start.memory.slots]
-        self.signs = Signs(as_array(start.memory.signs))
+        self.signs = Heartbeat(as_array(start.memory.signs))
         self._turn = 0
         self.process = context.Process(
             target=work, args=(start._replace(link=theirs),), name=f"clew-actor-{self.number}"
@@ -49,15 +49,15 @@ class _Running:
         timeout = start.share.config.host.timeout
         # Environments with processes of their own are waited for, and ended, by the actor itself.
         patience = timeout + CLOSE_SECONDS if side.task.vector else timeout
-        self.watcher = Watcher(self.signs, patience)
+        self.watcher = HangDetector(self.signs, patience)
 
-    def rollout(self, told: Told) -> Rollout:
+    def rollout(self, told: RolloutReady) -> Rollout:
         """The one that was told of; it lies in shared memory, which the views keep."""
         gathered = self._slots[self._turn]
         self._turn = (self._turn + 1) % len(self._slots)
         return Rollout(told.version, self.number, gathered, told.seconds, told.waited)
 
-    def send(self, message: Learned | Open) -> None:
+    def send(self, message: Ack | Reopen) -> None:
         """Says something, should anybody listen."""
         # Before, because one that has heard may wait again at once, and rightly.
         self.watcher.answering()
@@ -80,7 +80,7 @@ class ProcessPool:
         tell: is told of faults that the run survived.
     """
 
-    def __init__(self, shares: list[Share], published: PyTree, tell: Callable[[str], None]):
+    def __init__(self, shares: list[ActorSpec], published: PyTree, tell: Callable[[str], None]):
         config = shares[0].config
         self._shares, self._config = shares, config
         self._context = multiprocessing.get_context(start_method())
@@ -90,7 +90,7 @@ class ProcessPool:
         self._block = shared_bytes(self._context, Versions.size(layout))
         self._versions = Versions(self._block, layout)
         self._gathered = gathered_template(config, shares[0].side, shares[0].num_envs)
-        self._budget = Budget(config.host.restarts, tell)
+        self._budget = FaultBudget(config.host.restarts, tell)
         self._running: list[_Running] = []
         self._ready = Ready[_Running](config.asynchronous.max_lag)
         self._taken: list[_Running] = []
@@ -99,14 +99,14 @@ class ProcessPool:
         # A process that ends would wait for its children, should nobody have closed the pool.
         self._closing = util.Finalize(self, _close, (self._running,), exitpriority=10)
 
-    def publish(self, version: int, published: Published) -> None:
+    def publish(self, version: int, published: ActorParams) -> None:
         """See `ActorPool`."""
         self._versions.write(version, published)
         self._version = version
         if not self._running:
             self._running.extend(self._start(share) for share in self._shares)
         for running in self._taken:
-            running.send(Learned(1))
+            running.send(Ack(1))
         self._taken = []
 
     def take(self, count: int) -> list[Rollout]:
@@ -114,7 +114,7 @@ class ProcessPool:
         while True:
             for running in self._ready.drop(self._version):
                 self.dropped += 1
-                running.send(Learned(1))
+                running.send(Ack(1))
             if len(self._ready) >= count:
                 break
             links = [running.link for running in self._running]
@@ -134,7 +134,7 @@ class ProcessPool:
         """The processes of the actors."""
         return [running.process.pid or 0 for running in self._running]
 
-    def _start(self, share: Share) -> _Running:
+    def _start(self, share: ActorSpec) -> _Running:
         size = Layout(self._gathered).size
         signs = shared_bytes(self._context, SIGNS_BYTES)
         ahead = self._config.asynchronous.ahead
@@ -156,11 +156,11 @@ class ProcessPool:
         alive = running.process.is_alive()  # before listening: nothing can be said after it
         failure = ""
         for message in running.heard():
-            if isinstance(message, Told):
+            if isinstance(message, RolloutReady):
                 self._ready.add(running, running.rollout(message))
             elif isinstance(message, EnvironmentFault):
                 self._budget.survive(message, "opened anew", f"actor {running.number}: {message}")
-                running.send(Open(self._budget.used))
+                running.send(Reopen(self._budget.used))
             elif isinstance(message, UserError):
                 raise message
             else:

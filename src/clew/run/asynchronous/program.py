@@ -9,15 +9,15 @@ import jax
 import numpy as np
 from jaxtyping import Array, Int
 
-from clew.run.asynchronous.acting import Gathered, Published, Share
+from clew.interact.host_rollout import HostRollout
+from clew.interact.host_state import packed, unpacked
+from clew.interact.tasks import HostSide
+from clew.run.asynchronous.acting import ActorParams, ActorSpec, Gathered
 from clew.run.asynchronous.merging import merged
 from clew.run.asynchronous.pool import ActorPool, Rollout, SerialPool
 from clew.run.asynchronous.processes import ProcessPool
-from clew.run.host_loop import make_learn, opens_row
-from clew.run.host_rollout import Acted
-from clew.run.host_state import packed, unpacked
-from clew.run.sync import Parts, RunState
-from clew.run.tasks import HostSide
+from clew.run.compiled import Parts, RunState
+from clew.run.hosted import make_learn, opens_row
 
 
 class AsyncProgram:
@@ -83,16 +83,16 @@ class AsyncProgram:
         config, side = self._parts.config, self._parts.stream
         assert isinstance(side, HostSide)
         if config.asynchronous.serial:
-            share = Share(config, side, 0, config.learning.num_envs)
+            share = ActorSpec(config, side, 0, config.learning.num_envs)
             self._pool = SerialPool(share, self._tell)
         else:
             each = config.learning.num_envs // self._count
-            shares = [Share(config, side, number, each) for number in range(self._count)]
+            shares = [ActorSpec(config, side, number, each) for number in range(self._count)]
             self._pool = self._actors(shares, state)
         self._publish(self._pool, state)
         return self._pool
 
-    def _actors(self, shares: list[Share], state: RunState) -> ActorPool:
+    def _actors(self, shares: list[ActorSpec], state: RunState) -> ActorPool:
         if not self._parts.config.asynchronous.ray:
             return ProcessPool(shares, self._published(state), self._tell)
         from clew.run.asynchronous.ray_pool import RayPool
@@ -102,9 +102,9 @@ class AsyncProgram:
     def _publish(self, pool: ActorPool, state: RunState) -> None:
         pool.publish(int(state.update), self._published(state))
 
-    def _published(self, state: RunState) -> Published:
+    def _published(self, state: RunState) -> ActorParams:
         _, rollout_key, _ = self._split(state.seed.key)
-        return Published(
+        return ActorParams(
             jax.tree.map(np.asarray, state.seed.agent),
             unpacked(state.seed.actor.statistics),
             np.asarray(jax.random.key_data(rollout_key)),
@@ -128,7 +128,7 @@ class AsyncProgram:
         return RunState(state.update + 1, made)
 
 
-def together(gathered: Sequence[Gathered]) -> Acted:
+def together(gathered: Sequence[Gathered]) -> HostRollout:
     """Rollouts of several actors as one of all their environments, in memory of its own."""
 
     def joined(axis: int) -> Callable[..., np.ndarray]:
@@ -136,7 +136,7 @@ def together(gathered: Sequence[Gathered]) -> Acted:
 
     acted = [one.acted for one in gathered]
     experience, states, memory, sums = zip(*acted, strict=True)
-    return Acted(
+    return HostRollout(
         jax.tree.map(joined(1), *experience),
         jax.tree.map(joined(0), *states),
         jax.tree.map(joined(0), *memory),

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.errors import UserError
-from clew.host.faults import EnvironmentFault
-from clew.run.asynchronous.signs import SIGNS_BYTES, Signs, Watcher
+from clew.run.asynchronous.heartbeat import SIGNS_BYTES, HangDetector, Heartbeat
 from clew.run.cluster import import_ray
 
 if TYPE_CHECKING:
-    from clew.run.asynchronous.acting import Actor, Gathered, Published
+    from clew.run.asynchronous.acting import Actor, ActorParams, Gathered
 
 ASIDE = "aside"
 """Threads of an actor that answer while another one acts."""
@@ -53,17 +53,17 @@ class RayActor:
     `rollout` and `close` have one thread, the same always.
 
     Args:
-        share: a pickled `Share`; it is opened only after the versions were compared.
+        share: a pickled `ActorSpec`; it is opened only after the versions were compared.
         patience: seconds without a sign of life after which it hangs.
     """
 
     def __init__(self, share: bytes, patience: float):
         self._share = share
-        self._signs = Signs(np.zeros(SIGNS_BYTES, np.uint8))
+        self._signs = Heartbeat(np.zeros(SIGNS_BYTES, np.uint8))
         self._signs.begin()
         self._signs.waiting()
-        self._watcher = Watcher(self._signs, patience)
-        self._newest: tuple[int, Published | None] = (-1, None)
+        self._watcher = HangDetector(self._signs, patience)
+        self._newest: tuple[int, ActorParams | None] = (-1, None)
         self._lock = threading.Lock()
         self._actor: Actor | None = None
         self._opening = 0
@@ -84,7 +84,7 @@ class RayActor:
         return self._watcher.hung()
 
     @aside
-    def tell(self, version: int, published: "Published") -> None:
+    def tell(self, version: int, published: "ActorParams") -> None:
         """Keeps what the learner published, for the next rollout to begin."""
         with self._lock:
             if version > self._newest[0]:
@@ -101,7 +101,7 @@ class RayActor:
             self._actor.close()
 
     def rollout(
-        self, version: int, published: "Published", opening: int
+        self, version: int, published: "ActorParams", opening: int
     ) -> Made | UserError | str | None:
         """Gathers a rollout with the newest parameters that this actor was told of.
 

@@ -4,16 +4,16 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from clew.bridges.gymnasium.faults import EnvironmentFault
+from clew.bridges.gymnasium.workers import CLOSE_SECONDS
 from clew.errors import UserError
-from clew.host.faults import EnvironmentFault
-from clew.host.workers import CLOSE_SECONDS
-from clew.run.asynchronous.acting import Published, Share
+from clew.run.asynchronous.acting import ActorParams, ActorSpec
 from clew.run.asynchronous.pool import Ready, Rollout
 from clew.run.asynchronous.processes import LOOK_SECONDS
 from clew.run.asynchronous.ray_actor import Made
 from clew.run.asynchronous.ray_running import Gone, RunningActor
-from clew.run.budget import Budget
 from clew.run.cluster import import_ray
+from clew.run.fault_budget import FaultBudget
 
 ROOM_SECONDS = 10.0
 """How long an actor waits for room before that is told."""
@@ -35,14 +35,14 @@ class RayPool:
         UserError: if this process is not connected to a cluster.
     """
 
-    def __init__(self, shares: list[Share], tell: Callable[[str], None]):
+    def __init__(self, shares: list[ActorSpec], tell: Callable[[str], None]):
         self._ray = import_ray()
         if not self._ray.is_initialized():
             raise UserError("this process is not connected to Ray: call ray.init() before")
         self._shares, self._config = shares, shares[0].config
         settings = self._config.asynchronous
         self._ahead = settings.ahead
-        self._budget, self._tell = Budget(self._config.host.restarts, tell), tell
+        self._budget, self._tell = FaultBudget(self._config.host.restarts, tell), tell
         self._running: list[RunningActor] = []
         self._ready = Ready[RunningActor](settings.max_lag)
         self._taken: list[RunningActor] = []
@@ -52,7 +52,7 @@ class RayPool:
         self._short: float | None = None
         self.dropped = 0
 
-    def publish(self, version: int, published: Published) -> None:
+    def publish(self, version: int, published: ActorParams) -> None:
         """See `ActorPool`."""
         self._newest = version, self._ray.put(published)
         if not self._running:

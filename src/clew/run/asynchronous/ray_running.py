@@ -7,10 +7,10 @@ import time
 from collections import deque
 from typing import Any, NamedTuple
 
+from clew.bridges.gymnasium.workers import CLOSE_SECONDS
 from clew.errors import UserError
-from clew.host.workers import CLOSE_SECONDS
 from clew.run import cluster
-from clew.run.asynchronous.acting import Share
+from clew.run.asynchronous.acting import ActorSpec
 from clew.run.asynchronous.ray_actor import ASIDE, Made, RayActor, installed
 
 LOST_NODE = re.compile(r"node has died. Node Id: (\w+)")
@@ -42,7 +42,7 @@ class RunningActor:
         share: of the run.
     """
 
-    def __init__(self, ray: Any, share: Share):
+    def __init__(self, ray: Any, share: ActorSpec):
         self._ray, self.number = ray, share.number
         host = share.config.host
         # Environments with processes of their own are waited for, and ended, by the actor itself.

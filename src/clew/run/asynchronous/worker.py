@@ -12,17 +12,17 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.errors import UserError
-from clew.host.faults import EnvironmentFault
-from clew.run.asynchronous.acting import Actor, Gathered, Published, Share
+from clew.run.asynchronous.acting import Actor, ActorParams, ActorSpec, Gathered
+from clew.run.asynchronous.heartbeat import Heartbeat
 from clew.run.asynchronous.shared import Layout, Versions, as_array
-from clew.run.asynchronous.signs import Signs
 
 Link = Any
 """A `multiprocessing.connection.Connection`, of one type on Unix and another on Windows."""
 
 
-class Told(NamedTuple):
+class RolloutReady(NamedTuple):
     """An actor's message: a rollout is whole in the slot whose turn it is."""
 
     version: int
@@ -30,13 +30,13 @@ class Told(NamedTuple):
     waited: float
 
 
-class Learned(NamedTuple):
+class Ack(NamedTuple):
     """The learner's message: so many rollouts of the actor are learned from, or dropped."""
 
     rollouts: int
 
 
-class Open(NamedTuple):
+class Reopen(NamedTuple):
     """The learner's message after a fault: open the environments anew."""
 
     opening: int
@@ -48,7 +48,7 @@ class Memory(NamedTuple):
     published: Any
     """Bytes of `Versions`."""
     signs: Any
-    """Bytes of `Signs`."""
+    """Bytes of `Heartbeat`."""
     slots: list[Any]
     """Bytes of a rollout each."""
 
@@ -56,7 +56,7 @@ class Memory(NamedTuple):
 class Start(NamedTuple):
     """Everything that an actor begins with."""
 
-    share: Share
+    share: ActorSpec
     link: Link
     memory: Memory
     published: PyTree
@@ -90,7 +90,7 @@ def work(start: Start) -> None:
 class _Worker:
     def __init__(self, start: Start):
         self._link, self._opening = start.link, start.opening
-        self._signs = Signs(as_array(start.memory.signs))
+        self._signs = Heartbeat(as_array(start.memory.signs))
         self._signs.begin()
         self._versions = Versions(start.memory.published, Layout(start.published))
         self._layout = Layout(start.gathered)
@@ -111,7 +111,7 @@ class _Worker:
         finally:
             self._actor.close()
 
-    def _act(self, version: int, published: Published, began: float, waited: float) -> None:
+    def _act(self, version: int, published: ActorParams, began: float, waited: float) -> None:
         try:
             gathered = self._actor.rollout(version, published, self._opening)
         except EnvironmentFault as fault:
@@ -122,7 +122,7 @@ class _Worker:
             return
         self._write(gathered)
         self._signs.gathered()
-        self._link.send(Told(version, time.monotonic() - began, waited))
+        self._link.send(RolloutReady(version, time.monotonic() - began, waited))
 
     def _write(self, gathered: Gathered) -> None:
         self._layout.write(self._slots[self._turn], gathered)
@@ -138,7 +138,7 @@ class _Worker:
         self._signs.waiting()
         answer = self._link.recv()
         self._signs.acting()
-        if isinstance(answer, Open):
+        if isinstance(answer, Reopen):
             self._opening = answer.opening
         else:
             self._unlearned -= answer.rollouts

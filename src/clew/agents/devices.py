@@ -1,0 +1,110 @@
+"""Several devices: what is computed for many environments, each device for its share of them.
+
+A program over several devices is the program of one: XLA's partitioner decides who computes what,
+from how the arrays are laid out, and adds the communication. But what it cannot look into it
+computes whole on every device, and the kernels of `clew.memory.kernels` are of that kind. So the
+network's parts of a program say themselves that every environment is on its own: `shard_batch`.
+"""
+
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+
+from clew.errors import UserError
+
+AXIS = "devices"
+"""Name of the only axis of a mesh."""
+
+Axes = Any
+"""For arguments or results the axis that is shared out, as a tree of numbers and None, for what
+every device has whole, of which a leaf may stand for a whole branch."""
+
+_MESH = contextvars.ContextVar[Mesh | None]("clew_devices", default=None)
+
+
+def make_mesh(count: int) -> Mesh:
+    """So many devices, the first that JAX has.
+
+    Raises:
+        UserError: if there are fewer.
+    """
+    devices = jax.devices()
+    if count > len(devices):
+        there = "1 device" if len(devices) == 1 else f"{len(devices)} devices"
+        raise UserError(
+            f"devices must be at most what JAX has, {there} of kind {devices[0].device_kind}, got "
+            f"{count}; on a processor some can be simulated, by XLA_FLAGS="
+            f"--xla_force_host_platform_device_count={count} in the environment"
+        )
+    return Mesh(np.array(devices[:count]), (AXIS,))
+
+
+def jit_over(mesh: Mesh | None, function: Callable, **options: Any) -> Any:
+    """`jax.jit` of a function whose parts `shard_batch` are for the devices of `mesh`, if any."""
+
+    def traced(*args: Any) -> Any:
+        with _over(mesh):
+            return function(*args)
+
+    return jax.jit(traced, **options)
+
+
+def shard_count() -> int:
+    """Into how many shares what is being traced is divided."""
+    mesh = _MESH.get()
+    return 1 if mesh is None else mesh.size
+
+
+def shard_batch(function: Callable, in_axes: Axes, out_axes: Axes) -> Callable:
+    """A function of a batch, computed by every device for its share of the batch.
+
+    It is the function itself outside of `jit_over`, with one device, and within itself. The
+    gradient with respect to what every device has whole is summed over the devices.
+
+    Args:
+        function: no result for one member of the batch may depend on another, and results are
+            arrays.
+        in_axes: of the batch in the arguments, one for each.
+        out_axes: of the batch in the results, none None. All sizes must be multiples of the
+            number of devices.
+    """
+    mesh = _MESH.get()
+    if mesh is None:
+        return function
+
+    def shared(*args: Any) -> Any:
+        arrays, rest = eqx.partition(args, eqx.is_array)
+
+        def own(*arrays: Any) -> Any:
+            with _over(None):
+                return function(*eqx.combine(arrays, rest))
+
+        specs = {"in_specs": specs_of(in_axes), "out_specs": specs_of(out_axes)}
+        return jax.shard_map(own, mesh=mesh, check_vma=False, **specs)(*arrays)
+
+    return shared
+
+
+def specs_of(axes: Axes) -> Any:
+    """The layouts of arrays whose batch has these axes."""
+    return jax.tree.map(spec_of, axes, is_leaf=lambda axis: axis is None)
+
+
+def spec_of(axis: int | None) -> PartitionSpec:
+    """The layout of an array whose batch has this axis."""
+    return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, AXIS)
+
+
+@contextlib.contextmanager
+def _over(mesh: Mesh | None) -> Iterator[None]:
+    token = _MESH.set(mesh)
+    try:
+        yield
+    finally:
+        _MESH.reset(token)

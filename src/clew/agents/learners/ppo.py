@@ -1,0 +1,220 @@
+"""Proximal policy optimisation: settings and loss."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Shaped
+
+from clew.agents.learners.a2c import normalised, valid_mean
+from clew.agents.network import Agent
+from clew.agents.trajectory import read, refresh_all
+from clew.envs.base import Observation
+from clew.errors import (
+    UserError,
+    require_at_least,
+    require_choice,
+    require_fraction,
+    require_rate,
+)
+from clew.memory.base import State
+
+ADVANTAGES = ("gae", "vtrace")
+SCHEDULES = ("constant", "linear")
+LOWER_CLIPS = ("symmetric", "reciprocal")
+
+
+@dataclass(frozen=True)
+class PPOConfig:
+    """Settings of proximal policy optimisation.
+
+    The defaults are those of Schulman et al. (2017), Table 3 (Atari), where nothing else is said.
+    "Table A.3" is Pramanik's (2023), for Memory Maze.
+    """
+
+    num_envs: int = 8
+    """Environments stepped side by side (Table A.3: 64, by 32 processes)."""
+    rollout_length: int = 128
+    """Steps of every environment between two rounds of learning (Table A.3: 200)."""
+    sequence_length: int = 32
+    """Steps that are read in one piece while learning, from the memory's state as it was when they
+    were acted on; gradients reach back no further. Must divide rollout_length (Table A.3: 100)."""
+    minibatches: int = 4
+    """Gradient steps of an epoch, each on its own share of the sequences, which are dealt out at
+    random. Must divide their number, num_envs x rollout_length / sequence_length (Table A.3: 1,
+    3,200 steps are a batch)."""
+    epochs: int = 4
+    """How often every sequence is learned from (Schulman et al.: 3; Table A.3: 1)."""
+    learning_rate: float = 2.5e-4
+    """Step size of Adam (Table A.3 sweeps 2.5e-3 to 2.5e-5)."""
+    schedule: str = "constant"
+    """How the step size goes over a run: constant, or linear down to 0 at the last gradient step
+    that the run's steps allow (Schulman et al., Table 3: linear; Table A.3: constant)."""
+    gamma: float = 0.99
+    """Discount per step (Table A.3: 0.99)."""
+    lam: float = 0.95
+    """Lambda of the advantages (Table A.3: 0.95)."""
+    advantages: str = "gae"
+    """How actions are judged: gae, from the values at the time of acting (Schulman et al., 2016),
+    or vtrace, from the present values and corrected for the present policy (Espeholt et al., 2018,
+    section 4.1), which asynchronous experience may be in need of."""
+    vtrace_clip: float = 1.0
+    """Largest weight of V-trace, both of rho and of c (Espeholt et al., 2018: 1)."""
+    clip_ratio: float = 0.2
+    """How far the ratio of new to old probability counts, above 1 (Schulman et al., section 6.1:
+    0.2, Table 3: 0.1; Table A.3: 0.1)."""
+    lower_clip: str = "symmetric"
+    """Where the ratio stops counting below 1: at 1 - clip_ratio (symmetric) or at
+    1 / (1 + clip_ratio) (reciprocal, as in Sample Factory, which made Table A.3's runs)."""
+    value_clip: float | None = None
+    """How far a value may move from the one at the time of acting before it stops being counted as
+    better; None for no limit (Table A.3: 1; Engstrom et al., 2020, find that it does not help)."""
+    advantage_normalisation: bool = True
+    """Scale the advantages of every minibatch to mean 0 and deviation 1."""
+    entropy_cost: float = 0.01
+    """Weight of the entropy bonus, per nat (Schulman et al., Table 3: 0.01; Table A.3 sweeps 0.03
+    to 0.0003)."""
+    value_cost: float = 0.5
+    """Weight of the squared error of the value (Table A.3: 0.5)."""
+    target_kl: float | None = None
+    """Leave out the gradient steps that remain for a rollout once the new policy has moved so far,
+    in nats, from the one that acted; None for never."""
+    max_grad_norm: float | None = 0.5
+    """Largest global norm of the gradient, longer ones are scaled down; None for no limit
+    (Table A.3: 4)."""
+    adam_b1: float = 0.9
+    """Decay of Adam's mean of gradients, per gradient step."""
+    adam_b2: float = 0.999
+    """Decay of Adam's mean of squared gradients, per gradient step."""
+    adam_eps: float = 1e-5
+    """Added to Adam's denominator (1e-5 in the code of Schulman et al.; 1e-6 in Sample Factory)."""
+    ponder_cost: float = 0.0
+    """Weight of what an adaptive memory pays for an observation."""
+
+    @property
+    def sequences(self) -> int:
+        """Sequences of a rollout, over all its environments."""
+        return self.num_envs * self.rollout_length // self.sequence_length
+
+    def validate(self) -> None:
+        """Refuses impossible settings.
+
+        Raises:
+            UserError: naming the setting, its value and what was expected.
+        """
+        for name in ("num_envs", "rollout_length", "sequence_length", "minibatches", "epochs"):
+            require_at_least(name, getattr(self, name), 1)
+        if self.rollout_length % self.sequence_length:
+            raise UserError(
+                f"sequence_length must divide rollout_length, got sequences of "
+                f"{self.sequence_length} in rollouts of {self.rollout_length}"
+            )
+        if self.sequences % self.minibatches:
+            raise UserError(
+                f"minibatches must divide the sequences of a rollout, got {self.minibatches} "
+                f"minibatches of {self.num_envs} environments x "
+                f"{self.rollout_length // self.sequence_length} sequences = {self.sequences}"
+            )
+        require_choice("schedule", self.schedule, SCHEDULES)
+        require_choice("advantages", self.advantages, ADVANTAGES)
+        require_choice("lower_clip", self.lower_clip, LOWER_CLIPS)
+        for name in ("learning_rate", "entropy_cost", "value_cost", "ponder_cost"):
+            require_rate(name, getattr(self, name))
+        for name in ("adam_eps", "clip_ratio", "vtrace_clip"):
+            require_rate(name, getattr(self, name), positive=True)
+        if self.lower_clip == "symmetric" and self.clip_ratio >= 1:
+            raise UserError(f"clip_ratio must be below 1, got {self.clip_ratio!r}")
+        for name in ("gamma", "lam", "adam_b1", "adam_b2"):
+            require_fraction(name, getattr(self, name))
+        if 1 in (self.adam_b1, self.adam_b2):
+            raise UserError("adam_b1 and adam_b2 must be below 1, at 1 nothing is ever learned")
+        for name in ("max_grad_norm", "value_clip", "target_kl"):
+            if getattr(self, name) is not None:
+                require_rate(name, getattr(self, name), positive=True)
+
+
+class Sequences(NamedTuple):
+    """What a rollout has to teach, cut into N sequences of S steps, time first."""
+
+    observation: Observation
+    """[S, N, ...], every leaf where it is a tree."""
+    start: Bool[Array, "steps n"]
+    action: Shaped[Array, "steps n *action"]
+    log_prob: Float[Array, "steps n"]
+    """Of the action, when it was taken."""
+    value: Float[Array, "steps n"]
+    """When the action was taken."""
+    advantage: Float[Array, "steps n"]
+    target: Float[Array, "steps n"]
+    """What the value should be."""
+    valid: Bool[Array, "steps n"]
+    state0: State
+    """Every sequence's memory before its first observation, each leaf [N, ...]."""
+
+
+def ppo_loss(
+    agent: Agent, batch: Sequences, config: PPOConfig
+) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+    """The loss of proximal policy optimisation and its parts.
+
+    With q_t = pi(a_t | o_t) / pi_old(a_t | o_t), the bounds l = 1 - c (or 1 / (1 + c)) and
+    u = 1 + c of clip_ratio c, advantages A_t (normalised over the minibatch if asked for), targets
+    G_t, H the entropy, P the memory's ponder cost where it has one, and means over the valid steps:
+
+        L_policy = mean(-min(q_t A_t, clip(q_t, l, u) A_t))
+        L_value  = mean(max((V_t - G_t)^2, (V_old,t + clip(V_t - V_old,t, -v, v) - G_t)^2))
+        L        = L_policy + value_cost L_value - entropy_cost mean(H_t) + ponder_cost mean(P_t)
+
+    without the second member of L_value's max if there is no value_clip v.
+
+    Returns:
+        The loss, and "policy_loss", "value_loss", "entropy", "value" (the mean value), "kl", an
+        estimate of how far the policy has moved, mean(q_t - 1 - log q_t), "clip_fraction", the
+        share of steps whose ratio is outside the bounds, and the memory's metrics as "memory.NAME".
+
+    Source: Schulman et al. (2017), Eqs. 7 and 9; value clipping as in the code of that paper; the
+    estimate of the divergence is Schulman's (2020), "k3", unbiased and never negative. Reading
+    sequences from the states that acting had: Pramanik (2023), section 5.2 and Table A.3.
+    """
+    number = batch.valid.shape[1]
+    state0 = refresh_all(agent, jax.lax.stop_gradient(batch.state0), number)
+    logits, values, metrics = read(agent, state0, batch.observation, batch.start)
+    distribution = agent.distribution
+    log_ratio = distribution.log_prob(logits, batch.action) - batch.log_prob
+    # What is not valid may hold anything; its ratio must not reach infinity on the way to nothing.
+    log_ratio = jnp.where(batch.valid, log_ratio, 0.0)
+    ratio = jnp.exp(log_ratio)
+    advantage = batch.advantage
+    if config.advantage_normalisation:
+        advantage = normalised(advantage, batch.valid)
+    upper = 1.0 + config.clip_ratio
+    lower = 1.0 - config.clip_ratio if config.lower_clip == "symmetric" else 1.0 / upper
+    clipped = jnp.clip(ratio, lower, upper)
+    each = {
+        "policy_loss": -jnp.minimum(ratio * advantage, clipped * advantage),
+        "value_loss": _value_loss(values, batch, config.value_clip),
+        "entropy": distribution.entropy(logits),
+        "value": values,
+        "kl": ratio - 1.0 - log_ratio,
+        "clip_fraction": (ratio != clipped).astype(jnp.float32),
+    } | {f"memory.{name}": metric for name, metric in metrics.items()}
+    parts = {name: valid_mean(x, batch.valid) for name, x in each.items()}
+    loss = (
+        parts["policy_loss"]
+        + config.value_cost * parts["value_loss"]
+        - config.entropy_cost * parts["entropy"]
+    )
+    if "memory.ponder_cost" in parts:
+        loss = loss + config.ponder_cost * parts["memory.ponder_cost"]
+    return loss, parts
+
+
+def _value_loss(
+    values: Float[Array, "steps n"], batch: Sequences, clip: float | None
+) -> Float[Array, "steps n"]:
+    error = jnp.square(values - batch.target)
+    if clip is None:
+        return error
+    near = batch.value + jnp.clip(values - batch.value, -clip, clip)
+    return jnp.maximum(error, jnp.square(near - batch.target))

@@ -1,0 +1,1 @@
+"""Other people's environments as clew's tasks."""

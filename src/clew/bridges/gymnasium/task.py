@@ -1,0 +1,204 @@
+"""Other people's environments as tasks: "gymnasium:ID" and "module:factory"."""
+
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+from gymnasium import spaces
+from gymnasium.vector import VectorEnv
+
+from clew.bridges.gymnasium.build import (
+    GYMNASIUM,
+    EnvBuilder,
+    build,
+    call,
+    check_options,
+    find_factory,
+    parameters_of,
+)
+from clew.bridges.gymnasium.group import GroupPlan
+from clew.bridges.gymnasium.processes import GroupedVectorEnv
+from clew.bridges.gymnasium.spaces import ObservationAdapter, adapt_action, adapt_observation
+from clew.bridges.gymnasium.stream import HostStream
+from clew.envs.wrapped_space import observed
+from clew.envs.wrappers import WrapperConfig
+from clew.errors import UserError, require_at_least
+
+FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+OTHERS = ("gymnax:",)
+"""Beginnings of names that look like a factory's and are not."""
+
+
+@dataclass(frozen=True)
+class GymnasiumTask:
+    """An environment of others by name, and what is known of it; it can be pickled.
+
+    `open` makes a stream of it. The spaces are those of an agent without wrappers; `observed`
+    tells what wrappers make of them.
+    """
+
+    name: str
+    """ "gymnasium:ID" or "module:factory"."""
+    observations: ObservationAdapter
+    """How the environment's observations reach the agent."""
+    own_action_space: spaces.Space
+    """The environment's own space of actions."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Keyword arguments of `gymnasium.make` or of the factory."""
+    vector: bool = False
+    """Whether the factory makes vector environments."""
+
+    metric_names = HostStream.metric_names
+
+    @property
+    def observation_space(self) -> Any:
+        """What an agent sees: a Box (uint8, float32), Discrete or MultiDiscrete, or a flat Dict."""
+        return self.observations.space
+
+    @functools.cached_property  # the same object always, because a space can be seeded
+    def action_space(self) -> Any:
+        """What it chooses from: Discrete or MultiDiscrete from 0, MultiBinary, Box of float32."""
+        return adapt_action(self.own_action_space, self.name).space
+
+    def observed(self, wrappers: WrapperConfig | None = None) -> Any:
+        """The observation space through wrappers.
+
+        Raises:
+            UserError: impossible settings, or settings that do not fit the environment.
+        """
+        wrappers = wrappers or WrapperConfig()
+        wrappers.validate()
+        return observed(self.observation_space, self.action_space, wrappers)
+
+    def open(
+        self,
+        num_envs: int,
+        *,
+        processes: int = 0,
+        seed: int | None = None,
+        wrappers: WrapperConfig | None = None,
+        frozen: bool = False,
+    ) -> HostStream:
+        """Opens `num_envs` environments as a stream; close it when it is no longer needed.
+
+        Args:
+            num_envs: environments side by side.
+            processes: worker processes, each for an equal share of the environments, which it
+                steps in order; 0 steps all of them in this process. A factory of vector
+                environments makes its own.
+            seed: every environment's seed is derived from it.
+            wrappers: what to put between environments and agent.
+            frozen: the wrappers learn no statistics, as in evaluation.
+
+        Raises:
+            UserError: impossible settings, or settings that do not fit the environment.
+            EnvironmentFault: the worker processes did not start.
+        """
+        wrappers = wrappers or WrapperConfig()
+        self.observed(wrappers)
+        require_at_least("num_envs", num_envs, 1)
+        require_at_least("processes", processes, 0)
+        if self.vector:
+            vector = self._vector(num_envs, processes, wrappers)
+        else:
+            if processes and num_envs % processes:
+                raise UserError(
+                    f"processes must divide num_envs, got {processes} processes for {num_envs} "
+                    "environments"
+                )
+            vector = GroupedVectorEnv(self._plan(num_envs, wrappers), num_envs, processes)
+        return HostStream(vector, name=self.name, wrappers=wrappers, seed=seed, frozen=frozen)
+
+    def builder(self, wrappers: WrapperConfig | None = None) -> EnvBuilder:
+        """What builds a single environment of it, with the wrappers around single ones."""
+        wrappers = wrappers or WrapperConfig()
+        return EnvBuilder(
+            self.name,
+            dict(self.options),
+            frame_skip=wrappers.frame_skip,
+            time_limit=wrappers.time_limit,
+            video_every=wrappers.video_every,
+            video_folder=wrappers.video_folder,
+            spec=gymnasium.registry.get(self.name.rpartition(":")[2]),
+        )
+
+    def _plan(self, num_envs: int, wrappers: WrapperConfig) -> GroupPlan:
+        return GroupPlan(
+            builder=self.builder(wrappers),
+            adapter=self.observations,
+            action_space=self.own_action_space,
+            first=0,
+            count=num_envs,
+        )
+
+    def _vector(self, num_envs: int, processes: int, wrappers: WrapperConfig) -> VectorEnv:
+        if processes:
+            raise UserError(
+                f"{self.name} makes vector environments, which have their own processes: leave "
+                f"processes at 0, got {processes}"
+            )
+        wrappers.require_no_single(self.name)
+        return make_vector(self.name, num_envs, self.options)
+
+
+def is_gymnasium(name: str) -> bool:
+    """Whether a task's name is "gymnasium:ID" or "module:factory"."""
+    if name.startswith(OTHERS):
+        return False
+    return name.startswith(GYMNASIUM) or FACTORY.fullmatch(name) is not None
+
+
+def gymnasium_task(name: str, options: Mapping[str, Any] | None = None) -> GymnasiumTask:
+    """Finds an environment of others and its spaces, by building it once and closing it again.
+
+    A factory that has a parameter called `num_envs` makes vector environments: it is called once,
+    with num_envs=..., and returns a `gymnasium.vector.VectorEnv`. Any other is called once for
+    every environment and returns a `gymnasium.Env`.
+
+    Args:
+        name: "gymnasium:ID" (or "gymnasium:module:ID", whose module is imported first), or
+            "module:factory"; the current folder is searched for modules too.
+        options: keyword arguments of `gymnasium.make` or of the factory.
+
+    Raises:
+        UserError: an unknown id (with the nearest), module, factory or option, a package that is
+            missing (with its name), or a space that is not supported.
+    """
+    options = dict(options or {})
+    if not is_gymnasium(name):
+        raise UserError(f"expected gymnasium:ID or module:factory, got {name!r}")
+    vector = not name.startswith(GYMNASIUM) and "num_envs" in parameters_of(find_factory(name))
+    env: gymnasium.Env | VectorEnv
+    if vector:
+        env = make_vector(name, 1, options)
+        own = env.single_observation_space, env.single_action_space
+    else:
+        env = build(name, options)
+        own = env.observation_space, env.action_space
+    env.close()
+    adapt_action(own[1], name)  # refuses what is not supported
+    return GymnasiumTask(name, adapt_observation(own[0], name), own[1], options, vector)
+
+
+def make_vector(name: str, num_envs: int, options: Mapping[str, Any]) -> VectorEnv:
+    """Calls a factory of vector environments.
+
+    Raises:
+        UserError: an unknown option, or it returned something else or of another size.
+    """
+    factory = find_factory(name)
+    check_options(name, factory, options)
+    vector = call(name, factory, {"num_envs": num_envs, **options})
+    if not isinstance(vector, VectorEnv):
+        raise UserError(
+            f"{name} has a parameter num_envs, so it must return a gymnasium.vector.VectorEnv; it "
+            f"returned a {type(vector).__module__}.{type(vector).__name__}"
+        )
+    if vector.num_envs != num_envs:
+        raise UserError(
+            f"{name} was asked for {num_envs} environments and returned {vector.num_envs}"
+        )
+    return vector

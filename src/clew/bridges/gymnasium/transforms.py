@@ -1,0 +1,177 @@
+"""The wrappers that work on all environments at once, on arrays [B, ...]; they may learn."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from clew.bridges.gymnasium.running_moments import RunningMoments
+from clew.bridges.gymnasium.spaces import Array, Arrays
+from clew.envs.wrapped_space import (
+    ADDED,
+    BARE,
+    encode_actions,
+    encoded_actions,
+    float_boxes,
+    kept,
+    observed,
+)
+from clew.envs.wrappers import WrapperConfig
+from clew.errors import UserError
+
+EPSILON = 1e-8
+
+
+@dataclass
+class Transforms:
+    """The vector-wise wrappers of a `WrapperConfig`, with what they have learned.
+
+    Args:
+        config: which wrappers.
+        seen: the environments' observation space, as `adapt_observation` has it.
+        actions: their action space, as `adapt_action` has it.
+        num_envs: B.
+        frozen: learn no statistics, as in evaluation.
+    """
+
+    config: WrapperConfig
+    seen: spaces.Space
+    actions: spaces.Space
+    num_envs: int
+    frozen: bool = False
+    moments: dict[str, RunningMoments] = field(default_factory=dict)
+    count: float = 0.0
+    """Rewards that `mean_square` is over."""
+    mean_square: float = 0.0
+    """Mean square of the discounted return."""
+
+    def __post_init__(self) -> None:
+        self.space = observed(self.seen, self.actions, self.config)
+        self.returns = np.zeros(self.num_envs)
+        if self.config.normalise_observations:
+            boxes = float_boxes(kept(self.seen, self.config))
+            self.moments = {name: RunningMoments.of(box.shape) for name, box in boxes.items()}
+            if not self.moments:
+                raise UserError(f"normalise_observations finds no float Box in {self.seen}")
+
+    def learn(self, observations: Arrays, rows: Array | None = None) -> None:
+        """Takes observations into the running moments: all rows, or those of a mask [B]."""
+        if self.frozen or not self.moments:
+            return
+        for name, array in _named(self._keep(observations)).items():
+            if name in self.moments:
+                self.moments[name].update(array if rows is None else array[rows])
+
+    def observe(
+        self, observations: Arrays, actions: Array | None, rewards: Array, starts: Array
+    ) -> Arrays:
+        """What the agent sees.
+
+        Args:
+            observations: [B, ...], adapted.
+            actions: the agent's, that led here; None at the very first.
+            rewards: [B], as `reward` gave them.
+            starts: [B], which observations open an episode.
+        """
+        observations = self._normalise(self._keep(observations))
+        if not self.config.previous:
+            return observations
+        if actions is None:
+            taken = np.zeros((self.num_envs, *encoded_actions(self.actions).shape), np.float32)
+        else:
+            taken = encode_actions(self.actions, actions)
+            taken[starts] = 0.0
+        earned = np.where(starts, np.float32(0), rewards)[:, None]
+        return {**_named(observations), ADDED[0]: taken, ADDED[1]: earned}
+
+    def reward(self, rewards: Array, counted: Array, ended: Array) -> Array:
+        """Rewards [B] float32 that the agent learns from.
+
+        Args:
+            rewards: the environments' own.
+            counted: which of them followed an action within an episode.
+            ended: which episodes they ended.
+        """
+        config = self.config
+        if config.normalise_rewards:
+            rewards = self._normalise_rewards(rewards, counted, ended)
+        if config.reward_scale != 1.0:
+            rewards = rewards * config.reward_scale
+        if config.reward_clip is not None:
+            rewards = np.clip(rewards, -config.reward_clip, config.reward_clip)
+        return rewards.astype(np.float32, copy=False)
+
+    def begin(self) -> None:
+        """All episodes begin anew; what was learned stays."""
+        self.returns[:] = 0.0
+
+    def state(self) -> dict[str, Any]:
+        """What was learned, as a tree of float64 arrays; empty if nothing learns."""
+        state: dict[str, Any] = {}
+        if self.moments:
+            state["observation"] = {
+                name: {"count": np.array(m.count), "mean": m.mean.copy(), "m2": m.m2.copy()}
+                for name, m in self.moments.items()
+            }
+        if self.config.normalise_rewards:
+            state["reward"] = {
+                "count": np.array(self.count),
+                "mean_square": np.array(self.mean_square),
+            }
+        return state
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Puts back what `state` gave.
+
+        Raises:
+            UserError: it is of other wrappers or other observations.
+        """
+        if _shapes(state) != _shapes(self.state()):
+            raise UserError(
+                f"the wrappers' state has {_shapes(state)}, expected {_shapes(self.state())}: it "
+                "was kept with other wrappers or of another environment"
+            )
+        for name, part in state.get("observation", {}).items():
+            mean, m2 = (np.array(part[key], np.float64) for key in ("mean", "m2"))
+            self.moments[name] = RunningMoments(mean, m2, float(part["count"]))
+        if "reward" in state:
+            self.count = float(state["reward"]["count"])
+            self.mean_square = float(state["reward"]["mean_square"])
+
+    def _keep(self, observations: Arrays) -> Arrays:
+        if self.config.keep is None or isinstance(observations, dict):
+            return observations
+        return observations[:, self.config.keep]
+
+    def _normalise(self, observations: Arrays) -> Arrays:
+        if not self.moments:
+            return observations
+        clip, named = self.config.observation_clip, dict(_named(observations))
+        for name, moments in self.moments.items():
+            scaled = (named[name] - moments.mean) / np.sqrt(moments.variance() + EPSILON)
+            named[name] = np.clip(scaled, -clip, clip).astype(np.float32)
+        return named if isinstance(observations, dict) else named[BARE]
+
+    def _normalise_rewards(self, rewards: Array, counted: Array, ended: Array) -> Array:
+        self.returns = np.where(
+            counted, rewards + self.config.reward_gamma * self.returns, self.returns
+        )
+        if not self.frozen:
+            squares, n = self.returns[counted] ** 2, int(counted.sum())
+            self.count += n
+            if n:
+                self.mean_square += (squares.mean() - self.mean_square) * (n / self.count)
+        self.returns[ended] = 0.0
+        scale = np.sqrt(self.mean_square + EPSILON) if self.count else 1.0
+        return rewards / scale
+
+
+def _named(observations: Arrays) -> dict[str, Array]:
+    return observations if isinstance(observations, dict) else {BARE: observations}
+
+
+def _shapes(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {name: _shapes(inner) for name, inner in sorted(tree.items())}
+    return np.shape(tree)

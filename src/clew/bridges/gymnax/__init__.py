@@ -1,0 +1,1 @@
+"""Environments that follow gymnax's interface."""

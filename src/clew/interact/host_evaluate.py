@@ -1,0 +1,113 @@
+"""Fresh episodes of environments of others, played by a run's agents."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray, PyTree
+
+from clew.agents.distributions import Distribution
+from clew.agents.network import Agent
+from clew.bridges.gymnasium.stream import HostStream
+from clew.errors import UserError
+from clew.interact.host_state import environment_seed
+from clew.interact.rollout import empty_memories
+from clew.interact.tasks import HostSide
+from clew.run.load import LoadedRun
+
+SIDE_BY_SIDE = 16
+"""Environments that are played at once."""
+
+
+def evaluate_seeds(
+    run: LoadedRun,
+    side: HostSide,
+    episodes: int,
+    greedy: bool,
+    seed: int,
+    max_steps: int,
+) -> list[dict[str, np.ndarray]]:
+    """Every metric of so many episodes of each seed's agent.
+
+    Every environment plays the same number of episodes to their ends, so that short ones do not
+    count more than long ones. What the wrappers learned in training is used and learns no more.
+
+    Args:
+        run: as it was loaded.
+        side: its environment.
+        episodes: for every seed.
+        greedy: take the likeliest action, instead of drawing from the policy.
+        seed: of the episodes and draws.
+        max_steps: gives up after so many steps of one episode.
+
+    Raises:
+        UserError: if an episode does not end.
+    """
+    choose = make_choose(run.static, greedy)
+    found = []
+    for index in range(run.config.seeds):
+        own, learned = jax.tree.map(lambda x, i=index: x[i], (run.params, run.statistics))
+        count = min(episodes, SIDE_BY_SIDE)
+        own_seed = environment_seed(seed, index)
+        with side.open(count, seed=own_seed, frozen=True) as stream:
+            stream.restore(learned)
+            memory = empty_memories(eqx.combine(own, run.static), count)
+            key = jax.random.fold_in(jax.random.key(seed), index)
+            play = partial(_play, stream, partial(choose, own), run.static.distribution)
+            found.append(play(memory, key, episodes, max_steps))
+    return found
+
+
+def make_choose(static: Agent, greedy: bool) -> Callable:
+    """Compiles what chooses in environments side by side, as the distribution keeps actions.
+
+    It takes the agent's arrays, memories, which are used up, observations, which of them open an
+    episode, the episodes' random key and the time; it gives memories and actions.
+    """
+    return jax.jit(partial(_choose, static, greedy), donate_argnums=1)
+
+
+def _play(
+    stream: HostStream,
+    choose: Callable,
+    distribution: Distribution,
+    memory: PyTree[Array],
+    key: PRNGKeyArray,
+    episodes: int,
+    max_steps: int,
+) -> dict[str, np.ndarray]:
+    """The metrics of the first episodes, as many of every environment."""
+    each = math.ceil(episodes / stream.num_envs)
+    played = np.zeros(stream.num_envs, int)
+    kept: list[dict[int, dict[str, float]]] = [{} for _ in range(each)]
+    step, time = stream.reset(), 0
+    while (played < each).any():
+        if time >= max_steps * each:
+            raise UserError(f"an episode of {stream.name} did not end within {max_steps} steps")
+        memory, action = choose(memory, step.observation, step.start, key, np.int32(time))
+        step, time = stream.step(distribution.decode(np.asarray(action))), time + 1
+        for index in np.flatnonzero(step.ended & (played < each)):
+            kept[played[index]][index] = {n: float(x[index]) for n, x in step.metrics.items()}
+            played[index] += 1
+    rows = [row[i] for row in kept for i in sorted(row)][:episodes]
+    return {name: np.array([row[name] for row in rows]) for name in stream.metric_names}
+
+
+def _choose(
+    static: Agent,
+    greedy: bool,
+    params: PyTree[Array],
+    memory: PyTree[Array],
+    observation: Any,
+    start: Array,
+    key: PRNGKeyArray,
+    time: Array,
+) -> tuple[PyTree[Array], Array]:
+    agent = eqx.combine(params, static)
+    memory, logits, _ = jax.vmap(agent.step)(memory, observation, start)
+    now = jax.random.fold_in(key, time)
+    return memory, agent.distribution.choose(logits, now, greedy=greedy)

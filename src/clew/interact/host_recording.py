@@ -1,0 +1,145 @@
+"""Episodes of other people's environments, recorded with what they render."""
+
+import dataclasses
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium.vector import SyncVectorEnv
+
+from clew.agents.network import Agent
+from clew.bridges.gymnasium.build import takes
+from clew.bridges.gymnasium.stream import HostStep, HostStream
+from clew.errors import require_episodes
+from clew.interact.recording import Picture, Recording, chances
+from clew.interact.tasks import HostSide
+
+
+def record_host(
+    agent: Agent,
+    side: HostSide,
+    *,
+    statistics: Any = None,
+    episodes: int = 1,
+    greedy: bool = True,
+    max_steps: int = 10_000,
+    seed: int = 0,
+) -> Iterator[Recording]:
+    """Plays episodes of an environment of others, one after another; as `record` does otherwise.
+
+    Pictures are what it renders as "rgb_array", if it does. `rewards` are those that the
+    agent learns from, which its values are about; `earned` and the metrics are the environment's.
+
+    Args:
+        agent: the network.
+        side: the environment, with the wrappers of the training.
+        statistics: what the wrappers have learned; None for nothing.
+        episodes: how many, at least 1.
+        greedy: take the likeliest action, instead of drawing from the policy.
+        max_steps: an episode that takes longer is cut there.
+        seed: of the episodes and draws.
+
+    Raises:
+        UserError: for impossible numbers, or an environment that cannot be built.
+        EnvironmentFault: the environment failed.
+    """
+    require_episodes(episodes, max_steps, seed)
+    arrays, static = eqx.partition(agent, eqx.is_array)
+    choose = partial(jax.jit(partial(_choose, static, greedy)), arrays)
+    empty = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], agent.init_state())
+    stream, env = _opened(side, seed)
+    with stream:
+        if statistics is not None:
+            stream.restore(statistics)
+        step = stream.reset()
+        for number in range(episodes):
+            key = jax.random.fold_in(jax.random.key(seed), number)
+            rows, memory = [], empty
+            while True:
+                now = jax.random.fold_in(key, len(rows))
+                memory, *chosen = choose(memory, step.observation, step.start, now)
+                action, likely, value = jax.device_get(chosen)
+                taken = np.asarray(agent.distribution.decode(action))
+                seen, picture = step.observation, _picture(env)
+                step = stream.step(taken)
+                kept = taken if likely is None else action
+                rows.append((seen, kept, likely, value, step.reward, step.own_reward, picture))
+                if step.ended[0] or len(rows) >= max_steps:
+                    break
+            yield _recording(rows, step)
+            if step.last[0]:
+                step = stream.step(taken)
+            elif not step.start[0]:
+                step = stream.reset()
+
+
+def _opened(side: HostSide, seed: int) -> tuple[HostStream, gymnasium.Env | None]:
+    """A stream of one environment, and that environment if it can be rendered."""
+    task, wrappers = side.task, dataclasses.replace(side.wrappers, video_every=0)
+    if task.vector:
+        return task.open(1, seed=seed, wrappers=wrappers, frozen=True), None
+    options = dict(task.options)
+    if takes(task.name, "render_mode"):
+        options.setdefault("render_mode", "rgb_array")
+    env = dataclasses.replace(task, options=options).builder(wrappers)()
+    # Those around a single environment are around it already.
+    others = dataclasses.replace(wrappers, frame_skip=1, time_limit=None)
+    stream = HostStream(
+        SyncVectorEnv([lambda: env]), name=task.name, wrappers=others, seed=seed, frozen=True
+    )
+    return stream, env if _renders(env) else None
+
+
+def _renders(env: gymnasium.Env) -> bool:
+    """Whether it gives pictures; a package that drawing needs may be missing."""
+    if env.render_mode != "rgb_array":
+        return False
+    try:
+        env.reset()
+        env.render()
+    except gymnasium.error.DependencyNotInstalled as error:
+        warnings.warn(f"no pictures of the environment: {error}", UserWarning, stacklevel=2)
+        return False
+    return True
+
+
+def _picture(env: gymnasium.Env | None) -> Picture | None:
+    if env is None:
+        return None
+    picture: Any = env.render()
+    return np.array(picture, np.uint8)
+
+
+def _choose(
+    static: Agent, greedy: bool, arrays: Any, memory: Any, observation: Any, start: Any, key: Any
+) -> tuple[Any, Any, Any, Any]:
+    """Memory, action, probabilities of the choices or None, value; each of one environment."""
+    agent = eqx.combine(arrays, static)
+    memory, logits, value = jax.vmap(agent.step)(memory, observation, start)
+    distribution = agent.distribution
+    action = distribution.choose(logits, key, greedy=greedy)
+    return memory, action, chances(distribution, logits), value
+
+
+def _recording(rows: list[tuple], last: HostStep) -> Recording:
+    seen, actions, likely, values, rewards, own, pictures = zip(*rows, strict=True)
+    ended = "cut"
+    if last.ended[0]:
+        ended = "truncated" if last.discount[0] else "terminated"
+    return Recording(
+        observations=jax.tree.map(lambda *x: np.concatenate(x), *seen),
+        actions=np.concatenate(actions),
+        rewards=np.concatenate(rewards),
+        values=np.concatenate(values),
+        probabilities=None if likely[0] is None else np.concatenate(likely),
+        ended=ended,
+        pictures=None if pictures[0] is None else pictures,
+        metrics={name: float(x[0]) for name, x in last.metrics.items()} if last.ended[0] else {},
+        own_rewards=None if np.array_equal(own, rewards) else np.concatenate(own),
+    )

@@ -1,0 +1,60 @@
+"""An update that reads an episode once, for acting and for learning."""
+
+from typing import cast
+
+import jax
+import optax
+from jaxtyping import PRNGKeyArray
+
+from clew.agents.learners.a2c import A2CConfig
+from clew.agents.learners.learner import learn_as_acted
+from clew.agents.network import Agent
+from clew.agents.trajectory import Outputs, Trajectory
+from clew.envs.base import Environment, Metrics, OpenLoop
+from clew.interact.open_loop import Applied, apply_actions, precompute
+from clew.interact.rollout import ActorState, draw
+
+
+def updates_open_loop(config: A2CConfig, env: Environment) -> bool:
+    """Whether each rollout is one whole episode whose observations no action can change.
+
+    Then one reading serves acting and learning, and no memory goes from one update to the next.
+    """
+    whole = config.whole_episodes and config.minibatches == 1
+    return whole and isinstance(env, OpenLoop) and config.rollout_length >= env.longest
+
+
+def open_loop_update(
+    agent: Agent,
+    opt_state: optax.OptState,
+    before: ActorState,
+    key: PRNGKeyArray,
+    *,
+    env: Environment,
+    config: A2CConfig,
+    optimiser: optax.GradientTransformation,
+) -> tuple[ActorState, Agent, optax.OptState, Metrics, Metrics]:
+    """One rollout and what is learned from it, where `updates_open_loop`.
+
+    It is what `rollout` and `learn` do one after the other, up to rounding.
+
+    Returns:
+        Where acting stands, with the memory as it was; the new agent and optimiser's state; the
+        parts of the loss; sums over the episodes.
+    """
+    task = cast(OpenLoop, env)
+    env_keys, noise = draw(key, config.rollout_length, config.num_envs, agent.distribution)
+    foreseen = precompute(task, before.env, before.timestep, env_keys)
+
+    def act(outputs: Outputs) -> tuple[Trajectory, Applied]:
+        logits, values, _ = jax.tree.map(lambda x: x[:-1], outputs)
+        settled = apply_actions(
+            task, before.env, foreseen, logits, values, noise, before.memory, agent.distribution
+        )
+        return settled.trajectory, settled
+
+    seen = (foreseen.observation, foreseen.start)
+    agent, opt_state, losses, settled = learn_as_acted(
+        agent, opt_state, before.memory, *seen, act, config, optimiser
+    )
+    return ActorState(*settled.after, before.memory), agent, opt_state, losses, settled.sums

@@ -1,0 +1,156 @@
+"""Acting: T steps of B environments under one policy, in one scan."""
+
+from functools import partial
+from typing import NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree
+
+from clew.agents.devices import shard_batch
+from clew.agents.distributions import Distribution
+from clew.agents.network import Agent
+from clew.agents.trajectory import Trajectory
+from clew.envs.base import OpenLoop
+from clew.envs.stream import AutoReset, AutoResetState, TimeStep
+from clew.interact.open_loop import apply_actions, episode_sums, precompute
+from clew.memory.base import State
+
+
+class ActorState(NamedTuple):
+    """Where acting stands: every leaf has the environments as its first axis."""
+
+    env: AutoResetState
+    timestep: TimeStep
+    memory: State
+
+
+def init_actor(agent: Agent, stream: AutoReset, num_envs: int, key: PRNGKeyArray) -> ActorState:
+    """Opens an episode in every environment, with an empty memory."""
+    env, timestep = jax.vmap(stream.reset)(jax.random.split(key, num_envs))
+    return begin(agent, env, timestep)
+
+
+def begin(agent: Agent, env: AutoResetState, timestep: TimeStep) -> ActorState:
+    """Opened environments, each with an empty memory."""
+    num_envs = timestep.reward.shape[0]
+    return ActorState(env, timestep, empty_memories(agent, num_envs))
+
+
+def empty_memories(agent: Agent, count: int) -> State:
+    """So many memories before any observation, each leaf [count, ...]."""
+    return jax.tree.map(lambda leaf: jnp.stack([leaf] * count), agent.init_state())
+
+
+def rollout(
+    agent: Agent,
+    stream: AutoReset,
+    actor: ActorState,
+    length: int,
+    key: PRNGKeyArray,
+    *,
+    whole_episodes: bool = False,
+) -> tuple[ActorState, Trajectory, dict[str, Float[Array, ""]]]:
+    """Acts for `length` steps in every environment, drawing actions from the policy.
+
+    The random numbers of the whole rollout are drawn before it (`draw`).
+
+    With `whole_episodes` an environment whose next episode has been opened stands still until the
+    end of the rollout, and what is written of it until then is marked `last`, so not valid.
+
+    In an open-loop task the episode's observations are then read in one pass, with the same
+    results up to rounding.
+
+    Returns:
+        Where acting stands now, the trajectory, and sums over the episodes that ended in it:
+        "episodes" (their number) and the stream's metrics.
+    """
+    num_envs = actor.timestep.reward.shape[0]
+    env_keys, noise = draw(key, length, num_envs, agent.distribution)
+    if whole_episodes and isinstance(stream.env, OpenLoop):
+        return _at_once(agent, stream.env, actor, env_keys, noise)
+    state0 = actor.memory
+    act = shard_batch(partial(_act, stream, whole_episodes), (None, 0, 1, 1), (0, 1))
+    actor, (acted, result) = act(agent, actor, noise, env_keys)
+    observation, start, last, action, log_prob, value = acted
+    reward, discount, ended, metrics = result
+    trajectory = Trajectory(
+        observation=_append(observation, actor.timestep.observation),
+        start=_append(start, actor.timestep.start),
+        last=_append(last, actor.timestep.last),
+        action=action,
+        reward=reward,
+        discount=discount,
+        log_prob=log_prob,
+        value=value,
+        state0=state0,
+    )
+    return actor, trajectory, episode_sums(ended, metrics)
+
+
+def _act(
+    stream: AutoReset,
+    whole_episodes: bool,
+    agent: Agent,
+    actor: ActorState,
+    noise: Array,
+    env_keys: Key[Array, "time batch"],
+) -> tuple[ActorState, tuple[tuple, tuple]]:
+    """Where acting stands after the rollout, and every step's actions and what they did."""
+    distribution = agent.distribution
+
+    def one(carry: tuple[ActorState, Array], inputs: tuple[Array, Array]) -> tuple:
+        (now, over), (noise, keys) = carry, inputs
+        seen = now.timestep
+        memory, logits, value = jax.vmap(agent.step)(now.memory, seen.observation, seen.start)
+        action = distribution.sample(logits, noise)
+        log_prob = distribution.log_prob(logits, action)
+        taken = cast(Array, distribution.decode(action))
+        env, then = jax.vmap(stream.step)(now.env, taken, keys)
+        acted = (seen.observation, seen.start, seen.last | over, action, log_prob, value)
+        reward = jnp.where(over, 0.0, then.reward)
+        result = (reward, then.discount, then.ended & ~over, then.metrics)
+        after = ActorState(env, then, memory)
+        if whole_episodes:
+            after = jax.tree.map(partial(_where, over), now, after)
+            over = over | then.start
+        return (after, over), (acted, result)
+
+    carry = (actor, jnp.zeros(actor.timestep.reward.shape[0], bool))
+    (actor, _), rows = jax.lax.scan(one, carry, (noise, env_keys))
+    return actor, rows
+
+
+def _at_once(
+    agent: Agent, env: OpenLoop, actor: ActorState, keys: Array, noise: Array
+) -> tuple[ActorState, Trajectory, dict[str, Array]]:
+    foreseen = precompute(env, actor.env, actor.timestep, keys)
+    axes = (0, 1, 1)
+    unroll = shard_batch(
+        lambda agent, *seen: jax.vmap(agent.unroll, axes, axes)(*seen), (None, *axes), axes
+    )
+    read = (foreseen.observation[:-1], foreseen.start[:-1])
+    memory, logits, values = unroll(agent, actor.memory, *read)
+    settled = apply_actions(
+        env, actor.env, foreseen, logits, values, noise, actor.memory, agent.distribution
+    )
+    return ActorState(*settled.after, memory), settled.trajectory, settled.sums
+
+
+def draw(
+    key: PRNGKeyArray, length: int, num_envs: int, distribution: Distribution
+) -> tuple[Key[Array, "time batch"], Array]:
+    """All random numbers of a rollout: the environments' keys, and the noise of the actions."""
+    env_key, action_key = jax.random.split(key)
+    noise = distribution.noise(action_key, (length, num_envs))
+    return jax.random.split(env_key, (length, num_envs)), noise
+
+
+def _where(choice: Bool[Array, " batch"], a: Array, b: Array) -> Array:
+    """One or the other for each environment, the first axis of a leaf."""
+    wide = choice.reshape(choice.shape + (1,) * (a.ndim - 1))
+    return jnp.where(jnp.broadcast_to(wide, a.shape), a, b)
+
+
+def _append(xs: PyTree[Array], x: PyTree[Array]) -> PyTree[Array]:
+    return jax.tree.map(lambda many, one: jnp.concatenate([many, one[None]]), xs, x)

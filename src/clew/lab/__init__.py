@@ -1,0 +1,1 @@
+"""The laboratory beside the library: grids of runs, studies, costs and benchmarks."""

@@ -1,0 +1,83 @@
+"""A window without its cache of keys and values: what the published counts of GTrXL are of."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from clew.errors import UserError
+from clew.memory.base import AbstractMemory, State, scan_steps
+from clew.memory.parts.attention import WindowAttention
+from clew.memory.parts.ring import WindowState
+
+
+class Reprojecting(AbstractMemory):
+    """A memory whose windows keep their inputs alone, and project all of them at every step.
+
+    The outputs are those of the memory; what differs is the cost: of a step, W K and W V for all
+    window + 1 stored inputs, and of the state, no keys and values.
+
+    Args:
+        memory: one with windows (`transformer`, `transformer_xl`, `gtrxl`, `rezero`), or the
+            attention of one of their layers.
+
+    Raises:
+        UserError: for a memory that has no window.
+
+    Source: Pramanik (2023), Algorithm 3, lines 6 and 7.
+    """
+
+    memory: Any
+    input_size: int = eqx.field(static=True)
+    output_size: int = eqx.field(static=True)
+
+    def __init__(self, memory: Any):
+        windows = [part for part in _states(memory.init_state()) if isinstance(part, WindowState)]
+        if not windows:
+            raise UserError(f"{type(memory).__name__} has no window to project again")
+        self.memory = memory
+        if isinstance(memory, WindowAttention):
+            self.input_size, self.output_size = (memory.query.weight.shape[0],) * 2
+        else:
+            self.input_size, self.output_size = memory.input_size, memory.output_size
+
+    def init_state(self) -> State:
+        """The memory's own, less what is derived from the stored inputs."""
+        return jax.tree.map(_bare, self.memory.init_state(), is_leaf=_is_window)
+
+    def step(
+        self, state: State, x: Float[Array, " in"], start: Bool[Array, ""]
+    ) -> tuple[State, Float[Array, " out"]]:
+        """All keys and values again, and then the memory's own step."""
+        full = jax.tree.map(_with, self.memory.init_state(), state, is_leaf=_is_window)
+        after, y = self.memory.step(self.memory.refresh(full), x, start)
+        return jax.tree.map(_bare, after, is_leaf=_is_window), y
+
+    def unroll(
+        self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
+    ) -> tuple[State, Float[Array, "time out"]]:
+        """Step by step."""
+        return scan_steps(self, state, xs, starts)
+
+
+def _is_window(part: Any) -> bool:
+    return isinstance(part, WindowState)
+
+
+def _states(state: State) -> list[Any]:
+    return jax.tree.leaves(state, is_leaf=_is_window)
+
+
+def _bare(part: Any) -> Any:
+    """A window's state without keys and values: empty arrays keep its shape as a tree."""
+    if not _is_window(part):
+        return part
+    nothing = jnp.zeros((0,), jnp.float32)
+    return part._replace(keys=nothing, values=nothing)
+
+
+def _with(empty: Any, part: Any) -> Any:
+    """A window's state with the keys and values of an empty one, for `refresh` to fill."""
+    return part._replace(keys=empty.keys, values=empty.values) if _is_window(part) else part

@@ -1,0 +1,109 @@
+"""How a study's cells are put together into programs: few to compile, none too long to lose."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from clew.lab.grid.study import Cell, Study
+
+SEEDS_PER_PROGRAM = 10
+"""Most seeds of a pack; more are dealt evenly to several packs."""
+LANES_PER_PROGRAM = 60
+"""Most cells of a pack."""
+
+
+class Pack(NamedTuple):
+    """Cells that run as one compiled program: one model, several seeds in one or more settings."""
+
+    model: str
+    settings: tuple[str, ...]
+    seeds: tuple[int, ...]
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Its cells: setting by setting, seed by seed."""
+        return [Cell(self.model, setting, seed) for setting in self.settings for seed in self.seeds]
+
+    def __str__(self) -> str:
+        count = len(self.settings)
+        where = self.settings[0] if count == 1 else f"{self.settings[0]} to {self.settings[-1]}"
+        word = "seed" if len(self.seeds) == 1 else "seeds"
+        return f"{self.model} on {where}, {word} {', '.join(map(str, self.seeds))}"
+
+
+def make_packs(study: Study, finished: Iterable[Cell] = ()) -> list[Pack]:
+    """What remains of a study to run: longest first, or seed by seed if it is resumable.
+
+    Args:
+        study: whose cells.
+        finished: cells that are left out.
+    """
+    ended = set(finished)
+    if study.resumable:
+        return [
+            Pack(model, (setting,), (seed,))
+            for seed in study.seeds
+            for setting in study.settings
+            for model in study.models
+            if (model, setting, seed) not in ended
+        ]
+    if study.varied:
+        return _varied_packs(study, ended)
+    groups: dict[tuple, list[str]] = {}
+    for model in study.models:
+        for setting in study.settings:
+            left = tuple(n for n in study.seeds if (model, setting, n) not in ended)
+            if left:
+                groups.setdefault((model, _together(study, model, setting), left), []).append(
+                    setting
+                )
+    found = []
+    for (model, _, seeds), settings in groups.items():
+        lanes = len(settings) * len(seeds)
+        programs = max(-(-lanes // LANES_PER_PROGRAM), -(-len(seeds) // SEEDS_PER_PROGRAM))
+        programs = min(programs, len(seeds))
+        found += [Pack(model, tuple(settings), seeds[i::programs]) for i in range(programs)]
+    # Stable: equal ones keep the order.
+    return sorted(found, key=lambda pack: pack_cost(study, pack), reverse=True)
+
+
+def _varied_packs(study: Study, ended: set[Cell]) -> list[Pack]:
+    """The settings of each task as one pack of one seed, seed by seed."""
+    groups: dict[str, list[str]] = {}
+    for name, task in study.settings.items():
+        groups.setdefault(repr((task.env, dict(task.options), sorted(task.a2c))), []).append(name)
+    found = [
+        Pack(model, tuple(name for name in names if (model, name, seed) not in ended), (seed,))
+        for seed in study.seeds
+        for names in groups.values()
+        for model in study.models
+    ]
+    return [pack for pack in found if pack.settings]
+
+
+def split(pack: Pack) -> list[Pack]:
+    """A pack that failed in smaller ones: by settings if it has several, else by seeds."""
+    if len(pack.settings) > 1:
+        return [pack._replace(settings=(setting,)) for setting in pack.settings]
+    return [pack._replace(seeds=(seed,)) for seed in pack.seeds]
+
+
+def pack_steps(study: Study, pack: Pack) -> int:
+    """Environment steps of a pack."""
+    steps = (study.config(pack.model, setting).steps for setting in pack.settings)
+    return sum(steps) * len(pack.seeds)
+
+
+def pack_cost(study: Study, pack: Pack) -> float:
+    """Weighted environment steps of a pack, in no unit in particular."""
+    return study.weights.get(pack.model, 1.0) * pack_steps(study, pack)
+
+
+def _together(study: Study, model: str, setting: str) -> tuple[str, ...]:
+    """What a setting has in common with those that it can share a program with."""
+    task, agent = study.settings[setting], study.models[model]
+    # Observations of several sizes need an agent whose first product alone knows their size.
+    first_alone = agent.network.encoder == "mlp" or agent.memory == "none"
+    by_episodes = study.episodes is not None and agent.a2c.whole_episodes and task.decisions
+    if task.mix and task.together and first_alone and by_episodes:
+        return (task.env, task.mix, task.together)
+    return (setting,)

@@ -1,0 +1,117 @@
+"""What a study tells of itself while it runs."""
+
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple, Protocol, TextIO
+
+from clew.lab.grid.study import Study
+from clew.run.progress import format_seconds
+
+
+class Standing(NamedTuple):
+    """Where a study stands."""
+
+    finished: int
+    """Cells with a result, earlier sessions included."""
+    total: int
+    """Cells of the study."""
+    failed: int
+    """Cells that could not be run in this session."""
+    models: Mapping[str, tuple[int, int]]
+    """Finished cells and all cells of every model."""
+    working: Mapping[str, float]
+    """What is being worked at, and the share of its training that is behind."""
+    rate: float
+    """Environment steps per second of this session, over all workers."""
+    seconds: float
+    """Seconds of this session."""
+    seconds_left: float | None
+    """Seconds to the end at this rate; None while nothing is known."""
+
+
+class StudyProgress(Protocol):
+    """Who wants to know. Every method is called on the thread that runs the study."""
+
+    def start(self, path: Path, study: Study, standing: Standing) -> None:
+        """The study's folder and where it stands, before anything else."""
+
+    def report(self, standing: Standing) -> None:
+        """About once a second."""
+
+    def message(self, text: str) -> None:
+        """Something that the user should read."""
+
+    def close(self) -> None:
+        """Nothing more will come, whether the study ended well or not."""
+
+
+class QuietStudy:
+    """Tells nothing."""
+
+    def start(self, path: Path, study: Study, standing: Standing) -> None:
+        """Does nothing."""
+
+    def report(self, standing: Standing) -> None:
+        """Does nothing."""
+
+    def message(self, text: str) -> None:
+        """Does nothing."""
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+class StudyLines:
+    """A line on standard error now and then, on a terminal or not.
+
+    Args:
+        every: least seconds between two lines.
+        stream: where to, standard error by default.
+    """
+
+    def __init__(self, every: float = 30.0, stream: TextIO | None = None):
+        self._every = every
+        self._stream = stream
+        self._next = 0.0
+        self._last = (-1, -1)
+
+    def start(self, path: Path, study: Study, standing: Standing) -> None:
+        """Says what runs where."""
+        self._print(
+            f"{path}: {study.name}, {len(study.models)} models x {len(study.settings)} settings x "
+            f"{len(study.seeds)} seeds = {standing.total} cells, {standing.finished} finished"
+        )
+        self._next = time.monotonic() + min(self._every, 5.0)
+
+    def report(self, standing: Standing) -> None:
+        """Prints a line if it is time for one, and always the last."""
+        ended = standing.finished + standing.failed == standing.total
+        counts = (standing.finished, standing.failed)
+        if time.monotonic() < self._next and not (ended and counts != self._last):
+            return
+        self._next, self._last = time.monotonic() + self._every, counts
+        self._print(format_standing(standing))
+
+    def message(self, text: str) -> None:
+        """Prints it."""
+        self._print(text)
+
+    def close(self) -> None:
+        """Does nothing."""
+
+    def _print(self, text: str) -> None:
+        print(text, file=self._stream or sys.stderr, flush=True)
+
+
+def format_standing(standing: Standing) -> str:
+    """One line: cells, failures, rate and time left."""
+    words = [f"{standing.finished}/{standing.total} cells"]
+    if standing.failed:
+        words.append(f"{standing.failed} failed")
+    words.append(f"{standing.rate:,.0f} steps/s")
+    words.append(f"{format_seconds(standing.seconds)} so far")
+    if standing.seconds_left is not None:
+        words.append(f"{format_seconds(standing.seconds_left)} left")
+    return "  ".join(words)

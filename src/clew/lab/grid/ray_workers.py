@@ -1,0 +1,135 @@
+"""Workers on a Ray cluster that is there already: one task a pack, one CPU a task."""
+
+import contextlib
+import itertools
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from clew.errors import UserError
+from clew.lab.grid.packs import Pack
+from clew.lab.grid.ray_task import Notebook, work_off
+from clew.lab.grid.work import Job
+from clew.lab.grid.workers import WORK, Event, one_thread
+from clew.run import cluster
+
+
+@dataclass
+class _Task:
+    """A pack that the cluster has been given."""
+
+    key: int
+    pack: Pack
+    worker: str = "a process of the cluster"
+
+
+class RayWorkers:
+    """The CPUs of a Ray cluster, each for one pack at a time with one thread of computation.
+
+    Ray tries nothing again: what becomes of a pack whose process or node has died is for the
+    study to decide. `size` follows nodes that join or leave.
+
+    Args:
+        address: as `clew.run.cluster.join` takes it.
+        work: what makes rows of a job, "package.module:function" as `clew.lab.grid.work`'s
+            `run_job`.
+
+    Raises:
+        UserError: if Ray is not installed, or no cluster answers at the address.
+    """
+
+    def __init__(self, address: str = "auto", work: str = WORK):
+        self._ray, self._connected = cluster.join(address)
+        self._work = work
+        self._keys = itertools.count()
+        self._running: dict[Any, _Task] = {}
+        self._news: dict[int, tuple[str, float]] = {}
+        self._open = True
+        # A task has no core to itself, so JAX is told that there is one.
+        variables = cluster.environment(**one_thread(), NPROC="1")
+        environment = {"env_vars": variables}
+        self._task = self._ray.remote(num_cpus=1, max_retries=0, runtime_env=environment)(work_off)
+        # It may be begun again on another node, because nobody misses what it forgets.
+        notebook = self._ray.remote(num_cpus=0, max_restarts=-1, runtime_env=environment)(Notebook)
+        self._notebook = notebook.remote()
+        self._reading = self._notebook.read.remote()
+        self._count()
+
+    def submit(self, pack: Pack, job: Job) -> None:
+        """Hands the pack to the cluster, which runs it where a CPU is free."""
+        task = _Task(next(self._keys), pack)
+        with _answering():
+            ref = self._task.remote(self._work, json.dumps(job), task.key, self._notebook)
+        self._running[ref] = task
+
+    def next(self, timeout: float) -> Event | None:
+        """The next event of any task."""
+        tasks = {task.key: task for task in self._running.values()}
+        while self._news:
+            key, (worker, share) = self._news.popitem()
+            if key in tasks:  # else it has ended, before this could be told
+                tasks[key].worker = worker
+                return Event("progress", tasks[key].pack, worker, share=share)
+        with _answering():
+            ready, _ = self._ray.wait([*self._running, self._reading], timeout=timeout)
+            if ready and ready[0] != self._reading:
+                return self._ended(ready[0])
+            if ready:
+                self._read(timeout)
+        return None
+
+    def close(self) -> None:
+        """Kills what is running, and disconnects if it was this that connected."""
+        if not self._open:
+            return
+        self._open = False
+        if not self._ray.is_initialized():
+            return  # the connection was lost, and any call would wait for another
+        for ref in self._running:
+            self._ray.cancel(ref, force=True)
+        self._ray.kill(self._notebook)
+        if self._connected:
+            self._ray.shutdown()
+
+    def _ended(self, ref: Any) -> Event:
+        task = self._running.pop(ref)
+        exceptions = self._ray.exceptions
+        try:
+            told = json.loads(self._ray.get(ref))
+        except (exceptions.RayTaskError, exceptions.RuntimeEnvSetupError) as error:
+            why = str(error).strip().splitlines()[-1]
+            raise UserError(f"{task.worker} could not start: {why}") from error
+        except exceptions.RayError as error:
+            why = str(error).strip().partition("\n")[0].partition(". ")[0]
+            return Event("died", task.pack, task.worker, error=f"{task.worker} died ({why})")
+        if told["event"] == "rows":
+            return Event("rows", task.pack, task.worker, rows=tuple(told["rows"]))
+        return Event(
+            "failed", task.pack, task.worker, error=told["error"], diverged=told["diverged"]
+        )
+
+    def _read(self, timeout: float) -> None:
+        """Takes what the notebook has to tell, and asks it again."""
+        try:
+            self._news |= self._ray.get(self._reading)
+        except self._ray.exceptions.RayError:
+            time.sleep(timeout)  # its node has died; it will be there again
+        self._reading = self._notebook.read.remote()
+        self._count()
+
+    def _count(self) -> None:
+        """Counts the CPUs; without any, one pack waits in the cluster until there are."""
+        self.size = max(1, int(self._ray.cluster_resources().get("CPU", 0)))
+
+
+@contextlib.contextmanager
+def _answering() -> Iterator[None]:
+    try:
+        yield
+    except ConnectionError as error:
+        raise UserError(
+            f"the connection to the Ray cluster is lost ({error}); finished cells are saved, start "
+            "the same again when there is a cluster"
+        ) from error

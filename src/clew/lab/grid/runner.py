@@ -1,0 +1,250 @@
+"""A study from its data to its rows: what is finished stays, what is not is handed to workers."""
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from clew.errors import UserError
+from clew.lab.grid import cells, results, varied
+from clew.lab.grid.packs import Pack, make_packs, pack_cost, pack_steps, split
+from clew.lab.grid.plugins import registered
+from clew.lab.grid.progress import Standing, StudyLines, StudyProgress
+from clew.lab.grid.results import ResultsFile, Row
+from clew.lab.grid.study import Study
+from clew.lab.grid.work import Job, make_job
+from clew.lab.grid.worker import ACTIVE
+from clew.lab.grid.workers import WORK, Event, LocalWorkers, Workers
+from clew.run.build import make_stream
+from clew.run.folder import locked
+from clew.run.stop import stop_signals
+
+ATTEMPTS = 2
+"""How often a pack is begun whose worker dies."""
+
+
+class Failure(NamedTuple):
+    """A pack that could not be run."""
+
+    pack: Pack
+    error: str
+
+
+class StudyResult(NamedTuple):
+    """What came of a study."""
+
+    path: Path
+    """The study's folder."""
+    rows: list[Row]
+    """One row for every finished cell of the study, in the order of `Study.cells`."""
+    failures: list[Failure]
+    """What could not be run; running the study again tries it again."""
+
+
+class StudyInterrupted(KeyboardInterrupt):
+    """The study was told to stop; the message says what is saved and how to go on."""
+
+
+@dataclass
+class _Session:
+    """One call of `run_study`."""
+
+    study: Study
+    path: Path
+    file: ResultsFile
+    queue: list[Pack]
+    """What nobody is at yet, longest first."""
+    finished: int
+    attempts: dict[Pack, int] = field(default_factory=dict)
+    shares: dict[Pack, float] = field(default_factory=dict)
+    """What is being worked at."""
+    bases: dict[Pack, float] = field(default_factory=dict)
+    """What of a resumable one was behind when this session began with it."""
+    failures: list[Failure] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    """Finished cells by model."""
+    cost: float = 0.0
+    """Of the packs finished in this session."""
+    steps: float = 0.0
+    began: float = field(default_factory=time.monotonic)
+
+
+def run_study(
+    study: Study,
+    run_dir: str | Path = "runs",
+    *,
+    workers: int | Workers | None = None,
+    progress: StudyProgress | None = None,
+    how_to_go_on: str = "the same call again",
+) -> StudyResult:
+    """Runs what of a study has not been run.
+
+    Args:
+        study: what to run.
+        run_dir: the study's folder; made if it is not there, gone on with if it is.
+        workers: number of processes, by default one for every core, or one where each takes the
+            whole machine; or who else does the work.
+        progress: who is told; by default lines on standard error.
+        how_to_go_on: for the message when it is stopped.
+
+    Raises:
+        UserError: for impossible settings, a folder in use or with other settings' results, a
+            full disk. A cell that fails does not raise; it is told in the result.
+        StudyInterrupted: after Ctrl-C or SIGTERM, with every finished cell saved.
+    """
+    if os.environ.get(ACTIVE):
+        raise UserError(
+            "a study was begun while a worker imported this script; put the call under "
+            "if __name__ == '__main__':"
+        )
+    check_study(study)
+    path = Path(run_dir)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {path}: {error.strerror}") from error
+    listener = progress or StudyLines()
+    with locked(path), stop_signals() as stop, closing(ResultsFile(path)) as file:
+        session = _open(study, path, file)
+        try:
+            listener.start(path, study, _standing(session))
+            if session.queue:
+                with closing(_workers(study, workers, path)) as crew:
+                    _work(session, crew, listener, stop.is_set, how_to_go_on)
+            listener.report(_standing(session))
+        finally:
+            listener.close()
+        return StudyResult(path, results.rows_of(study, file.rows), session.failures)
+
+
+def check_study(study: Study) -> None:
+    """Refuses a study with an impossible model or setting; nothing is compiled or computed.
+
+    Every setting's task is built, and every model on the first setting.
+
+    Raises:
+        UserError: naming model or setting, and what is wrong with it.
+    """
+    first, seeds = next(iter(study.settings)), study.seeds[: 1 if study.resumable else None]
+    with registered(study.memories, study.tasks):
+        for model in study.models:
+            try:
+                study.config(model, first, seeds).validate()
+            except UserError as error:
+                raise UserError(f"{model} on {first}: {error}") from error
+        for setting in study.settings:
+            try:
+                make_stream(study.config(next(iter(study.models)), setting))
+            except UserError as error:
+                raise UserError(f"{setting}: {error}") from error
+
+
+def _open(study: Study, path: Path, file: ResultsFile) -> _Session:
+    finished = results.finished_cells(study, file.rows, path)
+    results.write_study(path, study)
+    session = _Session(study, path, file, make_packs(study, finished), len(finished))
+    for cell in finished:
+        session.counts[cell.model] = session.counts.get(cell.model, 0) + 1
+    return session
+
+
+def _workers(study: Study, workers: int | Workers | None, path: Path) -> Workers:
+    work = cells.WORK if study.resumable else varied.WORK if study.varied else WORK
+    if workers is None or isinstance(workers, int):
+        return LocalWorkers(path / results.LOGS, workers, work, whole=study.whole_machine)
+    return workers
+
+
+def _work(
+    session: _Session,
+    crew: Workers,
+    listener: StudyProgress,
+    stopped: Callable[[], bool],
+    how_to_go_on: str,
+) -> None:
+    """Keeps everybody busy until nothing is left."""
+    told = 0.0
+    while session.queue or session.shares:
+        if stopped():
+            raise _interrupted(session, how_to_go_on)
+        while session.queue and len(session.shares) < crew.size:
+            pack = session.queue.pop(0)
+            session.shares[pack] = 0.0
+            crew.submit(pack, _job(session, pack))
+        event = crew.next(0.2)
+        if event is not None:
+            _take(session, event, listener)
+        if time.monotonic() - told >= 1.0:
+            told = time.monotonic()
+            listener.report(_standing(session))
+
+
+def _job(session: _Session, pack: Pack) -> Job:
+    if session.study.resumable:
+        return cells.make_cell_job(session.study, pack.cells[0], session.path)
+    if session.study.varied:
+        return varied.make_varied_job(session.study, pack, session.path)
+    return make_job(session.study, pack)
+
+
+def _take(session: _Session, event: Event, listener: StudyProgress) -> None:
+    """What an event means for the session."""
+    pack = event.pack
+    if event.kind == "progress":
+        session.shares[pack] = event.share
+        if session.study.resumable:
+            session.bases.setdefault(pack, event.share)
+        return
+    del session.shares[pack]
+    made = 1.0 - session.bases.pop(pack, 0.0)
+    if event.kind == "rows":
+        session.file.append(event.rows)
+        session.finished += len(event.rows)
+        session.counts[pack.model] = session.counts.get(pack.model, 0) + len(event.rows)
+        session.cost += made * pack_cost(session.study, pack)
+        session.steps += made * pack_steps(session.study, pack)
+        return
+    attempts = session.attempts[pack] = session.attempts.get(pack, 0) + 1
+    if event.kind == "died" and attempts < ATTEMPTS:
+        listener.message(f"{event.error}, while at {pack}; trying that again")
+        session.queue.insert(0, pack)
+    elif len(pack.settings) > 1 or (event.diverged and len(pack.seeds) > 1):
+        listener.message(f"{pack}: {event.error}; trying its parts one by one")
+        session.queue[:0] = split(pack)
+    else:
+        listener.message(f"failed: {pack}: {event.error}")
+        session.failures.append(Failure(pack, event.error))
+        results.record_failure(session.path, pack, event.error, attempts)
+
+
+def _standing(session: _Session) -> Standing:
+    study, seconds = session.study, time.monotonic() - session.began
+    per_model = len(study.settings) * len(study.seeds)
+    made = {pack: share - session.bases.get(pack, 0.0) for pack, share in session.shares.items()}
+    cost = session.cost + sum(share * pack_cost(study, pack) for pack, share in made.items())
+    steps = session.steps + sum(share * pack_steps(study, pack) for pack, share in made.items())
+    waiting = sum(pack_cost(study, pack) for pack in session.queue)
+    waiting += sum((1.0 - share) * pack_cost(study, p) for p, share in session.shares.items())
+    return Standing(
+        finished=session.finished,
+        total=len(study.models) * per_model,
+        failed=sum(len(failure.pack.cells) for failure in session.failures),
+        models={model: (session.counts.get(model, 0), per_model) for model in study.models},
+        working={str(pack): share for pack, share in session.shares.items()},
+        rate=steps / seconds if seconds else 0.0,
+        seconds=seconds,
+        seconds_left=waiting * seconds / cost if cost else None,
+    )
+
+
+def _interrupted(session: _Session, how_to_go_on: str) -> StudyInterrupted:
+    lost = sum(len(pack.cells) for pack in session.shares)
+    total = len(session.study.cells())
+    what = "go on from their last checkpoints" if session.study.resumable else "be begun again"
+    return StudyInterrupted(
+        f"stopped: {session.finished} of {total} cells are finished and saved in {session.path}, "
+        f"the {lost} in progress will {what}; go on with: {how_to_go_on}"
+    )

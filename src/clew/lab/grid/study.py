@@ -1,0 +1,201 @@
+"""A study as data: models, settings of tasks, seeds, a budget, an evaluation, expected numbers."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from clew.errors import UserError, require_at_least, unknown_name
+from clew.lab.grid.setting import Evaluation, Expected, Setting
+from clew.run.config import TrainConfig
+
+_PLACES = ("name", "run_dir", "preset", "seed", "seeds", "log_every", "checkpoint_seconds")
+
+
+class Cell(NamedTuple):
+    """One training: the smallest thing that is finished or not."""
+
+    model: str
+    setting: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Study:
+    """A grid of trainings and what is expected of them.
+
+    Every model is trained in every setting with every seed. A model's task, steps and seeds are
+    not its own: they come from the setting, the budget and the study.
+
+    Raises:
+        UserError: for an impossible or contradictory value.
+    """
+
+    name: str
+    """What it is called; goes into the record."""
+    models: Mapping[str, TrainConfig]
+    """Name of each model to its settings."""
+    settings: Mapping[str, Setting]
+    """Name of each form of the task."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """Seeds of every model in every setting; any different numbers from 0."""
+    episodes: int | None = None
+    """Budget of each training in episodes; needs the settings' `decisions`. Or give `steps`."""
+    steps: int | None = None
+    """Budget of each training in environment steps."""
+    evaluation: Evaluation = field(default_factory=Evaluation)
+    """How a trained agent is measured."""
+    score: str = "return"
+    """The metric of episodes that a result is, for example "return" or "success"."""
+    expected: Mapping[tuple[str, str], Expected] = field(default_factory=dict)
+    """Published numbers by (model, setting)."""
+    memories: Mapping[str, str] = field(default_factory=dict)
+    """Memories of your own, name to "package.module:factory", for use in `models`."""
+    tasks: Mapping[str, str] = field(default_factory=dict)
+    """Tasks of your own, name to "package.module:Class", for use in `settings`."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Rough cost of a step by model, 1 unless given: for the order of work and the time left."""
+    curve_bins: int = 100
+    """Points of a learning curve, at most."""
+    resumable: bool = False
+    """Train every cell as a run of its own (`clew.train`) in the study's folder, one at a time on
+    a core: for trainings of many minutes. A kill loses no more than a checkpoint's interval, a
+    larger budget of `steps` goes on from where the smaller one ended, and cells are begun seed by
+    seed, so that what is there at any time is balanced."""
+    whole_machine: bool = False
+    """Give every training all cores and what accelerator there is, one training at a time unless
+    told otherwise: for runs with processes of their own. Needs `resumable`."""
+    last_steps: int = 100_000
+    """Of a resumable study: a row tells the means over the episodes of so many steps at the end of
+    training."""
+    fit_windows: bool = False
+    """Give memories with an option `window` no wider one than an episode of the setting has use
+    for: they compute the same from less. Needs the settings' `decisions`."""
+
+    def __post_init__(self) -> None:
+        if (self.episodes is None) == (self.steps is None):
+            raise UserError("give a study's budget either as episodes or as steps")
+        require_at_least("episodes or steps", self.episodes or self.steps, 1)
+        require_at_least("curve_bins", self.curve_bins, 1)
+        require_at_least("evaluation.episodes", self.evaluation.episodes, int(not self.resumable))
+        require_at_least("last_steps", self.last_steps, 1)
+        if self.resumable and self.varied:
+            raise UserError("settings with a2c are lanes of a program, not runs: not resumable")
+        if not self.resumable and (
+            self.whole_machine or any(t.ppo for t in self.settings.values())
+        ):
+            raise UserError("whole_machine and settings with ppo need a resumable study")
+        if self.resumable and self.steps is None:
+            raise UserError("a resumable study needs its budget as steps")
+        for kind in ("models", "settings", "seeds"):
+            if not getattr(self, kind):
+                raise UserError(f"a study needs at least one of {kind}")
+        for seed in self.seeds:
+            require_at_least("seed", seed, 0)
+        if len(set(self.seeds)) < len(self.seeds):
+            raise UserError(f"seeds must all be different, got {self.seeds}")
+
+    @property
+    def varied(self) -> bool:
+        """Whether the settings vary numbers of A2C."""
+        return any(task.a2c for task in self.settings.values())
+
+    def cells(self) -> list[Cell]:
+        """Every cell: model by model, setting by setting, seed by seed."""
+        return [Cell(m, s, n) for m in self.models for s in self.settings for n in self.seeds]
+
+    def config(self, model: str, setting: str, seeds: Sequence[int] | None = None) -> TrainConfig:
+        """The settings of one training.
+
+        Args:
+            model: one of `models`.
+            setting: one of `settings`.
+            seeds: of the program; only their number and the first are told in the result.
+
+        Raises:
+            UserError: a budget in episodes for a task whose episodes have no fixed length.
+        """
+        own, task = self.models[model], self.settings[setting]
+        a2c, ppo = replace(own.a2c, **task.a2c), replace(own.ppo, **task.ppo)
+        if task.decisions is not None and a2c.whole_episodes:
+            a2c = replace(a2c, rollout_length=task.decisions)
+        steps = self.steps
+        if self.episodes is not None:
+            if task.decisions is None:
+                raise UserError(f"a budget in episodes needs the decisions of {setting!r}")
+            steps = self.episodes * task.decisions
+        assert steps is not None
+        config = replace(own, env=task.env, env_options=dict(task.options), steps=steps)
+        config = replace(config, a2c=a2c, ppo=ppo)
+        if self.fit_windows and task.decisions is not None and "window" in own.memory_options:
+            window = min(own.memory_options["window"], max(1, task.decisions - 1))
+            config = replace(config, memory_options=own.memory_options | {"window": window})
+        numbers = self.seeds if seeds is None else seeds
+        config = replace(config, seed=numbers[0], seeds=len(numbers))
+        if self.resumable:  # rows of metrics must not depend on a budget that may be raised
+            return config
+        return replace(config, log_every=-(-config.updates // self.curve_bins))
+
+    def digest(self, model: str, setting: str) -> str:
+        """Twelve hexadecimal digits that name everything a cell depends on but its seed.
+
+        And but its budget, if the study is resumable: that may be raised.
+        """
+        config = self.config(model, setting).identity()
+        values = {k: v for k, v in config.items() if k not in _PLACES}
+        if self.resumable:
+            del values["steps"]
+            task = self.settings[setting]
+            values["further"] = [{n: dict(o) for n, o in task.further.items()}, task.further_needs]
+            values["last_steps"] = self.last_steps
+        values |= {
+            "evaluation": dataclasses.asdict(self.evaluation),
+            "score": self.score,
+            "curve_bins": self.curve_bins,
+            "own": [self.memories.get(config["memory"]), self.tasks.get(config["env"])],
+        }
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
+
+    def only(
+        self, models: Sequence[str] | None = None, settings: Sequence[str] | None = None
+    ) -> "Study":
+        """The part of the study with these models and settings, in the study's order.
+
+        Raises:
+            UserError: for a name that it does not have, with the nearest ones.
+        """
+        kept = {}
+        for kind, wanted in (("models", models), ("settings", settings)):
+            known = getattr(self, kind)
+            for name in wanted or ():
+                if name not in known:
+                    raise unknown_name(f"{kind[:-1]} of {self.name}", name, known)
+            kept[kind] = {n: v for n, v in known.items() if wanted is None or n in wanted}
+        return replace(self, **kept)
+
+    def add_memory(
+        self,
+        name: str,
+        reference: str,
+        options: Mapping[str, Any] | None = None,
+        like: TrainConfig | None = None,
+    ) -> "Study":
+        """The study with one more model: a memory of your own in the agent of the others.
+
+        Args:
+            name: of the model; not one that there is.
+            reference: "package.module:factory"; called with input_size, key=key and options.
+            options: the factory's keyword arguments.
+            like: the agent; by default the study's first model's.
+
+        Raises:
+            UserError: if the name is taken.
+        """
+        if name in self.models or name in self.memories:
+            raise UserError(f"{self.name} has a model called {name!r}; give yours another name")
+        agent = next(iter(self.models.values())) if like is None else like
+        config = replace(agent, memory=name, memory_options=dict(options or {}), preset="")
+        models, memories = {**self.models, name: config}, {**self.memories, name: reference}
+        return replace(self, models=models, memories=memories)

@@ -1,0 +1,230 @@
+"""Who does the work of a study: local processes, or whatever else keeps the same interface."""
+
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, NamedTuple, Protocol
+
+from clew.errors import UserError, require_at_least
+from clew.lab.grid.packs import Pack
+from clew.lab.grid.work import Job, Row
+from clew.lab.grid.worker import ACTIVE
+
+WORK = "clew.lab.grid.work:run_job"
+LOG_TAIL = 600
+"""Characters of a dead worker's log that are told."""
+
+
+class Event(NamedTuple):
+    """What became of a pack, or how far it is."""
+
+    kind: str
+    """"progress", "rows", "failed" (it raised an error) or "died" (so did its worker)."""
+    pack: Pack
+    worker: str
+    """Who was at work."""
+    share: float = 0.0
+    """Of the training that is behind, if "progress"."""
+    rows: tuple[Row, ...] = ()
+    """What was found, if "rows"."""
+    error: str = ""
+    """What went wrong, if "failed" or "died"."""
+    diverged: bool = False
+    """Whether what went wrong is that one cell's numbers were no longer finite."""
+
+
+class Workers(Protocol):
+    """Somebody who works off packs, several at a time. Every method is called on one thread."""
+
+    size: int
+    """Packs that can be worked at side by side."""
+
+    def submit(self, pack: Pack, job: Job) -> None:
+        """Begins with a pack; never called while `size` packs are being worked at."""
+
+    def next(self, timeout: float) -> Event | None:
+        """The next event, None if there was none for so many seconds."""
+
+    def close(self) -> None:
+        """Gives up what is being worked at, and lets everybody go."""
+
+
+@dataclass
+class _Process:
+    """A worker process and what it is at."""
+
+    name: str
+    popen: "subprocess.Popen[str]"
+    log: Path
+    printed: int
+    """Bytes of the log that others wrote before it."""
+    pack: Pack | None = None
+    ready: bool = False
+    stdin: IO[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        assert self.popen.stdin is not None
+        self.stdin = self.popen.stdin
+
+
+class LocalWorkers:
+    """Processes on this machine, each on a core of its own with one thread of computation.
+
+    A process that has died is replaced when there is work for it. All of them end when this one
+    does, even by a kill.
+
+    Args:
+        logs: folder for what workers print.
+        size: number of processes; by default the cores that this process may use.
+        work: what makes rows of a job, "package.module:function" as `clew.lab.grid.work`'s
+            `run_job`.
+        whole: every process has all cores, all threads and what accelerator there is, and there is
+            one unless `size` says otherwise.
+
+    Raises:
+        UserError: for an impossible number.
+    """
+
+    def __init__(
+        self, logs: Path, size: int | None = None, work: str = WORK, *, whole: bool = False
+    ):
+        self._cores = [_ANY] if whole else _cores()
+        self._variables = {ACTIVE: "1"} if whole else one_thread()
+        self.size = len(self._cores) if size is None else size
+        require_at_least("workers", self.size, 1)
+        self._logs = logs
+        self._work = work
+        self._slots: list[_Process | None] = [None] * self.size
+        self._lines: queue.Queue[tuple[_Process, str]] = queue.Queue()
+        logs.mkdir(parents=True, exist_ok=True)
+
+    def submit(self, pack: Pack, job: Job) -> None:
+        """Hands the pack to an idle process, a new one if need be."""
+        for index, slot in enumerate(self._slots):
+            if slot is None or slot.pack is None:
+                if slot is None or slot.popen.poll() is not None:
+                    slot = self._slots[index] = self._start(index)
+                break
+        else:
+            raise AssertionError("every worker has a pack")
+        slot.pack = pack
+        try:
+            slot.stdin.write(json.dumps(job) + "\n")
+            slot.stdin.flush()
+        except OSError:
+            pass  # it has died just now, which the end of its output will tell
+
+    def next(self, timeout: float) -> Event | None:
+        """The next event of any process."""
+        try:
+            process, line = self._lines.get(timeout=timeout)
+        except queue.Empty:
+            return None
+        if not line:
+            return self._died(process)
+        told = json.loads(line)
+        if told["event"] == "ready":
+            process.ready = True
+            return None
+        pack = process.pack
+        assert pack is not None
+        if told["event"] == "progress":
+            return Event("progress", pack, process.name, share=told["share"])
+        process.pack = None
+        if told["event"] == "rows":
+            return Event("rows", pack, process.name, rows=tuple(told["rows"]))
+        return Event("failed", pack, process.name, error=told["error"], diverged=told["diverged"])
+
+    def close(self) -> None:
+        """Kills every process."""
+        for slot in self._slots:
+            if slot is not None:
+                slot.popen.kill()
+                slot.popen.wait()
+                with contextlib.suppress(OSError):
+                    slot.stdin.close()
+
+    def _start(self, index: int) -> _Process:
+        core = self._cores[index % len(self._cores)]
+        log = self._logs / f"worker-{index}.log"
+        with open(log, "ab") as file:
+            printed = file.tell()
+            popen = subprocess.Popen(
+                [sys.executable, "-c", _BEGIN, str(core), self._work],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                text=True,
+                encoding="utf-8",
+                env=_environment(self._variables),
+            )
+        process = _Process(f"worker {index} (process {popen.pid})", popen, log, printed)
+        threading.Thread(target=self._listen, args=(process,), daemon=True).start()
+        return process
+
+    def _listen(self, process: _Process) -> None:
+        assert process.popen.stdout is not None
+        with process.popen.stdout as lines:
+            for line in lines:
+                if line.endswith("\n"):  # else a kill cut it short
+                    self._lines.put((process, line))
+        self._lines.put((process, ""))
+
+    def _died(self, process: _Process) -> Event | None:
+        code = process.popen.wait()
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        pack, process.pack = process.pack, None
+        if pack is None:
+            return None
+        how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+        tail = process.log.read_bytes()[process.printed :].decode(errors="replace")
+        tail = tail[-LOG_TAIL:].strip()
+        if not process.ready and code >= 0:
+            raise UserError(f"{process.name} could not start ({how}): {tail}")
+        last = tail.splitlines()[-1] if tail else ""
+        error = f"{process.name} died ({how})" + (f", its last words: {last}" if last else "")
+        return Event("died", pack, process.name, error=error)
+
+
+_ANY = -1  # in place of a core's number
+# Before JAX counts its cores.
+_BEGIN = """
+import os, sys
+if int(sys.argv[1]) >= 0:
+    os.sched_setaffinity(0, {int(sys.argv[1])})
+from clew.lab.grid.worker import main
+main(sys.argv[2])
+"""
+
+
+def _cores() -> list[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return [_ANY] * (os.cpu_count() or 1)  # a system that cannot keep a process on one of them
+
+
+def _environment(variables: dict[str, str]) -> dict[str, str]:
+    here = [path or os.getcwd() for path in sys.path]
+    return {
+        **os.environ,
+        **variables,
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(here)),
+    }
+
+
+def one_thread() -> dict[str, str]:
+    """Variables of every worker, to be set before it imports JAX."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false"
+    return {
+        "JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS") or "cpu",
+        "XLA_FLAGS": flags.strip(),
+        "OMP_NUM_THREADS": "1",
+        ACTIVE: "1",
+    }

@@ -1,0 +1,1 @@
+"""The study of Makkink (2021)."""

@@ -1,0 +1,249 @@
+"""Charts of outcomes: histograms, bars by setting, many seeds side by side, profiles, cost."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from clew.lab.studies.report.edition import Edition
+from clew.lab.studies.report.words import axis_of, score_label, title_of
+from clew.report.document import Chart, Panel
+from clew.report.drawing import FADED, Style, Styles
+from clew.stats import (
+    Interval,
+    bootstrap_interval,
+    mean_of_tasks,
+    performance_profile,
+    stratified_interval,
+)
+
+BINS = 10
+RESAMPLES = 2000
+
+
+def score_limits(edition: Edition) -> tuple[float, float]:
+    """The axis of scores: from -1 for returns, from 0 for rates, farther if a score is."""
+    means = [row["mean"] for row in edition.rows]
+    low = 0.0 if min(means) >= 0 and edition.rows[0]["score"] != "return" else -1.0
+    return min(low, *means), max(1.0, *means)
+
+
+def seen_limits(edition: Edition) -> tuple[float, float]:
+    """An axis from the lowest score seen, or 0, to 1, or a higher score; with a margin."""
+    means = [row["mean"] for row in edition.rows]
+    return min(0.0, *means) - 0.05, max(1.0, *means) + 0.05
+
+
+def outcomes(edition: Edition, styles: Styles) -> Chart:
+    """The histogram of outcomes of each model, a panel for each part (Figure 4.1.1)."""
+    panels = [
+        Panel(title_of(edition, part), partial(_draw_outcomes, edition, part, styles))
+        for part in edition.parts_with_rows
+    ]
+    caption = (
+        f"Every training is one count; {BINS} bins, heights are shares of a model's trainings. "
+        "Two humps, at the floor and at 1, say that trainings either work or fail: a mean of a "
+        "few of them then hides more than it tells."
+    )
+    size = (3.6, 0.36 * len(edition.models) + 0.8)
+    return Chart(f"{edition.slug}-outcomes", "Histogram of outcomes", caption, panels, size=size)
+
+
+def _draw_outcomes(edition: Edition, part: str, styles: Styles, axes: Axes) -> None:
+    low, high = score_limits(edition)
+    edges = np.linspace(low, high, BINS + 1)
+    names = edition.of_part(part)
+    for place, model in enumerate(reversed(edition.models)):
+        values = np.concatenate([edition.values(model, name) for name in names])
+        counts = np.histogram(values, edges)[0] / max(values.size, 1)
+        axes.bar(
+            edges[:-1],
+            0.9 * counts,
+            width=np.diff(edges) * 0.94,
+            bottom=place,
+            align="edge",
+            color=styles[model].colour,
+        )
+    axes.set_yticks(range(len(edition.models)), list(reversed(edition.models)))
+    axes.set_ylim(-0.05, len(edition.models))
+    axes.set_xlim(low, high)
+    axes.set_xlabel(score_label(edition))
+
+
+def bars(edition: Edition, part: str, styles: Styles) -> Chart:
+    """Scores by setting, a panel for each model (Figures 4.1.2, 4.2.1 and 4.3.1)."""
+    panels = [
+        Panel(model, partial(_draw_bars, edition, part, model, styles[model]))
+        for model in edition.models
+        if any(edition.values(model, name).size for name in edition.of_part(part))
+    ]
+    told = any((m, s) in edition.published for m in edition.models for s in edition.of_part(part))
+    floors = any(edition.settings[name].floor is not None for name in edition.of_part(part))
+    caption = "Bars are means over seeds, dots are the seeds."
+    caption += " The black dash is the published mean." if told else ""
+    caption += " The grey steps are what is earned without a memory." if floors else ""
+    caption += " Where a bar is missing, no cell is there yet."
+    title = f"{title_of(edition, part)}: every setting and seed"
+    return Chart(f"{edition.slug}-{part}-bars", title, caption, panels, size=(3.6, 2.2))
+
+
+def _draw_bars(edition: Edition, part: str, model: str, style: Style, axes: Axes) -> None:
+    names = edition.of_part(part)
+    places = np.arange(len(names))
+    scores = [edition.values(model, name) for name in names]
+    means = [values.mean() if values.size else np.nan for values in scores]
+    axes.bar(places, means, 0.8, color=style.colour, alpha=0.4, linewidth=0)
+    spots = [place + spread_out(v.size, 0.5) for place, v in zip(places, scores, strict=True)]
+    dots = np.concatenate(spots), np.concatenate(scores)
+    axes.plot(*dots, ".", color=style.colour, markersize=4, markeredgewidth=0)
+    told = {p: edition.published.get((model, n)) for p, n in zip(places, names, strict=True)}
+    dashes = {place: spread.mean for place, spread in told.items() if spread is not None}
+    at = np.array(list(dashes), np.float64)
+    axes.hlines(list(dashes.values()), at - 0.42, at + 0.42, color="black", linewidth=1.5)
+    floors = [edition.settings[name].floor for name in names]
+    heights = np.array([np.nan if floor is None else floor for floor in floors])
+    axes.step(places, heights, where="mid", color=FADED, linewidth=1, zorder=0.9)
+    labels = [edition.settings[name].label for name in names]
+    axes.set_xticks(places, labels, rotation=90 if len(names) > 3 else 0)
+    axes.set_xlim(-0.6, len(names) - 0.4)
+    axes.set_ylim(seen_limits(edition))
+    axes.set_xlabel(axis_of(edition, part))
+
+
+def many_seeds(edition: Edition, settings: Sequence[str], styles: Styles) -> Chart:
+    """All seeds of each model, a panel for each setting (Figures 4.1.3 and 4.2.2)."""
+    panels = [
+        Panel(name, partial(_draw_seeds, edition, name, styles, _intervals(edition, name)))
+        for name in settings
+    ]
+    caption = (
+        "Dots are seeds; the thick bar is the 95% bootstrap interval of their mean, the black "
+        "stroke in it the mean. A hollow diamond is the published mean."
+    )
+    title = "Many seeds side by side"
+    size = (4.0, 0.34 * len(edition.models) + 0.8)
+    return Chart(f"{edition.slug}-seeds", title, caption, panels, size=size, columns=2)
+
+
+def _intervals(edition: Edition, setting: str) -> dict[str, Interval]:
+    found = {model: edition.values(model, setting) for model in edition.models}
+    return {model: bootstrap_interval(v) for model, v in found.items() if v.size}
+
+
+def _draw_seeds(
+    edition: Edition, setting: str, styles: Styles, intervals: dict[str, Interval], axes: Axes
+) -> None:
+    for place, model in enumerate(reversed(edition.models)):
+        if model not in intervals:
+            continue
+        style, values = styles[model], edition.values(model, setting)
+        told, mean = edition.published.get((model, setting)), intervals[model]
+        heights = place + spread_out(values.size, 0.5)
+        axes.plot(values, heights, style.marker, color=style.colour, markersize=3, alpha=0.6)
+        axes.plot(mean[1:], [place] * 2, color=style.colour, linewidth=7, alpha=0.35)
+        axes.plot([mean.mean] * 2, [place - 0.28, place + 0.28], color="black", linewidth=1.5)
+        if told is not None:
+            axes.plot(told.mean, place, "D", color="black", markerfacecolor="white", markersize=5)
+    axes.set_yticks(range(len(edition.models)), list(reversed(edition.models)))
+    axes.set_ylim(-0.6, len(edition.models) - 0.4)
+    axes.set_xlim(seen_limits(edition))
+    axes.set_xlabel(score_label(edition))
+
+
+def spread_out(count: int, width: float) -> np.ndarray:
+    """Places beside each other for seeds that score alike, the same every time."""
+    golden = 0.618033988749895  # neighbours in this sequence lie far apart
+    return width * ((np.arange(count) * golden + 0.5) % 1 - 0.5)
+
+
+def profiles(edition: Edition, styles: Styles) -> Chart | None:
+    """The share of normalised scores above each threshold, a panel for each part."""
+    panels = []
+    for part in edition.parts:
+        drawn = _profile(edition, part, styles)
+        if drawn is not None:
+            panels.append(Panel(title_of(edition, part), drawn))
+    if not panels:
+        return None
+    caption = (
+        "How many trainings score above what is on the axis, of all seeds and settings that ask "
+        "for a memory; 0 is the best without one, 1 is perfect. Higher is better; a line that "
+        "falls at 0 and then runs flat to 1 is of a model that works or fails. Shaded: 95% "
+        "bootstrap band at each point."
+    )
+    return Chart(
+        f"{edition.slug}-profiles", "Performance profiles", caption, panels, edition.models
+    )
+
+
+def _profile(edition: Edition, part: str, styles: Styles) -> Callable[[Axes], None] | None:
+    thresholds = np.linspace(-0.5, 1.0, 61)
+    found = {}
+    for model in edition.models:
+        scores = edition.table(model, edition.in_need(part), normalised=True)
+        if scores.shape[0] > 1:
+            found[model] = performance_profile(scores, thresholds, resamples=500)
+
+    def draw(axes: Axes) -> None:
+        for model, profile in found.items():
+            style = styles[model]
+            axes.fill_between(
+                thresholds, profile.low, profile.high, color=style.colour, alpha=0.12, linewidth=0
+            )
+            axes.plot(thresholds, profile.share, color=style.colour, linestyle=style.dash)
+        axes.set_xlim(-0.5, 1.0)
+        axes.set_ylim(0, 1.02)
+        axes.set_xlabel("normalised score")
+        axes.set_ylabel("share of trainings above")
+
+    return draw if found else None
+
+
+def cost(edition: Edition, styles: Styles, rates: dict[str, float]) -> Chart:
+    """Mean score over speed of training, a panel for each part.
+
+    Args:
+        edition: ours.
+        styles: of the models.
+        rates: steps per second of one core, by model.
+    """
+    panels = [
+        Panel(title_of(edition, part), _cost(edition, part, styles, rates))
+        for part in edition.parts_with_rows
+    ]
+    caption = (
+        "Right is faster, up is better. Bars are 95% bootstrap intervals of the mean over the "
+        "settings of the part."
+    )
+    return Chart(
+        f"{edition.slug}-cost", "Score and speed", caption, panels, edition.models, (3.6, 2.6)
+    )
+
+
+def _cost(
+    edition: Edition, part: str, styles: Styles, rates: dict[str, float]
+) -> Callable[[Axes], None]:
+    means = {}
+    for model in rates:
+        scores = edition.table(model, edition.of_part(part))
+        if scores.shape[0] > 1:
+            means[model] = stratified_interval(scores, mean_of_tasks, resamples=RESAMPLES)
+        elif scores.size:
+            means[model] = Interval(float(scores.mean()), np.nan, np.nan)
+
+    def draw(axes: Axes) -> None:
+        for model, mean in means.items():
+            style, rate = styles[model], rates[model]
+            axes.plot([rate] * 2, mean[1:], color=style.colour, linewidth=2, alpha=0.5)
+            axes.plot(rate, mean.mean, style.marker, color=style.colour, markersize=7)
+        axes.set_xscale("log")
+        axes.margins(x=0.12)
+        axes.xaxis.set_major_locator(LogLocator(10, (1, 2, 5)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_xlabel("steps per second of one core, training")
+        axes.set_ylabel(f"mean {score_label(edition)}")
+
+    return draw

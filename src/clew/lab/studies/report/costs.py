@@ -1,0 +1,150 @@
+"""Parameters and time beside scores, and how a study was made."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from clew.lab.grid.results import Row
+from clew.lab.studies.report import thesis
+from clew.lab.studies.report.edition import Edition
+from clew.lab.studies.report.tables import MISSING, shade
+from clew.lab.studies.report.words import model_title, score_label, title_of
+from clew.report.document import Cell, Column, Table
+from clew.report.words import duration
+
+
+def rows_of(edition: Edition, model: str) -> list[Row]:
+    """Every row of a model."""
+    return [row for row in edition.rows if row["model"] == model]
+
+
+def rates(edition: Edition) -> dict[str, float]:
+    """Environment steps trained per second of one core, by model.
+
+    A program trains several cells at once, so its seconds are shared out to those of its cells
+    that are there. Rows that do not tell their program's time count with all of their own.
+    """
+    found = {}
+    for model in edition.models:
+        rows = rows_of(edition, model)
+        seconds = sum(_training_seconds(row) for row in rows)
+        if rows and seconds > 0:
+            found[model] = sum(row["steps"] for row in rows) / seconds
+    return found
+
+
+def _training_seconds(row: Row) -> float:
+    """A row's share of its program's training, as its share of the whole program."""
+    pack = row.get("pack", {})
+    whole = sum(pack.get(key, 0.0) for key in ("compile", "train", "evaluate"))
+    return row["seconds"] * (pack["train"] / whole if whole else 1.0)
+
+
+def costs(edition: Edition) -> Table:
+    """Parameters, seconds and rate of every model beside its mean scores."""
+    speed = rates(edition)
+    names = ["model", "parameters", "seconds of a core per cell", "steps/s, training"]
+    columns = [Column(name) for name in names]
+    columns += [Column(title_of(edition, p), f"mean {score_label(edition)}") for p in edition.parts]
+    rows, records = [], []
+    for model in edition.models:
+        mine = rows_of(edition, model)
+        title = model_title(edition, model)
+        cells = [Cell(model, (title,) if title else ())]
+        if not mine:
+            rows.append([*cells, *[MISSING] * (len(columns) - 1)])
+            continue
+        parameters = [row["parameters"] for row in mine]
+        seconds = sum(row["seconds"] for row in mine) / len(mine)
+        scores = [edition.table(model, edition.of_part(part)) for part in edition.parts]
+        means = [float(table.mean()) if table.size else None for table in scores]
+        cells += [
+            Cell(_range(parameters), _published_parameters(edition, model)),
+            Cell(f"{seconds:,.1f}"),
+            Cell(f"{speed[model]:,.0f}") if model in speed else MISSING,
+        ]
+        cells += [MISSING if m is None else Cell(f"{m:.3f}", shade=shade(m)) for m in means]
+        rows.append(cells)
+        record: dict[str, Any] = {"model": model, "parameters_from": min(parameters)}
+        record |= {"parameters_to": max(parameters), "seconds_per_cell": seconds}
+        record |= {"steps_per_second": speed.get(model)}
+        records.append(record | dict(zip(edition.parts, means, strict=True)))
+    note = (
+        "Parameters are those of the whole agent; they grow with the size of an observation. "
+        "Seconds are a cell's share of its program's time, compiling and evaluating included; "
+        "steps per second are of the training alone, on one core, many small agents at once."
+    )
+    title = "Parameters and cost beside score"
+    return Table(f"{edition.slug}-cost", title, columns, rows, note, records)
+
+
+def _range(numbers: Sequence[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _published_parameters(edition: Edition, model: str) -> tuple[str, ...]:
+    told = thesis.PARAMETERS.get(model) if edition.thesis else None
+    return () if told is None else (f"Table 3.1: {told:,}",)
+
+
+def made(edition: Edition, note: str) -> Table:
+    """The box that tells how the numbers came about."""
+    study, rows = edition.study, edition.rows
+    settings = study.get("evaluation", {})
+    played = "likeliest actions" if settings.get("greedy") else "actions drawn from the policy"
+    fresh = "the first of a fixed stream" if settings.get("stream") else "fresh ones"
+    budget = (
+        f"{study['episodes']:,} episodes"
+        if study.get("episodes")
+        else f"{study.get('steps') or 0:,} steps"
+    )
+    versions = dict.fromkeys(
+        ", ".join(f"{k} {v}" for k, v in row.get("versions", {}).items()) for row in rows
+    )
+    commits = dict.fromkeys(str(row.get("git_commit") or "unknown") for row in rows)
+    facts = {
+        "command": _command(edition),
+        "folder": str(edition.folder),
+        "seeds": ", ".join(map(str, edition.seeds)),
+        "training": f"{budget} a cell",
+        "evaluation": f"{settings.get('episodes', 0):,} episodes, {fresh}; {played}",
+        "cells": f"{_there(edition):,} of {edition.wanted:,}",
+        "time": f"{duration(sum(row['seconds'] for row in rows))} of one core; {_dates(rows)}",
+        "versions": "; ".join(versions),
+        "commit": ", ".join(commits),
+        "machine": note or "not recorded (--note)",
+    }
+    cells = [[Cell(key), Cell(value)] for key, value in facts.items()]
+    columns = [Column("what"), Column("how")]
+    return Table(f"{edition.slug}-made", "How this was made", columns, cells)
+
+
+def _there(edition: Edition) -> int:
+    return sum(len(found) for found in edition.cells.values())
+
+
+def _command(edition: Edition) -> str:
+    if edition.name.startswith("pramanik/tmaze-"):
+        which = edition.name.removeprefix("pramanik/tmaze-").removeprefix("sweep-")
+        which += " --sweep" if "sweep" in edition.name else ""
+        return (
+            f"clew study pramanik --part tmaze --edition {which} --steps "
+            f"{edition.study['steps']} --seeds {len(edition.seeds)} --run-dir {edition.folder}"
+        )
+    if not edition.thesis:
+        return "clew.lab.grid.run_study, with a study of one's own"
+    which = edition.name.removeprefix(thesis.NAME)
+    own = edition.study.get("memories", {})
+    added = "".join(f" --add-memory {name}={ref}" for name, ref in own.items())
+    return f"clew study makkink --edition {which}{added} --run-dir {edition.folder}"
+
+
+def _dates(rows: Sequence[Row]) -> str:
+    """When the first and the last cell were finished."""
+    times = sorted(datetime.fromisoformat(r["finished"]) for r in rows if r.get("finished"))
+    if not times:
+        return "dates unknown"
+    first, last = (f"{time:%Y-%m-%d %H:%M}" for time in (times[0], times[-1]))
+    span = duration((times[-1] - times[0]).total_seconds())
+    return f"finished from {first} to {last} UTC, {span} by the clock"

@@ -1,0 +1,250 @@
+"""A study's folder as the report reads it: the grid, its scores, floors and published numbers."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from clew.errors import UserError, unknown_name
+from clew.lab.grid.results import FORMAT, RESULTS, STUDY, Row, read_results
+from clew.lab.studies.report import thesis
+from clew.stats import Spread, mean_and_deviation
+
+NEEDED = ("model", "setting", "seed", "mean", "score", "curve", "steps", "seconds", "parameters")
+PERFECT = 1.0
+"""The best possible score, of every return and rate that a study here has."""
+NEEDLESS = 0.9
+"""Where a policy without a memory earns so much, the setting does not ask for one."""
+
+
+class SettingInfo(NamedTuple):
+    """One form of the task, as the report shows it."""
+
+    name: str
+    label: str
+    part: str
+    floors: Mapping[str, float]
+
+    @property
+    def floor(self) -> float | None:
+        """The best that is earned without a memory; None if no floor is known.
+
+        "constant" is always the same answer, and the opposite answer earns the opposite; what
+        "majority" earns takes a memory.
+        """
+        known = [abs(v) if k == "constant" else v for k, v in self.floors.items()]
+        names = [name != "majority" for name in self.floors]
+        return max((v for v, plain in zip(known, names, strict=True) if plain), default=None)
+
+    @property
+    def needless(self) -> bool:
+        """Whether the setting can be solved without a memory."""
+        return self.floor is not None and self.floor >= NEEDLESS * PERFECT
+
+
+@dataclass(frozen=True)
+class Edition:
+    """One study folder."""
+
+    folder: Path
+    name: str
+    """The study's own name."""
+    slug: str
+    """The same for names of files."""
+    study: Mapping[str, Any]
+    """Its study.json."""
+    rows: Sequence[Row]
+    models: Sequence[str]
+    """Of the newest command, then those that only the rows have."""
+    settings: Mapping[str, SettingInfo]
+    seeds: Sequence[int]
+    published: Mapping[tuple[str, str], Spread]
+    """By (model, setting)."""
+    cells: Mapping[tuple[str, str], Mapping[int, Row]]
+    """By (model, setting), the row of each seed that is there."""
+
+    @property
+    def thesis(self) -> bool:
+        """Whether this is an edition of Makkink's study."""
+        return self.name.startswith(thesis.NAME)
+
+    @property
+    def parts(self) -> list[str]:
+        """The experiments, in order."""
+        return list(dict.fromkeys(info.part for info in self.settings.values()))
+
+    @property
+    def wanted(self) -> int:
+        """How many cells the grid has."""
+        return len(self.models) * len(self.settings) * len(self.seeds)
+
+    @property
+    def parts_with_rows(self) -> list[str]:
+        """The experiments that a cell is there of."""
+        begun = {setting for _, setting in self.cells}
+        return [part for part in self.parts if begun & set(self.of_part(part))]
+
+    def of_part(self, part: str) -> list[str]:
+        """The names of an experiment's settings."""
+        return [name for name, info in self.settings.items() if info.part == part]
+
+    def values(self, model: str, setting: str) -> Float[np.ndarray, " seeds"]:
+        """The scores of the seeds that are there, in the order of their numbers."""
+        found = self.cells.get((model, setting), {})
+        return np.array([found[seed]["mean"] for seed in sorted(found)], np.float64)
+
+    def spread(self, model: str, setting: str) -> Spread | None:
+        """Mean and deviation over seeds; None with fewer than two."""
+        values = self.values(model, setting)
+        return mean_and_deviation(values) if values.size > 1 else None
+
+    def complete(self, model: str, settings: Iterable[str]) -> list[str]:
+        """The settings in which a model has as many seeds as it has in any of them."""
+        counts = {name: self.values(model, name).size for name in settings}
+        most = max(counts.values(), default=0)
+        return [name for name, count in counts.items() if count == most > 0]
+
+    def table(
+        self, model: str, settings: Iterable[str], *, normalised: bool = False
+    ) -> Float[np.ndarray, "seeds settings"]:
+        """The scores in those settings that are `complete`.
+
+        Args:
+            model: one of `models`.
+            settings: names; with `normalised`, all with a floor below `NEEDLESS`.
+            normalised: 0 is the setting's floor and 1 a perfect score.
+        """
+        names = self.complete(model, settings)
+        columns = [self.values(model, name) for name in names]
+        if normalised:
+            columns = [self.normalised(name, c) for name, c in zip(names, columns, strict=True)]
+        return np.stack(columns, axis=1) if columns else np.zeros((0, 0))
+
+    def normalised(self, setting: str, values: Any) -> Any:
+        """Scores with 0 at the setting's floor and 1 at a perfect score."""
+        floor = self.settings[setting].floor
+        assert floor is not None
+        return (values - floor) / (PERFECT - floor)
+
+    def in_need(self, part: str) -> list[str]:
+        """The settings of a part that have a floor and ask for a memory."""
+        infos = (self.settings[name] for name in self.of_part(part))
+        return [info.name for info in infos if info.floor is not None and not info.needless]
+
+    def most_seeds(self, setting: str) -> int:
+        """How many seeds the best-known model of a setting has."""
+        return max(self.values(model, setting).size for model in self.models)
+
+
+def read_edition(folder: str | Path, run_dir: str | Path = "runs") -> Edition:
+    """Reads a study's folder, finished or not; nothing in it is changed.
+
+    Args:
+        folder: its path, or its name in `run_dir`.
+        run_dir: where studies are looked for by name.
+
+    Raises:
+        UserError: if there is no such folder, no study or no finished cell in it, or a damaged
+            line.
+    """
+    path = _find(Path(folder), Path(run_dir))
+    study, rows = _read_study(path / STUDY), read_results(path)
+    if not rows:
+        raise UserError(f"{path} has no finished cell yet; clew study appends them to {RESULTS}")
+    for number, row in enumerate(rows, 1):
+        _check_row(row, path / RESULTS, number)
+    cells: dict[tuple[str, str], dict[int, Row]] = {}
+    for row in rows:
+        cells.setdefault((row["model"], row["setting"]), {})[row["seed"]] = row
+    name = study["name"]
+    models = list(dict.fromkeys([*study["models"], *(row["model"] for row in rows)]))
+    settings = _settings(name, study["settings"], [row["setting"] for row in rows])
+    return Edition(
+        folder=path,
+        name=name,
+        slug="".join(c if c.isalnum() else "-" for c in name).strip("-") or "study",
+        study=study,
+        rows=rows,
+        models=models,
+        settings=settings,
+        seeds=sorted({*study["seeds"], *(row["seed"] for row in rows)}),
+        published=_published(name, study["expected"]),
+        cells=cells,
+    )
+
+
+def _find(folder: Path, run_dir: Path) -> Path:
+    for candidate in (folder, run_dir / folder):
+        if (candidate / STUDY).is_file():
+            return candidate
+    if folder.is_dir():
+        raise UserError(f"{folder} has no {STUDY}: it is no study's folder (clew study makes one)")
+    near = {place for place in (folder.parent, run_dir) if place.is_dir()}
+    known = [str(file.parent) for place in sorted(near) for file in place.glob(f"*/{STUDY}")]
+    raise unknown_name("study's folder", str(folder), known)
+
+
+def _read_study(path: Path) -> dict[str, Any]:
+    try:
+        study = json.loads(path.read_text(encoding="utf-8"))
+        if study["format"] > FORMAT:
+            raise UserError(f"{path} was written by a newer clew")
+        missing = [k for k in ("name", "models", "settings", "seeds", "expected") if k not in study]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{path} cannot be read: {error}") from error
+    if missing:
+        raise UserError(f"{path} has no {missing[0]!r}: it is not what clew study writes")
+    return study
+
+
+def _check_row(row: Any, path: Path, number: int) -> None:
+    if not isinstance(row, dict):
+        raise UserError(f"{path}: line {number} is no row of a study")
+    for key in NEEDED:
+        if key not in row:
+            raise UserError(f"{path}: line {number} has no {key!r}: it is no row of a study")
+
+
+def _settings(name: str, given: Mapping[str, Any], used: Sequence[str]) -> dict[str, SettingInfo]:
+    """The newest command's settings and those that earlier ones left rows of.
+
+    Of Makkink's, order and floors are the library's, since a command may have asked for a few.
+    """
+    floors = {setting: dict(values.get("floors", {})) for setting, values in given.items()}
+    names = list(dict.fromkeys([*given, *used]))
+    if not name.startswith(thesis.NAME):
+        return {n: SettingInfo(n, n, "all", floors.get(n, {})) for n in names}
+    from clew.lab.studies.makkink import grid as makkink
+
+    edition = name.removeprefix(thesis.NAME)
+    known = makkink.study(edition=edition if edition in makkink.EDITIONS else "repaired").settings
+    ordered = [n for n in known if n in names] + [n for n in names if n not in known]
+    return {
+        n: SettingInfo(
+            n,
+            thesis.label_of(n),
+            thesis.part_of(n),
+            floors.get(n) or (known[n].floors if n in known else {}),
+        )
+        for n in ordered
+    }
+
+
+def _published(name: str, expected: Sequence[Sequence[Any]]) -> dict[tuple[str, str], Spread]:
+    """What was published: of Makkink's study by the library, since a repaired edition expects
+    nothing and is still looked at beside it; else what study.json says, as of three seeds."""
+    if not name.startswith(thesis.NAME):
+        return {(m, s): Spread(mean, std, thesis.SEEDS) for m, s, mean, std in expected}
+    from clew.lab.studies.makkink import grid as makkink
+
+    return {
+        (model, setting): Spread(e.mean, e.std, thesis.published_seeds(model, setting))
+        for part in makkink.PARTS
+        for (model, setting), e in makkink.published_table(part).items()
+    }

@@ -1,0 +1,163 @@
+"""Which blocks a report has, and what its sentences say; every number of them from the rows."""
+
+from collections.abc import Sequence
+
+from clew.lab.studies.report import charts, thesis, training
+from clew.lab.studies.report.claims import can_be_judged, claims
+from clew.lab.studies.report.compare import ALPHA, DIFFERS, beside_published
+from clew.lab.studies.report.costs import costs, made, rates
+from clew.lab.studies.report.edition import Edition
+from clew.lab.studies.report.floors import aggregates, floors, has_floors
+from clew.lab.studies.report.pairs import pairs, published_tests, with_many_seeds
+from clew.lab.studies.report.tables import results, summary
+from clew.lab.studies.report.words import score_label, title_of
+from clew.report.document import Block, Chart, Heading, Numbers, Table, Text
+from clew.report.drawing import Styles
+from clew.report.words import counted, duration, listed
+
+
+def document(editions: Sequence[Edition], styles: Styles, note: str) -> list[Block]:
+    """All blocks of a report, edition by edition; charts that nothing is there for are left out."""
+    blocks = [block for edition in editions for block in _edition(edition, styles, note)]
+    return [block for block in blocks if not isinstance(block, Chart) or block.panels]
+
+
+def _edition(edition: Edition, styles: Styles, note: str) -> list[Block]:
+    blocks: list[Block] = [
+        Heading(edition.name, 1, edition.slug),
+        _numbers(edition),
+        *(Text(sentence) for sentence in _sentences(edition)),
+        summary(edition),
+    ]
+    if can_be_judged(edition):
+        blocks += [_heading(edition, "Claims", "claims-section"), *claims(edition)]
+    for part in edition.parts:
+        blocks += [
+            _heading(edition, title_of(edition, part), f"{part}-section"),
+            charts.bars(edition, part, styles),
+            results(edition, part),
+            *([floors(edition, part)] if has_floors(edition, part) else []),
+        ]
+    many = with_many_seeds(edition)
+    if many:
+        blocks += _many(edition, many, styles)
+    blocks += [
+        _heading(edition, "Outcomes", "outcomes-section"),
+        charts.outcomes(edition, styles),
+        *_present(aggregates(edition), charts.profiles(edition, styles)),
+        _heading(edition, "Training and seeds", "training-section"),
+        training.learning(edition, styles),
+        *_present(training.ranks(edition, many, styles)),
+        _heading(edition, "Cost", "cost-section"),
+        costs(edition),
+        charts.cost(edition, styles, rates(edition)),
+        _heading(edition, "How this was made", "made-section"),
+        made(edition, note),
+    ]
+    return blocks
+
+
+def _many(edition: Edition, many: list[str], styles: Styles) -> list[Block]:
+    return [
+        _heading(edition, "Many seeds", "seeds-section"),
+        charts.many_seeds(edition, many, styles),
+        *(_present(published_tests(edition, many)) if edition.thesis else []),
+        *(pairs(edition, setting) for setting in many),
+    ]
+
+
+def _heading(edition: Edition, text: str, name: str) -> Heading:
+    return Heading(text, 2, f"{edition.slug}-{name}")
+
+
+def _present(*blocks: Table | Chart | None) -> list[Block]:
+    return [block for block in blocks if block is not None]
+
+
+def _numbers(edition: Edition) -> Numbers:
+    there = sum(len(found) for found in edition.cells.values())
+    seconds = sum(row["seconds"] for row in edition.rows)
+    pairs = [
+        (f"{there:,} of {edition.wanted:,}", "cells are there"),
+        (f"{len(edition.models)}", "models"),
+        (f"{len(edition.settings)}", "settings"),
+        (f"{len(edition.seeds)}", "seed" if len(edition.seeds) == 1 else "seeds"),
+        (duration(seconds), "of one core"),
+    ]
+    if edition.published:
+        tests, marked, _ = _counts(edition)
+        pairs.append((f"{marked} of {tests}", "published cells differ beyond noise"))
+    return Numbers(pairs)
+
+
+def _sentences(edition: Edition) -> list[str]:
+    told = []
+    missing = {
+        model: len(edition.settings) * len(edition.seeds)
+        - sum(len(edition.cells.get((model, name), {})) for name in edition.settings)
+        for model in edition.models
+    }
+    lacking = [f"{model} {count:,}" for model, count in missing.items() if count]
+    if lacking:
+        told.append(
+            f"The study is not finished. Missing cells: {listed(lacking)}. They are shown as "
+            "missing, and means are over what is there."
+        )
+    budget = edition.study.get("episodes")
+    if edition.thesis and budget and budget != thesis.EPISODES:
+        told.append(
+            f"Agents were trained for {counted(budget, 'episode')}, the published ones for "
+            f"{thesis.EPISODES:,}: differences from published numbers may come from that alone."
+        )
+    if len(edition.seeds) == 1:
+        told.append("There is one seed, so there are no deviations, no intervals and no tests.")
+    told += [_best(edition, part) for part in edition.parts]
+    if edition.published and len(edition.seeds) > 1:
+        tests, marked, alone = _counts(edition)
+        told.append(
+            f"Of {tests} cells beside a published one, {marked} differ by more than noise after "
+            f"Holm's correction over their table ({DIFFERS}); {alone} have p at most {ALPHA} by "
+            f"themselves, and chance alone would give about {ALPHA * tests:.0f}."
+        )
+    return told
+
+
+def _counts(edition: Edition) -> tuple[int, int, int]:
+    """Tests against published cells, how many are marked, how many have a small p by themselves."""
+    found = [
+        entry
+        for part in edition.parts
+        for entry in beside_published(edition, edition.of_part(part)).values()
+    ]
+    marked = sum(entry.mark == DIFFERS for entry in found)
+    return len(found), marked, sum(entry.test.p <= ALPHA for entry in found)
+
+
+def _best(edition: Edition, part: str) -> str:
+    """Which model is best in a part, here and as published, over settings that all have."""
+    models = [m for m in edition.models if edition.table(m, edition.of_part(part)).size]
+    shared = [
+        name
+        for name in edition.of_part(part)
+        if all(edition.values(model, name).size for model in models)
+    ]
+    title = title_of(edition, part)
+    if not models:
+        return f"{title}: no cell is there yet."
+    if not shared:
+        return f"{title}: the models have no setting in common yet."
+    means = {m: sum(edition.values(m, s).mean() for s in shared) / len(shared) for m in models}
+    best = max(means, key=lambda model: means[model])
+    text = (
+        f"{title}: {best} has the highest mean {score_label(edition)}, {means[best]:.3f} over "
+        f"{counted(len(shared), 'setting')}"
+    )
+    told = {
+        m: sum(edition.published[m, s].mean for s in shared) / len(shared)
+        for m in models
+        if all((m, s) in edition.published for s in shared)
+    }
+    if not told:
+        return f"{text}."
+    first = max(told, key=lambda model: told[model])
+    return f"{text}; among the published it is {first}, {told[first]:.3f}."

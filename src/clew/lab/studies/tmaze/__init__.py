@@ -1,0 +1,1 @@
+"""The T-Maze study of Pramanik (2023), section 5.1."""

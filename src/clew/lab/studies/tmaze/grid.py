@@ -1,0 +1,194 @@
+"""The T-Maze study of Pramanik (2023), section 5.1, as a grid: `clew study pramanik --part tmaze`.
+
+Two editions of the six agents of Figures 5.2 and 5.3, each with controls that the thesis does not
+have. "published" is what the authors' code does; "repaired" is what the text means.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from clew.errors import require_at_least, require_choice
+from clew.lab.grid import Evaluation, Setting, Study
+from clew.lab.studies.pramanik import PRESETS
+from clew.run.config import TrainConfig
+
+EDITIONS = ("published", "repaired")
+AGENTS = ("lstm", "gru", "gtrxl-128", "gtrxl-256", "relit", "arelit")
+"""The six of the thesis."""
+CORRIDORS = (120, 140, 160, 180, 200)
+"""Of Figures 5.2 and 5.3 (section 5.1.2)."""
+LONGER = (160, 200, 400, 1000)
+"""Corridors on which agents of shorter ones are measured."""
+STEPS, THESIS_STEPS = 3_000_000, 10_000_000
+SEEDS, THESIS_SEEDS = 2, 50
+LAST_STEPS = 100_000
+"""Steps at the end of training whose episodes are the thesis's success rate (section 5.1.2)."""
+TIME_LIMIT = 1000
+"""Of an episode, in the authors' code; on corridors longer than a half of it twice their length."""
+
+LEARNING_RATES = (1e-3, 5e-4, 1e-4, 5e-5, 1e-5)
+ENTROPY_COSTS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
+SWEEP_STEPS, SWEEP_SEEDS = 5_000_000, 5
+"""Of the search for these two (Table A.1 and appendix A.1)."""
+
+_WIDEST_CODE = 256
+"""Longest corridor whose positions take the 8 bits that the agents read."""
+_EPISODES = 192
+
+_LAYERS = {"hidden_size": 128, "num_layers": 4, "num_heads": 4, "head_size": 64}
+_HALF_WAVE = _LAYERS | {"eta": 4, "r": 3, "frequencies": "half_wave"}
+_GATED_AVERAGE = _LAYERS | {"eta": 4, "r": 1, "frequencies": "thesis"}
+
+_WEIGHTS = {
+    "lstm": 1.0,
+    "gru": 1.0,
+    "gtrxl-128": 2.5,
+    "gtrxl-256": 3.5,
+    "gtrxl-128-banded": 2.5,
+    "gtrxl-128-unbanded": 2.5,
+    "gtrxl-256-one-layer": 1.0,
+    "relit": 1.5,
+    "relit-2": 1.2,
+    "transformer": 2.5,
+    "none": 0.1,
+}
+
+
+def study(
+    part: str = "tmaze", edition: str = "published", corridors: Sequence[int] = CORRIDORS
+) -> Study:
+    """The study's grid.
+
+    Args:
+        part: "tmaze".
+        edition: "published": the agents as coded (GTrXL's learner sees all of its chunk, its actor
+            a window; AReLiT's two frequencies are one; ReLiT's gates are joint), time-outs end an
+            episode. "repaired": windows are banded, AReLiT is the library's, ReLiT the thesis's,
+            time-outs are completed with a value.
+        corridors: lengths, at least 2.
+
+    Raises:
+        UserError: for another part or edition, or an impossible corridor.
+    """
+    require_choice("part", part, ("tmaze",))
+    require_choice("edition", edition, EDITIONS)
+    for length in corridors:
+        require_at_least("corridor", length, 2)
+    return Study(
+        name=f"pramanik/tmaze-{edition}",
+        models=models(edition),
+        settings={f"corridor-{n}": setting(n, edition) for n in corridors},
+        seeds=tuple(range(SEEDS)),
+        steps=STEPS,
+        evaluation=Evaluation(episodes=_EPISODES),
+        score="success",
+        weights=_WEIGHTS,
+        curve_bins=75,
+        resumable=True,
+        last_steps=LAST_STEPS,
+    )
+
+
+def sweep(
+    part: str = "tmaze", edition: str = "published", corridors: Sequence[int] = CORRIDORS
+) -> Study:
+    """Table A.1's search: 25 learning rates and entropy costs for each agent of the thesis.
+
+    The 25 are lanes of one program for every agent, corridor and seed. The thesis takes the pair
+    with the best mean success over the last 100K steps, over all corridors and five seeds.
+
+    Args:
+        part: "tmaze".
+        edition: "published" or "repaired", see `study`.
+        corridors: lengths, at least 2.
+
+    Raises:
+        UserError: for another part or edition, or an impossible corridor.
+    """
+    whole = study(part, edition, corridors)
+    settings = {
+        f"{name} rate-{rate:g} entropy-{cost:g}": Setting(
+            task.env, task.options, a2c={"learning_rate": rate, "entropy_cost": cost}
+        )
+        for name, task in whole.settings.items()
+        for rate in LEARNING_RATES
+        for cost in ENTROPY_COSTS
+    }
+    return replace(
+        whole.only(AGENTS),
+        name=f"pramanik/tmaze-sweep-{edition}",
+        settings=settings,
+        seeds=tuple(range(SWEEP_SEEDS)),
+        steps=SWEEP_STEPS,
+        curve_bins=SWEEP_STEPS // (LAST_STEPS // 2),
+        resumable=False,
+    )
+
+
+def models(edition: str = "published") -> dict[str, TrainConfig]:
+    """The agents of an edition by name, the six of the thesis first, then the controls.
+
+    Learning rate and entropy cost of a control are those of the agent that it is a control of.
+    """
+    coded = {name.removeprefix("pramanik/"): config for name, config in PRESETS.items()}
+    # Table A.2 has eta = 4, the authors' configuration 2.
+    agents = {name: coded["relit-4" if name == "relit" else name] for name in AGENTS}
+    gtrxl, arelit = agents["gtrxl-128"], agents["arelit"]
+    if edition == "published":
+        for name in ("gtrxl-128", "gtrxl-256"):
+            agents[name] = _with(agents[name], banded=False)
+        own = {"gtrxl-128-banded": gtrxl, "relit-2": coded["relit-2"]}
+    else:
+        agents |= {
+            "gtrxl-128": _of(agents["gtrxl-128"], "gtrxl", _LAYERS | {"window": 128}),
+            "gtrxl-256": _of(agents["gtrxl-256"], "gtrxl", _LAYERS | {"window": 256}),
+            "relit": _of(agents["relit"], "relit", _LAYERS | {"eta": 4}),
+            "arelit": _of(arelit, "arelit", _HALF_WAVE),
+        }
+        full = _HALF_WAVE | {"frequencies": "full_wave"}
+        own = {
+            "gtrxl-128-unbanded": _with(agents["gtrxl-128"], banded=False),
+            "arelit-full-wave": _of(arelit, "arelit", full),
+            "arelit-half-wave-1": _of(arelit, "arelit", _HALF_WAVE | {"r": 1}),
+        }
+    one_layer = _with(agents["gtrxl-256"], num_layers=1)
+    return {
+        **agents,
+        **own,
+        "none": coded["none"],
+        "gated-average": _of(arelit, "arelit", _GATED_AVERAGE),
+        "linear-transformer": _of(arelit, "linear_transformer", _LAYERS),
+        "gtrxl-256-one-layer": one_layer,
+        "transformer": _of(arelit, "transformer", _LAYERS | {"window": 256}),
+    }
+
+
+def setting(length: int, edition: str = "published") -> Setting:
+    """A corridor, and the longer ones on which its agents are measured.
+
+    A longer corridor as it is shows the agent positions that it has never seen, the junction among
+    them, and beyond 256 positions more bits than it can read. "stretched" ones show each position
+    of the agent's own corridor for several places, so that nothing is new but the time.
+    """
+    further = {}
+    for longer in (n for n in LONGER if n > length):
+        if longer <= _WIDEST_CODE:
+            further[f"corridor-{longer}"] = _options(longer, edition)
+        stretched = _options(longer, edition) | {"shown_length": length}
+        further[f"corridor-{longer}-stretched"] = stretched
+    return Setting("tmaze", _options(length, edition), further=further, further_needs="junction")
+
+
+def _options(length: int, edition: str) -> dict[str, Any]:
+    rule = "terminate" if edition == "published" else "truncate"
+    limit = max(TIME_LIMIT, 2 * length)
+    return {"corridor_length": length, "time_limit": limit, "on_time_limit": rule}
+
+
+def _with(config: TrainConfig, **options: Any) -> TrainConfig:
+    return replace(config, memory_options=config.memory_options | options, preset="")
+
+
+def _of(config: TrainConfig, memory: str, options: dict[str, Any]) -> TrainConfig:
+    return replace(config, memory=memory, memory_options=options, preset="")

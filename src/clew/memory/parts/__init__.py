@@ -1,0 +1,1 @@
+"""What the memories are made of."""

@@ -1,0 +1,110 @@
+"""Parts that the models are put together from: products, norms and nets.
+
+Everything here works on any leading axes, so that a whole chunk of time goes through one product.
+"""
+
+import math
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.nn.initializers import Initializer
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from clew.errors import require_choice
+from clew.memory.parts.products import product
+
+Init = Literal["orthogonal", "lecun", "uniform"]
+INITS = ("orthogonal", "lecun", "uniform")
+
+
+def like(vector: Float[Array, " n"], x: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
+    """A parameter vector repeated over the leading axes of `x`; broadcasting said aloud."""
+    return jnp.broadcast_to(vector, x.shape)
+
+
+class Linear(eqx.Module):
+    """An affine map, y = x W + b, over the last axis.
+
+    Shapes: weight [in, out], bias [out] or None; x [..., in] to y [..., out].
+
+    `orthogonal` draws W with orthonormal rows or columns times sqrt(2) (Saxe et al., 2014), as
+    Pramanik (2023) does; `lecun` draws a truncated normal of variance 1 / in; their biases start
+    at 0. `uniform` draws weights and biases uniformly from -1 / sqrt(in) to 1 / sqrt(in), which is
+    what PyTorch does unless it is told otherwise; `fan` replaces the "in" of this rule.
+    """
+
+    weight: Float[Array, "in out"]
+    bias: Float[Array, " out"] | None
+
+    def __init__(
+        self,
+        input_size: int,
+        output_size: int,
+        *,
+        key: PRNGKeyArray,
+        init: Init = "orthogonal",
+        bias: bool = True,
+        fan: int | None = None,
+    ):
+        require_choice("init", init, INITS)
+        draw_bias = jax.nn.initializers.zeros
+        if init == "orthogonal":
+            draw = jax.nn.initializers.orthogonal(math.sqrt(2.0))
+        elif init == "lecun":
+            draw = jax.nn.initializers.lecun_normal()
+        else:
+            draw = draw_bias = _uniform(1.0 / math.sqrt(input_size if fan is None else fan))
+        self.weight = draw(key, (input_size, output_size), jnp.float32)
+        bias_key = jax.random.fold_in(key, 1)
+        self.bias = draw_bias(bias_key, (output_size,), jnp.float32) if bias else None
+
+    def __call__(self, x: Float[Array, "*lead in"]) -> Float[Array, "*lead out"]:
+        y = product(x, self.weight)
+        return y if self.bias is None else y + like(self.bias, y)
+
+
+def _uniform(bound: float) -> Initializer:
+    """Draws uniformly from -bound to bound."""
+
+    def draw(
+        key: PRNGKeyArray, shape: Any, dtype: Any = jnp.float32, out_sharding: Any = None
+    ) -> Array:
+        return jax.random.uniform(key, shape, dtype, -bound, bound)
+
+    return draw
+
+
+class LayerNorm(eqx.Module):
+    """Layer normalisation over the last axis, y = scale (x - mean) / sqrt(var + 1e-6) + offset.
+
+    Source: Ba et al. (2016). The variance is the biased one.
+    """
+
+    scale: Float[Array, " n"]
+    offset: Float[Array, " n"]
+
+    def __init__(self, size: int):
+        self.scale = jnp.ones(size, jnp.float32)
+        self.offset = jnp.zeros(size, jnp.float32)
+
+    def __call__(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
+        centred = x - jnp.mean(x, axis=-1, keepdims=True)
+        variance = jnp.mean(jnp.square(centred), axis=-1, keepdims=True)
+        return centred * jax.lax.rsqrt(variance + 1e-6) * like(self.scale, x) + like(self.offset, x)
+
+
+class MLP(eqx.Module):
+    """A position-wise feed-forward net, y = relu(x W_1 + b_1) W_2 + b_2."""
+
+    hidden: Linear
+    output: Linear
+
+    def __init__(self, size: int, hidden_size: int, *, key: PRNGKeyArray, init: Init):
+        hidden_key, output_key = jax.random.split(key)
+        self.hidden = Linear(size, hidden_size, key=hidden_key, init=init)
+        self.output = Linear(hidden_size, size, key=output_key, init=init)
+
+    def __call__(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
+        return self.output(jax.nn.relu(self.hidden(x)))

@@ -1,0 +1,180 @@
+"""Recurrent cells, and their way through a chunk, which is mostly large products."""
+
+import abc
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from clew.memory.base import State, select
+from clew.memory.kernels import Scan, uses_kernel
+from clew.memory.kernels.cells import (
+    CellGradients,
+    CellInputs,
+    CellKernel,
+    CellRun,
+    pull_kernel,
+    run_kernel,
+)
+from clew.memory.parts.blocks import Linear
+from clew.memory.parts.maps import MemoryMap
+from clew.memory.parts.products import product as weigh
+
+
+class AbstractCell(eqx.Module):
+    """A recurrent cell in three parts: input products, recurrent product, and the rest."""
+
+    recurrent: eqx.AbstractVar[Linear]
+    scan: eqx.AbstractVar[Scan]
+    kernel: ClassVar[CellKernel]
+
+    @abc.abstractmethod
+    def init_state(self) -> State:
+        """Zeros."""
+
+    @abc.abstractmethod
+    def project(self, x: Float[Array, "*lead in"]) -> Float[Array, "*lead gates"]:
+        """The products of the input, for any number of time steps at once."""
+
+    @abc.abstractmethod
+    def offset(self) -> Float[Array, " gates"]:
+        """What is added to the recurrent product, h U."""
+
+    @abc.abstractmethod
+    def output(self, state: Any) -> Float[Array, " size"]:
+        """The h in a state."""
+
+    def advance(self, state: Any, x: Float[Array, " in"]) -> Any:
+        """The state after one more input."""
+        product = self.recurrent(self.output(state)) + self.offset()
+        return self.update(state, self.project(x), product)
+
+    @abc.abstractmethod
+    def update(
+        self, state: Any, projected: Float[Array, " gates"], product: Float[Array, " gates"]
+    ) -> Any:
+        """The new state, from the old one and the products of the input and of h."""
+
+    @abc.abstractmethod
+    def maps(
+        self, projected: Float[Array, "time gates"], product: Float[Array, "time gates"]
+    ) -> dict[str, MemoryMap]:
+        """The gates at every step, from the products of the inputs and of the h before."""
+
+
+def scan_cell(
+    cell: AbstractCell,
+    state: State,
+    xs: Float[Array, "time in"],
+    starts: Bool[Array, " time"],
+) -> tuple[State, Float[Array, "time size"]]:
+    """One cell over a chunk: the input's products at once, then the recurrence.
+
+    Backward, the gradient of the recurrent weight is one product over the chunk and over all
+    chunks of a batch. JAX's scan would add to it at every step, and so read and write a whole
+    matrix each time; a backward pass of our own would make one for each of a batch, since it sees
+    one chunk. So the latter leaves off at the recurrent product, whose values are known by then,
+    and whose derivatives are JAX's.
+    """
+    projected = cell.project(xs)
+    weight, offset = cell.recurrent.weight, cell.offset().astype(projected.dtype)
+    kernel = cell.kernel if uses_kernel(cell.scan) else None
+    known, inputs = jax.lax.stop_gradient(
+        (cell, CellInputs(weight, offset, state, projected, starts))
+    )
+    run = run_kernel(kernel, inputs) if kernel else _run_steps(known, inputs)
+    before = jnp.concatenate([cell.output(inputs.state)[None], run.outputs[:-1]])
+    read = jnp.where(jnp.broadcast_to(starts[:, None], before.shape), 0.0, before)
+    product = _product(read, weight, offset)
+    return _result(kernel, projected, product, state, (known, inputs, run))
+
+
+@jax.custom_jvp
+def _product(
+    read: Float[Array, "time size"], weight: Float[Array, "size gates"], offset: Array
+) -> Float[Array, "time gates"]:
+    """Has the derivatives of read U + offset, whose values were used already.
+
+    Its own values nobody reads. They are made of `read`, which has a batch axis where anything has
+    one, as a compiled gradient wants values and derivatives to have the same axes.
+    """
+    return jnp.broadcast_to(read[:, :1], (len(read), len(offset)))
+
+
+@_product.defjvp
+def _product_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    read, (_, weight, offset) = primals[0], tangents
+    product = weigh(read, weight)
+    return _product(*primals), product + jnp.broadcast_to(offset, product.shape)
+
+
+_Known = tuple[AbstractCell, CellInputs, CellRun]
+
+
+def _result_of(
+    kernel: CellKernel | None, projected: Array, product: Array, state: State, known: _Known
+) -> tuple[State, Float[Array, "time size"]]:
+    """What was run, as a function of the input's and the recurrent products and the state."""
+    run = known[2]
+    return run.last, run.outputs
+
+
+_result = jax.custom_vjp(_result_of, nondiff_argnums=(0,))
+
+
+def _result_forward(
+    kernel: CellKernel | None, projected: Array, product: Array, state: State, known: _Known
+) -> tuple[tuple[State, Array], _Known]:
+    return _result_of(kernel, projected, product, state, known), known
+
+
+def _result_backward(
+    kernel: CellKernel | None, known: _Known, cotangents: tuple[State, Array]
+) -> tuple:
+    (cell, inputs, run), (of_last, of_outputs) = known, cotangents
+    if kernel:
+        return *pull_kernel(kernel, inputs, run, of_outputs, of_last), None
+    return *_pull_steps(cell, inputs, run, of_outputs, of_last), None
+
+
+_result.defvjp(_result_forward, _result_backward)
+
+
+def _run_steps(cell: AbstractCell, inputs: CellInputs) -> CellRun:
+    """Through XLA; kept are the state before every step and the recurrent product."""
+    weight, offset, state, projected, starts = inputs
+
+    def one(carry: State, inputs: tuple[Array, Array]) -> tuple[State, Any]:
+        projected, start = inputs
+        before = select(start, cell.init_state(), carry)
+        product = weigh(cell.output(before), weight) + offset
+        after = cell.update(before, projected, product)
+        return after, (cell.output(after), (before, product))
+
+    last, (outputs, kept) = jax.lax.scan(one, state, (projected, starts))
+    return CellRun(outputs, last, kept)
+
+
+def _pull_steps(
+    cell: AbstractCell, inputs: CellInputs, run: CellRun, of_outputs: Array, of_last: State
+) -> CellGradients:
+    turned = inputs.weight.T
+
+    def after(before: State, projected: Array, product: Array) -> tuple[State, Array]:
+        state = cell.update(before, projected, product)
+        return state, cell.output(state)
+
+    def one(of_after: State, inputs: Any) -> tuple[State, tuple[Array, Array]]:
+        (before, product), projected, start, of_output = inputs
+        _, pull = jax.vjp(after, before, projected, product)
+        of_before, of_projected, of_product = pull((of_after, of_output))
+        (of_h,) = jax.vjp(cell.output, before)[1](weigh(of_product, turned))
+        of_before = jax.tree.map(jnp.add, of_before, of_h)
+        nothing = jax.tree.map(jnp.zeros_like, of_before)
+        return select(start, nothing, of_before), (of_projected, of_product)
+
+    steps = (run.kept, inputs.projected, inputs.starts, of_outputs)
+    of_state, (of_projected, of_product) = jax.lax.scan(one, of_last, steps, reverse=True)
+    return CellGradients(of_projected, of_product, of_state)

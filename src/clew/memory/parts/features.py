@@ -1,0 +1,178 @@
+"""Keys, queries, values and gates of ReLiT and AReLiT: the learned feature maps of one head."""
+
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from clew.errors import require_at_least, require_choice
+from clew.memory.base import State
+from clew.memory.parts.blocks import Init, LayerNorm, Linear
+from clew.memory.parts.maps import MemoryMap
+
+QueryPath = Literal["single", "double"]
+
+
+class Features(NamedTuple):
+    """The factors of one observation's features, per head; outer products are left to the use.
+
+    With [a, m] ranging over eta x head_size, and nothing of that size held for a chunk:
+    key[a, m] = key_map[a] key[m], query[a, m] = query_map[a] query[m] and
+    gamma[a, m] = gamma_map[a] gamma[m].
+    """
+
+    key: Float[Array, "*lead heads head"]
+    query: Float[Array, "*lead heads head"]
+    value: Float[Array, "*lead heads head"]
+    beta: Float[Array, "*lead heads head"]
+    gamma: Float[Array, "*lead heads head"]
+    key_map: Float[Array, "*lead heads eta"]
+    query_map: Float[Array, "*lead heads eta"]
+    gamma_map: Float[Array, "*lead heads eta"]
+
+
+class GatedFeatures(eqx.Module):
+    """The learned feature maps and gates, for all heads.
+
+        k = relu(x W_p1) (x) relu(x W_K)      q = relu(x W_p2) (x) relu(x W_Q)      v = x W_V
+        beta = sigmoid(x W_beta)              gamma = sigmoid(x W_p3) (x) sigmoid(x W_gamma)
+
+    with (x) the outer product, flattened with eta outermost. Every product has a bias.
+
+    `query="double"` sends the query through one more product per head, as the authors' ReLiT
+    code does: with u = x W_Q, q = relu(u W_p2) (x) relu(u W'_Q).
+
+    `inputs` holds [K | Q | V | beta | gamma], each [heads, head_size], and `maps`
+    [p1 | p3] or [p1 | p2 | p3], each [heads, eta].
+
+    Source: Pramanik (2023), Algorithm 5, lines 4-11; section 3.2 for the maps. Deviation: biases.
+    """
+
+    inputs: Linear
+    maps: Linear
+    query_again: Float[Array, "heads head head"] | None
+    query_again_bias: Float[Array, "heads head"] | None
+    query_map: Float[Array, "heads head eta"] | None
+    query_map_bias: Float[Array, "heads eta"] | None
+    num_heads: int = eqx.field(static=True)
+    head_size: int = eqx.field(static=True)
+    eta: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        key: PRNGKeyArray,
+        num_heads: int,
+        head_size: int,
+        eta: int,
+        query: QueryPath,
+        init: Init,
+    ):
+        require_at_least("num_heads", num_heads, 1)
+        require_at_least("head_size", head_size, 1)
+        require_at_least("eta", eta, 1)
+        require_choice("query", query, ("single", "double"))
+        double = query == "double"
+        keys = jax.random.split(key, 4)
+        self.inputs = Linear(size, 5 * num_heads * head_size, key=keys[0], init=init)
+        self.maps = Linear(size, (2 if double else 3) * num_heads * eta, key=keys[1], init=init)
+        self.query_again = _per_head(num_heads, head_size, head_size, keys[2], init, double)
+        self.query_again_bias = jnp.zeros((num_heads, head_size), jnp.float32) if double else None
+        self.query_map = _per_head(num_heads, head_size, eta, keys[3], init, double)
+        self.query_map_bias = jnp.zeros((num_heads, eta), jnp.float32) if double else None
+        self.num_heads = num_heads
+        self.head_size = head_size
+        self.eta = eta
+
+    def products(self, x: Float[Array, "time n"]) -> tuple[Array, Array]:
+        """What the kernels read: [K | Q | V | beta | gamma] and [p1 | p2 | p3], before their
+        relu or sigmoid, as [time, 5, heads, head_size] and [time, 3, heads, eta]."""
+        inputs, maps = self.inputs(x), self.maps(x)
+        inputs = inputs.reshape(len(x), 5, self.num_heads, self.head_size)
+        maps = maps.reshape(len(x), -1, self.num_heads, self.eta)
+        if self.query_again is None:
+            return inputs, maps
+        query, query_map = self._second_query(inputs[:, 1])
+        maps = jnp.stack([maps[:, 0], query_map, maps[:, 1]], axis=1)
+        return inputs.at[:, 1].set(query), maps
+
+    def __call__(self, x: Float[Array, "*lead n"]) -> Features:
+        key, query, value, beta, gamma = self._heads(self.inputs(x), 5)
+        if self.query_again is None:
+            key_map, query_map, gamma_map = self._heads(self.maps(x), 3)
+        else:
+            key_map, gamma_map = self._heads(self.maps(x), 2)
+            query, query_map = self._second_query(query)
+        relu, sigmoid = jax.nn.relu, jax.nn.sigmoid
+        return Features(
+            key=relu(key),
+            query=relu(query),
+            value=value,
+            beta=sigmoid(beta),
+            gamma=sigmoid(gamma),
+            key_map=relu(key_map),
+            query_map=relu(query_map),
+            gamma_map=sigmoid(gamma_map),
+        )
+
+    def _heads(self, x: Float[Array, "*lead wide"], parts: int) -> list[Array]:
+        # Split, then reshaped: the gradient is then one concatenation and no sum of padded arrays.
+        shape = (*x.shape[:-1], self.num_heads, -1)
+        return [part.reshape(shape) for part in jnp.split(x, parts, axis=-1)]
+
+    def _second_query(self, query: Float[Array, "*lead heads head"]) -> tuple[Array, Array]:
+        assert self.query_again is not None and self.query_map is not None
+        assert self.query_again_bias is not None and self.query_map_bias is not None
+        again = jnp.einsum("...hm,hmn->...hn", query, self.query_again)
+        mapped = jnp.einsum("...hm,hma->...ha", query, self.query_map)
+        return (
+            again + jnp.broadcast_to(self.query_again_bias, again.shape),
+            mapped + jnp.broadcast_to(self.query_map_bias, mapped.shape),
+        )
+
+
+class GatedAttention(eqx.Module):
+    """What the attentions over `GatedFeatures` share: nothing is cached, and they tell their gates.
+
+    `norm` is what reads the input before the features.
+    """
+
+    norm: eqx.AbstractVar[LayerNorm]
+    features: eqx.AbstractVar[GatedFeatures]
+
+    def refresh(self, state: State) -> State:
+        """The state as it is: nothing in it was derived from the parameters."""
+        return state
+
+    @property
+    def joint(self) -> bool:
+        """Whether values decay only together with keys, so that 1 - beta alone keeps nothing."""
+        return False
+
+    def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
+        """What is kept of values, 1 - beta, and of keys, 1 - gamma, at every step."""
+        f = self.features(self.norm(xs))
+        beta, gamma = (x.reshape(len(xs), -1) for x in (f.beta, outer(f.gamma_map, f.gamma)))
+        first = {"beta": MemoryMap(beta, "gate")}
+        if not self.joint:
+            first = {"1 - beta": MemoryMap(1.0 - beta, "keep")}
+        return first | {"1 - gamma": MemoryMap(1.0 - gamma, "keep")}
+
+
+def outer(
+    first: Float[Array, "*lead eta"], second: Float[Array, "*lead head"]
+) -> Float[Array, "*lead eta head"]:
+    """The outer product over the last axes, eta outermost."""
+    return first[..., :, None] * second[..., None, :]
+
+
+def _per_head(
+    heads: int, rows: int, columns: int, key: PRNGKeyArray, init: Init, wanted: bool
+) -> Array | None:
+    if not wanted:
+        return None
+    keys = jax.random.split(key, heads)
+    return jnp.stack([Linear(rows, columns, key=k, init=init).weight for k in keys])

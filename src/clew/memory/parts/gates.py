@@ -1,0 +1,169 @@
+"""Gates: what joins the residual stream x and a sublayer's output y."""
+
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from clew.errors import require_choice
+from clew.memory.base import State, select
+from clew.memory.gru import GRUCell
+from clew.memory.kernels import Scan
+from clew.memory.parts.blocks import Init, Linear, like
+from clew.memory.parts.cells import scan_cell
+from clew.memory.parts.maps import MemoryMap
+from clew.memory.parts.recurrent import cell_maps
+
+GateName = Literal["residual", "gru", "temporal_gru"]
+GATES = ("residual", "gru", "temporal_gru")
+
+
+class Gate(eqx.Module):
+    """gate(x, y) at one time step, on any leading axes; most gates carry nothing through time."""
+
+    def __call__(
+        self, x: Float[Array, "*lead n"], y: Float[Array, "*lead n"]
+    ) -> Float[Array, "*lead n"]:
+        """What goes on in the stream."""
+        raise NotImplementedError
+
+    def init_state(self) -> State:
+        """Nothing."""
+        return ()
+
+    def step(
+        self, state: State, x: Float[Array, " n"], y: Float[Array, " n"], start: Bool[Array, ""]
+    ) -> tuple[State, Float[Array, " n"]]:
+        """One observation."""
+        return state, self(x, y)
+
+    def unroll(
+        self,
+        state: State,
+        xs: Float[Array, "time n"],
+        ys: Float[Array, "time n"],
+        starts: Bool[Array, " time"],
+    ) -> tuple[State, Float[Array, "time n"]]:
+        """A chunk."""
+        return state, self(xs, ys)
+
+    def maps(self, xs: Float[Array, "time n"], ys: Float[Array, "time n"]) -> dict[str, MemoryMap]:
+        """What the gate tells of every step of an episode; most have nothing to tell."""
+        return {}
+
+
+class Residual(Gate):
+    """The plain residual connection, gate(x, y) = x + y."""
+
+    def __call__(
+        self, x: Float[Array, "*lead n"], y: Float[Array, "*lead n"]
+    ) -> Float[Array, "*lead n"]:
+        return x + y
+
+
+class GRUGate(Gate):
+    """The gate of GTrXL, a GRU over depth whose hidden state is the residual stream.
+
+        r = sigmoid(y W_r + x U_r)          z = sigmoid(y W_z + x U_z - b)
+        h = tanh(y W_g + (r * x) U_g)       gate(x, y) = (1 - z) * x + z * h
+
+    with x the stream and y the layer's output. `update` holds [W_r | W_z | W_g], `stream`
+    [U_r | U_z] and `candidate` U_g; none has a bias but b, which starts at 2 so that the gate
+    starts near the identity.
+
+    Source: Parisotto et al. (2020), section 3.2, "Gated-Recurrent-Unit-type gating".
+    """
+
+    update: Linear
+    stream: Linear
+    candidate: Linear
+    bias: Float[Array, " n"]
+
+    def __init__(self, size: int, *, key: PRNGKeyArray, init: Init, bias: float = 2.0):
+        keys = jax.random.split(key, 6)
+        square = [Linear(size, size, key=k, init=init, bias=False) for k in keys]
+        self.update = _beside(square[:3])
+        self.stream = _beside(square[3:5])
+        self.candidate = square[5]
+        self.bias = jnp.full(size, bias, jnp.float32)
+
+    def __call__(
+        self, x: Float[Array, "*lead n"], y: Float[Array, "*lead n"]
+    ) -> Float[Array, "*lead n"]:
+        r, z, y_g = self._parts(x, y)
+        h = jnp.tanh(y_g + self.candidate(r * x))
+        return x + z * (h - x)
+
+    def maps(self, xs: Float[Array, "time n"], ys: Float[Array, "time n"]) -> dict[str, MemoryMap]:
+        """How far the gate is open, z: 0 leaves the stream as it is."""
+        return {"z": MemoryMap(self._parts(xs, ys)[1], "gate")}
+
+    def _parts(self, x: Array, y: Array) -> tuple[Array, Array, Array]:
+        y_r, y_z, y_g = jnp.split(self.update(y), 3, axis=-1)
+        x_r, x_z = jnp.split(self.stream(x), 2, axis=-1)
+        r = jax.nn.sigmoid(y_r + x_r)
+        z = jax.nn.sigmoid(y_z + x_z - like(self.bias, x))
+        return r, z, y_g
+
+
+class TemporalGRU(Gate):
+    """A GRU over time in the gate's place: h_t = gru(x_t + y_t, h_{t-1}), and h_t goes on.
+
+    The GRU is `GRU`'s with all of its biases. Its h is a memory of its own, beside the attention's
+    window, and its output is bounded by 1: no identity map leads from the layer's input to its
+    output.
+
+    Source: the published code of Makkink (2021), which calls it the gate of GTrXL; the gate of
+    Parisotto et al. (2020) is `GRUGate`.
+    """
+
+    cell: GRUCell
+
+    def __init__(self, size: int, *, key: PRNGKeyArray, init: Init, scan: Scan = "auto"):
+        self.cell = GRUCell(size, size, key=key, init=init, all_biases=True, scan=scan)
+
+    def init_state(self) -> State:
+        """A zero h."""
+        return self.cell.init_state()
+
+    def step(
+        self, state: State, x: Float[Array, " n"], y: Float[Array, " n"], start: Bool[Array, ""]
+    ) -> tuple[State, Float[Array, " n"]]:
+        """One observation."""
+        before = select(start, self.cell.init_state(), state)
+        after = self.cell.advance(before, x + y)
+        return after, self.cell.output(after)
+
+    def unroll(
+        self,
+        state: State,
+        xs: Float[Array, "time n"],
+        ys: Float[Array, "time n"],
+        starts: Bool[Array, " time"],
+    ) -> tuple[State, Float[Array, "time n"]]:
+        """A chunk."""
+        return scan_cell(self.cell, state, xs + ys, starts)
+
+    def maps(self, xs: Float[Array, "time n"], ys: Float[Array, "time n"]) -> dict[str, MemoryMap]:
+        """The gates of the GRU."""
+        return cell_maps(self.cell, xs + ys)[0]
+
+
+def make_gate(
+    name: GateName, size: int, *, key: PRNGKeyArray, init: Init, scan: Scan = "auto"
+) -> Gate:
+    """Builds the gate called `name`, one of `GATES`."""
+    require_choice("gate", name, GATES)
+    if name == "residual":
+        return Residual()
+    if name == "gru":
+        return GRUGate(size, key=key, init=init)
+    return TemporalGRU(size, key=key, init=init, scan=scan)
+
+
+def _beside(parts: list[Linear]) -> Linear:
+    """One product that does the work of several without bias, [W_1 | W_2 | ...]."""
+    weight = jnp.concatenate([part.weight for part in parts], axis=1)
+    return eqx.tree_at(lambda linear: linear.weight, parts[0], weight)

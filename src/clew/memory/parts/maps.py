@@ -1,0 +1,86 @@
+"""What a memory can tell of how it reads an episode: attention, gates, what is kept."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from clew.errors import require_choice
+
+if TYPE_CHECKING:
+    from clew.memory.parts.attention import WindowAttention
+
+Kind = Literal["attention", "keep", "gate"]
+KINDS = ("attention", "keep", "gate")
+
+
+class MemoryMap(eqx.Module):
+    """One thing that a memory tells of every step of an episode.
+
+    Its `kind` says what `values` are and how they are drawn:
+
+    - "attention" [units, time, time]: the weight that step t gives to what was read at step s,
+      for every head; rows are t, columns s, zero for s > t.
+    - "keep" [time, units]: the factor in [0, 1] by which step t multiplies what was held before.
+      The product over s + 1 .. t says how much of what was held at s is left at t.
+    - "gate" [time, units]: any other number of each step, such as how far a gate is open.
+
+    Raises:
+        UserError: for an unknown kind.
+    """
+
+    values: Array
+    kind: Kind = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        require_choice("kind", self.kind, KINDS)
+
+
+Maps = dict[str, MemoryMap]
+
+
+def prefixed(prefix: str, maps: Mapping[str, MemoryMap]) -> Maps:
+    """The same maps, each name behind a prefix, such as that of a layer."""
+    return {f"{prefix}{name}": found for name, found in maps.items()}
+
+
+def left(keep: Float[Array, "time units"]) -> Float[Array, "time time"]:
+    """How much of what was held at s is left at t: the mean over units of keep[s+1] .. keep[t].
+
+    Zero for s > t, one for s = t. By a running product along t for every s, without logarithms,
+    so that a factor of exactly 0 is no exception.
+
+    Args:
+        keep: factors in [0, 1].
+    """
+    time = len(keep)
+    first = jnp.eye(time, dtype=keep.dtype)[:, :, None]
+
+    def one(before: Array, inputs: tuple[Array, Array]) -> tuple[Array, Array]:
+        factors, opened = inputs
+        now = before * factors[None] + opened
+        return now, jnp.mean(now, axis=1)
+
+    nothing = jnp.zeros((time, keep.shape[1]), keep.dtype)
+    return jax.lax.scan(one, nothing, (keep, jnp.broadcast_to(first, (time, *nothing.shape))))[1]
+
+
+def window_map(
+    attention: "WindowAttention", xs: Float[Array, "time n"]
+) -> Float[Array, "heads time time"]:
+    """The softmax's weights of a `WindowAttention` over an episode, every pair at once."""
+    times = jnp.arange(len(xs))
+    distance = times[:, None] - times[None, :]
+    keys, _ = attention.keys_values(xs)
+    content, by_distance = attention.queries(xs)
+    scores = jnp.einsum("htm,hjm->htj", content, keys)
+    if attention.distance is not None:
+        far = jnp.einsum("htm,hdm->htd", by_distance, attention.distances(len(xs)))
+        index = jnp.broadcast_to(jnp.maximum(distance, 0)[None], scores.shape)
+        scores += jnp.take_along_axis(far, index, axis=2)
+    reach = attention.window if attention.banded else len(xs)
+    seen = jnp.broadcast_to((distance >= 0) & (distance <= reach), scores.shape)
+    return jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1)

@@ -1,0 +1,1 @@
+"""Documents with figures and tables, as HTML and Markdown."""

@@ -1,0 +1,192 @@
+"""Pictures of runs, drawn from their `metrics.jsonl`, without any global state of matplotlib."""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, MaxNLocator
+
+from clew.errors import UserError
+from clew.run.record import read_metrics
+from clew.stats import bootstrap_interval
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Okabe and Ito's colours, which colour-blind readers can tell apart."""
+
+LABELS = {"success": "success rate", "return": "return (sum of rewards)", "length": "steps"}
+PANELS = ("success", "return")
+
+Runs = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Label of each run to its rows of `metrics.jsonl`."""
+
+
+class Curves(NamedTuple):
+    """Means over the episodes that ended in each bin of environment steps, one row a seed."""
+
+    steps: np.ndarray
+    """[bins] environment steps of one seed at the bin's end"""
+    values: np.ndarray
+    """[seeds, bins], the bin before's where no episode ended, NaN before the first did"""
+
+
+def read_rows(run: Path) -> list[dict[str, Any]]:
+    """The rows of a run's `metrics.jsonl`.
+
+    Raises:
+        UserError: if there is none yet.
+    """
+    rows = read_metrics(run)
+    if not rows:
+        raise UserError(f"{run} has no metrics: it is no run, or not beyond its first few updates")
+    return rows
+
+
+def curves(rows: Sequence[Mapping[str, Any]], metric: str, bins: int = 60) -> Curves:
+    """Pools rows into at most `bins` equal bins of steps, each row weighted by its episodes.
+
+    A row holds a handful of episodes, so its success rate jumps; a bin's is the share of all
+    the episodes that ended in it. Where none ended, as happens when they are long, the last value
+    stands, so that a mean over seeds is always one over the same seeds.
+
+    Args:
+        rows: of `metrics.jsonl`, in order, with lists over seeds.
+        metric: one of the columns averaged over episodes, for example "success".
+        bins: most points of a curve.
+    """
+    steps = np.array([row["steps"] for row in rows], dtype=np.float64)
+    weights = np.array([row["episodes"] for row in rows], dtype=np.float64)
+    means = np.array([row[metric] for row in rows], dtype=np.float64)  # None becomes NaN
+    weights = np.where(np.isnan(means), 0.0, weights)
+    size = math.ceil(len(rows) / bins)
+    groups = np.array_split(np.arange(len(rows)), len(rows) // size)  # none smaller than `size`
+    totals = np.array([(np.nan_to_num(means[g]) * weights[g]).sum(axis=0) for g in groups])
+    counts = np.array([weights[g].sum(axis=0) for g in groups])
+    values = np.divide(totals, counts, out=np.full_like(totals, np.nan), where=counts > 0)
+    for before, now in itertools.pairwise(values):
+        now[np.isnan(now)] = before[np.isnan(now)]
+    return Curves(np.array([steps[g[-1]] for g in groups]), values.T)
+
+
+def draw_curve(run: Path, path: Path | None = None) -> Path:
+    """Draws success and return of one run: thin lines are seeds, the thick one is their mean.
+
+    Args:
+        run: the run's folder.
+        path: of the picture; by default `curve.png` in the folder.
+
+    Returns:
+        The path of the picture.
+    """
+    run = Path(run)
+    return plot_runs({run.name: run}, path or run / "curve.png")
+
+
+def plot_runs(runs: Mapping[str, Path], path: Path, title: str | None = None) -> Path:
+    """Draws the learning curves of several runs in one picture, for comparison.
+
+    Args:
+        runs: label to folder.
+        path: of the picture, a PNG.
+        title: of the picture; by default the labels when there are few.
+
+    Returns:
+        The path of the picture.
+    """
+    rows = {label: read_rows(run) for label, run in runs.items()}
+    return save(runs_figure(rows, title), path)
+
+
+def runs_figure(rows: Runs, title: str | None = None) -> Figure:
+    """The picture of `plot_runs`, from rows instead of folders."""
+    known = [p for p in PANELS if any(p in run[-1] for run in rows.values())]
+    figure = new_figure(4.8 * len(known) + 0.4, 3.9)
+    axes = figure.subplots(1, len(known), squeeze=False)[0]
+    for panel, metric in zip(axes, known, strict=True):
+        draw_curves(panel, rows, metric)
+    axes[0].set_title(_legend_of_lines(rows), loc="left", fontsize=9, color="0.4")
+    if len(rows) > 1:
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=min(len(rows), 5), frameon=False
+        )
+    figure.suptitle(title or ", ".join(rows), fontsize=13, wrap=True)
+    return figure
+
+
+def _legend_of_lines(rows: Runs) -> str:
+    seeds = max(len(run[-1]["episodes"]) for run in rows.values())
+    band = ", shaded: 95% bootstrap interval" if seeds > 2 else ""
+    return f"thin: {seeds} seeds, thick: mean{band}" if seeds > 1 else ""
+
+
+def draw_curves(axes: Axes, rows: Mapping[str, Sequence[Mapping[str, Any]]], metric: str) -> None:
+    """Draws one metric of every run into one panel, one colour a run."""
+    styles = zip(rows.items(), _cycle(COLOURS, len(rows)), strict=True)
+    for (label, run), colour in styles:
+        if metric in run[-1]:
+            _draw_run(axes, curves(run, metric), label, colour)
+    axes.set_xlabel("environment steps per seed", fontsize=11)
+    axes.set_ylabel(LABELS.get(metric, metric), fontsize=11)
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.xaxis.set_major_locator(MaxNLocator(6))
+    axes.set_xlim(left=0)
+    if metric == "success":
+        axes.set_ylim(-0.03, 1.03)
+    axes.grid(axis="y", color="0.9")
+    axes.set_axisbelow(True)
+
+
+def _draw_run(axes: Axes, data: Curves, label: str, colour: str) -> None:
+    seeds = len(data.values)
+    mean, low, high = mean_and_band(data.values)
+    if seeds > 1:
+        axes.plot(data.steps, data.values.T, color=colour, linewidth=0.8, alpha=0.3)
+    if seeds > 2:
+        axes.fill_between(data.steps, low, high, color=colour, alpha=0.18, linewidth=0)
+    axes.plot(data.steps, mean, color=colour, linewidth=2.4, label=label)
+
+
+def mean_and_band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean over seeds with its bootstrap interval at each point; NaN where no seed has a value."""
+    bands = np.full((3, values.shape[1]), np.nan)
+    for index, column in enumerate(values.T):
+        present = column[np.isfinite(column)]
+        if present.size:
+            interval = bootstrap_interval(present, resamples=999, method="percentile")
+            bands[:, index] = interval
+    return bands[0], bands[1], bands[2]
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """A figure of the house, in inches, drawn by Agg and unknown to `pyplot`."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def tidy(figure: Figure) -> Figure:
+    """Sets what every picture of the house has in common: open frames and readable text."""
+    for axes in figure.axes:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(labelsize=10)
+    return figure
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Writes the figure as PNG, whole or not at all, and returns the path."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    tidy(figure).savefig(part, dpi=150, format="png")
+    part.replace(path)
+    return path
+
+
+def _cycle(items: Sequence[str], count: int) -> list[str]:
+    return [items[index % len(items)] for index in range(count)]

@@ -1,0 +1,80 @@
+"""A report as Markdown with its pictures beside it, and its tables as CSV."""
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from clew.report.document import Block, Cell, Column, Heading, Numbers, Table, Text
+from clew.report.words import typeset
+
+
+def markdown(title: str, blocks: Sequence[Block], figures: str, tables: str) -> str:
+    """The report as Markdown.
+
+    Args:
+        title: of the report.
+        blocks: what is in it.
+        figures: folder of the charts' PNG files, relative to the text's.
+        tables: folder of the tables' CSV files, the same.
+    """
+    parts = [f"# {_words(title)}"]
+    for block in blocks:
+        if isinstance(block, Heading):
+            parts.append(f"{'#' * (block.level + 1)} {_words(block.text)}")
+        elif isinstance(block, Text):
+            parts.append(_words(block.text))
+        elif isinstance(block, Numbers):
+            parts.append("\n".join(f"- {_words(n)} {_words(what)}" for n, what in block.pairs))
+        elif isinstance(block, Table):
+            parts += [f"**{_words(block.title)}** ([CSV]({tables}/{block.name}.csv))", _rows(block)]
+            parts += [_words(block.note)] if block.note else []
+        else:
+            picture = f"![{_words(block.title)}]({figures}/{block.name}.png)"
+            parts += [f"**{_words(block.title)}**", picture, _words(block.caption)]
+    return "\n\n".join(parts) + "\n"
+
+
+def comma_separated(table: Table) -> str:
+    """The table as CSV, in full precision where it has records; unknown numbers are empty."""
+    names = [f"{c.text} ({c.below})" if c.below else c.text for c in table.columns]
+    shown = [dict(zip(names, (cell.text for cell in row), strict=True)) for row in table.rows]
+    records = list(table.records) or shown
+    fields = list(dict.fromkeys(key for record in records for key in record))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fields or names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({k: _number(v) for k, v in record.items()} for record in records)
+    return text.getvalue()
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.6g}"
+    return value
+
+
+def _rows(table: Table) -> str:
+    lines = [
+        "| " + " | ".join(_entry(column) for column in table.columns) + " |",
+        "|" + "---|" * len(table.columns),
+    ]
+    lines += ["| " + " | ".join(_entry(cell) for cell in row) + " |" for row in table.rows]
+    return "\n".join(lines)
+
+
+def _entry(entry: Cell | Column) -> str:
+    if isinstance(entry, Column):
+        return _words(entry.text) + (f"<br>{_words(entry.below)}" if entry.below else "")
+    mark = f" {entry.mark}" if entry.mark else ""
+    return "<br>".join([_words(entry.text) + mark, *map(_words, entry.below)])
+
+
+def _words(text: str) -> str:
+    """Text that Markdown leaves as it is."""
+    plain = escape(typeset(text), quote=False)
+    for sign in ("\\", "|", "*", "_", "`", "[", "]"):
+        plain = plain.replace(sign, f"\\{sign}")
+    return plain

@@ -1,0 +1,250 @@
+"""The whole training loop, acting and learning by turns, as one compiled program."""
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from clew.agents.devices import jit_over
+from clew.agents.learners.learner import all_finite, init_optimiser, make_optimiser
+from clew.agents.network import Agent
+from clew.envs import ENVS
+from clew.envs.stream import AutoReset
+from clew.interact.host_state import HostState, packed
+from clew.interact.rollout import ActorState, empty_memories, init_actor
+from clew.interact.tasks import HostSide, Stream
+from clew.memory import MEMORIES
+from clew.run.build import agent_parts, build_agent, make_stream
+from clew.run.config import TrainConfig
+from clew.run.sharding import place_on_devices, sharding_of
+from clew.run.updates import make_update
+
+LOSS_METRICS = ("loss", "policy_loss", "value_loss", "entropy", "value", "grad_norm")
+PPO_METRICS = ("kl", "clip_fraction", "gradient_steps")
+
+
+def of_updates(name: str) -> bool:
+    """Whether a metric describes updates, as the memory's do; the others describe episodes."""
+    return name in LOSS_METRICS + PPO_METRICS or name.startswith("memory.")
+
+
+class SeedState(NamedTuple):
+    """Everything that one seed's training consists of; arrays only."""
+
+    agent: Any
+    """The arrays of the agent; what is not an array is the same all through a run."""
+    optimiser: optax.OptState
+    actor: Any
+    """Where acting stands: an `ActorState`, or a `HostState` for environments of others."""
+    key: PRNGKeyArray
+    sums: dict[str, Float[Array, ""]]
+    """Sums since the last row of metrics: of the loss's parts over updates, and of the episodes'
+    metrics over the episodes that ended."""
+    finite: Bool[Array, ""]
+    """Whether loss and parameters of the last update were finite."""
+
+
+class RunState(NamedTuple):
+    """What a checkpoint holds. With several seeds, `seed` has them as first axis."""
+
+    update: Int[Array, ""]
+    """Number of updates made."""
+    seed: SeedState
+
+
+Program = Callable[[RunState, Int[Array, ""]], RunState]
+"""The compiled loop of a run: makes so many updates, or fewer if one gives a number that is not
+finite, which is then the last. The given state is used up."""
+
+
+_PROGRAMS: dict[Hashable, Program] = {}
+_KEPT_PROGRAMS = 4
+
+
+class Parts(NamedTuple):
+    """What the loop is made of, besides the state."""
+
+    config: TrainConfig
+    stream: Stream
+    static: Agent
+    """The agent without its arrays."""
+    optimiser: optax.GradientTransformation
+
+    @property
+    def jax_stream(self) -> AutoReset:
+        """The task, where it is written in JAX."""
+        assert isinstance(self.stream, AutoReset)
+        return self.stream
+
+
+def make_parts(config: TrainConfig) -> Parts:
+    """Builds task, network and optimiser of a run; no array is computed.
+
+    Raises:
+        UserError: for an unknown or impossible setting.
+    """
+    stream = make_stream(config)
+    _, static = agent_parts(config, stream)
+    return Parts(config, stream, static, make_optimiser(config.learning, config.updates))
+
+
+def init_run(parts: Parts, numbers: Sequence[int] | None = None) -> RunState:
+    """The state before the first update.
+
+    Every seed starts from its own random key, `seed + i`, so that its parameters and first
+    episodes are bit for bit those of a run of that seed alone. What follows is equal up to
+    rounding, since products over several seeds add in another order.
+
+    Args:
+        parts: of the run.
+        numbers: as many seeds as the run has, if they do not follow each other.
+    """
+    init = jax.jit(partial(_init_seed, parts))
+    config = parts.config
+    numbers = range(config.seed, config.seed + config.seeds) if numbers is None else numbers
+    assert len(numbers) == config.seeds
+    seeds = [init(jax.random.key(number)) for number in numbers]
+    update = jnp.zeros((), jnp.int32)
+    if config.seeds == 1:
+        return RunState(update, seeds[0])
+    return RunState(update, jax.tree.map(lambda *leaves: jnp.stack(leaves), *seeds))
+
+
+def run_template(parts: Parts) -> RunState:
+    """Shapes and types of the state; nothing is computed."""
+    return jax.eval_shape(partial(init_run, parts))
+
+
+def compile_program(parts: Parts) -> Program:
+    """Compiles the loop, or takes it from the cache of compiled programs.
+
+    The number of updates is an argument of the program, so that one program serves all calls: a
+    resumed run computes bit for bit what it would have without the interruption.
+    """
+    config = parts.config
+    # A process that goes on with a run, or repeats one, has the program already.
+    # Of what stands behind a name of others nothing is known to be the same, so none is shared.
+    task = ENVS.get(config.env, jax.tree.structure(parts.stream))
+    key = (config.digest(), config.devices, task, MEMORIES[config.memory])
+    if key not in _PROGRAMS:
+        while len(_PROGRAMS) >= _KEPT_PROGRAMS:
+            del _PROGRAMS[next(iter(_PROGRAMS))]
+        _PROGRAMS[key] = compile_loop(parts, partial(_update_all, parts))
+    return _PROGRAMS[key]
+
+
+def compile_loop(parts: Parts, one: Callable[[SeedState, Bool[Array, ""]], SeedState]) -> Program:
+    """Compiles `advance` for the run's devices."""
+    sharing, layouts = sharding_of(parts.config), state_layouts(parts)
+    options: dict[str, Any] = {}
+    if sharing.mesh is not None:
+        options = {"in_shardings": (layouts, sharing.whole), "out_shardings": layouts}
+    jitted = jit_over(sharing.mesh, partial(advance, parts, one), donate_argnums=0, **options)
+    compiled = jitted.lower(run_template(parts), jax.ShapeDtypeStruct((), jnp.int32)).compile()
+    if sharing.mesh is None:
+        return compiled
+
+    def program(state: RunState, count: Int[Array, ""]) -> RunState:
+        return compiled(place_on_devices(state, layouts), place_on_devices(count, sharing.whole))
+
+    return program
+
+
+def state_layouts(parts: Parts) -> RunState:
+    """Where the arrays of a run's state belong, a leaf of it standing for whole branches."""
+    sharing = sharding_of(parts.config)
+    one: Any = sharing.of_seed
+    actor: Any = sharing.environments(0)
+    if isinstance(parts.stream, HostSide):
+        actor = HostState(sharing.environments(0), one)
+    whole: Any = sharing.whole
+    return RunState(whole, SeedState(one, one, actor, one, one, one))
+
+
+def _init_seed(parts: Parts, key: PRNGKeyArray) -> SeedState:
+    agent_key, env_key, key = jax.random.split(key, 3)
+    agent = build_agent(parts.config, parts.stream, agent_key)
+    if isinstance(parts.stream, HostSide):
+        memory = empty_memories(agent, parts.config.learning.num_envs)
+        actor = HostState(memory, packed(parts.stream.statistics()))
+        return begin_seed(parts, agent, actor, key)
+    actor = init_actor(agent, parts.jax_stream, parts.config.learning.num_envs, env_key)
+    return begin_seed(parts, agent, actor, key)
+
+
+def begin_seed(
+    parts: Parts, agent: Agent, actor: ActorState | HostState, key: PRNGKeyArray
+) -> SeedState:
+    """The state of one seed before its first update."""
+    of_memory = (f"memory.{name}" for name in agent.memory.metric_names)
+    of_ppo = PPO_METRICS if parts.config.algorithm == "ppo" else ()
+    names = (*LOSS_METRICS, *of_ppo, *of_memory, "episodes", *parts.stream.metric_names)
+    return SeedState(
+        agent=eqx.filter(agent, eqx.is_array),
+        optimiser=init_optimiser(parts.optimiser, agent),
+        actor=actor,
+        key=key,
+        sums={name: jnp.zeros((), jnp.float32) for name in names},
+        finite=jnp.ones((), jnp.bool_),
+    )
+
+
+def advance(
+    parts: Parts,
+    one: Callable[[SeedState, Bool[Array, ""]], SeedState],
+    state: RunState,
+    count: Int[Array, ""],
+) -> RunState:
+    """So many updates, or fewer if one gives a number that is not finite.
+
+    Args:
+        parts: of the run.
+        one: an update of all seeds, told whether it is the first of a row of metrics.
+        state: where to begin.
+        count: of updates.
+    """
+    stop = state.update + count
+
+    def more(state: RunState) -> Bool[Array, ""]:
+        return (state.update < stop) & jnp.all(state.seed.finite)
+
+    def body(state: RunState) -> RunState:
+        fresh_row = state.update % parts.config.log_every == 0
+        return RunState(state.update + 1, one(state.seed, fresh_row))
+
+    return jax.lax.while_loop(more, body, state)
+
+
+def _update_all(parts: Parts, state: SeedState, fresh_row: Bool[Array, ""]) -> SeedState:
+    return sharding_of(parts.config).each_seed(partial(update, parts), (0, None))(state, fresh_row)
+
+
+def update(parts: Parts, state: SeedState, fresh_row: Bool[Array, ""]) -> SeedState:
+    """One rollout and what is learned from it."""
+    agent = eqx.combine(state.agent, parts.static)
+    key, *keys = jax.random.split(state.key, 3)
+    made = make_update(
+        agent,
+        state.optimiser,
+        state.actor,
+        keys[0],
+        keys[1],
+        stream=parts.jax_stream,
+        config=parts.config,
+        optimiser=parts.optimiser,
+    )
+    added = made.losses | made.episodes
+    sums = {n: jnp.where(fresh_row, 0.0, state.sums[n]) + added[n] for n in state.sums}
+    return SeedState(
+        agent=eqx.filter(made.agent, eqx.is_array),
+        optimiser=made.optimiser,
+        actor=made.actor,
+        key=key,
+        sums=sums,
+        finite=all_finite((made.losses["loss"], made.agent)),
+    )

@@ -1,0 +1,203 @@
+"""The training loop for environments of others: acting on the host, learning compiled."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Int, PRNGKeyArray
+
+from clew.agents.devices import jit_over
+from clew.agents.learners.learner import all_finite, learn
+from clew.agents.learners.ppo import PPOConfig
+from clew.agents.learners.ppo_learner import learn_ppo
+from clew.agents.network import Agent
+from clew.agents.trajectory import Trajectory, refresh_all, step_all
+from clew.bridges.gymnasium.stream import EnvironmentFault, HostStep, HostStream
+from clew.interact.host_rollout import Experience, HostActor, HostRollout
+from clew.interact.host_state import HostState, environment_seed, of_seeds, packed, unpacked
+from clew.interact.tasks import HostSide
+from clew.memory.base import State
+from clew.run.compiled import Parts, RunState, SeedState, state_layouts
+from clew.run.config import TrainConfig
+from clew.run.fault_budget import FaultBudget
+from clew.run.sharding import place_on_devices, sharding_of
+
+
+class HostProgram:
+    """A run's loop over environments of others; called as a compiled `Program` is.
+
+    Environments are opened at the first call, and anew after a fault. What happens inside them is
+    not in a checkpoint: a resumed run begins new episodes, with seeds that follow from the run's
+    and the number of the update.
+
+    Args:
+        parts: of the run.
+        tell: is told of faults that the run survived.
+
+    Attributes:
+        state: after the last whole update; what is left of a call that raised.
+    """
+
+    def __init__(self, parts: Parts, tell: Callable[[str], None] = lambda line: None):
+        assert isinstance(parts.stream, HostSide)
+        self._parts, self._side = parts, parts.stream
+        config = parts.config
+        self._actor = HostActor(config, parts.static)
+        self._budget = FaultBudget(config.host.restarts, tell)
+        self._learn = make_learn(parts)
+        split: Callable = partial(jax.random.split, num=3)
+        self._split = jax.jit(jax.vmap(split, out_axes=1) if config.seeds > 1 else split)
+        self._streams: list[HostStream] = []
+        self._steps: list[HostStep] = []
+        self.state: RunState | None = None
+
+    def __call__(self, state: RunState, count: Int[Array, ""]) -> RunState:
+        """Makes so many updates, or fewer if one gives a number that is not finite.
+
+        Raises:
+            EnvironmentFault: an environment gave a number that is none, or environments failed
+                more often than the run's settings allow.
+        """
+        self.state = place_on_devices(state, state_layouts(self._parts))
+        for _ in range(int(count)):
+            self.state = self._update(self.state)
+            if not np.all(self.state.seed.finite):
+                break
+        return self.state
+
+    def close(self) -> None:
+        """Closes the environments."""
+        for stream in self._streams:
+            stream.close()
+        self._streams, self._steps = [], []
+
+    def _open(self, state: RunState) -> None:
+        config = self._parts.config
+        statistics = unpacked(state.seed.actor.statistics)
+        for number in range(config.seeds):
+            seed = environment_seed(config.seed + number, int(state.update), self._budget.used)
+            stream = self._side.open(
+                config.learning.num_envs, seed=seed, processes=config.host.processes
+            )
+            self._streams.append(stream)
+            one = statistics
+            if config.seeds > 1:
+                one = jax.tree.map(lambda x, i=number: x[i], statistics)
+            stream.restore(one)
+        self._steps = [stream.reset(timeout=config.host.timeout) for stream in self._streams]
+
+    def _update(self, state: RunState) -> RunState:
+        seed = state.seed
+        next_key, rollout_key, learn_key = self._split(seed.key)
+        while True:
+            try:
+                if not self._streams:
+                    self._open(state)
+                # Acting uses up a memory; a fault must leave the one of the last update whole.
+                memory = jax.tree.map(jnp.copy, seed.actor.memory)
+                acted, steps = self._actor.rollout(
+                    self._streams, self._steps, seed.agent, memory, rollout_key
+                )
+                break
+            except EnvironmentFault as fault:
+                self.close()
+                self._budget.survive(fault)
+        self._steps = list(steps)
+        before, fresh_row = seed._replace(key=next_key), opens_row(self._parts.config, state)
+        made = self._learn(before, acted, learn_key, fresh_row)
+        statistics = packed(of_seeds([stream.state() for stream in self._streams]))
+        whole = made.actor._replace(statistics=statistics)
+        return RunState(state.update + 1, made._replace(actor=whole))
+
+
+def make_learn(parts: Parts) -> Callable[..., SeedState]:
+    """`learn_seed` for all seeds, compiled, on the run's devices."""
+    sharing, layouts = sharding_of(parts.config), state_layouts(parts).seed
+    learn_one = sharing.each_seed(partial(learn_seed, parts), (0, 0, 0, None))
+    compiled = jit_over(sharing.mesh, learn_one)
+    batch: Any = sharing.environments(0)
+    steps: Any = sharing.environments(1)
+    of_seed: Any = sharing.of_seed
+    of_acted = HostRollout(steps, batch, batch, of_seed)
+
+    def learn_all(
+        seed: SeedState, acted: HostRollout, key: Array, fresh_row: np.bool_
+    ) -> SeedState:
+        made = compiled(
+            place_on_devices(seed, layouts), place_on_devices(acted, of_acted), key, fresh_row
+        )
+        return place_on_devices(made, layouts)
+
+    return learn_all
+
+
+def opens_row(config: TrainConfig, state: RunState) -> np.bool_:
+    """Whether the next update is the first of a row of metrics."""
+    return np.bool_(int(state.update) % config.log_every == 0)
+
+
+def learn_seed(
+    parts: Parts,
+    seed: SeedState,
+    acted: HostRollout,
+    key: PRNGKeyArray,
+    fresh_row: Bool[Array, ""],
+) -> SeedState:
+    """What one seed learns from a rollout.
+
+    Args:
+        parts: of the run.
+        seed: before it.
+        acted: what was gathered.
+        key: of what learning draws.
+        fresh_row: whether this is the first update of a row of metrics.
+    """
+    agent = eqx.combine(seed.agent, parts.static)
+    agent, optimiser, losses = learn_from(agent, seed.optimiser, acted, key, parts)
+    refreshed = refresh_all(agent, acted.memory, parts.config.learning.num_envs)
+    added = losses | acted.sums
+    sums = {n: jnp.where(fresh_row, 0.0, seed.sums[n]) + added[n] for n in seed.sums}
+    return SeedState(
+        agent=eqx.filter(agent, eqx.is_array),
+        optimiser=optimiser,
+        actor=HostState(refreshed, seed.actor.statistics),
+        key=seed.key,
+        sums=sums,
+        finite=all_finite((losses["loss"], agent)),
+    )
+
+
+def learn_from(
+    agent: Agent,
+    opt_state: optax.OptState,
+    acted: HostRollout,
+    key: PRNGKeyArray,
+    parts: Parts,
+) -> tuple[Agent, optax.OptState, dict[str, Array]]:
+    """The learning that follows a rollout which the host gathered, by the run's algorithm."""
+    config, (experience, states, memory, _) = parts.config.learning, acted
+    if not isinstance(config, PPOConfig):
+        trajectory = Trajectory(*cast(Any, experience), state0=states[0])
+        return learn(agent, opt_state, trajectory, key, config, parts.optimiser)
+    chunks = cut(experience, states, config.sequence_length)
+    final = jax.tree.map(lambda x: x[-1], experience.observation)
+    _, _, value = step_all(agent, memory, final, experience.start[-1])
+    return learn_ppo(agent, opt_state, chunks, value, key, config, parts.optimiser)
+
+
+def cut(experience: Experience, states: tuple[State, ...], length: int) -> Trajectory:
+    """A rollout as trajectories of `length` steps, one after the other on a new first axis."""
+    count = len(states)
+    begins = np.arange(count)[:, None] * length
+    steps, observations = begins + np.arange(length), begins + np.arange(length + 1)
+    seen, start, last, *acted = cast(Any, experience)
+    return Trajectory(
+        *jax.tree.map(lambda x: x[observations], (seen, start, last)),
+        *jax.tree.map(lambda x: x[steps], tuple(acted)),
+        state0=jax.tree.map(lambda *leaves: jnp.stack(leaves), *states),
+    )

@@ -1,0 +1,194 @@
+"""One number for many seeds and tasks, with intervals from the bootstrap stratified by task."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from clew.errors import UserError, require_at_least
+from clew.stats.checks import (
+    ROUNDING,
+    Samples,
+    Scores,
+    require_confidence,
+    require_samples,
+    require_scores,
+    require_tables,
+)
+from clew.stats.intervals import Interval
+from clew.stats.resampling import blocks, resampled_scores
+
+Tables = Float[np.ndarray, "*batch seeds tasks"]
+Aggregates = Float[np.ndarray, "*batch"]
+
+
+class Spread(NamedTuple):
+    """Mean and standard deviation of so many seeds, in the unit of the data."""
+
+    mean: float
+    deviation: float
+    seeds: int
+
+    def __format__(self, spec: str) -> str:
+        """Writes `mean ± deviation`, each number by `spec` (three decimals unless told)."""
+        spec = spec or ".3f"
+        return f"{self.mean:{spec}} ± {self.deviation:{spec}}"
+
+
+def mean_and_deviation(values: Samples, *, magnitude: float | None = None) -> Spread:
+    """Mean and standard deviation of independent values, such as the results of seeds.
+
+        deviation^2 = sum_i (x_i - mean)^2 / (n - 1)
+
+    The divisor is n - 1, as in the published tables of this field that show it (a table with
+    0.660 +- 0.589 over three returns of at most 1 cannot have divided by n). Values that differ
+    by no more than rounding have a deviation of exactly 0. The deviation describes the seeds, it
+    is no interval for the mean.
+
+    Args:
+        values: one number for each seed, finite, at least two.
+        magnitude: if the values are differences, the size of the numbers that were subtracted,
+            whose rounding they carry; the largest of the values unless given.
+
+    Raises:
+        UserError: for fewer than two values, another shape, or a value that is not finite.
+    """
+    data = require_samples("values", values)
+    # From the first value, so that equal values have no deviation and their own mean, exactly.
+    moved = data - data[0]
+    mean = float(data[0] + moved.mean())
+    farthest = float(np.max(np.abs(moved)))
+    size = float(np.max(np.abs(data))) if magnitude is None else magnitude
+    if farthest <= ROUNDING * size:
+        return Spread(mean, 0.0, data.size)
+    # In units of the farthest: the squares of tiny numbers must not vanish.
+    return Spread(mean, farthest * float((moved / farthest).std(ddof=1)), data.size)
+
+
+def mean_of_tasks(scores: Tables) -> Aggregates:
+    """Mean over seeds and tasks, every task with the same weight.
+
+    Args:
+        scores: `[..., seeds, tasks]`, finite; leading axes are kept.
+
+    Raises:
+        UserError: for fewer axes, an empty array, or a score that is not finite.
+    """
+    return require_tables("scores", scores).mean(axis=(-2, -1))
+
+
+def median_of_tasks(scores: Tables) -> Aggregates:
+    """Median over the tasks of the means over the seeds.
+
+    Half of the tasks have no influence on it; for few tasks prefer `interquartile_mean`.
+
+    Args:
+        scores: `[..., seeds, tasks]`, finite; leading axes are kept.
+
+    Raises:
+        UserError: for fewer axes, an empty array, or a score that is not finite.
+    """
+    return np.median(require_tables("scores", scores).mean(axis=-2), axis=-1)
+
+
+def interquartile_mean(scores: Tables) -> Aggregates:
+    """Mean of the middle half of all runs, over seeds and tasks together.
+
+    Of N = seeds * tasks scores, the floor(N / 4) lowest and as many of the highest are left out.
+    Three seeds of one task leave out none: the result is their mean.
+
+    Args:
+        scores: `[..., seeds, tasks]`, finite and comparable across tasks (normalised); leading
+            axes are kept.
+
+    Raises:
+        UserError: for fewer axes, an empty array, or a score that is not finite.
+
+    Source:
+        Agarwal et al. (2021), "Deep reinforcement learning at the edge of the statistical
+        precipice", section 4.3.
+    """
+    data = require_tables("scores", scores)
+    runs = data.reshape(*data.shape[:-2], -1)
+    cut = runs.shape[-1] // 4
+    if cut:
+        runs = np.partition(runs, (cut, runs.shape[-1] - cut - 1), axis=-1)
+    return runs[..., cut : runs.shape[-1] - cut].mean(axis=-1)
+
+
+def optimality_gap(scores: Tables, target: float = 1.0) -> Aggregates:
+    """How far runs stay below a target on average; what exceeds the target counts for nothing.
+
+        gap = target - mean(min(score, target))
+
+    Args:
+        scores: `[..., seeds, tasks]`, finite; leading axes are kept.
+        target: in the unit of the scores, 1 for scores normalised to the best possible.
+
+    Raises:
+        UserError: for fewer axes, an empty array, or a score or target that is not finite.
+
+    Source:
+        Agarwal et al. (2021), section 4.3.
+    """
+    if not math.isfinite(target):
+        raise UserError(f"target must be a finite number, got {target!r}")
+    clipped = np.minimum(require_tables("scores", scores), target)
+    return target - clipped.mean(axis=(-2, -1))
+
+
+def stratified_interval(
+    scores: Scores,
+    aggregate: Callable[[Tables], Aggregates] = interquartile_mean,
+    confidence: float = 0.95,
+    *,
+    resamples: int = 9999,
+    seed: int = 0,
+) -> Interval:
+    """Bootstrap interval of an aggregate of seeds and tasks, stratified by task.
+
+    The seeds of each task are drawn with replacement, each task by itself, and the aggregate is
+    taken of all; the ends are the quantiles (1 -+ confidence) / 2 of the aggregates so found.
+    The tasks are taken as they are: nothing is said of tasks outside the set. With few seeds the
+    interval is too narrow, and seeds that all agree give an interval of no width.
+
+    Args:
+        scores: `[seeds, tasks]`, finite, at least two seeds.
+        aggregate: `interquartile_mean`, `mean_of_tasks`, `median_of_tasks`, `optimality_gap`, or
+            another function of `[resamples, seeds, tasks]` that gives `[resamples]`.
+        confidence: of the interval, between 0 and 1.
+        resamples: number of resampled sets, at least 1.
+        seed: of the resampling.
+
+    Returns:
+        The aggregate of the scores, in the field `mean`, and the ends.
+
+    Raises:
+        UserError: for wrong shapes, one seed, a score that is not finite, an impossible level,
+            or an aggregate that gives another shape.
+
+    Source:
+        Agarwal et al. (2021), section 4.1, with the percentile method of Efron (1979).
+    """
+    data = require_scores("scores", scores)
+    require_at_least("resamples", resamples, 1)
+    tail = (1 - require_confidence(confidence)) / 2
+    rng = np.random.default_rng(seed)
+    found = [
+        _aggregated(aggregate, resampled_scores(data, count, rng))
+        for count in blocks(resamples, data.size)
+    ]
+    low, high = np.quantile(np.concatenate(found), (tail, 1 - tail))
+    return Interval(float(_aggregated(aggregate, data[None])[0]), float(low), float(high))
+
+
+def _aggregated(aggregate: Callable[[Tables], Aggregates], tables: Tables) -> Aggregates:
+    result = np.asarray(aggregate(tables))
+    if result.shape != tables.shape[:1]:
+        raise UserError(
+            f"aggregate must turn scores of shape {tables.shape} into {tables.shape[:1]}, "
+            f"got {result.shape}: take it over the last two axes"
+        )
+    return result

@@ -1,0 +1,125 @@
+"""How many seeds it takes to see a difference, by the power of Welch's t-test."""
+
+import math
+from typing import NamedTuple
+
+from clew.errors import UserError, require_at_least, require_rate
+from clew.stats.checks import require_inside
+from clew.stats.student import critical_value, rejection_rate
+
+
+class SeedsNeeded(NamedTuple):
+    """Seeds in each of the two groups, and the power that so many reach."""
+
+    seeds: int
+    power: float
+
+
+def welch_power(
+    count: int,
+    difference: float,
+    deviation: float,
+    other_deviation: float | None = None,
+    *,
+    alpha: float = 0.05,
+) -> float:
+    """The probability that Welch's t-test with so many seeds in each group calls a difference real.
+
+    With the two deviations s and r, n seeds in each group and c the critical value of |t|:
+
+        degrees = (n - 1) (s^2 + r^2)^2 / (s^4 + r^4)
+        shift = difference / sqrt((s^2 + r^2) / n)
+        power = P(|T| > c),   T noncentral t with these degrees and this shift
+
+    For equal deviations degrees are 2 (n - 1) and this is the textbook's power of the t-test, for
+    unequal ones an approximation: Welch's degrees vary from sample to sample. Scores are taken as
+    normal; a group that either solves the task or does not needs more seeds than this says.
+
+    Args:
+        count: seeds in each group, at least 2.
+        difference: between the true means, not 0, in the unit of the data.
+        deviation: of a seed's result in the first group, in the same unit.
+        other_deviation: in the second group; the same unless given.
+        alpha: two-sided level of the test; for the first of m tests under Holm's correction,
+            alpha / m.
+
+    Raises:
+        UserError: for fewer than 2 seeds, no difference, impossible deviations (both 0 included:
+            nothing is known of the spread then) or an impossible level.
+
+    Source:
+        Cohen (1988), "Statistical power analysis for the behavioral sciences", chapter 2.
+    """
+    require_at_least("count", count, 2)
+    other = _checked_other(difference, deviation, other_deviation)
+    require_inside("alpha", alpha)
+    largest = max(deviation, other)
+    first, second = (deviation / largest) ** 2, (other / largest) ** 2
+    degrees = (count - 1) * (first + second) ** 2 / (first**2 + second**2)
+    shift = abs(difference) / largest / math.sqrt((first + second) / count)
+    return rejection_rate(critical_value(alpha, degrees), degrees, shift)
+
+
+def seeds_needed(
+    difference: float,
+    deviation: float,
+    other_deviation: float | None = None,
+    *,
+    power: float = 0.8,
+    alpha: float = 0.05,
+    most: int = 1_000_000,
+) -> SeedsNeeded:
+    """The fewest seeds in each group with which Welch's t-test sees a difference often enough.
+
+    The smallest n for which `welch_power` is at least the power asked for; equations and limits
+    are there. A deviation estimated from few seeds is itself unsure: from three seeds the true one
+    may be half of it or six times it (95%), and n goes with its square.
+
+    Args:
+        difference: between the true means, not 0, in the unit of the data.
+        deviation: of a seed's result in the first group, in the same unit.
+        other_deviation: in the second group; the same unless given.
+        power: wanted probability of calling the difference real, between 0 and 1.
+        alpha: two-sided level of the test.
+        most: seeds in each group beyond which to give up.
+
+    Returns:
+        The seeds in each group, at least 2, and the power that they reach.
+
+    Raises:
+        UserError: as for `welch_power`, for an impossible power, and if even `most` seeds do not
+            reach it.
+    """
+    require_inside("power", power)
+    require_at_least("most", most, 2)
+
+    def reached(count: int) -> float:
+        return welch_power(count, difference, deviation, other_deviation, alpha=alpha)
+
+    enough = 2
+    while reached(enough) < power:
+        if enough == most:
+            raise UserError(
+                f"most must be enough for a power of {power}, got {most}, "
+                f"which reach {reached(most):.3g} for a difference of {difference}"
+            )
+        enough = min(2 * enough, most)
+    few = enough // 2  # not enough, or 1, which is no group
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        few, enough = (few, middle) if reached(middle) >= power else (middle, enough)
+    return SeedsNeeded(enough, reached(enough))
+
+
+def _checked_other(difference: float, deviation: float, other: float | None) -> float:
+    """The deviation of the second group, once all three numbers are possible."""
+    require_rate("the difference's size", float(abs(difference)), positive=True)
+    require_rate("deviation", float(deviation))
+    chosen = deviation if other is None else other
+    require_rate("other_deviation", float(chosen))
+    if deviation == 0 and chosen == 0:
+        raise UserError(
+            "deviation must be above 0 in one of the groups, got 0 in both: seeds that all agree "
+            "do not tell how many are needed"
+        )
+    return chosen

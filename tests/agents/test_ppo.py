@@ -1,0 +1,231 @@
+"""Proximal policy optimisation against its transcription, and what a rollout hands to it."""
+
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from clew.agents.learners.learner import init_optimiser, make_optimiser
+from clew.agents.learners.ppo import PPOConfig, ppo_loss
+from clew.agents.learners.ppo_learner import learn_ppo, make_sequences, take_sequences
+from clew.agents.network import NetworkConfig, make_agent
+from clew.agents.returns import lambda_returns
+from clew.agents.trajectory import read, refresh_all, reread
+from clew.envs import AutoReset, TMaze
+from clew.errors import UserError
+from clew.interact.rollout import init_actor, rollout
+from clew.run.config import TrainConfig, config_from_json
+from clew.run.train import train
+from oracles import ppo as oracle
+
+ENVS, LENGTH, SEQUENCE = 6, 12, 4
+CONFIG = PPOConfig(
+    num_envs=ENVS, rollout_length=LENGTH, sequence_length=SEQUENCE, minibatches=3, gamma=0.9
+)
+
+
+@pytest.fixture(scope="module")
+def acted():
+    """An agent, a rollout of it in sequences, the value after it, and the rollout in one piece."""
+    stream = AutoReset(TMaze(corridor_length=2, time_limit=4, on_time_limit="truncate"))
+    agent = make_agent(
+        "gtrxl",
+        {"num_layers": 1, "num_heads": 2, "head_size": 4, "hidden_size": 8, "window": 5},
+        observation_space=stream.observation_space,
+        action_space=stream.action_space,
+        network=NetworkConfig(head_size=8),
+        key=jax.random.key(0),
+    )
+
+    @eqx.filter_jit
+    def act(agent, key):
+        reset_key, key = jax.random.split(key)
+
+        def one(actor, key):
+            actor, trajectory, _ = rollout(agent, stream, actor, SEQUENCE, key)
+            return actor, trajectory
+
+        actor = init_actor(agent, stream, ENVS, reset_key)
+        keys = jax.random.split(key, LENGTH // SEQUENCE)
+        actor, chunks = jax.lax.scan(one, actor, keys)
+        seen = actor.timestep
+        return chunks, jax.vmap(agent.step)(actor.memory, seen.observation, seen.start)[2]
+
+    return agent, *act(agent, jax.random.key(1))
+
+
+def whole(chunks):
+    """The rollout as one trajectory."""
+    first = jax.tree.map(lambda x: x[0], chunks.state0)
+
+    def joined(x, more):
+        inner = x[:, : x.shape[1] - more].reshape(-1, *x.shape[2:])
+        return jnp.concatenate([inner, x[-1, -1:]]) if more else inner
+
+    seen = [joined(x, 1) for x in (chunks.observation, chunks.start, chunks.last)]
+    acted = [joined(x, 0) for x in chunks[3:8]]
+    return type(chunks)(*seen, *acted, state0=first)
+
+
+def present(agent, batch):
+    state0 = refresh_all(agent, batch.state0, batch.valid.shape[1])
+    logits, values, _ = read(agent, state0, batch.observation, batch.start)
+    return np.asarray(logits), np.asarray(values)
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+@pytest.mark.parametrize("value_clip", [None, 0.05])
+@pytest.mark.parametrize("lower_clip", ["symmetric", "reciprocal"])
+def test_loss_equals_the_transcription(acted, normalise, value_clip, lower_clip):
+    agent, chunks, final = acted
+    config = replace(
+        CONFIG,
+        advantage_normalisation=normalise,
+        value_clip=value_clip,
+        lower_clip=lower_clip,
+        clip_ratio=0.2,
+    )
+    batch = make_sequences(agent, chunks, final, config)
+    moved = jax.tree.map(lambda x: x * 1.1 if eqx.is_inexact_array(x) else x, agent)
+    loss, parts = eqx.filter_jit(ppo_loss)(moved, batch, config)
+    expected, told = oracle.ppo_loss(
+        *present(moved, batch), jax.tree.map(np.asarray, batch), config
+    )
+    assert 0.05 < told["clip_fraction"] < 0.95
+    np.testing.assert_allclose(loss, expected, rtol=2e-4, atol=1e-5)
+    for name, value in told.items():
+        np.testing.assert_allclose(parts[name], value, rtol=2e-4, atol=1e-5, err_msg=name)
+
+
+def test_before_the_first_step_every_ratio_is_one(acted):
+    """The ratio law for sequences: each read from the state that acting had before it."""
+    agent, chunks, final = acted
+    batch = make_sequences(agent, chunks, final, CONFIG)
+    _, parts = ppo_loss(agent, batch, CONFIG)
+    assert float(parts["clip_fraction"]) == 0
+    np.testing.assert_allclose(parts["kl"], 0, atol=1e-6)
+    np.testing.assert_allclose(present(agent, batch)[1], batch.value, atol=2e-5)
+
+
+def test_sequences_hold_the_rollout_and_its_returns(acted):
+    agent, chunks, final = acted
+    trajectory = whole(chunks)
+    values = jnp.append(trajectory.value, final[None], axis=0)
+    _, reread_values, _ = reread(agent, trajectory)
+    np.testing.assert_allclose(values, reread_values, atol=2e-5)
+    returns = lambda_returns(
+        trajectory.reward, 0.9 * trajectory.discount, values, trajectory.valid, CONFIG.lam
+    )
+    batch = make_sequences(agent, chunks, final, CONFIG)
+    count = LENGTH // SEQUENCE
+    for k in range(count):
+        times, columns = slice(k * SEQUENCE, (k + 1) * SEQUENCE), slice(k * ENVS, (k + 1) * ENVS)
+        for name in ("observation", "start"):
+            found = getattr(batch, name)[:, columns]
+            np.testing.assert_array_equal(found, getattr(trajectory, name)[:-1][times])
+        for name in ("action", "log_prob", "value", "valid"):
+            found = getattr(batch, name)[:, columns]
+            np.testing.assert_array_equal(found, getattr(trajectory, name)[times])
+        np.testing.assert_allclose(batch.target[:, columns], returns[times], rtol=1e-5)
+        expected = returns[times] - trajectory.value[times]
+        np.testing.assert_allclose(batch.advantage[:, columns], expected, atol=1e-5)
+
+
+def test_minibatches_are_whole_sequences(acted):
+    agent, chunks, final = acted
+    batch = make_sequences(agent, chunks, final, CONFIG)
+    part = take_sequences(batch, jnp.array([3, 11]))
+    np.testing.assert_array_equal(part.action, batch.action[:, [3, 11]])
+    for mine, all_ in zip(jax.tree.leaves(part.state0), jax.tree.leaves(batch.state0), strict=True):
+        np.testing.assert_array_equal(mine, all_[jnp.array([3, 11])])
+
+
+def test_on_the_policys_own_experience_vtrace_changes_nothing(acted):
+    agent, chunks, final = acted
+    plain = make_sequences(agent, chunks, final, CONFIG)
+    corrected = make_sequences(agent, chunks, final, replace(CONFIG, advantages="vtrace"))
+    for name in ("advantage", "target"):
+        found, expected = getattr(corrected, name), getattr(plain, name)
+        np.testing.assert_allclose(found[plain.valid], expected[plain.valid], atol=1e-4)
+
+
+def learned(acted, config):
+    agent, chunks, final = acted
+    optimiser = make_optimiser(config, updates=2)
+    state = init_optimiser(optimiser, agent)
+    return eqx.filter_jit(learn_ppo)(
+        agent, state, chunks, final, jax.random.key(5), config, optimiser
+    )
+
+
+def test_a_policy_that_moved_too_far_is_left_alone(acted):
+    fast = replace(CONFIG, learning_rate=0.1, epochs=3)
+    _, _, metrics = learned(acted, fast)
+    assert float(metrics["gradient_steps"]) == 9
+    bounded, state, metrics = learned(acted, replace(fast, target_kl=1e-3))
+    made = float(metrics["gradient_steps"])
+    assert 1 <= made < 9
+    counts = [x for x in jax.tree.leaves(state) if x.dtype == jnp.int32]
+    assert [int(x) for x in counts] == [int(made)]
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(eqx.filter(bounded, eqx.is_array)))
+
+
+def test_a_linear_schedule_ends_at_nothing(acted):
+    config = replace(CONFIG, schedule="linear", epochs=2, learning_rate=1.0)
+    schedule = [make_optimiser(config, updates=2), make_optimiser(replace(config, epochs=1))]
+    steps = 2 * 2 * CONFIG.minibatches
+    for optimiser, number in zip(schedule, (steps, CONFIG.minibatches), strict=True):
+        parameter = jnp.zeros(1)
+        state, moved = optimiser.init(parameter), []
+        for _ in range(number + 1):
+            with jax.numpy_dtype_promotion("standard"):
+                step, state = optimiser.update(jnp.ones(1), state, parameter)
+            moved.append(abs(float(step[0])))
+        expected = [1 - i / number for i in range(number)] + [0.0]
+        np.testing.assert_allclose(moved, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "changes, text",
+    [
+        ({"sequence_length": 5}, "sequence_length must divide rollout_length, got sequences of 5"),
+        ({"minibatches": 4}, "got 4 minibatches of 6 environments x 3 sequences = 18"),
+        ({"clip_ratio": 1.0}, "clip_ratio must be below 1, got 1.0"),
+        ({"clip_ratio": 0}, "clip_ratio must be a finite number above 0, got 0"),
+        ({"schedule": "linea"}, "unknown value of schedule 'linea'; did you mean 'linear'"),
+        ({"advantages": "vtrac"}, "did you mean 'vtrace'"),
+        ({"target_kl": -1}, "target_kl must be a finite number above 0, got -1"),
+        ({"adam_b1": 1}, "at 1 nothing is ever learned"),
+    ],
+)
+def test_impossible_settings_are_named(changes, text):
+    with pytest.raises(UserError, match=text.replace("(", r"\(")):
+        replace(CONFIG, **changes).validate()
+
+
+def test_a_run_learns_and_its_settings_come_back(tmp_path):
+    config = TrainConfig(
+        algorithm="ppo",
+        env_options={"corridor_length": 3},
+        memory="gru",
+        memory_options={"hidden_size": 16},
+        network=NetworkConfig(head_size=16),
+        ppo=PPOConfig(
+            num_envs=16, rollout_length=32, sequence_length=16, learning_rate=2e-3, gamma=0.95
+        ),
+        steps=60_000,
+        log_every=20,
+        run_dir=str(tmp_path),
+    )
+    assert config_from_json(config.to_json()) == config
+    result = train(config)
+    assert result.summary["final"]["success"]["mean"] > 0.9
+    assert config.digest() != replace(config, ppo=replace(config.ppo, lam=0.9)).digest()
+    # The other algorithm's settings are no part of what is computed, the schedule's end is.
+    other = replace(config, a2c=replace(config.a2c, lam=0.9), steps=70_000)
+    assert config.digest() == other.digest()
+    linear = replace(config, ppo=replace(config.ppo, schedule="linear"))
+    assert linear.digest() != replace(linear, steps=70_000).digest()

@@ -1,0 +1,240 @@
+"""Streams over vector environments: every transition once, in both autoreset modes."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.wrappers.vector import DictInfoToList
+
+from clew.bridges.gymnasium.stream import HostStep, HostStream
+from clew.bridges.gymnasium.task import gymnasium_task
+from clew.errors import UserError
+from labelled import ENDS, LENGTHS, DictLabelled, Labelled, makers
+
+ENVS, STEPS = 6, 60
+
+
+def sync(mode: AutoresetMode, kind: type[Labelled] = Labelled) -> VectorEnv:
+    """Gymnasium's vector environment within one process."""
+    return SyncVectorEnv(makers(ENVS, kind), autoreset_mode=mode)
+
+
+def over_processes(mode: AutoresetMode) -> VectorEnv:
+    """Gymnasium's vector environment over processes."""
+    return AsyncVectorEnv(makers(ENVS), autoreset_mode=mode, context="forkserver")
+
+
+def as_lists(mode: AutoresetMode) -> VectorEnv:
+    """Gymnasium's, with infos in its older form."""
+    return DictInfoToList(sync(mode))
+
+
+def as_dicts(mode: AutoresetMode) -> VectorEnv:
+    """Gymnasium's, of nested dicts of observations."""
+    return sync(mode, DictLabelled)
+
+
+class Compiled(SyncVectorEnv):
+    """Gives final observations as one batch, as vector environments in compiled code do."""
+
+    def step(self, actions: Any) -> Any:
+        """Gymnasium's step."""
+        observations, *rest, infos = super().step(actions)
+        if "final_obs" in infos:
+            batch = np.full_like(observations, np.nan)
+            for i in np.flatnonzero(infos["_final_obs"]):
+                batch[i] = infos["final_obs"][i]
+            infos = {"final_obs": batch}
+        return observations, *rest, infos
+
+
+def compiled(mode: AutoresetMode) -> VectorEnv:
+    """Batches of final observations."""
+    return Compiled(makers(ENVS), autoreset_mode=mode)
+
+
+def labels(observation: Any) -> np.ndarray:
+    """The labels [B, 3] of a batch of observations."""
+    if not isinstance(observation, dict):
+        return observation
+    columns = (observation["episode"], observation["more.step"][:, 0], observation["number"])
+    return np.stack(columns, axis=1).astype(np.float64)
+
+
+def record(stream: HostStream, steps: int = STEPS, seed: int = 0) -> list[HostStep]:
+    """A reset and some steps with random actions."""
+    random = np.random.default_rng(0)
+    told = [stream.reset(seed)]
+    told += [stream.step(random.integers(2, size=stream.num_envs)) for _ in range(steps)]
+    return told
+
+
+def transitions(told: list[HostStep], i: int) -> Iterator[tuple[Any, ...]]:
+    """What a learner learns of environment i: label, reward, discount, label that completes it.
+
+    The last is None where nothing follows. It is the learner's rule, written once for both modes.
+    """
+    for before, after in zip(told, told[1:], strict=False):
+        if before.last[i]:
+            continue
+        follows = labels(after.observation)[i]
+        if after.final is not None and after.final[0][i]:
+            follows = labels(after.final[1])[i]
+        discount = float(after.discount[i])
+        label = tuple(labels(before.observation)[i][:2])
+        yield label, float(after.reward[i]), discount, tuple(follows[:2]) if discount else None
+
+
+def expected(first: int) -> Iterator[tuple[Any, ...]]:
+    """The transitions of an environment that begins with episode `first`, from its rules."""
+    for episode in range(first, first + 2 * STEPS):
+        length, end = LENGTHS[episode % len(LENGTHS)], ENDS[episode % len(ENDS)]
+        for time in range(length):
+            terminated = time == length - 1 and end != "truncated"
+            follows = None if terminated else (episode, time + 1)
+            yield (episode, time), 10.0 * episode + time + 1, 1.0 - terminated, follows
+
+
+NEXT, SAME = AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP
+VECTORS: list[tuple[Callable[..., VectorEnv], AutoresetMode]] = [
+    (make, mode) for make in (sync, as_lists, as_dicts) for mode in (NEXT, SAME)
+]
+PROCESSES = [(over_processes, NEXT), (over_processes, SAME)]
+
+
+@pytest.mark.parametrize(("make", "mode"), [*VECTORS, *PROCESSES, (compiled, SAME)])
+def test_every_transition_is_learned_once(make: Callable[..., Any], mode: AutoresetMode) -> None:
+    """In order, with its own reward, and with the value of the right observation behind it."""
+    with HostStream(make(mode)) as stream:
+        told = record(stream)
+    for i in range(ENVS):
+        learned = list(transitions(told, i))
+        assert len(learned) > STEPS / 2
+        assert learned == [t for t, _ in zip(expected(i), learned, strict=False)]
+        assert all(labels(step.observation)[i, 2] == i for step in told)
+
+
+@pytest.mark.parametrize(("make", "mode"), VECTORS)
+def test_starts_ends_and_metrics(make: Callable[..., Any], mode: AutoresetMode) -> None:
+    """A start is step 0 and nothing else; returns and lengths are the episode's own."""
+    with HostStream(make(mode)) as stream:
+        told = record(stream)
+    for step in told:
+        np.testing.assert_array_equal(step.start, labels(step.observation)[:, 1] == 0)
+        assert not (step.start & step.last).any()
+        if mode is SAME:
+            assert not step.last.any()
+        else:
+            assert step.final is None
+            np.testing.assert_array_equal(step.last, step.ended)
+        assert step.reward.dtype == step.discount.dtype == np.float32
+        assert all(array.dtype == np.float32 for array in step.metrics.values())
+    for i in range(ENVS):
+        ends = [step for step in told if step.ended[i]]
+        assert len(ends) > 10
+        for episode, step in enumerate(ends, start=i):
+            length = LENGTHS[episode % len(LENGTHS)]
+            assert step.metrics["length"][i] == length
+            total = sum(10 * episode + time + 1 for time in range(length))
+            assert step.metrics["return"][i] == total
+        for step in told:
+            if not step.ended[i]:
+                assert step.metrics["length"][i] == step.metrics["return"][i] == 0
+
+
+@pytest.mark.parametrize("mode", [NEXT, SAME])
+def test_dummy_steps_and_finals(mode: AutoresetMode) -> None:
+    """The step out of a final observation earns nothing; finals are of truncated episodes only."""
+    told = record(HostStream(sync(mode)))
+    for before, after in zip(told, told[1:], strict=False):
+        assert (after.reward[before.last] == 0).all()
+        assert (after.discount[before.last] == 1).all()
+        assert after.start[before.last].all()
+        if mode is SAME:
+            cut = after.ended & (after.discount == 1)
+            assert (after.final is not None) == cut.any()
+            if after.final is not None:
+                np.testing.assert_array_equal(after.final[0], cut)
+
+
+@pytest.mark.parametrize("processes", [0, 1, 3])
+def test_our_own_vector_environments(processes: int) -> None:
+    """The same transitions, whatever the processes; every environment has its own seed."""
+    task = gymnasium_task("labelled:Labelled", {"lengths": LENGTHS, "ends": ENDS})
+    with task.open(ENVS, processes=processes, seed=3) as stream:
+        told = record(stream, seed=3)
+        again = stream.reset(3)
+    numbers = told[0].observation[:, 2]
+    assert len(set(numbers.tolist())) == ENVS
+    for i in range(ENVS):
+        learned = list(transitions(told, i))
+        assert learned == [t for t, _ in zip(expected(0), learned, strict=False)]
+        assert all(step.observation[i, 2] == numbers[i] for step in told)
+    np.testing.assert_array_equal(again.observation[:, 2], numbers)
+    assert again.start.all() and not again.last.any()
+
+
+def test_our_own_dicts_and_processes() -> None:
+    """A nested Dict comes through shared memory flat, shifted and without its Text."""
+    task = gymnasium_task("labelled:DictLabelled", {"lengths": LENGTHS, "ends": ENDS})
+    with task.open(ENVS, processes=2) as stream:
+        told = record(stream)
+    first = told[0].observation
+    assert isinstance(first, dict) and set(first) == {"episode", "more.step", "number"}
+    assert first["episode"].dtype == np.int32 and first["more.step"].dtype == np.uint8
+    for i in range(ENVS):
+        learned = list(transitions(told, i))
+        assert learned == [t for t, _ in zip(expected(0), learned, strict=False)]
+
+
+def test_steps_are_kept_as_they_were() -> None:
+    """Nothing that was returned changes with the steps after it."""
+    for processes in (0, 2):
+        with gymnasium_task("labelled:Labelled").open(2, processes=processes) as stream:
+            first = stream.reset(0)
+            copies = [np.array(field) for field in first[:6]]
+            for _ in range(3):
+                stream.step([0, 1])
+        for kept, field in zip(copies, first[:6], strict=True):
+            np.testing.assert_array_equal(kept, field)
+
+
+def test_a_mode_that_opens_no_episodes_is_refused() -> None:
+    """Disabled, unknown or not said."""
+    with pytest.raises(UserError, match=r"DISABLED.*NEXT_STEP and SAME_STEP work"):
+        HostStream(sync(AutoresetMode.DISABLED), name="maze")
+    for declared in ({}, {"autoreset_mode": "sometimes"}):
+        vector = sync(NEXT)
+        vector.metadata = declared
+        with pytest.raises(UserError, match=r"maze: metadata\['autoreset_mode'\].*it is"):
+            HostStream(vector, name="maze")
+    vector.metadata = {"autoreset_mode": "NextStep"}
+    assert HostStream(vector).num_envs == ENVS
+
+
+def test_a_missing_final_observation_is_named() -> None:
+    """Without it the return of a truncated episode cannot be completed."""
+
+    class Silent(SyncVectorEnv):
+        def step(self, actions: Any) -> Any:
+            return *super().step(actions)[:4], {}
+
+    stream = HostStream(Silent(makers(ENVS), autoreset_mode=SAME), name="maze")
+    with pytest.raises(UserError, match=r'maze: environment 1 was truncated.*"final_obs"'):
+        record(stream)
+
+
+def test_calls_out_of_order_are_refused() -> None:
+    """A step before the reset, two at once, an answer to nothing."""
+    stream = HostStream(sync(NEXT), name="maze")
+    with pytest.raises(UserError, match="maze: call reset before the next step"):
+        stream.step([0] * ENVS)
+    stream.reset(0)
+    with pytest.raises(UserError, match="step_wait without step_async"):
+        stream.step_wait()
+    stream.step_async([0] * ENVS)
+    with pytest.raises(UserError, match="call step_wait before"):
+        stream.step_async([0] * ENVS)
+    assert labels(stream.step_wait().observation).shape == (ENVS, 3)

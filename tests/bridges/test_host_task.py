@@ -1,0 +1,249 @@
+"""Environments of others by name: ids, factories, their seeds, and one line for every mistake."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from clew.bridges.gymnasium.task import GymnasiumTask, gymnasium_task, is_gymnasium
+from clew.bridges.gymnasium.workers import start_method
+from clew.errors import UserError
+from labelled import Labelled
+
+
+@pytest.mark.parametrize(
+    ("name", "host"),
+    [
+        ("gymnasium:CartPole-v1", True),
+        ("gymnasium:package.module:Space/Id-v0", True),
+        ("my_module:factory", True),
+        ("my.module:Factory.make", True),
+        ("tmaze", False),
+        ("gymnax:CartPole-v1", False),
+        ("my-module:factory", False),
+        ("module:", False),
+    ],
+)
+def test_names(name: str, host: bool) -> None:
+    """What is meant by a name."""
+    assert is_gymnasium(name) == host
+
+
+def test_a_registered_environment() -> None:
+    """Spaces and metrics are known before it is opened."""
+    task = gymnasium_task("gymnasium:Pendulum-v1", {"g": 9.0})
+    assert task.observation_space == spaces.Box(
+        np.float32([-1, -1, -8]), np.float32([1, 1, 8]), dtype=np.float32
+    )
+    assert task.action_space == spaces.Box(-2.0, 2.0, (1,), np.float32)
+    assert task.metric_names == ("return", "length")
+    assert not task.vector and task.options == {"g": 9.0}
+
+
+def by_hand(env: gymnasium.Env, seed: int, actions: np.ndarray) -> list[np.ndarray]:
+    """Observations of one environment under actions, its episodes one after the other."""
+    seen = [env.reset(seed=seed)[0]]
+    over = False
+    for action in actions:
+        if over:
+            seen.append(env.reset()[0])
+            over = False
+            continue
+        observation, _, terminated, truncated, _ = env.step(action)
+        seen.append(observation)
+        over = terminated or truncated
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("name", "processes"),
+    [("CartPole-v1", 0), ("CartPole-v1", 2), ("Pendulum-v1", 0), ("Acrobot-v1", 0)],
+)
+def test_a_stream_is_what_gymnasium_plays(name: str, processes: int) -> None:
+    """Bit for bit, each environment with its own seed, derived from one."""
+    task = gymnasium_task(f"gymnasium:{name}")
+    task.action_space.seed(0)
+    actions = np.stack([[task.action_space.sample() for _ in range(4)] for _ in range(230)])
+    with task.open(4, processes=processes, seed=5) as stream:
+        told = [stream.reset(), *(stream.step(row) for row in actions)]
+        with task.open(4, seed=5) as same:
+            np.testing.assert_array_equal(same.reset().observation, told[0].observation)
+    seeds = np.random.SeedSequence(5).generate_state(4).tolist()
+    for i, seed in enumerate(seeds):
+        seen = by_hand(gymnasium.make(name), seed, actions[:, i])
+        np.testing.assert_array_equal([step.observation[i] for step in told], seen)
+    assert any(step.ended.any() for step in told) == (name != "Acrobot-v1")
+
+
+def test_streams_go_on_without_a_seed() -> None:
+    """A second reset opens other episodes; the seed of the stream counts for the first alone."""
+    with gymnasium_task("gymnasium:CartPole-v1").open(2, seed=0) as stream:
+        first, second = stream.reset().observation, stream.reset().observation
+        assert not np.array_equal(first, second)
+        np.testing.assert_array_equal(stream.reset(0).observation, first)
+    assert len(np.unique(first, axis=0)) == 2
+
+
+def test_factories() -> None:
+    """Once for each environment; or once for all of them where there is a num_envs."""
+    single = gymnasium_task("labelled:Labelled", {"lengths": (2,)})
+    assert not single.vector and single.open(3).num_envs == 3
+    several = gymnasium_task("labelled:together", {"mode": "NextStep"})
+    assert several.vector
+    with several.open(3) as stream:
+        assert np.shape(stream.reset().observation) == (3, 3)
+    with pytest.raises(UserError, match="makes vector environments.*leave processes at 0, got 2"):
+        several.open(4, processes=2)
+
+
+def test_a_factory_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by worker processes as well."""
+    source = "from labelled import Labelled\ndef lamp(): return Labelled(4)\n"
+    (tmp_path / "clew_test_lamps.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if p])
+    with gymnasium_task("clew_test_lamps:lamp").open(2, processes=2) as stream:
+        assert (stream.reset().observation[:, 2] == 4).all()
+
+
+def test_an_id_that_only_this_process_knows() -> None:
+    """As a notebook registers it: worker processes are told."""
+    gymnasium.register("clew-test/Lamp-v0", entry_point=lambda number: Labelled(number))
+    try:
+        task = gymnasium_task("gymnasium:clew-test/Lamp-v0", {"number": 3})
+        with task.open(2, processes=2) as stream:
+            assert (stream.reset().observation[:, 2] == 3).all()
+    finally:
+        del gymnasium.registry["clew-test/Lamp-v0"]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "says"),
+    [
+        (
+            "gymnasium:CartPol-v1",
+            {},
+            "unknown Gymnasium environment 'CartPol-v1'; did you mean Car",
+        ),
+        ("gymnasium:CartPole", {}, "did you mean CartPole-v"),
+        ("gymnasium:Qwxyz", {}, r"unknown Gymnasium environment 'Qwxyz' \(an id that a package"),
+        ("gymnasium:CartPole-v1", {"lenght": 1}, "CartPole-v1 does not take these options.*lenght"),
+        ("no_such_module:make", {}, "needs the module 'no_such_module', which is not there"),
+        ("labelled:Labeled", {}, "unknown factory in labelled 'Labeled'; did you mean 'Labelled'"),
+        ("labelled:LENGTHS", {}, "unknown factory in labelled 'LENGTHS'"),
+        (
+            "labelled:Labelled",
+            {"lenghts": 1},
+            "unknown option of .*'lenghts'; did you mean 'lengths'",
+        ),
+        ("labelled:no_environment", {}, "must return a gymnasium.Env, it returned a builtins.str"),
+        ("labelled:hidden_vector", {}, "a factory of vector environments takes a parameter num_e"),
+        (
+            "labelled:few",
+            {},
+            "must return a gymnasium.vector.VectorEnv; it returned a builtins.int",
+        ),
+        ("labelled:too_many", {}, "was asked for 1 environments and returned 2"),
+        ("maze", {}, "expected gymnasium:ID or module:factory, got 'maze'"),
+        ("gymnasium:MemoryMaze-9x9-v0", {}, "did you mean clew/MemoryMaze-9x9-v0"),
+    ],
+)
+def test_mistakes(name: str, options: Any, says: str) -> None:
+    """One line, with the nearest valid name or what to do."""
+    with pytest.raises(UserError, match=says) as caught:
+        gymnasium_task(name, options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "says"),
+    [
+        ("gymnasium:MiniGrid-MemoryS7-v0", "minigrid", "needs minigrid: pip install minigrid"),
+        ("gymnasium:popgym-RepeatFirstEasy-v0", "popgym", "needs popgym: pip install popgym"),
+        ("gymnasium:ALE/Pong-v5", "ale_py", "needs ale_py: pip install ale-py"),
+        ("memory_maze:make", "memory_maze", r"pip install 'clew\[memory-maze\]'"),
+    ],
+)
+def test_missing_packages(
+    name: str, module: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what to install."""
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(UserError, match=says):
+        gymnasium_task(name)
+
+
+def test_what_an_environment_itself_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gymnasium's own extras, and a module that the environment's code imports."""
+
+    def without(error: Exception) -> Any:
+        def make(*_: Any, **__: Any) -> Any:
+            raise error
+
+        return make
+
+    needs = gymnasium.error.DependencyNotInstalled("Box2D is not installed,\n run pip install X")
+    monkeypatch.setattr(gymnasium, "make", without(needs))
+    says = "CartPole-v1 needs a package that is not installed: Box2D is not installed, run pip"
+    with pytest.raises(UserError, match=says):
+        gymnasium_task("gymnasium:CartPole-v1")
+    monkeypatch.setattr(gymnasium, "make", without(ModuleNotFoundError("no", name="mujoco.gl")))
+    with pytest.raises(UserError, match="CartPole-v1 needs mujoco: pip install mujoco"):
+        gymnasium_task("gymnasium:CartPole-v1")
+
+
+def test_sizes_are_checked() -> None:
+    """Of environments and processes."""
+    task = gymnasium_task("labelled:Labelled")
+    with pytest.raises(UserError, match="num_envs must be an integer of at least 1, got 0"):
+        task.open(0)
+    with pytest.raises(UserError, match="must divide num_envs, got 2 processes for 3 environments"):
+        task.open(3, processes=2)
+    with pytest.raises(UserError, match="processes must be an integer of at least 0"):
+        task.open(3, processes=-1)
+
+
+def test_environments_that_differ_are_named() -> None:
+    """All of them must have the spaces of the one that was looked at."""
+    task = gymnasium_task("labelled:Labelled")
+    other = GymnasiumTask("labelled:DictLabelled", task.observations, task.own_action_space)
+    with pytest.raises(UserError, match="environment 0 .and 1 others. raised in reset.*its spaces"):
+        other.open(2).reset()
+
+
+def test_without_a_fork_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Windows: processes are spawned, pipes have no `poll`."""
+    monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: ["spawn"])
+    monkeypatch.delattr("select.poll")
+    assert start_method() == "spawn"
+    with gymnasium_task("labelled:Labelled").open(2, processes=2) as stream:
+        assert stream.reset(0, timeout=60).start.all()
+        assert not stream.step([0, 0], timeout=60).start.any()
+
+
+@pytest.mark.slow  # imports everything twice, in 13 s on two busy cores
+def test_an_unguarded_script_is_told_what_to_do(tmp_path: Path) -> None:
+    """A worker process imports the script; where that opens workers again, none starts."""
+    script = tmp_path / "unguarded.py"
+    script.write_text(
+        "from clew.bridges.gymnasium.task import gymnasium_task\n"
+        "gymnasium_task('gymnasium:CartPole-v1').open(1, processes=1)\n"
+    )
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=100)
+    assert ran.returncode == 1
+    assert "keeps its work under `if __name__ == '__main__':`" in ran.stderr.splitlines()[-1]
+
+
+def test_workers_import_no_jax() -> None:
+    """What a worker process loads stays small."""
+    code = (
+        "import sys, clew.bridges.gymnasium.group; "
+        "print('jax' in sys.modules, 'matplotlib' in sys.modules)"
+    )
+    out = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert out.split() == ["False", "False"]

@@ -1,0 +1,243 @@
+"""The command line: what it prints, and that every mistake is one line and exit code 2."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clew.cli
+from clew.cli import COMMANDS, run
+from clew.cli.parse import field_docs, option_names, parse_pairs, parse_value
+from clew.cli.train import TrainCommand
+
+TINY = "--memory none --memory-options hidden_size=4 num_layers=1 --env-options corridor_length=3"
+TINY += " --a2c.num-envs 2 --a2c.rollout-length 4 --network.head-size 4 --log-every 2 --steps 80"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one finished run called `tiny`."""
+    folder = tmp_path_factory.mktemp("runs")
+    assert run(["train", *TINY.split(), "--name", "tiny", "--run-dir", str(folder)]) == 0
+    return folder
+
+
+def output(capsys: pytest.CaptureFixture, *args: str) -> str:
+    capsys.readouterr()
+    assert run(list(args)) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("args", [[], ["--help"], ["help"]])
+def test_help_names_every_command(args: list[str], capsys: pytest.CaptureFixture) -> None:
+    text = output(capsys, *args)
+    assert all(f"  {name} " in text for name in COMMANDS)
+
+
+def test_version(capsys: pytest.CaptureFixture) -> None:
+    assert output(capsys, "--version").startswith("clew 0.")
+
+
+def test_help_does_not_wait_for_jax() -> None:
+    code = "import clew.cli, sys; clew.cli.run([]); assert 'jax' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+MISTAKES = {
+    "trian": "unknown command 'trian'; did you mean clew train?",
+    "--verbose": "unknown option '--verbose'",
+    "train --stepz 4": "unknown option '--stepz'; did you mean --steps",
+    "train --learning-rate 1": "--a2c.learning-rate",
+    "train --steps x": "--steps must be an integer, got 'x'",
+    "train --a2c.gamma x": "--a2c.gamma must be a number, got 'x'",
+    "train --a2c.gamma nan": "gamma must be a finite number",
+    "train --a2c.learning-rate -1": "learning_rate must be a finite number of at least 0, got -1",
+    "train --steps": "--steps",
+    "train extra": "unexpected argument 'extra'",
+    "train --env tmace": "did you mean 'tmaze'",
+    "train --env-options corridor=9": "did you mean 'corridor_length'",
+    "train --env-options corridor_length": "expected KEY=VALUE, got 'corridor_length'",
+    "train --env-options corridor_length=1": "corridor_length must be an integer of at least 2",
+    "train --memory lstmm": "did you mean 'lstm'",
+    "train --memory-options num_layer=2": "did you mean 'num_layers'",
+    "train --preset pramanik/areli": "did you mean 'pramanik/arelit'",
+    "train --preset a --resume b": "give one of them",
+    "train --loggers tensorbord": "unknown logger 'tensorbord'; did you mean 'tensorboard'",
+    "train --wandb.mode on": "unknown value of wandb.mode 'on'; did you mean 'online'",
+    "train --resume": "--resume needs a value",
+    "train --resume nowhere": "unknown run 'nowhere'",
+    "evaluate": "which run?",
+    "evaluate nowhere": "unknown run 'nowhere'",
+    "evaluate nowhere --actions greedily": "greedily",
+    "runs --run-dir nowhere": "no folder nowhere",
+    "models lstmm": "did you mean 'lstm'",
+    "models --options a=1": "--options needs the NAME",
+    "envs tmace": "did you mean 'tmaze'",
+    "check lstmm": "did you mean 'lstm'",
+    "check nowhere:memory": "cannot import 'nowhere'",
+    "check json:dump_": "did you mean 'dump'",
+    "check builtins:dict": "returned dict, expected an AbstractMemory",
+    "bench --memories lstmm": "did you mean 'lstm'",
+    "bench --repeats 0": "repeats must be an integer of at least 1",
+    "bench --peers --lengths": "give one of --peers, --lengths and --memory-maze",
+    "bench --lengths --memories relit": "give one of --memories, --peers and --lengths",
+    "bench --output here": "--output needs --peers, --lengths or --memory-maze",
+    "demo --seeds 0": "seeds must be an integer of at least 1",
+}
+
+
+@pytest.mark.parametrize("line", MISTAKES)
+def test_mistakes_are_one_line(
+    line: str, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(line.split()) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith("error: ") and "Traceback" not in said.err
+    assert said.err.count("\n") == 1 and MISTAKES[line] in said.err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS])
+def test_every_option_has_help(command: str, capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit) as stop:
+        run([command, "--help"])
+    assert stop.value.code == 0
+    assert f"usage: clew {command}" in capsys.readouterr().out
+
+
+def test_train_has_every_setting_documented() -> None:
+    from clew.agents.learners.a2c import A2CConfig
+    from clew.run.config import TrainConfig
+
+    names = set(option_names(TrainCommand))
+    assert {"--steps", "--env-options", "--a2c.learning-rate", "--resume"} <= names
+    for kind in (TrainCommand, TrainConfig, A2CConfig):
+        assert set(field_docs(kind)) == set(kind.__dataclass_fields__)
+
+
+def test_values_as_typed() -> None:
+    words = ["a=1", "b=1e-3", "c=True", "d=none", "e=half_wave", "f=[1, 2]", 'g="1"', "h-i=x=y"]
+    assert parse_pairs(words) == {
+        "a": 1, "b": 1e-3, "c": True, "d": None, "e": "half_wave", "f": [1, 2], "g": "1",
+        "h_i": "x=y",
+    }  # fmt: skip
+    assert parse_value("None") is None
+    with pytest.raises(ValueError, match="given twice"):
+        parse_pairs(["a=1", "a=2"])
+
+
+def test_training_and_what_follows(trained: Path, capsys: pytest.CaptureFixture) -> None:
+    tiny = str(trained / "tiny")
+    assert (trained / "tiny" / "curve.png").exists()
+    (listed,) = json.loads(output(capsys, "runs", "--run-dir", str(trained), "--json"))
+    assert listed["name"] == "tiny" and listed["steps"] == listed["total_steps"] == 80
+    assert "tiny" in output(capsys, "runs", "--run-dir", str(trained))
+    text = output(capsys, "evaluate", tiny, "--episodes", "3", "--actions", "sampled", "--json")
+    found = json.loads(text)["sampled"]
+    assert found["episodes"] == 3 and len(found["per_seed"]["success"]) == 1
+    assert "success" in output(capsys, "evaluate", tiny, "--episodes", "3", "--actions", "sampled")
+
+
+def test_comparing_runs(trained: Path, capsys: pytest.CaptureFixture) -> None:
+    args = ["compare", "tiny", str(trained / "tiny"), "--run-dir", str(trained)]
+    assert "success" in output(capsys, *args)
+    assert (trained / "compare.png").read_bytes().startswith(b"\x89PNG")
+    other = str(trained / "other.png")
+    found = json.loads(output(capsys, *args, "--out", other, "--json"))
+    assert found["picture"] == other and found["runs"]["tiny"]["steps"] >= 80
+    for words, told in ((["compare"], "which runs"), ([*args, "--out", "a.jpg"], "got a.jpg")):
+        assert run(words) == 2
+        assert told in capsys.readouterr().err
+
+
+def test_resuming_raises_steps_only(trained: Path, capsys: pytest.CaptureFixture) -> None:
+    tiny = str(trained / "tiny")
+    text = output(capsys, "train", "--resume", "tiny", "--run-dir", str(trained), "--steps", "96")
+    assert "96 steps" in text and f"clew evaluate {tiny}" in text
+    assert run(["train", "--resume", tiny, "--a2c.gamma", "0.5"]) == 2
+    assert "a2c.gamma = 0.99, not 0.5" in capsys.readouterr().err
+    assert run(["train", "--name", "tiny", "--run-dir", str(trained)]) == 2
+    assert "resume it with" in capsys.readouterr().err
+
+
+def test_a_preset_keeps_its_options() -> None:
+    from clew.cli.train import _within_preset, default_command  # what `train` does before training
+
+    preset = default_command(["--preset", "pramanik/arelit"]).config
+    from dataclasses import replace
+
+    asked = replace(preset, memory_options={"r": 7}, env_options={"corridor_length": 160})
+    merged = _within_preset(asked, preset)
+    assert merged.memory_options == preset.memory_options | {"r": 7}
+    assert merged.env_options == {"corridor_length": 160}
+    other = replace(asked, memory="gru", memory_options={"hidden_size": 8})
+    assert _within_preset(other, preset).memory_options == {"hidden_size": 8}
+
+
+def test_ctrl_c_says_how_to_go_on(
+    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(args: list[str]) -> int:
+        raise KeyboardInterrupt("go on with: clew train --resume runs/x")
+
+    monkeypatch.setattr(clew.cli, "dispatch", stopped)
+    assert run(["train"]) == 130
+    assert capsys.readouterr().err == "\ngo on with: clew train --resume runs/x\n"
+
+
+def test_models(capsys: pytest.CaptureFixture) -> None:
+    from clew.memory import MEMORIES
+
+    rows: list[dict[str, Any]] = json.loads(output(capsys, "models", "--json"))
+    assert [row["name"] for row in rows] == list(MEMORIES)
+    assert all(row["parameters"] > 0 and "uncounted" not in row for row in rows)
+    shown = output(capsys, "models", "lstm", "--options", "hidden_size=600")
+    assert "1,480,800" in shown and "hidden_size=600" in shown and "Shapes" in shown
+
+
+def test_envs(capsys: pytest.CaptureFixture) -> None:
+    maze, *_ = json.loads(output(capsys, "envs", "--json"))
+    assert maze["name"] == "tmaze" and maze["options"]["corridor_length"] == 120
+    assert "tmaze" in output(capsys, "envs")
+    assert "Remember one bit" in output(capsys, "envs", "tmaze")
+
+
+def test_check(capsys: pytest.CaptureFixture) -> None:
+    found = json.loads(output(capsys, "check", "none", "--lengths", "1", "3", "--json"))["none"]
+    assert found["passed"] and found["laws"]["stream"]["cases"] > 0
+
+
+def test_check_names_the_law_broken(
+    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[1])
+    assert run(["check", "test_cli:leaky", "--lengths", "3"]) == 1
+    said = capsys.readouterr()
+    assert "BROKEN" in said.out and "breaks law 'reset'" in said.err
+
+
+def leaky() -> Any:
+    """A memory that never forgets: what `clew check` must find."""
+    import equinox as eqx
+    import jax.numpy as jnp
+
+    from clew.memory.base import AbstractMemory, scan_steps
+
+    class Leaky(AbstractMemory):
+        input_size: int = eqx.field(static=True, default=2)
+        output_size: int = eqx.field(static=True, default=2)
+
+        def init_state(self) -> Any:
+            return jnp.zeros(2)
+
+        def step(self, state: Any, x: Any, start: Any) -> Any:
+            return 0.5 * state + x, 0.5 * state + x
+
+        def unroll(self, state: Any, xs: Any, starts: Any) -> Any:
+            return scan_steps(self, state, xs, starts)
+
+    return Leaky()

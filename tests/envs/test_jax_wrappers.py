@@ -1,0 +1,235 @@
+"""Wrappers around tasks in JAX: the numbers that the same ones show around host environments."""
+
+from typing import Any
+
+import equinox as eqx
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+import clew
+from clew.bridges.gymnasium.stream import HostStream
+from clew.envs import AutoReset, Environment, TMaze, Transition
+from clew.envs.around import KeptEntries, ScaledReward
+from clew.envs.previous import FOR_JAX, PreviousActionReward, encode_action, wrap
+from clew.envs.wrapped_space import encode_actions
+from clew.envs.wrappers import WrapperConfig
+from clew.errors import UserError
+from clew.interact.tasks import make_stream
+from streams import roll
+
+STEPS = 40
+ACTIONS = {
+    "discrete": spaces.Discrete(4),
+    "multi": spaces.MultiDiscrete([3, 2]),
+    "binary": spaces.MultiBinary(3),
+    "box": spaces.Box(-1.0, 1.0, (2,), np.float32),
+}
+OTHERS = ("multi", "binary", "box")
+SETTINGS = [
+    {"previous": True},
+    {"previous": True, "reward_scale": 0.5, "reward_clip": 2.0, "keep": (2, 0)},
+    {"reward_scale": 3.0},
+    {"keep": (1,)},
+    {"reward_clip": 1.5},
+]
+
+
+class Counting(Environment):
+    """Observes (episode, step, parity); episodes of 3 steps, every other one is truncated."""
+
+    own_actions: str = eqx.field(static=True, default="discrete")
+    observation_size: int = eqx.field(static=True, default=3)
+    num_actions: int = eqx.field(static=True, default=4)
+    metric_names: tuple[str, ...] = eqx.field(static=True, default=("parity",))
+
+    @property
+    def action_space(self) -> spaces.Space:
+        return ACTIONS[self.own_actions]
+
+    def observe(self, state):
+        episode, time = state
+        return jnp.stack([episode, time, episode % 2]).astype(jnp.float32)
+
+    def reset(self, key):
+        state = jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)
+        return state, self.observe(state)
+
+    def next_episode(self, state, key):
+        state = state[0] + 1, jnp.zeros((), jnp.int32)
+        return state, self.observe(state)
+
+    def step(self, state, action, key):
+        episode, time = state
+        state, odd = (episode, time + 1), episode % 2 == 1
+        over = time + 1 >= 3
+        reward = (time + 1).astype(jnp.float32) - episode.astype(jnp.float32)
+        told = Transition(
+            self.observe(state), reward, over & odd, over & ~odd, {"parity": jnp.float32(odd)}
+        )
+        return state, told
+
+    def remembered(self, state):
+        return {"parity": state[0] % 2}
+
+    def render_text(self, state, observation):
+        return f"{int(state[0])}: {observation.tolist()}"
+
+
+class HostCounting(gymnasium.Env):
+    """The same for Gymnasium."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+
+    def __init__(self, own_actions: str = "discrete"):
+        self.action_space = ACTIONS[own_actions]
+        self.episode, self.time = -1, 0
+
+    def observe(self) -> Any:
+        return np.array([self.episode, self.time, self.episode % 2], np.float32)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        self.episode, self.time = self.episode + 1, 0
+        return self.observe(), {}
+
+    def step(self, action: Any) -> Any:
+        self.time += 1
+        over, odd = self.time >= 3, self.episode % 2 == 1
+        return self.observe(), float(self.time - self.episode), over and odd, over and not odd, {}
+
+
+def stepped(env: Environment, actions: np.ndarray) -> list[Any]:
+    """Time steps of one environment."""
+    stream = AutoReset(env)
+    key = jax.random.key(0)
+    state, first = stream.reset(key)
+    told, step = [first], jax.jit(lambda state, action: stream.step(state, action, key))
+    for action in actions:
+        state, now = step(state, action)
+        told.append(now)
+    return told
+
+
+@pytest.mark.parametrize(
+    ("actions", "settings"),
+    [*(("discrete", settings) for settings in SETTINGS), *((a, SETTINGS[0]) for a in OTHERS)],
+)
+def test_they_show_what_the_host_s_show(actions, settings):
+    """A termination opens an episode at once in JAX, a step later here: compared by label."""
+    config, space = WrapperConfig(**settings), ACTIONS[actions]
+    space.seed(1)
+    table = {(e, t): space.sample() for e in range(20) for t in range(4)}
+    env = wrap(Counting(actions), config)
+    stream = HostStream(
+        SyncVectorEnv([lambda: HostCounting(actions)], autoreset_mode=AutoresetMode.NEXT_STEP),
+        wrappers=config,
+    )
+    host = played_by_label(stream, table, space)
+    ours = ours_by_label(env, table, space)
+    assert set(ours) <= set(host) and len(ours) >= 15
+    assert len({label for label in ours if label[1] == 3 and label[0] % 2 == 0}) >= 3
+    for label, (observation, reward) in ours.items():
+        expected, earned = host[label]
+        jax.tree.map(np.testing.assert_array_equal, observation, expected)
+        np.testing.assert_allclose(reward, earned, rtol=1e-6, err_msg=str(label))
+    assert env.observation_space == stream.observation_space
+
+
+def played_by_label(stream: HostStream, table: Any, space: Any) -> dict[Any, Any]:
+    """(episode, step) to what was seen and earned, on the host."""
+    told, found = stream.reset(0), {}
+    episode = time = 0
+    for _ in range(STEPS):
+        found[episode, time] = _first(told.observation), told.reward[0]
+        told = stream.step(np.asarray(table[episode, time])[None])
+        episode, time = (episode + 1, 0) if told.start[0] else (episode, time + 1)
+    return found
+
+
+def ours_by_label(env: Environment, table: Any, space: Any) -> dict[Any, Any]:
+    """The same of a task in JAX; what ends in a termination is seen nowhere."""
+    stream, key, found = AutoReset(env), jax.random.key(0), {}
+    state, told = stream.reset(key)
+    step = jax.jit(lambda *x: stream.step(*x))
+    episode = time = 0
+    for _ in range(STEPS // 2):
+        if not (time == 0 and told.ended):  # its reward is of the episode before
+            found[episode, time] = jax.device_get((told.observation, told.reward))
+        state, told = step(state, table[episode, time], key)
+        episode, time = (episode + 1, 0) if told.start else (episode, time + 1)
+    return found
+
+
+def _first(observation: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf[0], observation)
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_actions_become_the_numbers_that_the_host_s_become(name):
+    space = ACTIONS[name]
+    space.seed(0)
+    actions = np.array([space.sample() for _ in range(6)])
+    ours = jax.vmap(lambda action: encode_action(space, action))(jnp.asarray(actions))
+    np.testing.assert_array_equal(ours, encode_actions(space, actions))
+
+
+def test_the_return_is_of_the_task_s_own_rewards_and_nothing_else_changes():
+    actions = np.zeros((30, 2), np.int64)
+    plain = roll(Counting(), actions)
+    config = WrapperConfig(reward_scale=0.5, reward_clip=1.0, previous=True)
+    wrapped = roll(wrap(Counting(), config), actions)
+    np.testing.assert_array_equal(wrapped.reward, np.clip(plain.reward * 0.5, -1, 1))
+    for name in ("discount", "start", "last", "ended"):
+        np.testing.assert_array_equal(getattr(wrapped, name), getattr(plain, name))
+    assert set(wrapped.metrics) == {"parity", "return", "length"}
+    jax.tree.map(np.testing.assert_array_equal, wrapped.metrics, plain.metrics)
+    assert (plain.metrics["return"] != 0).any()
+
+
+def test_it_passes_on_what_the_task_says():
+    env = wrap(Counting(), WrapperConfig(reward_scale=2.0, previous=True))
+    state, observation = env.reset(jax.random.key(0))
+    assert env.remembered(state) == {"parity": 0}
+    assert env.render_text(state, jax.device_get(observation)) == "0: [0.0, 0.0, 0.0]"
+    assert env.render_image(state, jax.device_get(observation)) is None
+    assert PreviousActionReward(TMaze(5)).action_names == TMaze.action_names
+    assert (env.observation_size, env.num_actions) == (3 + 4 + 1, 4)
+    kept = KeptEntries(Counting(), (0,))
+    state, observation = kept.reset(jax.random.key(0))
+    assert kept.render_image(state, observation) is None is kept.render_text(state, observation)
+    assert kept.remembered(state) == {"parity": 0}
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"frame_skip": 2}, f"frame_skip goes around .* tmaze is .*takes {', '.join(FOR_JAX)}"),
+        ({"normalise_observations": True}, "normalise_observations goes around"),
+        ({"keep": (16,)}, "the observation has entries 0 to 15"),
+        ({"reward_scale": 0.0}, "reward_scale must be a finite number above 0"),
+    ],
+)
+def test_what_does_not_go_around_a_task_in_jax_is_refused(config, message):
+    with pytest.raises(UserError, match=message):
+        make_stream("tmaze", {}, WrapperConfig(**config))
+
+
+def test_wrappers_in_the_wrong_order_are_refused():
+    with pytest.raises(UserError, match="ScaledReward belongs inside"):
+        ScaledReward(PreviousActionReward(Counting()))
+    with pytest.raises(UserError, match="previous adds 'previous_action'"):
+        PreviousActionReward(PreviousActionReward(Counting()))
+
+
+def test_a_run_takes_them():
+    config = clew.TrainConfig(
+        env="memory_chain", env_options={}, memory="gru", memory_options={},
+        wrappers=WrapperConfig(reward_scale=2.0, keep=(0, 2)),
+    )  # fmt: skip
+    config.validate()
+    stream = make_stream("memory_chain", {}, WrapperConfig(previous=True))
+    assert set(stream.observation_space) == {"observation", "previous_action", "previous_reward"}

@@ -1,0 +1,131 @@
+"""`clew inspect` on environments of others, whatever they show and take."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from clew.agents.network import NetworkConfig
+from clew.errors import UserError
+from clew.inspect import Episodes
+from clew.inspect.flat import in_one_axis, reads_one_axis
+from clew.inspect.influence import episode_influence
+from clew.inspect.run import inspect_run
+from clew.interact.host_episodes import record_host_episodes
+from clew.interact.tasks import HostSide
+from clew.run.build import build_agent, make_stream
+from clew.run.config import TrainConfig
+from clew.run.progress import Quiet
+from clew.run.train import train
+from labelled import LENGTHS
+from small_async import async_config
+
+
+def parts(env: str, encoder: str = "mlp", **options: Any) -> tuple[Any, HostSide]:
+    """An agent that has learned nothing, and its environment."""
+    network = NetworkConfig(
+        head_size=4, encoder=encoder, encoder_size=4, picture_channels=(2, 2), picture_size=4
+    )
+    config = TrainConfig(
+        env=env,
+        env_options=options,
+        memory="gru",
+        memory_options={"hidden_size": 4},
+        network=network,
+        algorithm="ppo",
+    )
+    stream = make_stream(config)
+    assert isinstance(stream, HostSide)
+    return build_agent(config, stream, jax.random.key(0)), stream
+
+
+def test_whole_episodes_are_recorded() -> None:
+    """Each from its first observation to the last that an action followed, and no other."""
+    agent, side = parts("labelled:Labelled", number=3)
+    found = record_host_episodes(agent, side, episodes=40)
+    assert found.number == 40 and found.left_out == 0 and found.labels == {}
+    for number in range(40):
+        time = np.arange(found.lengths[number])
+        seen = found.observations[number, : len(time)]
+        episode = int(seen[0, 0])
+        assert len(time) == LENGTHS[episode % len(LENGTHS)]
+        assert (seen[:, 0] == episode).all() and (seen[:, 1] == time).all()
+        assert not found.observations[number, len(time) :].any()
+    np.testing.assert_array_equal(found.metrics["length"], found.lengths)
+
+
+def test_long_episodes_are_left_out_and_counted() -> None:
+    """Of those that were to be played."""
+    agent, side = parts("labelled:Labelled")
+    found = record_host_episodes(agent, side, episodes=16 * 6, max_steps=3)
+    assert found.left_out == 16 * 2 and found.lengths.max() == 3
+    side.task.options["lengths"] = (5,)
+    side.task.options["ends"] = ("terminated",)
+    with pytest.raises(UserError, match="none of 4 episodes ended within 3 steps"):
+        record_host_episodes(agent, side, episodes=4, max_steps=3)
+
+
+def test_too_much_to_hold_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it is there."""
+    monkeypatch.setattr("clew.interact.host_episodes.LARGEST", 100)
+    agent, side = parts("labelled:Labelled")
+    with pytest.raises(UserError, match="Labelled takes more than 0 GiB; take fewer episodes"):
+        record_host_episodes(agent, side, episodes=20)
+
+
+SPACES = {
+    "dict": ("labelled:DictLabelled", {"number": 1}),  # a large one would saturate
+    "box of actions": ("gymnasium:Pendulum-v1", {}),
+    "picture": ("pixel_maze:PixelMaze", {"encoder": "impala"}),
+}
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_every_space_is_explained(name: str) -> None:
+    """Later observations move nothing, the present one does; both ways agree about that."""
+    env, options = SPACES[name]
+    agent, side = parts(env, **options)
+    found: Episodes = record_host_episodes(agent, side, episodes=3, greedy=False)
+    some = found.first(2)
+    time = min(some.longest, 5)
+    flat = reads_one_axis(agent, side.observation_space.sample())
+    at = np.minimum(some.lengths, time)[:, None] - 1
+    gradient, ablation = episode_influence(
+        flat,
+        some.observations[:, :time],
+        some.actions[:, :time],
+        at,
+        np.zeros_like(some.observations[:, 0]),
+    )
+    for way in (gradient, ablation):
+        for measure in way:
+            assert np.isfinite(measure).all()
+            for number, (decision,) in enumerate(at):
+                assert not measure[number, 0, decision + 1 :].any()
+    assert (gradient.policy[np.arange(len(at)), 0, at[:, 0]] > 0).all()
+
+
+@pytest.mark.parametrize("name", ["dict", "picture"])
+def test_one_axis_is_read_as_the_leaves_are(name: str) -> None:
+    """In the order of the leaves, whatever their shapes and types."""
+    env, options = SPACES[name]
+    agent, side = parts(env, **options)
+    with side.open(3, seed=0) as stream:
+        seen = stream.reset().observation
+    flat = reads_one_axis(agent, side.observation_space.sample())
+    np.testing.assert_array_equal(flat.encoder(in_one_axis(seen, 1)), agent.encoder(seen))
+
+
+def test_from_training_to_a_page(tmp_path: Path) -> None:
+    """A run on Pendulum, whose actions are numbers."""
+    config = async_config(env="gymnasium:Pendulum-v1", runner="sync", steps=64)
+    config = TrainConfig(**{**vars(config), "run_dir": str(tmp_path), "name": "run"})
+    train(config, progress=Quiet())
+    found = inspect_run(tmp_path / "run", episodes=4, max_steps=200)
+    assert found.episodes == 4 and found.task == "gymnasium:Pendulum-v1"
+    assert {probe.label for probe in found.probes} <= {f"observation[{i}]" for i in range(3)}
+    json.dumps(found.metrics)
+    assert np.isfinite(found.gradient.log_prob).all()

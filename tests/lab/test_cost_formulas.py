@@ -1,0 +1,150 @@
+"""The formulas of costs describe the code: exactly what is counted from the programs themselves."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+from clew.errors import UserError
+from clew.lab.costs import FORMULAS, Formula, formula, multiply_adds, state_size
+from clew.lab.costs.account import Plan, accounts
+from clew.lab.costs.reproject import Reprojecting
+from clew.lab.costs.subjects import SETTINGS, attention_subjects, memory_subjects
+from clew.lab.costs.terms import term
+from clew.memory import MEMORIES, make_memory, options_of
+
+SIZES: tuple[dict[str, int], ...] = (
+    {},
+    {"hidden_size": 13, "num_layers": 3, "num_heads": 2, "head_size": 7, "window": 11}
+    | {"ffn_size": 9, "eta": 2, "r": 5, "max_steps": 4},
+)
+SMALL = {"hidden_size": 12, "num_layers": 2, "num_heads": 2, "head_size": 5, "window": 4}
+OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("gtrxl", {"query_norm": False}),
+    ("gtrxl", {"norm": "around", "gate": "temporal_gru", "inner_residual": True}),
+    ("gtrxl", {"gradient": "current", "gate": "residual"}),
+    ("transformer", {"norm": "before"}),
+    ("transformer_xl", {"gradient": "current", "norm": "after"}),
+    ("rezero", {"gate": "gru", "inner_residual": True}),
+    ("universal", {"halting": False, "coordinates": False, "norm": "before"}),
+    ("integrated", {"blend": "running", "gate": "temporal_gru", "crossed_states": True}),
+    ("linear_transformer", {"gate": "residual", "norm": "after"}),
+    ("relit", {"decay": "joint", "query": "double"}),
+    ("arelit", {"frequencies": "code", "r": 3}),
+    ("arelit", {"frequencies": "thesis", "tick": "carried"}),
+    ("lstm", {"all_biases": True}),
+)
+
+
+def given(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Those of the options that the memory has."""
+    return {k: v for k, v in options.items() if k in options_of(name)}
+
+
+def held(found: Formula) -> tuple[int, ...]:
+    kinds = ("products", "elementwise", "shared", "floats", "integers")
+    return tuple(found.total(kind) for kind in kinds)
+
+
+def counted(module: Any) -> tuple[int, ...]:
+    work, state = multiply_adds(module), state_size(module)
+    return work.products, work.elementwise, work.shared, state.floats, state.integers
+
+
+def shape_of(name: str, input_size: int, options: dict[str, Any], wrap: Any = None) -> Any:
+    def make(key: jax.Array) -> Any:
+        memory = make_memory(name, input_size=input_size, key=key, **options)
+        return memory if wrap is None else wrap(memory)
+
+    return eqx.filter_eval_shape(make, jax.random.key(0))
+
+
+def test_every_memory_of_the_library_has_a_formula() -> None:
+    assert list(FORMULAS) == list(MEMORIES)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_formula_is_what_is_counted(name: str) -> None:
+    for sizes in SIZES:
+        options = given(name, sizes)
+        assert held(formula(name, 5, **options)) == counted(shape_of(name, 5, options)), options
+
+
+@pytest.mark.parametrize(("name", "changed"), OPTIONS)
+def test_options_change_what_they_cost(name: str, changed: dict[str, Any]) -> None:
+    options = given(name, SMALL) | changed
+    assert held(formula(name, 5, **options)) == counted(shape_of(name, 5, options))
+
+
+def test_without_an_embedding() -> None:
+    options = SMALL | {"embedding": False}
+    assert held(formula("gtrxl", 12, **options)) == counted(shape_of("gtrxl", 12, options))
+
+
+@pytest.mark.parametrize("name", ["gtrxl", "transformer"])
+def test_reprojection_costs_what_the_formula_says(name: str) -> None:
+    found = formula(name, 5, reproject=True, **SMALL)
+    assert held(found) == counted(shape_of(name, 5, SMALL, Reprojecting))
+
+
+def test_reprojection_is_the_same_memory() -> None:
+    memory = make_memory("gtrxl", input_size=3, key=jax.random.key(0), **SMALL)
+    slow = Reprojecting(memory)
+    xs = jax.random.normal(jax.random.key(1), (9, 3))
+    starts = jnp.arange(9) == 6
+    _, expected = eqx.filter_jit(memory.unroll)(memory.init_state(), xs, starts)
+    _, ys = eqx.filter_jit(slow.unroll)(slow.init_state(), xs, starts)
+    assert jnp.allclose(ys, expected, atol=1e-5)
+
+
+def test_only_a_window_is_projected_again() -> None:
+    with pytest.raises(UserError, match="gru has no one window"):
+        formula("gru", 5, reproject=True)
+    with pytest.raises(UserError, match="GRU has no window"):
+        Reprojecting(make_memory("gru", input_size=2, key=jax.random.key(0), hidden_size=2))
+
+
+def test_readings_are_paid_each() -> None:
+    bills = [formula("universal", 5, readings=n, **SMALL).per_step for n in (1, 2, 3)]
+    layers = formula("transformer_xl", 5, **SMALL).per_step - 5 * SMALL["hidden_size"]
+    halting = 2 * SMALL["hidden_size"]
+    assert bills[1] - bills[0] == bills[2] - bills[1] == layers + halting
+
+
+def test_mistakes_name_what_is_near() -> None:
+    with pytest.raises(UserError, match="'gtrxl'"):
+        formula("gtrx", 5)
+    with pytest.raises(UserError, match="'window'"):
+        formula("gtrxl", 5, windw=3)
+
+
+def test_terms_read_as_formulas() -> None:
+    some = term("products", "squares", 12, "L d d")
+    assert str(some) == "12 L d^2" and some.value({"L": 4, "d": 3}) == 432
+    assert str(term("integers", "tick", 1, "")) == "1"
+    assert str(formula("lstm", 5)).startswith("4 L d^2 + ")
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name)
+def test_one_layers_attention(setting: Any) -> None:
+    for subject, row in zip(
+        attention_subjects(setting), accounts(attention_subjects(setting), Plan()), strict=True
+    ):
+        assert subject.formula is not None
+        assert row.formula == row.step.per_step
+        assert row.step.shared == subject.formula.total("shared")
+        assert row.state.floats == subject.formula.total("floats")
+
+
+def test_a_gtrxl_is_listed_twice() -> None:
+    subjects = memory_subjects({"a": ("gtrxl", SMALL), "b": ("gru", {"hidden_size": 3})}, 5)
+    assert [s.name for s in subjects] == ["a", "a, re-projected", "b"]
+    kept, again, _ = (s.formula for s in subjects)
+    assert again.per_step > kept.per_step and again.total("floats") < kept.total("floats")
+
+
+def test_a_chunk_is_counted_with_its_loops() -> None:
+    gru = shape_of("gru", 5, {"hidden_size": 4})
+    assert multiply_adds(gru, length=7).per_step == 7 * multiply_adds(gru).per_step

@@ -1,0 +1,111 @@
+"""The learner's speed and memory: what is measured on, counted, told and refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+from clew.cli import run
+from clew.cli.bench_learner import table, write
+from clew.lab.bench.learner import ACTIONS, SIDE, Row, config_of, made_up, models
+from clew.lab.bench.medians import Median
+from clew.lab.costs import multiply_adds
+from clew.lab.studies.memory_maze.settings import PRESETS
+from clew.memory import make_memory
+from clew.run.build import abstract_agent
+from clew.run.compiled import init_run, make_parts
+
+
+@pytest.mark.parametrize("name", models())
+def test_what_is_measured_is_the_study_s_agent(name: str) -> None:
+    config, preset = config_of(name, 32, {}), PRESETS[f"memory-maze/{name}"]
+    config.validate()
+    assert (config.memory, config.memory_options) == (preset.memory, preset.memory_options)
+    assert config.network == preset.network
+    assert (config.steps_per_update, config.ppo.minibatches) == (3200, 1)
+
+
+def test_a_picture_s_multiply_adds_are_counted() -> None:
+    """Of the encoder by hand: convolutions of 3x3 on 64, 32, 16 and 8 pixels a side, and 512."""
+    config = config_of("lstm", 2, {})
+    agent = abstract_agent(config, make_parts(config).stream)
+    picture = jax.ShapeDtypeStruct((SIDE, SIDE, 3), np.uint8)
+    whole = multiply_adds(agent, length=10, observation=picture)
+    memory = multiply_adds(agent.memory, length=10)
+    heads = 768 * (ACTIONS + 1)
+    sides = ((64, 3, 16), (32, 16, 32), (16, 32, 32))
+    blocks = ((32, 16), (16, 32), (8, 32))
+    encoder = sum(9 * n * n * before * after for n, before, after in sides)
+    encoder += sum(4 * 9 * n * n * wide * wide for n, wide in blocks) + 8 * 8 * 32 * 512
+    assert whole.products // 10 == memory.products // 10 + encoder + heads
+    assert not whole.uncounted
+
+
+def test_noise_is_a_rollout_in_the_middle_of_episodes() -> None:
+    config = config_of("gtrxl-64", 2, {"hidden_size": 8, "num_layers": 1, "window": 4})
+    parts = make_parts(config)
+    agent = eqx.combine(init_run(parts).seed.agent, parts.static)
+    acted = made_up(parts, agent)
+    seen = acted.experience.observation
+    assert seen.shape == (201, 1, 64, 64, 3) and seen.dtype == np.uint8
+    assert not acted.experience.start.any() and (acted.experience.discount == 1).all()
+    assert len(acted.states) == 2
+    empty = make_memory("gtrxl", input_size=512, key=jax.random.key(0), **config.memory_options)
+    sizes = [np.shape(leaf) for leaf in jax.tree.leaves(empty.init_state())]
+    assert [leaf.shape[1:] for leaf in jax.tree.leaves(acted.memory)] == sizes
+    wide = [leaf for leaf in jax.tree.leaves(acted.memory) if leaf.ndim > 2]
+    assert wide and all(np.abs(leaf).max(axis=-1).min() > 0 for leaf in wide)  # windows are full
+
+
+def made_up_row(model: str, faster: float) -> Row:
+    """What a measurement tells."""
+    rate = Median(100 * faster, 90 * faster, 110 * faster, 0.97)
+    ratio = Median(faster, faster, faster, 0.97)
+    share = Median(0.1, 0.1, 0.1, 0.97)
+    return Row(model, 10, 35_000_000, 800, rate, rate, ratio, share, 3200, 2**21, 2**20)
+
+
+def test_figures_are_written_as_table_picture_and_json(tmp_path: Path) -> None:
+    rows = [made_up_row("gtrxl-256", 1.0), made_up_row("arelit", 1.5)]
+    machine: dict[str, Any] = {
+        "device": "cpu",
+        "cores": 2,
+        "product_rate": Median(1e11, 9e10, 1e11, 1),
+    }
+    found = table(rows, machine)
+    assert found.rows[1][3:6] == ["150 [135, 165]", "1.50 [1.50, 1.50]", "2 + 1"]
+    write(found, rows, {"machine": machine, "rows": [row._asdict() for row in rows]}, tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {f"memory-maze-learner.{kind}" for kind in ("json", "md", "png")}
+    told = json.loads((tmp_path / "memory-maze-learner.json").read_text())
+    assert told["rows"][0]["rate"]["middle"] == 100
+
+
+MISTAKES = {
+    "--memory-maze --memories lsmt": "unknown agent of Memory Maze 'lsmt'; did you mean 'lstm'",
+    "--memory-maze --sequences 3": "sequences must be even, two of them are a rollout, got 3",
+    "--memory-maze --sequences 0": "sequences must be an integer of at least 2, got 0",
+    "--memory-maze --lengths": "give one of --peers, --lengths and --memory-maze",
+    "--output here": "--output needs --peers, --lengths or --memory-maze",
+}
+
+
+@pytest.mark.parametrize("args", MISTAKES)
+def test_mistakes_are_one_line(args: str, capsys: Any) -> None:
+    assert run(["bench", *args.split()]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ") and MISTAKES[args] in line
+
+
+@pytest.mark.slow
+def test_the_command_measures(tmp_path: Path, capsys: Any) -> None:
+    args = f"bench --memory-maze --quick --memories none --output {tmp_path}"
+    assert run(args.split()) == 0
+    assert "no figures to quote" in capsys.readouterr().out
+    (row,) = json.loads((tmp_path / "memory-maze-learner.json").read_text())["rows"]
+    assert row["rate"]["middle"] > 0 and row["bytes"] >= row["planned_bytes"] > 0
+    assert row["times_faster"]["middle"] == 1

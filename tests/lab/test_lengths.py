@@ -1,0 +1,89 @@
+"""Memory of learning against the length of chunks, by XLA's own plan; and how it is shown."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import clew.cli.bench_lengths
+import clew.lab.bench.lengths
+from clew.cli import run
+from clew.lab.bench.lengths import SIZES, Plan, Row, compile_gradient, kernel_bytes, measure
+from clew.lab.bench.medians import median_of
+from clew.lab.bench.speed import planned_bytes
+from clew.memory import make_memory, scan_steps
+from clew.memory.kernels import why_not
+from clew.memory.kernels.relit import Recurrence, ReLiTInputs, relit_recurrence
+
+TIME, ENVS, THREADS = 2048, 8, 2
+needs_kernel = pytest.mark.skipif(bool(why_not()), reason=why_not())
+
+
+@needs_kernel
+def test_relits_recurrence_needs_a_twentieth_of_all_its_states() -> None:
+    """Inputs, outputs and gradients of the recurrence, and the kernel's own, by the C_t alone."""
+    memory = make_memory("relit", input_size=16, key=jax.random.key(0), **SIZES)
+    state = memory.init_state()[0].attention
+    lead = (ENVS, TIME)
+    inputs = ReLiTInputs(
+        jax.ShapeDtypeStruct((*lead, 5, 4, 64), jnp.float32),
+        jax.ShapeDtypeStruct((*lead, 3, 4, 4), jnp.float32),
+        jax.ShapeDtypeStruct(lead, jnp.bool_),
+        *(jax.ShapeDtypeStruct((ENVS, *x.shape), x.dtype) for x in state),
+    )
+
+    def total(products: Any, maps: Any, rest: Any, cotangent: Any) -> Any:
+        read = jax.vmap(lambda x: relit_recurrence(Recurrence(False, 1e-5), x).attended)
+        return jnp.sum(read(ReLiTInputs(products, maps, *rest)) * cotangent)
+
+    cotangent = jax.ShapeDtypeStruct((*lead, 4, 64), jnp.float32)
+    gradient = jax.jit(jax.grad(total, argnums=(0, 1)))
+    program = gradient.lower(inputs[0], inputs[1], inputs[2:], cotangent).compile()
+    held = planned_bytes(program) + kernel_bytes("relit", memory, TIME, ENVS, THREADS)
+    every_matrix = 4 * state.matrix.size * TIME * ENVS
+    assert every_matrix == 2**32
+    assert held <= every_matrix / 20
+
+
+@needs_kernel
+def test_relits_gradient_needs_a_twentieth_of_one_that_keeps_its_states() -> None:
+    """The whole memory, its layer's gates and products included."""
+    memory = make_memory("relit", input_size=16, key=jax.random.key(0), **SIZES)
+    program = compile_gradient(memory, TIME, ENVS, lambda m, *args: m.unroll(*args))
+    kept = compile_gradient(memory, TIME, ENVS, scan_steps)
+    held = planned_bytes(program) + kernel_bytes("relit", memory, TIME, ENVS, THREADS)
+    assert held <= planned_bytes(kept) / 20
+
+
+def test_lengths_are_measured_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clew.lab.bench.lengths, "MEMORIES", ("linear_transformer",))
+    sizes = {"hidden_size": 4, "num_layers": 1, "num_heads": 1, "head_size": 2}
+    told: list[str] = []
+    (row,) = measure(Plan((4,), 2, 2, sizes), 2, told.append)
+    assert row.times_shortest[:3] == (1, 1, 1) and row.microseconds.middle > 0
+    assert row.planned_bytes > 0 and row.kept_bytes > 0 and row.kernel_bytes == 0
+    assert row.state_bytes == 4 * (2 * 2 + 2) * 4 * 2
+    assert told == [
+        "compiling linear_transformer, chunks of 4",
+        *(f"turn {n} of 2" for n in range(3)),
+    ]
+
+
+def test_the_command_shows_and_writes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path
+) -> None:
+    median = median_of([1.0, 1.1, 1.2, 1.3, 1.4, 1.5])
+    rows = [
+        Row(name, length, 2, median, median, 2**20, 2**19, 30 * 2**20, 20 * 2**20)
+        for name in ("relit", "arelit")
+        for length in (4, 8)
+    ]
+    monkeypatch.setattr(clew.lab.bench.lengths, "measure", lambda plan, threads, report: rows)
+    monkeypatch.setattr("clew.lab.bench.speed.matrix_product_rate", lambda repeats: 1e11)
+    assert run(["bench", "--lengths", "--quick", "--output", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "1.25 [1.00, 1.50]" in text and "1.0 + 0.5" in text and "20.0" in text
+    assert {p.name for p in tmp_path.iterdir()} == {"lengths.json", "lengths.md", "lengths.png"}
+    assert "100 to 100 GFLOP/s" in (tmp_path / "lengths.md").read_text()

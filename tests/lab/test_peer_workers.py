@@ -1,0 +1,100 @@
+"""The processes in which libraries run, and what they must have in common."""
+
+import importlib.util
+import math
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from clew.lab.bench.peers.families import FAMILIES, WORKERS, Sizes, make_arrays
+from clew.lab.bench.peers.worker import Worker, WorkerFailed
+
+SERVE = Path(__file__).parents[2] / "benchmarks" / "peers" / "serve.py"
+
+TOY = """
+import sys
+sys.path.insert(0, {folder!r})
+import numpy as np
+from serve import serve
+
+class RunningSum:
+    takes_starts = True
+    def __init__(self, forgets): self.forgets = forgets
+    def plan(self, mode): return 10
+    def facts(self): return {{"parameters": 1, "weights": 1}}
+    def learn(self): print("libraries may print")
+    act = learn
+    def read(self, xs, starts):
+        state, out = np.zeros_like(xs[0]), []
+        for x, start in zip(xs, starts):
+            state = np.where(start[:, None] & self.forgets, 0.0, state) + x
+            out.append(state)
+        return np.stack(out)
+    read_by_steps = read
+    def result(self): return {{"outputs": np.ones(2)}}
+
+def build(forgets):
+    return lambda sizes, arrays: RunningSum(forgets)
+
+serve(("numpy",), {{"toy.sum": build(True), "toy.leaks": build(False)}})
+"""
+
+
+def test_a_worker_answers_and_tells_its_mistakes(tmp_path: Path) -> None:
+    program = tmp_path / "toy.py"
+    program.write_text(TOY.format(folder=str(SERVE.parent)))
+    arrays = tmp_path / "arrays.npz"
+    np.savez(arrays, inputs=np.random.default_rng(0).standard_normal((6, 2, 3)))
+    given = {"sizes": [6, 2, 2, 3], "arrays": str(arrays)}
+    worker = Worker([sys.executable, str(program)])
+    try:
+        assert worker.ask("libraries") == {"numpy": np.__version__}
+        sound = worker.ask("laws", subject="toy.sum", **given)
+        assert sound == {"reset": 0.0, "nan": True, "stream": 0.0, "causal": 0.0}
+        leaky = worker.ask("laws", subject="toy.leaks", **given)
+        assert leaky["reset"] > 0.1 and leaky["nan"] is False
+        prepare = {"do": "prepare", "subject": "toy.sum", "mode": "learn", **given}
+        assert worker.ask(**prepare, limit=9)["skipped"] == "would need 0.0 GiB"
+        assert worker.ask(**prepare, limit=10)["seconds"] >= 0
+        assert worker.ask("memory", subject="toy.sum")["bytes"] is None or sys.platform == "linux"
+        with pytest.raises(WorkerFailed, match="KeyError: 'toy.none'"):
+            worker.ask("laws", subject="toy.none", **given)
+        assert worker.ask("forget") == {}
+    finally:
+        worker.close()
+
+
+def test_a_dead_worker_says_its_last_words(tmp_path: Path) -> None:
+    worker = Worker([sys.executable, "-c", "raise SystemExit('no library here')"])
+    with pytest.raises(WorkerFailed, match="code 1: no library here"):
+        worker.ask("libraries")
+    worker.close()
+
+
+def test_resident_growth_sees_a_large_array() -> None:
+    serve = load_serve()
+    grown = serve.resident_growth(lambda: np.ones(2**21).sum())
+    assert grown is None or 15 * 2**20 < grown < 20 * 2**20
+
+
+def load_serve() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("serve", SERVE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_both_sides_speak_of_the_same_sizes() -> None:
+    assert load_serve().Sizes._fields == Sizes._fields
+    for family in FAMILIES:
+        assert family.subjects[0].startswith("clew.")
+        for subject in family.subjects:
+            program = SERVE.with_name(WORKERS[subject.split(".")[0]])
+            assert program.exists()
+        arrays = make_arrays(family, Sizes(6, 2, 3, 4))
+        assert arrays["inputs"].shape == (6, 2, 4) and arrays["starts"][0].all()
+        assert arrays["starts"][1:].any() == family.starts
+        assert all(math.isfinite(x.sum()) for x in arrays.values())

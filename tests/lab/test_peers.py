@@ -1,0 +1,170 @@
+"""Comparing with other libraries: turns, intervals, equal work, tables; the libraries pretend."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import clew.cli.bench_peers
+import clew.lab.bench.peers.compare
+from clew.cli import run
+from clew.errors import UserError
+from clew.lab.bench.medians import median_of
+from clew.lab.bench.peers import environment
+from clew.lab.bench.peers.checks import agreements, agrees
+from clew.lab.bench.peers.compare import Row, compare, measure
+from clew.lab.bench.peers.report import Comparison, as_data, from_data, markdown
+from clew.lab.bench.peers.tables import not_measured, peers_ahead
+from clew.lab.bench.peers.worker import WorkerFailed
+from fake_peers import FAMILY, PLAN, FakeLibrary
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clew.lab.bench.peers.compare, "PAUSE", 0.0)
+
+
+def compared(facts: dict[str, Any] | None = None) -> Comparison:
+    library = FakeLibrary(facts or {}, {})
+    found, rows, rates = compare((FAMILY,), PLAN, library, lambda: 1e11, lambda what: None)
+    machine = {"cores": 2, "processor": "x86"}
+    return Comparison(machine, PLAN, {"torch": "2"}, rates, found, rows)
+
+
+@pytest.mark.parametrize(
+    ("count", "nearest", "confidence"),
+    [(2, 1, 0.5), (5, 1, 0.9375), (6, 1, 0.96875), (9, 2, 0.961)],
+)
+def test_medians_lie_between_order_statistics(count: int, nearest: int, confidence: float) -> None:
+    values = [float(v) for v in np.random.default_rng(0).permutation(count)]
+    found = median_of(values)
+    assert found.middle == (count - 1) / 2
+    assert (found.low, found.high) == (nearest - 1, count - nearest)
+    assert found.confidence == pytest.approx(confidence, abs=1e-3)
+
+
+def test_subjects_take_turns_and_who_is_ahead_is_told() -> None:
+    library = FakeLibrary({}, {})
+    rows = {r.subject: r for r in measure(FAMILY, "learn", 8, PLAN, library, {"memorax.lstm"})}
+    assert set(rows) == {"clew.lstm", "torch.lstm", "flax.lstm"}
+    turns = [subject for do, subject in library.asked if do == "time"]
+    first, second = turns[:3], turns[3:6]
+    assert first == ["clew.lstm", "torch.lstm", "flax.lstm"] and second == first[1:] + first[:1]
+    assert len(turns) == 3 * PLAN.rounds
+    assert rows["torch.lstm"].times_ours[:3] == (0.5, 0.5, 0.5)
+    assert [rows[s].ahead for s in first] == ["", "peer", "clew"]
+    assert rows["flax.lstm"].seconds.middle == 0.03 and rows["flax.lstm"].resident_bytes == 2**20
+
+
+def test_what_cannot_be_measured_is_told() -> None:
+    facts = {
+        "torch.lstm": {"skipped": "would need 9.0 GiB"},
+        "flax.lstm": {"seconds": 99.0},
+        "memorax.lstm": WorkerFailed("out of luck"),
+    }
+    rows = measure(FAMILY, "learn", 8, PLAN, FakeLibrary(facts, {}), set())
+    notes = [row.note for row in rows]
+    assert notes == ["", "would need 9.0 GiB", "one call took 99.0 s", "failed: out of luck"]
+    assert all(row.times_ours is None and row.ahead == "" for row in rows)
+    assert not_measured(rows)[0] == "LSTM, chunks of 8: torch would need 9.0 GiB"
+
+
+def test_unequal_work_and_other_outputs_are_not_timed() -> None:
+    library = FakeLibrary({"flax.lstm": {"weights": 7}}, {"memorax.lstm": 1.5})
+    found = {a.subject: a for a in agreements(FAMILY, PLAN, library)}
+    assert [agrees(a) for a in found.values()] == [True, True, False, False]
+    assert found["memorax.lstm"].outputs == 0.5 and found["memorax.lstm"].gradients == 0.0
+    assert agrees(found["memorax.lstm"]._replace(different="gives something else"))
+    _, rows, _ = compare((FAMILY,), PLAN, library, lambda: 1.0, lambda what: None)
+    assert {row.subject for row in rows} == {"clew.lstm", "torch.lstm"}
+
+
+def test_a_comparison_is_shown_and_read_again(tmp_path: Path) -> None:
+    found = compared()
+    assert len(found.rows) == 4 * 3 and found.product_rates == [1e11, 1e11]
+    text = markdown(found)
+    assert "**0.50 [0.50, 0.50]**" in text and "3.00 [3.00, 3.00]" in text
+    assert "| one step | 10.0 [10.0, 10.0] |" in text and "100 to 100 GFLOP/s" in text
+    said = peers_ahead(found.rows)
+    assert said[0] == "LSTM, one step: torch takes 0.50 [0.50, 0.50] of clew's time"
+    assert len(said) == 3 and all("torch" in line for line in said)
+    clew.cli.bench_peers.write(found, tmp_path / "new")
+    again = from_data(json.loads((tmp_path / "new" / "peers.json").read_text()))
+    second = as_data(again)["rows"][1]
+    assert again == found and (second["ahead"], second["product_rate"]) == ("peer", 1e11)
+    assert (tmp_path / "new" / "peers.png").stat().st_size > 10_000
+
+
+def test_an_undecided_point_says_so() -> None:
+    even = median_of([0.98, 0.99, 0.99, 0.99, 1.0, 1.02])
+    row = Row("gru", "act", 1, 8, "torch.gru", even, even, None, None, None, "")
+    assert row.ahead == "neither" and peers_ahead([row])[0].endswith(
+        "(undecided: the interval has 1 in it)"
+    )
+
+
+def test_the_command_shows_and_writes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(clew.cli.bench_peers, "measured", lambda plan, repeats: compared())
+    assert run(["bench", "--peers", "--quick", "--output", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "QUICK" in text and "torch / clew" in text and "holds" in text
+    assert {p.name for p in tmp_path.iterdir()} == {"peers.json", "peers.md", "peers.png"}
+    assert run(["bench", "--peers", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["plan"]["rounds"] == 6
+
+    def fail(plan: Any, repeats: int) -> Any:
+        raise WorkerFailed("ended with code 1")
+
+    monkeypatch.setattr(clew.cli.bench_peers, "measured", fail)
+    assert run(["bench", "--peers"]) == 1
+    assert "no figures: a library's process ended with code 1" in capsys.readouterr().err
+
+
+def test_without_a_checkout_or_an_environment_it_says_why(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(environment, "ROOT", tmp_path)
+    with pytest.raises(UserError, match="needs a checkout of clew's repository"):
+        environment.peers_python()
+    (tmp_path / "benchmarks" / "peers").mkdir(parents=True)
+    with pytest.raises(UserError, match="could not be installed into .venv-peers"):
+        environment.peers_python()
+    installed = tmp_path / environment.FOLDER / ".installed"
+    installed.parent.mkdir()
+    installed.touch()
+    assert environment.peers_python() == tmp_path / ".venv-peers" / "bin" / "python"
+
+
+def test_the_lock_of_the_peers_agrees_with_ours() -> None:
+    """The same compiler on both sides, and nothing of a machine in the file."""
+    versions = [
+        dict(re.findall(r"^([a-z0-9-]+)==([^ ]+)", (ROOT / name).read_text(), re.MULTILINE))
+        for name in ("requirements.lock", "tools/peers.lock")
+    ]
+    ours, theirs = versions
+    shared = set(ours) & set(theirs)
+    assert {"jax", "jaxlib", "equinox", "numpy", "optax"} <= shared
+    assert {name: theirs[name] for name in shared} == {name: ours[name] for name in shared}
+    assert {"memax", "memorax", "flax", "sb3-contrib"} <= set(theirs) and "torch" not in theirs
+    assert "://" not in (ROOT / "tools/peers.lock").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not (ROOT / environment.FOLDER / ".installed").exists(),
+    reason="no .venv-peers: make bench-peers",
+)
+def test_the_libraries_themselves(tmp_path: Path) -> None:
+    assert run(["bench", "--peers", "--quick", "--output", str(tmp_path)]) == 0
+    found = from_data(json.loads((tmp_path / "peers.json").read_text()))
+    assert all(agrees(a) for a in found.agreements) and not not_measured(found.rows)
+    broken = {a.subject for a in found.agreements if a.laws["nan"] is False}
+    assert broken == {"memax.lstm", "memax.gru", "memax.linear_attention", "sb3-contrib.policy"}
+    assert {"torch", "memorax", "memax", "flax", "sb3-contrib"} <= set(found.versions)

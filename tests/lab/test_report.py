@@ -1,0 +1,243 @@
+"""Reports of studies: their numbers against direct computation, their page, their mistakes."""
+
+import csv
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clew.cli import run
+from clew.lab.grid import Cell, Setting
+from clew.lab.studies.makkink import grid as makkink
+from clew.lab.studies.report import Report, make, make_report, read_edition
+from clew.report.words import duration, typeset
+from clew.stats import Spread, holm, welch_from_spreads
+from report_study import made_up_row, own_study, thesis_study, write_folder
+
+MODELS = ["lstm", "gtrxl", "none"]
+SETTINGS = ["length-1", "length-3", "length-20", "distributed-3-3"]
+MISSING = [Cell("gtrxl", "length-20", 10), *(Cell("none", "length-20", n) for n in (4, 5, 10))]
+
+
+def published_score(cell: Cell) -> float:
+    """Some of every kind: the published number itself, another constant, a spread."""
+    if cell.setting == "length-20":
+        return {4: 0.1, 5: 0.11, 10: 0.12}[cell.seed]
+    if cell.model == "none":
+        return 0.64 if cell.setting.startswith("distributed") else 0.02
+    return 0.9 if cell.model == "lstm" else 1.0
+
+
+@pytest.fixture(scope="module")
+def unfinished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:
+    """An unfinished corner of the published edition, and its report."""
+    folder = tmp_path_factory.mktemp("studies") / "published"
+    write_folder(folder, thesis_study("published", MODELS, SETTINGS), published_score, MISSING)
+    return folder, make_report([folder], title="A <title>", note="a slow machine")
+
+
+def table_of(report: Report, name: str) -> list[dict[str, str]]:
+    """The records of one of the report's CSV files."""
+    (file,) = (path for path in report.tables if path.stem == name)
+    with open(file, encoding="utf-8", newline="") as text:
+        return list(csv.DictReader(text))
+
+
+def test_cells_are_compared_with_the_published_ones(unfinished) -> None:
+    folder, report = unfinished
+    records = table_of(report, "makkink-published-length")
+    found = {(r["model"], r["setting"]): r for r in records}
+    assert found.keys() == {(m, s) for m in MODELS for s in SETTINGS if s.startswith("length")}
+    told = makkink.published_table("length")
+    p_values, marks = {}, {}
+    for (model, setting), record in found.items():
+        expected = told[model, setting]
+        assert float(record["published_mean"]) == expected.mean
+        cells = [Cell(model, setting, seed) for seed in (4, 5, 10)]
+        values = [published_score(cell) for cell in cells if cell not in MISSING]
+        assert int(record["seeds"]) == len(values)
+        if len(values) < 2:
+            assert record["mean"] == "" and record["mark"] == ""
+            continue
+        ours = Spread(np.mean(values), np.std(values, ddof=1), len(values))
+        if len(set(values)) == 1:
+            ours = ours._replace(deviation=0.0)
+        many = setting == "length-20" and model != "none"
+        theirs = Spread(expected.mean, expected.std, 30 if many else 3)
+        test = welch_from_spreads(ours, theirs)
+        assert float(record["p"]) == pytest.approx(test.p, rel=1e-4)
+        assert float(record["difference"]) == pytest.approx(test.difference, abs=1e-6)
+        p_values[model, setting], marks[model, setting] = test.p, record["mark"]
+    corrected = dict(zip(p_values, holm(list(p_values.values())), strict=True))
+    for pair, p in corrected.items():
+        assert float(found[pair]["p_holm"]) == pytest.approx(p, rel=1e-4)
+    assert marks["lstm", "length-20"] == "●" and corrected["lstm", "length-20"] <= 0.05
+    assert marks["lstm", "length-1"] == "◇"  # 0.9, 0.9, 0.9 beside 1.000 ± 0.000
+    assert marks["gtrxl", "length-1"] == ""  # no difference at all
+
+
+def test_means_of_parts_and_floors(unfinished) -> None:
+    folder, report = unfinished
+    summary = {(r["model"], r["part"]): r for r in table_of(report, "makkink-published-summary")}
+    row = summary["lstm", "length"]
+    assert float(row["mean"]) == pytest.approx(np.mean([0.9, 0.9, 0.11]))
+    told = makkink.published_table("length")
+    published = [told["lstm", name].mean for name in SETTINGS[:3]]
+    assert float(row["published"]) == pytest.approx(np.mean(published), rel=1e-5)
+    assert float(row["low"]) <= float(row["mean"]) <= float(row["high"])
+    assert summary["gtrxl", "length"]["settings"] == "2"  # the third has two of three seeds
+
+    floors = {r["setting"]: r for r in table_of(report, "makkink-published-distributed-floors")}
+    row = floors["distributed-3-3"]
+    assert float(row["memoryless"]) == pytest.approx(0.64)
+    assert float(row["normalised lstm"]) == pytest.approx((0.9 - 0.64) / 0.36)
+    assert float(row["normalised none"]) == 0.0
+    floors = {r["setting"]: r for r in table_of(report, "makkink-published-length-floors")}
+    assert floors["length-1"]["normalised lstm"] == ""  # nothing to remember
+
+
+def test_the_best_floor_without_a_memory(unfinished) -> None:
+    edition = read_edition(unfinished[0])
+    info = edition.settings["length-3"]
+    assert info.floor == pytest.approx(0.02) and not info.needless
+    opposite = info._replace(floors={"constant": -0.26, "majority": 0.5, "memoryless": -0.26})
+    assert opposite.floor == 0.26  # the other constant answer; majority takes a memory
+    assert edition.settings["length-1"].needless
+    assert info._replace(floors={}).floor is None
+
+
+def test_costs_share_a_programs_seconds(unfinished) -> None:
+    costs = {r["model"]: r for r in table_of(unfinished[1], "makkink-published-cost")}
+    assert float(costs["lstm"]["steps_per_second"]) == 20  # 40 steps in half of 4 seconds
+    assert float(costs["lstm"]["seconds_per_cell"]) == 4
+    assert costs["gtrxl"]["parameters_from"] == "105"
+
+
+class Page(HTMLParser):
+    """What a browser would ask for, and whether every element ends where it should."""
+
+    VOID = ("meta", "br", "path")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        self.names: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.open += [tag] if tag not in self.VOID else []
+        for name, value in attrs:
+            if name in ("src", "href", "xlink:href", "srcset", "data", "action"):
+                self.asked.append(value or "")
+            if name == "id":
+                self.names.append(value or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+
+def read_page(path: Path) -> tuple[str, Page]:
+    """The text of a page, and what a parser found in it."""
+    text, page = path.read_text(encoding="utf-8"), Page()
+    page.feed(text)
+    return text, page
+
+
+def test_the_page_stands_by_itself(unfinished) -> None:
+    text, page = read_page(unfinished[1].html)
+    assert page.open == []
+    assert len(page.names) == len(set(page.names))
+    assert {link[0] for link in page.asked} == {"#"}
+    assert {link[1:] for link in page.asked} <= set(page.names)
+    assert "http" not in text and "<script" not in text and "<img" not in text
+    assert "@import" not in text and set(re.findall(r"url\((.)", text)) <= {"#"}
+    assert 'content="width=device-width, initial-scale=1"' in text
+    assert "@media (max-width: 600px)" in text and "prefers-color-scheme: dark" in text
+    assert text.count('<div class="scroll"') == text.count("<table")
+    assert len(text) < 1_000_000
+    assert "<h1>A &lt;title&gt;</h1>" in text and "a slow machine" in text
+
+
+def test_what_is_missing_is_told_and_not_zero(unfinished) -> None:
+    folder, report = unfinished
+    text = report.html.read_text(encoding="utf-8")
+    assert "32 of 36" in text
+    assert "Missing cells: gtrxl 1 and none 3." in text
+    assert "0.105 ± 0.007 (2)" in text  # two seeds of three
+    told = makkink.published_table("length")["none", "length-20"]
+    assert f"<td>–<small>{told.mean:.3f} ± {told.std:.3f}</small></td>" in text
+    assert "memory not needed" in text
+    assert "≡" in text  # none earns what the last bit earns, with every seed
+
+
+def test_other_forms_say_the_same(unfinished) -> None:
+    folder, report = unfinished
+    assert report.html.parent == folder / "report"
+    text = report.markdown.read_text(encoding="utf-8")
+    for figure in report.figures:
+        assert figure.read_bytes().startswith(b"\x89PNG") and f"figures/{figure.name}" in text
+        assert "<svg" in figure.with_suffix(".svg").read_text(encoding="utf-8")
+    assert "0.900 ± 0.000 ◇<br>1.000 ± 0.000<br>" in text
+    names = {path.stem.removeprefix("makkink-published-") for path in report.figures}
+    assert names >= {"length-bars", "distributed-bars", "outcomes", "learning", "ranks", "cost"}
+
+
+def test_a_study_of_ones_own_with_one_seed(tmp_path: Path, capsys) -> None:
+    folder = write_folder(tmp_path / "own", own_study(), lambda cell: 0.25 + 0.5 * cell.seed)
+    assert run(["report", str(folder), "--output", str(tmp_path / "out"), "--title", "Mine"]) == 0
+    assert f"report: {tmp_path}/out/report.html (0." in capsys.readouterr().out
+    text, page = read_page(tmp_path / "out" / "report.html")
+    assert page.open == [] and "<h1>Mine</h1>" in text
+    assert "no deviations, no intervals and no tests" in text
+    assert "&lt;b&gt;bold&lt;/b&gt;" in text and "<b>bold" not in text
+    assert "to/the &amp; end" in text and "own &lt;study&gt;" in text
+    assert "trained for" not in text  # no thesis, no budget of its own to be beside
+    assert "published" not in text and "floor" not in text.replace("at the floor", "")
+    again = make_report([folder], tmp_path / "again", title="Mine")
+    assert again.html.read_text(encoding="utf-8") == text  # byte for byte
+    assert "a\\|b" in again.markdown.read_text(encoding="utf-8")
+
+
+def test_two_studies_of_one_name_do_not_mix(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(make, "save_chart", lambda chart, _, folder: folder / chart.name)
+    study = own_study(settings={"corridor": Setting("tmaze")}, seeds=(0, 1))
+    folders = [
+        write_folder(tmp_path / name, study, lambda cell, base=base: base + 0.5 * cell.seed)
+        for name, base in (("one", 0.25), ("two", 0.5))
+    ]
+    report = make_report(folders, tmp_path / "both")
+    files = [path.name for path in (*report.figures, *report.tables)]
+    assert len(set(files)) == len(files)
+    text = report.html.read_text(encoding="utf-8")
+    assert "0.500 ± 0.354" in text and "0.750 ± 0.354" in text
+
+
+def test_rows_that_a_narrower_command_left_behind_are_shown(tmp_path: Path) -> None:
+    whole = thesis_study("published", ["lstm"], ["length-20", "length-2"])
+    folder = write_folder(tmp_path / "x", whole, lambda cell: 1.0)
+    later = made_up_row(whole, Cell("mine", "length-20", 4), 0.5)
+    with open(folder / "results.jsonl", "a") as file:
+        file.write(json.dumps(later) + "\n" + '{"cut short')
+    study = json.loads((folder / "study.json").read_text())
+    del study["settings"]["length-2"]
+    (folder / "study.json").write_text(json.dumps(study))
+    edition = read_edition(folder)
+    assert list(edition.settings) == ["length-2", "length-20"]
+    assert edition.settings["length-2"].floors["constant"] == pytest.approx(-0.02)
+    assert list(edition.models) == ["lstm", "mine"]
+    assert edition.values("mine", "length-20").tolist() == [0.5]
+
+
+def test_words() -> None:
+    assert typeset("-0.020 [-0.10, +0.30] length-20 -0.00 2026-01-02") == (
+        "−0.020 [−0.10, +0.30] length-20 0.00 2026-01-02"
+    )
+    assert (duration(90), duration(7200), duration(200_000)) == (
+        "90.0 seconds",
+        "2.0 hours",
+        "2.3 days",
+    )

@@ -1,0 +1,137 @@
+"""Many seeds in a report: verdicts on the thesis's claims, pairs of models, their pictures."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clew.lab.grid import Cell
+from clew.lab.studies.report import Edition, read_edition
+from clew.lab.studies.report.claims import CLAIMS, FAILS, HOLDS, OPEN, judge, overall, verdict
+from clew.lab.studies.report.compare import mean_difference
+from clew.lab.studies.report.pairs import pairs, published_tests, with_many_seeds
+from clew.lab.studies.report.sections import document
+from clew.lab.studies.report.training import ranks
+from clew.report.document import Chart, Table, Text
+from clew.report.drawing import panel_svg, styles_of
+from clew.stats import Spread, welch_from_spreads, welch_test
+from report_study import thesis_study, write_folder
+
+MODELS = ["lstm", "transformer-xl", "gtrxl", "rezero", "integrated"]
+SETTINGS = ["length-20", "length-70", "size-5"]
+MEANS = {"lstm": 0.5, "transformer-xl": 0.0, "gtrxl": 0.8, "rezero": 0.1, "integrated": 0.52}
+
+
+def score(cell: Cell) -> float:
+    """Seeds close around a mean of the model; transformer-xl's far around it."""
+    wide = 0.3 if cell.model == "transformer-xl" else 0.02
+    return MEANS[cell.model] + wide * (-1) ** cell.seed * (1 + cell.seed / 100)
+
+
+@pytest.fixture(scope="module")
+def edition(tmp_path_factory: pytest.TempPathFactory) -> Edition:
+    """A corner of the repaired edition with its 30 seeds."""
+    folder = tmp_path_factory.mktemp("studies") / "repaired"
+    return read_edition(write_folder(folder, thesis_study("repaired", MODELS, SETTINGS), score))
+
+
+def test_verdicts_follow_from_the_numbers(edition: Edition) -> None:
+    first, second, third, fourth = ([j.verdict for j in judge(edition, c)] for c in CLAIMS)
+    assert first == [HOLDS] * 8
+    assert second == [HOLDS] * 6  # sizes 10 are not there
+    assert third == [HOLDS] * 2
+    assert fourth == [HOLDS, FAILS, HOLDS, FAILS]  # gtrxl and integrated earn more than the LSTM
+    entry = judge(edition, CLAIMS[2])[0]
+    values = [edition.values(model, "length-70") for model in ("gtrxl", "lstm")]
+    assert entry.test == welch_test(*values) and entry.corrected <= 2 * entry.test.p
+
+
+def test_the_rule_of_a_verdict() -> None:
+    def judged(mean: float, deviation: float, corrected: float) -> str:
+        test = welch_from_spreads(Spread(mean, deviation, 30), Spread(0.0, deviation, 30))
+        return verdict(test, corrected)
+
+    assert judged(0.3, 0.1, 0.01) == HOLDS
+    assert judged(-0.3, 0.1, 0.01) == FAILS
+    assert judged(0.1, 0.3, 0.4) == OPEN  # the interval reaches beyond a relevant difference
+    assert judged(0.0, 0.02, 1.0) == FAILS  # a difference worth the name is ruled out
+    alike = welch_from_spreads(Spread(1.0, 0.0, 30), Spread(1.0, 0.0, 30))
+    assert verdict(alike, 1.0) == FAILS
+    assert overall([HOLDS, HOLDS], 2) == HOLDS
+    assert overall([HOLDS], 2) == OPEN  # one is missing
+    assert overall([HOLDS, OPEN, FAILS], 3) == FAILS
+    assert overall([], 2) == OPEN
+
+
+def test_pairs_are_all_there(edition: Edition) -> None:
+    assert with_many_seeds(edition) == SETTINGS
+    table = pairs(edition, "size-5")
+    assert len(table.rows) == 10
+    record = next(r for r in table.records if (r["first"], r["second"]) == ("lstm", "integrated"))
+    x, y = (edition.values(model, "size-5") for model in ("lstm", "integrated"))
+    test = welch_test(x, y)
+    assert record["p"] == test.p and record["difference"] == pytest.approx(-0.02)
+    assert record["wins_mean"] == np.mean(np.sign(x[:, None] - y) / 2 + 0.5)
+    assert record["seeds_needed"].isdigit()
+
+
+def test_the_thesiss_own_tests_are_reproduced(edition: Edition) -> None:
+    table = published_tests(edition, SETTINGS)
+    assert table is not None and len(table.records) == 4  # universal and size-10 are not there
+    for record in table.records:
+        assert record["welch_of_published"] == pytest.approx(record["published_p"], abs=3e-3)
+
+
+def test_a_mean_over_settings_is_welchs_test_of_one() -> None:
+    x, y = Spread(0.5, 0.2, 5), Spread(0.1, 0.3, 8)
+    one, test = mean_difference([x], [y]), welch_from_spreads(x, y)
+    assert one == pytest.approx((test.difference, test.low, test.high, test.p))
+    two = mean_difference([x, x], [y, y])
+    assert two is not None and one is not None
+    assert two.difference == pytest.approx(one.difference) and two.p < one.p
+    assert mean_difference([x._replace(deviation=0.0)], [y._replace(deviation=0.0)]) is None
+
+
+def test_many_seeds_have_their_own_blocks(edition: Edition) -> None:
+    blocks = document([edition], styles_of(edition.models), "")
+    names = {block.name for block in blocks if isinstance(block, Table | Chart)}
+    assert {f"makkink-repaired-{name}" for name in ("claims", "seeds", "pairs-size-5")} <= names
+    claims = next(b for b in blocks if isinstance(b, Table) and b.name.endswith("-claims"))
+    assert [row[1].text for row in claims.rows] == [HOLDS, OPEN, HOLDS, FAILS]
+    chart = ranks(edition, SETTINGS, styles_of(edition.models))
+    assert chart is not None
+    assert [panel.title for panel in chart.panels][:3] == [
+        "length-20, 25% of training",
+        "length-20, 50% of training",
+        "length-20, evaluated",
+    ]
+
+
+def test_models_look_different() -> None:
+    styles = styles_of(f"model {n}" for n in range(40))
+    assert len(set(styles.values())) == 40
+
+
+def test_parts_and_models_without_any_cell(tmp_path: Path) -> None:
+    study = thesis_study("published", ["lstm", "gtrxl"], ["length-70", "size-5"])
+    study = replace(study, episodes=200)
+    skip = [cell for cell in study.cells() if cell[:2] != ("lstm", "length-70")]
+    begun = read_edition(write_folder(tmp_path / "begun", study, lambda cell: 0.5, skip))
+    assert begun.parts_with_rows == ["length"] and len(begun.parts) == 2
+    blocks = document([begun], styles_of(begun.models), "")
+    told = [block.text for block in blocks if isinstance(block, Text)]
+    assert "Memory size: no cell is there yet." in told
+    assert any(t.startswith("Agents were trained for 200 episodes, the published") for t in told)
+    names = [block.name for block in blocks if isinstance(block, Table | Chart)]
+    assert "makkink-published-size" in names and "makkink-published-size-bars" not in names
+    for chart in (block for block in blocks if isinstance(block, Chart)):
+        for panel in chart.panels:
+            assert "<svg" in panel_svg(panel, chart.size, "x")
+
+
+def test_a_folder_of_few_seeds_makes_no_claims(tmp_path: Path) -> None:
+    study = thesis_study("published", ["lstm", "gtrxl"], ["length-70"])
+    few = read_edition(write_folder(tmp_path / "few", study, lambda cell: 0.5 + cell.seed / 100))
+    blocks = document([few], styles_of(few.models), "")
+    assert not any(getattr(block, "name", "").endswith("claims") for block in blocks)

@@ -1,0 +1,48 @@
+"""What `clew report` says where it cannot make a report."""
+
+from pathlib import Path
+
+import pytest
+
+from clew.cli import run
+from clew.errors import UserError
+from clew.lab.studies.report import make_report
+from report_study import own_study, write_folder
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"study.json": None}, "has no study.json: it is no study's folder"),
+        ({"study.json": "{"}, "study.json cannot be read"),
+        ({"study.json": '{"format": 1}'}, "has no 'name'"),
+        ({"study.json": '{"format": 9}'}, "was written by a newer clew"),
+        ({"results.jsonl": ""}, "has no finished cell yet"),
+        ({"results.jsonl": "{\n{}\n"}, "line 1 is damaged"),
+        ({"results.jsonl": '{"model": "a"}\n'}, "line 1 has no 'setting'"),
+        ({"results.jsonl": "[]\n"}, "line 1 is no row of a study"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path: Path, capsys, change, message: str) -> None:
+    folder = write_folder(tmp_path / "own", own_study(), lambda cell: 0.5)
+    for name, text in change.items():
+        (folder / name).unlink() if text is None else (folder / name).write_text(text)
+    assert run(["report", str(folder)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ") and message in line
+
+
+def test_mistakes_of_the_command(tmp_path: Path, capsys, monkeypatch) -> None:
+    write_folder(tmp_path / "runs" / "makkink-published", own_study(), lambda cell: 0.5)
+    (tmp_path / "file").write_text("")
+    monkeypatch.chdir(tmp_path)
+    for args, message in {
+        "": "which studies? clew report FOLDER ...",
+        "makkink-publised": "did you mean 'runs/makkink-published'",
+        "makkink-published --titel x": "did you mean --title",
+        "makkink-published --output file/x": "cannot write the report in file/x: Not a directory",
+    }.items():
+        assert run(["report", *args.split()]) == 2
+        assert message in capsys.readouterr().err
+    with pytest.raises(UserError, match="which studies"):
+        make_report([])

@@ -1,0 +1,183 @@
+"""A study as data: its cells, packs and digests, and Makkink's grid with the published numbers."""
+
+from dataclasses import replace
+
+import pytest
+
+from clew.errors import UserError
+from clew.lab.costs import parameters
+from clew.lab.grid import Cell, Pack, check_study, make_packs
+from clew.lab.studies.makkink import grid as makkink
+from clew.memory import options_of
+from clew.run.build import abstract_agent, make_stream
+from small_study import small_study
+
+TABLE_4_1 = {
+    "length": {"none": 0.043, "transformer-xl": 0.292, "rezero": 0.441},
+    "size": {
+        "none": 0.015,
+        "lstm": 0.310,
+        "transformer-xl": 0.044,
+        "gtrxl": 0.150,
+        "rezero": 0.061,
+        "universal": 0.083,
+        "integrated": 0.189,
+    },
+    "distributed": {
+        "none": 0.245,
+        "lstm": 0.649,
+        "transformer-xl": 0.381,
+        "gtrxl": 0.443,
+        "rezero": 0.327,
+        "universal": 0.335,
+        "integrated": 0.392,
+    },
+}
+"""Makkink (2021), Table 4.1. Its length column for lstm, gtrxl, universal and integrated is not
+the mean of Table C.1 (0.832 against 0.836, 0.856 against 0.849, ...)."""
+
+
+def test_cells_are_every_model_setting_and_seed() -> None:
+    study = small_study()
+    assert len(study.cells()) == len(set(study.cells())) == 27
+    assert study.cells()[:4] == [
+        *(Cell("none", "length-1", seed) for seed in (4, 0, 7)),
+        Cell("none", "length-2", 4),
+    ]
+
+
+def test_packs_are_longest_first_and_leave_out_what_is_finished() -> None:
+    study = small_study(weights={"lstm": 10.0})
+    packs = make_packs(study)
+    assert packs[:4] == [
+        *(Pack("lstm", (f"length-{n}",), (4, 0, 7)) for n in (3, 2, 1)),
+        Pack("none", ("length-3",), (4, 0, 7)),
+    ]
+    assert sorted(cell for pack in packs for cell in pack.cells) == sorted(study.cells())
+    finished = {Cell("lstm", "length-3", 0), *Pack("gru", ("length-1",), (4, 0, 7)).cells}
+    left = make_packs(study, finished)
+    assert left[0] == Pack("lstm", ("length-2",), (4, 0, 7))
+    assert Pack("lstm", ("length-3",), (4, 7)) in left
+    assert {cell for pack in left for cell in pack.cells} == set(study.cells()) - finished
+
+
+def test_many_seeds_are_dealt_to_several_programs() -> None:
+    packs = make_packs(small_study(seeds=tuple(range(23))))
+    assert sorted(len(pack.seeds) for pack in packs[:9]) == [7] * 3 + [8] * 6
+    assert packs[0].seeds == (0, 3, 6, 9, 12, 15, 18, 21)
+
+
+def test_a_budget_in_episodes_becomes_steps() -> None:
+    study = small_study()
+    config = study.config("gru", "length-3")
+    assert (config.a2c.rollout_length, config.steps, config.updates) == (4, 80, 20)
+    assert (config.seed, config.seeds, config.log_every) == (4, 3, 5)
+    assert replace(study, episodes=None, steps=99).config("gru", "length-3").steps == 99
+    endless = replace(study.settings["length-1"], decisions=None)
+    with pytest.raises(UserError, match="needs the decisions of 'x'"):
+        replace(study, settings={"x": endless}).config("gru", "x")
+
+
+def test_a_digest_names_all_but_the_seed() -> None:
+    study = small_study()
+    digest = study.digest("gru", "length-2")
+    assert small_study(seeds=(1,)).digest("gru", "length-2") == digest
+    others = [
+        study.digest("lstm", "length-2"),
+        study.digest("gru", "length-1"),
+        replace(study, episodes=21).digest("gru", "length-2"),
+        replace(study, score="success").digest("gru", "length-2"),
+        replace(study, evaluation=replace(study.evaluation, seed=1)).digest("gru", "length-2"),
+    ]
+    assert len({digest, *others}) == 6
+
+
+MISTAKES = {
+    "either as episodes or as steps": {"steps": 5},
+    "at least one of seeds": {"seeds": ()},
+    "must all be different": {"seeds": (1, 2, 1)},
+    "seed must be an integer of at least 0": {"seeds": (-1,)},
+    "episodes or steps must be": {"episodes": -3},
+}
+
+
+@pytest.mark.parametrize("told", MISTAKES)
+def test_impossible_studies_are_refused(told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        small_study(**MISTAKES[told])
+
+
+def test_check_names_the_model_or_setting() -> None:
+    study = small_study()
+    wrong = replace(study.models["gru"], memory="grue")
+    with pytest.raises(UserError, match="mine on length-1: unknown memory 'grue'.*'gru'"):
+        check_study(replace(study, models={"mine": wrong}))
+    setting = replace(study.settings["length-1"], options={"memory_length": 0})
+    with pytest.raises(UserError, match="bad: memory_length must be"):
+        check_study(replace(study, settings={**study.settings, "bad": setting}))
+    with pytest.raises(UserError, match="unknown setting of small 'length-11'.*length-1"):
+        study.only(settings=["length-11"])
+    with pytest.raises(UserError, match="a memory called 'lstm'"):
+        check_study(replace(study, memories={"lstm": "x:y"}))
+    with pytest.raises(UserError, match="has a model called 'gru'"):
+        study.add_memory("gru", "x:y")
+
+
+def test_the_published_edition_has_1113_cells() -> None:
+    study = makkink.study()
+    assert len(study.cells()) == len(set(study.cells())) == 1113
+    assert (len(study.models), len(study.settings), study.seeds) == (7, 53, (4, 5, 10))
+    sizes = [len(makkink.study(part).settings) for part in makkink.PARTS]
+    assert sizes == [23, 17, 13]
+    assert study.episodes == 10_000
+    config = study.config("gtrxl", "size-40")
+    assert config.env_options == {"memory_length": 2, "num_bits": 40, "stream_seed": 0}
+    assert (config.a2c.rollout_length, config.steps) == (3, 30_000)
+    assert study.config("none", "distributed-30-7").a2c.rollout_length == 30
+    check_study(study)
+
+
+def test_the_published_models_are_the_presets() -> None:
+    study = replace(makkink.study("length"), fit_windows=False)
+    for name, preset in makkink.PRESETS.items():
+        config = study.config(name.removeprefix("makkink/"), "length-20")
+        assert replace(config, seed=0, seeds=1) == preset
+    none = study.config("none", "length-20")
+    assert parameters(abstract_agent(none, make_stream(none))) == 4_611
+
+
+@pytest.mark.parametrize("part", makkink.PARTS)
+def test_published_tables(part: str) -> None:
+    study, table = makkink.study(part), makkink.published_table(part)
+    pairs = {(model, setting) for model in study.models for setting in study.settings}
+    assert set(table) == pairs == set(study.expected)
+    assert all(-1 <= e.mean <= 1 and 0 <= e.std < 1.2 for e in table.values())
+    for model, mean in TABLE_4_1[part].items():
+        found = [table[model, setting].mean for setting in study.settings]
+        assert sum(found) / len(found) == pytest.approx(mean, abs=1.5e-3)
+
+
+def test_the_floor_of_table_c3_is_its_memoryless_column() -> None:
+    study = makkink.study("distributed")
+    for setting in ("3-3", "5-3", "5-5", "10-3", "10-5", "10-7", "10-9", "30-25"):
+        floors = study.settings[f"distributed-{setting}"].floors
+        assert floors["memoryless"] == pytest.approx(
+            study.expected["none", f"distributed-{setting}"].mean
+        )
+
+
+def test_the_repaired_edition_has_controls_and_fresh_episodes() -> None:
+    study = makkink.study(edition="repaired").only(settings=["length-20", "distributed-30-3"])
+    assert set(study.models) == {*makkink.models(), "gru"}
+    assert len(study.cells()) == 8 * 2 * 30
+    assert study.evaluation.episodes >= 1000 and not study.evaluation.stream
+    assert study.expected == {}
+    assert study.settings["length-20"].options["stream_seed"] is None
+    assert study.settings["distributed-30-3"].options["schedule"] == "fresh"
+    for name, config in study.models.items():
+        options = options_of(config.memory) | config.memory_options
+        assert options.get("gate") in (None, "gru", "residual")
+        assert not options.get("inner_residual")
+        assert options.get("gradient") in (None, "full")
+        assert options.get("coordinates", True), name
+    check_study(study)

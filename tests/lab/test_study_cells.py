@@ -1,0 +1,188 @@
+"""Long cells: runs with checkpoints that a kill, or a larger budget, goes on with."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from clew.errors import UserError
+from clew.lab.grid import Cell, QuietStudy, make_packs, read_results, run_study
+from clew.lab.grid.cells import learning_curve, make_cell_job, run_cell, run_name
+from clew.lab.grid.results import finished_cells
+from clew.run.record import read_metrics
+from small_cells import FURTHER, small_cells, timeless
+
+CELL = Cell("gru", "corridor-3", 0)
+
+
+class Killed(Exception):
+    """Stands for a kill: nothing after it is done."""
+
+
+def kill_at(share: float):
+    """A listener that kills the training when so much of it is behind."""
+
+    def progress(now: float) -> None:
+        if now >= share:
+            raise Killed
+
+    return progress
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A folder, and the row of a cell that was never interrupted."""
+    path = tmp_path_factory.mktemp("whole")
+    (row,) = run_cell(make_cell_job(small_cells(), CELL, path))
+    return path, row
+
+
+def test_a_row_tells_training_end_and_other_corridors(whole) -> None:
+    path, row = whole
+    assert (row["model"], row["setting"], row["seed"], row["steps"]) == (*CELL, 960)
+    assert row["mean"] == row["evaluation"]["means"]["success"] and row["episodes"] == 20
+    assert row["curve"]["steps"] == [160, 320, 480, 640, 800, 960]
+    rows = read_metrics(path / "runs" / run_name(CELL))
+    assert sum(row["curve"]["episodes"]) == sum(r["episodes"][0] for r in rows)
+    ended = [r for r in rows if r["steps"] > 800]
+    number = sum(r["episodes"][0] for r in ended)
+    total = sum(r["success"][0] * r["episodes"][0] for r in ended if r["episodes"][0])
+    assert row["last"]["episodes"] == number and row["last"]["steps"] == 160
+    assert row["last"]["success"] == pytest.approx(total / number, rel=1e-3)
+    assert row["further"].keys() == FURTHER.keys()
+    assert row["seconds"] == pytest.approx(sum(row["timed"].values()), abs=0.002)
+    assert json.loads(json.dumps(row, allow_nan=False)) == row
+    assert len(list((path / "runs" / run_name(CELL) / "checkpoints").glob("*.clew"))) == 1
+
+
+def test_a_killed_cell_goes_on_and_ends_as_if_nothing_had_been(whole, tmp_path) -> None:
+    job = make_cell_job(small_cells(), CELL, tmp_path)
+    for share in (0.3, 0.7):
+        with pytest.raises(Killed):
+            run_cell(job, kill_at(share))
+    shares: list[float] = []
+    (row,) = run_cell(job, shares.append)
+    assert shares[0] > 0.3  # it did not begin anew
+    assert timeless(row) == timeless(whole[1])
+
+
+def test_more_steps_go_on_from_where_fewer_ended(whole, tmp_path) -> None:
+    study = small_cells(steps=640)
+    run_cell(make_cell_job(study, CELL, tmp_path))
+    more = small_cells()
+    assert study.digest("gru", "corridor-3") == more.digest("gru", "corridor-3")
+    shares: list[float] = []
+    (row,) = run_cell(make_cell_job(more, CELL, tmp_path), shares.append)
+    assert min(shares) > 0.66
+    assert timeless(row) == timeless(whole[1])
+    with pytest.raises(UserError, match="can be raised but not 640"):
+        run_cell(make_cell_job(study, CELL, tmp_path))
+
+
+def test_rows_of_another_budget_stay_and_are_not_the_ones_wanted(whole, tmp_path) -> None:
+    row = whole[1]
+    assert finished_cells(small_cells(), [row], tmp_path) == {CELL}
+    assert finished_cells(small_cells(steps=1600), [row], tmp_path) == set()
+    harder = small_cells(last_steps=320)
+    with pytest.raises(UserError, match="gru on corridor-3 with other settings"):
+        finished_cells(harder, [row], tmp_path)
+
+
+def test_agents_that_fail_at_home_are_not_sent_further(tmp_path) -> None:
+    study = small_cells(steps=16)
+    job = make_cell_job(study, CELL, tmp_path) | {"further_needs": "timeout"}
+    (row,) = run_cell(job)
+    assert row["further"] is None and row["curve"]["steps"] == [16]
+
+
+def test_cells_are_begun_seed_by_seed() -> None:
+    order = [(*pack.seeds, pack.model) for pack in make_packs(small_cells())]
+    assert order == [(0, "none"), (0, "gru"), (1, "none"), (1, "gru")]
+    left = make_packs(small_cells(), {Cell("gru", "corridor-3", 0)})
+    assert [(*pack.seeds, pack.model) for pack in left] == [(0, "none"), (1, "none"), (1, "gru")]
+
+
+def test_a_budget_in_steps_is_needed() -> None:
+    with pytest.raises(UserError, match="resumable study needs its budget as steps"):
+        small_cells(steps=None, episodes=10)
+
+
+def test_a_curve_without_episodes_says_so() -> None:
+    rows = [
+        {"steps": 10, "episodes": [0], "success": [None]},
+        {"steps": 20, "episodes": [1], "success": [1.0]},
+        {"steps": 30, "episodes": [3], "success": [0.0]},
+    ]
+    curve = learning_curve(rows, ("success",), 3)
+    assert curve == {"steps": [10, 20, 30], "episodes": [0, 1, 3], "success": [None, 1.0, 0.0]}
+    assert learning_curve(rows, ("success",), 1) == {
+        "steps": [30],
+        "episodes": [4],
+        "success": [0.25],
+    }
+
+
+def test_a_study_survives_its_workers(tmp_path) -> None:
+    killed: list[int] = []
+
+    class Watch(QuietStudy):
+        """Kills whoever works, once, when half is behind."""
+
+        def message(self, text: str) -> None:
+            """Keeps it."""
+            told.append(text)
+
+        def report(self, standing) -> None:
+            """Kills, and keeps how far the training is from then on."""
+            (after if killed else before).extend(standing.working.values())
+            if not killed and before and max(before) > 0.4:
+                killed.extend(children())
+                for process in killed:
+                    os.kill(process, signal.SIGKILL)
+
+    told: list[str] = []
+    before: list[float] = []
+    after: list[float] = []
+    study = small_cells(models={"gru": small_cells().models["gru"]}, seeds=(0,), steps=96_000)
+    result = run_study(study, tmp_path, workers=1, progress=Watch())
+    assert killed and len(told) == 1 and "trying that again" in told[0]
+    assert min(share for share in after if share) > 0.35  # it did not begin anew
+    assert [row["steps"] for row in result.rows] == [96_000] and not result.failures
+
+
+@pytest.mark.slow
+def test_a_study_that_is_killed_goes_on_within_its_cells(whole, tmp_path) -> None:
+    script = str(Path(__file__).parents[1] / "small_cells.py")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    process = subprocess.Popen([sys.executable, script, str(tmp_path)], env=environment)
+    while len(list(tmp_path.glob("runs/gru*/checkpoints/update-*.clew"))) < 2:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    finished = len(read_results(tmp_path))
+    result = run_study(small_cells(), tmp_path, workers=1, progress=QuietStudy())
+    assert finished < 4 == len(result.rows) == len(read_results(tmp_path))
+    (row,) = (row for row in result.rows if (row["model"], row["seed"]) == ("gru", 0))
+    assert row["curve"]["steps"] == whole[1]["curve"]["steps"]
+
+
+def children() -> list[int]:
+    """Processes that this one has started and that are still there."""
+    found = []
+    for path in os.listdir("/proc"):
+        if path.isdigit():
+            try:
+                with open(f"/proc/{path}/stat") as file:
+                    parent = int(re.sub(r"^.*\) \S ", "", file.read()).split()[0])
+            except OSError:
+                continue
+            if parent == os.getpid():
+                found.append(int(path))
+    return found

@@ -1,0 +1,146 @@
+"""`clew study`: what it lists, runs and refuses."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from clew.cli import run
+from clew.cli.study import StudyCommand, first_seeds, make_study, report
+from clew.cli.study_table import StudyTable
+from clew.errors import UserError
+from clew.lab.grid import Pack, Standing, StudyResult, read_results
+from clew.lab.grid.runner import Failure
+
+TINY = "makkink --part length --settings length-1 --seeds 1 --episodes 8 --evaluation-episodes 4"
+MINE = """
+from clew.memory.none import NoMemory
+
+def Mine(input_size, *, key):
+    return NoMemory(input_size, key=key, hidden_size=64, num_layers=1)
+
+nothing = 3
+"""
+
+
+@pytest.fixture
+def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A module `mine` in the current folder, which is where the command looks."""
+    (tmp_path / "mine.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_memory_of_ones_own_runs_in_the_grid(own_module: Path, capsys) -> None:
+    args = f"study {TINY} --models none --add-memory mine:Mine --workers 1 --run-dir here"
+    assert run(args.split()) == 0
+    told = capsys.readouterr()
+    assert "mine: mean return" in told.out and "published 1.000" in told.out
+    assert "2/2 cells" in told.err
+    rows = {row["model"]: row for row in read_results("here")}
+    assert rows.keys() == {"none", "mine"}
+    assert all((row["episodes"], row["seed"]) == (4, 4) for row in rows.values())
+    study = json.loads(Path("here/study.json").read_text())
+    assert study["memories"] == {"mine": "mine:Mine"}
+    assert study["models"]["mine"]["network"]["encoder"] == "mlp"
+
+    assert run([*args.split(), "--list"]) == 0
+    told = capsys.readouterr().out
+    assert "2 cells, 2 finished in here, 0 programs to run" in told
+    before = (own_module / "here/results.jsonl").read_bytes()
+    assert run(args.split()) == 0
+    assert (own_module / "here/results.jsonl").read_bytes() == before
+
+
+def test_list_counts_and_runs_nothing(tmp_path: Path, capsys) -> None:
+    folder = tmp_path / "none"
+    assert run(["study", "makkink", "--list", "--run-dir", str(folder)]) == 0
+    told = capsys.readouterr().out
+    assert "1,113 cells, 0 finished" in told and "91 programs" in told
+    assert "distributed-30-25" in told and "seeds: 4, 5, 10" in told
+    assert not folder.exists()
+
+
+MISTAKES = {
+    "": "which study? clew study NAME; known: makkink",
+    "makink": "unknown study 'makink'; did you mean 'makkink'",
+    "pramanik": "unknown part of pramanik 'all'; known: approximation",
+    "pramanik --part aproximation": "did you mean 'approximation'?",
+    "pramanik --part approximation --models arelit": "--models is for trainings",
+    "pramanik --part approximation --ray auto": "--ray is for trainings, and",
+    "makkink --part sizes": "unknown value of part 'sizes'; did you mean 'size'?",
+    "makkink --edition publish": "did you mean 'published'?",
+    "makkink --models gtrlx,lstm": "unknown model of makkink/published 'gtrlx'; did you mean",
+    "makkink --settings length-11": "unknown setting of makkink/published 'length-11'",
+    "makkink --seeds -1": "seeds must be an integer of at least 0, got -1",
+    "makkink --workers x": "--workers must be an integer, got 'x'",
+    "makkink --worker 1": "unknown option '--worker'; did you mean --workers",
+    "makkink --add-memory mine": "expected package.module:name, got 'mine'",
+    "makkink --add-memory nosuch:Mine": "cannot import 'nosuch' of 'nosuch:Mine'",
+    "makkink --add-memory mine:Min": "unknown name in mine 'Min'; did you mean 'Mine'?",
+    "makkink --add-memory mine:nothing": "unknown name in mine 'nothing'",
+    "makkink --add-memory lstm=mine:Mine": "has a model called 'lstm'; give yours another name",
+    "makkink --add-memory arelit=mine:Mine": "a memory called 'arelit'; give yours another name",
+    "makkink --add-memory mine:NoMemory": "nomemory on length-1: skip needs a memory",
+}
+
+
+@pytest.mark.parametrize("args", MISTAKES)
+def test_mistakes_are_one_line(args: str, own_module: Path, capsys) -> None:
+    assert run(["study", *args.split(), "--list"]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    (line,) = told.err.splitlines()
+    assert line.startswith("error: ") and MISTAKES[args] in line
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys) -> None:
+    (tmp_path / "file").write_text("")
+    assert run(["study", "makkink", "--run-dir", str(tmp_path / "file")]) == 2
+    assert "cannot make the folder" in capsys.readouterr().err
+
+
+def test_options_make_the_study() -> None:
+    study = make_study(StudyCommand("makkink", "size", models="lstm, none", seeds=5, episodes=9))
+    assert list(study.models) == ["lstm", "none"]
+    assert study.seeds == (4, 5, 10, 0, 1) and study.episodes == 9
+    assert len(study.cells()) == 2 * 17 * 5
+    assert first_seeds((0, 1), 1) == (0,)
+    repaired = make_study(StudyCommand("makkink", edition="repaired", evaluation_episodes=2000))
+    assert repaired.evaluation.episodes == 2000 and len(repaired.seeds) == 30
+    with pytest.raises(UserError, match="unknown setting"):
+        make_study(StudyCommand("makkink", part="size", settings="length-20"))
+
+
+def test_a_failure_is_reported_at_the_end(tmp_path: Path) -> None:
+    study = make_study(StudyCommand("makkink", "length", models="lstm", settings="length-1"))
+    failure = Failure(Pack("lstm", ("length-1",), (5,)), "RuntimeError: nothing works")
+    rows = [{"model": "lstm", "setting": "length-1", "seed": seed, "mean": 0.5} for seed in (4, 10)]
+    told = report(study, StudyResult(tmp_path, rows, [failure]))
+    assert "lstm: mean return 0.500 of 2 cells, published 1.000" in told
+    assert "failed: lstm on length-1, seed 5: RuntimeError: nothing works" in told
+
+
+def test_the_table_of_a_terminal_shows_every_model_and_what_is_in_progress() -> None:
+    console = Console(record=True, width=100, file=io.StringIO(), force_terminal=True)
+    standing = Standing(
+        finished=159,
+        total=1113,
+        failed=3,
+        models={"lstm": (159, 159), "gtrxl": (0, 159)},
+        working={f"gtrxl on length-{n}, seeds 4, 5, 10": 0.25 for n in range(10)},
+        rate=12345.6,
+        seconds=61.0,
+        seconds_left=7260.0,
+    )
+    table = StudyTable(console)
+    table.start(Path("runs/x"), make_study(StudyCommand("makkink")), standing)
+    table.message("worker 0 [process 3] died")
+    table.close()
+    told = console.export_text()
+    for part in ("makkink/published: 1,113 cells", "lstm", "159", " 25%  gtrxl on length-0, seeds"):
+        assert part in told
+    assert "and 2 more" in told and "worker 0 [process 3] died" in told
+    assert "159/1113 cells  3 failed  12,346 steps/s  1m01s so far  2h01m left" in told

@@ -1,0 +1,148 @@
+"""Studies of environments of others: cells are runs, on the whole machine, and survive kills."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clew.errors import UserError
+from clew.lab.grid import Cell, Evaluation, QuietStudy, Setting, read_results, run_study
+from clew.lab.grid.cells import make_cell_job, run_cell
+from pixel_maze import TASK, pixel_study
+
+
+def test_what_runs_alone_must_be_resumable() -> None:
+    for changes in (
+        {},
+        {"whole_machine": False, "settings": {"x": Setting(TASK, ppo={"lam": 1.0})}},
+    ):
+        with pytest.raises(UserError, match="need a resumable study"):
+            pixel_study(evaluation=Evaluation(), resumable=False, **changes)
+
+
+class Killed(Exception):
+    """Stands for a kill: nothing after it is done."""
+
+
+def kill_at_half(share: float) -> None:
+    """A listener that kills the training when half of it is behind."""
+    if share >= 0.5:
+        raise Killed
+
+
+def in_turns(**changes: Any) -> Any:
+    """The tiny study without processes."""
+    whole = pixel_study(**changes)
+    return replace(whole, models={"none": replace(whole.models["none"], runner="sync")})
+
+
+def test_a_cell_of_an_environment_of_others_is_a_run(tmp_path: Path) -> None:
+    cell, whole = Cell("none", "tiny", 0), in_turns()
+    job = make_cell_job(whole, cell, tmp_path)
+    killed: list[float] = []
+
+    def listen(share: float) -> None:
+        killed.append(share)
+        kill_at_half(share)
+
+    with pytest.raises(Killed):
+        run_cell(job, listen)
+    shares: list[float] = []
+    (row,) = run_cell(job, shares.append)
+    assert shares[0] > killed[0]  # it did not begin anew, however late the last checkpoint was
+    assert (row["steps"], row["episodes"], row["standard_error"]) == (192, 0, None)
+    assert row["curve"]["steps"] == [32, 96, 128, 192]
+    assert row["mean"] == row["last"]["return"] and row["last"]["steps"] == 64
+    assert row["evaluation"]["means"] is None
+    assert json.loads(json.dumps(row, allow_nan=False)) == row
+    measured = replace(whole, evaluation=Evaluation(episodes=3))
+    task = replace(whole.settings["tiny"], further={"longer": {"length": 9}})
+    measured = replace(measured, settings={"tiny": task})
+    (row,) = run_cell(make_cell_job(measured, cell, tmp_path))
+    assert row["episodes"] == 3 and row["evaluation"]["means"]["length"] == 6
+    assert row["further"]["longer"]["length"] == 9
+
+
+class Watch(QuietStudy):
+    """Kills whoever works, once, when half of a training is behind."""
+
+    def __init__(self) -> None:
+        self.killed: list[int] = []
+        self.told: list[str] = []
+        self.after: list[float] = []
+
+    def message(self, text: str) -> None:
+        """Keeps it."""
+        self.told.append(text)
+
+    def report(self, standing: Any) -> None:
+        """Kills, and keeps how far the training is from then on."""
+        shares = list(standing.working.values())
+        if self.killed:
+            self.after += shares
+        elif shares and max(shares) > 0.5:
+            self.killed += workers_of(os.getpid())
+            for process in self.killed:
+                os.kill(process, signal.SIGKILL)
+
+
+def workers_of(parent: int) -> list[int]:
+    """The workers of a study's process."""
+    found = []
+    for process, above, command in processes():
+        if above == parent and "engine.worker" in command:
+            found.append(process)
+    return found
+
+
+def processes() -> Iterator[tuple[int, int, str]]:
+    """Number, parent and command line of every process that is there."""
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((path / "stat").read_text().rpartition(") ")[2].split()[1])
+            yield int(path.name), parent, (path / "cmdline").read_text()
+        except OSError:
+            continue
+
+
+@pytest.mark.slow
+def test_a_killed_worker_with_actors_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    whole = pixel_study(steps=60_000)
+    watch = Watch()
+    result = run_study(whole, tmp_path, progress=watch)
+    assert len(watch.killed) == 1 and ["trying that again" in t for t in watch.told] == [True]
+    assert max(watch.after) > 0.5 and not result.failures
+    rows = read_results(tmp_path)
+    assert sorted(row["seed"] for row in rows) == [0, 1]
+    assert all(row["steps"] == 60_000 for row in rows)
+    assert run_study(whole, tmp_path, progress=QuietStudy()).rows == result.rows
+
+
+@pytest.mark.slow
+def test_a_study_that_is_told_to_stop_goes_on(tmp_path: Path) -> None:
+    script = [sys.executable, str(Path(__file__).parents[1] / "pixel_maze.py")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    process = subprocess.Popen([*script, str(tmp_path), "60000"], env=environment)
+    while len(list(tmp_path.glob("runs/*/checkpoints/update-*.clew"))) < 2:
+        assert process.poll() is None
+        time.sleep(0.05)
+    crew = workers_of(process.pid)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) != 0
+    deadline = time.monotonic() + 20
+    while (left := [p for p, above, _ in processes() if p in crew or above in crew]) and (
+        time.monotonic() < deadline
+    ):
+        time.sleep(0.1)
+    assert crew and not left
+    finished = len(read_results(tmp_path))
+    result = run_study(pixel_study(steps=60_000), tmp_path, progress=QuietStudy())
+    assert finished < 2 == len(result.rows) == len(read_results(tmp_path))

@@ -1,0 +1,215 @@
+"""A study on a Ray cluster of two nodes: the same rows, and nothing lost when a node is killed."""
+
+import importlib
+import json
+import signal
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from clew.cli import run
+from clew.errors import UserError
+from clew.lab.grid import (
+    LocalWorkers,
+    QuietStudy,
+    RayWorkers,
+    StudyInterrupted,
+    read_results,
+    run_study,
+)
+from clew.lab.grid.results import cell_of
+from ray_nodes import NODE, needs_ray, two_nodes
+from small_study import begun, small_study
+
+CELLS = small_study().cells()
+TIMES = ("seconds", "pack", "finished")
+
+
+class Watch(QuietStudy):
+    """Keeps messages, and calls `at(standing)` at every report."""
+
+    def __init__(self, at=lambda standing: None):
+        self.at, self.messages, self.shares = at, [], []
+
+    def message(self, text: str) -> None:
+        """Keeps the text."""
+        self.messages.append(text)
+
+    def report(self, standing) -> None:
+        """Keeps the shares of what is in progress."""
+        self.shares += standing.working.values()
+        self.at(standing)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two nodes of one CPU each."""
+    with two_nodes() as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def ray(cluster):
+    """The package, imported where it may be missing."""
+    return importlib.import_module("ray")
+
+
+@pytest.fixture
+def connect(cluster, ray, tmp_path):
+    """Connects this process, with what pretended work finds in its environment."""
+
+    def connect_with(seconds: float = 0.01, **faults: str) -> None:
+        pretend = {"PRETEND_FOLDER": str(tmp_path), "PRETEND_SECONDS": str(seconds)}
+        pretend["PRETEND_FAULTS"] = json.dumps(faults)
+        environment = {"env_vars": pretend}
+        ray.init(cluster.address, log_to_driver=False, runtime_env=environment)
+
+    yield connect_with
+    ray.shutdown()
+
+
+def run_pretended(folder: Path, progress=None, study=None):
+    """Runs the small study with pretended work on the cluster that this process is connected to."""
+    crew = RayWorkers(work="pretended_work:pretend")
+    return run_study(study or small_study(), folder, workers=crew, progress=progress or Watch())
+
+
+def assert_whole(result, study=None) -> None:
+    """Every cell has its row once."""
+    cells = (study or small_study()).cells()
+    assert [cell_of(row) for row in result.rows] == cells
+    assert len(read_results(result.path)) == len(cells)
+    assert not result.failures
+
+
+class TestCluster:
+    """What needs Ray."""
+
+    pytestmark = needs_ray
+
+    def test_the_same_study_gives_the_same_rows(self, cluster, tmp_path) -> None:
+        study, watch = small_study(episodes=40), Watch()
+        cluster.wait_for_nodes()
+        with closing(RayWorkers(cluster.address)) as crew:
+            assert crew.size == 2
+            found = run_study(study, tmp_path / "ray", workers=crew, progress=watch)
+        local = LocalWorkers(tmp_path / "logs", 2)
+        wanted = run_study(study, tmp_path / "local", workers=local, progress=Watch())
+        assert_whole(found)
+        for ours, theirs in zip(found.rows, wanted.rows, strict=True):
+            assert ours.keys() == theirs.keys() > set(TIMES)
+            for key in ours.keys() - set(TIMES):
+                assert ours[key] == theirs[key], key
+        assert not watch.messages
+
+    def test_a_node_that_is_killed_loses_and_repeats_nothing(
+        self, cluster, connect, tmp_path
+    ) -> None:
+        connect(seconds=4.0)
+
+        def kill(standing) -> None:
+            both = list(standing.working.values()) == [0.5, 0.5]
+            if cluster.worker_nodes and standing.finished and both:
+                cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
+
+        watch, study = Watch(kill), small_study().only(["gru", "lstm"])
+        try:
+            result = run_pretended(tmp_path, watch, study)
+            cluster.wait_for_nodes()
+            with closing(RayWorkers()) as left:
+                assert left.size == 1
+        finally:
+            if not cluster.worker_nodes:
+                cluster.add_node(**NODE)
+        assert_whole(result, study)
+        (again,) = watch.messages
+        assert "process" in again and "died (" in again and "node" in again
+        twice = {cell for cell in study.cells() if begun(tmp_path).count(cell) == 2}
+        assert len(begun(tmp_path)) == 18 + 3 and len(twice) == 3
+        assert all(f"{model} on {setting}, seed" in again for model, setting, _ in twice)
+
+    def test_nodes_that_join_are_used(self, cluster, connect, tmp_path) -> None:
+        cluster.wait_for_nodes()
+        connect(seconds=1.0)
+        crew, sizes, added = RayWorkers(work="pretended_work:pretend"), [], []
+
+        def join(standing) -> None:
+            sizes.append(crew.size)
+            if not added:
+                added.append(cluster.add_node(**NODE))
+
+        try:
+            assert_whole(run_study(small_study(), tmp_path, workers=crew, progress=Watch(join)))
+        finally:
+            cluster.remove_node(added[0])
+        assert sizes[0] == 2 and sizes[-1] == 3
+
+    def test_what_fails_is_told_and_the_others_go_on(self, connect, tmp_path) -> None:
+        faults = {"gru length-1": "raise", "gru length-2": "die", "lstm length-3": "die once"}
+        connect(**faults, **{"none length-2": "diverge"})
+        watch = Watch()
+        result = run_pretended(tmp_path, watch)
+        failed = {str(pack): error for pack, error in result.failures}
+        assert failed["gru on length-1, seeds 4, 0, 7"] == "RuntimeError: nothing works"
+        assert "died" in failed["gru on length-2, seeds 4, 0, 7"]
+        assert "no longer finite" in failed["none on length-2, seed 0"]
+        assert len(failed) == 3 and len(result.rows) == 27 - 7 == len(read_results(tmp_path))
+        again = [message for message in watch.messages if "trying that again" in message]
+        assert len(again) == 2
+        tries = [begun(tmp_path).count(cell) for cell in CELLS]
+        twice = {cell[:2] for n, cell in zip(tries, CELLS, strict=True) if n == 2}
+        assert {("gru", "length-2"), ("lstm", "length-3")} <= twice
+
+    def test_ctrl_c_ends_what_is_running(self, ray, connect, tmp_path) -> None:
+        connect(seconds=2.0)
+
+        def stop(standing) -> None:
+            if standing.finished:
+                signal.raise_signal(signal.SIGINT)
+
+        with pytest.raises(StudyInterrupted, match="of 27 cells are finished and saved"):
+            run_pretended(tmp_path, Watch(stop))
+        assert ray.is_initialized()  # it was the test that connected
+        deadline = time.monotonic() + 10.0
+        while ray.available_resources().get("CPU") != 2.0:
+            assert time.monotonic() < deadline, "something is still running"
+            time.sleep(0.1)
+        with pytest.raises(UserError, match="connected to Ray already: take 'auto', not '10.0.0.1"):
+            RayWorkers("10.0.0.1:6379")
+
+    def test_work_that_leads_nowhere_stops_the_study(self, connect, tmp_path) -> None:
+        connect()
+        crew = RayWorkers(work="no_such_module:work")
+        with pytest.raises(UserError, match="could not start: .*no_such_module"):
+            run_study(small_study(), tmp_path, workers=crew, progress=Watch())
+
+    def test_the_command_finds_a_memory_in_the_current_folder(
+        self, cluster, ray, tmp_path, monkeypatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        Path("mine_on_ray.py").write_text(
+            "from clew.memory.none import NoMemory\ndef Mine(input_size, *, key):\n"
+            "    return NoMemory(input_size, key=key, hidden_size=64, num_layers=1)\n"
+        )
+        args = "study makkink --part length --settings length-1 --seeds 1 --episodes 8"
+        args += " --evaluation-episodes 4 --models none --add-memory mine_on_ray:Mine"
+        args += " --run-dir here --ray"
+        assert run([*args.split(), cluster.address]) == 0
+        assert {row["model"] for row in read_results("here")} == {"none", "mine"}
+        assert not ray.is_initialized()
+
+    def test_who_is_no_cluster_is_named_in_time(self, cluster, monkeypatch) -> None:
+        import socket
+
+        monkeypatch.setattr("clew.run.cluster.CONNECT_SECONDS", 3.0)
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            address = f"127.0.0.1:{silent.getsockname()[1]}"
+            with pytest.raises(UserError, match=f"{address}.*within 3 seconds.*ray start --head"):
+                RayWorkers(address)
+        with pytest.raises(UserError, match="no Ray cluster at '127.0.0.1:1': .*refused"):
+            RayWorkers("127.0.0.1:1")
+        monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:2")
+        with pytest.raises(UserError, match="no Ray cluster at '127.0.0.1:2': .*ray start --head"):
+            RayWorkers()

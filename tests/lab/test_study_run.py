@@ -1,0 +1,212 @@
+"""A study that is killed, in whatever way and at whatever moment, loses and repeats nothing."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from clew.errors import UserError
+from clew.lab.grid import (
+    QuietStudy,
+    StudyInterrupted,
+    StudyLines,
+    StudyResult,
+    read_results,
+    run_study,
+)
+from clew.lab.grid.results import ResultsFile, cell_of
+from clew.lab.grid.worker import ACTIVE
+from clew.run.folder import locked
+from small_study import begun, run_pretended, small_study
+
+CELLS = small_study().cells()
+
+
+class Watch(QuietStudy):
+    """Keeps what it is told, and calls `at(standing)` at every report."""
+
+    def __init__(self, at=lambda standing: None):
+        self.at, self.messages, self.standings = at, [], []
+
+    def message(self, text: str) -> None:
+        """Keeps the text."""
+        self.messages.append(text)
+
+    def report(self, standing) -> None:
+        """Keeps the numbers."""
+        self.standings.append(standing)
+        self.at(standing)
+
+
+@pytest.fixture
+def faults(monkeypatch, tmp_path):
+    """Sets what goes wrong in which cells."""
+
+    def set_faults(**settings: str) -> None:
+        monkeypatch.setenv("PRETEND_FAULTS", json.dumps(settings["faults"]))
+
+    monkeypatch.setenv("PRETEND_FOLDER", str(tmp_path))
+    monkeypatch.delenv("PRETEND_FAULTS", raising=False)
+    return set_faults
+
+
+def assert_whole(result: StudyResult) -> None:
+    """Every cell has its row once."""
+    assert [cell_of(row) for row in result.rows] == CELLS
+    assert len(read_results(result.path)) == len(CELLS)
+    assert not result.failures
+
+
+def test_every_cell_once_longest_first_and_nothing_the_second_time(tmp_path, faults) -> None:
+    watch = Watch()
+    result = run_pretended(tmp_path, workers=1, progress=watch)
+    assert_whole(result)
+    order = [setting for _, setting, _ in begun(tmp_path)]
+    assert order == sorted(order, reverse=True)
+    last = watch.standings[-1]
+    assert (last.finished, last.total, last.failed) == (27, 27, 0)
+    assert last.models == {"none": (9, 9), "gru": (9, 9), "lstm": (9, 9)}
+    assert last.seconds_left == 0 and last.rate > 0
+
+    assert_whole(run_pretended(tmp_path))
+    assert len(begun(tmp_path)) == 27
+    # A wider grid in the same folder runs what is new in it.
+    wider = run_pretended(tmp_path, study=small_study(seeds=(4, 0, 7, 1)))
+    assert len(wider.rows) == 36 and len(begun(tmp_path)) == 36
+    assert {seed for _, _, seed in begun(tmp_path)[27:]} == {1}
+
+
+def test_kill_twice_and_go_on(tmp_path, faults) -> None:
+    seed = random.randrange(10**6)
+    print(f"moments of seed {seed}")
+    moments = random.Random(seed)
+    environment = os.environ | {"PRETEND_SECONDS": "0.15", "PYTHONPATH": _pythonpath()}
+    script = str(Path(__file__).parents[1] / "small_study.py")
+    for _ in range(2):
+        before = set(map(cell_of, read_results(tmp_path)))
+        already = len(begun(tmp_path)) if (tmp_path / "begun.jsonl").exists() else 0
+        process = subprocess.Popen([sys.executable, script, str(tmp_path)], env=environment)
+        while len(read_results(tmp_path)) <= len(before) and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(moments.uniform(0.0, 0.3))
+        assert process.poll() is None
+        process.kill()
+        process.wait()
+        again = begun(tmp_path)[already:]
+        assert not before & set(again)
+        assert len(again) == len(set(again))
+    after = set(map(cell_of, read_results(tmp_path)))
+    assert 0 < len(after) < 27
+    already = len(begun(tmp_path))
+    assert_whole(run_pretended(tmp_path))
+    assert not after & set(begun(tmp_path)[already:])
+
+
+def _pythonpath() -> str:
+    return os.pathsep.join(path for path in sys.path if path)
+
+
+def test_a_line_cut_short_is_mended(tmp_path, faults) -> None:
+    run_pretended(tmp_path)
+    file = tmp_path / "results.jsonl"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-10])
+    assert len(read_results(tmp_path)) == 26
+    result = run_pretended(tmp_path)
+    assert_whole(result)
+    assert len(begun(tmp_path)) == 28
+    assert sorted(file.read_bytes().splitlines()) == sorted(whole.splitlines())
+
+
+def test_damage_elsewhere_is_told_and_not_mended(tmp_path) -> None:
+    (tmp_path / "results.jsonl").write_text('{"a": 1}\nnonsense\n{"a": 2}\n')
+    with pytest.raises(UserError, match="results.jsonl: line 2 is damaged"):
+        ResultsFile(tmp_path)
+    (tmp_path / "results.jsonl").write_text('{"a": 1}\n\0\0\0\n')
+    file = ResultsFile(tmp_path)
+    file.append([{"a": 2}])
+    file.close()
+    assert read_results(tmp_path) == [{"a": 1}, {"a": 2}]
+
+
+def test_what_fails_is_told_and_the_others_go_on(tmp_path, faults) -> None:
+    faults(
+        faults={
+            "gru length-1": "raise",
+            "gru length-2": "die",
+            "lstm length-3": "die once",
+            "none length-2": "diverge",
+        }
+    )
+    watch = Watch()
+    result = run_pretended(tmp_path, progress=watch)
+    failed = {str(pack): error for pack, error in result.failures}
+    assert failed.keys() == {
+        "gru on length-1, seeds 4, 0, 7",
+        "gru on length-2, seeds 4, 0, 7",
+        "none on length-2, seed 0",
+    }
+    assert failed["gru on length-1, seeds 4, 0, 7"] == "RuntimeError: nothing works"
+    assert "died (killed by signal 9)" in failed["gru on length-2, seeds 4, 0, 7"]
+    assert len(result.rows) == 27 - 7 == len(read_results(tmp_path))
+    assert watch.standings[-1].failed == 7
+    again = [m for m in watch.messages if "trying that again" in m]
+    assert len(again) == 2 and all("worker" in m and "process" in m for m in again)
+    tries = [begun(tmp_path).count(cell) for cell in CELLS]
+    assert [t for t, c in zip(tries, CELLS, strict=True) if c[:2] == ("gru", "length-2")] == [2] * 3
+    rows = [json.loads(line) for line in (tmp_path / "failures.jsonl").read_text().splitlines()]
+    assert len(rows) == 3 and {row["attempts"] for row in rows} == {1, 2}
+    # What failed is tried again the next time.
+    faults(faults={})
+    assert_whole(run_pretended(tmp_path))
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path, faults, monkeypatch) -> None:
+    monkeypatch.setenv("PRETEND_SECONDS", "0.6")
+
+    def stop(standing) -> None:
+        if standing.finished:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(StudyInterrupted, match="of 27 cells are finished and saved.*go on with"):
+        run_pretended(tmp_path, progress=Watch(stop))
+    monkeypatch.setenv("PRETEND_SECONDS", "0")
+    assert 0 < len(read_results(tmp_path)) < 27
+    assert_whole(run_pretended(tmp_path))
+
+
+def test_other_settings_need_another_folder(tmp_path, faults) -> None:
+    run_pretended(tmp_path)
+    with pytest.raises(UserError, match=r"\w+ on length-\d with other settings"):
+        run_pretended(tmp_path, study=small_study(episodes=40))
+    with locked(tmp_path), pytest.raises(UserError, match="in use by another process"):
+        run_pretended(tmp_path)
+
+
+def test_workers_that_cannot_start_stop_the_study(tmp_path) -> None:
+    from clew.lab.grid import LocalWorkers
+
+    crew = LocalWorkers(tmp_path / "logs", 1, work="no_such_module:work")
+    with pytest.raises(UserError, match="worker 0 .*could not start.*no_such_module"):
+        run_study(small_study(), tmp_path, workers=crew, progress=QuietStudy())
+
+
+def test_a_script_without_a_guard_is_told_of_it(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv(ACTIVE, "1")
+    with pytest.raises(UserError, match="__main__"):
+        run_study(small_study(), tmp_path)
+
+
+def test_lines_tell_cells_rate_and_time_left(tmp_path, faults, capsys) -> None:
+    study = replace(small_study(), name="lines")
+    run_pretended(tmp_path, workers=1, study=study, progress=StudyLines(every=0.0))
+    told = capsys.readouterr().err.splitlines()
+    assert "lines, 3 models x 3 settings x 3 seeds = 27 cells, 0 finished" in told[0]
+    assert "27/27 cells" in told[-1] and "steps/s" in told[-1] and "0s left" in told[-1]

@@ -1,0 +1,140 @@
+"""What a pack computes is what training alone computes, and what an evaluation plays is told."""
+
+import json
+import math
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import clew
+from clew.envs import MemoryChain
+from clew.errors import UserError
+from clew.lab.grid import Evaluation, Pack, Study
+from clew.lab.grid.lanes import Lane, evaluate_lanes
+from clew.lab.grid.work import make_job, run_job
+from clew.memory import MEMORIES
+from clew.run.compiled import init_run, make_parts
+from clew.run.progress import Quiet
+from clew.run.stop import TrainingDiverged
+from small_study import small_study
+
+SEEDS = (4, 0, 7)
+PACK = Pack("gru", ("length-3",), SEEDS)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """One pack of three seeds."""
+    shares: list[float] = []
+    found = run_job(make_job(_study(), PACK), shares.append)
+    assert shares == [0.25, 0.5, 0.75, 1.0]
+    return found
+
+
+def _study() -> Study:
+    return small_study(episodes=80)
+
+
+def test_a_row_says_what_it_is(rows) -> None:
+    study = _study()
+    assert [row["seed"] for row in rows] == list(SEEDS)
+    for row in rows:
+        assert json.loads(json.dumps(row, allow_nan=False)) == row
+        assert (row["model"], row["setting"]) == ("gru", "length-3")
+        assert row["digest"] == study.digest("gru", "length-3")
+        assert -1 <= row["mean"] <= 1 and row["episodes"] == 10
+        assert row["mean"] == pytest.approx(2 * row["evaluation"]["means"]["success"] - 1)
+        share = (row["mean"] + 1) / 2
+        error = 2 * math.sqrt(share * (1 - share) / 9)
+        assert row["standard_error"] == pytest.approx(error, rel=1e-4)
+        assert row["curve"]["steps"] == [80, 160, 240, 320] and row["steps"] == 320
+        assert row["curve"]["episodes"] == [20] * 4
+        assert row["seconds"] > 0 and row["pack"]["seeds"] == list(SEEDS)
+        assert row["versions"]["jax"] == jax.__version__ and "git_commit" in row
+        assert row["parameters"] == rows[0]["parameters"] > 100
+
+
+def test_a_pack_is_training_alone(rows, tmp_path) -> None:
+    """The same parameters to begin with, the same episodes, the same returns."""
+    config = _study().config("gru", "length-3")
+    for row in rows[:2]:
+        alone = replace(config, seeds=1, seed=row["seed"], run_dir=str(tmp_path))
+        run = clew.train(alone, progress=Quiet())
+        metrics = clew.read_metrics(run.path)
+        curve = [m["return"][0] for m in metrics]
+        assert row["curve"]["return"] == pytest.approx(curve, abs=0.11)
+        assert row["curve"]["return"][0] == pytest.approx(curve[0])
+        assert run.summary["parameters"] == row["parameters"]
+
+
+def test_a_single_seed_is_bit_for_bit_training_alone(tmp_path) -> None:
+    study = _study()
+    (row,) = run_job(make_job(study, PACK._replace(seeds=(7,))))
+    config = study.config("gru", "length-3", (7,))
+    run = clew.train(replace(config, run_dir=str(tmp_path)), progress=Quiet())
+    assert row["curve"]["return"] == [m["return"][0] for m in clew.read_metrics(run.path)]
+
+
+def test_seeds_of_any_numbers_begin_as_alone() -> None:
+    config = _study().config("gru", "length-3")
+    together = init_run(make_parts(config), SEEDS)
+    for index, seed in enumerate(SEEDS):
+        alone = init_run(make_parts(replace(config, seeds=1)), [seed])
+        for a, b in zip(
+            jax.tree.leaves(together.seed.agent), jax.tree.leaves(alone.seed.agent), strict=True
+        ):
+            assert (a[index] == b).all()
+
+
+def test_an_evaluation_plays_the_first_episodes_of_the_stream() -> None:
+    """Greedily, so that a plain loop over the episodes does the same."""
+    config = _study().config("gru", "length-3", SEEDS[:2])
+    parts = make_parts(config)
+    state = init_run(parts, SEEDS[:2])
+    lanes = [Lane("length-3", 0, seed, config) for seed in SEEDS[:2]]
+    found = evaluate_lanes(parts, state, lanes, Evaluation(130, greedy=True, stream=True))
+    params = jax.tree.map(lambda leaf: leaf[1], state.seed.agent)
+    agent = eqx.combine(params, parts.static)
+    env, step = MemoryChain(**config.env_options), eqx.filter_jit(agent.step)
+    for episode in (0, 1, 5):
+        env_state, seen = env.reset_at(episode)
+        memory, total, start, ended = agent.init_state(), 0.0, jnp.array(True), False
+        while not ended:
+            memory, logits, _ = step(memory, seen, start)
+            env_state, then = env.step(env_state, jnp.argmax(logits), jax.random.key(0))
+            seen, start, ended = then.observation, jnp.array(False), bool(then.terminated)
+            total += float(then.reward)
+        assert found[1]["return"][episode] == total
+    assert all(seed["return"].shape == (130,) for seed in found)
+    assert set(np.unique(found[0]["return"])) <= {-1.0, 1.0}
+
+
+def test_a_seed_that_diverges_is_named() -> None:
+    study = small_study()
+    wild = replace(study.models["none"].a2c, learning_rate=1e30)
+    study = replace(study, models={"none": replace(study.models["none"], a2c=wild)})
+    with pytest.raises(TrainingDiverged, match="length-1, seed 4 is no longer finite at update"):
+        run_job(make_job(study, Pack("none", ("length-1",), (4, 0))))
+
+
+def test_mistakes_of_a_job_are_told() -> None:
+    study = small_study(score="sucess")
+    with pytest.raises(UserError, match="unknown value of score 'sucess'; did you mean 'success'"):
+        run_job(make_job(study, PACK))
+
+
+def test_own_memories_are_known_only_while_they_are_used(monkeypatch, tmp_path) -> None:
+    (tmp_path / "only_mine.py").write_text(
+        "from clew.memory.gru import GRU\ndef build(input_size, *, key):\n"
+        "    return GRU(input_size, key=key, hidden_size=5)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    study = small_study().add_memory("mine", "only_mine:build").only(["mine"])
+    (row,) = run_job(make_job(study, Pack("mine", ("length-1",), (0,))))
+    assert row["model"] == "mine" and row["parameters"] > 100
+    assert "mine" not in MEMORIES
+    assert study.digest("mine", "length-1") != small_study().digest("gru", "length-1")

@@ -1,0 +1,55 @@
+"""Pictures: the numbers behind the lines, and files written whole."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clew.errors import UserError
+from clew.report.curves import curves, draw_curve, plot_runs, read_rows
+
+
+def row(steps: int, episodes: list[int], success: list[float | None]) -> dict[str, Any]:
+    return {"steps": steps, "episodes": episodes, "success": success, "return": success}
+
+
+ROWS = [
+    row(10, [0, 1], [None, 1.0]),
+    row(20, [0, 3], [None, 0.0]),
+    row(30, [2, 4], [0.5, 0.5]),
+    row(40, [6, 0], [1.0, None]),
+]
+
+
+def write(folder: Path, rows: list[dict[str, Any]], tail: str = "") -> Path:
+    folder.mkdir()
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows) + tail)
+    return folder
+
+
+def test_bins_weigh_rows_by_their_episodes() -> None:
+    whole = curves(ROWS, "success")
+    np.testing.assert_array_equal(whole.steps, [10, 20, 30, 40])
+    np.testing.assert_array_equal(whole.values, [[np.nan, np.nan, 0.5, 1.0], [1, 0, 0.5, 0.5]])
+    halves = curves(ROWS, "success", bins=2)
+    np.testing.assert_array_equal(halves.steps, [20, 40])
+    np.testing.assert_array_equal(halves.values, [[np.nan, 7 / 8], [1 / 4, 1 / 2]])
+
+
+def test_pictures_are_written_whole(tmp_path: Path) -> None:
+    run = write(tmp_path / "a", ROWS, tail='{"steps": 5')  # a row cut short by a kill
+    assert len(read_rows(run)) == 4
+    assert draw_curve(run) == run / "curve.png"
+    both = plot_runs({"a": run, "b": write(tmp_path / "b", ROWS[2:])}, tmp_path / "pictures/ab.png")
+    for path in (run / "curve.png", both):
+        assert path.read_bytes().startswith(b"\x89PNG")
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_no_run_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no metrics"):
+        read_rows(tmp_path)
+    with pytest.raises(UserError, match="no metrics"):
+        read_rows(write(tmp_path / "empty", []))

@@ -1,0 +1,175 @@
+"""What goes wrong in an actor is named and survived; what cannot be survived ends everything."""
+
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from clew.bridges.gymnasium.faults import EnvironmentFault
+from clew.interact.tasks import HostConfig
+from clew.run.asynchronous.pool import Rollout
+from clew.run.asynchronous.processes import ProcessPool
+from clew.run.asynchronous.program import AsyncProgram
+from clew.run.compiled import RunState, init_run, make_parts
+from small_async import arrays, async_config, order
+
+TIMEOUT = 3.0
+
+
+class Run:
+    """A run in progress that troubles can be put into."""
+
+    def __init__(self, folder: Path, restarts: int, **changes: Any):
+        self.script = folder / "script"
+        config = async_config(
+            env="labelled:Scripted",
+            env_options={"script": str(self.script)},
+            host=HostConfig(timeout=TIMEOUT, restarts=restarts),
+            **changes,
+        )
+        self.told: list[str] = []
+        parts = make_parts(config)
+        self.program = AsyncProgram(parts, self.told.append)
+        self.state: RunState = init_run(parts)
+        self.updates = 0
+
+    @property
+    def pool(self) -> ProcessPool:
+        """The actors."""
+        assert isinstance(self.program._pool, ProcessPool)
+        return self.program._pool
+
+    def go_on(self, updates: int = 1) -> None:
+        """Makes updates, looking at what they learn from."""
+        self.state = self.program(self.state, jnp.int32(updates))
+        self.updates += updates
+        assert int(self.state.update) == self.updates
+
+    def watch(self) -> None:
+        """Has every rollout looked at from now on."""
+        take = self.pool.take
+
+        def looked_at(count: int) -> list[Rollout]:
+            rollouts = take(count)
+            for rollout in rollouts:
+                assert_whole(rollout)
+            return rollouts
+
+        self.pool.take = looked_at
+
+    def inject(self, trouble: str) -> None:
+        """Puts a trouble in, and goes on until it has been told of, and for two updates more."""
+        before = len(self.told)
+        if trouble in ("SIGKILL", "SIGSTOP"):
+            place = self.updates % 2
+            while not self.pool._running[place].signs.seen()[2]:
+                self.go_on()  # an actor that compiles may take long
+            os.kill(self.pool.pids[place], getattr(signal, trouble))
+        else:
+            order(self.script, trouble)
+        while len(self.told) == before:
+            self.go_on()
+        self.go_on(2)
+        assert len(self.told) == before + 1
+
+
+def assert_whole(rollout: Rollout) -> None:
+    """Every observation follows the one before, or opens an episode."""
+    seen = rollout.gathered.acted.experience
+    step = seen.observation[:, :, 1]
+    follows = np.where(seen.start[1:], step[1:] == 0, step[1:] == step[:-1] + 1)
+    assert follows.all()
+    assert np.isfinite(seen.log_prob).all() and np.isfinite(seen.value).all()
+
+
+def wait_until_gone(pids: list[int], seconds: float = 10.0) -> None:
+    """No such processes any more."""
+    deadline = time.monotonic() + seconds
+    while left := [pid for pid in pids if Path(f"/proc/{pid}").exists()]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+def shared_files() -> set[str]:
+    """What shared memory has files for, whether they have a name or not."""
+    return set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    """No new files of shared memory after a test."""
+    before = shared_files()
+    yield
+    assert {name for name in shared_files() - before if name.startswith("pym")} == set()
+
+
+SAYS = {
+    "raise": "actor [01]: labelled:Scripted: environment [01] raised in step, 1 steps into",
+    "die": r"labelled:Scripted: actor [01] ended \(exit code 3\); started anew",
+    "hang": "labelled:Scripted: actor [01] hangs: its environment [01] gave no sign of life within",
+    "SIGKILL": r"labelled:Scripted: actor [01] ended \(exit code -9\); started anew",
+    "SIGSTOP": "labelled:Scripted: actor [01] hangs: .*gave no sign of life within 3 s; started",
+}
+
+
+def survive(folder: Path, troubles: list[str]) -> None:
+    """A run has all of these troubles and goes on."""
+    run = Run(folder, restarts=len(troubles))
+    try:
+        run.go_on()
+        run.watch()
+        began = run.pool.pids
+        for number, trouble in enumerate(troubles):
+            run.inject(trouble)
+            told = run.told[number]
+            assert re.search(SAYS[trouble], told), told
+            assert f"({number + 1} of at most {len(troubles)} times)" in told
+        pids = run.pool.pids
+    finally:
+        run.program.close()
+    wait_until_gone([*began, *pids])
+
+
+def test_faults_are_named_and_survived(tmp_path: Path, nothing_left: None) -> None:
+    """An environment raises, and an actor is killed."""
+    survive(tmp_path, ["raise", "SIGKILL", "raise"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trouble", SAYS)
+def test_twenty_faults_are_survived(tmp_path: Path, nothing_left: None, trouble: str) -> None:
+    """Each kind."""
+    survive(tmp_path, [trouble] * 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("trouble", "says"),
+    [
+        ("nan observation", "actor [01]: .*gave nan in its observation, 1 steps into its episode"),
+        ("raise", "actor [01]: .*raised in step"),
+    ],
+)
+def test_what_is_not_survived_ends_the_run(
+    tmp_path: Path, nothing_left: None, trouble: str, says: str
+) -> None:
+    """A number that is none at once, other faults when there were too many of them."""
+    run = Run(tmp_path, restarts=0 if trouble == "raise" else 9)
+    try:
+        run.go_on()
+        pids = run.pool.pids
+        with pytest.raises(EnvironmentFault, match=says):
+            run.inject(trouble)
+        assert run.told == []
+        assert all(np.isfinite(x).all() for x in arrays(run.program.state))
+        assert int(run.program.state.update) >= run.updates
+    finally:
+        run.program.close()
+    wait_until_gone(pids)

@@ -1,0 +1,191 @@
+"""The parts of asynchronous training: shared arrays, merged statistics, lag, settings."""
+
+import multiprocessing
+import threading
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from clew.agents.learners.ppo import PPOConfig
+from clew.bridges.gymnasium.faults import EnvironmentFault
+from clew.bridges.gymnasium.running_moments import RunningMoments
+from clew.errors import UserError
+from clew.interact.tasks import HostConfig
+from clew.run.asynchronous.heartbeat import HangDetector, Heartbeat
+from clew.run.asynchronous.merging import merged
+from clew.run.asynchronous.pool import Ready, Rollout
+from clew.run.asynchronous.settings import AsyncConfig
+from clew.run.asynchronous.shared import Layout, Versions, shared_bytes
+from clew.run.config import TrainConfig, config_from_json
+from clew.run.fault_budget import FaultBudget
+from small_async import async_config
+
+TREE = {
+    "a": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "b": (np.array(True), np.zeros((0, 4), np.uint8), np.array([3, -1])),
+}
+
+
+def test_a_tree_is_read_as_it_was_written() -> None:
+    """Shapes, types and values; another tree is refused."""
+    layout = Layout(TREE)
+    memory = np.zeros(layout.size, np.uint8)
+    layout.write(memory, TREE)
+    read = layout.views(memory)
+    assert read["a"].dtype == np.float32 and read["b"][1].shape == (0, 4)
+    for array, expected in zip((read["a"], *read["b"]), (TREE["a"], *TREE["b"]), strict=True):
+        np.testing.assert_array_equal(array, expected)
+    with pytest.raises(ValueError, match="expected arrays as"):
+        layout.write(memory, {"a": TREE["a"]})
+    with pytest.raises(ValueError, match=r"expected an array float32\[2, 3\], got float32\[3, 2\]"):
+        layout.write(memory, TREE | {"a": TREE["a"].T})
+
+
+def test_nobody_reads_half_of_a_version() -> None:
+    """Readers without any lock beside a writer that never rests."""
+    layout = Layout({"x": np.zeros(50_000, np.int64)})
+    memory = shared_bytes(multiprocessing.get_context("spawn"), Versions.size(layout))
+    writer, reader = Versions(memory, layout), Versions(memory, layout)
+    writer.write(1, {"x": np.full(50_000, 1)})
+    stop = threading.Event()
+
+    def write() -> None:
+        version = 1
+        while not stop.is_set():
+            version += 1
+            writer.write(version, {"x": np.full(50_000, version)})
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        found = [reader.read() for _ in range(200)]
+    finally:
+        stop.set()
+        thread.join()
+    for version, tree in found:
+        assert (tree["x"] == version).all()
+    versions = [version for version, _ in found]
+    assert versions == sorted(versions) and len(set(versions)) > 1
+
+
+def moments_state(moments: RunningMoments) -> dict[str, Any]:
+    """As `Transforms.state` has it."""
+    return {"count": np.array(moments.count), "mean": moments.mean.copy(), "m2": moments.m2.copy()}
+
+
+def test_merged_statistics_are_those_of_all_that_was_seen() -> None:
+    """Two actors from one beginning, and the second one's rollout begun before the first's end."""
+    rng = np.random.default_rng(0)
+    parts = [rng.normal(size=(n, 3)) * 4 + 7 for n in (50, 30, 20)]
+
+    def moments(*seen: np.ndarray) -> dict[str, Any]:
+        running = RunningMoments.of((3,))
+        for array in seen:
+            running.update(array)
+        return moments_state(running)
+
+    def squares(*seen: np.ndarray) -> dict[str, Any]:
+        flat = np.concatenate(seen).ravel()
+        return {"count": np.array(float(flat.size)), "mean_square": np.mean(flat**2)}
+
+    a, b, c = parts
+    for told in (moments, squares):
+        first = merged({"x": told(a)}, {"x": told(a)}, {"x": told(a, b)})
+        np.testing.assert_equal(first, {"x": told(a, b)})
+        both = merged(first, {"x": told(a)}, {"x": told(a, c)})
+        for name, value in told(a, b, c).items():
+            np.testing.assert_allclose(both["x"][name], value, rtol=1e-9)
+    assert merged({}, {}, {}) == {}
+
+
+def test_what_is_too_old_is_dropped_and_whose_it_is_told() -> None:
+    """At max_lag it is learned from, beyond it not."""
+    ready, nothing = Ready[str](max_lag=2), cast(Any, None)
+    for actor, version in ((1, 4), (2, 5), (0, 6), (3, 3)):
+        ready.add(f"actor {actor}", Rollout(version, actor, nothing, 1.0, 0.0))
+    assert ready.drop(7) == ["actor 1", "actor 3"] and len(ready) == 2
+    owners, rollouts = ready.take(2)
+    assert owners == ["actor 2", "actor 0"] and [r.version for r in rollouts] == [6, 5]
+    assert len(ready) == 0 and ready.drop(99) == []
+
+
+def test_so_many_faults_are_survived_and_no_number_that_is_none() -> None:
+    """The message counts them."""
+    told: list[str] = []
+    budget = FaultBudget(2, told.append)
+    for field in ("step", "worker"):
+        budget.survive(EnvironmentFault(f"bad {field}", field=field))
+    assert told[1] == "bad worker; opened anew (2 of at most 2 times)"
+    with pytest.raises(EnvironmentFault, match="third"):
+        budget.survive(EnvironmentFault("third", field="reset"))
+    for field in ("reward", "observation pixels"):
+        with pytest.raises(EnvironmentFault, match="nan"):
+            FaultBudget(9, told.append).survive(EnvironmentFault("nan", field=field))
+    assert len(told) == 2
+
+
+def test_who_hangs_and_who_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiling may take long, waiting for the learner for ever, an environment the timeout."""
+    now = [0.0]
+    monkeypatch.setattr("clew.run.asynchronous.heartbeat.time.monotonic", lambda: now[0])
+    signs = Heartbeat(np.zeros(40, np.uint8))
+    signs.begin()
+    watcher = HangDetector(signs, 5.0)
+
+    def after(seconds: float) -> str:
+        now[0] += seconds
+        return watcher.hung()
+
+    assert after(290) == "" and "within 300 s" in after(11)
+    with signs.at_environments():
+        signs.progress[0] = 1
+        assert after(1) == "" and after(4.9) == ""
+        assert after(0.2) == "its environment 1 gave no sign of life within 5 s"
+        signs.progress[0] = -1
+    assert after(0) == "" and after(100) == ""
+    signs.gathered()
+    assert after(0) == "" and after(5.1) == "it gave no sign of life within 5 s"
+    signs.waiting()
+    assert after(0) == "" and after(1e6) == ""
+    watcher.answering()
+    assert after(4.9) == "" and after(0.2) == "it gave no sign of life within 5 s"
+    signs.acting()
+    signs.waiting()  # it has heard, and waits for more
+    assert after(0) == "" and after(1e6) == ""
+    signs.stop()
+    with pytest.raises(SystemExit):
+        signs.acting()
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"runner": "asynch"}, "'asynch'; did you mean 'async'"),
+        ({"env": "tmaze"}, "runner async is for environments of others; tmaze is written in JAX"),
+        ({"algorithm": "a2c", "steps": 4096}, "runner async needs algorithm 'ppo', got 'a2c'"),
+        ({"seeds": 2}, "runner async needs seeds 1, got 2"),
+        ({"host": HostConfig(processes=2)}, "runner async needs host.processes 0, got 2"),
+        ({"asynchronous": AsyncConfig(actors=3)}, "got 3 actors for 4 environments"),
+        ({"asynchronous": AsyncConfig(actors=0)}, "asynchronous.actors must be an integer of at"),
+        ({"asynchronous": AsyncConfig(max_lag=-1)}, "asynchronous.max_lag must be an integer"),
+        ({"asynchronous": AsyncConfig(queue=-1)}, "asynchronous.queue must be an integer"),
+    ],
+)
+def test_impossible_settings(changes: dict[str, Any], says: str) -> None:
+    """One line each."""
+    with pytest.raises(UserError, match=says):
+        async_config(**changes).validate()
+
+
+def test_the_runner_names_a_result_where_it_changes_it() -> None:
+    """A serial run is the synchronous one; its settings are kept on the disk all the same."""
+    plain = async_config(runner="sync")
+    serial = async_config(asynchronous=AsyncConfig(serial=True))
+    lagging = async_config(ppo=PPOConfig(num_envs=4))
+    assert plain.digest() == serial.digest()
+    assert "runner" not in TrainConfig().identity()
+    assert lagging.identity()["asynchronous"]["queue"] == 1
+    digests = {async_config(asynchronous=AsyncConfig(queue=q)).digest() for q in (0, 1)}
+    assert len(digests | {plain.digest()}) == 3
+    assert config_from_json(serial.to_json()) == serial

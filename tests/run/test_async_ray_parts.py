@@ -1,0 +1,235 @@
+"""Actors on a Ray cluster without a cluster: what they answer, and what is made of it."""
+
+import importlib
+import importlib.util
+import pickle
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from clew.bridges.gymnasium.faults import EnvironmentFault
+from clew.cli import run
+from clew.errors import UserError
+from clew.interact.tasks import HostSide
+from clew.run import cluster, folder
+from clew.run.asynchronous.acting import ActorParams, ActorSpec
+from clew.run.asynchronous.settings import AsyncConfig
+from clew.run.compiled import init_run, make_parts
+from clew.run.config import config_from_json
+from fake_actors import ActorDiedError, FakeActors, RayError, RayTaskError
+from small_async import async_config, run_dir
+
+MODULES = ("ray_actor", "ray_running", "ray_pool")
+
+
+@pytest.fixture
+def modules() -> Iterator[Any]:
+    """The modules, with something that stands for Ray where it is not installed."""
+    names = [f"clew.run.asynchronous.{name}" for name in MODULES]
+    missing = importlib.util.find_spec("ray") is None
+    if missing:
+        sys.modules["ray"] = SimpleNamespace(method=lambda **options: lambda method: method)
+    yield SimpleNamespace(**dict(zip(MODULES, map(importlib.import_module, names), strict=True)))
+    if missing:
+        for name in ("ray", *names):
+            del sys.modules[name]
+
+
+def published(config: Any) -> tuple[ActorSpec, ActorParams]:
+    """A run's first actor, and what the learner says at the beginning."""
+    parts = make_parts(config)
+    key = np.asarray(jax.random.key_data(jax.random.key(0)))
+    params = jax.tree.map(np.asarray, init_run(parts).seed.agent)
+    assert isinstance(parts.stream, HostSide)
+    said = ActorParams(params, parts.stream.statistics(), key)
+    return ActorSpec(config, parts.stream, 0, 2), said
+
+
+def test_an_actor_acts_with_the_newest_parameters_and_survives_faults(
+    modules: Any, tmp_path: Path
+) -> None:
+    """It does nothing between a fault and its answer, nor after the end."""
+    script = tmp_path / "script"
+    options = {"script": str(script)}
+    share, said = published(async_config(env="labelled:Scripted", env_options=options))
+    actor = modules.ray_actor.RayActor(pickle.dumps(share), 20.0)
+    first = actor.rollout(3, said, 0)
+    assert first.version == 3 and 0 <= first.waited <= first.seconds
+    actor.tell(5, said)
+    actor.tell(4, said)
+    second = actor.rollout(3, said, 0)
+    assert second.version == 5 and actor.look() == ""
+    assert all(isinstance(x, np.ndarray) for x in jax.tree.leaves(second.gathered))
+    script.write_text("raise")
+    while not isinstance(fault := actor.rollout(5, said, 0), EnvironmentFault):
+        assert fault.version == 5
+    assert fault.field == "step"
+    assert actor.rollout(5, said, 0) is None, "the learner knows nothing of the fault yet"
+    assert actor.rollout(5, said, 1).version == 5
+    actor.stop()
+    assert actor.rollout(6, said, 1) is None
+    actor.close()
+
+
+@pytest.fixture
+def fake(modules: Any, monkeypatch: pytest.MonkeyPatch) -> FakeActors:
+    """In place of Ray."""
+    ray = FakeActors()
+    monkeypatch.setattr(modules.ray_pool, "import_ray", lambda: ray)
+    monkeypatch.setattr(modules.ray_running.pickle, "dumps", lambda share: b"")
+    return ray
+
+
+def pool_of(modules: Any, ray: FakeActors, told: list[str], **changes: Any) -> Any:
+    """Two actors at work, on the nodes 0 and 0, each asked for two rollouts."""
+    config = async_config(asynchronous=AsyncConfig(ray="auto", **changes))
+    side: Any = SimpleNamespace(task=SimpleNamespace(vector=False))
+    pool = modules.ray_pool.RayPool([ActorSpec(config, side, n, 2) for n in (0, 1)], told.append)
+    pool.publish(0, None)
+    for actor in (0, 1):
+        versions = modules.ray_actor.installed()
+        ray.answers[ray.last("where", actor)] = ("0000", f"process {actor}", versions)
+    pool._listen()
+    return pool
+
+
+def made(modules: Any, version: int) -> Any:
+    """A rollout."""
+    return modules.ray_actor.Made(version, None, 2.0, 1.0)
+
+
+def test_actors_are_asked_for_so_many_rollouts_and_dropped_ones_anew(
+    modules: Any, fake: FakeActors
+) -> None:
+    """As local ones are, which count what is unlearned."""
+    pool = pool_of(modules, fake, [], queue=1, max_lag=1)
+
+    def asked() -> list[int]:
+        return [sum(a.startswith(f"rollout {n}") for a in fake.asked) for n in (0, 1)]
+
+    def answer(actor: int, version: int) -> None:
+        fake.answers[pool.actors[actor].waits_for()[0]] = made(modules, version)
+        pool._listen()
+
+    assert asked() == [2, 2]
+    answer(1, 0)
+    answer(0, 0)
+    assert asked() == [2, 2], "none is learned from"
+    assert [rollout.actor for rollout in pool.take(2)] == [0, 1]
+    pool.publish(1, None)
+    assert asked() == [3, 3]
+    assert [a.split()[1] for a in fake.asked if a.startswith("tell")] == ["0", "1"]
+    answer(0, 0)
+    pool.publish(2, None)
+    answer(1, 2)
+    answer(0, 1)
+    assert [(r.actor, r.version) for r in pool.take(2)] == [(0, 1), (1, 2)]
+    assert pool.dropped == 1 and asked() == [4, 3]
+
+
+def test_a_lost_node_is_one_fault(modules: Any, fake: FakeActors) -> None:
+    """However many actors it had; one that was sent there meanwhile is none at all."""
+    told: list[str] = []
+    pool = pool_of(modules, fake, told)
+    died = "The actor died.\nThe actor died because its node has died. Node Id: 0000\n more"
+    for actor in (0, 1):
+        fake.answers[pool.actors[actor].waits_for()[0]] = RayError("unavailable")
+    pool._listen()
+    assert not told and all(actor.started for actor in pool.actors)
+    for actor in (0, 1):
+        pool.actors[actor]._asked = 0.0
+        assert pool.actors[actor].look() is None
+        fake.answers[fake.last("look", actor)] = ActorDiedError(died)
+    pool._listen()
+    says = "labelled:Labelled: actor {} (process {}) was lost with its node; started anew"
+    assert told == [says.format(0, 0) + " (1 of at most 3 times)", says.format(1, 1)]
+    fake.answers[fake.last("where", 2)] = ActorDiedError(died)
+    pool._listen()
+    assert len(told) == 2 and pool._budget.used == 1
+    assert not any(actor.started for actor in pool.actors)
+
+
+def test_what_another_actor_would_not_mend_ends_the_run(modules: Any, fake: FakeActors) -> None:
+    """A node without clew, or with another version; but not a process that was killed."""
+    told: list[str] = []
+    pool = pool_of(modules, fake, told)
+    fake.answers[pool.actors[0].waits_for()[0]] = ActorDiedError(
+        "The actor died.\nThe actor is dead because its worker process has died. Worker exit type"
+    )
+    pool._listen()
+    assert told[0].startswith("labelled:Labelled: actor 0 (process 0) ended (its worker process")
+    old = modules.ray_actor.installed() | {"clew": "0.0.9"}
+    for error, says in (
+        (RayTaskError("Traceback\nNo module named 'clew'"), "not start: No module named 'clew'"),
+        (
+            ("1111", "process 7", old),
+            r"has clew 0.0.9, and the learner clew \d.*: install the",
+        ),
+    ):
+        fake.answers[fake.last("where", 2)] = error
+        with pytest.raises(EnvironmentFault, match=f"actor 0.* {says}"):
+            pool._listen()
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"asynchronous": AsyncConfig(ray="nonsense")}, "expected auto, local, HOST:PORT or ray:"),
+        ({"asynchronous": AsyncConfig(ray="auto", serial=True)}, "serial acts in this process"),
+        (
+            {"asynchronous": AsyncConfig(ray_timeout=0.0)},
+            "ray_timeout must be a finite number",
+        ),
+        (
+            {"asynchronous": AsyncConfig(ray="auto"), "runner": "sync"},
+            "need runner async, got",
+        ),
+    ],
+)
+def test_impossible_settings(changes: dict[str, Any], says: str) -> None:
+    """One line each."""
+    with pytest.raises(UserError, match=says):
+        async_config(**changes).validate()
+
+
+def test_where_actors_are_is_no_part_of_a_result(tmp_path: Path) -> None:
+    """A run may go on elsewhere, and with nothing else changed."""
+    here = run_dir(tmp_path)
+    there = run_dir(tmp_path, asynchronous=AsyncConfig(ray="10.0.0.1:6379", ray_timeout=7.0))
+    assert here.digest() == there.digest() and config_from_json(there.to_json()) == there
+    folder.write_new_config(folder.new_folder(here), here)
+    assert folder.to_resume(there, True)[1] == there
+    other = run_dir(tmp_path, asynchronous=AsyncConfig(queue=2))
+    with pytest.raises(UserError, match="may only have its steps raised and its loggers, devices"):
+        folder.to_resume(other, True)
+
+
+def test_ray_that_is_missing_is_told_before_there_is_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the extra that brings it."""
+    monkeypatch.setitem(sys.modules, "ray", None)
+    words = "train --env gymnasium:CartPole-v1 --algorithm ppo --memory gru --runner async"
+    assert run([*words.split(), "--ray", "auto", "--run-dir", str(tmp_path)]) == 2
+    assert "not installed: pip install 'clew[ray]'" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    with cluster.joined(""):
+        pass
+
+
+def test_a_cluster_that_cannot_be_started_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line, whatever Ray raises."""
+
+    def init(*args: Any, **options: Any) -> None:
+        raise RuntimeError("timed out\n during startup")
+
+    ray = SimpleNamespace(init=init, is_initialized=lambda: False)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    with pytest.raises(UserError, match="could be started here: timed out during startup"):
+        cluster.join("local")

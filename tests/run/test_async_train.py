@@ -1,0 +1,145 @@
+"""Asynchronous runs from the command to the summary: rows, Ctrl-C, kills, errors of the learner."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_async_faults import shared_files, wait_until_gone
+
+import clew
+from clew.agents.learners.ppo import PPOConfig
+from clew.run import checkpoint
+from clew.run.asynchronous import program
+from clew.run.asynchronous.settings import AsyncConfig
+from clew.run.record import read_metrics
+from clew.run.stop import EnvironmentFailed, TrainingInterrupted
+from small_async import LENGTH, run_dir
+from small_run import Watch
+
+UPDATE = 4 * LENGTH
+VTRACE = PPOConfig(
+    num_envs=4, rollout_length=LENGTH, sequence_length=4, minibatches=1, epochs=1,
+    advantages="vtrace",
+)  # fmt: skip
+
+
+@pytest.fixture
+def pids(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Of all actors that a test starts."""
+    found: list[int] = []
+    publish = program.ProcessPool.publish
+
+    def noticed(self: Any, *args: Any) -> None:
+        publish(self, *args)
+        found.extend(pid for pid in self.pids if pid not in found)
+
+    monkeypatch.setattr(program.ProcessPool, "publish", noticed)
+    return found
+
+
+def test_a_run_its_rows_ctrl_c_and_going_on(tmp_path: Path, pids: list[int]) -> None:
+    """With V-trace. Lag is bounded by the settings, and there is some."""
+    before = shared_files()
+    config = run_dir(
+        tmp_path, ppo=VTRACE, steps=UPDATE * 24, asynchronous=AsyncConfig(queue=2, max_lag=3)
+    )
+
+    def stop(report: Any) -> None:
+        if report.steps >= 8 * UPDATE:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(TrainingInterrupted, match="clew train --resume"):
+        clew.train(config, progress=Watch(stop))
+    wait_until_gone(pids)
+    assert len(pids) == 2 and not any(name.startswith("pym") for name in shared_files() - before)
+    result = clew.train(config, resume=True, progress=Watch())
+    assert result.summary["updates"] == 24
+    rows = read_metrics(result.path)
+    assert [row["update"] for row in rows] == list(range(2, 25, 2))
+    assert max(row["lag_max"] for row in rows) in (1, 2, 3)
+    assert all(0 <= row["lag"] <= row["lag_max"] for row in rows)
+    assert all(0 <= row[name] <= 1 for row in rows for name in ("actor_wait", "learner_wait"))
+    assert sum(row["dropped"] for row in rows) >= 0 and sum(r["episodes"][0] for r in rows) > 20
+    wait_until_gone(pids)
+
+
+def test_an_error_of_the_learner_ends_everything(
+    tmp_path: Path, pids: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its own traceback; a number that is none saves first and says how to go on."""
+    monkeypatch.setattr(program, "merged", lambda *args: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        clew.train(run_dir(tmp_path), progress=Watch())
+    wait_until_gone(pids)
+    monkeypatch.undo()
+    config = run_dir(
+        tmp_path / "nan", env="labelled:Troubled", env_options={"trouble": "nan observation"}
+    )
+    with pytest.raises(EnvironmentFailed, match=r"gave nan in its observation(.|\n)*--resume"):
+        clew.train(config, progress=Watch())
+    assert "update" in str(next((tmp_path / "nan" / "run" / "checkpoints").iterdir()))
+
+
+LEARNER = """
+import sys
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+import clew
+from clew.run.asynchronous import program
+from small_async import run_dir
+from small_run import Watch
+
+def tell(report):
+    if report.steps > 200:
+        print(*tell.program._pool.pids, flush=True)
+
+class Known(program.AsyncProgram):
+    def __init__(self, *args):
+        super().__init__(*args)
+        tell.program = self
+
+program.AsyncProgram = Known
+if __name__ == "__main__":
+    clew.train(run_dir(Path({folder!r}), steps=10**7, checkpoint_seconds=0.0), progress=Watch(tell))
+"""
+
+
+def test_a_killed_learner_leaves_nothing_and_can_be_resumed(tmp_path: Path) -> None:
+    """Its actors notice; what they shared had no name."""
+    before = shared_files()
+    script = tmp_path / "learner.py"
+    script.write_text(LEARNER.format(tests=str(Path(__file__).parents[1]), folder=str(tmp_path)))
+    learner = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
+    assert learner.stdout is not None
+    pids = [int(word) for word in learner.stdout.readline().split()]
+    assert len(pids) == 2
+    os.kill(learner.pid, signal.SIGKILL)
+    learner.communicate()
+    wait_until_gone(pids)
+    time.sleep(0.1)
+    assert not any(name.startswith("pym") for name in shared_files() - before)
+    made = saved(tmp_path / "run")
+    assert made >= 1
+    with pytest.raises(TrainingInterrupted):
+        clew.resume_run(tmp_path / "run", steps=10**7, progress=Watch(stop_soon(made)))
+    assert saved(tmp_path / "run") > made
+
+
+def saved(path: Path) -> int:
+    """Updates that a run's newest checkpoint holds."""
+    return checkpoint.read(checkpoint.list_checkpoints(path / "checkpoints")[-1]).meta["update"]
+
+
+def stop_soon(made: int) -> Any:
+    """Ctrl-C ten updates later."""
+
+    def look(report: Any) -> None:
+        if report.steps >= (made + 10) * UPDATE:
+            signal.raise_signal(signal.SIGINT)
+
+    return look

@@ -1,0 +1,81 @@
+"""The algorithm that is taken where none is named, by task and by what else is given."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from clew.agents.learners.a2c import A2CConfig
+from clew.agents.network import NetworkConfig
+from clew.cli.parse import parse, value_before_parsing
+from clew.cli.train import TrainCommand, default_command
+from clew.envs.wrappers import WrapperConfig
+from clew.lab.studies.presets import PRESETS
+from clew.run.config import TrainConfig, config_from_json
+
+POLE = "gymnasium:CartPole-v1"
+SCALED = WrapperConfig(normalise_rewards=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "algorithm", "wrappers", "encoder"),
+    [
+        ({}, "a2c", WrapperConfig(), "none"),
+        ({"env": POLE}, "ppo", SCALED, "auto"),
+        ({"env": "gymnax:MemoryChain-bsuite"}, "a2c", WrapperConfig(), "none"),
+        ({"env": "some.module:factory"}, "ppo", SCALED, "auto"),
+        ({"env": POLE, "wrappers": WrapperConfig()}, "ppo", WrapperConfig(), "auto"),
+        (
+            {"env": POLE, "wrappers": WrapperConfig(keep=(0, 2))},
+            "ppo",
+            WrapperConfig(keep=(0, 2)),
+            "auto",
+        ),
+        ({"env": POLE, "network": NetworkConfig(head_size=4)}, "ppo", SCALED, "none"),
+        ({"env": POLE, "a2c": A2CConfig(num_envs=2)}, "a2c", WrapperConfig(), "none"),
+        ({"env": POLE, "algorithm": "a2c"}, "a2c", WrapperConfig(), "none"),
+        ({"env": POLE, "algorithm": "ppo"}, "ppo", WrapperConfig(), "none"),
+    ],
+)
+def test_what_is_chosen(
+    settings: dict[str, Any], algorithm: str, wrappers: WrapperConfig, encoder: str
+) -> None:
+    config = TrainConfig(**settings)
+    assert (config.algorithm, config.wrappers) == (algorithm, wrappers)
+    assert config.network.encoder == encoder
+    assert TrainConfig(**settings | {"algorithm": settings.get("algorithm", "auto")}) == config
+    assert config_from_json(config.to_json()) == config
+    assert dataclasses.replace(config, seed=1).algorithm == algorithm
+
+
+@pytest.mark.parametrize(
+    ("args", "algorithm", "scaled"),
+    [
+        ("", "a2c", False),
+        (f"--env {POLE}", "ppo", True),
+        (f"--env={POLE}", "ppo", True),
+        (f"--env {POLE} --wrappers.keep 0 2", "ppo", True),
+        (f"--env {POLE} --wrappers.no-normalise-rewards", "ppo", False),
+        (f"--env {POLE} --algorithm ppo", "ppo", False),
+        (f"--env {POLE} --algorithm a2c", "a2c", False),
+        (f"--env {POLE} --algorithm auto", "ppo", True),
+        (f"--env {POLE} --a2c.num-envs 4", "a2c", False),
+        (f"--env {POLE} --algorithm auto --a2c.num-envs 4", "a2c", False),
+        (f"--env {POLE} --ppo.num-envs 4", "ppo", True),
+        ("--env gymnax:CartPole-v1", "a2c", False),
+    ],
+)
+def test_the_command_line_chooses_alike(args: str, algorithm: str, scaled: bool) -> None:
+    words = args.split()
+    default = default_command(words)
+    named = value_before_parsing(words, "--algorithm")
+    config = parse(TrainCommand, words, command="train", about="", default=default).config
+    assert (config.algorithm, config.wrappers.normalise_rewards) == (algorithm, scaled)
+    assert config.network.encoder == ("auto" if algorithm == "ppo" and named != "ppo" else "none")
+
+
+def test_presets_are_what_their_papers_say() -> None:
+    """None of them changes with what is chosen where nothing is said."""
+    for name, config in PRESETS.items():
+        assert config.algorithm == ("ppo" if name.startswith("memory-maze/") else "a2c")
+        assert config.wrappers == WrapperConfig()

@@ -1,0 +1,241 @@
+"""Training on environments of others: nothing is learned twice, wrongly, or lost."""
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+import clew
+from clew.agents.learners.a2c import A2CConfig
+from clew.agents.learners.ppo import PPOConfig
+from clew.agents.network import NetworkConfig
+from clew.envs.wrappers import WrapperConfig
+from clew.errors import UserError
+from clew.interact.tasks import HostConfig
+from clew.run.compiled import init_run, make_parts
+from clew.run.config import TrainConfig
+from clew.run.evaluate import evaluate
+from clew.run.hosted import HostProgram
+from clew.run.progress import Quiet
+from clew.run.stop import EnvironmentFailed
+from clew.run.train import resume_run, train
+
+GAMMA = 0.5
+
+
+class Counting(gymnasium.Env):
+    """Shows how many steps are behind, pays 1 a step, and ends after `length` of them."""
+
+    observation_space = gymnasium.spaces.Box(0, 100, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, length: int = 3, terminate: bool = False, fault: str = "", at: int = 5):
+        self.length, self.terminate, self.fault, self.at = length, terminate, fault, at
+        self.time = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.time += 1
+        over = self.time >= self.length
+        if self.fault and self.np_random.random() < 1 / self.at:
+            if self.fault == "raise":
+                raise RuntimeError("the cart left its rails")
+            return np.full(1, np.nan, np.float32), 1.0, False, False, {}
+        observation = np.full(1, self.time, np.float32)
+        return observation, 1.0, over and self.terminate, over and not self.terminate, {}
+
+
+def counting(**options):
+    return Counting(**options)
+
+
+def counting_same_step(num_envs: int, **options):
+    return SyncVectorEnv(
+        [lambda: Counting(**options)] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP
+    )
+
+
+def config_of(folder, factory: str = "counting", algorithm: str = "a2c", **changes) -> TrainConfig:
+    settings = {
+        "env": f"test_host_training:{factory}",
+        "env_options": {},
+        "memory": "none",
+        "memory_options": {},
+        "network": NetworkConfig(head_size=16),
+        "algorithm": algorithm,
+        "a2c": A2CConfig(num_envs=4, rollout_length=8, learning_rate=1e-2, gamma=GAMMA, lam=0.0),
+        "ppo": PPOConfig(
+            num_envs=4,
+            rollout_length=8,
+            sequence_length=4,
+            minibatches=1,
+            learning_rate=1e-2,
+            gamma=GAMMA,
+            lam=0.0,
+        ),
+        "steps": 32 * 200,
+        "run_dir": str(folder),
+        "log_every": 100,
+    }
+    return TrainConfig(**{**settings, **changes})
+
+
+def values_of(path, times) -> list[float]:
+    agent = clew.load(path)
+    shown = jnp.asarray(times, jnp.float32)[:, None]
+    starts = jnp.asarray([t == 0 for t in times])
+    return np.asarray(agent.unroll(agent.init_state(), shown, starts)[2]).tolist()
+
+
+@pytest.mark.parametrize("factory", ["counting", "counting_same_step"])
+@pytest.mark.parametrize(
+    ("learner", "terminate"),
+    [
+        ("a2c", False),
+        ("a2c", True),
+        ("ppo", False),
+        ("ppo", True),
+        ("async", False),
+        pytest.param("async", True, marks=pytest.mark.slow),
+    ],
+)
+def test_values_tell_truncation_from_termination(tmp_path, learner, factory, terminate):
+    """One more step pays 1, for ever at GAMMA: 1 + 1/2 + 1/4 + ... unless the episode terminates.
+
+    Cut off after three steps the value is 2 at all times that are learned from; after a termination
+    it is 1 + 1/2 + 1/4, 1 + 1/2, 1. Whoever takes the one for the other, or learns from the step
+    between two episodes, whose reward is 0, has other values.
+    """
+    config = config_of(
+        tmp_path,
+        factory,
+        "a2c" if learner == "a2c" else "ppo",
+        env_options={"length": 3, "terminate": terminate},
+        runner="async" if learner == "async" else "sync",
+        # Actors that lag, on a machine that has other work, learn more slowly.
+        steps=32 * (300 if learner == "async" else 200),
+    )
+    result = train(config, progress=Quiet())
+    assert result.summary["final"]["return"]["mean"] == 3
+    assert result.summary["final"]["length"]["mean"] == 3
+    found = values_of(result.path, [0, 1, 2])
+    if terminate:
+        np.testing.assert_allclose(found, [1.75, 1.5, 1.0], atol=0.1)
+    else:
+        # The value of the final observation is nobody's target: it is what the others lead to.
+        last = values_of(result.path, [3])[0]
+        expected = [1 + GAMMA * (1 + GAMMA * (1 + GAMMA * last)), 1 + GAMMA * (1 + GAMMA * last)]
+        np.testing.assert_allclose(found, [*expected, 1 + GAMMA * last], atol=0.1)
+
+
+@pytest.mark.parametrize("algorithm", ["a2c", "ppo"])
+def test_a_resumed_run_goes_on(tmp_path, algorithm):
+    wrappers = WrapperConfig(normalise_observations=True, normalise_rewards=True)
+    config = config_of(tmp_path, algorithm=algorithm, wrappers=wrappers, steps=32 * 20, name="run")
+    first = train(config, progress=Quiet())
+    again = resume_run(first.path, steps=32 * 40, progress=Quiet())
+    assert again.summary["steps"] == 32 * 40
+    statistics = init_run(make_parts(config)).seed.actor.statistics
+    assert statistics["observation"]  # there is something to keep
+    played = evaluate(first.path, episodes=20)
+    assert played.pooled["return"].mean == 3 and played.episodes == 20
+
+
+def test_seeds_have_environments_and_statistics_of_their_own(tmp_path):
+    wrappers = WrapperConfig(normalise_observations=True)
+    config = config_of(tmp_path, seeds=2, wrappers=wrappers, steps=32 * 6, memory="gru")
+    result = train(config, progress=Quiet())
+    both = [clew.load(result.path, index) for index in range(2)]
+    leaves = [jax.tree.leaves(agent.actor) for agent in both]
+    assert any((a != b).any() for a, b in zip(*leaves, strict=True))
+    assert len(evaluate(result.path, episodes=3).per_seed["return"]) == 2
+
+
+def test_environments_that_raise_are_opened_anew(tmp_path):
+    said = []
+
+    class Listening(Quiet):
+        def message(self, text):
+            said.append(text)
+
+    options = {"fault": "raise", "at": 300}
+    config = config_of(tmp_path, env_options=options, steps=32 * 40, host=HostConfig(restarts=100))
+    result = train(config, progress=Listening())
+    assert result.summary["steps"] == 32 * 40
+    faults = [line for line in said if "the cart left its rails" in line]
+    assert len(faults) >= 1 and "opened anew (1 of at most 100 times)" in faults[0]
+
+
+@pytest.mark.parametrize("fault", ["raise", "nan"])
+def test_a_fault_that_is_not_survived_saves_the_run(tmp_path, fault):
+    host = HostConfig(restarts=0)
+    options = {"fault": fault, "at": 200}
+    config = config_of(tmp_path, env_options=options, host=host, name="run")
+    with pytest.raises(EnvironmentFailed) as error:
+        train(config, progress=Quiet())
+    text = str(error.value)
+    assert "test_host_training:counting" in text and "go on with: clew train --resume" in text
+    assert ("the cart left its rails" if fault == "raise" else "observation") in text
+    agent = clew.load(tmp_path / "run")
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(agent) if hasattr(x, "shape"))
+
+
+def test_a_fault_leaves_the_state_of_the_last_update(tmp_path):
+    config = config_of(tmp_path, env_options={"fault": "raise", "at": 120}, memory="gru")
+    parts = make_parts(config)
+    program = HostProgram(parts)
+    state = init_run(parts)
+    try:
+        state = program(state, 30)
+    finally:
+        program.close()
+    assert int(state.update) == 30 and program._budget.used > 0
+    assert bool(state.seed.finite)
+
+
+@pytest.mark.parametrize(
+    "changes, text",
+    [
+        ({"host": HostConfig(processes=3)}, "host.processes must divide num_envs, got 3"),
+        ({"host": HostConfig(timeout=0)}, "timeout must be a finite number above 0"),
+        ({"a2c": A2CConfig(whole_episodes=True)}, "whole_episodes needs a task written in JAX"),
+        ({"env": "tmaze", "wrappers": WrapperConfig(frame_skip=2)}, "tmaze is written in JAX"),
+        ({"env": "gymnasium:CartPol-v1"}, "CartPole"),
+    ],
+)
+def test_impossible_settings_are_named(tmp_path, changes, text):
+    with pytest.raises(UserError, match=text):
+        config_of(tmp_path, **changes).validate()
+
+
+class Stubborn(Counting):
+    """Cannot be opened at the first try."""
+
+    tries = 0
+
+    def reset(self, *, seed=None, options=None):
+        Stubborn.tries += 1
+        if Stubborn.tries == 1:
+            raise RuntimeError("the rails are frozen")
+        return super().reset(seed=seed, options=options)
+
+
+def stubborn():
+    return Stubborn()
+
+
+def test_a_fault_at_the_very_first_opening_is_survived_too(tmp_path):
+    Stubborn.tries = 0
+    parts = make_parts(config_of(tmp_path, "stubborn"))
+    program = HostProgram(parts)
+    try:
+        assert int(program(init_run(parts), 1).update) == 1
+    finally:
+        program.close()
+    assert program._budget.used == 1 and Stubborn.tries > 1

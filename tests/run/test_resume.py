@@ -1,0 +1,193 @@
+"""A run that is interrupted in whatever way ends bit for bit like one that is not."""
+
+import errno
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import clew
+from clew.errors import UserError
+from clew.run import checkpoint
+from clew.run.checkpoint import CheckpointWarning
+from clew.run.folder import locked
+from clew.run.stop import TrainingInterrupted
+from small_run import STEPS_PER_UPDATE, UPDATES, Watch, assert_same_run, small_config
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory) -> Path:
+    return clew.train(small_config(tmp_path_factory.mktemp("whole")), progress=Watch()).path
+
+
+def at_update(update: int, action):
+    """Calls `action` once, when the run has made so many updates."""
+    waiting = [action]
+
+    def look(report):
+        if waiting and report.steps >= update * STEPS_PER_UPDATE:
+            waiting.pop()()
+
+    return Watch(look)
+
+
+def stopped_at(config, update: int, number: int = signal.SIGINT) -> str:
+    with pytest.raises(TrainingInterrupted) as stop:
+        clew.train(config, progress=at_update(update, lambda: signal.raise_signal(number)))
+    return str(stop.value)
+
+
+def test_raised_steps_go_on_as_if_they_had_been_so_from_the_start(tmp_path, uninterrupted):
+    # 37 and 101 are no multiples of log_every: the runs end between two rows.
+    short = small_config(tmp_path, steps=37 * STEPS_PER_UPDATE)
+    path = clew.train(short, progress=Watch()).path
+    clew.resume_run(path, steps=101 * STEPS_PER_UPDATE, progress=Watch())
+    result = clew.train(small_config(tmp_path), resume=True, progress=Watch())
+    assert_same_run(path, uninterrupted)
+    assert json.loads((path / "config.json").read_text())["config"]["steps"] == 40_960
+    assert result.summary["updates"] == 320
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_says_how_to_go_on(tmp_path, uninterrupted, number):
+    config = small_config(tmp_path)
+    before = signal.getsignal(number)
+    message = stopped_at(config, 90, number)
+    path = tmp_path / "run"
+    assert f"clew train --resume {path}" in message
+    assert signal.getsignal(number) is before
+    assert not (path / "summary.json").exists()
+    watch = Watch()
+    clew.train(resume=path, progress=watch)
+    assert "going on from update-0000000" in watch.messages[0]
+    assert_same_run(path, uninterrupted)
+
+
+def test_a_finished_run_says_so_and_stays(tmp_path, uninterrupted):
+    watch = Watch()
+    before = {p: p.read_bytes() for p in uninterrupted.rglob("*.clew")}
+    result = clew.train(resume=uninterrupted, progress=watch)
+    assert "40960 steps already" in watch.messages[0]
+    assert "compiling" not in watch.phases
+    assert result.summary["steps"] == 40_960
+    assert before == {p: p.read_bytes() for p in uninterrupted.rglob("*.clew")}
+
+
+def test_a_damaged_checkpoint_costs_only_the_work_since_the_one_before(tmp_path, uninterrupted):
+    stopped_at(small_config(tmp_path, checkpoint_seconds=0.0), 64)
+    path = tmp_path / "run"
+    newest = checkpoint.list_checkpoints(path / "checkpoints")[-1]
+    newest.write_bytes(newest.read_bytes()[:-40])
+    with pytest.warns(CheckpointWarning, match=f"{newest.name}: cut short"):
+        clew.train(resume=path, progress=Watch())
+    assert_same_run(path, uninterrupted)
+    assert (newest.parent / f"unusable-{newest.name}").exists()
+
+
+def test_a_full_disk_stops_the_run_and_loses_nothing_saved(tmp_path, uninterrupted, monkeypatch):
+    def full(*args):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    config = small_config(tmp_path, checkpoint_seconds=0.0)
+    watch = at_update(80, lambda: monkeypatch.setattr(os, "replace", full))
+    with pytest.raises(UserError, match="No space left.*update-.*make room and resume"):
+        clew.train(config, progress=watch)
+    monkeypatch.undo()
+    path = tmp_path / "run"
+    clew.train(resume=path, progress=Watch())
+    assert_same_run(path, uninterrupted)
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path, uninterrupted):
+    config = small_config(tmp_path)
+    path = clew.train(config, progress=Watch()).path
+    for file in (path / "checkpoints").iterdir():
+        file.unlink()
+    (path / "summary.json").unlink()
+    clew.train(resume=path, progress=Watch())
+    assert_same_run(path, uninterrupted)
+
+
+def test_only_steps_may_change(tmp_path, uninterrupted):
+    folder = uninterrupted.parent
+    for changes, told in (
+        ({"log_every": 4}, "log_every = 8, not 4"),
+        ({"memory_options": {"hidden_size": 8}}, "memory_options"),
+        ({"a2c": clew.A2CConfig(gamma=0.5)}, "a2c"),
+        ({"steps": 256}, "40960 steps, they can be raised"),
+    ):
+        with pytest.raises(UserError, match=told):
+            clew.train(small_config(folder, **changes), resume=True, progress=Watch())
+    with pytest.raises(UserError, match="unknown run 'rum'; did you mean 'run'"):
+        clew.train(small_config(folder, "rum"), resume=True, progress=Watch())
+    with pytest.raises(UserError, match="resume it with --resume .*run"):
+        clew.train(small_config(folder), progress=Watch())
+
+
+def test_a_run_in_use_is_refused_and_a_stale_lock_is_not(tmp_path, uninterrupted):
+    with locked(uninterrupted):
+        with pytest.raises(UserError, match=f"in use by another process.*{os.getpid()}"):
+            clew.train(resume=uninterrupted, progress=Watch())
+    (uninterrupted / ".lock").write_text("process 999999 on elsewhere\n")
+    clew.train(resume=uninterrupted, progress=Watch())
+
+
+TRAIN = """
+import sys, clew
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+from small_run import small_config
+config = small_config(Path({folder!r}), checkpoint_seconds=0.0, steps={steps})
+resume = (Path({folder!r}) / "run" / "config.json").exists()
+from clew.run.progress import Quiet
+class Tell(Quiet):
+    def phase(self, name): print(name, flush=True)
+clew.train(config, resume=resume, progress=Tell())
+"""
+
+
+def kill_at_a_random_moment(folder: Path, steps: int, longest: float, moments: random.Random):
+    """Trains in another process and kills it; whether it was still running then."""
+    code = TRAIN.format(tests=str(Path(__file__).parents[1]), folder=str(folder), steps=steps)
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    if moments.random() < 0.9:  # else at any moment of the start
+        for line in process.stdout:
+            if line == "training\n":
+                break
+    time.sleep(moments.uniform(0.0, longest))
+    running = process.poll() is None
+    process.kill()
+    process.communicate()
+    assert running or process.returncode == 0
+    return running
+
+
+def kills(folder: Path, uninterrupted: Path, steps: int, number: int, longest: float) -> None:
+    seed = random.randrange(10**6)
+    print(f"moments of seed {seed}")
+    moments = random.Random(seed)
+    killed = sum(kill_at_a_random_moment(folder, steps, longest, moments) for _ in range(number))
+    print(f"{killed} of {number} were killed before their end")
+    assert killed >= 1
+    config = small_config(folder, checkpoint_seconds=0.0, steps=steps)
+    resume = (folder / "run" / "config.json").exists()
+    result = clew.train(config, resume=resume, progress=Watch())
+    assert_same_run(result.path, uninterrupted)
+
+
+def test_kill_at_two_random_moments(tmp_path, uninterrupted):
+    kills(tmp_path, uninterrupted, UPDATES * STEPS_PER_UPDATE, 2, 0.1)
+
+
+@pytest.mark.slow
+def test_kill_at_twenty_random_moments(tmp_path):
+    steps = 20_000 * STEPS_PER_UPDATE
+    whole = clew.train(small_config(tmp_path, "whole", steps=steps), progress=Watch()).path
+    kills(tmp_path, whole, steps, 20, 0.8)

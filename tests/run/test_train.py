@@ -1,0 +1,198 @@
+"""Training as a whole: it learns, records what it does, and stops at numbers that are none."""
+
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import clew
+from clew.agents.network import NetworkConfig
+from clew.errors import UserError
+from clew.run import checkpoint
+from clew.run.compiled import init_run, make_parts
+from clew.run.config import TrainConfig, config_from_json
+from clew.run.progress import Lines
+from clew.run.stop import TrainingDiverged
+from small_run import STEPS_PER_UPDATE, Watch, last_state, small_config
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    watch = Watch()
+    config = small_config(tmp_path_factory.mktemp("runs"), "learned")
+    return clew.train(config, progress=watch), watch
+
+
+def test_a_memory_learns_a_short_corridor(learned):
+    result, _ = learned
+    first, *_, last = clew.read_metrics(result.path)
+    assert np.mean(first["success"]) < 0.7
+    final = result.summary["final"]["success"]
+    assert min(final["per_seed"]) > 0.95
+    assert final["interval"][0] <= final["mean"] <= final["interval"][1]
+    assert last["update"] == 320 and last["steps"] == 40_960
+
+
+def test_greedy_and_sampled_evaluation(learned):
+    result, _ = learned
+    greedy = clew.evaluate(result.path, episodes=70)
+    assert greedy.per_seed["success"] == [1.0, 1.0]
+    assert greedy.per_seed["length"] == [3.0, 3.0]
+    np.testing.assert_allclose(greedy.per_seed["return"], 3.8, rtol=1e-6)
+    assert greedy == clew.evaluate(result.path, episodes=70)
+    sampled = clew.evaluate(result.path, episodes=70, greedy=False, seed=1)
+    assert sampled.success is not None and 0.9 < sampled.success.mean <= 1.0
+    with pytest.raises(UserError, match="did not end within 2 steps"):
+        clew.evaluate(result.path, episodes=1, max_steps=2)
+
+
+def test_a_loaded_policy_solves_the_gymnasium_form(learned):
+    result, _ = learned
+    import gymnasium
+
+    import clew.envs.gymnasium_api  # noqa: F401
+
+    policy = clew.load(result.path, seed_index=1).policy()
+    env = gymnasium.make("clew/TMaze-v0", corridor_length=3)
+    for cue in (0, 1):
+        observation, _ = env.reset(seed=cue, options={"cue": cue})
+        terminated, start, reward = False, True, 0.0
+        while not terminated:
+            action = policy(observation, start=start)
+            observation, reward, terminated, _, _ = env.step(action)
+            start = False
+        assert reward == 4.0
+    env.close()
+
+
+def test_rows_hold_one_number_for_every_seed(learned):
+    result, watch = learned
+    rows = clew.read_metrics(result.path)
+    assert watch.rows == rows
+    assert [row["update"] for row in rows] == list(range(8, 321, 8))
+    for row in rows:
+        assert row["steps"] == row["update"] * STEPS_PER_UPDATE
+        for name in ("loss", "policy_loss", "value_loss", "entropy", "value", "grad_norm"):
+            assert len(row[name]) == 2 and np.isfinite(row[name]).all()
+        for name in ("episodes", "success", "junction", "timeout", "return", "length"):
+            assert len(row[name]) == 2
+        weights = 0.5 * np.array(row["value_loss"]) - 0.01 * np.array(row["entropy"])
+        np.testing.assert_allclose(row["loss"], row["policy_loss"] + weights, rtol=1e-3, atol=1e-5)
+
+
+def test_a_folder_says_everything_about_its_run(learned):
+    result, _ = learned
+    text = json.loads((result.path / "config.json").read_text())
+    assert config_from_json(text["config"]) == small_config(result.path.parent, "learned")
+    assert {"python", "clew", "jax", "jaxlib", "equinox", "optax", "numpy"} <= set(text["versions"])
+    assert text["git_commit"] is None or re.fullmatch(r"[0-9a-f]{40}\+?", text["git_commit"])
+    assert json.loads((result.path / "summary.json").read_text()) == result.summary
+    assert (result.path / "curve.png").stat().st_size > 1000
+    assert len(list((result.path / "checkpoints").iterdir())) <= checkpoint.KEEP
+
+
+def test_seeds_start_as_they_would_alone(learned):
+    result, _ = learned
+    both = init_run(make_parts(small_config(result.path, seed=5))).seed
+    alone = init_run(make_parts(small_config(result.path, seed=6, seeds=1))).seed
+    for a, b in zip(jax.tree.leaves(both), jax.tree.leaves(alone), strict=True):
+        if jax.numpy.issubdtype(a.dtype, jax.dtypes.prng_key):
+            a, b = jax.random.key_data(a), jax.random.key_data(b)
+        np.testing.assert_array_equal(a[1], b)
+
+
+def test_numbers_that_are_none_stop_the_run_at_their_update(tmp_path):
+    a2c = clew.A2CConfig(
+        num_envs=2, rollout_length=4, learning_rate=1e30, max_grad_norm=None, value_cost=1e20
+    )
+    settings = {"memory": "none", "seeds": 1, "a2c": a2c, "checkpoint_seconds": 0.0}
+    config = small_config(tmp_path, **settings, steps=8000)
+    with pytest.raises(TrainingDiverged, match="learning_rate.*1e[+]30.*max_grad_norm") as stop:
+        clew.train(config, progress=Watch())
+    found = re.search(
+        r"no longer finite at update (\d+); .*checkpoint is (\S+\.clew)", str(stop.value)
+    )
+    assert found is not None
+    bad, kept = int(found[1]), checkpoint.read(Path(found[2]))
+    assert 1 <= bad < 1000 and kept.meta["update"] < bad
+    assert all(np.isfinite(x).all() for n, x in kept.leaves.items() if n.startswith("/seed/agent"))
+    assert all(row["update"] < bad for row in clew.read_metrics(tmp_path / "run"))
+    # The named update is the first: a run that ends before it is sound, and goes on into it.
+    steps = (bad - 1) * config.steps_per_update
+    if steps:
+        sound = dataclasses.replace(config, name="sound", steps=steps)
+        clew.train(sound, progress=Watch())
+        state = last_state(tmp_path / "sound")
+        assert all(np.isfinite(x).all() for n, x in state.items() if n.startswith("/seed/agent"))
+        with pytest.raises(TrainingDiverged, match=f"at update {bad};"):
+            clew.resume_run(tmp_path / "sound", steps=config.steps, progress=Watch())
+
+
+@pytest.mark.parametrize(
+    "changes, told",
+    [
+        ({"memory": "gruu"}, "unknown memory 'gruu'; did you mean 'gru'"),
+        ({"memory_options": {"hiden_size": 3}}, "did you mean 'hidden_size'"),
+        ({"memory_options": {"hidden_size": 0}}, "hidden_size must be .* at least 1, got 0"),
+        ({"env": "tmase"}, "did you mean 'tmaze'"),
+        ({"env_options": {"corridor_length": 1}}, "corridor_length .* at least 2, got 1"),
+        ({"steps": 127}, "one rollout, 8 environments x 16 steps = 128, got 127"),
+        ({"steps": 0}, "steps"),
+        ({"seeds": 0}, "seeds"),
+        ({"seed": -1}, "seed"),
+        ({"log_every": 0}, "log_every"),
+        ({"network": NetworkConfig(head_size=-1)}, "head_size"),
+        ({"checkpoint_seconds": float("nan")}, "checkpoint_seconds"),
+        ({"a2c": clew.A2CConfig(learning_rate=-1.0)}, "learning_rate"),
+        ({"name": "../elsewhere"}, "one folder's name"),
+    ],
+)
+def test_impossible_settings_are_refused_before_anything_is_made(tmp_path, changes, told):
+    with pytest.raises(UserError, match=told):
+        clew.train(small_config(tmp_path / "runs", **changes), progress=Watch())
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_run_without_a_name_gets_the_next_number(tmp_path):
+    from clew.run.folder import new_folder
+
+    config = small_config(tmp_path, "")
+    assert [new_folder(config).name for _ in range(2)] == ["tmaze-gru-1", "tmaze-gru-2"]
+
+
+def test_a_setting_of_a_newer_version_is_named():
+    values = clew.TrainConfig().to_json() | {"planet": 1}
+    with pytest.raises(UserError, match="unknown setting 'planet'"):
+        config_from_json(values)
+
+
+def test_plain_lines_tell_steps_rate_time_left_and_success(tmp_path, capsys):
+    clew.train(small_config(tmp_path, steps=20 * STEPS_PER_UPDATE), progress=Lines(every=0.0))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == f"{tmp_path / 'run'}: gru on tmaze, 2 seeds, 2560 steps"
+    assert lines[1] == "compiling"
+    assert re.fullmatch(
+        r"2560/2560 steps \(100%\)  [\d,]+ steps/s  0s left  return -?\d+\.\d\d  success \d\.\d\d",
+        lines[-1],
+    )
+
+
+def test_import_is_quick_and_takes_no_environment_package():
+    code = "import clew, sys; print(sorted(m for m in sys.modules if m in ('jax', 'gymnasium')))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_another_task_has_none_of_the_default_ones_options():
+    assert TrainConfig().env_options == {"corridor_length": 20}
+    assert TrainConfig(env="memory_chain").env_options == {}
+    assert dataclasses.replace(TrainConfig(), env="memory_chain").env_options == {}
+    asked = TrainConfig(env="memory_chain", env_options={"corridor_length": 20})
+    with pytest.raises(UserError, match="corridor_length"):
+        asked.validate()

@@ -1,0 +1,184 @@
+"""Watching agents in environments of others: an environment that counts its own steps."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import clew.cli
+from clew.agents.network import NetworkConfig
+from clew.cli import run
+from clew.errors import UserError
+from clew.interact.host_recording import record_host
+from clew.run.build import build_agent, make_stream
+from clew.run.config import TrainConfig
+from clew.run.load import load_agent
+from clew.watch import Film, Recording
+from clew.watch.film import Caption
+from clew.watch.lines import ActionPanel
+from clew.watch.terminal import text_frame
+
+
+class Counting(gymnasium.Env):
+    """Shows the step and a random number; ends after 4 to 6 steps, or is truncated after 5.
+
+    The picture has the step in its first pixel.
+    """
+
+    metadata = {"render_modes": ["rgb_array"]}
+
+    def __init__(self, render_mode: str | None = None, box: bool = False, draws: bool = True):
+        self.render_mode, self._draws = render_mode, draws
+        self.observation_space = gymnasium.spaces.Box(-9, 9, (2,), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(3)
+        if box:
+            self.action_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self._step, self._longest = 0, int(self.np_random.integers(4, 7))
+        return self._seen(), {}
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action)
+        self._step += 1
+        ended = self._step >= self._longest
+        return self._seen(), float(self._step), ended, not ended and self._step >= 5, {}
+
+    def render(self) -> Any:
+        if not self._draws:
+            raise gymnasium.error.DependencyNotInstalled("no brush; pip install brush")
+        picture = np.zeros((4, 4, 3), np.uint8)
+        picture[0, 0] = self._step
+        return picture
+
+    def _seen(self) -> np.ndarray:
+        return np.array([self._step, self.np_random.random()], np.float32)
+
+
+def make(**options: Any) -> tuple[Any, Any]:
+    """An agent and its side of the environment."""
+    settings: dict[str, Any] = {"env_options": {}, **options}
+    config = TrainConfig(
+        env="test_watch_host:Counting",
+        memory="gru",
+        memory_options={"hidden_size": 3},
+        network=NetworkConfig(head_size=3),
+        **settings,
+    )
+    side = make_stream(config)
+    return build_agent(config, side, jax.random.key(0)), side
+
+
+def played(agent: Any, side: Any, **options: Any) -> list[Recording]:
+    return list(record_host(agent, side, **{"episodes": 6, "greedy": False, **options}))
+
+
+def test_whole_episodes_with_their_pictures() -> None:
+    agent, side = make()
+    recordings = played(agent, side)
+    unroll = eqx.filter_jit(lambda seen: agent.unroll(agent.init_state(), seen, starts))
+    assert {r.ended for r in recordings} == {"terminated", "truncated"}
+    assert {r.length for r in recordings} == {4, 5}
+    for recording in recordings:
+        steps = np.arange(recording.length)
+        assert np.array_equal(recording.observations[:, 0], steps)
+        assert [int(picture[0, 0, 0]) for picture in recording.pictures] == steps.tolist()
+        assert np.array_equal(recording.rewards, steps + 1)
+        assert recording.metrics == {"return": sum(steps + 1), "length": recording.length}
+        room = ((0, 6 - recording.length), (0, 0))
+        starts = jnp.arange(6) == 0
+        _, logits, values = unroll(jnp.asarray(np.pad(recording.observations, room)))
+        chances = jax.nn.softmax(logits)[: recording.length]
+        np.testing.assert_allclose(recording.values, values[: recording.length], atol=1e-5)
+        np.testing.assert_allclose(recording.probabilities, chances, atol=1e-5)
+
+
+def test_the_seed_settles_everything() -> None:
+    agent, side = make()
+    one, two = played(agent, side), played(agent, side)
+    for a, b in zip(one, two, strict=True):
+        assert np.array_equal(a.observations, b.observations)
+        assert np.array_equal(a.actions, b.actions)
+    other = played(agent, side, seed=1)
+    assert not np.array_equal(one[0].observations, other[0].observations)
+    cut = played(agent, side, max_steps=2)
+    assert {(r.length, r.ended) for r in cut} == {(2, "cut")} and cut[1].metrics == {}
+    assert all(np.array_equal(r.observations[:, 0], [0, 1]) for r in cut)
+
+
+def test_actions_that_are_numbers_and_wrappers() -> None:
+    from clew.envs.wrappers import WrapperConfig
+
+    agent, side = make(env_options={"box": True}, wrappers=WrapperConfig(frame_skip=2))
+    recording = played(agent, side, episodes=1)[0]
+    assert recording.probabilities is None
+    assert recording.actions.shape == (recording.length, 2)
+    assert np.abs(recording.actions).max() <= 1
+    assert np.array_equal(recording.observations[:, 0], 2 * np.arange(recording.length))
+    film = Film(recording, Caption("a"))
+    assert isinstance(film.panels[1], ActionPanel)
+    assert len([frame for frame in film]) == recording.length
+
+
+def test_the_tasks_own_rewards_are_told_beside_those_learned_from() -> None:
+    from clew.envs.wrappers import WrapperConfig
+
+    agent, side = make()
+    assert played(agent, side, episodes=1)[0].own_rewards is None
+    agent, side = make(wrappers=WrapperConfig(reward_scale=0.5))
+    recording = played(agent, side, episodes=1)[0]
+    own = 1 + np.arange(recording.length)
+    assert np.array_equal(recording.earned, own)
+    assert np.array_equal(recording.rewards, own / 2)
+    assert recording.metrics["return"] == sum(own)
+    assert f"reward {recording.length}" in text_frame(recording, recording.length - 1)
+
+
+def test_what_cannot_draw_is_shown_as_numbers() -> None:
+    agent, side = make(env_options={"draws": False})
+    with pytest.warns(UserWarning, match="no pictures of the environment: no brush; pip install"):
+        recording = played(agent, side, episodes=1)[0]
+    assert recording.pictures is None
+    assert Film(recording, Caption("a"))[0].shape[1] == 960
+
+
+def test_from_training_to_a_video(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """With what the wrappers have learned in training."""
+    line = "--env test_watch_host:Counting --env-options --memory gru --memory-options"
+    line += " hidden_size=3 --network.head-size 3 --a2c.num-envs 2 --a2c.rollout-length 4"
+    line += " --wrappers.normalise-observations --steps 80 --seeds 2 --name counted"
+    assert run(["train", *line.split(), "--run-dir", str(tmp_path)]) == 0
+    path = tmp_path / "counted"
+    loaded = load_agent(path, seed_index=1)
+    assert jax.tree.leaves(loaded.statistics)
+    capsys.readouterr()
+    assert run(["watch", str(path), "--seed-index", "1", "--episodes", "2"]) == 0
+    assert capsys.readouterr().out == f"video: {path / 'watch.gif'}\n"
+    side = make_stream(loaded.config)
+    learned = played(loaded.agent, side, statistics=loaded.statistics, episodes=1)[0]
+    blank = played(loaded.agent, side, episodes=1)[0]
+    assert not np.array_equal(learned.observations, blank.observations)
+    with pytest.raises(UserError, match="episodes must be an integer"):
+        played(loaded.agent, side, episodes=0)
+
+
+def test_own_warnings_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+
+    def warn(args: list[str]) -> int:
+        for text, file in (("no brush", clew.cli.__file__), ("no luck", "/elsewhere.py")):
+            told.append(warnings.formatwarning(text, UserWarning, file, 7))  # noqa: PERF401
+        return 0
+
+    usual = warnings.formatwarning
+    monkeypatch.setattr(clew.cli, "dispatch", warn)
+    assert run([]) == 0
+    assert told == ["warning: no brush\n", "/elsewhere.py:7: UserWarning: no luck\n"]
+    assert warnings.formatwarning is usual
