@@ -58,8 +58,8 @@ class GymnaxEnvironment(Environment):
     `step` does besides (DeepSea-bsuite counts over episodes) is not done.
 
     Observations have the forms of `clew.bridges.gymnasium.spaces.adapt_observation`: uint8 or
-    float32 for a Box, int32 for a Discrete, a flat dict of them. Metrics are the single numbers in `info`,
-    its "discount" apart.
+    float32 for a Box, int32 for a Discrete, a flat dict of them. Metrics are the single numbers in
+    `info`, its "discount" apart.
 
     Args:
         env: the environment.
