@@ -148,7 +148,7 @@ def find_computation(command: StudyCommand) -> str | None:
 
 def compute(command: StudyCommand, reference: str) -> None:
     """Computes a part that trains nothing, or says with --list what would be computed."""
-    from clew.lab.grid.references import resolve
+    from clew.names import resolve
 
     function = resolve(reference)
     folder = command.run_dir or f"runs/{command.name}-{command.part}"
@@ -212,7 +212,7 @@ def _workers(
 
 
 def _with_memory(study: "Study", text: str, agent: "TrainConfig") -> "Study":
-    from clew.lab.grid.references import resolve
+    from clew.names import resolve
 
     name, equals, reference = text.partition("=")
     if not equals:

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 
 from clew.envs import ENVS
 from clew.errors import UserError
-from clew.lab.grid.references import resolve
 from clew.memory import MEMORIES
+from clew.names import resolve
 
 
 @contextlib.contextmanager

@@ -6,8 +6,8 @@ import os
 import platform
 from typing import Any
 
-from clew.lab.grid.references import resolve
 from clew.lab.grid.worker import failure
+from clew.names import resolve
 
 READING_SECONDS = 1.0
 """How long a reading of the notebook takes, so that nobody reads it all the time."""

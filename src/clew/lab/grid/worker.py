@@ -27,7 +27,7 @@ def main(work: str) -> None:
     os.dup2(2, 1)
     jobs: queue.Queue[dict[str, Any]] = queue.Queue()
     threading.Thread(target=_read, args=(jobs,), daemon=True).start()
-    from clew.lab.grid.references import resolve
+    from clew.names import resolve
 
     run_job = resolve(work)
     _tell(events, event="ready")
