@@ -1,4 +1,4 @@
-"""What a few seeds say, and how surely: intervals, comparisons and aggregates on NumPy arrays.
+"""Statistics over a few seeds: intervals, tests, aggregates and sample sizes, on NumPy arrays.
 
 Scores are one number for each seed, or an array `[seeds, tasks]`. Every function that draws
 random numbers takes a `seed`, so that the same scores always give the same numbers.
@@ -11,7 +11,6 @@ from clew.stats.aggregates import (
     mean_of_tasks,
     median_of_tasks,
     optimality_gap,
-    stratified_interval,
 )
 from clew.stats.comparisons import (
     Comparison,
@@ -27,7 +26,12 @@ from clew.stats.distributions import (
     probability_of_improvement,
     ranked_scores,
 )
-from clew.stats.intervals import Interval, bootstrap_interval, wilson_interval
+from clew.stats.intervals import (
+    Interval,
+    bootstrap_interval,
+    stratified_interval,
+    wilson_interval,
+)
 from clew.stats.power import SeedsNeeded, seeds_needed, welch_power
 
 __all__ = [

@@ -1,38 +1,27 @@
-"""One number for many seeds and tasks, with intervals from the bootstrap stratified by task."""
+"""One number for many seeds and tasks; intervals of them are in `clew.stats.intervals`."""
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from clew.errors import UserError, require_at_least
-from clew.stats.checks import (
-    ROUNDING,
-    Samples,
-    Scores,
-    require_confidence,
-    require_samples,
-    require_scores,
-    require_tables,
-)
-from clew.stats.intervals import Interval
-from clew.stats.resampling import blocks, resampled_scores
+from clew.errors import UserError
+from clew.stats.checks import ROUNDING, Samples, require_samples, require_tables
 
 Tables = Float[np.ndarray, "*batch seeds tasks"]
 Aggregates = Float[np.ndarray, "*batch"]
 
 
 class Spread(NamedTuple):
-    """Mean and standard deviation of so many seeds, in the unit of the data."""
+    """Mean and standard deviation over seeds, in the unit of the data, and the number of seeds."""
 
     mean: float
     deviation: float
     seeds: int
 
     def __format__(self, spec: str) -> str:
-        """Writes `mean ± deviation`, each number by `spec` (three decimals unless told)."""
+        """Writes `mean ± deviation`, each number by `spec` (three decimals by default)."""
         spec = spec or ".3f"
         return f"{self.mean:{spec}} ± {self.deviation:{spec}}"
 
@@ -137,58 +126,3 @@ def optimality_gap(scores: Tables, target: float = 1.0) -> Aggregates:
         raise UserError(f"target must be a finite number, got {target!r}")
     clipped = np.minimum(require_tables("scores", scores), target)
     return target - clipped.mean(axis=(-2, -1))
-
-
-def stratified_interval(
-    scores: Scores,
-    aggregate: Callable[[Tables], Aggregates] = interquartile_mean,
-    confidence: float = 0.95,
-    *,
-    resamples: int = 9999,
-    seed: int = 0,
-) -> Interval:
-    """Bootstrap interval of an aggregate of seeds and tasks, stratified by task.
-
-    The seeds of each task are drawn with replacement, each task by itself, and the aggregate is
-    taken of all; the ends are the quantiles (1 -+ confidence) / 2 of the aggregates so found.
-    The tasks are taken as they are: nothing is said of tasks outside the set. With few seeds the
-    interval is too narrow, and seeds that all agree give an interval of no width.
-
-    Args:
-        scores: `[seeds, tasks]`, finite, at least two seeds.
-        aggregate: `interquartile_mean`, `mean_of_tasks`, `median_of_tasks`, `optimality_gap`, or
-            another function of `[resamples, seeds, tasks]` that gives `[resamples]`.
-        confidence: of the interval, between 0 and 1.
-        resamples: number of resampled sets, at least 1.
-        seed: of the resampling.
-
-    Returns:
-        The aggregate of the scores, in the field `mean`, and the ends.
-
-    Raises:
-        UserError: for wrong shapes, one seed, a score that is not finite, an impossible level,
-            or an aggregate that gives another shape.
-
-    Source:
-        Agarwal et al. (2021), section 4.1, with the percentile method of Efron (1979).
-    """
-    data = require_scores("scores", scores)
-    require_at_least("resamples", resamples, 1)
-    tail = (1 - require_confidence(confidence)) / 2
-    rng = np.random.default_rng(seed)
-    found = [
-        _aggregated(aggregate, resampled_scores(data, count, rng))
-        for count in blocks(resamples, data.size)
-    ]
-    low, high = np.quantile(np.concatenate(found), (tail, 1 - tail))
-    return Interval(float(_aggregated(aggregate, data[None])[0]), float(low), float(high))
-
-
-def _aggregated(aggregate: Callable[[Tables], Aggregates], tables: Tables) -> Aggregates:
-    result = np.asarray(aggregate(tables))
-    if result.shape != tables.shape[:1]:
-        raise UserError(
-            f"aggregate must turn scores of shape {tables.shape} into {tables.shape[:1]}, "
-            f"got {result.shape}: take it over the last two axes"
-        )
-    return result

@@ -1,4 +1,4 @@
-"""What scores may look like, checked in one place so that every refusal reads alike."""
+"""Checks of scores and levels, in one place so that all error messages read alike."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -32,7 +32,7 @@ def require_samples(name: str, values: Any, minimum: int = 2) -> Float[np.ndarra
     Args:
         name: what the values are called in the message.
         values: as the user gave them.
-        minimum: of seeds; 2 where the spread counts, of which one seed says nothing.
+        minimum: number of seeds; 2 where a spread is needed, which one seed does not have.
 
     Raises:
         UserError: for another shape, for too few values, or for one that is not finite.

@@ -1,4 +1,4 @@
-"""Whether two means differ: Welch's and the paired t-test, and Holm's correction for many tests."""
+"""Tests of two means: Welch's and the paired t-test, and Holm's correction for many tests."""
 
 import math
 from collections.abc import Sequence
@@ -15,11 +15,10 @@ from clew.stats.checks import (
     require_confidence,
     require_samples,
 )
-from clew.stats.student import critical_value, two_sided_p
 
 
 class Comparison(NamedTuple):
-    """A difference of two means, how sure it is, and which test says so.
+    """A difference of two means, with its interval, its p-value and the test they come from.
 
     difference, low, high: first mean minus second, with the ends of its confidence interval, in
     the unit of the data. statistic: t. degrees: of freedom. p: two-sided. effect: the difference
@@ -181,6 +180,20 @@ def holm(p_values: Sequence[float] | Float[np.ndarray, " tests"]) -> Float[np.nd
     return adjusted
 
 
+def two_sided_p(statistic: float, degrees: float) -> float:
+    """The probability that |T| is at least |statistic|, for T with these degrees of freedom."""
+    from scipy.special import stdtr  # start: SciPy takes 0.2 s
+
+    return min(1.0, float(2 * stdtr(degrees, -abs(statistic))))
+
+
+def critical_value(alpha: float, degrees: float) -> float:
+    """The value that |T| exceeds with probability alpha, for T with these degrees of freedom."""
+    from scipy.special import stdtrit  # start: SciPy takes 0.2 s
+
+    return -float(stdtrit(degrees, alpha / 2))
+
+
 def _by_t(
     difference: float,
     error: float,
@@ -204,10 +217,10 @@ def _by_t(
 
 
 def _without_spread(difference: float, size: float, p: float) -> Comparison:
-    """What can be said where every seed agrees: no t, no interval, a permutation's p."""
+    """The comparison where all seeds agree: no t, no interval, the p of a permutation test."""
     if abs(difference) <= ROUNDING * size:
         return Comparison(0.0, math.nan, math.nan, math.nan, math.nan, 1.0, 0.0, "permutation")
-    endless = math.copysign(math.inf, difference)
+    infinite = math.copysign(math.inf, difference)
     return Comparison(
-        difference, math.nan, math.nan, endless, math.nan, min(p, 1.0), endless, "permutation"
+        difference, math.nan, math.nan, infinite, math.nan, min(p, 1.0), infinite, "permutation"
     )

@@ -1,4 +1,4 @@
-"""Comparisons of whole distributions of scores: who wins, how many reach a score, seed by seed."""
+"""Comparisons of whole distributions of scores: probability of improvement, profiles, ranks."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,8 +14,7 @@ from clew.stats.checks import (
     require_samples,
     require_scores,
 )
-from clew.stats.intervals import Interval
-from clew.stats.resampling import blocks, resampled_counts
+from clew.stats.intervals import Interval, blocks, resampled_counts
 
 
 class Profile(NamedTuple):
@@ -39,13 +38,13 @@ class Ranks(NamedTuple):
 def probability_of_improvement(
     x: Scores, y: Scores, confidence: float = 0.95, *, resamples: int = 9999, seed: int = 0
 ) -> Interval:
-    """How probable it is that a run of x beats a run of y on the same task, on average of tasks.
+    """The probability that a run of x beats a run of y on the same task, averaged over the tasks.
 
         P = mean over tasks of (pairs with x > y + half of the pairs with x = y) / (n_x n_y)
 
     which is Mann and Whitney's U / (n_x n_y) of each task. The interval is the bootstrap's,
-    stratified: the seeds of x and of y are drawn by themselves in each task. Only the order of the
-    scores counts, so they need not be normalised, and nothing is said of how much better x is.
+    stratified: the seeds of x and of y are resampled separately in each task. Only the order of the
+    scores counts: they need not be normalised, and the result does not say how much better x is.
     Where every run of x beats every run of y the interval is [1, 1], with three seeds as with
     thirty: take `welch_test` beside it.
 
@@ -157,7 +156,7 @@ def ranked_scores(values: Samples, confidence: float = 0.95) -> Ranks:
         Parisotto et al. (2019), "Stabilizing transformers for reinforcement learning", for the
         picture; Efron (1979), "Bootstrap methods", section 3, for the probability.
     """
-    from scipy.special import betainc
+    from scipy.special import betainc  # start: SciPy takes 0.2 s
 
     data = np.sort(require_samples("values", values))
     tail = (1 - require_confidence(confidence)) / 2

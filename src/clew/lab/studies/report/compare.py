@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from clew.lab.studies.report.edition import Edition
 from clew.stats import Comparison, Spread, holm, welch_from_spreads
-from clew.stats.student import critical_value, two_sided_p
+from clew.stats.comparisons import critical_value, two_sided_p
 
 ALPHA = 0.05
 DIFFERS, PERHAPS, SPLIT = "●", "○", "◇"

@@ -12,7 +12,7 @@ from clew.lab.studies.report.verdicts import HELD, NOT_HELD, NOT_RUN, OPEN, of_p
 from clew.lab.studies.tmaze.grid import CORRIDORS
 from clew.lab.studies.tmaze.scores import Grid
 from clew.stats import Interval, seeds_needed
-from clew.stats.student import critical_value
+from clew.stats.comparisons import critical_value
 
 ALPHA = 0.05
 GUESSED_DEVIATION = 0.25

@@ -13,23 +13,23 @@ from clew.stats import Interval, bootstrap_interval, wilson_interval
 @pytest.mark.parametrize(("k", "n"), [(0, 1), (1, 1), (0, 40), (3, 40), (39, 40), (40, 40)])
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.99])
 def test_wilson_is_scipys(k: int, n: int, confidence: float) -> None:
-    ours = wilson_interval(k, n, confidence)
-    theirs = stats.binomtest(k, n).proportion_ci(confidence, method="wilson")
-    assert ours.mean == k / n
-    np.testing.assert_allclose(ours[1:], (theirs.low, theirs.high), atol=1e-12)
-    assert 0 <= ours.low <= ours.mean <= ours.high <= 1
+    result = wilson_interval(k, n, confidence)
+    reference = stats.binomtest(k, n).proportion_ci(confidence, method="wilson")
+    assert result.mean == k / n
+    np.testing.assert_allclose(result[1:], (reference.low, reference.high), atol=1e-12)
+    assert 0 <= result.low <= result.mean <= result.high <= 1
 
 
 @pytest.mark.parametrize("method", ["bca", "percentile"])
 @pytest.mark.parametrize("n", [3, 8, 30])
 def test_bootstrap_is_scipys(method: str, n: int) -> None:
     data = np.random.default_rng(n).exponential(size=n)  # skewed, so that bca differs
-    ours = bootstrap_interval(data, method=method, seed=5)
-    theirs = stats.bootstrap(
+    result = bootstrap_interval(data, method=method, seed=5)
+    reference = stats.bootstrap(
         (data,), np.mean, method=method, n_resamples=9999, rng=np.random.default_rng(5)
     ).confidence_interval
-    assert ours.mean == data.mean()
-    np.testing.assert_allclose(ours[1:], theirs, rtol=2e-3)
+    assert result.mean == data.mean()
+    np.testing.assert_allclose(result[1:], reference, rtol=2e-3)
 
 
 def test_bootstrap_covers_the_true_mean() -> None:

@@ -27,10 +27,10 @@ def tables(n: int, m: int, tasks: int) -> tuple[np.ndarray, np.ndarray]:
 def test_improvement_is_mann_and_whitneys(n: int, m: int, tasks: int) -> None:
     x, y = tables(n, m, tasks)
     u = [stats.mannwhitneyu(a, b).statistic / (n * m) for a, b in zip(x.T, y.T, strict=True)]
-    ours = probability_of_improvement(x, y, resamples=200)
-    np.testing.assert_allclose(ours.mean, np.mean(u))
-    assert 0 <= ours.low <= ours.mean <= ours.high <= 1
-    np.testing.assert_allclose(ours.mean + probability_of_improvement(y, x).mean, 1.0)
+    result = probability_of_improvement(x, y, resamples=200)
+    np.testing.assert_allclose(result.mean, np.mean(u))
+    assert 0 <= result.low <= result.mean <= result.high <= 1
+    np.testing.assert_allclose(result.mean + probability_of_improvement(y, x).mean, 1.0)
 
 
 def test_improvement_by_hand() -> None:
@@ -59,9 +59,9 @@ def test_the_interval_of_improvement_is_that_of_plain_loops() -> None:
             drawn, other = a[rng.integers(0, 6, 6), None], b[rng.integers(0, 8, 8)]
             wins += np.mean(drawn > other) + np.mean(drawn == other) / 2
         found.append(wins / 3)
-    ours = probability_of_improvement(x, y, 0.9)
+    result = probability_of_improvement(x, y, 0.9)
     # Quantiles of 2,000 values: four standard errors of their level.
-    for end, level in ((ours.low, 0.05), (ours.high, 0.95)):
+    for end, level in ((result.low, 0.05), (result.high, 0.95)):
         assert np.quantile(found, level - 0.02) <= end <= np.quantile(found, level + 0.02)
 
 
@@ -72,8 +72,8 @@ def test_the_interval_of_improvement_covers_the_truth() -> None:
     hits = 0
     for _ in range(200):
         x, y = rng.normal(1.0, 1.0, (15, 2)), rng.normal(0.0, 1.0, (15, 2))
-        ours = probability_of_improvement(x, y, resamples=300)
-        hits += ours.low <= truth <= ours.high
+        result = probability_of_improvement(x, y, resamples=300)
+        hits += result.low <= truth <= result.high
     assert 0.86 < hits / 200 < 0.995
 
 
@@ -116,9 +116,9 @@ def test_the_band_of_ranks_is_the_bootstraps(n: int) -> None:
     drawn = np.random.default_rng(0).choice(scores, (20000, n))
     drawn = np.sort(drawn, axis=1)[:, ::-1]
     # At most one score beside: a level may fall close to a step of the exact distribution.
-    for ours, level in ((ranks.low, 0.05), (ranks.high, 0.95)):
+    for result, level in ((ranks.low, 0.05), (ranks.high, 0.95)):
         below, above = np.quantile(drawn, (level - 0.006, level + 0.006), axis=0, method="lower")
-        assert np.all((below <= ours) & (ours <= above))
+        assert np.all((below <= result) & (result <= above))
 
 
 def test_ranks_by_hand() -> None:

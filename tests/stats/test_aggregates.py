@@ -12,11 +12,11 @@ from clew.stats import (
     Interval,
     Spread,
     interquartile_mean,
+    intervals,
     mean_and_deviation,
     mean_of_tasks,
     median_of_tasks,
     optimality_gap,
-    resampling,
     stratified_interval,
 )
 
@@ -88,20 +88,20 @@ def test_the_interval_is_that_of_plain_loops(aggregate) -> None:
     for _ in range(2000):
         drawn = [column[rng.integers(0, 6, 6)] for column in table.T]
         found.append(float(aggregate(np.stack(drawn, axis=1))))
-    ours = stratified_interval(table, aggregate, 0.9)
-    assert ours.mean == aggregate(table)
+    result = stratified_interval(table, aggregate, 0.9)
+    assert result.mean == aggregate(table)
     # Quantiles of 2,000 values: four standard errors of their level, 0.05 +- 0.02, 0.95 +- 0.02.
-    for end, level in ((ours.low, 0.05), (ours.high, 0.95)):
+    for end, level in ((result.low, 0.05), (result.high, 0.95)):
         assert np.quantile(found, level - 0.02) <= end <= np.quantile(found, level + 0.02)
 
 
 def test_the_interval_of_one_task_is_scipys() -> None:
     data = scores(12, 1)
-    ours = stratified_interval(data, mean_of_tasks, 0.9)
-    theirs = stats.bootstrap(
+    result = stratified_interval(data, mean_of_tasks, 0.9)
+    reference = stats.bootstrap(
         (data[:, 0],), np.mean, confidence_level=0.9, method="percentile", rng=2
     ).confidence_interval
-    np.testing.assert_allclose(ours[1:], theirs, atol=0.03)
+    np.testing.assert_allclose(result[1:], reference, atol=0.03)
 
 
 def test_stratified_over_tasks() -> None:
@@ -115,13 +115,13 @@ def test_the_same_seed_gives_the_same_interval(monkeypatch: pytest.MonkeyPatch) 
     first = stratified_interval(table, seed=3)
     assert first == stratified_interval(table.copy(), seed=3)
     assert first != stratified_interval(table, seed=4)
-    monkeypatch.setattr(resampling, "BLOCK", 1000)  # 100 resamples at a time
+    monkeypatch.setattr(intervals, "BLOCK", 1000)  # 100 resamples at a time
     np.testing.assert_allclose(stratified_interval(table, seed=3), first, atol=0.02)
 
 
 def test_blocks_add_up() -> None:
-    assert sum(resampling.blocks(9999, 10**6)) == 9999
-    assert list(resampling.blocks(3, 10**9)) == [1, 1, 1]
+    assert sum(intervals.blocks(9999, 10**6)) == 9999
+    assert list(intervals.blocks(3, 10**9)) == [1, 1, 1]
 
 
 def test_the_interval_covers_the_true_mean() -> None:

@@ -28,46 +28,52 @@ def groups(n: int, m: int, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("scale", [1.0, 1e-9, 1e9, 1e-170])
 def test_welch_is_scipys(n: int, m: int, scale: float) -> None:
     x, y = groups(n, m)
-    theirs: Any = stats.ttest_ind(x, y, equal_var=False)
-    ends = theirs.confidence_interval(0.9)
-    ours = welch_test(scale * x, scale * y, 0.9)
-    assert ours.method == "welch"
-    np.testing.assert_allclose(ours.difference, scale * (x.mean() - y.mean()))
-    np.testing.assert_allclose(ours.statistic, theirs.statistic, rtol=1e-9)
-    np.testing.assert_allclose(ours.degrees, theirs.df, rtol=1e-9)
-    np.testing.assert_allclose(ours.p, theirs.pvalue, rtol=1e-9)
-    np.testing.assert_allclose((ours.low, ours.high), scale * np.array(ends), rtol=1e-7)
+    reference: Any = stats.ttest_ind(x, y, equal_var=False)
+    ends = reference.confidence_interval(0.9)
+    result = welch_test(scale * x, scale * y, 0.9)
+    assert result.method == "welch"
+    np.testing.assert_allclose(result.difference, scale * (x.mean() - y.mean()))
+    np.testing.assert_allclose(result.statistic, reference.statistic, rtol=1e-9)
+    np.testing.assert_allclose(result.degrees, reference.df, rtol=1e-9)
+    np.testing.assert_allclose(result.p, reference.pvalue, rtol=1e-9)
+    np.testing.assert_allclose((result.low, result.high), scale * np.array(ends), rtol=1e-7)
     pooled = math.sqrt((x.var(ddof=1) + y.var(ddof=1)) / 2)
-    np.testing.assert_allclose(ours.effect, (x.mean() - y.mean()) / pooled)
+    np.testing.assert_allclose(result.effect, (x.mean() - y.mean()) / pooled)
 
 
 def test_welch_of_a_published_table_is_scipys() -> None:
     # Table 4.1 of Makkink (2021): memory length, GTrXL and LSTM, three seeds.
-    ours = welch_from_spreads(Spread(0.856, 0.225, 3), Spread(0.832, 0.113, 3))
-    theirs: Any = stats.ttest_ind_from_stats(0.856, 0.225, 3, 0.832, 0.113, 3, equal_var=False)
-    np.testing.assert_allclose((ours.statistic, ours.p), (theirs.statistic, theirs.pvalue))
+    result = welch_from_spreads(Spread(0.856, 0.225, 3), Spread(0.832, 0.113, 3))
+    reference: Any = stats.ttest_ind_from_stats(0.856, 0.225, 3, 0.832, 0.113, 3, equal_var=False)
+    np.testing.assert_allclose(
+        (result.statistic, result.p), (reference.statistic, reference.pvalue)
+    )
     x, y = groups(4, 6)
     assert welch_from_spreads(mean_and_deviation(x), mean_and_deviation(y)) == welch_test(x, y)
 
 
 def test_one_group_without_spread_is_still_welchs() -> None:
-    ours = welch_test([0.0, 0.0, 0.0], [0.1, 0.2, 0.3, 0.7])
-    theirs: Any = stats.ttest_1samp([0.1, 0.2, 0.3, 0.7], 0.0)
-    assert ours.method == "welch" and ours.degrees == 3
-    np.testing.assert_allclose((-ours.statistic, ours.p), (theirs.statistic, theirs.pvalue))
+    result = welch_test([0.0, 0.0, 0.0], [0.1, 0.2, 0.3, 0.7])
+    reference: Any = stats.ttest_1samp([0.1, 0.2, 0.3, 0.7], 0.0)
+    assert result.method == "welch" and result.degrees == 3
+    np.testing.assert_allclose(
+        (-result.statistic, result.p), (reference.statistic, reference.pvalue)
+    )
 
 
 @pytest.mark.parametrize("n", [2, 3, 30])
 @pytest.mark.parametrize("scale", [1.0, 1e-9, 1e9])
 def test_paired_is_scipys(n: int, scale: float) -> None:
     x, y = groups(n, n)
-    theirs: Any = stats.ttest_rel(x, y)
-    ends = theirs.confidence_interval(0.99)
-    ours = paired_test(scale * x, scale * y, 0.99)
-    assert ours.method == "paired" and ours.degrees == n - 1
-    np.testing.assert_allclose((ours.statistic, ours.p), (theirs.statistic, theirs.pvalue))
-    np.testing.assert_allclose((ours.low, ours.high), scale * np.array(ends))
-    np.testing.assert_allclose(ours.effect, (x - y).mean() / (x - y).std(ddof=1))
+    reference: Any = stats.ttest_rel(x, y)
+    ends = reference.confidence_interval(0.99)
+    result = paired_test(scale * x, scale * y, 0.99)
+    assert result.method == "paired" and result.degrees == n - 1
+    np.testing.assert_allclose(
+        (result.statistic, result.p), (reference.statistic, reference.pvalue)
+    )
+    np.testing.assert_allclose((result.low, result.high), scale * np.array(ends))
+    np.testing.assert_allclose(result.effect, (x - y).mean() / (x - y).std(ddof=1))
 
 
 @pytest.mark.parametrize("test", [welch_test, paired_test])
@@ -90,14 +96,14 @@ def test_equal_constants_do_not_differ(test) -> None:
 
 @pytest.mark.parametrize(("n", "m"), [(2, 2), (3, 3), (3, 4), (5, 2)])
 def test_different_constants_are_a_permutation_test(n: int, m: int) -> None:
-    """SciPy's t-test says p = 0 of them, from four numbers; its permutation test says ours."""
+    """SciPy's t-test gives p = 0, from four numbers; its permutation test gives the result."""
     x, y = [1.0] * n, [0.0] * m
     exact = stats.permutation_test((x, y), lambda a, b: np.mean(a) - np.mean(b), n_resamples=9999)
-    ours = welch_test(x, y)
-    np.testing.assert_allclose(ours.p, exact.pvalue)
-    assert ours.method == "permutation" and ours.difference == 1.0
-    assert ours.statistic == ours.effect == math.inf
-    assert math.isnan(ours.low) and math.isnan(ours.high)
+    result = welch_test(x, y)
+    np.testing.assert_allclose(result.p, exact.pvalue)
+    assert result.method == "permutation" and result.difference == 1.0
+    assert result.statistic == result.effect == math.inf
+    assert math.isnan(result.low) and math.isnan(result.high)
 
 
 @pytest.mark.parametrize("n", [2, 3, 6])
@@ -107,9 +113,9 @@ def test_differences_that_agree_are_a_test_of_signs(n: int) -> None:
     exact = stats.permutation_test(
         (x, y), lambda a, b: round(np.mean(a - b), 9), permutation_type="samples"
     )
-    ours = paired_test(x, y)
-    np.testing.assert_allclose(ours.p, exact.pvalue)
-    assert ours.method == "permutation" and ours.statistic == -math.inf
+    result = paired_test(x, y)
+    np.testing.assert_allclose(result.p, exact.pvalue)
+    assert result.method == "permutation" and result.statistic == -math.inf
 
 
 @pytest.mark.parametrize("deviation", [0.1, 1.0, 10.0])
@@ -118,9 +124,9 @@ def test_welchs_interval_covers_the_difference(deviation: float) -> None:
     trials = 600
     hits = 0
     for _ in range(trials):
-        ours = welch_test(rng.normal(1.0, 1.0, 4), rng.normal(0.0, deviation, 6))
-        hits += ours.low <= 1.0 <= ours.high
-        assert (ours.p < 0.05) == (not ours.low <= 0.0 <= ours.high)
+        result = welch_test(rng.normal(1.0, 1.0, 4), rng.normal(0.0, deviation, 6))
+        hits += result.low <= 1.0 <= result.high
+        assert (result.p < 0.05) == (not result.low <= 0.0 <= result.high)
     # Welch's degrees are approximate: a point either way beside four binomial errors.
     slack = 0.01 + 4 * math.sqrt(0.95 * 0.05 / trials)
     assert abs(hits / trials - 0.95) < slack

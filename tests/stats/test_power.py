@@ -9,7 +9,8 @@ from scipy import integrate, stats
 
 from clew.errors import UserError
 from clew.stats import seeds_needed, welch_power
-from clew.stats.student import critical_value, rejection_rate
+from clew.stats.comparisons import critical_value
+from clew.stats.power import rejection_rate
 
 
 def integrated(critical: float, degrees: float, shift: float) -> float:
@@ -29,11 +30,11 @@ def test_power_is_the_noncentral_ts(count: int, effect: float, alpha: float) -> 
     """The formula of statsmodels' power of the two-sided t-test, in SciPy's distributions."""
     degrees, shift = 2 * count - 2, effect * math.sqrt(count / 2)
     critical = stats.t.isf(alpha / 2, degrees)
-    theirs = stats.nct.sf(critical, degrees, shift) + stats.nct.cdf(-critical, degrees, shift)
-    if math.isnan(theirs):  # as SciPy 1.17 says of some of them
-        theirs = integrated(critical, degrees, shift)
-    ours = welch_power(count, effect * 7, 7.0, alpha=alpha)
-    np.testing.assert_allclose(ours, theirs, atol=1e-9)
+    reference = stats.nct.sf(critical, degrees, shift) + stats.nct.cdf(-critical, degrees, shift)
+    if math.isnan(reference):  # as SciPy 1.17 says of some of them
+        reference = integrated(critical, degrees, shift)
+    result = welch_power(count, effect * 7, 7.0, alpha=alpha)
+    np.testing.assert_allclose(result, reference, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -42,8 +43,8 @@ def test_power_is_the_noncentral_ts(count: int, effect: float, alpha: float) -> 
 )
 def test_power_where_scipy_has_none(degrees: float, shift: float, alpha: float) -> None:
     critical = critical_value(alpha, degrees)
-    theirs = integrated(critical, degrees, shift)
-    np.testing.assert_allclose(rejection_rate(critical, degrees, shift), theirs, atol=1e-8)
+    reference = integrated(critical, degrees, shift)
+    np.testing.assert_allclose(rejection_rate(critical, degrees, shift), reference, atol=1e-8)
 
 
 @pytest.mark.parametrize("degrees", [1, 1.5, 4, 100, 1e5])
