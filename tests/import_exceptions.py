@@ -99,8 +99,6 @@ EXCEPTIONS: dict[str, set[str]] = {
         "src/clew/run/loggers/__init__.py",
         "src/clew/run/loggers/listen.py",
         "src/clew/run/train.py",
-        "src/clew/stats/distributions.py",
-        "src/clew/stats/student.py",
         "src/clew/watch/film.py",
         "src/clew/watch/palette.py",
         "src/clew/watch/pictures.py",
