@@ -1,0 +1,50 @@
+"""Runs made by earlier versions load, act as they did, and go on.
+
+The folders in `old_runs` were written by the version of 2026-11-22, each by a `clew train` whose
+settings are in its config.json; `expected.json` has what their agents answered: logits and value
+for twelve observations, episodes beginning at 0 and 7.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import clew
+
+FOLDER = Path(__file__).with_name("old_runs")
+RUNS = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
+SIZES = {"tmaze": 16, "memory_chain": 3, "gymnasium:CartPole-v1": 4}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_agent_acts_as_it_did(name: str) -> None:
+    """Logits and value of every step, with the state carried over and an episode that opens."""
+    expected = json.loads((FOLDER / "expected.json").read_text())[name]
+    config = json.loads((FOLDER / name / "config.json").read_text())["config"]
+    size = len(config["wrappers"]["keep"] or range(SIZES[config["env"]]))
+    observations = np.random.default_rng(0).normal(size=(12, size)).astype(np.float32)
+    agent = clew.load(FOLDER / name)
+    state = agent.init_state()
+    for t, observation in enumerate(observations):
+        state, logits, value = agent.step(state, observation, np.bool_(t in (0, 7)))
+        answered = [*np.asarray(logits), float(value)]
+        np.testing.assert_allclose(answered, expected[t], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_run_goes_on(name: str, tmp_path: Path) -> None:
+    """Resuming makes the updates that are missing, from the state of the old checkpoint."""
+    path = tmp_path / name
+    shutil.copytree(FOLDER / name, path)
+    before = json.loads((path / "config.json").read_text())["config"]
+    result = clew.resume_run(path, steps=before["steps"] + 100)
+    assert result.path == path
+    assert result.summary["steps"] > before["steps"]
+    rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    assert [row["update"] for row in rows] == sorted({row["update"] for row in rows})
+    policy = clew.load_policy(path)
+    observation = np.zeros(SIZES[before["env"]], np.float32)
+    assert isinstance(policy(observation, start=True), int)
