@@ -27,11 +27,11 @@ from clew.agents.learners.a2c import A2CConfig
 from clew.agents.learners.ppo import PPOConfig
 from clew.agents.trajectory import read
 from clew.interact.rollout import empty_memories
+from clew.memory import MEMORIES
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.compiled import compile_program, init_run, make_parts
 from clew.run.config import TrainConfig
 from clew.run.progress import Quiet
-from clew.run.sharding import ADAPTIVE
 from memory_samples import SMALL
 from small_async import after, arrays, async_config, by_turns
 from small_run import STEPS_PER_UPDATE, last_state, small_config
@@ -146,7 +146,7 @@ FAMILIES: dict[str, Callable[[], float]] = {
         count,
     )
     for name in SMALL
-    if name not in ADAPTIVE
+    if MEMORIES[name].shardable
     for algorithm, count in (("a2c", 2), ("ppo", 4))
 }
 WHOLE = {"whole_episodes": True, "loss_over_time": "sum", "adam_eps": EPS}

@@ -37,9 +37,6 @@ EXCEPTIONS: dict[str, set[str]] = {
         "src/clew/run/asynchronous/acting.py",
         "src/clew/run/train.py",
     },
-    "only_memory_and_lab_name_memories": {
-        "src/clew/run/sharding.py",
-    },
     "only_studies_know_publications": {
         "src/clew/cli/cost.py",
         "src/clew/cli/models.py",

@@ -1,7 +1,7 @@
 """The one interface of every memory, and the helpers that all of them share."""
 
 import abc
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -35,6 +35,9 @@ class AbstractMemory(eqx.Module):
 
     input_size: eqx.AbstractVar[int]
     output_size: eqx.AbstractVar[int]
+    shardable: ClassVar[bool] = True
+    """Whether `unroll` can be differentiated within `jax.shard_map`, for training on several
+    devices. False for a model with a loop that JAX cannot differentiate there."""
 
     @abc.abstractmethod
     def init_state(self) -> State:

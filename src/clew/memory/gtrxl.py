@@ -3,11 +3,11 @@
 from jaxtyping import PRNGKeyArray
 
 from clew.memory.kernels import Scan
+from clew.memory.parts.attention import Gradient
 from clew.memory.parts.blocks import Init
 from clew.memory.parts.gates import GateName
 from clew.memory.parts.layer import NormPlace
 from clew.memory.parts.stack import WindowStack
-from clew.memory.parts.window_products import Gradient
 
 
 class GTrXL(WindowStack):

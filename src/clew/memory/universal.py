@@ -6,12 +6,12 @@ from jaxtyping import PRNGKeyArray
 from clew.errors import require_at_least
 from clew.memory.kernels import Scan
 from clew.memory.parts.adaptive import AdaptiveStack
+from clew.memory.parts.attention import Gradient
 from clew.memory.parts.blocks import Init, Linear
 from clew.memory.parts.gates import GateName
 from clew.memory.parts.halting import Blend, Halting, Unreached
 from clew.memory.parts.layer import NormPlace
 from clew.memory.parts.stack import make_embedding, window_layers
-from clew.memory.parts.window_products import Gradient
 
 
 class Universal(AdaptiveStack):

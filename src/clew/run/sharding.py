@@ -8,12 +8,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from clew.agents.devices import make_mesh, shard_batch, spec_of
 from clew.errors import UserError, require_at_least
+from clew.memory import MEMORIES
 
 if TYPE_CHECKING:
     from clew.run.config import TrainConfig
 
-ADAPTIVE = ("universal", "integrated")
-"""Memories whose loop, Equinox's checkpointed one, refuses to be traced within `jax.shard_map`."""
 Tree = TypeVar("Tree")
 Layout = NamedSharding | None
 """Where the parts of an array are; None with one device, where there is nothing to lay out."""
@@ -99,10 +98,11 @@ def check_devices(config: "TrainConfig") -> None:
     require_at_least("devices", config.devices, 0)
     if config.devices <= 1:
         return
-    if config.memory in ADAPTIVE:
+    kind = MEMORIES.get(config.memory)
+    if isinstance(kind, type) and not kind.shardable:  # a user's own may be a function
         raise UserError(
-            f"devices must be 1 with {config.memory}, whose halting loop cannot be differentiated "
-            f"on several, got {config.devices}"
+            f"devices must be 1 with {config.memory}, which cannot be differentiated on several "
+            f"devices, got {config.devices}"
         )
     if not _by_seed(config):
         _check_environments(config)

@@ -9,8 +9,7 @@ from jaxtyping import Array, Bool, Float
 
 from clew.errors import UserError
 from clew.memory.base import AbstractMemory, State, scan_steps
-from clew.memory.parts.attention import WindowAttention
-from clew.memory.parts.ring import WindowState
+from clew.memory.parts.attention import WindowAttention, WindowState
 
 
 class Reprojecting(AbstractMemory):

@@ -1,6 +1,6 @@
 """One block of layers applied again and again, as often as it chooses itself."""
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -8,12 +8,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input, select
+from clew.memory.parts.attention import WindowState
 from clew.memory.parts.blocks import Linear
 from clew.memory.parts.halting import Halting, Pondering
 from clew.memory.parts.layer import Layer, LayerState
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.positions import count_positions, encode
-from clew.memory.parts.ring import WindowState
 from clew.memory.parts.sequential_halting import Block, sequential_halting
 from clew.memory.parts.stack import share_biases
 
@@ -46,6 +46,7 @@ class AdaptiveStack(AbstractMemory):
     coordinates: bool = eqx.field(static=True)
     input_size: int = eqx.field(static=True)
     output_size: int = eqx.field(static=True)
+    shardable: ClassVar[bool] = False  # Equinox's checkpointed loop refuses to be traced there
 
     @property
     def metric_names(self) -> tuple[str, ...]:

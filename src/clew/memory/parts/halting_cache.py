@@ -11,9 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from clew.memory.parts.band import Band, join_chunk
+from clew.memory.parts.attention import Band, WindowState, join_chunk
 from clew.memory.parts.layer import Layer
-from clew.memory.parts.ring import WindowState
 
 Banks = tuple[WindowState, ...]
 """For each layer the rings of all readings, along a first axis."""

@@ -1,7 +1,7 @@
 """What a memory can tell of how it reads an episode: attention, gates, what is kept."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -9,9 +9,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from clew.errors import require_choice
-
-if TYPE_CHECKING:
-    from clew.memory.parts.attention import WindowAttention
 
 Kind = Literal["attention", "keep", "gate"]
 KINDS = ("attention", "keep", "gate")
@@ -66,21 +63,3 @@ def left(keep: Float[Array, "time units"]) -> Float[Array, "time time"]:
 
     nothing = jnp.zeros((time, keep.shape[1]), keep.dtype)
     return jax.lax.scan(one, nothing, (keep, jnp.broadcast_to(first, (time, *nothing.shape))))[1]
-
-
-def window_map(
-    attention: "WindowAttention", xs: Float[Array, "time n"]
-) -> Float[Array, "heads time time"]:
-    """The softmax's weights of a `WindowAttention` over an episode, every pair at once."""
-    times = jnp.arange(len(xs))
-    distance = times[:, None] - times[None, :]
-    keys, _ = attention.keys_values(xs)
-    content, by_distance = attention.queries(xs)
-    scores = jnp.einsum("htm,hjm->htj", content, keys)
-    if attention.distance is not None:
-        far = jnp.einsum("htm,hdm->htd", by_distance, attention.distances(len(xs)))
-        index = jnp.broadcast_to(jnp.maximum(distance, 0)[None], scores.shape)
-        scores += jnp.take_along_axis(far, index, axis=2)
-    reach = attention.window if attention.banded else len(xs)
-    seen = jnp.broadcast_to((distance >= 0) & (distance <= reach), scores.shape)
-    return jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1)

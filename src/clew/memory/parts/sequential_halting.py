@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from clew.memory.base import State, select
-from clew.memory.parts.band import Band
+from clew.memory.parts.attention import Band
 from clew.memory.parts.halting import Halting, Pondering
 from clew.memory.parts.halting_cache import (
     Banks,

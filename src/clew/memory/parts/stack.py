@@ -10,11 +10,10 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from clew.errors import UserError, require_at_least
 from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input
 from clew.memory.kernels import Scan
-from clew.memory.parts.attention import WindowAttention
+from clew.memory.parts.attention import Gradient, WindowAttention
 from clew.memory.parts.blocks import Init, Linear
 from clew.memory.parts.layer import Layer, LayerOptions
 from clew.memory.parts.maps import MemoryMap, prefixed
-from clew.memory.parts.window_products import Gradient
 
 
 class LayerStack(AbstractMemory):
