@@ -39,10 +39,11 @@ test-memory-maze: $(INSTALLED)  ## install Memory Maze (560 MB) into .venv and c
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes -r tools/memory_maze.lock
 	@$(BIN)/python -m pytest --slow tests/test_memory_maze.py $(PYTEST_ARGS)
 
-lint: $(INSTALLED)  ## check style and types
+lint: $(INSTALLED)  ## check style, types and that no code is unused
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/pyright --warnings
+	@$(BIN)/vulture
 
 format: $(INSTALLED)  ## mend what of the style can be mended by itself
 	@$(BIN)/ruff check --fix .

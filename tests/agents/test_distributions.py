@@ -203,7 +203,7 @@ def test_densities_are_drawn_from(name: str) -> None:
 def test_gradients_are_those_of_finite_differences(name: str) -> None:
     """Of log-probability, entropy and divergence, in double precision, in random directions."""
     d = ALL[name]
-    p, noise, q = (np.asarray(x, np.float64) for x in given(d))
+    p, _noise, q = (np.asarray(x, np.float64) for x in given(d))
     action = facts(d, *given(d)).action
     direction = np.random.default_rng(0).normal(size=p.shape)
 

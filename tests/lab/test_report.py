@@ -47,7 +47,7 @@ def table_of(report: Report, name: str) -> list[dict[str, str]]:
 
 
 def test_cells_are_compared_with_the_published_ones(unfinished) -> None:
-    folder, report = unfinished
+    _folder, report = unfinished
     records = table_of(report, "makkink-published-length")
     found = {(r["model"], r["setting"]): r for r in records}
     assert found.keys() == {(m, s) for m in MODELS for s in SETTINGS if s.startswith("length")}
@@ -80,7 +80,7 @@ def test_cells_are_compared_with_the_published_ones(unfinished) -> None:
 
 
 def test_means_of_parts_and_floors(unfinished) -> None:
-    folder, report = unfinished
+    _folder, report = unfinished
     summary = {(r["model"], r["part"]): r for r in table_of(report, "makkink-published-summary")}
     row = summary["lstm", "length"]
     assert float(row["mean"]) == pytest.approx(np.mean([0.9, 0.9, 0.11]))
@@ -163,7 +163,7 @@ def test_the_page_stands_by_itself(unfinished) -> None:
 
 
 def test_what_is_missing_is_told_and_not_zero(unfinished) -> None:
-    folder, report = unfinished
+    _folder, report = unfinished
     text = report.html.read_text(encoding="utf-8")
     assert "32 of 36" in text
     assert "Missing cells: gtrxl 1 and none 3." in text

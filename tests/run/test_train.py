@@ -56,7 +56,7 @@ def test_a_loaded_policy_solves_the_gymnasium_form(learned):
     result, _ = learned
     import gymnasium
 
-    import clew.envs.gymnasium_api  # noqa: F401
+    import clew.envs.gymnasium_api
 
     policy = clew.load(result.path, seed_index=1).policy()
     env = gymnasium.make("clew/TMaze-v0", corridor_length=3)

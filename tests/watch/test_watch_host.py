@@ -174,7 +174,7 @@ def test_own_warnings_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def warn(args: list[str]) -> int:
         for text, file in (("no brush", clew.cli.__file__), ("no luck", "/elsewhere.py")):
-            told.append(warnings.formatwarning(text, UserWarning, file, 7))  # noqa: PERF401
+            told.append(warnings.formatwarning(text, UserWarning, file, 7))
         return 0
 
     usual = warnings.formatwarning
