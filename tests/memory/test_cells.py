@@ -14,9 +14,9 @@ TIME, COUNT = 9, 3
 PARTS = ("parameters", "state", "observations", "starts")
 
 
-def parts(name: str, scan: str) -> tuple[Any, tuple[Any, ...]]:
+def parts(name: str, backend: str) -> tuple[Any, tuple[Any, ...]]:
     """The memory's static half, and `COUNT` of each of `PARTS`."""
-    memory = sample(name, num_layers=1, scan=scan)
+    memory = sample(name, num_layers=1, backend=backend)
     params, static = eqx.partition(memory, eqx.is_inexact_array)
     random = np.random.default_rng(3)
     state = jax.tree.map(
@@ -28,11 +28,11 @@ def parts(name: str, scan: str) -> tuple[Any, tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("own", PARTS)
-@pytest.mark.parametrize("scan", ["auto", "steps"])
+@pytest.mark.parametrize("backend", ["auto", "xla"])
 @pytest.mark.parametrize("name", ["lstm", "gru"])
-def test_any_part_may_be_shared(name: str, scan: str, own: str) -> None:
+def test_any_part_may_be_shared(name: str, backend: str, own: str) -> None:
     """Gradients, also compiled inside, are those of the members one by one."""
-    static, many = parts(name, scan)
+    static, many = parts(name, backend)
     axes = tuple(0 if part == own else None for part in PARTS)
 
     def take(x: Any, i: int) -> Any:

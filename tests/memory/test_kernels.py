@@ -44,8 +44,8 @@ TOLERANCES = {"float32": (2e-6, 1e-4), "float64": (1e-13, 1e-11)}
 def both(name: str, options: dict[str, Any], precision: str) -> list[Any]:
     """Outputs, last state and gradients by the kernel and by steps, from a state that is not 0."""
     found = []
-    for scan in ("kernel", "steps"):
-        memory = cast(sample(name, num_layers=1, scan=scan, **options), precision)
+    for backend in ("kernel", "xla"):
+        memory = cast(sample(name, num_layers=1, backend=backend, **options), precision)
         xs, starts = episodes(TIME, seed=5)
         xs = xs.astype(precision)
         state = cast(memory.init_state(), precision)
@@ -92,8 +92,8 @@ def biases(memory: Any) -> Any:
 def test_saturated_gates_are_those_of_steps(name: str, gate: float) -> None:
     """Gates at 0 and at 1, where exponentials overflow: finite, and within rounding."""
     found = []
-    for scan in ("kernel", "steps"):
-        memory = sample(name, num_layers=1, scan=scan)
+    for backend in ("kernel", "xla"):
+        memory = sample(name, num_layers=1, backend=backend)
         bias = np.array(biases(memory))
         bias[-2 * bias.size // 5 :] = gate  # beta's and gamma's
         memory = eqx.tree_at(biases, memory, jnp.asarray(bias))
@@ -111,8 +111,8 @@ def test_saturated_gates_are_those_of_steps(name: str, gate: float) -> None:
 def test_saturated_cells_are_those_of_steps(name: str, size: float) -> None:
     """Where tanh is a straight line, and where all gates are 0 or 1."""
     found = []
-    for scan in ("kernel", "steps"):
-        memory: Any = sample(name, num_layers=1, scan=scan)
+    for backend in ("kernel", "xla"):
+        memory: Any = sample(name, num_layers=1, backend=backend)
         xs, starts = episodes(TIME, seed=5)
         zeros = jax.tree.map(partial(_cotangent, "float32"), memory.init_state())
         weights = np.ones((TIME, memory.output_size), np.float32)
@@ -130,7 +130,7 @@ def test_a_batch_is_its_members(name: str, own: bool) -> None:
     """However rows are put together, each is what it is alone, gradients included."""
     count, (xs, starts) = 11, episodes(TIME, seed=7)
     batch = np.stack([xs * (1 + b) for b in range(count)])
-    memory = sample(name, scan="kernel", hidden_size=20)
+    memory = sample(name, backend="kernel", hidden_size=20)
     params, static = eqx.partition(memory, eqx.is_inexact_array)
     grown = [jax.tree.map(lambda x, b=b: x * (1 + b / count), params) for b in range(count)]
 
@@ -151,12 +151,12 @@ def test_a_batch_is_its_members(name: str, own: bool) -> None:
         assert largest(jax.tree.map(lambda x, b=b: x[b], together), one) < 1e-6
 
 
-@pytest.mark.parametrize("scan", ["auto", "steps"])
+@pytest.mark.parametrize("backend", ["auto", "xla"])
 @pytest.mark.parametrize("name", ["lstm", "gru"])
-def test_a_compiled_cell_has_gradients(name: str, scan: str) -> None:
+def test_a_compiled_cell_has_gradients(name: str, backend: str) -> None:
     """Compiled within a gradient as without, as those do who compile a policy first."""
     xs, starts = episodes(TIME, seed=7)
-    params, static = eqx.partition(sample(name, scan=scan), eqx.is_inexact_array)
+    params, static = eqx.partition(sample(name, backend=backend), eqx.is_inexact_array)
 
     def outputs(params: Any, batch: Any) -> Any:
         memory: Any = eqx.combine(params, static)
@@ -173,7 +173,7 @@ def test_a_compiled_cell_has_gradients(name: str, scan: str) -> None:
 @needs_kernels
 def test_threads_change_nothing() -> None:
     """Whatever thread takes which head, a batch comes out bit for bit the same."""
-    memory = sample("arelit", num_layers=1, scan="kernel")
+    memory = sample("arelit", num_layers=1, backend="kernel")
     xs, starts = episodes(TIME, seed=7)
     batch = np.stack([xs * (1 + b) for b in range(9)])
 
@@ -188,10 +188,10 @@ def test_threads_change_nothing() -> None:
 def test_impossible_choices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """By name, and with the reason where there is no kernel."""
     with pytest.raises(UserError, match="did you mean 'kernel'"):
-        make_memory("arelit", input_size=3, key=jax.random.key(0), scan="kernels")
+        make_memory("arelit", input_size=3, key=jax.random.key(0), backend="kernels")
     monkeypatch.setattr(kernels, "why_not", lambda: "no compiler")
-    with pytest.raises(UserError, match="scan='kernel' is not possible: no compiler"):
-        make_memory("relit", input_size=3, key=jax.random.key(0), scan="kernel")
+    with pytest.raises(UserError, match="backend='kernel' is not possible: no compiler"):
+        make_memory("relit", input_size=3, key=jax.random.key(0), backend="kernel")
     assert not kernels.uses_kernel("auto")
 
 

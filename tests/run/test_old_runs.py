@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import clew
+from clew.run.config import config_from_json
 
 FOLDER = Path(__file__).with_name("old_runs")
 RUNS = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
@@ -48,3 +49,12 @@ def test_the_run_goes_on(name: str, tmp_path: Path) -> None:
     policy = clew.load_policy(path)
     observation = np.zeros(SIZES[before["env"]], np.float32)
     assert isinstance(policy(observation, start=True), int)
+
+
+def test_an_option_of_a_memory_is_read_by_its_old_name() -> None:
+    """`scan` became `backend`, and "steps" "xla"; the run keeps the name of its results."""
+    old = clew.TrainConfig().to_json() | {"memory": "relit"}
+    old["memory_options"] = {"hidden_size": 8, "scan": "steps"}
+    config = config_from_json(old)
+    assert config.memory_options == {"hidden_size": 8, "backend": "xla"}
+    assert config.digest() == "ebbed59c15b1"

@@ -5,7 +5,7 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from clew.errors import require_at_least, require_choice, require_rate
-from clew.memory.kernels import Scan, uses_kernel
+from clew.memory.kernels import Backend, uses_kernel
 from clew.memory.parts.approximate import ApproximateLinearAttention, Tick
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
 from clew.memory.parts.features import GatedFeatures
@@ -42,7 +42,7 @@ class AReLiT(LayerStack):
             an episode (unless frequencies are multiples of pi, or have cosine and sine).
         epsilon: added to the denominator; the published code has 1e-5, the thesis none.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
-        scan: how a chunk is learned from: "kernel", "steps", or "auto"; see `Scan`.
+        backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -79,7 +79,7 @@ class AReLiT(LayerStack):
         tick: Tick = "episode",
         epsilon: float = 1e-5,
         init: Init = "orthogonal",
-        scan: Scan = "auto",
+        backend: Backend = "auto",
     ):
         require_at_least("input_size", input_size, 1)
         require_at_least("hidden_size", hidden_size, 1)
@@ -87,7 +87,7 @@ class AReLiT(LayerStack):
         require_choice("tick", tick, ("episode", "carried"))
         require_rate("epsilon", epsilon)
         oscillators(frequencies, r, scale)
-        uses_kernel(scan)
+        uses_kernel(backend)
         keys = jax.random.split(key, 1 + num_layers)
 
         def layer(key: PRNGKeyArray) -> Layer:
@@ -109,7 +109,7 @@ class AReLiT(LayerStack):
                 scale=scale,
                 tick=tick,
                 epsilon=epsilon,
-                scan=scan,
+                backend=backend,
             )
             return Layer(hidden_size, ffn_size, attention, key=layer_key, init=init)
 

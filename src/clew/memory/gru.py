@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from clew.errors import require_at_least
 from clew.memory.base import State
-from clew.memory.kernels import Scan, uses_kernel
+from clew.memory.kernels import Backend, uses_kernel
 from clew.memory.kernels.cells import CellKernel
 from clew.memory.parts.blocks import Init, Linear
 from clew.memory.parts.cells import AbstractCell
@@ -27,7 +27,7 @@ class GRUCell(AbstractCell):
     recurrent: Linear
     recurrent_bias: Float[Array, " biases"]
     size: int = eqx.field(static=True)
-    scan: Scan = eqx.field(static=True)
+    backend: Backend = eqx.field(static=True)
     kernel: ClassVar[CellKernel] = "gru"
 
     def __init__(
@@ -38,7 +38,7 @@ class GRUCell(AbstractCell):
         key: PRNGKeyArray,
         init: Init,
         all_biases: bool = False,
-        scan: Scan = "auto",
+        backend: Backend = "auto",
     ):
         input_key, recurrent_key = jax.random.split(key)
         recurrent = Linear(size, 3 * size, key=recurrent_key, init=init)
@@ -47,7 +47,7 @@ class GRUCell(AbstractCell):
         self.recurrent_bias = recurrent.bias if all_biases else recurrent.bias[2 * size :]
         self.recurrent = eqx.tree_at(lambda linear: linear.bias, recurrent, None)
         self.size = size
-        self.scan = scan
+        self.backend = backend
 
     def init_state(self) -> State:
         """A zero output h."""
@@ -105,10 +105,10 @@ class GRU(RecurrentStack):
         all_biases: whether the recurrent products of r and z have biases beside b, which add
             nothing that b could not, as in PyTorch and what was published with it.
         init: "orthogonal" (gain sqrt 2, one draw over the three gates), "lecun" or "uniform".
-        scan: how a chunk is learned from: "kernel", "steps", or "auto"; see `Scan`.
+        backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
 
     Raises:
-        UserError: for a size below 1, an unknown `init` or `scan`, or a kernel that is not there.
+        UserError: for a size below 1, an unknown choice, or a kernel that cannot be built.
 
     Source: Cho et al. (2014), eq. 5-8. Deviation: the reset gate acts after the product,
     r * (h U_n + c), as the usual libraries have it; the paper has (r * h) U_n.
@@ -127,12 +127,12 @@ class GRU(RecurrentStack):
         num_layers: int = 1,
         all_biases: bool = False,
         init: Init = "orthogonal",
-        scan: Scan = "auto",
+        backend: Backend = "auto",
     ):
         require_at_least("input_size", input_size, 1)
         require_at_least("hidden_size", hidden_size, 1)
         require_at_least("num_layers", num_layers, 1)
-        uses_kernel(scan)
+        uses_kernel(backend)
         sizes = [input_size] + [hidden_size] * num_layers
         keys = jax.random.split(key, num_layers)
         self.cells = tuple(
@@ -142,7 +142,7 @@ class GRU(RecurrentStack):
                 key=keys[i],
                 init=init,
                 all_biases=all_biases,
-                scan=scan,
+                backend=backend,
             )
             for i in range(num_layers)
         )

@@ -2,7 +2,7 @@
 
 from jaxtyping import PRNGKeyArray
 
-from clew.memory.kernels import Scan
+from clew.memory.kernels import Backend
 from clew.memory.parts.attention import Gradient
 from clew.memory.parts.blocks import Init
 from clew.memory.parts.gates import GateName
@@ -56,7 +56,7 @@ class Integrated(Universal):
         inner_residual: bool = False,
         gradient: Gradient = "full",
         init: Init = "orthogonal",
-        scan: Scan = "auto",
+        backend: Backend = "auto",
     ):
         super().__init__(
             input_size,
@@ -82,5 +82,5 @@ class Integrated(Universal):
             inner_residual=inner_residual,
             gradient=gradient,
             init=init,
-            scan=scan,
+            backend=backend,
         )

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from clew.errors import UserError, require_at_least
 from clew.memory.base import State
-from clew.memory.kernels import Scan, uses_kernel
+from clew.memory.kernels import Backend, uses_kernel
 from clew.memory.kernels.cells import CellKernel
 from clew.memory.parts.blocks import Init, Linear
 from clew.memory.parts.cells import AbstractCell
@@ -25,7 +25,7 @@ class LSTMCell(AbstractCell):
     recurrent: Linear
     recurrent_bias: Float[Array, " gates"] | None
     size: int = eqx.field(static=True)
-    scan: Scan = eqx.field(static=True)
+    backend: Backend = eqx.field(static=True)
     kernel: ClassVar[CellKernel] = "lstm"
 
     def __init__(
@@ -37,7 +37,7 @@ class LSTMCell(AbstractCell):
         init: Init,
         forget_bias: float,
         all_biases: bool,
-        scan: Scan,
+        backend: Backend,
     ):
         input_key, recurrent_key = jax.random.split(key)
         inputs = Linear(input_size, 4 * size, key=input_key, init=init, fan=size)
@@ -48,7 +48,7 @@ class LSTMCell(AbstractCell):
         self.recurrent_bias = recurrent.bias if all_biases else None
         self.recurrent = eqx.tree_at(lambda linear: linear.bias, recurrent, None)
         self.size = size
-        self.scan = scan
+        self.backend = backend
 
     def init_state(self) -> State:
         """Zero cell and zero output, (c, h)."""
@@ -106,10 +106,10 @@ class LSTM(RecurrentStack):
         all_biases: whether the recurrent products have biases beside b, which add nothing that b
             could not, as in PyTorch and what was published with it.
         init: "orthogonal" (gain sqrt 2, one draw over the four gates), "lecun" or "uniform".
-        scan: how a chunk is learned from: "kernel", "steps", or "auto"; see `Scan`.
+        backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
 
     Raises:
-        UserError: for a size below 1, an unknown `init` or `scan`, or a kernel that is not there.
+        UserError: for a size below 1, an unknown choice, or a kernel that cannot be built.
 
     Source: Hochreiter and Schmidhuber (1997), with the forget gate of Gers et al. (2000).
     Deviation: none in the equations.
@@ -129,12 +129,12 @@ class LSTM(RecurrentStack):
         forget_bias: float = 0.0,
         all_biases: bool = False,
         init: Init = "orthogonal",
-        scan: Scan = "auto",
+        backend: Backend = "auto",
     ):
         require_at_least("input_size", input_size, 1)
         require_at_least("hidden_size", hidden_size, 1)
         require_at_least("num_layers", num_layers, 1)
-        uses_kernel(scan)
+        uses_kernel(backend)
         if not math.isfinite(forget_bias):
             raise UserError(f"forget_bias must be a finite number, got {forget_bias!r}")
         sizes = [input_size] + [hidden_size] * num_layers
@@ -147,7 +147,7 @@ class LSTM(RecurrentStack):
                 init=init,
                 forget_bias=forget_bias,
                 all_biases=all_biases,
-                scan=scan,
+                backend=backend,
             )
             for i in range(num_layers)
         )

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.errors import require_at_least, require_choice, require_rate
-from clew.memory.kernels import Scan, uses_kernel
+from clew.memory.kernels import Backend, uses_kernel
 from clew.memory.kernels.relit import Recurrence, ReLiTInputs, relit_recurrence
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
 from clew.memory.parts.checkpointed_scan import checkpointed_scan
@@ -51,7 +51,7 @@ class GatedLinearAttention(GatedAttention):
     output: Linear
     decay: Decay = eqx.field(static=True)
     epsilon: float = eqx.field(static=True)
-    scan: Scan = eqx.field(static=True, default="auto")
+    backend: Backend = eqx.field(static=True, default="auto")
 
     @property
     def joint(self) -> bool:
@@ -78,7 +78,7 @@ class GatedLinearAttention(GatedAttention):
         self, state: ReLiTState, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
     ) -> tuple[ReLiTState, Float[Array, "time n"]]:
         """A chunk: products all at once, then the recurrence, which keeps few of its states."""
-        if uses_kernel(self.scan):
+        if uses_kernel(self.backend):
             products = self.features.products(self.norm(xs))
             recurrence = Recurrence(self.joint, self.epsilon)
             attended, *after = relit_recurrence(recurrence, ReLiTInputs(*products, starts, *state))
@@ -133,7 +133,7 @@ class ReLiT(LayerStack):
         embedding_relu: whether the embedding ends in a relu.
         epsilon: added to the denominator; the published code has 1e-10, the thesis none.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
-        scan: how a chunk is learned from: "kernel", "steps", or "auto"; see `Scan`.
+        backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -166,14 +166,14 @@ class ReLiT(LayerStack):
         embedding_relu: bool = True,
         epsilon: float = 1e-5,
         init: Init = "orthogonal",
-        scan: Scan = "auto",
+        backend: Backend = "auto",
     ):
         require_at_least("input_size", input_size, 1)
         require_at_least("hidden_size", hidden_size, 1)
         require_at_least("num_layers", num_layers, 1)
         require_choice("decay", decay, ("separate", "joint"))
         require_rate("epsilon", epsilon)
-        uses_kernel(scan)
+        uses_kernel(backend)
         keys = jax.random.split(key, 1 + num_layers)
 
         def layer(key: PRNGKeyArray) -> Layer:
@@ -192,7 +192,7 @@ class ReLiT(LayerStack):
                 output=Linear(num_heads * head_size, hidden_size, key=output_key, init=init),
                 decay=decay,
                 epsilon=epsilon,
-                scan=scan,
+                backend=backend,
             )
             return Layer(hidden_size, ffn_size, attention, key=layer_key, init=init)
 

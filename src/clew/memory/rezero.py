@@ -2,7 +2,7 @@
 
 from jaxtyping import PRNGKeyArray
 
-from clew.memory.kernels import Scan
+from clew.memory.kernels import Backend
 from clew.memory.parts.attention import Gradient
 from clew.memory.parts.blocks import Init
 from clew.memory.parts.gates import GateName
@@ -37,7 +37,7 @@ class ReZero(WindowStack):
             said above (zeta) happens to it, as in the published code of Makkink (2021).
         gradient: "full", or "current" to stop gradients into the inputs of earlier steps.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
-        scan: how a window is read: "kernel", "steps" (XLA's products), or "auto"; see `Scan`.
+        backend: what computes a window: "kernel", "xla" or "auto"; see `Backend`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -65,7 +65,7 @@ class ReZero(WindowStack):
         inner_residual: bool = False,
         gradient: Gradient = "full",
         init: Init = "orthogonal",
-        scan: Scan = "auto",
+        backend: Backend = "auto",
     ):
         super().__init__(
             input_size,
@@ -84,7 +84,7 @@ class ReZero(WindowStack):
                 "norm": False,
                 "bias": attention_bias,
                 "gradient": gradient,
-                "scan": scan,
+                "backend": backend,
             },
             layer={
                 "gate": gate,

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from clew.errors import require_at_least
 from clew.memory.base import AbstractMemory, check_step_input, check_unroll_input
-from clew.memory.kernels import Scan
+from clew.memory.kernels import Backend
 from clew.memory.parts.blocks import Init, Linear
 from clew.memory.parts.layer import Layer, LayerState, NormPlace
 from clew.memory.parts.maps import MemoryMap
@@ -54,7 +54,7 @@ class Transformer(AbstractMemory):
         norm: "after" each residual connection, as published, or "before" what it adds.
         attention_bias: whether the products of the attention have biases.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
-        scan: how a window is read: "kernel", "steps" (XLA's products), or "auto"; see `Scan`.
+        backend: what computes a window: "kernel", "xla" or "auto"; see `Backend`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -86,7 +86,7 @@ class Transformer(AbstractMemory):
         norm: NormPlace = "after",
         attention_bias: bool = False,
         init: Init = "orthogonal",
-        scan: Scan = "auto",
+        backend: Backend = "auto",
     ):
         require_at_least("input_size", input_size, 1)
         require_at_least("hidden_size", hidden_size, 1)
@@ -106,7 +106,7 @@ class Transformer(AbstractMemory):
                 "relative": False,
                 "norm": norm == "before",
                 "bias": attention_bias,
-                "scan": scan,
+                "backend": backend,
             },
             layer={"gate": "residual", "norm": norm},
         )

@@ -4,7 +4,7 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from clew.errors import require_at_least
-from clew.memory.kernels import Scan
+from clew.memory.kernels import Backend
 from clew.memory.parts.adaptive import AdaptiveStack
 from clew.memory.parts.attention import Gradient
 from clew.memory.parts.blocks import Init, Linear
@@ -53,7 +53,7 @@ class Universal(AdaptiveStack):
             said above happens to it, as in the published code of Makkink (2021).
         gradient: "full", or "current" to stop gradients into the inputs of earlier steps.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
-        scan: how a window is read: "kernel", "steps" (XLA's products), or "auto"; see `Scan`.
+        backend: what computes a window: "kernel", "xla" or "auto"; see `Backend`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -92,7 +92,7 @@ class Universal(AdaptiveStack):
         inner_residual: bool = False,
         gradient: Gradient = "full",
         init: Init = "orthogonal",
-        scan: Scan = "auto",
+        backend: Backend = "auto",
     ):
         require_at_least("input_size", input_size, 1)
         require_at_least("hidden_size", hidden_size, 1)
@@ -115,7 +115,7 @@ class Universal(AdaptiveStack):
                 "norm": norm == "before",
                 "bias": attention_bias,
                 "gradient": gradient,
-                "scan": scan,
+                "backend": backend,
             },
             layer={
                 "gate": gate,

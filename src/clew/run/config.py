@@ -177,6 +177,7 @@ class TrainConfig:
                 holder, default = holder[group], default[group]
             if holder[last] == default[last]:
                 del holder[last]
+        values["memory_options"] = _with_old_options(values["memory_options"])
         return values
 
     def digest(self) -> str:
@@ -200,6 +201,8 @@ _NEWER = (
 BESIDE = ("loggers", "wandb", "devices")
 """Settings that no number of a run depends on, but for rounding; a run that is gone on with may
 change them."""
+_BACKENDS = {"auto": "auto", "kernel": "kernel", "steps": "xla"}
+"""The values of a memory's option `scan`, which `backend` replaced."""
 _GROUPS: dict[str, type] = {
     "network": NetworkConfig,
     "a2c": A2CConfig,
@@ -225,8 +228,27 @@ def config_from_json(values: dict[str, Any]) -> TrainConfig:
             if name not in known:
                 raise unknown_name("setting", name, known)
     values["loggers"] = tuple(values.get("loggers", ()))
+    if "memory_options" in values:
+        values["memory_options"] = _with_new_options(values["memory_options"])
     made = {name: _GROUPS[name](**with_tuples(group)) for name, group in parts.items()}
     return TrainConfig(**values, **made)
+
+
+def _with_new_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a memory as a saved run has them, by their present names and values."""
+    options = dict(options)
+    if options.get("scan") in _BACKENDS:
+        options["backend"] = _BACKENDS[options.pop("scan")]
+    return options
+
+
+def _with_old_options(options: dict[str, Any]) -> dict[str, Any]:
+    """The inverse of `_with_new_options`, so that results keep their names."""
+    options = dict(options)
+    before = {new: old for old, new in _BACKENDS.items()}
+    if options.get("backend") in before:
+        options["scan"] = before[options.pop("backend")]
+    return options
 
 
 def differences(old: TrainConfig, new: TrainConfig) -> dict[str, tuple[Any, Any]]:

@@ -16,13 +16,13 @@ import numpy as np
 from clew.errors import UserError, require_choice
 from clew.memory.kernels.build import NotBuilt, load_kernels, source_hash
 
-Scan = Literal["auto", "kernel", "steps"]
-"""How a recurrence goes through a chunk: by a compiled kernel, or step by step through XLA.
+Backend = Literal["auto", "kernel", "xla"]
+"""What computes a chunk: "kernel", compiled C++, or "xla".
 
-`auto` takes the kernel on a processor that has it. Both are the same function within rounding;
-only `steps` has forward-mode and second derivatives."""
+"auto" is the kernel where JAX runs on a processor that has it, else XLA. Both are the same function
+within rounding; only "xla" has forward-mode and second derivatives."""
 
-SCANS = ("auto", "kernel", "steps")
+BACKENDS = ("auto", "kernel", "xla")
 
 _KERNELS = (
     *("outer_forward", "outer_backward", "waves_forward", "waves_backward"),
@@ -34,18 +34,18 @@ _NAMES = tuple(f"clew_{name}_{kind}" for name in _KERNELS for kind in ("float32"
 _ALLOWED = contextvars.ContextVar("clew_kernels_allowed", default=True)
 
 
-def uses_kernel(scan: Scan) -> bool:
-    """Whether a recurrence is to go through its kernel, on JAX's default backend.
+def uses_kernel(backend: Backend) -> bool:
+    """Whether a kernel is to be used, on JAX's default platform.
 
     Raises:
         UserError: for "kernel" where there is none, with the reason.
     """
-    require_choice("scan", scan, SCANS)
-    if scan == "steps" or not _ALLOWED.get():
+    require_choice("backend", backend, BACKENDS)
+    if backend == "xla" or not _ALLOWED.get():
         return False
     reason = why_not()
-    if reason and scan == "kernel":
-        raise UserError(f"scan='kernel' is not possible: {reason}; scan='auto' does without")
+    if reason and backend == "kernel":
+        raise UserError(f"backend='kernel' is not possible: {reason}; backend='auto' does without")
     return not reason
 
 
@@ -60,10 +60,10 @@ def without_kernels() -> Iterator[None]:
 
 
 def why_not() -> str:
-    """Why there are no kernels on JAX's default backend; empty if there are."""
-    backend = jax.default_backend()
-    if backend != "cpu":
-        return f"the kernels are for processors, and JAX runs on {backend}"
+    """Why there are no kernels on JAX's default platform; empty if there are."""
+    platform = jax.default_backend()
+    if platform != "cpu":
+        return f"the kernels are for CPUs, and JAX runs on {platform}"
     return _register()
 
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from clew.memory.kernels import Scan, uses_kernel
+from clew.memory.kernels import Backend, uses_kernel
 from clew.memory.kernels.arelit import AReLiTInputs, Readout, arelit_recurrence
 from clew.memory.parts.blocks import LayerNorm, Linear
 from clew.memory.parts.checkpointed_scan import checkpointed_scan
@@ -54,7 +54,7 @@ class ApproximateLinearAttention(GatedAttention):
     scale: Scale = eqx.field(static=True)
     tick: Tick = eqx.field(static=True)
     epsilon: float = eqx.field(static=True)
-    scan: Scan = eqx.field(static=True, default="auto")
+    backend: Backend = eqx.field(static=True, default="auto")
 
     def init_state(self) -> AReLiTState:
         """Zero vectors; the published code's carried tick starts at 1, ours at 0."""
@@ -90,7 +90,7 @@ class ApproximateLinearAttention(GatedAttention):
 
         tick, ticks = jax.lax.scan(count, state.tick, starts)
         cosines = self._cosines(ticks)
-        if uses_kernel(self.scan):
+        if uses_kernel(self.backend):
             products = self.features.products(self.norm(xs))
             cosines = cosines.astype(products[0].dtype)
             inputs = AReLiTInputs(*products, cosines, starts, state.keys, state.values)

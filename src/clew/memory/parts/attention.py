@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from clew.errors import UserError, require_at_least, require_choice
-from clew.memory.kernels import Scan, uses_kernel
+from clew.memory.kernels import Backend, uses_kernel
 from clew.memory.kernels.window import RingInputs, WindowInputs, attend_ring, read_ring, read_window
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
 from clew.memory.parts.maps import MemoryMap
@@ -75,7 +75,7 @@ class WindowAttention(eqx.Module):
     query_norm: bool = eqx.field(static=True)
     banded: bool = eqx.field(static=True)
     gradient: str = eqx.field(static=True)
-    scan: Scan = eqx.field(static=True)
+    backend: Backend = eqx.field(static=True)
 
     def __init__(
         self,
@@ -93,15 +93,15 @@ class WindowAttention(eqx.Module):
         query_norm: bool = True,
         banded: bool = True,
         gradient: Gradient = "full",
-        scan: Scan = "auto",
+        backend: Backend = "auto",
     ):
         require_at_least("num_heads", num_heads, 1)
         require_at_least("head_size", head_size, 1)
         require_at_least("window", window, 1)
         require_choice("gradient", gradient, ("full", "current"))
-        uses_kernel(scan)
-        if scan == "kernel" and gradient != "full":
-            raise UserError(f"scan='kernel' needs gradient='full', got gradient={gradient!r}")
+        uses_kernel(backend)
+        if backend == "kernel" and gradient != "full":
+            raise UserError(f"backend='kernel' needs gradient='full', got gradient={gradient!r}")
         wide = num_heads * head_size
         keys = jax.random.split(key, 5)
         self.norm = LayerNorm(size) if norm else None
@@ -119,7 +119,7 @@ class WindowAttention(eqx.Module):
         self.query_norm = query_norm
         self.banded = banded
         self.gradient = gradient
-        self.scan = scan
+        self.backend = backend
 
     def init_state(self) -> WindowState:
         """An empty ring."""
@@ -254,7 +254,7 @@ class WindowAttention(eqx.Module):
 
     def _uses_kernel(self) -> bool:
         # Stopped gradients are differences of products, which the kernels do not know.
-        return self.gradient == "full" and uses_kernel(self.scan)
+        return self.gradient == "full" and uses_kernel(self.backend)
 
     def _stored(self, x: Float[Array, "*time n"]) -> Float[Array, "*time n"]:
         return x if self.gradient == "full" else jax.lax.stop_gradient(x)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from clew.memory.base import State, select
-from clew.memory.kernels import Scan, uses_kernel
+from clew.memory.kernels import Backend, uses_kernel
 from clew.memory.kernels.cells import (
     CellGradients,
     CellInputs,
@@ -27,7 +27,7 @@ class AbstractCell(eqx.Module):
     """A recurrent cell in three parts: input products, recurrent product, and the rest."""
 
     recurrent: eqx.AbstractVar[Linear]
-    scan: eqx.AbstractVar[Scan]
+    backend: eqx.AbstractVar[Backend]
     kernel: ClassVar[CellKernel]
 
     @abc.abstractmethod
@@ -80,7 +80,7 @@ def scan_cell(
     """
     projected = cell.project(xs)
     weight, offset = cell.recurrent.weight, cell.offset().astype(projected.dtype)
-    kernel = cell.kernel if uses_kernel(cell.scan) else None
+    kernel = cell.kernel if uses_kernel(cell.backend) else None
     known, inputs = jax.lax.stop_gradient(
         (cell, CellInputs(weight, offset, state, projected, starts))
     )

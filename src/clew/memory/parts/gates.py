@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from clew.errors import require_choice
 from clew.memory.base import State, select
 from clew.memory.gru import GRUCell
-from clew.memory.kernels import Scan
+from clew.memory.kernels import Backend
 from clew.memory.parts.blocks import Init, Linear, like
 from clew.memory.parts.cells import scan_cell
 from clew.memory.parts.maps import MemoryMap
@@ -121,8 +121,8 @@ class TemporalGRU(Gate):
 
     cell: GRUCell
 
-    def __init__(self, size: int, *, key: PRNGKeyArray, init: Init, scan: Scan = "auto"):
-        self.cell = GRUCell(size, size, key=key, init=init, all_biases=True, scan=scan)
+    def __init__(self, size: int, *, key: PRNGKeyArray, init: Init, backend: Backend = "auto"):
+        self.cell = GRUCell(size, size, key=key, init=init, all_biases=True, backend=backend)
 
     def init_state(self) -> State:
         """A zero h."""
@@ -152,7 +152,7 @@ class TemporalGRU(Gate):
 
 
 def make_gate(
-    name: GateName, size: int, *, key: PRNGKeyArray, init: Init, scan: Scan = "auto"
+    name: GateName, size: int, *, key: PRNGKeyArray, init: Init, backend: Backend = "auto"
 ) -> Gate:
     """Builds the gate called `name`, one of `GATES`."""
     require_choice("gate", name, GATES)
@@ -160,7 +160,7 @@ def make_gate(
         return Residual()
     if name == "gru":
         return GRUGate(size, key=key, init=init)
-    return TemporalGRU(size, key=key, init=init, scan=scan)
+    return TemporalGRU(size, key=key, init=init, backend=backend)
 
 
 def _beside(parts: list[Linear]) -> Linear:

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.errors import UserError, require_at_least, require_choice
 from clew.memory.base import State
-from clew.memory.kernels import Scan
+from clew.memory.kernels import Backend
 from clew.memory.parts.blocks import MLP, Init, LayerNorm
 from clew.memory.parts.gates import Gate, GateName, TemporalGRU, make_gate
 from clew.memory.parts.maps import MemoryMap, prefixed
@@ -65,8 +65,8 @@ class Layer(eqx.Module):
 
     With `inner_residual` the attention's output is norm_0(x + attention(x)) wherever it stands
     above, as in Makkink's published code. With `crossed_states` a temporal gate 1 goes on from
-    the h of gate 2, a slip of that code that its results were made with. `scan` is how a temporal
-    gate goes through a chunk.
+    the h of gate 2, a slip of that code that its results were made with. `backend` is that of a
+    temporal gate.
     """
 
     attention: Attention
@@ -94,18 +94,18 @@ class Layer(eqx.Module):
         residual_weight: bool = False,
         inner_residual: bool = False,
         crossed_states: bool = False,
-        scan: Scan = "auto",
+        backend: Backend = "auto",
     ):
         ffn_size = size if ffn_size is None else ffn_size
         require_at_least("ffn_size", ffn_size, 1)
         require_choice("norm", norm, NORM_PLACES)
         keys = jax.random.split(key, 3)
         self.attention = attention
-        self.attention_gate = make_gate(gate, size, key=keys[0], init=init, scan=scan)
+        self.attention_gate = make_gate(gate, size, key=keys[0], init=init, backend=backend)
         self.attention_norm = LayerNorm(size) if norm in ("after", "around") else None
         self.inner_norm = LayerNorm(size) if inner_residual else None
         self.mlp = MLP(size, ffn_size, key=keys[1], init=init)
-        self.mlp_gate = make_gate(gate, size, key=keys[2], init=init, scan=scan)
+        self.mlp_gate = make_gate(gate, size, key=keys[2], init=init, backend=backend)
         self.mlp_norm = LayerNorm(size) if norm != "none" else None
         self.weight = jnp.zeros((), jnp.float32) if residual_weight else None
         self.norm = norm

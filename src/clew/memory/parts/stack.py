@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.errors import UserError, require_at_least
 from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input
-from clew.memory.kernels import Scan
+from clew.memory.kernels import Backend
 from clew.memory.parts.attention import Gradient, WindowAttention
 from clew.memory.parts.blocks import Init, Linear
 from clew.memory.parts.layer import Layer, LayerOptions
@@ -85,7 +85,7 @@ class WindowOptions(TypedDict, total=False):
     query_norm: bool
     banded: bool
     gradient: Gradient
-    scan: Scan
+    backend: Backend
 
 
 def window_layers(
@@ -104,8 +104,8 @@ def window_layers(
         window = WindowAttention(
             size, key=attention_key, init=init, owns_biases=i == 0, **attention
         )
-        scan = attention.get("scan", "auto")
-        return Layer(size, ffn_size, window, key=layer_key, init=init, scan=scan, **layer)
+        backend = attention.get("backend", "auto")
+        return Layer(size, ffn_size, window, key=layer_key, init=init, backend=backend, **layer)
 
     return tuple(one(i, key) for i, key in enumerate(keys))
 
