@@ -14,7 +14,7 @@ from clew.lab.studies.report.pairs import pairs, published_tests, with_many_seed
 from clew.lab.studies.report.sections import document
 from clew.lab.studies.report.training import ranks
 from clew.report.document import Chart, Table, Text
-from clew.report.drawing import panel_svg, styles_of
+from clew.report.figures import panel_svg, styles_of
 from clew.stats import Spread, welch_from_spreads, welch_test
 from report_study import thesis_study, write_folder
 

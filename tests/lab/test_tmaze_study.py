@@ -29,7 +29,7 @@ from clew.lab.studies.tmaze.figures import windows as windows_chart
 from clew.lab.studies.tmaze.scores import make_grid
 from clew.lab.studies.tmaze.sweep import last_success, tried
 from clew.lab.studies.tmaze.tables import windows
-from clew.report.drawing import styles_of
+from clew.report.figures import styles_of
 from clew.stats import Interval
 from tmaze_study import STEPS, tmaze_row, write_tmaze
 

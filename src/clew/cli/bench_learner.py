@@ -92,7 +92,7 @@ def draw(rows: "Sequence[Row]", path: Path, title: str) -> None:
     """Figure 5.6 of every agent, as a PNG: frames per second and MiB."""
     from matplotlib.axes import Axes
 
-    from clew.report.curves import COLOURS, new_figure, save, tidy
+    from clew.report.figures import COLOURS, new_figure, save, tidy
 
     figure = new_figure(11.0, 4.0)
     left, right = figure.subplots(1, 2)

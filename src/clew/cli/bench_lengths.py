@@ -80,7 +80,7 @@ def draw(rows: "Sequence[Row]", path: Path, title: str) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-    from clew.report.curves import COLOURS
+    from clew.report.figures import COLOURS
 
     figure = Figure(figsize=(12, 5), layout="constrained")
     FigureCanvasAgg(figure)

@@ -11,7 +11,7 @@ from clew.inspect.files import to_json, write_tables
 from clew.inspect.inspection import Inspection
 from clew.inspect.panels import compared, panels
 from clew.report.document import Block, Chart, Numbers, Text
-from clew.report.drawing import save_chart
+from clew.report.figures import save_chart
 from clew.report.html import page
 from clew.run.folder import write_text
 

@@ -12,10 +12,10 @@ from matplotlib.ticker import MaxNLocator
 
 from clew.inspect.inspection import Inspection
 from clew.inspect.lengths import shares
-from clew.report.curves import COLOURS
 from clew.report.document import Panel
+from clew.report.figures import COLOURS
 
-BLUE, ORANGE, GREEN, PINK = COLOURS[:4]
+BLUE, ORANGE, GREEN = COLOURS[:3]
 SHADES = LinearSegmentedColormap.from_list("clew", ["#ffffff", "#9ecae1", "#2171b5", "#08306b"])
 MOST_MAPS = 8
 WAYS = {"gradient": BLUE, "ablation": ORANGE}

@@ -10,7 +10,8 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from clew.agents.learners.a2c import A2CConfig
 from clew.errors import UserError
-from clew.report.curves import COLOURS, Runs, draw_curves, new_figure, save
+from clew.report.curves import Runs, draw_curves
+from clew.report.figures import COLOURS, new_figure, save
 from clew.run import folder
 from clew.run.config import TrainConfig, differences
 from clew.run.evaluate import evaluate

@@ -1,1 +1,1 @@
-"""Documents with figures and tables, as HTML and Markdown."""
+"""Reports: a typed document with figures and tables, written as HTML and Markdown."""

@@ -1,4 +1,4 @@
-"""Pictures of runs, drawn from their `metrics.jsonl`, without any global state of matplotlib."""
+"""Learning curves of runs, drawn from their `metrics.jsonl`."""
 
 import itertools
 import math
@@ -8,16 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from clew.errors import UserError
+from clew.report.figures import COLOURS, new_figure, save
 from clew.run.record import read_metrics
 from clew.stats import bootstrap_interval
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's colours, which colour-blind readers can tell apart."""
 
 LABELS = {"success": "success rate", "return": "return (sum of rewards)", "length": "steps"}
 PANELS = ("success", "return")
@@ -161,31 +158,6 @@ def mean_and_band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarra
             interval = bootstrap_interval(present, resamples=999, method="percentile")
             bands[:, index] = interval
     return bands[0], bands[1], bands[2]
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """A figure of the house, in inches, drawn by Agg and unknown to `pyplot`."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def tidy(figure: Figure) -> Figure:
-    """Sets what every picture of the house has in common: open frames and readable text."""
-    for axes in figure.axes:
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(labelsize=10)
-    return figure
-
-
-def save(figure: Figure, path: Path) -> Path:
-    """Writes the figure as PNG, whole or not at all, and returns the path."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    tidy(figure).savefig(part, dpi=150, format="png")
-    part.replace(path)
-    return path
 
 
 def _cycle(items: Sequence[str], count: int) -> list[str]:

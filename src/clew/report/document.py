@@ -1,5 +1,6 @@
-"""What a report is made of, whatever it is written as: headings, text, tables, charts."""
+"""The blocks of a report, independent of its format: headings, text, tables, charts."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -26,7 +27,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Numbers:
-    """A few numbers that stand out, each with what it is."""
+    """A few highlighted numbers, each with a description."""
 
     pairs: Sequence[tuple[str, str]]
 
@@ -63,13 +64,13 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     note: str = ""
     records: Sequence[dict[str, Any]] = ()
-    """What the CSV file has, in full precision; the cells' texts if there is none."""
+    """The rows of the CSV file, in full precision; the cells' texts if empty."""
     folded: bool = False
-    """Shown only when asked for."""
+    """Folded on the page until opened."""
 
 
 class Panel(NamedTuple):
-    """One picture of a chart."""
+    """One plot of a chart."""
 
     title: str
     draw: Callable[[Axes], None]
@@ -77,7 +78,7 @@ class Panel(NamedTuple):
 
 @dataclass(frozen=True)
 class Chart:
-    """Pictures side by side that are read together, in one file or flowing on a page."""
+    """Panels that are read together, in one file or side by side on a page."""
 
     name: str
     """Of its files, unique."""
@@ -85,7 +86,7 @@ class Chart:
     caption: str
     panels: Sequence[Panel]
     models: Sequence[str] = ()
-    """Of the legend; none for none."""
+    """The models in the legend; empty for no legend."""
     size: tuple[float, float] = (3.6, 2.5)
     """Of a panel, in inches."""
     columns: int = 3
@@ -93,3 +94,30 @@ class Chart:
 
 
 Block = Heading | Text | Numbers | Table | Chart
+
+
+def typeset(text: str) -> str:
+    """Text with real minus signs before its numbers, and none before 0.00.
+
+    Hyphens within words and dates stay.
+    """
+    plain = re.sub(r"(?<![\w)-])-(?=0\.0+(?!\d))", "", text)
+    return re.sub(r"(?<![\w)-])-(?=\d)", "\u2212", plain)
+
+
+def counted(count: int, noun: str) -> str:
+    """A count with its noun, in the plural if needed."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def listed(names: list[str]) -> str:
+    """Names as an enumeration in a sentence."""
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
+
+
+def duration(seconds: float) -> str:
+    """A duration in the largest unit of which there are at least two."""
+    for unit, size in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} seconds"

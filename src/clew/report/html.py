@@ -1,4 +1,4 @@
-"""A report as one HTML page that asks for nothing else: pictures, style and all are in it."""
+"""A report as one self-contained HTML page: figures and style are inside."""
 
 import re
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from clew.report.document import (
     Numbers,
     Table,
     Text,
+    typeset,
 )
-from clew.report.drawing import Styles, legend_svg, panel_svg
-from clew.report.words import typeset
+from clew.report.figures import Styles, legend_svg, panel_svg
 
 LONG = 16
-"""Characters of a row's name from which on it gets more room on a narrow screen."""
+"""A row's name longer than this gets more room on a narrow screen."""
 
 
 def page(title: str, blocks: Sequence[Block], styles: Styles, made_by: str) -> str:
@@ -27,7 +27,7 @@ def page(title: str, blocks: Sequence[Block], styles: Styles, made_by: str) -> s
 
     Args:
         title: of the page.
-        blocks: what is on it.
+        blocks: its content, in order.
         styles: of the models, for legends.
         made_by: the line at its foot.
     """

@@ -1,4 +1,4 @@
-"""A report as Markdown with its pictures beside it, and its tables as CSV."""
+"""A report as Markdown with its figures in files, and its tables as CSV."""
 
 import csv
 import io
@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from clew.report.document import Block, Cell, Column, Heading, Numbers, Table, Text
-from clew.report.words import typeset
+from clew.report.document import Block, Cell, Column, Heading, Numbers, Table, Text, typeset
 
 
 def markdown(title: str, blocks: Sequence[Block], figures: str, tables: str) -> str:
@@ -16,7 +15,7 @@ def markdown(title: str, blocks: Sequence[Block], figures: str, tables: str) -> 
 
     Args:
         title: of the report.
-        blocks: what is in it.
+        blocks: its content, in order.
         figures: folder of the charts' PNG files, relative to the text's.
         tables: folder of the tables' CSV files, the same.
     """
@@ -73,7 +72,7 @@ def _entry(entry: Cell | Column) -> str:
 
 
 def _words(text: str) -> str:
-    """Text that Markdown leaves as it is."""
+    """Text with Markdown's special characters escaped."""
     plain = escape(typeset(text), quote=False)
     for sign in ("\\", "|", "*", "_", "`", "[", "]"):
         plain = plain.replace(sign, f"\\{sign}")

@@ -11,7 +11,7 @@ from matplotlib.ticker import NullFormatter
 
 from clew.lab.costs.formulas import formula
 from clew.lab.costs.subjects import REPROJECTED
-from clew.report.curves import COLOURS
+from clew.report.figures import COLOURS
 
 CONTEXTS = tuple(2**k for k in range(5, 14))
 """Windows of GTrXL, in steps."""

@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from clew.lab.bench.peers.compare import Row
 from clew.lab.bench.peers.tables import library
-from clew.report.curves import COLOURS
+from clew.report.figures import COLOURS
 
 PANELS = {
     "LSTM": ("lstm",),

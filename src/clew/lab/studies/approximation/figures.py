@@ -15,7 +15,7 @@ from matplotlib.ticker import LogLocator
 from clew.lab.studies.approximation import tables
 from clew.lab.studies.approximation.kernels import KERNELS, SHIPPED
 from clew.lab.studies.approximation.tables import Row
-from clew.report.curves import COLOURS, new_figure, save, tidy
+from clew.report.figures import COLOURS, new_figure, save, tidy
 
 Rows = Sequence[Row]
 

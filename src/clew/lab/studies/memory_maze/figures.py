@@ -11,7 +11,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 from clew.lab.studies.memory_maze.claims import WINDOWS
 from clew.lab.studies.memory_maze.scores import Grid
 from clew.report.document import Chart, Panel
-from clew.report.drawing import Styles
+from clew.report.figures import Styles
 
 BESIDE_WINDOWS = (*WINDOWS, "arelit")
 """Of Figure 5.7."""

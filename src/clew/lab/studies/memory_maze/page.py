@@ -10,9 +10,8 @@ from clew.lab.studies.memory_maze.scores import NAME, Grid, make_grid
 from clew.lab.studies.report.costs import made
 from clew.lab.studies.report.edition import Edition
 from clew.lab.studies.report.verdicts import HELD, NOT_HELD, NOT_RUN, OPEN
-from clew.report.document import Block, Chart, Heading, Numbers, Text
-from clew.report.drawing import Styles
-from clew.report.words import counted, duration, listed
+from clew.report.document import Block, Chart, Heading, Numbers, Text, counted, duration, listed
+from clew.report.figures import Styles
 
 
 def is_memory_maze(edition: Edition) -> bool:

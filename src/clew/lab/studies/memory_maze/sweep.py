@@ -9,8 +9,7 @@ from clew.lab.studies.memory_maze.settings import ENTROPY_COSTS, LEARNING_RATES
 from clew.lab.studies.report.costs import made
 from clew.lab.studies.report.edition import Edition, read_edition
 from clew.lab.studies.report.searched import Tried, pairs_table, tried_pairs
-from clew.report.document import Block, Cell, Column, Heading, Table, Text
-from clew.report.words import counted, listed
+from clew.report.document import Block, Cell, Column, Heading, Table, Text, counted, listed
 
 NAME = "pramanik/memory-maze-sweep"
 

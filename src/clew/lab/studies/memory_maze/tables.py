@@ -9,8 +9,7 @@ from clew.lab.studies.memory_maze.scores import Grid
 from clew.lab.studies.report.one_budget import over_seeds, trainings
 from clew.lab.studies.report.tables import MISSING
 from clew.lab.studies.report.verdicts import verdict_cell
-from clew.report.document import Cell, Column, Table
-from clew.report.words import duration
+from clew.report.document import Cell, Column, Table, duration
 
 
 def returns(grid: Grid) -> Table:

@@ -10,7 +10,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from clew.lab.studies.report.edition import Edition
 from clew.lab.studies.report.words import axis_of, score_label, title_of
 from clew.report.document import Chart, Panel
-from clew.report.drawing import FADED, Style, Styles
+from clew.report.figures import FADED, Style, Styles
 from clew.stats import (
     Interval,
     bootstrap_interval,

@@ -9,8 +9,7 @@ from clew.lab.studies.report import thesis
 from clew.lab.studies.report.edition import Edition
 from clew.lab.studies.report.tables import MISSING, shade
 from clew.lab.studies.report.words import model_title, score_label, title_of
-from clew.report.document import Cell, Column, Table
-from clew.report.words import duration
+from clew.report.document import Cell, Column, Table, duration
 
 
 def rows_of(edition: Edition, model: str) -> list[Row]:

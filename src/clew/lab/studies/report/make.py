@@ -10,7 +10,7 @@ from clew.errors import UserError
 from clew.lab.studies.report.edition import Edition, read_edition
 from clew.lab.studies.report.sections import document
 from clew.report.document import Block, Chart, Table
-from clew.report.drawing import Styles, save_chart, styles_of
+from clew.report.figures import Styles, save_chart, styles_of
 from clew.report.html import page
 from clew.report.markdown import comma_separated, markdown
 from clew.run.folder import write_text

@@ -11,8 +11,7 @@ from jaxtyping import Float
 from clew.lab.grid.results import Row
 from clew.lab.studies.report.costs import rows_of
 from clew.lab.studies.report.edition import Edition
-from clew.report.document import Cell, Heading
-from clew.report.words import counted
+from clew.report.document import Cell, Heading, counted
 from clew.stats import bootstrap_interval
 
 

@@ -11,9 +11,18 @@ from clew.lab.studies.report.floors import aggregates, floors, has_floors
 from clew.lab.studies.report.pairs import pairs, published_tests, with_many_seeds
 from clew.lab.studies.report.tables import results, summary
 from clew.lab.studies.report.words import score_label, title_of
-from clew.report.document import Block, Chart, Heading, Numbers, Table, Text
-from clew.report.drawing import Styles
-from clew.report.words import counted, duration, listed
+from clew.report.document import (
+    Block,
+    Chart,
+    Heading,
+    Numbers,
+    Table,
+    Text,
+    counted,
+    duration,
+    listed,
+)
+from clew.report.figures import Styles
 
 
 def document(editions: Sequence[Edition], styles: Styles, note: str) -> list[Block]:

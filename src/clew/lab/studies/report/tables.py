@@ -18,8 +18,7 @@ from clew.lab.studies.report.compare import (
 )
 from clew.lab.studies.report.edition import PERFECT, Edition
 from clew.lab.studies.report.words import axis_of, model_title, title_of
-from clew.report.document import Cell, Column, Table
-from clew.report.words import counted
+from clew.report.document import Cell, Column, Table, counted
 from clew.stats import (
     Interval,
     Spread,

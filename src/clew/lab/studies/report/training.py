@@ -14,7 +14,7 @@ from clew.lab.studies.report.edition import Edition
 from clew.lab.studies.report.words import score_label, title_of
 from clew.report.curves import Curves, curves, mean_and_band
 from clew.report.document import Chart, Panel
-from clew.report.drawing import Styles
+from clew.report.figures import Styles
 from clew.stats import Ranks, ranked_scores
 
 BINS = 25

@@ -13,7 +13,7 @@ from clew.lab.studies.tmaze.claims import CLAIMS
 from clew.lab.studies.tmaze.grid import AGENTS, CORRIDORS
 from clew.lab.studies.tmaze.scores import Grid
 from clew.report.document import Chart, Panel
-from clew.report.drawing import FADED, Style, Styles
+from clew.report.figures import FADED, Style, Styles
 from clew.stats import bootstrap_interval
 
 FIGURES = {"5.2": ("gtrxl-128", "gtrxl-256"), "5.3": ("lstm", "gru", "relit", "arelit")}

@@ -9,9 +9,8 @@ from clew.lab.studies.tmaze import figures, sweep, tables
 from clew.lab.studies.tmaze.claims import CLAIMS, judge, overall
 from clew.lab.studies.tmaze.grid import AGENTS, CORRIDORS
 from clew.lab.studies.tmaze.scores import NAME, Grid, make_grid
-from clew.report.document import Block, Chart, Heading, Numbers, Text
-from clew.report.drawing import Styles
-from clew.report.words import counted, duration, listed
+from clew.report.document import Block, Chart, Heading, Numbers, Text, counted, duration, listed
+from clew.report.figures import Styles
 
 _EDITIONS = {
     "published": "Agents as the authors' code has them: GTrXL's learner sees all of its chunk and "

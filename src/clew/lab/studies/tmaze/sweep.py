@@ -8,8 +8,7 @@ from clew.lab.studies.report.edition import Edition
 from clew.lab.studies.report.searched import Tried, pairs_table, tried_pairs
 from clew.lab.studies.report.tables import MISSING, shade
 from clew.lab.studies.tmaze.grid import ENTROPY_COSTS, LAST_STEPS, LEARNING_RATES, models
-from clew.report.document import Block, Cell, Column, Heading, Table, Text
-from clew.report.words import counted, listed
+from clew.report.document import Block, Cell, Column, Heading, Table, Text, counted, listed
 
 NAME = "pramanik/tmaze-sweep-"
 

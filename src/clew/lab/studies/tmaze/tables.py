@@ -12,8 +12,7 @@ from clew.lab.studies.report.verdicts import verdict_cell
 from clew.lab.studies.tmaze.claims import CLAIMS, Judged, judge, overall
 from clew.lab.studies.tmaze.figures import WINDOWS, further_success
 from clew.lab.studies.tmaze.scores import Grid
-from clew.report.document import Cell, Column, Table
-from clew.report.words import duration
+from clew.report.document import Cell, Column, Table, duration
 from clew.stats import seeds_needed, welch_test
 
 

@@ -1,4 +1,4 @@
-"""Charts drawn: the look of every model, panels as SVG within a page, whole charts as files."""
+"""Figures in one style, drawn without matplotlib's global state; charts as PNG and SVG."""
 
 import io
 import math
@@ -9,59 +9,85 @@ from typing import Any, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from clew.report import curves as plots
-from clew.report.curves import new_figure, save, tidy
 from clew.report.document import Chart, Panel
 
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Okabe and Ito's colours, which colour-blind readers can tell apart."""
 GREY = "#8a8a8a"
-COLOURS = (*plots.COLOURS, GREY)
+MODEL_COLOURS = (*COLOURS, GREY)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "p")
-"""One more than there are colours, so that 72 models look different."""
+"""One more than the colours, so that 72 models look different."""
 DASHES = ("-", (0, (4, 1.5)), (0, (1, 1.2)))
 SMALL = 8.0
 """Points of the text in panels."""
 GRID = "#e6e6e6"
 FADED = "#808080"
-"""Of floors and of what is published, in every panel."""
+"""The colour of floors and of published numbers in every panel."""
 
 _INK = {"#000000": "currentColor", "#ffffff": "var(--card)", GRID: "var(--line)"}
-"""What a page's own light and dark take the place of."""
+"""Colours that a page replaces by those of its light or dark theme."""
 
 
 class Style(NamedTuple):
-    """How a model is drawn, in every chart."""
+    """How a model is drawn in every chart."""
 
     colour: str
     marker: str
     dash: Any
-    """What matplotlib takes for a linestyle."""
+    """A line style of matplotlib."""
 
 
 Styles = Mapping[str, Style]
 
 
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure in inches, drawn by Agg and unknown to `pyplot`."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def tidy(figure: Figure) -> Figure:
+    """Sets the common style of all figures: open frames and readable text."""
+    for axes in figure.axes:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(labelsize=10)
+    return figure
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Writes the figure as PNG, atomically, and returns the path."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    tidy(figure).savefig(part, dpi=150, format="png")
+    part.replace(path)
+    return path
+
+
 def styles_of(models: Iterable[str]) -> Styles:
-    """A colour, marker and line for every model; from the ninth on colours return, dashed."""
+    """A colour, marker and line for every model; from the ninth on colours repeat, dashed."""
     return {
         model: Style(
-            COLOURS[index % len(COLOURS)],
+            MODEL_COLOURS[index % len(MODEL_COLOURS)],
             MARKERS[index % len(MARKERS)],
-            DASHES[index // len(COLOURS) % len(DASHES)],
+            DASHES[index // len(MODEL_COLOURS) % len(DASHES)],
         )
         for index, model in enumerate(dict.fromkeys(models))
     }
 
 
 def panel_svg(panel: Panel, size: tuple[float, float], name: str) -> str:
-    """One panel as an SVG element for a page: text as text, the page's own colours for ink.
+    """One panel as an SVG element for a page: with text as text and in the page's colours.
 
     Args:
         panel: what to draw.
         size: in inches.
-        name: unique on the page; what the picture refers to within itself begins with it.
+        name: unique on the page; the prefix of all identifiers in the SVG.
     """
     figure = new_figure(*size)
     axes = figure.subplots()
@@ -103,7 +129,7 @@ def save_chart(chart: Chart, styles: Styles, folder: Path) -> Path:
         figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
     figure.suptitle(chart.title, fontsize=12, wrap=True)
     path = save(figure, folder / f"{chart.name}.png")
-    figure.set_layout_engine("none")  # all has its place, and finding it takes a while
+    figure.set_layout_engine("none")  # the layout is settled, and computing it is slow
     text = _svg(tidy_small(figure), chart.name)
     (folder / f"{chart.name}.svg").write_text(text, encoding="utf-8")
     return path
@@ -129,7 +155,7 @@ def legend_svg(style: Style, name: str) -> str:
 
 
 def finish(axes: Axes) -> None:
-    """What all panels have in common."""
+    """Sets the grid and the size of labels that all panels share."""
     if not axes.images:
         axes.grid(axis="y", color=GRID, linewidth=0.8)
         axes.set_axisbelow(True)
@@ -138,7 +164,7 @@ def finish(axes: Axes) -> None:
 
 
 def tidy_small(figure: Figure) -> Figure:
-    """The house's frames with the small text of panels."""
+    """The common style with the small text of panels."""
     tidy(figure)
     for axes in figure.axes:
         axes.tick_params(labelsize=SMALL, color=FADED)
