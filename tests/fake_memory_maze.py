@@ -144,9 +144,9 @@ def forget(monkeypatch: pytest.MonkeyPatch | None = None) -> None:
             del sys.modules[name]
         else:
             monkeypatch.delitem(sys.modules, name)
-    from clew.bridges.memory_maze import building
+    from clew.bridges import memory_maze
 
-    building._quick_task_class.cache_clear()
+    memory_maze._quick_task_class.cache_clear()
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from gymnasium import spaces
 
 import clew
 from clew.agents.learners.ppo import PPOConfig
-from clew.bridges.gymnax import make as gymnax_make
-from clew.bridges.gymnax.env import GymnaxEnvironment
+from clew.bridges import gymnax as bridge
+from clew.bridges.gymnax import GymnaxEnvironment
 from clew.envs import AutoReset, env_options, make_env
 from clew.errors import UserError
 from fake_gymnax import Base, State, box, discrete
@@ -178,12 +178,12 @@ def test_a_missing_package_and_other_versions_say_what_to_install(monkeypatch):
     def missing(name):
         raise metadata.PackageNotFoundError
 
-    monkeypatch.setattr(gymnax_make.metadata, "version", missing)
+    monkeypatch.setattr(bridge.metadata, "version", missing)
     monkeypatch.setitem(sys.modules, "gymnax", None)
     with pytest.raises(UserError, match=r"need gymnax: pip install 'clew\[jaxenvs\]'"):
         make_env("gymnax:CartPole-v1")
     for version in ("0.0.9", "1.1.0", "2.0"):
-        monkeypatch.setattr(gymnax_make.metadata, "version", lambda name, v=version: v)
+        monkeypatch.setattr(bridge.metadata, "version", lambda name, v=version: v)
         with pytest.raises(UserError, match=rf"works with gymnax 1\.0, got {version}: pip install"):
             make_env("gymnax:CartPole-v1")
 

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 from PIL import Image
 
-from clew.bridges.gymnasium.episodes import GIF_PIXELS
+from clew.bridges.gymnasium.build import GIF_PIXELS
 from clew.bridges.gymnasium.stream import HostStream
 from clew.bridges.gymnasium.task import gymnasium_task
 from clew.envs.wrappers import WrapperConfig

@@ -10,10 +10,10 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 
 from clew.bridges.gymnasium.build import EnvBuilder
 from clew.bridges.gymnasium.group import GroupPlan
-from clew.bridges.gymnasium.processes import GroupedVectorEnv
 from clew.bridges.gymnasium.spaces import adapt_action, adapt_observation
 from clew.bridges.gymnasium.stream import HostStream
 from clew.bridges.gymnasium.task import GymnasiumTask, gymnasium_task
+from clew.bridges.gymnasium.vector import GroupedVectorEnv
 from clew.errors import UserError
 from labelled import Echo
 

@@ -11,7 +11,7 @@ import pytest
 from gymnasium import spaces
 
 from clew.bridges.gymnasium.task import GymnasiumTask, gymnasium_task, is_gymnasium
-from clew.bridges.gymnasium.workers import start_method
+from clew.bridges.gymnasium.vector import start_method
 from clew.errors import UserError
 from labelled import Labelled
 

@@ -7,10 +7,10 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from clew.bridges.gymnasium.episodes import FrameSkip
-from clew.bridges.gymnasium.running_moments import RunningMoments
+from clew.bridges.gymnasium.build import FrameSkip
 from clew.bridges.gymnasium.stream import HostStep, HostStream
 from clew.bridges.gymnasium.task import gymnasium_task
+from clew.bridges.gymnasium.wrappers import RunningMoments
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from labelled import LENGTHS, Labelled, makers

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
 
-from clew.bridges.memory_maze import MemoryMazeEnv, building, load_tasks
+from clew.bridges import memory_maze
+from clew.bridges.memory_maze import MemoryMazeEnv
+from clew.bridges.memory_maze_packages import load_tasks
 from clew.envs import gymnasium_api
 from clew.errors import UserError
 
@@ -64,8 +66,8 @@ def test_a_seed_builds_the_task_anew() -> None:
 def test_only_our_tasks_are_patched() -> None:
     tasks: Any = load_tasks()
     before = {name: value for name, value in vars(tasks).items() if name != "__builtins__"}
-    patched: Any = building.build_task(9, 0, True, **MemoryMazeEnv()._options)
-    original: Any = building.build_task(9, 0, False, **MemoryMazeEnv()._options)
+    patched: Any = memory_maze.build_task(9, 0, True, **MemoryMazeEnv()._options)
+    original: Any = memory_maze.build_task(9, 0, False, **MemoryMazeEnv()._options)
     assert {name: vars(tasks)[name] for name in before} == before
     assert len(set(patched.walls.values())) == 1
     assert len(set(original.walls.values())) == 10
@@ -77,15 +79,18 @@ def test_only_our_tasks_are_patched() -> None:
 def test_one_warning_is_taken_out_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "absl"):
         MemoryMazeEnv().reset()
-        logging.getLogger("absl").warning(building.NOISE)
-    assert [record.getMessage() for record in caplog.records] == ["something else", building.NOISE]
+        logging.getLogger("absl").warning(memory_maze.NOISE)
+    assert [record.getMessage() for record in caplog.records] == [
+        "something else",
+        memory_maze.NOISE,
+    ]
 
 
 @pytest.mark.usefixtures("fake")
 def test_a_process_forked_after_drawing_is_told_instead_of_hanging(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(building, "_drawing_processes", set())
+    monkeypatch.setattr(memory_maze, "_drawing_processes", set())
     parent, env = os.getpid(), MemoryMazeEnv()
     monkeypatch.setattr(os, "getpid", lambda: parent + 1)
     env.reset()  # the parent has not drawn yet

@@ -10,7 +10,8 @@ from pathlib import Path
 import gymnasium
 import pytest
 
-from clew.bridges.memory_maze import MemoryMazeEnv, load_tasks, require_packages
+from clew.bridges.memory_maze import MemoryMazeEnv
+from clew.bridges.memory_maze_packages import load_tasks, require_packages
 from clew.errors import UserError
 from fake_memory_maze import Write
 

@@ -9,7 +9,7 @@ import pytest
 
 from clew.agents.learners.ppo import PPOConfig
 from clew.bridges.gymnasium.faults import EnvironmentFault
-from clew.bridges.gymnasium.running_moments import RunningMoments
+from clew.bridges.gymnasium.wrappers import RunningMoments
 from clew.errors import UserError
 from clew.interact.tasks import HostConfig
 from clew.run.asynchronous.heartbeat import HangDetector, Heartbeat

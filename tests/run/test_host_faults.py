@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
-from clew.bridges.gymnasium.processes import GroupedVectorEnv
 from clew.bridges.gymnasium.stream import EnvironmentFault, EnvironmentHung, HostStream
 from clew.bridges.gymnasium.task import gymnasium_task
+from clew.bridges.gymnasium.vector import GroupedVectorEnv
 from clew.errors import UserError
 from labelled import Labelled, Troubled
 

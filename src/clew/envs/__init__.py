@@ -48,7 +48,7 @@ def make_env(name: str, **options: Any) -> Environment:
 
     Args:
         name: a key of `ENVS`; or "gymnax:ID" or "gymnax:module:factory", see
-            `clew.bridges.gymnax.make.make_gymnax`.
+            `clew.bridges.gymnax.make_gymnax`.
         options: keyword arguments of that environment's constructor.
 
     Raises:
@@ -56,7 +56,7 @@ def make_env(name: str, **options: Any) -> Environment:
             environment refuses.
     """
     if name.startswith("gymnax:"):
-        from clew.bridges.gymnax.make import make_gymnax
+        from clew.bridges.gymnax import make_gymnax
 
         return make_gymnax(name, options)
     if name not in ENVS:
@@ -75,7 +75,7 @@ def env_options(name: str) -> dict[str, Any]:
         UserError: an unknown name.
     """
     if name.startswith("gymnax:"):
-        from clew.bridges.gymnax.make import gymnax_options
+        from clew.bridges.gymnax import gymnax_options
 
         return gymnax_options(name)
     if name not in ENVS:

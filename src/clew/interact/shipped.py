@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from clew.bridges.gymnasium.spaces import adapt_action, adapt_observation
-from clew.bridges.gymnasium.transforms import Transforms
+from clew.bridges.gymnasium.wrappers import Transforms
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from clew.interact.policy import Policy

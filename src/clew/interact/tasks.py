@@ -49,7 +49,7 @@ class HostSide:
 
     def statistics(self) -> dict[str, Any]:
         """What the wrappers know before any observation, as `HostStream.state` tells it."""
-        from clew.bridges.gymnasium.transforms import Transforms
+        from clew.bridges.gymnasium.wrappers import Transforms
 
         blank = Transforms(self.wrappers, self.task.observation_space, self.action_space, 1)
         return blank.state()

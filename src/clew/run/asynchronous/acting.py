@@ -12,8 +12,8 @@ from jaxtyping import Array, PyTree
 
 from clew.agents.network import Agent
 from clew.agents.trajectory import refresh_all
-from clew.bridges.gymnasium.processes import GroupedVectorEnv
 from clew.bridges.gymnasium.stream import HostStep, HostStream
+from clew.bridges.gymnasium.vector import GroupedVectorEnv
 from clew.interact.host_rollout import Experience, HostActor, HostRollout
 from clew.interact.host_state import environment_seed
 from clew.interact.rollout import empty_memories

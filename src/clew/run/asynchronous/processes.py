@@ -11,7 +11,7 @@ import jax
 from jaxtyping import PyTree
 
 from clew.bridges.gymnasium.faults import EnvironmentFault
-from clew.bridges.gymnasium.workers import CLOSE_SECONDS, LOST, start_method
+from clew.bridges.gymnasium.vector import CLOSE_SECONDS, LOST, start_method
 from clew.errors import UserError
 from clew.run.asynchronous.acting import ActorParams, ActorSpec, gathered_template
 from clew.run.asynchronous.heartbeat import SIGNS_BYTES, HangDetector, Heartbeat

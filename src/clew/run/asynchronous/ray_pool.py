@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from clew.bridges.gymnasium.faults import EnvironmentFault
-from clew.bridges.gymnasium.workers import CLOSE_SECONDS
+from clew.bridges.gymnasium.vector import CLOSE_SECONDS
 from clew.errors import UserError
 from clew.run.asynchronous.acting import ActorParams, ActorSpec
 from clew.run.asynchronous.pool import Ready, Rollout

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from typing import Any, NamedTuple
 
-from clew.bridges.gymnasium.workers import CLOSE_SECONDS
+from clew.bridges.gymnasium.vector import CLOSE_SECONDS
 from clew.errors import UserError
 from clew.run import cluster
 from clew.run.asynchronous.acting import ActorSpec

@@ -1,0 +1,504 @@
+"""Environments that follow gymnax's interface, as tasks; "gymnax:ID" or "gymnax:module:factory"."""
+
+import dataclasses
+import functools
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+import equinox as eqx
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+from jaxtyping import Array, Key
+
+from clew.bridges.gymnasium.build import call, find_factory, missing_module, parameters_of
+from clew.bridges.gymnasium.spaces import (
+    ActionAdapter,
+    ObservationAdapter,
+    adapt_action,
+    adapt_observation,
+    is_categorical,
+)
+from clew.envs.base import Environment, EnvState, Observation, Transition
+from clew.errors import UserError, require_choice, unknown_name
+
+GYMNAX = "gymnax:"
+INSTALL = "pip install 'clew[jaxenvs]'"
+VERSIONS = (1, 0)
+"""Of gymnax: those whose first two numbers are these."""
+
+NEEDED = ("reset", "step_env", "observation_space", "action_space")
+OLD = (
+    "says only `done`, as before gymnax 1.0, which does not tell a time limit from an end: give it "
+    "is_terminated(state, params) and is_truncated(state, params), or count every end as a "
+    "termination with the option every_end=terminated"
+)
+EVERY_END = ("terminated",)
+NOT_METRICS = ("discount", "terminated", "truncated", "return", "length")
+"""What `info` may hold that is said elsewhere, by the transition or by the stream."""
+
+_Flags = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Foreign:
+    """An environment of others and what was found out about it; compared by identity."""
+
+    name: str
+    env: Any
+    params: Any
+    observations: ObservationAdapter
+    actions: ActionAdapter
+    state: Any
+    """The state's tree with the type of each leaf, or None for a random key's."""
+    truncated: _Flags | None
+    """Says of state and params whether time is up; None if nothing cuts episodes off."""
+    metric_names: tuple[str, ...]
+
+
+class GymnaxEnvironment(Environment):
+    """An environment that follows the interface of gymnax 1.0, as a task.
+
+    What is used of it:
+
+        reset(key, params) -> observation, state
+        step_env(key, state, action, params) -> observation, state, reward, terminated, info
+        is_truncated(state, params) -> whether the time limit was reached
+        observation_space(params), action_space(params)
+        default_params, unless `params` is given
+
+    `step_env` may answer `truncated` after `terminated` by itself, and needs no `is_truncated`
+    then. gymnax's `step` is not used: it opens the next episode at once, and `AutoReset` does that
+    here, one step after the final observation of a truncated episode. What an environment's own
+    `step` does besides (DeepSea-bsuite counts over episodes) is not done.
+
+    Observations have the forms of `clew.bridges.gymnasium.spaces.adapt_observation`: uint8 or
+    float32 for a Box, int32 for a Discrete, a flat dict of them. Metrics are the single numbers in
+    `info`, its "discount" apart.
+
+    Args:
+        env: the environment.
+        params: its settings, a tree of numbers; None for its `default_params`.
+        name: what error messages call it.
+        every_end: how to read an environment that only says `done`, without telling an end from a
+            time limit, as before gymnax 1.0: None refuses it, "terminated" counts every end as a
+            termination, time limits too, so that nothing is expected after them.
+
+    Raises:
+        UserError: something of the interface is missing or fails, a space is not supported, or
+            observations do not have their space's form.
+
+    Source: gymnax 1.0 (R. T. Lange, 2022), environments/environment.py.
+    """
+
+    foreign: Foreign = eqx.field(static=True)
+    observation_size: int = eqx.field(static=True)
+    num_actions: int = eqx.field(static=True)
+    metric_names: tuple[str, ...] = eqx.field(static=True)
+
+    def __init__(
+        self, env: Any, params: Any = None, *, name: str = "", every_end: str | None = None
+    ) -> None:
+        if every_end is not None:
+            require_choice("every_end", every_end, EVERY_END)
+        self.foreign = probe(env, params, name or type(env).__name__, every_end)
+        leaves = self.foreign.observations.leaves
+        self.observation_size = sum(_count(leaf.shape) for leaf in leaves)
+        space = self.foreign.actions.space
+        self.num_actions = int(getattr(space, "n", 0)) if not space.shape else 0
+        self.metric_names = self.foreign.metric_names
+
+    @property
+    def observation_space(self) -> spaces.Space:
+        """What observations are."""
+        return self.foreign.observations.space
+
+    @property
+    def action_space(self) -> spaces.Space:
+        """What actions are: whole numbers from 0 on, or a Box of float32."""
+        return self.foreign.actions.space
+
+    @property
+    def about(self) -> str:
+        """What the environment says of itself, in one line; may be empty."""
+        return (inspect.getdoc(type(self.foreign.env)) or "").partition("\n")[0]
+
+    def reset(self, key: Key[Array, ""]) -> tuple[EnvState, Observation]:
+        """Opens an episode."""
+        observation, state = self.foreign.env.reset(key, self.foreign.params)
+        return typed(self.foreign.state, state), seen(self.foreign.observations, observation)
+
+    def step(
+        self, state: EnvState, action: Array, key: Key[Array, ""]
+    ) -> tuple[EnvState, Transition]:
+        """Takes one action."""
+        foreign, adapter = self.foreign, self.foreign.actions
+        dtype = action_dtype(adapter)
+        action = jnp.asarray(action).astype(dtype)
+        if adapter.start is not None:
+            action = action + adapter.start.astype(dtype)
+        answer = foreign.env.step_env(key, state, action, foreign.params)
+        observation, after, reward, terminated, *truncated, info = answer
+        if not truncated:
+            limit = foreign.truncated
+            truncated = [False if limit is None else limit(after, foreign.params)]
+        return typed(foreign.state, after), Transition(
+            observation=seen(foreign.observations, observation),
+            reward=scalar(reward, jnp.float32),
+            terminated=scalar(terminated, jnp.bool_),
+            truncated=scalar(truncated[0], jnp.bool_),
+            metrics={name: scalar(info[name], jnp.float32) for name in self.metric_names},
+        )
+
+
+def action_dtype(adapter: ActionAdapter) -> Any:
+    """The type of an environment's actions in JAX; Gymnasium's own is int64 for a choice."""
+    return jnp.dtype(jnp.int32 if adapter.dtype.kind in "iu" else adapter.space.dtype)
+
+
+def seen(adapter: ObservationAdapter, observation: Any) -> Observation:
+    """An observation in the form that the agent sees, as `ObservationAdapter` does in NumPy."""
+    found = {}
+    for leaf in adapter.leaves:
+        value = observation
+        for key in leaf.path:
+            value = picked(value, key)
+        value = jnp.asarray(value).astype(leaf.dtype).reshape(leaf.shape)
+        found[leaf.name] = value if leaf.offset is None else value - leaf.offset.astype(leaf.dtype)
+    return found if adapter.leaves[0].path else found[""]
+
+
+def picked(value: Any, key: str | int) -> Any:
+    """A part of an observation: of a mapping, of a sequence, or a field of a dataclass."""
+    if isinstance(key, int) or isinstance(value, Mapping):
+        return value[key]
+    return getattr(value, key)
+
+
+def typed(types: Any, state: Any) -> Any:
+    """A state whose leaves have the types of a tree, whatever Python's numbers became on the way.
+
+    gymnax's environments open with plain numbers, such as a time of 0, and go on with arrays.
+    """
+    leaves, tree = jax.tree.flatten(state)
+    wanted = jax.tree.leaves(types, is_leaf=lambda leaf: leaf is None)
+    cast = [
+        leaf if dtype is None else jax.lax.convert_element_type(leaf, dtype)
+        for leaf, dtype in zip(leaves, wanted, strict=True)
+    ]
+    return jax.tree.unflatten(tree, cast)
+
+
+def scalar(value: Any, dtype: Any) -> Array:
+    """A single number, whatever axes of length 1 it has."""
+    return jnp.asarray(value).astype(dtype).reshape(())
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    size = 1
+    for n in shape:
+        size *= n
+    return size
+
+
+def probe(env: Any, params: Any, name: str, every_end: str | None) -> Foreign:
+    """What `GymnaxEnvironment` needs to know, from the shapes that the environment answers.
+
+    Raises:
+        UserError: see `GymnaxEnvironment`.
+    """
+    _check_interface(env, params, name)
+    if params is None:
+        params = env.default_params
+    # Arrays, as gymnax's own compiled `step` sees them, and of known values.
+    params = jax.tree.map(jnp.asarray, params)
+    observations = adapt_observation(converted(env.observation_space(params), name), name)
+    actions = adapt_action(converted(env.action_space(params), name), name)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    first, opened = _shapes(f"{name}'s reset", lambda k: env.reset(k, params), key)
+    answer = _shapes(
+        f"{name}'s step_env",
+        lambda k, state, action: env.step_env(k, state, action, params),
+        key,
+        opened,
+        jax.ShapeDtypeStruct(actions.space.shape or (), action_dtype(actions)),
+    )
+    if len(answer) not in (5, 6):
+        raise UserError(
+            f"{name}'s step_env must answer observation, state, reward, terminated and info, it "
+            f"answered {len(answer)} values"
+        )
+    state, limit = _state_types(opened, answer[1], name), None
+    if every_end is None and len(answer) == 5:
+        limit = _limit(env, name)
+        _shapes(f"{name}'s is_truncated", lambda state: limit(state, params), answer[1])
+    for when, observation in (("reset", first), ("step_env", answer[0])):
+        _check_observation(observations, observation, f"{name}'s {when}")
+    for what, value in zip(("reward", "terminated"), answer[2:4], strict=True):
+        if np.prod(value.shape, dtype=int) != 1:
+            raise UserError(f"{name}'s {what} must be one number, it has shape {value.shape}")
+    return Foreign(name, env, params, observations, actions, state, limit, _metrics(answer[-1]))
+
+
+def converted(space: Any, name: str) -> spaces.Space:
+    """Gymnasium's form of a space of gymnax, or of one that looks like it.
+
+    Raises:
+        UserError: it is none of Discrete, Box, Dict and Tuple.
+    """
+    if isinstance(space, gymnasium.Space):
+        return space
+    if hasattr(space, "spaces"):
+        inner = space.spaces
+        if isinstance(inner, Mapping):
+            return spaces.Dict({key: converted(value, name) for key, value in inner.items()})
+        return spaces.Tuple([converted(value, name) for value in inner])
+    if hasattr(space, "n"):
+        return spaces.Discrete(int(space.n))
+    if not hasattr(space, "low"):
+        raise UserError(f"{name} has the space {space!r}; supported are Box, Discrete, Dict, Tuple")
+    shape, dtype = tuple(space.shape), np.dtype(space.dtype)
+    dtype = np.dtype(np.float32) if dtype.kind == "f" else dtype
+    bounds = [np.broadcast_to(np.asarray(bound), shape) for bound in (space.low, space.high)]
+    if dtype.kind in "iu":  # an infinite bound of whole numbers is the type's own
+        limits = np.iinfo(dtype.type)
+        bounds = [np.clip(bound, limits.min, limits.max) for bound in bounds]
+    low, high = (np.array(bound).astype(dtype) for bound in bounds)
+    return spaces.Box(low, high, shape, dtype.type)
+
+
+def _check_interface(env: Any, params: Any, name: str) -> None:
+    needed = NEEDED if params is not None else (*NEEDED, "default_params")
+    for attribute in needed:
+        if not hasattr(env, attribute):
+            why = ""
+            if attribute == "step_env" and hasattr(env, "step"):
+                why = "; its step alone will not do, which opens the next episode at once"
+            raise UserError(
+                f"{name} does not follow gymnax's interface: {type(env).__name__} has no "
+                f"{attribute}{why}"
+            )
+
+
+def _limit(env: Any, name: str) -> Callable[[Any, Any], Any]:
+    """The environment's `is_truncated`, unless its ends hold the time limit already."""
+    terminal, terminated = (_definer(env, m) for m in ("is_terminal", "is_terminated"))
+    # Written for an older gymnax upon the base class of this one: is_terminal had the limit.
+    older = False
+    if terminal is not None and terminated is not None:
+        older = terminal is not terminated and issubclass(terminal, terminated)
+    if older or not callable(getattr(env, "is_truncated", None)):
+        raise UserError(f"{name} {OLD}")
+    return env.is_truncated
+
+
+def _definer(env: Any, method: str) -> type | None:
+    """The class that defines a method of an environment, None if there is none."""
+    return next((kind for kind in type(env).__mro__ if method in vars(kind)), None)
+
+
+def _shapes(what: str, function: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return jax.eval_shape(function, *args)
+    except Exception as error:
+        line = next(iter(str(error).splitlines()), "")
+        raise UserError(f"{what} failed: {type(error).__name__}: {line}") from error
+
+
+def _check_observation(adapter: ObservationAdapter, observation: Any, where: str) -> None:
+    for leaf in adapter.leaves:
+        found = observation
+        for key in leaf.path:
+            try:
+                found = picked(found, key)
+            except (LookupError, AttributeError, TypeError):
+                raise UserError(f"{where} observes no {leaf.name!r}, its space says so") from None
+        label = f" {leaf.name}" if leaf.name else ""
+        if np.prod(found.shape, dtype=int) != np.prod(leaf.raw_shape, dtype=int):
+            raise UserError(
+                f"{where} observes{label} in shape {found.shape}, its space says {leaf.raw_shape}"
+            )
+        whole = is_categorical(leaf.space) or leaf.dtype == np.uint8
+        if whole and np.dtype(found.dtype).kind == "f":
+            raise UserError(
+                f"{where} observes{label} as {found.dtype}, its space says {leaf.dtype}"
+            )
+
+
+def _state_types(opened: Any, stepped: Any, name: str) -> Any:
+    """A tree of the types that hold both the opening state and what a step makes of it."""
+    if jax.tree.structure(opened) != jax.tree.structure(stepped):
+        raise UserError(
+            f"{name}'s state changes its structure from reset to step_env: "
+            f"{jax.tree.structure(opened)} and {jax.tree.structure(stepped)}"
+        )
+
+    def one(a: Any, b: Any) -> Any:
+        if a.shape != b.shape:
+            raise UserError(
+                f"{name}'s state has a part of shape {a.shape} after reset and {b.shape} after "
+                "step_env"
+            )
+        if jnp.issubdtype(a.dtype, jax.dtypes.extended):
+            return None
+        return jnp.promote_types(a.dtype, b.dtype)
+
+    return jax.tree.map(one, opened, stepped)
+
+
+def _metrics(info: Any) -> tuple[str, ...]:
+    if not isinstance(info, Mapping):
+        return ()
+    return tuple(
+        sorted(
+            name
+            for name, value in info.items()
+            if isinstance(name, str)
+            and name not in NOT_METRICS
+            and getattr(value, "shape", None) == ()
+            and np.dtype(value.dtype).kind in "bifu"
+        )
+    )
+
+
+def make_gymnax(name: str, options: Mapping[str, Any] | None = None) -> GymnaxEnvironment:
+    """Builds an environment of gymnax, or one that follows its interface.
+
+    Args:
+        name: "gymnax:ID", or "gymnax:module:factory", which returns an environment, or one and
+            its params as `gymnax.make` does; the current folder is searched for modules too.
+        options: keyword arguments of the environment's constructor (of the factory), and fields of
+            its params; a name that is both goes to the constructor. And `every_end`, see
+            `GymnaxEnvironment`.
+
+    Raises:
+        UserError: an unknown id or option (with the nearest), a value of another kind than the
+            default's, a package that is missing or of another version, or an environment that
+            `GymnaxEnvironment` refuses.
+    """
+    options = dict(options or {})
+    factory, keywords = _factory(name)
+    every_end = None if "every_end" in keywords else options.pop("every_end", None)
+    own = {k: v for k, v in options.items() if k in keywords}
+    env, params = _built(name, factory, own)
+    fields = _fields(params)
+    strange = [k for k in options if k not in keywords and k not in fields]
+    if strange and not any(p.kind is p.VAR_KEYWORD for p in keywords.values()):
+        known = [*_named(keywords), *fields, "every_end"]
+        raise unknown_name(f"option of {name}", strange[0], known)
+    if strange:
+        own |= {k: options[k] for k in strange}
+        env, params = _built(name, factory, own)
+        fields = _fields(params)
+    changed = {
+        k: _as_default(f"{name}'s {k}", v, fields[k]) for k, v in options.items() if k not in own
+    }
+    if changed:
+        replace = getattr(params, "_replace", None)  # of a NamedTuple
+        params = replace(**changed) if replace else dataclasses.replace(params, **changed)
+    return GymnaxEnvironment(env, params, name=name, every_end=every_end)
+
+
+def gymnax_options(name: str) -> dict[str, Any]:
+    """The options of an environment of gymnax with their defaults.
+
+    Raises:
+        UserError: as `make_gymnax`.
+    """
+    factory, keywords = _factory(name)
+    _, params = _built(name, factory, {})
+    required = inspect.Parameter.empty
+    own = {k: p.default for k, p in keywords.items() if k in _named(keywords)}
+    own = {k: None if default is required else default for k, default in own.items()}
+    fields = {k: v.tolist() if hasattr(v, "tolist") else v for k, v in _fields(params).items()}
+    return fields | own
+
+
+def _factory(name: str) -> tuple[Callable[..., Any], Mapping[str, inspect.Parameter]]:
+    """What builds the environment, and the keyword arguments that it takes."""
+    place = name.removeprefix(GYMNAX)
+    if ":" in place:
+        if place.startswith("gymnax."):
+            _gymnax()
+        factory = find_factory(place)
+        return factory, parameters_of(factory)
+    gymnax = _gymnax()
+    if place not in gymnax.registered_envs:
+        raise unknown_name("gymnax environment", place, gymnax.registered_envs)
+    factory = functools.partial(gymnax.make, place)
+    return factory, parameters_of(type(_built(name, factory, {})[0]))
+
+
+def _gymnax() -> Any:
+    """The package, of a version with this interface."""
+    try:
+        version = metadata.version("gymnax")
+    except metadata.PackageNotFoundError:
+        version = None  # not there, or on the path without having been installed
+    if version is not None:
+        numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+        if numbers != VERSIONS:
+            wanted = ".".join(map(str, VERSIONS))
+            raise UserError(f"clew works with gymnax {wanted}, got {version}: {INSTALL}")
+    try:
+        return importlib.import_module("gymnax")
+    except ModuleNotFoundError as error:
+        raise UserError(f"gymnax environments need {error.name}: {INSTALL}") from error
+
+
+def _built(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> tuple[Any, Any]:
+    """An environment and its params, None where it does not say."""
+    try:
+        made = call(name, factory, options)
+    except ModuleNotFoundError as error:
+        raise missing_module(error.name or str(error), name) from error
+    except OSError as error:  # MNISTBandit-bsuite fetches its pictures
+        raise UserError(f"{name} could not be built: {error}") from error
+    if isinstance(made, tuple) and len(made) == 2:
+        return made
+    return made, getattr(made, "default_params", None)
+
+
+def _fields(params: Any) -> dict[str, Any]:
+    """The settings in an environment's params by name; empty if they are no record."""
+    if dataclasses.is_dataclass(params):
+        return {field.name: getattr(params, field.name) for field in dataclasses.fields(params)}
+    return {name: getattr(params, name) for name in getattr(params, "_fields", ())}
+
+
+def _named(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
+    """The parameters that a keyword can name."""
+    unnamed = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return [name for name, parameter in parameters.items() if parameter.kind not in unnamed]
+
+
+def _as_default(what: str, value: Any, default: Any) -> Any:
+    """A value in the kind of the default that it replaces.
+
+    Raises:
+        UserError: it is of another kind or shape.
+    """
+    kind = np.asarray(default).dtype.kind
+    if kind not in "biuf":
+        return value
+    try:
+        given = np.asarray(value)
+    except ValueError:  # lists of different lengths
+        given = np.asarray(None)
+    fits = given.dtype.kind in {"b": "b", "i": "iu", "u": "iu", "f": "fiu"}[kind]
+    if not fits or given.shape != np.shape(default):
+        kinds = {"b": "true or false", "i": "a whole number", "u": "a whole number"}
+        expected = kinds.get(kind, "a number")
+        if np.ndim(default):
+            expected += f" for each of {np.shape(default)}"
+        raise UserError(f"{what} must be {expected}, got {value!r}")
+    if hasattr(default, "dtype"):
+        return given.astype(default.dtype)
+    return type(default)(value)

@@ -1,1 +1,0 @@
-"""Environments that follow gymnax's interface."""
