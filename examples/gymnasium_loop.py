@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import clew
-from clew.agents.learners.learner import init_optimiser, learn, make_optimiser
+from clew.agents.learners.a2c import A2C, learn_a2c
+from clew.agents.learners.base import init_optimiser
 from clew.agents.network import Agent, NetworkConfig
 from clew.agents.trajectory import Trajectory, refresh_all
 
@@ -90,9 +91,9 @@ def main(updates: int = 200, corridor_length: int = 4) -> list[float]:
     memory_key, head_key, act_key, learn_key = jax.random.split(jax.random.key(0), 4)
     memory = clew.make_memory("gru", input_size=16, key=memory_key, hidden_size=32)
     agent = Agent(memory, 4, key=head_key, network=NetworkConfig(head_size=32))
-    optimiser = make_optimiser(SETTINGS)
+    optimiser = A2C(SETTINGS).optimiser
     opt_state = init_optimiser(optimiser, agent)
-    update = eqx.filter_jit(learn)
+    update = eqx.filter_jit(learn_a2c)
 
     batch = SETTINGS.num_envs
     states = jax.vmap(lambda _: agent.init_state())(jnp.arange(batch))

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from clew.agents.learners.a2c import A2CConfig, a2c_loss
-from clew.agents.learners.learner import gradient_step, init_optimiser, learn, make_optimiser
+from clew.agents.learners.a2c import A2C, A2CConfig, a2c_loss, learn_a2c
+from clew.agents.learners.base import gradient_step, init_optimiser
 from clew.agents.network import Agent, NetworkConfig, make_agent
 from clew.agents.trajectory import reread
 from clew.envs import AutoReset, TMaze
@@ -157,9 +157,9 @@ def test_no_gradient_crosses_the_edge_of_a_rollout(stream, trajectory):
 def test_minibatches_take_whole_environments(stream, trajectory):
     agent = small_agent("gru", stream, seed=3)
     config = A2CConfig(num_envs=ENVS, minibatches=ENVS, learning_rate=0.0)
-    optimiser = make_optimiser(config)
+    optimiser = A2C(config).optimiser
     state = init_optimiser(optimiser, agent)
-    new, _, metrics = eqx.filter_jit(learn)(
+    new, _, metrics = eqx.filter_jit(learn_a2c)(
         agent, state, trajectory, jax.random.key(0), config, optimiser
     )
     jax.tree.map(np.testing.assert_array_equal, agent, new)
@@ -182,7 +182,7 @@ def test_clipping_bounds_what_adam_sees(stream, trajectory):
 
     def first_moment(max_norm):
         config = A2CConfig(max_grad_norm=max_norm, adam_b1=0.0)
-        optimiser = make_optimiser(config)
+        optimiser = A2C(config).optimiser
         opt_state = init_optimiser(optimiser, agent)
         loss = partial(a2c_loss, config=config)
         step = eqx.filter_jit(gradient_step)

@@ -8,9 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from clew.agents.learners.learner import init_optimiser, make_optimiser
-from clew.agents.learners.ppo import PPOConfig, ppo_loss
-from clew.agents.learners.ppo_learner import learn_ppo, make_sequences, take_sequences
+from clew.agents.learners.base import init_optimiser
+from clew.agents.learners.ppo import (
+    PPO,
+    PPOConfig,
+    learn_ppo,
+    make_sequences,
+    ppo_loss,
+    take_sequences,
+)
 from clew.agents.network import NetworkConfig, make_agent
 from clew.agents.returns import lambda_returns
 from clew.agents.trajectory import read, refresh_all, reread
@@ -154,7 +160,7 @@ def test_on_the_policys_own_experience_vtrace_changes_nothing(acted):
 
 def learned(acted, config):
     agent, chunks, final = acted
-    optimiser = make_optimiser(config, updates=2)
+    optimiser = PPO(config, updates=2).optimiser
     state = init_optimiser(optimiser, agent)
     return eqx.filter_jit(learn_ppo)(
         agent, state, chunks, final, jax.random.key(5), config, optimiser
@@ -175,7 +181,7 @@ def test_a_policy_that_moved_too_far_is_left_alone(acted):
 
 def test_a_linear_schedule_ends_at_nothing(acted):
     config = replace(CONFIG, schedule="linear", epochs=2, learning_rate=1.0)
-    schedule = [make_optimiser(config, updates=2), make_optimiser(replace(config, epochs=1))]
+    schedule = [PPO(config, updates=2).optimiser, PPO(replace(config, epochs=1)).optimiser]
     steps = 2 * 2 * CONFIG.minibatches
     for optimiser, number in zip(schedule, (steps, CONFIG.minibatches), strict=True):
         parameter = jnp.zeros(1)

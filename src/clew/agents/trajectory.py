@@ -1,8 +1,10 @@
 """What a rollout hands to the learner."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Shaped
 
 from clew.agents.devices import shard_batch, shard_count
@@ -41,6 +43,44 @@ class Trajectory(NamedTuple):
     def valid(self) -> Bool[Array, "time batch"]:
         """Which transitions may be learned from."""
         return ~self.last[:-1]
+
+
+class Rollout(NamedTuple):
+    """What an update learns from: T steps of B environments in K sequences of S steps."""
+
+    chunks: Trajectory
+    """The sequences one after the other on a first axis: [K, S, B, ...], see `Trajectory`."""
+    memory: State
+    """After the last step, before `observation`."""
+    observation: Observation
+    """After the last step, [B, ...]."""
+    start: Bool[Array, " batch"]
+    """Whether that observation opens an episode."""
+
+    @staticmethod
+    def cut(whole: Trajectory, states: tuple[State, ...], memory: State) -> "Rollout":
+        """A rollout from one trajectory.
+
+        Args:
+            whole: of all T steps; its `state0` is not read.
+            states: the memory before each of the K sequences.
+            memory: after the last step.
+        """
+        count = len(states)
+        length = whole.reward.shape[0] // count
+        steps = np.arange(count)[:, None] * length + np.arange(length)
+        observations = np.arange(count)[:, None] * length + np.arange(length + 1)
+        seen, start, last, *acted, _ = whole
+
+        def each(index: np.ndarray, tree: Any) -> Any:
+            return jax.tree.map(lambda x: x[None] if count == 1 else x[index], tree)
+
+        chunks = Trajectory(
+            *each(observations, (seen, start, last)),
+            *each(steps, tuple(acted)),
+            state0=jax.tree.map(lambda *leaves: jnp.stack(leaves), *states),
+        )
+        return Rollout(chunks, memory, jax.tree.map(lambda x: x[-1], seen), start[-1])
 
 
 Outputs = tuple[Float[Array, "time batch actions"], Float[Array, "time batch"], dict[str, Array]]

@@ -122,7 +122,10 @@ def option_names(kind: Any, prefix: str = "--") -> Iterator[str]:
 
 def field_docs(kind: type) -> dict[str, str]:
     """The docstring under each field of a dataclass, inherited ones too, on one line."""
-    docs: dict[str, str] = {}
+    fields = dataclasses.fields(kind)
+    docs: dict[str, str] = {f.name: f.metadata["help"] for f in fields if "help" in f.metadata}
+    if len(docs) == len(fields):  # made by a function, from no source
+        return docs
     for base in kind.__bases__:
         if dataclasses.is_dataclass(base):
             docs |= field_docs(base)

@@ -7,12 +7,14 @@ from typing import Annotated, Any
 
 import tyro
 
+from clew.agents.learners import LEARNERS
 from clew.cli.live import listener
 from clew.cli.parse import parse, value_before_parsing
 from clew.cli.tables import final_text
 from clew.errors import UserError
 from clew.run import folder
 from clew.run.config import TrainConfig
+from clew.run.defaults import choose_algorithm
 from clew.run.progress import format_seconds
 
 ABOUT = """Trains agents and records the run in a folder: config.json, metrics.jsonl, checkpoints,
@@ -71,9 +73,12 @@ def default_command(args: list[str]) -> TrainCommand:
         return TrainCommand(preset(name))
     # The algorithm as TrainConfig would choose it, had it seen what follows.
     algorithm = value_before_parsing(args, "--algorithm") or "auto"
-    if algorithm == "auto" and any(token.startswith("--a2c.") for token in args):
-        algorithm = "a2c"
     env = value_before_parsing(args, "--env") or TrainConfig.env
+    given = [n for n in LEARNERS if any(token.startswith(f"--{n}.") for token in args)]
+    chosen = choose_algorithm(env, given)
+    # "auto" itself also chooses wrappers and encoder, where the algorithm is its first choice.
+    if algorithm == "auto" and chosen != choose_algorithm(env, ()):
+        algorithm = chosen
     return TrainCommand(TrainConfig(env=env, algorithm=algorithm))
 
 

@@ -74,7 +74,7 @@ class HostActor:
     def __init__(self, config: TrainConfig, static: Agent):
         learning, seeds = config.learning, config.seeds
         self._static, self._seeds = static, seeds
-        self._length, self._sequence = learning.rollout_length, learning.sequence_length
+        self._length, self._sequence = learning.rollout_length, config.sequence_length
         self._gamma, self._timeout = np.float32(learning.gamma), config.host.timeout
         sharing = sharding_of(config)
         choose = sharing.each_seed(partial(_choose, static), (0, 0, 0, 0, 0, None))

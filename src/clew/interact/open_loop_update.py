@@ -6,8 +6,8 @@ import jax
 import optax
 from jaxtyping import PRNGKeyArray
 
-from clew.agents.learners.a2c import A2CConfig
-from clew.agents.learners.learner import learn_as_acted
+from clew.agents.learners import Learner
+from clew.agents.learners.base import gradient_step_as_acted
 from clew.agents.network import Agent
 from clew.agents.trajectory import Outputs, Trajectory
 from clew.envs.base import Environment, Metrics, OpenLoop
@@ -15,13 +15,14 @@ from clew.interact.open_loop import Applied, apply_actions, precompute
 from clew.interact.rollout import ActorState, draw
 
 
-def updates_open_loop(config: A2CConfig, env: Environment) -> bool:
+def updates_open_loop(learner: Learner, env: Environment) -> bool:
     """Whether each rollout is one whole episode whose observations no action can change.
 
     Then one reading serves acting and learning, and no memory goes from one update to the next.
     """
-    whole = config.whole_episodes and config.minibatches == 1
-    return whole and isinstance(env, OpenLoop) and config.rollout_length >= env.longest
+    if not isinstance(env, OpenLoop) or learner.loss_of_outputs is None:
+        return False
+    return learner.whole_episodes and learner.config.rollout_length >= env.longest
 
 
 def open_loop_update(
@@ -31,8 +32,7 @@ def open_loop_update(
     key: PRNGKeyArray,
     *,
     env: Environment,
-    config: A2CConfig,
-    optimiser: optax.GradientTransformation,
+    learner: Learner,
 ) -> tuple[ActorState, Agent, optax.OptState, Metrics, Metrics]:
     """One rollout and what is learned from it, where `updates_open_loop`.
 
@@ -42,7 +42,8 @@ def open_loop_update(
         Where acting stands, with the memory as it was; the new agent and optimiser's state; the
         parts of the loss; sums over the episodes.
     """
-    task = cast(OpenLoop, env)
+    task, config, loss = cast(OpenLoop, env), learner.config, learner.loss_of_outputs
+    assert loss is not None
     env_keys, noise = draw(key, config.rollout_length, config.num_envs, agent.distribution)
     foreseen = precompute(task, before.env, before.timestep, env_keys)
 
@@ -54,7 +55,7 @@ def open_loop_update(
         return settled.trajectory, settled
 
     seen = (foreseen.observation, foreseen.start)
-    agent, opt_state, losses, settled = learn_as_acted(
-        agent, opt_state, before.memory, *seen, act, config, optimiser
+    agent, opt_state, losses, settled = gradient_step_as_acted(
+        agent, opt_state, before.memory, *seen, act, loss, learner.optimiser
     )
     return ActorState(*settled.after, before.memory), agent, opt_state, losses, settled.sums

@@ -11,7 +11,8 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from clew.agents.devices import jit_over
-from clew.agents.learners.learner import all_finite, init_optimiser, make_optimiser
+from clew.agents.learners import Learner
+from clew.agents.learners.base import all_finite, init_optimiser
 from clew.agents.network import Agent
 from clew.envs import ENVS
 from clew.envs.stream import AutoReset
@@ -23,14 +24,6 @@ from clew.run.build import agent_parts, build_agent, make_stream
 from clew.run.config import TrainConfig
 from clew.run.sharding import place_on_devices, sharding_of
 from clew.run.updates import make_update
-
-LOSS_METRICS = ("loss", "policy_loss", "value_loss", "entropy", "value", "grad_norm")
-PPO_METRICS = ("kl", "clip_fraction", "gradient_steps")
-
-
-def of_updates(name: str) -> bool:
-    """Whether a metric describes updates, as the memory's do; the others describe episodes."""
-    return name in LOSS_METRICS + PPO_METRICS or name.startswith("memory.")
 
 
 class SeedState(NamedTuple):
@@ -73,7 +66,7 @@ class Parts(NamedTuple):
     stream: Stream
     static: Agent
     """The agent without its arrays."""
-    optimiser: optax.GradientTransformation
+    learner: Learner
 
     @property
     def jax_stream(self) -> AutoReset:
@@ -83,14 +76,14 @@ class Parts(NamedTuple):
 
 
 def make_parts(config: TrainConfig) -> Parts:
-    """Builds task, network and optimiser of a run; no array is computed.
+    """Builds task, network and learner of a run; no array is computed.
 
     Raises:
         UserError: for an unknown or impossible setting.
     """
     stream = make_stream(config)
     _, static = agent_parts(config, stream)
-    return Parts(config, stream, static, make_optimiser(config.learning, config.updates))
+    return Parts(config, stream, static, config.learner)
 
 
 def init_run(parts: Parts, numbers: Sequence[int] | None = None) -> RunState:
@@ -182,11 +175,10 @@ def begin_seed(
 ) -> SeedState:
     """The state of one seed before its first update."""
     of_memory = (f"memory.{name}" for name in agent.memory.metric_names)
-    of_ppo = PPO_METRICS if parts.config.algorithm == "ppo" else ()
-    names = (*LOSS_METRICS, *of_ppo, *of_memory, "episodes", *parts.stream.metric_names)
+    names = (*parts.learner.metrics, *of_memory, "episodes", *parts.stream.metric_names)
     return SeedState(
         agent=eqx.filter(agent, eqx.is_array),
-        optimiser=init_optimiser(parts.optimiser, agent),
+        optimiser=init_optimiser(parts.learner.optimiser, agent),
         actor=actor,
         key=key,
         sums={name: jnp.zeros((), jnp.float32) for name in names},
@@ -235,8 +227,7 @@ def update(parts: Parts, state: SeedState, fresh_row: Bool[Array, ""]) -> SeedSt
         keys[0],
         keys[1],
         stream=parts.jax_stream,
-        config=parts.config,
-        optimiser=parts.optimiser,
+        learner=parts.learner,
     )
     added = made.losses | made.episodes
     sums = {n: jnp.where(fresh_row, 0.0, state.sums[n]) + added[n] for n in state.sums}

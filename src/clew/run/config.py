@@ -4,11 +4,17 @@ import dataclasses
 import hashlib
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar, cast
 
-from clew.agents.learners.a2c import A2CConfig
-from clew.agents.learners.ppo import PPOConfig
+from clew.agents.learners import (
+    LEARNERS,
+    Learner,
+    LearnerConfig,
+    LearnerSettings,
+    make_learner,
+)
 from clew.agents.network import NetworkConfig
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import (
@@ -20,22 +26,34 @@ from clew.errors import (
 )
 from clew.interact.tasks import HostConfig, HostSide
 from clew.run.asynchronous.settings import PLACE, AsyncConfig, check_async
-from clew.run.defaults import NETWORK, WRAPPERS, Unasked, choices
+from clew.run.defaults import ENV, DefaultOptions, defaults_for
 from clew.run.json_values import with_lists, with_tuples
 from clew.run.loggers import WandbConfig, check_loggers
 from clew.run.sharding import check_devices
 
-ALGORITHMS = ("a2c", "ppo", "auto")
+ALGORITHMS = (*LEARNERS, "auto")
 RUNNERS = ("sync", "async")
 
 
-@dataclass(frozen=True)
-class TrainConfig:
-    """What to train, on what, for how long; the defaults learn a short T-Maze in a minute."""
+T = TypeVar("T")
 
-    env: str = "tmaze"
+
+def _chosen(kind: Callable[..., T]) -> T:
+    """A field that is None where it is left out, until the configuration is built."""
+    return cast(T, field(default=None))
+
+
+@dataclass(frozen=True)
+class TrainConfig(LearnerSettings):
+    """What to train, on what, for how long; the defaults learn a short T-Maze in a minute.
+
+    Settings that are None, or left out where the default is None, are chosen by the task when the
+    configuration is built (see `clew.run.defaults`); afterwards none is None.
+    """
+
+    env: str = ENV
     """Name of the task."""
-    env_options: dict[str, Any] = field(default_factory=lambda: Unasked(corridor_length=20))
+    env_options: dict[str, Any] = _chosen(dict)
     """Options of the task; unless they are given, another task than the default one has none."""
     memory: str = "arelit"
     """Name of the memory model."""
@@ -43,17 +61,13 @@ class TrainConfig:
         default_factory=lambda: {"hidden_size": 64, "num_layers": 2}
     )
     """Options of the memory model."""
-    network: NetworkConfig = NETWORK
+    network: NetworkConfig = _chosen(NetworkConfig)
     """What stands before and after the memory."""
     algorithm: str = "auto"
     """How it learns: a2c, advantage actor-critic, ppo, proximal policy optimisation, or auto: on
-    the library's own tasks, or where settings of a2c are given, a2c; on environments of others
+    the library's own tasks, or where settings of a2c are given, a2c; on Gymnasium environments
     ppo, and unless they are given, the encoder that fits (auto) and normalised rewards."""
-    a2c: A2CConfig = field(default_factory=A2CConfig)
-    """Settings of advantage actor-critic; they count only with that algorithm."""
-    ppo: PPOConfig = field(default_factory=PPOConfig)
-    """Settings of proximal policy optimisation; they count only with that algorithm."""
-    wrappers: WrapperConfig = WRAPPERS
+    wrappers: WrapperConfig = _chosen(WrapperConfig)
     """What stands between environments of others and the agent."""
     host: HostConfig = field(default_factory=HostConfig)
     """How environments of others are run."""
@@ -87,13 +101,31 @@ class TrainConfig:
     """Name of the preset that these settings came from, for the record."""
 
     def __post_init__(self) -> None:
-        for name, value in choices(self).items():
-            object.__setattr__(self, name, value)
+        given = [name for name in LEARNERS if self._differs(name)]
+        chosen = defaults_for(self.env, self.algorithm, given)._asdict()
+        left_out = [name for name in chosen if getattr(self, name) is None]
+        if isinstance(self.env_options, DefaultOptions):
+            left_out.append("env_options")
+        for name in ("algorithm", *left_out):
+            object.__setattr__(self, name, chosen[name])
+
+    def _differs(self, learner: str) -> bool:
+        return self.algorithm == "auto" and getattr(self, learner) != LEARNERS[learner].settings()
 
     @property
-    def learning(self) -> A2CConfig | PPOConfig:
+    def learning(self) -> LearnerConfig:
         """The settings of the algorithm that is used."""
-        return self.ppo if self.algorithm == "ppo" else self.a2c
+        return getattr(self, self.algorithm)
+
+    @property
+    def learner(self) -> Learner:
+        """The algorithm that is used, with its settings."""
+        return make_learner(self.algorithm, self.learning, self.updates)
+
+    @property
+    def sequence_length(self) -> int:
+        """Steps that are read in one piece while learning."""
+        return self.learner.sequence_length or self.learning.rollout_length
 
     @property
     def steps_per_update(self) -> int:
@@ -115,10 +147,10 @@ class TrainConfig:
         for name in ("seeds", "log_every"):
             require_at_least(name, getattr(self, name), 1)
         require_at_least("seed", self.seed, 0)
+        require_choice("algorithm", self.algorithm, ALGORITHMS)
         check_devices(self)
         require_rate("checkpoint_seconds", self.checkpoint_seconds)
         self.network.validate()
-        require_choice("algorithm", self.algorithm, ALGORITHMS)
         self.learning.validate()
         self.host.validate()
         require_choice("runner", self.runner, RUNNERS)
@@ -144,7 +176,7 @@ class TrainConfig:
         abstract_agent(self, stream)
 
     def _validate_host(self) -> None:
-        if self.algorithm == "a2c" and self.a2c.whole_episodes:
+        if self.learner.whole_episodes:
             raise UserError(f"whole_episodes needs a task written in JAX, got {self.env}")
         if self.host.processes and self.learning.num_envs % self.host.processes:
             raise UserError(
@@ -154,7 +186,8 @@ class TrainConfig:
 
     def to_json(self) -> dict[str, Any]:
         """The settings as JSON values."""
-        return with_lists(dataclasses.asdict(self))
+        values = with_lists(dataclasses.asdict(self))
+        return values | {name: values.pop(name) for name in LEARNERS}  # task and memory come first
 
     def identity(self) -> dict[str, Any]:
         """The settings that say what is computed, as JSON values.
@@ -163,7 +196,7 @@ class TrainConfig:
         what they did before they could be set: results keep their names from version to version.
         """
         values = self.to_json()
-        for name in ("a2c" if self.algorithm == "ppo" else "ppo", "host", *BESIDE):
+        for name in (*(n for n in LEARNERS if n != self.algorithm), "host", *BESIDE):
             del values[name]
         for name in PLACE:
             del values["asynchronous"][name]
@@ -185,7 +218,7 @@ class TrainConfig:
         values = self.identity()
         for name in ("name", "run_dir", "preset", "steps", "checkpoint_seconds"):
             del values[name]
-        if self.algorithm == "ppo" and self.ppo.schedule != "constant":
+        if self.learner.scheduled:
             values["updates"] = self.updates
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
@@ -205,8 +238,7 @@ _BACKENDS = {"auto": "auto", "kernel": "kernel", "steps": "xla"}
 """The values of a memory's option `scan`, which `backend` replaced."""
 _GROUPS: dict[str, type] = {
     "network": NetworkConfig,
-    "a2c": A2CConfig,
-    "ppo": PPOConfig,
+    **{name: learner.settings for name, learner in LEARNERS.items()},
     "wrappers": WrapperConfig,
     "host": HostConfig,
     "asynchronous": AsyncConfig,

@@ -1,43 +1,59 @@
-"""What is taken where a run's settings say nothing, by its task."""
+"""What a run's settings are where they are left out, by its task."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import Any, NamedTuple
 
-from clew.agents.learners.a2c import A2CConfig
 from clew.agents.network import NetworkConfig
 from clew.envs.wrappers import WrapperConfig
 from clew.interact.tasks import of_others
 
-if TYPE_CHECKING:
-    from clew.run.config import TrainConfig
+ENV = "tmaze"
+"""The default task."""
+OWN, OTHERS = "a2c", "ppo"
+"""The algorithms that "auto" chooses: on clew's own tasks, whose studies use it, and on Gymnasium
+environments, of which nothing is known."""
 
 
-class Unasked(dict[str, Any]):
-    """Options of the default task that nobody has asked for."""
+class DefaultOptions(dict[str, Any]):
+    """Options of the default task that were left out; another task does not inherit them."""
 
 
-NETWORK, WRAPPERS = NetworkConfig(), WrapperConfig()
-"""Settings that nobody has asked for; these very objects."""
+class Defaults(NamedTuple):
+    """Settings that a task decides."""
+
+    algorithm: str
+    env_options: dict[str, Any]
+    network: NetworkConfig
+    wrappers: WrapperConfig
 
 
-def choices(config: "TrainConfig") -> dict[str, Any]:
-    """The settings that stand in place of those that nobody has asked for.
+def defaults_for(env: str, algorithm: str, given: Collection[str]) -> Defaults:
+    """The settings that stand in place of those that are left out.
 
-    The algorithm "auto" is PPO where nothing is known of the task, and its studies' where clew made
-    it. The value's error grows with the rewards, and its gradient drowns the policy's (see
-    docs/training.md): where their size is unknown, they are scaled.
+    The value's error grows with the rewards, and its gradient drowns the policy's (see
+    docs/training.md): where "auto" chooses for an environment whose rewards nobody knows, they are
+    normalised, and the encoder is the one that fits its observations.
 
-    Returns:
-        Name of the setting to its value.
+    Args:
+        env: the task.
+        algorithm: as asked for, or "auto".
+        given: the learners whose settings are not their defaults.
     """
-    found: dict[str, Any] = {}
-    if config.env != "tmaze" and isinstance(config.env_options, Unasked):
-        found["env_options"] = {}
-    if config.algorithm != "auto":
-        return found
-    if not of_others(config.env) or config.a2c != A2CConfig():
-        return found | {"algorithm": "a2c"}
-    if config.network is NETWORK:
-        found["network"] = NetworkConfig(encoder="auto")
-    if config.wrappers is WRAPPERS:
-        found["wrappers"] = WrapperConfig(normalise_rewards=True)
-    return found | {"algorithm": "ppo"}
+    options = DefaultOptions(corridor_length=20) if env == ENV else {}
+    chosen = choose_algorithm(env, given) if algorithm == "auto" else algorithm
+    if algorithm == "auto" and of_others(env) and chosen == OTHERS:
+        network, wrappers = NetworkConfig(encoder="auto"), WrapperConfig(normalise_rewards=True)
+        return Defaults(chosen, options, network, wrappers)
+    return Defaults(chosen, options, NetworkConfig(), WrapperConfig())
+
+
+def choose_algorithm(env: str, given: Collection[str]) -> str:
+    """The algorithm that "auto" stands for.
+
+    Args:
+        env: the task.
+        given: the learners whose settings are not their defaults.
+    """
+    if not of_others(env):
+        return OWN
+    return next((name for name in given if name != OTHERS), OTHERS)

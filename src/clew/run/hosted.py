@@ -8,20 +8,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from clew.agents.devices import jit_over
-from clew.agents.learners.learner import all_finite, learn
-from clew.agents.learners.ppo import PPOConfig
-from clew.agents.learners.ppo_learner import learn_ppo
-from clew.agents.network import Agent
-from clew.agents.trajectory import Trajectory, refresh_all, step_all
+from clew.agents.learners.base import all_finite
+from clew.agents.trajectory import Rollout, Trajectory, refresh_all
 from clew.bridges.gymnasium.stream import EnvironmentFault, HostStep, HostStream
-from clew.interact.host_rollout import Experience, HostActor, HostRollout
+from clew.interact.host_rollout import HostActor, HostRollout
 from clew.interact.host_state import HostState, environment_seed, of_seeds, packed, unpacked
 from clew.interact.tasks import HostSide
-from clew.memory.base import State
 from clew.run.compiled import Parts, RunState, SeedState, state_layouts
 from clew.run.config import TrainConfig
 from clew.run.fault_budget import FaultBudget
@@ -158,9 +153,11 @@ def learn_seed(
         fresh_row: whether this is the first update of a row of metrics.
     """
     agent = eqx.combine(seed.agent, parts.static)
-    agent, optimiser, losses = learn_from(agent, seed.optimiser, acted, key, parts)
-    refreshed = refresh_all(agent, acted.memory, parts.config.learning.num_envs)
-    added = losses | acted.sums
+    experience, states, memory, episodes = acted
+    rollout = Rollout.cut(Trajectory(*cast(Any, experience), state0=()), states, memory)
+    agent, optimiser, losses = parts.learner.learn(agent, seed.optimiser, rollout, key)
+    refreshed = refresh_all(agent, memory, parts.config.learning.num_envs)
+    added = losses | episodes
     sums = {n: jnp.where(fresh_row, 0.0, seed.sums[n]) + added[n] for n in seed.sums}
     return SeedState(
         agent=eqx.filter(agent, eqx.is_array),
@@ -169,35 +166,4 @@ def learn_seed(
         key=seed.key,
         sums=sums,
         finite=all_finite((losses["loss"], agent)),
-    )
-
-
-def learn_from(
-    agent: Agent,
-    opt_state: optax.OptState,
-    acted: HostRollout,
-    key: PRNGKeyArray,
-    parts: Parts,
-) -> tuple[Agent, optax.OptState, dict[str, Array]]:
-    """The learning that follows a rollout which the host gathered, by the run's algorithm."""
-    config, (experience, states, memory, _) = parts.config.learning, acted
-    if not isinstance(config, PPOConfig):
-        trajectory = Trajectory(*cast(Any, experience), state0=states[0])
-        return learn(agent, opt_state, trajectory, key, config, parts.optimiser)
-    chunks = cut(experience, states, config.sequence_length)
-    final = jax.tree.map(lambda x: x[-1], experience.observation)
-    _, _, value = step_all(agent, memory, final, experience.start[-1])
-    return learn_ppo(agent, opt_state, chunks, value, key, config, parts.optimiser)
-
-
-def cut(experience: Experience, states: tuple[State, ...], length: int) -> Trajectory:
-    """A rollout as trajectories of `length` steps, one after the other on a new first axis."""
-    count = len(states)
-    begins = np.arange(count)[:, None] * length
-    steps, observations = begins + np.arange(length), begins + np.arange(length + 1)
-    seen, start, last, *acted = cast(Any, experience)
-    return Trajectory(
-        *jax.tree.map(lambda x: x[observations], (seen, start, last)),
-        *jax.tree.map(lambda x: x[steps], tuple(acted)),
-        state0=jax.tree.map(lambda *leaves: jnp.stack(leaves), *states),
     )

@@ -12,8 +12,8 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
+from clew.agents.learners import describes_updates
 from clew.errors import UserError
-from clew.run.compiled import of_updates
 from clew.run.config import TrainConfig
 from clew.run.folder import METRICS, write_text
 from clew.run.machine import versions
@@ -48,7 +48,7 @@ def make_row(
     row |= {name: round(value, 3) for name, value in timing.items()}
     row["episodes"] = [int(n) for n in episodes]
     for name, total in values.items():
-        if of_updates(name):
+        if describes_updates(name):
             row[name] = [_number(v / count) for v in total]
         else:
             pairs = zip(total, episodes, strict=True)
@@ -182,7 +182,7 @@ def _best(rows: list[Row], names: Iterable[str]) -> Row | None:
 
 
 def _is_episode_metric(name: str, row: Row) -> bool:
-    return isinstance(row[name], list) and name != "episodes" and not of_updates(name)
+    return isinstance(row[name], list) and name != "episodes" and not describes_updates(name)
 
 
 def _number(value: Any) -> float | None:

@@ -116,11 +116,11 @@ def _check_environments(config: "TrainConfig") -> None:
             f"devices must divide num_envs, or the number of seeds, got {count} devices for "
             f"{learning.num_envs} environments and seeds {config.seeds}"
         )
-    sequences = learning.num_envs * learning.rollout_length // learning.sequence_length
-    if sequences // learning.minibatches % count:
+    sequences = config.learner.sequences_per_step
+    if sequences % count:
         raise UserError(
             f"devices must divide what is read for a gradient step, got {count} devices for "
-            f"{sequences} sequences in {learning.minibatches} minibatches"
+            f"{sequences} sequences"
         )
 
 

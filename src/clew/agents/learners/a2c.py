@@ -1,15 +1,29 @@
-"""Advantage actor-critic: settings and loss."""
+"""Advantage actor-critic: settings, loss and update."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+import optax
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from clew.agents.distributions import Distribution
+from clew.agents.learners.base import (
+    LOSS_METRICS,
+    Learned,
+    OutputsLoss,
+    adam,
+    gradient_step,
+    normalised,
+    valid_mean,
+    valid_sum,
+    validate_adam,
+)
 from clew.agents.network import Agent
 from clew.agents.returns import lambda_returns
-from clew.agents.trajectory import Outputs, Trajectory, reread
+from clew.agents.trajectory import Outputs, Rollout, Trajectory, reread
 from clew.errors import (
     UserError,
     require_at_least,
@@ -66,11 +80,6 @@ class A2CConfig:
     """Weight of what an adaptive memory pays for an observation, its readings and the last one's
     share (0 in Makkink, 2021)."""
 
-    @property
-    def sequence_length(self) -> int:
-        """Steps that are read in one piece while learning: the whole rollout."""
-        return self.rollout_length
-
     def validate(self) -> None:
         """Refuses impossible settings.
 
@@ -87,15 +96,11 @@ class A2CConfig:
         require_choice("loss_over_time", self.loss_over_time, ("mean", "sum"))
         if self.return_normalisation and not self.whole_episodes:
             raise UserError("return_normalisation needs whole_episodes, which is off")
-        for name in ("learning_rate", "entropy_cost", "value_cost", "ponder_cost"):
+        for name in ("entropy_cost", "value_cost", "ponder_cost"):
             require_rate(name, getattr(self, name))
-        require_rate("adam_eps", self.adam_eps, positive=True)
-        for name in ("gamma", "lam", "adam_b1", "adam_b2"):
+        for name in ("gamma", "lam"):
             require_fraction(name, getattr(self, name))
-        if 1 in (self.adam_b1, self.adam_b2):
-            raise UserError("adam_b1 and adam_b2 must be below 1, at 1 nothing is ever learned")
-        if self.max_grad_norm is not None:
-            require_rate("max_grad_norm", self.max_grad_norm, positive=True)
+        validate_adam(self)
 
 
 def a2c_loss(
@@ -160,16 +165,6 @@ def loss_of_outputs(
     return loss, parts
 
 
-def valid_mean(x: Float[Array, "*axes"], valid: Bool[Array, "*axes"]) -> Float[Array, ""]:
-    """The mean of `x` where `valid`, 0 if nothing is; what is not valid may even be NaN."""
-    return jnp.sum(jnp.where(valid, x, 0.0)) / jnp.maximum(jnp.sum(valid.astype(x.dtype)), 1.0)
-
-
-def valid_sum(x: Float[Array, "time batch"], valid: Bool[Array, "time batch"]) -> Array:
-    """The sum over time of `x` where `valid`, and its mean over environments."""
-    return jnp.sum(jnp.where(valid, x, 0.0)) / x.shape[1]
-
-
 def _normalised_in_episodes(
     returns: Float[Array, "time batch"], valid: Bool[Array, "time batch"]
 ) -> Float[Array, "time batch"]:
@@ -185,7 +180,97 @@ def _normalised_in_episodes(
     return jnp.where(scale > 0, centred / jnp.where(scale > 0, scale, 1.0), returns)
 
 
-def normalised(x: Float[Array, "*axes"], valid: Bool[Array, "*axes"]) -> Float[Array, "*axes"]:
-    """`x` with mean 0 and (biased) deviation 1 over what is `valid`."""
-    centred = x - valid_mean(x, valid)
-    return centred / (jnp.sqrt(valid_mean(jnp.square(centred), valid)) + 1e-8)
+def learn_a2c(
+    agent: Agent,
+    opt_state: optax.OptState,
+    trajectory: Trajectory,
+    key: PRNGKeyArray,
+    config: A2CConfig,
+    optimiser: optax.GradientTransformation,
+) -> Learned:
+    """The learning that follows one rollout: one gradient step per minibatch.
+
+    With more than one minibatch the environments are dealt out at random; whole environments,
+    because a memory must read its observations in order. Metrics are means over the minibatches.
+    """
+
+    def loss(agent: Agent, trajectory: Trajectory) -> tuple[Array, dict[str, Array]]:
+        return a2c_loss(agent, trajectory, config)
+
+    if config.minibatches == 1:
+        return gradient_step(agent, opt_state, trajectory, loss, optimiser)
+    order = jax.random.permutation(key, config.num_envs).reshape(config.minibatches, -1)
+    params, static = eqx.partition(agent, eqx.is_array)
+
+    def one(carry: PyTree[Array], chosen: Array) -> tuple[PyTree[Array], dict[str, Array]]:
+        params, opt_state = carry
+        batch = take_environments(trajectory, chosen)
+        agent, opt_state, metrics = gradient_step(
+            eqx.combine(params, static), opt_state, batch, loss, optimiser
+        )
+        return (eqx.filter(agent, eqx.is_array), opt_state), metrics
+
+    (params, opt_state), metrics = jax.lax.scan(one, (params, opt_state), order)
+    return eqx.combine(params, static), opt_state, jax.tree.map(jnp.mean, metrics)
+
+
+def take_environments(trajectory: Trajectory, chosen: Array) -> Trajectory:
+    """The same times of fewer environments, `chosen` by index."""
+    state0 = jax.tree.map(lambda leaf: leaf[chosen], trajectory.state0)
+    rest = trajectory._replace(state0=())
+    taken = jax.tree.map(lambda leaf: leaf[:, chosen], rest)
+    return taken._replace(state0=state0)
+
+
+@dataclass(frozen=True)
+class A2C:
+    """Advantage actor-critic: one gradient step per minibatch of a rollout."""
+
+    settings: ClassVar[type] = A2CConfig
+    metrics: ClassVar[tuple[str, ...]] = LOSS_METRICS
+    tolerates_lag: ClassVar[bool] = False
+
+    config: A2CConfig
+    updates: int = 1
+    """Of the whole run; its step size is constant."""
+
+    @property
+    def optimiser(self) -> optax.GradientTransformation:
+        """Adam, see `adam`."""
+        return adam(self.config)
+
+    @property
+    def sequence_length(self) -> None:
+        """It reads whole rollouts."""
+        return None
+
+    @property
+    def sequences_per_step(self) -> int:
+        """Environments of a minibatch."""
+        return self.config.num_envs // self.config.minibatches
+
+    @property
+    def whole_episodes(self) -> bool:
+        """As its settings say."""
+        return self.config.whole_episodes
+
+    @property
+    def scheduled(self) -> bool:
+        """The step size is constant."""
+        return False
+
+    @property
+    def loss_of_outputs(self) -> OutputsLoss | None:
+        """The loss, with one minibatch."""
+        if self.config.minibatches > 1:
+            return None
+        return lambda outputs, trajectory, distribution: loss_of_outputs(
+            outputs, trajectory, self.config, distribution
+        )
+
+    def learn(
+        self, agent: Agent, opt_state: optax.OptState, rollout: Rollout, key: PRNGKeyArray
+    ) -> Learned:
+        """See `learn_a2c`."""
+        whole = jax.tree.map(lambda x: x[0], rollout.chunks)
+        return learn_a2c(agent, opt_state, whole, key, self.config, self.optimiser)

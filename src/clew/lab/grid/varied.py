@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from clew.agents.learners.learner import make_optimiser
 from clew.lab.grid.lanes import Lane, evaluate_lanes, init_lanes
 from clew.lab.grid.packs import Pack
 from clew.lab.grid.plugins import registered
@@ -102,11 +101,9 @@ def compile_varied(parts: Parts, numbers: Numbers) -> Program:
     """
 
     def lane(seed: SeedState, fresh_row: Array, own: dict[str, Array]) -> SeedState:
-        a2c = replace(parts.config.a2c, **own)
-        config = replace(parts.config, a2c=a2c)
-        return update_seed(
-            parts._replace(config=config, optimiser=make_optimiser(a2c)), seed, fresh_row
-        )
+        config = replace(parts.config, a2c=replace(parts.config.a2c, **own))
+        own_parts = parts._replace(config=config, learner=config.learner)
+        return update_seed(own_parts, seed, fresh_row)
 
     def all_lanes(seeds: SeedState, fresh_row: Array) -> SeedState:
         if parts.config.seeds == 1:

@@ -181,7 +181,7 @@ def gathered_template(config: TrainConfig, side: HostSide, num_envs: int) -> Gat
     shapes = (observation, flags, flags, actions, number, number, number, number)
     experience = Experience(*cast(Any, shapes))
     sums = {name: shape((), np.float32) for name in ("episodes", *side.metric_names)}
-    states = (memory,) * (length // learning.sequence_length)
+    states = (memory,) * (length // config.sequence_length)
     statistics = side.statistics()
     return Gathered(
         HostRollout(experience, states, memory, cast(Any, sums)), statistics, statistics

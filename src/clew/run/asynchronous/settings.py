@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from clew.agents.learners import LEARNERS
 from clew.errors import UserError, require_at_least, require_rate
 from clew.run.cluster import check_address
 
@@ -86,15 +87,17 @@ def check_async(config: "TrainConfig", of_others: bool) -> None:
             f"runner async is for environments of others; {config.env} is written in JAX, where "
             "acting and learning are one compiled program"
         )
+    if not config.learner.tolerates_lag:
+        fit = " or ".join(repr(n) for n, learner in LEARNERS.items() if learner.tolerates_lag)
+        raise UserError(f"runner async needs algorithm {fit}, got {config.algorithm!r}")
     for name, value, expected in (
-        ("algorithm", config.algorithm, "ppo"),
         ("seeds", config.seeds, 1),
         ("host.processes", config.host.processes, 0),
     ):
         if value != expected:
             raise UserError(f"runner async needs {name} {expected!r}, got {value!r}")
-    if not config.asynchronous.serial and config.ppo.num_envs % actors:
+    if not config.asynchronous.serial and config.learning.num_envs % actors:
         raise UserError(
             f"asynchronous.actors must divide num_envs, got {actors} actors for "
-            f"{config.ppo.num_envs} environments"
+            f"{config.learning.num_envs} environments"
         )
