@@ -14,7 +14,7 @@ from clew.cli.bench_learner import table, write
 from clew.lab.bench.learner import ACTIONS, SIDE, Row, config_of, made_up, models
 from clew.lab.bench.medians import Median
 from clew.lab.costs import multiply_adds
-from clew.lab.studies.memory_maze.settings import PRESETS
+from clew.lab.studies.memory_maze.grid import PRESETS
 from clew.memory import make_memory
 from clew.run.build import abstract_agent
 from clew.run.compiled import init_run, make_parts

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from clew.cli.study import StudyCommand, make_study
 from clew.errors import UserError
+from clew.lab.claims import HELD, NOT_HELD, NOT_RUN, UNDECIDED, Judged
 from clew.lab.grid import Cell
 from clew.lab.grid.results import write_study
 from clew.lab.studies.memory_maze import grid as study
-from clew.lab.studies.memory_maze.claims import HELD, NOT_HELD, NOT_RUN, OPEN, Claim, judge
-from clew.lab.studies.memory_maze.scores import make_grid
-from clew.lab.studies.memory_maze.sweep import best_rates
-from clew.lab.studies.report import make_report
+from clew.lab.studies.memory_maze.claims import CLAIMS, scores_of
+from clew.lab.studies.memory_maze.grid import SEARCH
 from clew.lab.studies.report.edition import read_edition
+from clew.lab.studies.report.make import make_report
 from memory_maze_study import STEPS, maze_row, write_learner, write_maze
+from requested import requested
 
 AS_PUBLISHED = {"lstm": 20.0, "gtrxl-256": 15.0, "gtrxl-128": 15.02, "gtrxl-64": 15.04}
 AS_PUBLISHED |= {"arelit": 10.0, "none": 2.0}
@@ -30,9 +30,10 @@ def published(cell: Cell) -> float:
     return value + 0.1 * cell.seed
 
 
-def judged(folder: Path) -> list[Claim]:
+def judged(folder: Path) -> list[Judged]:
     """The claims of a folder."""
-    return judge(make_grid(read_edition(folder)))
+    scores = scores_of(read_edition(folder))
+    return [claim.judge(scores) for claim in CLAIMS]
 
 
 def test_what_the_thesis_tells_is_held(tmp_path: Path) -> None:
@@ -40,7 +41,7 @@ def test_what_the_thesis_tells_is_held(tmp_path: Path) -> None:
     write_learner(folder, 1.6, 500)
     verdicts = [claim.verdict for claim in judged(folder)]
     slower = verdicts.pop(5)  # all windows arrive in the same bin
-    assert slower == OPEN and set(verdicts) == {HELD} and len(verdicts) == 7
+    assert slower == UNDECIDED and set(verdicts) == {HELD} and len(verdicts) == 7
 
 
 def test_the_opposite_is_not_held(tmp_path: Path) -> None:
@@ -49,20 +50,20 @@ def test_the_opposite_is_not_held(tmp_path: Path) -> None:
     )
     write_learner(folder, 1.1, 900)
     verdicts = [claim.verdict for claim in judged(folder)]
-    assert verdicts == [NOT_HELD] * 5 + [OPEN] + [NOT_HELD] * 2
+    assert verdicts == [NOT_HELD] * 5 + [UNDECIDED] + [NOT_HELD] * 2
 
 
 def test_one_seed_decides_nothing_and_two_say_how_many_would(tmp_path: Path) -> None:
     folder = write_maze(tmp_path / "one", published, seeds=(0,))
     verdicts = [claim.verdict for claim in judged(folder)]
-    assert verdicts[:6] == [OPEN] * 6
+    assert verdicts[:6] == [UNDECIDED] * 6
 
     def noisy(cell: Cell) -> float:
         return AS_PUBLISHED[cell.model] + 8 * cell.seed
 
     folder = write_maze(tmp_path / "two", noisy, seeds=(0, 1))
     claim = judged(folder)[0]
-    assert claim.verdict == OPEN and claim.needed is not None and 2 < claim.needed < 100
+    assert claim.verdict == UNDECIDED and claim.needed is not None and 2 < claim.needed < 100
 
 
 def test_slower_is_told_by_the_curves(tmp_path: Path) -> None:
@@ -80,7 +81,7 @@ def test_slower_is_told_by_the_curves(tmp_path: Path) -> None:
 def test_without_a_measurement_the_trainings_tell_the_speed(tmp_path: Path) -> None:
     claims = judged(write_maze(tmp_path, published))
     faster, smaller = claims[-2:]
-    assert faster.verdict == NOT_HELD and faster.parts[0].seeds == "12"  # 1.50 times, not 1.54
+    assert faster.verdict == NOT_HELD and faster.findings[0].seeds == "12"  # 1.50 times, not 1.54
     assert smaller.verdict == NOT_RUN
 
 
@@ -152,8 +153,11 @@ def search(tmp_path: Path) -> Path:
 
 
 def test_a_search_chooses_and_the_study_takes_it(search: Path, tmp_path: Path) -> None:
-    assert best_rates(search) == {"lstm": (2.5e-3, 0.03), "arelit": (2.5e-5, 0.0003)}
-    made = make_study(StudyCommand("pramanik", "memory-maze", rates_from=str(search)))
+    assert SEARCH.best_rates(search, study.SEARCH_NAME) == {
+        "lstm": (2.5e-3, 0.03),
+        "arelit": (2.5e-5, 0.0003),
+    }
+    made = requested(f"pramanik --part memory-maze --rates-from {search}")
     rates = {n: (c.ppo.learning_rate, c.ppo.entropy_cost) for n, c in made.models.items()}
     assert rates["lstm"] == (2.5e-3, 0.03) and rates["none"] == rates["arelit"] == (2.5e-5, 0.0003)
     assert rates["gtrxl-64"] == (2.5e-4, 0.003)
@@ -161,6 +165,6 @@ def test_a_search_chooses_and_the_study_takes_it(search: Path, tmp_path: Path) -
     assert "0.0025, 0.03" in report.markdown.read_text() and len(report.tables) == 4
     folder = write_maze(tmp_path / "grid", published)
     with pytest.raises(UserError, match="not a search"):
-        best_rates(folder)
-    with pytest.raises(UserError, match="a search has a report of its own"):
+        SEARCH.best_rates(folder, study.SEARCH_NAME)
+    with pytest.raises(UserError, match="has a report of its own form: give its folders alone"):
         make_report([folder, search])

@@ -12,17 +12,16 @@ from gymnasium import spaces
 
 from clew.agents.network import make_agent
 from clew.cli import run
-from clew.cli.study import StudyCommand, make_study
 from clew.lab.costs import parameters, state_size
 from clew.lab.studies.memory_maze import grid as study
-from clew.lab.studies.memory_maze import settings as maze
-from clew.lab.studies.memory_maze.published import Entry, published_settings, value_of
+from clew.lab.studies.memory_maze.grid import Entry, published_settings, value_of
 from clew.memory import make_memory
 from clew.run.config import TrainConfig
 from pixel_maze import TASK
+from requested import requested
 
 OF_GRID = {
-    "mazes": " ".join(map(str, maze.SIZES)),
+    "mazes": " ".join(map(str, study.SIZES)),
     "steps": str(study.study().steps),
     "seeds": str(len(study.study().seeds)),
     "sweep.steps": str(study.sweep().steps),
@@ -30,8 +29,8 @@ OF_GRID = {
     "sweep.last_steps": str(study.sweep().last_steps),
 }
 SEARCHED = {
-    "ppo.learning_rate": maze.LEARNING_RATES,
-    "ppo.entropy_cost": maze.ENTROPY_COSTS,
+    "ppo.learning_rate": study.LEARNING_RATES,
+    "ppo.entropy_cost": study.ENTROPY_COSTS,
 }
 GRID = study.study()
 
@@ -101,7 +100,7 @@ def test_the_search_is_that_of_the_thesis() -> None:
         (config.ppo.learning_rate, config.ppo.entropy_cost)
         for config in (whole.config("lstm", name, (0,)) for name in whole.settings)
     }
-    assert pairs == {(r, c) for r in maze.LEARNING_RATES for c in maze.ENTROPY_COSTS}
+    assert pairs == {(r, c) for r in study.LEARNING_RATES for c in study.ENTROPY_COSTS}
     names = {whole.digest("lstm", name) for name in whole.settings}
     assert len(names) == 9
 
@@ -125,17 +124,16 @@ def test_the_last_steps_hold_an_episode_of_every_environment() -> None:
 
 
 def test_options_make_the_study() -> None:
-    command = StudyCommand(
-        "pramanik", "memory-maze", models="lstm,arelit", mazes="9, 15", seeds=1, steps=400_000,
-        actors=2, environments=8,
-    )  # fmt: skip
-    whole = make_study(command)
+    whole = requested(
+        "pramanik --part memory-maze --models lstm,arelit --mazes '9, 15' --seeds 1 --steps 400000 "
+        "--actors 2 --environments 8"
+    )
     assert list(whole.models) == ["lstm", "arelit"] and list(whole.settings) == ["9x9", "15x15"]
     config = whole.config("arelit", "15x15", (0,))
     assert config.env == "gymnasium:clew/MemoryMaze-15x15-v0" and config.runner == "async"
     assert (config.ppo.num_envs, config.asynchronous.actors) == (8, 2)
     assert (whole.steps, whole.last_steps, whole.whole_machine) == (400_000, 40_000, True)
-    other = make_study(StudyCommand("pramanik", "memory-maze", env=TASK, runner="sync"))
+    other = requested(f"pramanik --part memory-maze --env {TASK} --runner sync")
     assert {n: s.env for n, s in other.settings.items()} == {"pixel_maze-PixelMaze": TASK}
     assert other.models["lstm"].runner == "sync"
 
@@ -144,8 +142,8 @@ MISTAKES = {
     "pramanik --part memory-maze --mazes 10": "side 9, 11, 13, 15, got 10",
     "pramanik --part memory-maze --mazes 9x9": "--mazes must be integers between commas, got '9x9'",
     "pramanik --part memory-maze --mazes 9 --env a:b": "--mazes and --env exclude each other",
-    "pramanik --part memory-maze --corridors 120": "--corridors is for --part tmaze",
-    "pramanik --part tmaze --rates-from here": "--rates-from is for --part memory-maze",
+    "pramanik --part memory-maze --corridors 120": "--corridors is for tmaze, not for memory-maze",
+    "pramanik --part tmaze --rates-from here": "--rates-from is for memory-maze, not for tmaze",
     "pramanik --part memory-maze --rates-from h --sweep": "exclude each other",
     "pramanik --part memory-maze --rates-from nowhere": "unknown study's folder 'nowhere'",
     "pramanik --part memory-maze --runner asinc": "did you mean 'async'",

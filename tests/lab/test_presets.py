@@ -8,7 +8,7 @@ import pytest
 
 from clew.cli.models import study_costs
 from clew.errors import UserError
-from clew.lab.studies.presets import PRESETS, preset
+from clew.lab.studies import preset, presets
 from clew.memory import make_memory
 
 
@@ -43,7 +43,7 @@ def test_makkink_totals() -> None:
     }
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", presets())
 def test_every_preset_is_possible(name: str) -> None:
     """And says where it came from."""
     if name.startswith("memory-maze/"):

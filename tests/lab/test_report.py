@@ -12,7 +12,9 @@ import pytest
 from clew.cli import run
 from clew.lab.grid import Cell, Setting
 from clew.lab.studies.makkink import grid as makkink
-from clew.lab.studies.report import Report, make, make_report, read_edition
+from clew.lab.studies.report import make
+from clew.lab.studies.report.edition import read_edition
+from clew.lab.studies.report.make import Report, make_report
 from clew.report.document import duration, typeset
 from clew.stats import Spread, holm, welch_from_spreads
 from report_study import made_up_row, own_study, thesis_study, write_folder

@@ -6,13 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from clew.lab.claims import HELD, NOT_HELD, NOT_RUN, UNDECIDED, overall
 from clew.lab.grid import Cell
-from clew.lab.studies.report import Edition, read_edition
-from clew.lab.studies.report.claims import CLAIMS, FAILS, HOLDS, OPEN, judge, overall, verdict
-from clew.lab.studies.report.compare import mean_difference
-from clew.lab.studies.report.pairs import pairs, published_tests, with_many_seeds
-from clew.lab.studies.report.sections import document
-from clew.lab.studies.report.training import ranks
+from clew.lab.studies.makkink.claims import CLAIMS, verdict
+from clew.lab.studies.report.charts import ranks
+from clew.lab.studies.report.comparisons import (
+    mean_difference,
+    pairs,
+    published_tests,
+    with_many_seeds,
+)
+from clew.lab.studies.report.edition import Edition, read_edition
+from clew.lab.studies.report.make import document
 from clew.report.document import Chart, Table, Text
 from clew.report.figures import panel_svg, styles_of
 from clew.stats import Spread, welch_from_spreads, welch_test
@@ -37,14 +42,20 @@ def edition(tmp_path_factory: pytest.TempPathFactory) -> Edition:
 
 
 def test_verdicts_follow_from_the_numbers(edition: Edition) -> None:
-    first, second, third, fourth = ([j.verdict for j in judge(edition, c)] for c in CLAIMS)
-    assert first == [HOLDS] * 8
-    assert second == [HOLDS] * 6  # sizes 10 are not there
-    assert third == [HOLDS] * 2
-    assert fourth == [HOLDS, FAILS, HOLDS, FAILS]  # gtrxl and integrated earn more than the LSTM
-    entry = judge(edition, CLAIMS[2])[0]
+    judged = [claim.judge(edition).findings for claim in CLAIMS]
+    first, second, third, fourth = (
+        [f.verdict for f in findings if f.verdict != NOT_RUN] for findings in judged
+    )
+    assert first == [HELD] * 8
+    assert second == [HELD] * 6  # sizes 10 are not there
+    assert third == [HELD] * 2
+    # GTrXL and the integrated transformer earn more than the LSTM.
+    assert fourth == [HELD, NOT_HELD, HELD, NOT_HELD]
+    assert [len(findings) for findings in judged] == [8, 8, 2, 10]
+    entry = judged[2][0].record
     values = [edition.values(model, "length-70") for model in ("gtrxl", "lstm")]
-    assert entry.test == welch_test(*values) and entry.corrected <= 2 * entry.test.p
+    test = welch_test(*values)
+    assert test._asdict().items() <= entry.items() and entry["p_holm"] <= 2 * test.p
 
 
 def test_the_rule_of_a_verdict() -> None:
@@ -52,16 +63,16 @@ def test_the_rule_of_a_verdict() -> None:
         test = welch_from_spreads(Spread(mean, deviation, 30), Spread(0.0, deviation, 30))
         return verdict(test, corrected)
 
-    assert judged(0.3, 0.1, 0.01) == HOLDS
-    assert judged(-0.3, 0.1, 0.01) == FAILS
-    assert judged(0.1, 0.3, 0.4) == OPEN  # the interval reaches beyond a relevant difference
-    assert judged(0.0, 0.02, 1.0) == FAILS  # a difference worth the name is ruled out
+    assert judged(0.3, 0.1, 0.01) == HELD
+    assert judged(-0.3, 0.1, 0.01) == NOT_HELD
+    assert judged(0.1, 0.3, 0.4) == UNDECIDED  # the interval reaches beyond a relevant difference
+    assert judged(0.0, 0.02, 1.0) == NOT_HELD  # a difference worth the name is ruled out
     alike = welch_from_spreads(Spread(1.0, 0.0, 30), Spread(1.0, 0.0, 30))
-    assert verdict(alike, 1.0) == FAILS
-    assert overall([HOLDS, HOLDS], 2) == HOLDS
-    assert overall([HOLDS], 2) == OPEN  # one is missing
-    assert overall([HOLDS, OPEN, FAILS], 3) == FAILS
-    assert overall([], 2) == OPEN
+    assert verdict(alike, 1.0) == NOT_HELD
+    assert overall([HELD, HELD]) == HELD
+    assert overall([HELD, NOT_RUN]) == UNDECIDED  # one is missing
+    assert overall([HELD, UNDECIDED, NOT_HELD]) == NOT_HELD
+    assert overall([]) == UNDECIDED and overall([NOT_RUN, NOT_RUN]) == NOT_RUN
 
 
 def test_pairs_are_all_there(edition: Edition) -> None:
@@ -98,7 +109,7 @@ def test_many_seeds_have_their_own_blocks(edition: Edition) -> None:
     names = {block.name for block in blocks if isinstance(block, Table | Chart)}
     assert {f"makkink-repaired-{name}" for name in ("claims", "seeds", "pairs-size-5")} <= names
     claims = next(b for b in blocks if isinstance(b, Table) and b.name.endswith("-claims"))
-    assert [row[1].text for row in claims.rows] == [HOLDS, OPEN, HOLDS, FAILS]
+    assert [row[1].text for row in claims.rows] == [HELD, UNDECIDED, HELD, NOT_HELD]
     chart = ranks(edition, SETTINGS, styles_of(edition.models))
     assert chart is not None
     assert [panel.title for panel in chart.panels][:3] == [

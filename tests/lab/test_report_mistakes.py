@@ -6,7 +6,7 @@ import pytest
 
 from clew.cli import run
 from clew.errors import UserError
-from clew.lab.studies.report import make_report
+from clew.lab.studies.report.make import make_report
 from report_study import own_study, write_folder
 
 

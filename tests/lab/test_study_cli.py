@@ -8,11 +8,12 @@ import pytest
 from rich.console import Console
 
 from clew.cli import run
-from clew.cli.study import StudyCommand, first_seeds, make_study, report
-from clew.cli.study_table import StudyTable
+from clew.cli.study_output import StudyTable, report
 from clew.errors import UserError
 from clew.lab.grid import Pack, Standing, StudyResult, read_results
 from clew.lab.grid.runner import Failure
+from clew.lab.studies.published import first_seeds
+from requested import requested
 
 TINY = "makkink --part length --settings length-1 --seeds 1 --episodes 8 --evaluation-episodes 4"
 MINE = """
@@ -64,12 +65,12 @@ def test_list_counts_and_runs_nothing(tmp_path: Path, capsys) -> None:
 
 
 MISTAKES = {
-    "": "which study? clew study NAME; known: makkink",
+    "": "which study? clew study NAME; known: makkink, tmaze, memory-maze, approximation, pramanik",
     "makink": "unknown study 'makink'; did you mean 'makkink'",
-    "pramanik": "unknown part of pramanik 'all'; known: approximation",
+    "pramanik": "which part of pramanik? --part PART; known: tmaze, memory-maze, approximation",
     "pramanik --part aproximation": "did you mean 'approximation'?",
-    "pramanik --part approximation --models arelit": "--models is for trainings",
-    "pramanik --part approximation --ray auto": "--ray is for trainings, and",
+    "pramanik --part approximation --models arelit": "memory-maze, not for approximation",
+    "pramanik --part approximation --ray auto": "--ray is for makkink, tmaze, memory-maze, not for",
     "makkink --part sizes": "unknown value of part 'sizes'; did you mean 'size'?",
     "makkink --edition publish": "did you mean 'published'?",
     "makkink --models gtrlx,lstm": "unknown model of makkink/published 'gtrlx'; did you mean",
@@ -103,19 +104,19 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys) -> None:
 
 
 def test_options_make_the_study() -> None:
-    study = make_study(StudyCommand("makkink", "size", models="lstm, none", seeds=5, episodes=9))
+    study = requested("makkink --part size --models 'lstm, none' --seeds 5 --episodes 9")
     assert list(study.models) == ["lstm", "none"]
     assert study.seeds == (4, 5, 10, 0, 1) and study.episodes == 9
     assert len(study.cells()) == 2 * 17 * 5
     assert first_seeds((0, 1), 1) == (0,)
-    repaired = make_study(StudyCommand("makkink", edition="repaired", evaluation_episodes=2000))
+    repaired = requested("makkink --edition repaired --evaluation-episodes 2000")
     assert repaired.evaluation.episodes == 2000 and len(repaired.seeds) == 30
     with pytest.raises(UserError, match="unknown setting"):
-        make_study(StudyCommand("makkink", part="size", settings="length-20"))
+        requested("makkink --part size --settings length-20")
 
 
 def test_a_failure_is_reported_at_the_end(tmp_path: Path) -> None:
-    study = make_study(StudyCommand("makkink", "length", models="lstm", settings="length-1"))
+    study = requested("makkink --part length --models lstm --settings length-1")
     failure = Failure(Pack("lstm", ("length-1",), (5,)), "RuntimeError: nothing works")
     rows = [{"model": "lstm", "setting": "length-1", "seed": seed, "mean": 0.5} for seed in (4, 10)]
     told = report(study, StudyResult(tmp_path, rows, [failure]))
@@ -136,7 +137,7 @@ def test_the_table_of_a_terminal_shows_every_model_and_what_is_in_progress() -> 
         seconds_left=7260.0,
     )
     table = StudyTable(console)
-    table.start(Path("runs/x"), make_study(StudyCommand("makkink")), standing)
+    table.start(Path("runs/x"), requested("makkink"), standing)
     table.message("worker 0 [process 3] died")
     table.close()
     told = console.export_text()

@@ -8,29 +8,25 @@ import numpy as np
 import pytest
 
 from clew.cli import run
-from clew.cli.study import StudyCommand, make_study
+from clew.lab.claims import HELD, NOT_HELD, NOT_RUN, UNDECIDED
 from clew.lab.grid import Cell, check_study, make_packs
-from clew.lab.studies.report import make_report
 from clew.lab.studies.report.edition import read_edition
+from clew.lab.studies.report.make import make_report
 from clew.lab.studies.tmaze import grid as tmaze
 from clew.lab.studies.tmaze.claims import (
     CLAIMS,
-    HELD,
-    NOT_HELD,
-    OPEN,
     decide,
-    judge,
     mean_interval,
-    overall,
+    scores_of,
     seeds_to_decide,
 )
 from clew.lab.studies.tmaze.figures import WINDOWS
 from clew.lab.studies.tmaze.figures import windows as windows_chart
-from clew.lab.studies.tmaze.scores import make_grid
-from clew.lab.studies.tmaze.sweep import last_success, tried
-from clew.lab.studies.tmaze.tables import windows
+from clew.lab.studies.tmaze.grid import SEARCH, last_success
+from clew.lab.studies.tmaze.page import windows_table
 from clew.report.figures import styles_of
 from clew.stats import Interval
+from requested import requested
 from tmaze_study import STEPS, tmaze_row, write_tmaze
 
 
@@ -86,26 +82,25 @@ def test_longer_corridors_show_nothing_new_but_the_time() -> None:
 
 
 def test_options_make_the_study() -> None:
-    command = StudyCommand(
-        "pramanik", "tmaze", corridors="120, 30", models="gru,arelit", steps=4096, seeds=3
+    study = requested(
+        "pramanik --part tmaze --corridors '120, 30' --models gru,arelit --steps 4096 --seeds 3"
     )
-    study = make_study(command)
     assert (list(study.models), list(study.settings)) == (
         ["gru", "arelit"],
         ["corridor-120", "corridor-30"],
     )
     assert (study.steps, study.seeds, study.resumable) == (4096, (0, 1, 2), True)
-    sweep = make_study(StudyCommand("pramanik", "tmaze", sweep=True, corridors="120,160"))
+    sweep = requested("tmaze --sweep --corridors 120,160")
     assert sweep.steps == 5_000_000 and len(sweep.cells()) == 6 * 2 * 25 * 5
     packs = make_packs(sweep)
     assert len(packs) == 6 * 2 * 5 and all(len(pack.settings) == 25 for pack in packs)
 
 
 MISTAKES = {
-    "makkink --corridors 120": "--corridors is for --part tmaze",
-    "makkink --sweep": "--sweep is for --part tmaze",
+    "makkink --corridors 120": "--corridors is for tmaze, not for makkink",
+    "makkink --sweep": "--sweep is for tmaze, memory-maze, not for makkink",
     "makkink --steps 5 --episodes 5": "--steps and --episodes exclude each other",
-    "pramanik": "unknown part of pramanik 'all'; known: approximation, memory-maze, tmaze",
+    "pramanik": "which part of pramanik? --part PART; known: tmaze, memory-maze, approximation",
     "pramanik --part tmaz": "did you mean 'tmaze'?",
     "pramanik --part tmaze --corridors 120,x": "integers between commas, got '120,x'",
     "pramanik --part tmaze --corridors 1": "corridor must be an integer of at least 2, got 1",
@@ -139,15 +134,15 @@ def test_an_interval_knows_that_few_equal_seeds_say_little() -> None:
 
 def test_verdicts_and_the_seeds_that_would_tell() -> None:
     assert decide(Interval(0.95, 0.91, 1.0), 0.9, 1.0) == HELD
-    assert decide(Interval(0.95, 0.89, 1.0), 0.9, 1.0) == OPEN
+    assert decide(Interval(0.95, 0.89, 1.0), 0.9, 1.0) == UNDECIDED
     assert decide(Interval(0.5, 0.3, 0.79), 0.8, 1.0) == NOT_HELD
     for values, low, high in [((1.0, 1.0), 0.8, 1.0), ((0.5, 0.5), 0.8, 1.0), ((0.5,), 0.4, 0.6)]:
         needed = seeds_to_decide(np.array(values), low, high)
         assert needed is not None
         mean = float(np.mean(values))
-        assert decide(mean_interval(np.full(needed, mean)), low, high) != OPEN
+        assert decide(mean_interval(np.full(needed, mean)), low, high) != UNDECIDED
         if len(values) > 1:
-            assert decide(mean_interval(np.full(needed - 1, mean)), low, high) == OPEN
+            assert decide(mean_interval(np.full(needed - 1, mean)), low, high) == UNDECIDED
     assert seeds_to_decide(np.array([0.7, 0.9]), 0.8, 1.0) is None  # the mean is at the edge
 
 
@@ -163,15 +158,16 @@ def score(cell: Cell) -> float | None:
 
 def test_claims_are_judged_at_every_corridor(tmp_path: Path) -> None:
     folder = write_tmaze(tmp_path, score, seeds=tuple(range(40)))
-    grid = make_grid(read_edition(folder))
-    found = {(c.model, c.text): overall(judge(grid, c)) for c in CLAIMS}
+    scores = scores_of(read_edition(folder))
+    judged = [claim.judge(scores) for claim in CLAIMS]
+    found = {claim.text: (claim.verdict, claim.needed) for claim in judged}
     # 140 to 180 were not run, so that what is claimed there stays open, unless it fails elsewhere.
-    assert found["gtrxl-256", "between 0.9 and 1.0"] == (OPEN, None)
-    assert found["gtrxl-128", "near 1.0 at 120"] == (HELD, None)
-    assert found["gru", "dropping to 0.5 above 180"] == (NOT_HELD, None)
-    assert found["lstm", "close to 0.5"] == (NOT_HELD, None)
-    assert found["arelit", "between 0.8 and 1.0"] == (NOT_HELD, None)
-    assert found["relit", "between 0.8 and 1.0"] == ("not run", None)
+    assert found["gtrxl-256: between 0.9 and 1.0"] == (UNDECIDED, None)
+    assert found["gtrxl-128: near 1.0 at 120"] == (HELD, None)
+    assert found["gru: dropping to 0.5 above 180"] == (NOT_HELD, None)
+    assert found["lstm: close to 0.5"] == (NOT_HELD, None)
+    assert found["arelit: between 0.8 and 1.0"] == (NOT_HELD, None)
+    assert found["relit: between 0.8 and 1.0"] == (NOT_RUN, None)
 
 
 SHOWN = {"lstm", "gru", "gtrxl-128", "gtrxl-128-banded", "none"}
@@ -182,9 +178,9 @@ def test_windows_are_compared_in_either_edition(tmp_path: Path) -> None:
         folder = write_tmaze(
             tmp_path / edition, lambda cell, p=pair: 0.5 if cell.model in p else None, edition
         )
-        grid = make_grid(read_edition(folder))
-        assert grid.models == [model for model in tmaze.models(edition) if model in pair]
-        chart, table = windows_chart(grid, styles_of(grid.models)), windows(grid)
+        scores = scores_of(read_edition(folder))
+        assert scores.models == [model for model in tmaze.models(edition) if model in pair]
+        chart, table = windows_chart(scores, styles_of(scores.models)), windows_table(scores)
         assert chart is not None and list(chart.models) == list(pair)
         assert table is not None and [row[3].text for row in table.rows] == ["+0.000"] * 2
 
@@ -216,7 +212,7 @@ def test_a_sweep_is_chosen_from_as_the_thesis_does(tmp_path: Path) -> None:
         if cell.seed < 2:
             row = tmaze_row(cell, None, 0.9 if "rate-0.0005 entropy-0.01" in cell.setting else 0.5)
             rows.append(row)
-    best, second = tried(rows, "gru")[:2]
+    best, second = SEARCH.tried(rows, "gru")[:2]
     assert (best.learning_rate, best.entropy_cost, best.trainings) == (5e-4, 1e-2, 2)
     assert best.mean == pytest.approx(0.9) and second.mean == pytest.approx(0.5)
     none = {"steps": [10], "episodes": [0], "success": [None]}

@@ -10,7 +10,7 @@ from clew.agents.network import NetworkConfig
 from clew.cli.parse import parse, value_before_parsing
 from clew.cli.train import TrainCommand, default_command
 from clew.envs.wrappers import WrapperConfig
-from clew.lab.studies.presets import PRESETS
+from clew.lab.studies import presets
 from clew.run.config import TrainConfig, config_from_json
 
 POLE = "gymnasium:CartPole-v1"
@@ -76,6 +76,6 @@ def test_the_command_line_chooses_alike(args: str, algorithm: str, scaled: bool)
 
 def test_presets_are_what_their_papers_say() -> None:
     """None of them changes with what is chosen where nothing is said."""
-    for name, config in PRESETS.items():
+    for name, config in presets().items():
         assert config.algorithm == ("ppo" if name.startswith("memory-maze/") else "a2c")
         assert config.wrappers == WrapperConfig()

@@ -2,7 +2,7 @@
 
 import inspect
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import tyro
 
@@ -11,7 +11,7 @@ from clew.cli.tables import print_json, print_table
 from clew.errors import UserError
 
 ABOUT = """Lists the memory models with their costs at their default sizes: parameters of the
-memory, numbers of state that each environment carries, and multiply-adds per step; nothing is
+memory, state size (floats) of each environment, and multiply-adds per step; nothing is
 trained or timed. With a name, shows that model's options and mathematics."""
 
 INPUT_SIZE = 16
@@ -28,8 +28,9 @@ class ModelsCommand:
     """Options of the model NAME, to see what they cost."""
     input_size: int = INPUT_SIZE
     """Numbers in one observation; the T-Maze has 16."""
-    study: Literal["", "pramanik", "makkink"] = ""
-    """Show the whole agents of a study, with encoder and heads, instead."""
+    study: str = ""
+    """Show the whole agents of a study, with encoder and heads, instead: a name that clew study
+    knows."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -77,11 +78,11 @@ def model_costs(name: str, input_size: int, options: dict[str, Any]) -> dict[str
 
 def study_costs(study: str) -> list[dict[str, Any]]:
     """What the whole agents of a study cost, on its task, as they were coded."""
-    from clew.lab.studies.presets import STUDIES
-    from clew.run.build import abstract_agent, jax_stream
+    from clew.lab.studies import study_presets  # start: JAX takes a second
+    from clew.run.build import abstract_agent, jax_stream  # start: JAX takes a second
 
     rows = []
-    for name, preset in STUDIES[study].items():
+    for name, preset in study_presets(study).items():
         stream = jax_stream(preset)
         agent = abstract_agent(preset, stream)
         rows.append(_costs(name, agent, stream.observation_size))

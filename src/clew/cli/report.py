@@ -15,7 +15,7 @@ tables/*.csv and figures/*.png and .svg."""
 
 @dataclass(frozen=True)
 class ReportCommand:
-    """What `clew report` may be told."""
+    """Options of `clew report`."""
 
     folders: tyro.conf.Positional[tuple[str, ...]] = ()
     """Folders of studies, or their names in runs/; each becomes a section."""
@@ -24,15 +24,15 @@ class ReportCommand:
     title: str = ""
     """Of the page; empty takes the names of the studies."""
     note: str = ""
-    """What else to say of how it was made, for example the machine."""
+    """What else to add on how it was made, for example the machine."""
 
 
 def main(args: Sequence[str]) -> int:
-    """Makes the report and says where it is."""
+    """Makes the report and prints where it is."""
     command = parse(ReportCommand, args, command="report", about=ABOUT)
     if not command.folders:
         raise UserError("which studies? clew report FOLDER ...; clew study makes such folders")
-    from clew.lab.studies.report import make_report
+    from clew.lab.studies.report.make import make_report  # start: matplotlib takes 0.4 s
 
     report = make_report(
         command.folders, command.output or None, command.title or None, command.note

@@ -1,118 +1,58 @@
-"""`clew study`: a published study's grid of trainings, gone on with where it stopped."""
+"""`clew study`: a published study's grid of trainings, resumed where it stopped."""
 
 import contextlib
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import tyro
-
-from clew.cli.parse import parse
-from clew.cli.study_parts import MEMORY_MAZE, TMAZE, finish_memory_maze, grid_of, names
-from clew.cli.study_told import report, show
+from clew.cli.parse import option_names, parse, value_before_parsing
 from clew.errors import UserError, require_at_least, unknown_name
+from clew.lab.studies import COLLECTIONS, STUDIES, find_study
+from clew.lab.studies.published import GridOptions, PublishedStudy, StudyOptions
 
 if TYPE_CHECKING:
     from clew.lab.grid import RayWorkers, Study
-    from clew.run.config import TrainConfig
+    from clew.lab.studies.published import Computation
 
-ABOUT = """Runs a study: every model in every setting with every seed, in local worker processes
+ABOUT = f"""Runs a study: every model in every setting with every seed, in local worker processes
 or on a Ray cluster.
-What is finished is never run again: after Ctrl-C, a kill or a failure the same command goes on.
-Results are lines of results.jsonl in the study's folder, one for every training. Parts that train
-nothing, as pramanik's approximation, compute tables and pictures into the folder at once."""
+What is finished is never run again: after Ctrl-C, a kill or a failure the same command resumes it.
+Results are lines of results.jsonl in the study's folder, one for every training. A study that
+trains nothing, as approximation, computes tables and pictures into the folder at once.
+The studies: {", ".join(STUDIES)}; clew study NAME --help shows the options of each. Those of
+pramanik are also known by --part: clew study pramanik --part tmaze."""
 
 
-@dataclass(frozen=True)
-class StudyCommand:
-    """What `clew study` may be told."""
+class Request(NamedTuple):
+    """A parsed command line."""
 
-    name: tyro.conf.Positional[str] = ""
-    """The study: makkink or pramanik."""
-    part: str = "all"
-    """Which of its experiments. makkink: length, size, distributed, or all. pramanik: tmaze,
-    memory-maze or approximation."""
-    edition: str = "published"
-    """published: as the authors' code had it, on fixed streams of episodes. repaired: as the text
-    means it, on fresh episodes, with controls and more seeds."""
-    models: str = ""
-    """Only these models, separated by commas; empty takes all (--list names them)."""
-    settings: str = ""
-    """Only these settings, separated by commas; empty takes all of the part."""
-    seeds: int = 0
-    """Number of seeds: the study's own first, then the smallest others; 0 takes the study's. Of a
-    part that trains nothing, the number of random draws."""
-    corridors: str = ""
-    """Of pramanik's tmaze: only these corridor lengths, separated by commas; empty takes the
-    thesis's five."""
-    mazes: str = ""
-    """Of pramanik's memory-maze: only these sides, separated by commas; empty takes the thesis's
-    four, 9,11,13,15."""
-    env: str = ""
-    """Of pramanik's memory-maze: other environments in place of the mazes, gymnasium:ID or
-    module:factory, separated by commas."""
-    runner: str = ""
-    """Of pramanik's memory-maze: async, its own, or sync."""
-    actors: int = 0
-    """Of pramanik's memory-maze: processes that act; 0 takes the thesis's 32."""
-    environments: int = 0
-    """Of pramanik's memory-maze: environments of all actors together; 0 takes the thesis's 64."""
-    rates_from: str = ""
-    """Of pramanik's memory-maze: the folder of a --sweep, whose best learning rate and entropy cost
-    each agent gets; empty takes the middle ones."""
-    sweep: bool = False
-    """Of pramanik's tmaze and memory-maze: search for learning rates and entropy costs. Its own
-    budget is tmaze's 5M steps and 5 seeds for 25 pairs, as lanes of one program, or memory-maze's
-    15M steps and 3 seeds for 9 pairs, each a run; --steps and --seeds change it."""
-    steps: int = 0
-    """Training steps of every cell; 0 takes the study's. Of pramanik's parts it may be raised
-    later: cells go on from where they ended."""
-    episodes: int = 0
-    """Training episodes of every cell; 0 takes the study's."""
-    evaluation_episodes: int = 0
-    """Episodes on which every trained agent is measured; 0 takes the study's."""
-    add_memory: tuple[str, ...] = ()
-    """Memories of your own as further models: package.module:factory, or with a name of your
-    choice NAME=package.module:factory. Each takes its place in the study's own agent."""
-    run_dir: str = ""
-    """The study's folder; empty is runs/<study>-<edition>, of a part that trains nothing
-    runs/<study>-<part>."""
-    workers: int = 0
-    """Processes, each on a core of its own; 0 is one for every core. Of pramanik's memory-maze
-    trainings side by side, each of them on all cores; 0 is one."""
-    ray: str = ""
-    """Run on a Ray cluster in place of local processes: auto, local, HOST:PORT or
-    ray://HOST:PORT."""
-    list: bool = False
-    """Show what would run, and run nothing."""
+    name: str
+    """The study's, one of `STUDIES`."""
+    study: PublishedStudy[Any]
+    options: Any
+    """Of the type that the study declares."""
 
 
 def main(args: Sequence[str]) -> int:
     """Runs the study, or lists it; 1 if a cell failed."""
-    command = parse(StudyCommand, args, command="study", about=ABOUT)
-    for option, value in vars(command).items():
-        if type(value) is int:
-            require_at_least(option.replace("_", "-"), value, 0)
-    if command.ray and (part := command.part) in (TMAZE, MEMORY_MAZE):
-        raise UserError(f"--ray is for short trainings: those of {part} are resumed from this disk")
-    if command.ray and command.workers:
-        raise UserError("--ray and --workers exclude each other: a cluster has the CPUs it has")
-    if reference := find_computation(command):
-        compute(command, reference)
-        return 0
-    study = make_study(command)
-    folder = command.run_dir or f"runs/{study.name.replace('/', '-')}"
-    from clew.lab.grid import check_study, run_study
+    request = parse_request(args)
+    if request.study.compute is not None:
+        return compute(request.study.compute, request.options)
+    study = make_study(request)
+    options: GridOptions = request.options
+    folder = options.run_dir or f"runs/{study.name.replace('/', '-')}"
+    from clew.lab.grid import check_study, run_study  # start: JAX takes a second
 
-    if command.list:
+    if options.list:
+        from clew.cli.study_output import show  # start: rich takes 0.1 s
+
         check_study(study)
         show(study, folder)
         return 0
-    from clew.cli.study_table import study_listener
+    from clew.cli.study_output import report, study_listener  # start: rich takes 0.1 s
 
-    with _workers(command) as workers:
+    with _workers(options) as workers:
         result = run_study(
             study,
             folder,
@@ -124,98 +64,102 @@ def main(args: Sequence[str]) -> int:
     return 1 if result.failures else 0
 
 
-def find_computation(command: StudyCommand) -> str | None:
-    """What computes a part that trains nothing, or None if it is a grid of trainings.
+def parse_request(args: Sequence[str]) -> Request:
+    """The study that a command line names, and its options.
 
     Raises:
-        UserError: for a part that a study without a grid does not have, and for an option that
-            only a grid has.
+        UserError: for an unknown study, part or option, with the nearest names, an option of
+            another study, or an impossible value.
     """
-    from clew.lab.studies.presets import COMPUTATIONS, PARTS
-
-    parts = COMPUTATIONS.get(command.name, {})
-    if command.part not in parts:
-        if parts and command.part not in PARTS[command.name]:
-            raise unknown_name(f"part of {command.name}", command.part, PARTS[command.name])
-        return None
-    free = {"name", "part", "seeds", "run_dir", "list"}
-    for option in fields(command):
-        if option.name not in free and getattr(command, option.name) != option.default:
-            name = option.name.replace("_", "-")
-            raise UserError(f"--{name} is for trainings, and --part {command.part} has none")
-    return parts[command.part]
-
-
-def compute(command: StudyCommand, reference: str) -> None:
-    """Computes a part that trains nothing, or says with --list what would be computed."""
-    from clew.names import resolve
-
-    function = resolve(reference)
-    folder = command.run_dir or f"runs/{command.name}-{command.part}"
-    if command.list:
-        about = (function.__doc__ or "").partition("\n")[0]
-        print(f"{command.name}/{command.part}: {about}\nresults would go to {folder}")
-        return
-    print(function(folder, draws=command.seeds, say=lambda told: print(told, file=sys.stderr)))
+    name, rest = _find_name(list(args))
+    asks_for_help = bool({"-h", "--help"} & {*rest})
+    if asks_for_help and name not in STUDIES and "--part" not in rest:
+        parse(GridOptions, ["--help"], command="study NAME", about=ABOUT)
+    if not name:
+        raise UserError(f"which study? clew study NAME; known: {', '.join(_known_names())}")
+    if name not in _known_names():
+        raise unknown_name("study", name, _known_names())
+    command = f"study {name}"
+    if name in COLLECTIONS:
+        name, rest = _take_part(name, rest)
+        command += f" --part {name}"
+    study = find_study(name)
+    _refuse_options_of_others(name, study, rest)
+    options = parse(study.options, rest, command=command, about=ABOUT)
+    for option, value in vars(options).items():
+        if type(value) is int:
+            require_at_least(option.replace("_", "-"), value, 0)
+    return Request(name, study, options)
 
 
-def make_study(command: StudyCommand) -> "Study":
-    """The study that a command asks for.
+def make_study(request: Request) -> "Study":
+    """The grid of trainings that a command asks for.
 
     Raises:
-        UserError: for an unknown study, part, edition, model or setting, with the nearest names.
+        UserError: for options that exclude each other, or a name that the grid does not have.
     """
-    from clew.lab.studies.presets import GRIDS
-
-    known = sorted(GRIDS)
-    if not command.name:
-        raise UserError(f"which study? clew study NAME; known: {', '.join(known)}")
-    if command.name not in GRIDS:
-        raise unknown_name("study", command.name, known)
-    make, options = grid_of(command)
-    whole = make(part=command.part, edition=command.edition, **options)
-    agent = next(iter(whole.models.values()))
-    study = whole.only(names(command.models), names(command.settings))
-    if command.seeds:
-        study = replace(study, seeds=first_seeds(study.seeds, command.seeds))
-    if command.steps and command.episodes:
-        raise UserError("--steps and --episodes exclude each other: give one budget")
-    if command.steps:
-        study = replace(study, steps=command.steps, episodes=None)
-    if command.episodes:
-        study = replace(study, episodes=command.episodes, steps=None)
-    if command.part == MEMORY_MAZE:
-        study = finish_memory_maze(study, command.rates_from)
-    if command.evaluation_episodes:
-        measured = replace(study.evaluation, episodes=command.evaluation_episodes)
-        study = replace(study, evaluation=measured)
-    for text in command.add_memory:
-        study = _with_memory(study, text, agent)
+    assert request.study.grid is not None
+    study, options = request.study.grid(request.options), request.options
+    if options.ray and (study.resumable or study.varied):
+        raise UserError(
+            f"--ray is for short trainings: those of {request.name} are resumed from this disk"
+        )
+    if options.ray and options.workers:
+        raise UserError("--ray and --workers exclude each other: a cluster has the CPUs it has")
     return study
 
 
-def first_seeds(own: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """The first `count` of a study's seeds, then the smallest numbers that are not among them."""
-    others = (n for n in range(len(own) + count) if n not in own)
-    return (*own[:count], *(next(others) for _ in range(count - len(own))))
+def compute(computation: "Computation", options: StudyOptions) -> int:
+    """Computes a study that trains nothing, or prints with --list what would be computed."""
+    folder = options.run_dir or f"runs/{computation.name.replace('/', '-')}"
+    if options.list:
+        about = (computation.run.__doc__ or "").partition("\n")[0]
+        print(f"{computation.name}: {about}\nresults would go to {folder}")
+        return 0
+    print(computation.run(folder, options.seeds, lambda text: print(text, file=sys.stderr)))
+    return 0
+
+
+def _known_names() -> list[str]:
+    return [*STUDIES, *COLLECTIONS]
+
+
+def _find_name(args: list[str]) -> tuple[str, list[str]]:
+    """The name of the study, wherever it stands, and the other words; "" if there is none."""
+    known = _known_names()
+    place = next((i for i, word in enumerate(args) if word in known), 0)
+    if not args or args[place].startswith("-"):
+        return "", args
+    return args[place], args[:place] + args[place + 1 :]
+
+
+def _take_part(collection: str, args: list[str]) -> tuple[str, list[str]]:
+    """The study of a collection that --part names, and the other words."""
+    part, known = value_before_parsing(args, "--part"), COLLECTIONS[collection]
+    if part is None:
+        raise UserError(f"which part of {collection}? --part PART; known: {', '.join(known)}")
+    if part not in known:
+        raise unknown_name(f"part of {collection}", part, known)
+    place = next(i for i, word in enumerate(args) if word.split("=")[0] == "--part")
+    return part, args[:place] + args[place + (1 if "=" in args[place] else 2) :]
+
+
+def _refuse_options_of_others(name: str, study: PublishedStudy[Any], args: Sequence[str]) -> None:
+    own = {*option_names(study.options)}
+    for word in args:
+        option = word.split("=")[0].replace("_", "-")
+        if option.startswith("--") and option not in own:
+            others = [n for n in STUDIES if option in option_names(find_study(n).options)]
+            if others:
+                raise UserError(f"{option} is for {', '.join(others)}, not for {name}")
 
 
 def _workers(
-    command: StudyCommand,
+    options: GridOptions,
 ) -> contextlib.AbstractContextManager["int | RayWorkers | None"]:
-    """Who does the work, let go of at the end also where the study refuses to begin."""
-    if not command.ray:
-        return contextlib.nullcontext(command.workers or None)
-    from clew.lab.grid import RayWorkers
+    """Who does the work; the connection to a cluster is closed also where the study is refused."""
+    if not options.ray:
+        return contextlib.nullcontext(options.workers or None)
+    from clew.lab.grid import RayWorkers  # optional: ray
 
-    return contextlib.closing(RayWorkers(command.ray))
-
-
-def _with_memory(study: "Study", text: str, agent: "TrainConfig") -> "Study":
-    from clew.names import resolve
-
-    name, equals, reference = text.partition("=")
-    if not equals:
-        name, reference = text.rpartition(":")[2].lower(), text
-    resolve(reference)
-    return study.add_memory(name, reference, like=agent)
+    return contextlib.closing(RayWorkers(options.ray))

@@ -68,7 +68,7 @@ def default_command(args: list[str]) -> TrainCommand:
         run_dir = value_before_parsing(args, "--run-dir") or "runs"
         return TrainCommand(folder.read_config(folder.find_run(resume, run_dir)), resume)
     if name:
-        from clew.lab.studies.presets import preset
+        from clew.lab.studies import preset  # start: the studies take 0.1 s
 
         return TrainCommand(preset(name))
     # The algorithm as TrainConfig would choose it, had it seen what follows.

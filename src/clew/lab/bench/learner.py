@@ -28,7 +28,7 @@ from clew.lab.bench.lengths import kernel_bytes
 from clew.lab.bench.medians import Median, median_of
 from clew.lab.bench.speed import FORWARD_AND_BACKWARD, matrix_product_rate, planned_bytes
 from clew.lab.costs import multiply_adds, parameters
-from clew.lab.studies.memory_maze.settings import PRESETS
+from clew.lab.studies.memory_maze.grid import PRESETS
 from clew.run.asynchronous.acting import gathered_template
 from clew.run.compiled import Parts, SeedState, init_run, make_parts, run_template
 from clew.run.config import TrainConfig

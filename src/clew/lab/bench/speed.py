@@ -18,7 +18,7 @@ from clew.agents.learners.a2c import A2CConfig, a2c_loss
 from clew.agents.network import Agent
 from clew.interact.rollout import rollout
 from clew.lab.costs import multiply_adds, parameters
-from clew.lab.studies.pramanik import PRESETS
+from clew.lab.studies.tmaze.grid import PRESETS
 from clew.memory import MEMORIES, options_of
 from clew.memory.laws import check
 from clew.run.compiled import Parts, RunState, compile_program, init_run, make_parts

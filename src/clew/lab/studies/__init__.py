@@ -1,1 +1,62 @@
-"""Published studies as data and scores, with the statistics and pictures they share."""
+"""Published studies: a folder each, with its grid, published numbers, claims and page."""
+
+import pkgutil
+from typing import TYPE_CHECKING, Any
+
+from clew.errors import unknown_name
+
+if TYPE_CHECKING:
+    from clew.lab.studies.published import PublishedStudy
+    from clew.run.config import TrainConfig
+
+STUDIES: dict[str, str] = {
+    "makkink": "clew.lab.studies.makkink.grid:STUDY",
+    "tmaze": "clew.lab.studies.tmaze.grid:STUDY",
+    "memory-maze": "clew.lab.studies.memory_maze.grid:STUDY",
+    "approximation": "clew.lab.studies.approximation.study:STUDY",
+}
+"""Every study by name, and where its `PublishedStudy` is; imported when it is asked for."""
+
+COLLECTIONS: dict[str, tuple[str, ...]] = {"pramanik": ("tmaze", "memory-maze", "approximation")}
+"""Publications with several studies: `clew study pramanik --part tmaze` is `clew study tmaze`."""
+
+
+def find_study(name: str) -> "PublishedStudy[Any]":
+    """The study called `name`.
+
+    Raises:
+        UserError: if there is none, with the nearest names.
+    """
+    if name not in STUDIES:
+        raise unknown_name("study", name, STUDIES)
+    return pkgutil.resolve_name(STUDIES[name])
+
+
+def study_presets(name: str) -> "dict[str, TrainConfig]":
+    """The settings of a study by name; of a collection, those of its first study.
+
+    Raises:
+        UserError: if there is no such study, or it has no settings for single runs.
+    """
+    known = [study for study in STUDIES if find_study(study).presets]
+    wanted = COLLECTIONS[name][0] if name in COLLECTIONS else name
+    if wanted not in known:
+        raise unknown_name("study with presets", name, [*known, *COLLECTIONS])
+    return dict(find_study(wanted).presets)
+
+
+def presets() -> "dict[str, TrainConfig]":
+    """The settings of every study by name, "<publication>/<model>"; some need an extra."""
+    return {name: config for study in STUDIES for name, config in find_study(study).presets.items()}
+
+
+def preset(name: str) -> "TrainConfig":
+    """The settings called `name`.
+
+    Raises:
+        UserError: if there are none, with the nearest names.
+    """
+    known = presets()
+    if name not in known:
+        raise unknown_name("preset", name, known)
+    return known[name]

@@ -1,9 +1,5 @@
 """How well AReLiT approximates its state: Figure 4.1 of Pramanik (2023), bounds, better waves.
 
-`clew study pramanik --part approximation` runs it. Nothing is trained; the documentation's page on
-the approximation has the proofs.
+`clew study approximation` runs it. Nothing is trained; the documentation's page on the
+approximation has the proofs.
 """
-
-from clew.lab.studies.approximation.study import run
-
-__all__ = ["run"]

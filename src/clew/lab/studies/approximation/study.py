@@ -9,7 +9,8 @@ import numpy as np
 from clew.errors import UserError
 from clew.lab.studies.approximation import errors, tables
 from clew.lab.studies.approximation.figures import draw_all
-from clew.lab.studies.approximation.tables import Row, Say
+from clew.lab.studies.approximation.tables import Log, Row
+from clew.lab.studies.published import Computation, PublishedStudy, StudyOptions
 
 SEED = 0
 DRAWS = 50
@@ -17,7 +18,7 @@ ROUNDING = 1e-5
 """Errors below this are those of the arithmetic, and of the steps that `draws` leaves out."""
 
 
-def run(folder: str | Path, draws: int = 0, say: Say = lambda _: None) -> str:
+def run(folder: str | Path, draws: int = 0, log: Log = lambda _: None) -> str:
     """Computes Figure 4.1 of Pramanik (2023), the error's bounds, and a search for better waves.
 
     Takes under a minute of a free core.
@@ -26,7 +27,7 @@ def run(folder: str | Path, draws: int = 0, say: Say = lambda _: None) -> str:
         folder: takes `figure-4-1.csv`, `sets.csv`, `over-time.csv`, `bounds.csv`,
             `attention.csv`, `search.csv`, and the pictures as PNG and SVG.
         draws: of keys and values, as of episodes; 0 takes the thesis's 50.
-        say: is told what is being computed.
+        log: called with what is being computed.
 
     Returns:
         The findings in a few lines.
@@ -42,16 +43,16 @@ def run(folder: str | Path, draws: int = 0, say: Say = lambda _: None) -> str:
     except OSError as error:
         raise UserError(f"cannot make the folder {folder}: {error}") from error
     rows: dict[str, list[Row]] = {
-        "figure-4-1": tables.figure_rows(count, SEED, say),
+        "figure-4-1": tables.figure_rows(count, SEED, log),
         "sets": tables.set_rows(),
         "over-time": tables.time_rows(),
         "bounds": tables.bound_rows(),
-        "attention": tables.attention_rows(count, SEED, say),
-        "search": tables.search_rows(say),
+        "attention": tables.attention_rows(count, SEED, log),
+        "search": tables.search_rows(log),
     }
     for name, table in rows.items():
         write_csv(table, folder / f"{name}.csv")
-    say("drawing")
+    log("drawing")
     draw_all(rows, folder)
     return "\n".join([*findings(rows["figure-4-1"], rows["search"]), f"results: {folder}"])
 
@@ -95,3 +96,6 @@ def _compared(what: str, ours: np.ndarray, theirs: np.ndarray) -> str:
         f"{what}: nearer in {better} of {len(ratio):,} settings, farther in {worse}; "
         f"the other's error is at least {ratio.min():.3g} times its own"
     )
+
+
+STUDY = PublishedStudy(StudyOptions, compute=Computation("pramanik/approximation", run))

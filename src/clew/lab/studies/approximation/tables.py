@@ -12,7 +12,7 @@ from clew.lab.studies.approximation.kernels import KERNELS, SHIPPED, Kernel
 from clew.lab.studies.approximation.search import CLASSES, search
 
 Row = dict[str, Any]
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 TIME, SIZE = 100, 128
 """Of Figure 4.1."""
@@ -27,13 +27,13 @@ ATTENDING = ("thesis", "code", "half_wave", "full_wave", "odd_wave", "shifted_ha
 SINGULAR_DRAWS = 10
 
 
-def figure_rows(draws: int, seed: int, say: Say) -> list[Row]:
+def figure_rows(draws: int, seed: int, log: Log) -> list[Row]:
     """Figure 4.1: the error at t = 100 against r and the gate, as drawn and as calculated."""
     values, keys = drawing.draw_normal(draws, TIME, SIZE, seed)
     drawn = drawing.grams(values, keys)
     rows: list[Row] = []
     for gate in FIGURE_GATES:
-        say(f"Figure 4.1, gate {gate}")
+        log(f"Figure 4.1, gate {gate}")
         true = drawing.norms(np.eye(TIME), gate, drawn)
         some = slice(0, SINGULAR_DRAWS)
         singular = drawing.least_norms(values[some], keys[some], gate)
@@ -111,12 +111,12 @@ def bound_rows() -> list[Row]:
     return rows
 
 
-def attention_rows(draws: int, seed: int, say: Say) -> list[Row]:
+def attention_rows(draws: int, seed: int, log: Log) -> list[Row]:
     """C_t and a_t with features as in Algorithm 6, at a time drawn from 20..100."""
     kernels = {name: KERNELS[name] for name in ATTENDING}
     rows: list[Row] = []
     for gates in drawing.REGIMES:
-        say(f"attention, gates {gates.label}")
+        log(f"attention, gates {gates.label}")
         random = np.random.default_rng(seed)
         times = random.integers(20, TIME + 1, draws)
         episodes = [drawing.draw_episode(gates, int(time), random) for time in times]
@@ -129,12 +129,12 @@ def attention_rows(draws: int, seed: int, say: Say) -> list[Row]:
     return rows
 
 
-def search_rows(say: Say) -> list[Row]:
+def search_rows(log: Log) -> list[Row]:
     """What the search found, beside what is proved to be the least."""
     rows: list[Row] = []
     for vectors in (2, 3, 4, 6):
         for gate in (0.1, 0.3, 0.5):
-            say(f"search, {vectors} vectors, gate {gate}")
+            log(f"search, {vectors} vectors, gate {gate}")
             for kind, what in CLASSES.items():
                 if vectors == 6 and kind not in ("weights", "waves"):
                     continue  # the larger tables take minutes and find the same

@@ -5,13 +5,13 @@ is what the settings here follow, with what it does otherwise than the text: gat
 recurrent nets, a residual connection and a norm inside every attention, no gradient into earlier
 inputs, no coordinates, returns scaled within every episode, and the same episodes in every run.
 
-`study` gives the whole grid, in one of two editions: "published", all that as it was, and
+`study` makes the whole grid, in one of two editions: "published", all that as it was, and
 "repaired", without it (`clew study makkink`).
 """
 
 import csv
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
@@ -20,6 +20,7 @@ from clew.agents.network import NetworkConfig
 from clew.envs.analysis import distributed_memory_floors, memory_chain_floors
 from clew.errors import require_choice
 from clew.lab.grid import Evaluation, Expected, Setting, Study
+from clew.lab.studies.published import GridOptions, PublishedStudy
 from clew.run.config import TrainConfig
 
 MEMORY_LENGTH = 20
@@ -165,7 +166,7 @@ def study(part: str = "all", edition: str = "published") -> Study:
     wanted = {name: s for p in parts for name, s in settings(p, edition).items()}
     expected = {pair: e for p in parts for pair, e in published_table(p).items()}
     return Study(
-        name=f"makkink/{edition}",
+        name=grid_name(edition),
         models=models(edition),
         settings=wanted,
         seeds=PUBLISHED_SEEDS if published else REPAIRED_SEEDS,
@@ -177,6 +178,11 @@ def study(part: str = "all", edition: str = "published") -> Study:
         weights=_WEIGHTS,
         fit_windows=True,
     )
+
+
+def grid_name(edition: str) -> str:
+    """What the grid of an edition is called."""
+    return f"makkink/{edition}"
 
 
 def models(edition: str = "published") -> dict[str, TrainConfig]:
@@ -246,3 +252,24 @@ def _distributed_setting(length: int, bits: int, edition: str) -> Setting:
     }
     floors = distributed_memory_floors(**options, episodes=PUBLISHED_EPISODES)
     return Setting("distributed_memory", options, length, floors, _MIX, f"length {length}")
+
+
+@dataclass(frozen=True)
+class MakkinkOptions(GridOptions):
+    """Options of `clew study makkink`."""
+
+    part: str = "all"
+    """Which of its experiments: length, size, distributed, or all."""
+    edition: str = "published"
+    """published: as the authors' code had it, on fixed streams of episodes. repaired: as the text
+    means it, on fresh episodes, with controls and more seeds."""
+
+
+def grid(options: MakkinkOptions) -> Study:
+    """The grid that some options ask for."""
+    return options.narrow(study(options.part, options.edition))
+
+
+STUDY = PublishedStudy(
+    MakkinkOptions, grid, presets=PRESETS, pages="clew.lab.studies.makkink.page:page_of"
+)

@@ -1,17 +1,27 @@
-"""What section 5.2 claims, and whether the runs that are there can say that it holds."""
+"""Returns of a Memory Maze study's folder, and what section 5.2 claims of them."""
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import combinations, pairwise
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from clew.errors import UserError
-from clew.lab.studies.memory_maze.scores import Grid
-from clew.lab.studies.report.verdicts import HELD, NOT_HELD, NOT_RUN, OPEN, of_parts
+from clew.lab.claims import HELD, NOT_HELD, NOT_RUN, UNDECIDED, Claim, Finding
+from clew.lab.grid.results import Row
+from clew.lab.studies.memory_maze.grid import NAME, PRESETS
+from clew.lab.studies.report.budget import OneBudget, in_order, most_rows
+from clew.lab.studies.report.charts import curve_of
+from clew.lab.studies.report.edition import Edition
+from clew.report.curves import Curves
 from clew.stats import Comparison, bootstrap_interval, seeds_needed, welch_test
 
+SPEED = "memory-maze-learner.json"
+"""What `clew bench --memory-maze --output FOLDER` writes."""
 ORDERS = {
     "9x9": ("lstm", "gtrxl-256", "arelit"),
     "11x11": ("lstm", "gtrxl-256", "arelit"),
@@ -29,76 +39,75 @@ NEAR = 0.9
 FASTER, LESS_MEMORY = 1.54, 0.43
 """Of AReLiT against GTrXL-256 in Figure 5.6."""
 MOST = 10_000
-"""Seeds beyond which a number is not told."""
+"""Seeds beyond which no number is given."""
 
 
-class Part(NamedTuple):
-    """One comparison that a claim rests on."""
+@dataclass(frozen=True)
+class Scores(OneBudget):
+    """The rows of one budget by agent and maze."""
 
-    what: str
-    seeds: str
-    evidence: str
-    verdict: str
-    needed: int | None = None
-    """Seeds of each that would decide if means and deviations are as seen."""
+    mazes: Sequence[str]
+    """Settings with a row, in order of size."""
+    speed: Mapping[str, Any] | None
+    """The learner's measurements, if they are in the folder."""
 
+    def returns(self, model: str, maze: str) -> Float[np.ndarray, " seeds"]:
+        """Every seed's mean return over the last steps of training."""
+        scores = [row["last"]["return"] for row in self.rows_of(model, maze)]
+        return np.array([score for score in scores if score is not None], np.float64)
 
-class Claim(NamedTuple):
-    """A claim of the thesis and what came of it."""
-
-    source: str
-    text: str
-    parts: Sequence[Part]
-
-    @property
-    def verdict(self) -> str:
-        """It holds if all parts do, and does not if one does not."""
-        return of_parts(part.verdict for part in self.parts)
-
-    @property
-    def needed(self) -> int | None:
-        """Seeds that the part hardest to decide needs."""
-        known = [part.needed for part in self.parts if part.needed is not None]
-        return max(known, default=None) if self.verdict == OPEN else None
+    def curves(self, model: str, maze: str) -> Curves:
+        """The learning curves of a cell's seeds."""
+        rows: list[Row] = [{**row, "score": "return"} for row in self.rows_of(model, maze)]
+        return curve_of(rows, min(len(row["curve"]["steps"]) for row in rows))
 
 
-def judge(grid: Grid) -> list[Claim]:
-    """Every claim of section 5.2."""
-    orders = [
-        Claim("Section 5.2.3", f"{maze}: {' > '.join(order)}", _order(grid, maze, order))
-        for maze, order in ORDERS.items()
-    ]
-    alike = f"{WINDOWS_MAZE}: windows of 64, 128 and 256 end with the same return"
-    slower = f"{WINDOWS_MAZE}: the window of 64 converges more slowly than 128 and 256"
+def scores_of(edition: Edition) -> Scores:
+    """The rows of the budget that most rows are of, the larger one if two have as many.
+
+    Raises:
+        UserError: if the folder is not of the study, or its speed file is damaged.
+    """
+    if edition.name != NAME or "last" not in edition.rows[0]:
+        raise UserError(f"{edition.folder} is of {edition.name}, not a grid of {NAME}")
+    whole, steps, left_out = most_rows(edition)
+    models = in_order(whole, [name.removeprefix("memory-maze/") for name in PRESETS])
+    mazes = sorted({maze for _, maze in whole.cells}, key=lambda name: (len(name), name))
+    return Scores(whole, steps, left_out, models, mazes, _read_speed(edition))
+
+
+def _read_speed(edition: Edition) -> dict[str, Any] | None:
+    path = edition.folder / SPEED
+    if not path.exists():
+        return None
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        rows = {row["model"]: row for row in data["rows"]}
+        return {"machine": data["machine"], "rows": rows}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from error
+
+
+def _order(scores: Scores, maze: str) -> list[Finding]:
     return [
-        *orders,
-        Claim("Section 5.2.4", alike, _alike(grid)),
-        Claim("Section 5.2.4", slower, _slower(grid)),
-        Claim("Figure 5.6", "arelit trains 54% more frames/s than gtrxl-256", [_faster(grid)]),
-        Claim("Figure 5.6", "arelit takes 43% less memory than gtrxl-256", [_smaller(grid)]),
-    ]
-
-
-def _order(grid: Grid, maze: str, order: Sequence[str]) -> list[Part]:
-    return [
-        _compare(f"{a} > {b}", grid.returns(a, maze), grid.returns(b, maze), _above)
-        for a, b in pairwise(order)
+        _compare(f"{a} > {b}", scores.returns(a, maze), scores.returns(b, maze), _above)
+        for a, b in pairwise(ORDERS[maze])
     ]
 
 
 def _above(test: Comparison) -> str:
-    return HELD if test.low > 0 else NOT_HELD if test.high < 0 else OPEN
+    return HELD if test.low > 0 else NOT_HELD if test.high < 0 else UNDECIDED
 
 
-def _alike(grid: Grid) -> list[Part]:
-    found = {model: grid.returns(model, WINDOWS_MAZE) for model in WINDOWS}
+def _alike(scores: Scores) -> list[Finding]:
+    found = {model: scores.returns(model, WINDOWS_MAZE) for model in WINDOWS}
     means = [float(values.mean()) for values in found.values() if values.size]
     margin = ALIKE * abs(float(np.mean(means))) if means else 0.0
 
     def decide(test: Comparison) -> str:
         if -margin < test.low and test.high < margin:
             return HELD
-        return NOT_HELD if test.low > 0 or test.high < 0 else OPEN
+        return NOT_HELD if test.low > 0 or test.high < 0 else UNDECIDED
 
     return [
         _compare(f"{a} = {b} within {margin:.2f}", found[a], found[b], decide)
@@ -106,11 +115,11 @@ def _alike(grid: Grid) -> list[Part]:
     ]
 
 
-def _slower(grid: Grid) -> list[Part]:
-    there = [model for model in WINDOWS if grid.returns(model, WINDOWS_MAZE).size]
-    finals = [float(grid.returns(model, WINDOWS_MAZE).mean()) for model in there]
+def _slower(scores: Scores) -> list[Finding]:
+    there = [model for model in WINDOWS if scores.returns(model, WINDOWS_MAZE).size]
+    finals = [float(scores.returns(model, WINDOWS_MAZE).mean()) for model in there]
     level = NEAR * min(finals, default=0.0)
-    found = {model: _arrival(grid, model, level) / 1e6 for model in there}
+    found = {model: _arrival(scores, model, level) / 1e6 for model in there}
     nothing = np.zeros(0)
 
     return [
@@ -124,11 +133,11 @@ def _slower(grid: Grid) -> list[Part]:
     ]
 
 
-def _arrival(grid: Grid, model: str, level: float) -> Float[np.ndarray, " seeds"]:
+def _arrival(scores: Scores, model: str, level: float) -> Float[np.ndarray, " seeds"]:
     """Steps at which each seed's curve first reaches a return; all of them if it never does."""
-    curves = grid.curves(model, WINDOWS_MAZE)
+    curves = scores.curves(model, WINDOWS_MAZE)
     reached = curves.values >= level  # which a value that is not there yet is not
-    steps = np.append(curves.steps, grid.steps)
+    steps = np.append(curves.steps, scores.steps)
     first = np.where(reached.any(axis=1), reached.argmax(axis=1), len(curves.steps))
     return steps[first].astype(np.float64)
 
@@ -138,21 +147,21 @@ def _compare(
     x: Float[np.ndarray, " seeds"],
     y: Float[np.ndarray, " seeds"],
     decide: Callable[[Comparison], str],
-) -> Part:
+) -> Finding:
     """Two groups of seeds by Welch's test; fewer than two seeds, or none with a spread, say
     nothing."""
     seeds = f"{x.size} and {y.size}"
     if not x.size or not y.size:
-        return Part(what, seeds, "–", NOT_RUN)
+        return Finding(what, NOT_RUN, seeds)
     means = f"{x.mean():.2f} and {y.mean():.2f}"
     if min(x.size, y.size) < 2:
-        return Part(what, seeds, f"{means}, one seed: no interval", OPEN)
+        return Finding(what, UNDECIDED, seeds, f"{means}, one seed: no interval")
     test = welch_test(x, y)
-    told = f"{means}, difference {test.difference:+.2f} [{test.low:+.2f}, {test.high:+.2f}]"
+    seen = f"{means}, difference {test.difference:+.2f} [{test.low:+.2f}, {test.high:+.2f}]"
     verdict = decide(test)
     # How many seeds would show that two are alike is another question.
-    needed = _needed(test.difference, x, y) if verdict == OPEN and decide is _above else None
-    return Part(what, seeds, told, verdict, needed)
+    needed = _needed(test.difference, x, y) if verdict == UNDECIDED and decide is _above else None
+    return Finding(what, verdict, seeds, seen, needed)
 
 
 def _needed(difference: float, x: np.ndarray, y: np.ndarray) -> int | None:
@@ -164,38 +173,59 @@ def _needed(difference: float, x: np.ndarray, y: np.ndarray) -> int | None:
         return None
 
 
-def _faster(grid: Grid) -> Part:
-    if grid.speed and {"arelit", "gtrxl-256"} <= grid.speed["rows"].keys():
-        ours, theirs = (grid.speed["rows"][m]["times_faster"] for m in ("arelit", "gtrxl-256"))
+def _faster(scores: Scores) -> list[Finding]:
+    if scores.speed and {"arelit", "gtrxl-256"} <= scores.speed["rows"].keys():
+        ours, theirs = (scores.speed["rows"][m]["times_faster"] for m in ("arelit", "gtrxl-256"))
         middle, low, high = (ours[n] / theirs["middle"] for n in ("middle", "low", "high"))
         what, count = "learner alone, turn by turn", "–"
     else:
-        what, ratios = "whole trainings, maze by maze and seed by seed", _rate_ratios(grid)
+        what, ratios = "whole trainings, maze by maze and seed by seed", _rate_ratios(scores)
         if not ratios:
-            return Part(what, "0", "–", NOT_RUN)
+            return [Finding(what, NOT_RUN, "0")]
         count, middle = str(len(ratios)), float(np.mean(ratios))
         if len(ratios) < 2:
-            return Part(what, count, f"{middle:.2f} times, one pair: no interval", OPEN)
+            return [Finding(what, UNDECIDED, count, f"{middle:.2f} times, one pair: no interval")]
         middle, low, high = bootstrap_interval(ratios)
-    verdict = HELD if low >= FASTER else NOT_HELD if high < FASTER else OPEN
-    return Part(what, count, f"{middle:.2f} [{low:.2f}, {high:.2f}] times", verdict)
+    verdict = HELD if low >= FASTER else NOT_HELD if high < FASTER else UNDECIDED
+    return [Finding(what, verdict, count, f"{middle:.2f} [{low:.2f}, {high:.2f}] times")]
 
 
-def _rate_ratios(grid: Grid) -> list[float]:
+def _rate_ratios(scores: Scores) -> list[float]:
     """Steps per second of AReLiT's trainings by those of GTrXL-256's, where both are there."""
     found = []
-    for maze in grid.mazes:
-        theirs = {row["seed"]: row["rate"] for row in grid.rows_of("gtrxl-256", maze)}
-        mine = {row["seed"]: row["rate"] for row in grid.rows_of("arelit", maze)}
+    for maze in scores.mazes:
+        theirs = {row["seed"]: row["rate"] for row in scores.rows_of("gtrxl-256", maze)}
+        mine = {row["seed"]: row["rate"] for row in scores.rows_of("arelit", maze)}
         found += [mine[seed] / theirs[seed] for seed in sorted(mine.keys() & theirs.keys())]
     return found
 
 
-def _smaller(grid: Grid) -> Part:
+def _smaller(scores: Scores) -> list[Finding]:
     what = "peak of the learner's gradient step, as planned"
-    if not grid.speed or not {"arelit", "gtrxl-256"} <= grid.speed["rows"].keys():
-        return Part(what, "–", "–", NOT_RUN)
-    ours, theirs = (grid.speed["rows"][m]["bytes"] for m in ("arelit", "gtrxl-256"))
+    if not scores.speed or not {"arelit", "gtrxl-256"} <= scores.speed["rows"].keys():
+        return [Finding(what, NOT_RUN)]
+    ours, theirs = (scores.speed["rows"][m]["bytes"] for m in ("arelit", "gtrxl-256"))
     less = 1.0 - ours / theirs
-    told = f"{ours / 2**20:,.0f} and {theirs / 2**20:,.0f} MiB, {less:.0%} less"
-    return Part(what, "–", told, HELD if less >= LESS_MEMORY else NOT_HELD)
+    seen = f"{ours / 2**20:,.0f} and {theirs / 2**20:,.0f} MiB, {less:.0%} less"
+    return [Finding(what, HELD if less >= LESS_MEMORY else NOT_HELD, seen=seen)]
+
+
+CLAIMS: tuple[Claim[Scores], ...] = (
+    *(
+        Claim("Section 5.2.3", f"{maze}: {' > '.join(order)}", partial(_order, maze=maze))
+        for maze, order in ORDERS.items()
+    ),
+    Claim(
+        "Section 5.2.4",
+        f"{WINDOWS_MAZE}: windows of 64, 128 and 256 end with the same return",
+        _alike,
+    ),
+    Claim(
+        "Section 5.2.4",
+        f"{WINDOWS_MAZE}: the window of 64 converges more slowly than 128 and 256",
+        _slower,
+    ),
+    Claim("Figure 5.6", "arelit trains 54% more frames/s than gtrxl-256", _faster),
+    Claim("Figure 5.6", "arelit takes 43% less memory than gtrxl-256", _smaller),
+)
+"""Every claim of section 5.2."""

@@ -8,8 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from clew.lab.studies.memory_maze.claims import WINDOWS
-from clew.lab.studies.memory_maze.scores import Grid
+from clew.lab.studies.memory_maze.claims import WINDOWS, Scores
 from clew.report.document import Chart, Panel
 from clew.report.figures import Styles
 
@@ -17,17 +16,17 @@ BESIDE_WINDOWS = (*WINDOWS, "arelit")
 """Of Figure 5.7."""
 
 
-def learning(grid: Grid, styles: Styles) -> Chart:
+def learning(scores: Scores, styles: Styles) -> Chart:
     """Figure 5.5, a panel for each maze: the agents of the thesis and what else is not of 5.7."""
-    models = [m for m in grid.models if m not in WINDOWS or m == "gtrxl-256"]
+    models = [m for m in scores.models if m not in WINDOWS or m == "gtrxl-256"]
     panels = [
-        Panel(f"{maze}: {grid.seeds_of(models, [maze])}", _learning(grid, models, maze, styles))
-        for maze in grid.mazes
-        if any(grid.rows_of(model, maze) for model in models)
+        Panel(f"{maze}: {scores.seeds_of(models, [maze])}", _learning(scores, models, maze, styles))
+        for maze in scores.mazes
+        if any(scores.rows_of(model, maze) for model in models)
     ]
     return Chart(
-        f"{grid.edition.slug}-figure-5-5",
-        f"Figure 5.5 again: return while learning, {grid.budget}",
+        f"{scores.edition.slug}-figure-5-5",
+        f"Figure 5.5 again: return while learning, {scores.budget}",
         f"Thick: mean over seeds; shaded: its standard error; thin: seeds. {_ABOUT} The thesis "
         "has three seeds of 100M steps.",
         panels,
@@ -37,17 +36,17 @@ def learning(grid: Grid, styles: Styles) -> Chart:
     )
 
 
-def windows(grid: Grid, styles: Styles) -> Chart:
+def windows(scores: Scores, styles: Styles) -> Chart:
     """Figure 5.7, for each maze that two windows of GTrXL were trained on."""
-    models = [m for m in BESIDE_WINDOWS if m in grid.models]
+    models = [m for m in BESIDE_WINDOWS if m in scores.models]
     panels = [
-        Panel(f"{maze}: {grid.seeds_of(models, [maze])}", _learning(grid, models, maze, styles))
-        for maze in grid.mazes
-        if sum(bool(grid.rows_of(model, maze)) for model in WINDOWS) > 1
+        Panel(f"{maze}: {scores.seeds_of(models, [maze])}", _learning(scores, models, maze, styles))
+        for maze in scores.mazes
+        if sum(bool(scores.rows_of(model, maze)) for model in WINDOWS) > 1
     ]
     return Chart(
-        f"{grid.edition.slug}-figure-5-7",
-        f"Figure 5.7 again: GTrXL's windows and AReLiT, {grid.budget}",
+        f"{scores.edition.slug}-figure-5-7",
+        f"Figure 5.7 again: GTrXL's windows and AReLiT, {scores.budget}",
         f"Drawn as Figure 5.5. {_ABOUT} The thesis has them in the maze of 13x13.",
         panels,
         models,
@@ -62,19 +61,19 @@ _ABOUT = (
 )
 
 
-def speed(grid: Grid) -> Chart:
+def speed(scores: Scores) -> Chart:
     """Figure 5.6: frames per second and memory of the learner, and the rate of trainings."""
     panels = []
-    if grid.speed:
-        rows = [row for row in grid.speed["rows"].values()]
+    if scores.speed:
+        rows = [row for row in scores.speed["rows"].values()]
         panels += [
             Panel("learner, frames/s", partial(_draw_rates, rows)),
             Panel("learner, MiB at the peak", partial(_draw_memory, rows)),
         ]
-    panels.append(Panel("trainings, environment steps/s", partial(_draw_trainings, grid)))
+    panels.append(Panel("trainings, environment steps/s", partial(_draw_trainings, scores)))
     return Chart(
-        f"{grid.edition.slug}-figure-5-6",
-        f"Figure 5.6 again: speed and memory, {grid.budget}",
+        f"{scores.edition.slug}-figure-5-6",
+        f"Figure 5.6 again: speed and memory, {scores.budget}",
         "Learner: one gradient step on noise, median of turns and 95% interval; its memory is the "
         "compiler's plan. Trainings: each dot is a cell, the bar their mean; acting, environments "
         "and whatever else the machine did are in it. The thesis compares GTrXL-256 and AReLiT on "
@@ -85,13 +84,13 @@ def speed(grid: Grid) -> Chart:
 
 
 def _learning(
-    grid: Grid, models: Sequence[str], maze: str, styles: Styles
+    scores: Scores, models: Sequence[str], maze: str, styles: Styles
 ) -> Callable[[Axes], None]:
     def draw(axes: Axes) -> None:
         for model in models:
-            if not grid.rows_of(model, maze):
+            if not scores.rows_of(model, maze):
                 continue
-            steps, values = grid.curves(model, maze)
+            steps, values = scores.curves(model, maze)
             style, mean = styles[model], values.mean(axis=0)
             if len(values) > 1:
                 error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
@@ -101,7 +100,7 @@ def _learning(
                 for one in values:
                     axes.plot(steps, one, color=style.colour, linewidth=0.5, alpha=0.35)
             axes.plot(steps, mean, color=style.colour, linestyle=style.dash, linewidth=1.6)
-        axes.set_xlim(0, grid.steps)
+        axes.set_xlim(0, scores.steps)
         axes.set_ylim(bottom=0)
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.xaxis.set_major_locator(MaxNLocator(5))
@@ -125,12 +124,12 @@ def _draw_memory(rows: Sequence[dict[str, Any]], axes: Axes) -> None:
     axes.invert_yaxis()
 
 
-def _draw_trainings(grid: Grid, axes: Axes) -> None:
-    for place, model in enumerate(grid.models):
-        rates = [row["rate"] for row in grid.edition.rows if row["model"] == model]
+def _draw_trainings(scores: Scores, axes: Axes) -> None:
+    for place, model in enumerate(scores.models):
+        rates = [row["rate"] for row in scores.edition.rows if row["model"] == model]
         axes.barh(place, float(np.mean(rates)), color=_BAR)
         axes.plot(rates, [place] * len(rates), "o", color="black", ms=3)
-    axes.set_yticks(range(len(grid.models)), grid.models)
+    axes.set_yticks(range(len(scores.models)), scores.models)
     axes.invert_yaxis()
 
 

@@ -1,27 +1,97 @@
-"""Pramanik's (2023) Memory Maze study, section 5.2: `clew study pramanik --part memory-maze`.
+"""Pramanik's (2023) Memory Maze study, section 5.2, from pixels: `clew study memory-maze`.
 
 The grid of Figures 5.5 and 5.7, and the search of Table A.3. Every cell is a run of its own,
-asynchronous unless told otherwise.
+asynchronous unless the options say otherwise.
+
+The thesis trained by asynchronous proximal policy optimisation in Sample Factory and says neither
+which step size and entropy cost of Table A.3's sweep won, nor what stood before the memory. So here
+both are in the middle of their sweeps, and the encoder and what else the tables leave out are
+Sample Factory's own for DMLab, which the thesis began with: an IMPALA network with 512 features
+and relus, Adam's epsilon of 1e-6, and a ratio that stops counting at 1 / (1 + clip). Deviations:
+pictures are divided by 255 and no more, where Sample Factory also normalises them, and what the
+value learns is not normalised.
 """
 
+import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from importlib import resources
+from typing import Any, NamedTuple
 
+from clew.agents.learners.ppo import PPOConfig
+from clew.agents.network import NetworkConfig
 from clew.errors import UserError, require_at_least, require_choice
 from clew.lab.grid import Evaluation, Setting, Study
-from clew.lab.studies.memory_maze.settings import (
-    ENTROPY_COSTS,
-    LEARNING_RATES,
-    PRESETS,
-    SIZES,
-    maze,
-)
+from clew.lab.grid.results import Row
+from clew.lab.studies.published import GridOptions, PublishedStudy, names, whole_numbers
+from clew.lab.studies.search import Search
+from clew.memory import options_of
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.config import RUNNERS, TrainConfig
 from clew.run.folder import plain
 
-PART, EDITION = "memory-maze", "published"
+SIZES = (9, 11, 13, 15)
+"""Sides of the mazes of Figure 5.5."""
+LEARNING_RATES = (2.5e-3, 2.5e-4, 2.5e-5)
+"""Table A.3's sweep."""
+ENTROPY_COSTS = (0.03, 0.003, 0.0003)
+"""Table A.3's sweep."""
+
+_LAYERS = {"hidden_size": 256, "num_layers": 4, "num_heads": 8, "head_size": 64}
+_MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "lstm": ("lstm", {"hidden_size": 768}),
+    "gtrxl-64": ("gtrxl", _LAYERS | {"window": 64}),
+    "gtrxl-128": ("gtrxl", _LAYERS | {"window": 128}),
+    "gtrxl-256": ("gtrxl", _LAYERS | {"window": 256}),
+    "arelit": ("arelit", _LAYERS | {"eta": 4, "r": 7, "frequencies": "thesis"}),
+    # A control that the thesis does not have.
+    "none": ("none", {"hidden_size": 256, "num_layers": 4}),
+}
+
+
+def maze(size: int) -> str:
+    """The task's name for a maze of that side."""
+    return f"gymnasium:clew/MemoryMaze-{size}x{size}-v0"
+
+
+def _preset(name: str, memory: str, options: dict[str, Any]) -> TrainConfig:
+    return TrainConfig(
+        env=maze(9),
+        env_options={},
+        memory=memory,
+        memory_options=options,
+        network=NetworkConfig(encoder="impala", picture_size=512, head_size=0),
+        algorithm="ppo",
+        ppo=PPOConfig(
+            num_envs=64,
+            rollout_length=200,
+            sequence_length=100,
+            minibatches=4,
+            epochs=1,
+            learning_rate=2.5e-4,
+            gamma=0.99,
+            lam=0.95,
+            clip_ratio=0.1,
+            lower_clip="reciprocal",
+            value_clip=1.0,
+            entropy_cost=0.003,
+            value_cost=0.5,
+            max_grad_norm=4.0,
+            adam_eps=1e-6,
+        ),
+        steps=100_000_000,
+        preset=f"memory-maze/{name}",
+    )
+
+
+PRESETS: dict[str, TrainConfig] = {
+    config.preset: config for config in (_preset(n, *what) for n, what in _MODELS.items())
+}
+"""Name to settings of the Memory Maze experiments (section 5.2); `--env` chooses another maze."""
+
+EDITION = "published"
+NAME, SEARCH_NAME = "pramanik/memory-maze", "pramanik/memory-maze-sweep"
+"""Of the grid, and of the search."""
 SWEPT = ("lstm", "gtrxl-256", "arelit")
 """Agents whose learning rate and entropy cost the thesis searched for."""
 SWEEP_SIZE = 11
@@ -39,7 +109,6 @@ WEIGHTS = {"none": 0.7, "lstm": 0.9, "arelit": 1.2, "gtrxl-64": 1.2, "gtrxl-128"
 
 
 def study(
-    part: str = PART,
     edition: str = EDITION,
     *,
     mazes: Sequence[int] = SIZES,
@@ -51,7 +120,6 @@ def study(
     """The study's grid, of the thesis's size unless told otherwise.
 
     Args:
-        part: "memory-maze".
         edition: "published".
         mazes: sides of the mazes: 9, 11, 13 or 15.
         tasks: other environments in their place, "gymnasium:ID" or "module:factory".
@@ -61,9 +129,8 @@ def study(
         runner: "async" or "sync".
 
     Raises:
-        UserError: for another part or edition, an unknown maze, or an impossible number.
+        UserError: for another edition, an unknown maze, or an impossible number.
     """
-    require_choice("part", part, (PART,))
     require_choice("edition", edition, (EDITION,))
     require_choice("runner", runner, RUNNERS)
     require_at_least("actors", actors, 1)
@@ -80,7 +147,7 @@ def study(
         for name, config in PRESETS.items()
     }
     return Study(
-        name="pramanik/memory-maze",
+        name=NAME,
         models=models,
         settings={name: Setting(task) for name, task in named.items()},
         seeds=tuple(range(SEEDS)),
@@ -94,14 +161,13 @@ def study(
     )
 
 
-def sweep(part: str = PART, edition: str = EDITION, **size: Any) -> Study:
+def sweep(edition: str = EDITION, **size: Any) -> Study:
     """Table A.3's search: 9 pairs of learning rate and entropy cost for each of three agents.
 
     The thesis takes the pair with the highest mean return over the last 1M of 15M steps and three
     seeds, in the maze of 11x11.
 
     Args:
-        part: "memory-maze".
         edition: "published".
         size: as for `study`; the maze is 11x11 unless others are named.
 
@@ -109,22 +175,24 @@ def sweep(part: str = PART, edition: str = EDITION, **size: Any) -> Study:
         UserError: as `study`.
     """
     options: dict[str, Any] = {"mazes": (SWEEP_SIZE,)}
-    whole = study(part, edition, **options | size)
-    settings = {
-        f"{name} rate-{rate:g} entropy-{cost:g}": replace(
-            task, ppo={"learning_rate": rate, "entropy_cost": cost}
-        )
-        for name, task in whole.settings.items()
-        for rate in LEARNING_RATES
-        for cost in ENTROPY_COSTS
-    }
+    whole = study(edition, **options | size)
     return replace(
         whole.only(SWEPT),
-        name="pramanik/memory-maze-sweep",
-        settings=settings,
+        name=SEARCH_NAME,
+        settings=SEARCH.settings(whole.settings, "ppo"),
         steps=SWEEP_STEPS,
         curve_bins=SWEEP_STEPS // LAST_STEPS,
     )
+
+
+def last_return(row: Row) -> float | None:
+    """Return over the last steps of training, None if no episode ended there."""
+    return row["last"]["return"]
+
+
+SEARCH = Search(LEARNING_RATES, ENTROPY_COSTS, last_return)
+"""As the thesis chooses: by the mean return over the last 1M steps (or as many as the rows have),
+over seeds (appendix A.2)."""
 
 
 def with_rates(whole: Study, rates: Mapping[str, tuple[float, float]]) -> Study:
@@ -172,3 +240,109 @@ def _of_size(config: TrainConfig, actors: int, environments: int, runner: str) -
         checkpoint_seconds=CHECKPOINT_SECONDS,
         preset="",
     )
+
+
+NOT_APPLICABLE = "N/A"
+
+
+class Entry(NamedTuple):
+    """One value of the thesis, and whether the study has it."""
+
+    table: str
+    """The table's or section's number."""
+    quantity: str
+    model: str
+    """An agent's name, or "all"."""
+    published: str
+    """A number, several between spaces where they were searched or run, or "N/A"."""
+    setting: str
+    """Where the study has it, see `value_of`; nothing if nowhere."""
+    follows: str
+    """"yes", "swept" (ours is one of those that were searched) or "no"."""
+    why: str
+
+
+def published_settings() -> list[Entry]:
+    """Tables A.3 and A.4 and what else section 5.2 and appendix A.2 say in numbers."""
+    file = resources.files("clew.lab.studies.memory_maze") / "published.csv"
+    rows = csv.DictReader(file.read_text(encoding="utf-8").splitlines())
+    return [Entry(**row) for row in rows]
+
+
+def value_of(setting: str, config: TrainConfig) -> str:
+    """A setting of a run as the tables write it.
+
+    Args:
+        setting: a field of `TrainConfig` by its dotted name, "batch" (steps of a gradient step) or
+            "environments per actor". An option that a memory does not have is "N/A", as is one
+            that is None.
+        config: of the run.
+    """
+    if setting == "batch":
+        value = config.steps_per_update // config.ppo.minibatches
+    elif setting == "environments per actor":
+        value = config.ppo.num_envs // config.asynchronous.actors
+    elif setting.startswith("memory_options."):
+        name = setting.partition(".")[2]
+        defaults = options_of(config.memory)
+        value = config.memory_options.get(name, defaults.get(name))
+    else:
+        value = config
+        for part in setting.split("."):
+            value = getattr(value, part)
+    return NOT_APPLICABLE if value is None else f"{value:g}"
+
+
+@dataclass(frozen=True)
+class MemoryMazeOptions(GridOptions):
+    """Options of `clew study memory-maze`."""
+
+    edition: str = EDITION
+    """published, the only one."""
+    mazes: str = ""
+    """Only these sides, separated by commas; empty takes the thesis's four, 9,11,13,15."""
+    env: str = ""
+    """Other environments in place of the mazes, gymnasium:ID or module:factory, separated by
+    commas."""
+    runner: str = ""
+    """async, its own, or sync."""
+    actors: int = 0
+    """Processes that act; 0 takes the thesis's 32."""
+    environments: int = 0
+    """Environments of all actors together; 0 takes the thesis's 64."""
+    rates_from: str = ""
+    """The folder of a --sweep, whose best learning rate and entropy cost each agent gets; empty
+    takes the middle ones."""
+    sweep: bool = False
+    """Search for learning rates and entropy costs: 9 pairs, each a run, with 3 seeds of 15M steps;
+    --steps and --seeds change it."""
+
+
+def grid(options: MemoryMazeOptions) -> Study:
+    """The grid that some options ask for.
+
+    Raises:
+        UserError: for options that exclude each other, or a folder that is none of a search.
+    """
+    if options.mazes and options.env:
+        raise UserError("--mazes and --env exclude each other")
+    if options.sweep and options.rates_from:
+        raise UserError("--sweep and --rates-from exclude each other")
+    given = {
+        "mazes": whole_numbers("mazes", options.mazes),
+        "tasks": names(options.env),
+        "runner": options.runner,
+        "actors": options.actors,
+        "environments": options.environments,
+    }
+    make = sweep if options.sweep else study
+    whole = make(options.edition, **{name: value for name, value in given.items() if value})
+    whole = options.narrow(whole)
+    if options.rates_from:
+        whole = with_rates(whole, SEARCH.best_rates(options.rates_from, SEARCH_NAME))
+    return with_last_steps(whole)
+
+
+STUDY = PublishedStudy(
+    MemoryMazeOptions, grid, presets=PRESETS, pages="clew.lab.studies.memory_maze.page:page_of"
+)

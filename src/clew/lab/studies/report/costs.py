@@ -5,10 +5,14 @@ from datetime import datetime
 from typing import Any
 
 from clew.lab.grid.results import Row
-from clew.lab.studies.report import thesis
 from clew.lab.studies.report.edition import Edition
-from clew.lab.studies.report.tables import MISSING, shade
-from clew.lab.studies.report.words import model_title, score_label, title_of
+from clew.lab.studies.report.tables import (
+    MISSING,
+    model_title,
+    score_label,
+    shade,
+    title_of,
+)
 from clew.report.document import Cell, Column, Table, duration
 
 
@@ -83,8 +87,10 @@ def _range(numbers: Sequence[int]) -> str:
 
 
 def _published_parameters(edition: Edition, model: str) -> tuple[str, ...]:
-    told = thesis.PARAMETERS.get(model) if edition.thesis else None
-    return () if told is None else (f"Table 3.1: {told:,}",)
+    known = edition.publication
+    if model not in known.parameters:
+        return ()
+    return (f"{known.parameters_table}: {known.parameters[model]:,}",)
 
 
 def made(edition: Edition, note: str) -> Table:
@@ -103,7 +109,7 @@ def made(edition: Edition, note: str) -> Table:
     )
     commits = dict.fromkeys(str(row.get("git_commit") or "unknown") for row in rows)
     facts = {
-        "command": _command(edition),
+        "command": edition.page.command(edition),
         "folder": str(edition.folder),
         "seeds": ", ".join(map(str, edition.seeds)),
         "training": f"{budget} a cell",
@@ -121,22 +127,6 @@ def made(edition: Edition, note: str) -> Table:
 
 def _there(edition: Edition) -> int:
     return sum(len(found) for found in edition.cells.values())
-
-
-def _command(edition: Edition) -> str:
-    if edition.name.startswith("pramanik/tmaze-"):
-        which = edition.name.removeprefix("pramanik/tmaze-").removeprefix("sweep-")
-        which += " --sweep" if "sweep" in edition.name else ""
-        return (
-            f"clew study pramanik --part tmaze --edition {which} --steps "
-            f"{edition.study['steps']} --seeds {len(edition.seeds)} --run-dir {edition.folder}"
-        )
-    if not edition.thesis:
-        return "clew.lab.grid.run_study, with a study of one's own"
-    which = edition.name.removeprefix(thesis.NAME)
-    own = edition.study.get("memories", {})
-    added = "".join(f" --add-memory {name}={ref}" for name, ref in own.items())
-    return f"clew study makkink --edition {which}{added} --run-dir {edition.folder}"
 
 
 def _dates(rows: Sequence[Row]) -> str:

@@ -1,24 +1,32 @@
-"""A study's folder as the report reads it: the grid, its scores, floors and published numbers."""
+"""A study's folder as a report reads it: the grid, its scores, floors and published numbers."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from clew.errors import UserError, unknown_name
+from clew.lab.grid import Setting
 from clew.lab.grid.results import FORMAT, RESULTS, STUDY, Row, read_results
-from clew.lab.studies.report import thesis
+from clew.lab.studies import STUDIES, find_study
 from clew.stats import Spread, mean_and_deviation
+
+if TYPE_CHECKING:
+    from clew.report.document import Block
+    from clew.report.figures import Styles
 
 NEEDED = ("model", "setting", "seed", "mean", "score", "curve", "steps", "seconds", "parameters")
 PERFECT = 1.0
 """The best possible score, of every return and rate that a study here has."""
 NEEDLESS = 0.9
 """Where a policy without a memory earns so much, the setting does not ask for one."""
+SEEDS = 3
+"""Of published numbers that do not say how many there were."""
 
 
 class SettingInfo(NamedTuple):
@@ -46,6 +54,98 @@ class SettingInfo(NamedTuple):
         return self.floor is not None and self.floor >= NEEDLESS * PERFECT
 
 
+class Part(NamedTuple):
+    """One of the experiments of a publication."""
+
+    title: str
+    axis: str
+    """What its settings differ in."""
+    table: str
+    """Where the publication has its numbers."""
+
+
+class PublishedTest(NamedTuple):
+    """A test of two models that a publication reports."""
+
+    setting: str
+    first: str
+    second: str
+    p: float
+
+
+def one_part(setting: str) -> str:
+    """The part of a setting, where nothing is known of parts."""
+    return "all"
+
+
+def nothing_printed(part: str, model: str) -> float | None:
+    """What a summary prints, where there is none."""
+    return None
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What the general report shows of a publication, beside what study.json has."""
+
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    """Every setting in order, with its floors: a command may have asked for a few."""
+    part_of: Callable[[str], str] = one_part
+    """The experiment that a setting belongs to."""
+    label_of: Callable[[str], str] = str
+    """What the publication's tables call a setting."""
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    titles: Mapping[str, str] = field(default_factory=dict)
+    """Its names of models."""
+    expected: Mapping[tuple[str, str], Spread] | None = None
+    """Scores by (model, setting); None takes those of study.json."""
+    episodes: int | None = None
+    """Of a training."""
+    many_seeds: Sequence[str] = ()
+    """Settings that it has with many seeds."""
+    many_seeds_note: str = ""
+    parameters: Mapping[str, int] = field(default_factory=dict)
+    parameters_table: str = ""
+    printed_mean: Callable[[str, str], float | None] = nothing_printed
+    """The mean that a summary prints of a part and a model."""
+    summary_table: str = ""
+    """Where those means are."""
+    summary_note: str = ""
+    tests: Sequence[PublishedTest] = ()
+    tests_note: str = ""
+    claims: "Callable[[Edition], list[Block]] | None" = None
+    """The blocks on its claims, none if the folder has too few seeds."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """How a report shows the folders of one study."""
+
+    command: "Callable[[Edition], str]"
+    """What makes such a folder."""
+    publication: Publication = field(default_factory=Publication)
+    form: str = ""
+    """Whose report it is, where it has a form of its own; its folders cannot be mixed with
+    others."""
+    blocks: "Callable[[Sequence[Edition], Styles, str], list[Block]] | None" = None
+    """All blocks of the report of such folders, in a form of its own; the last argument is the
+    user's note."""
+
+
+def own_command(edition: "Edition") -> str:
+    """What makes the folder of a study of one's own."""
+    return "clew.lab.grid.run_study, with a study of one's own"
+
+
+def page_of(name: str) -> Page:
+    """How the study whose grid is called `name` is shown; any other as a study of one's own."""
+    for study in STUDIES:
+        pages = find_study(study).pages
+        page = pkgutil.resolve_name(pages)(name) if pages else None
+        if page is not None:
+            return page
+    return Page(own_command)
+
+
 @dataclass(frozen=True)
 class Edition:
     """One study folder."""
@@ -66,11 +166,12 @@ class Edition:
     """By (model, setting)."""
     cells: Mapping[tuple[str, str], Mapping[int, Row]]
     """By (model, setting), the row of each seed that is there."""
+    page: Page
 
     @property
-    def thesis(self) -> bool:
-        """Whether this is an edition of Makkink's study."""
-        return self.name.startswith(thesis.NAME)
+    def publication(self) -> Publication:
+        """What is known of the publication."""
+        return self.page.publication
 
     @property
     def parts(self) -> list[str]:
@@ -161,8 +262,9 @@ def read_edition(folder: str | Path, run_dir: str | Path = "runs") -> Edition:
     for row in rows:
         cells.setdefault((row["model"], row["setting"]), {})[row["seed"]] = row
     name = study["name"]
+    page = page_of(name)
     models = list(dict.fromkeys([*study["models"], *(row["model"] for row in rows)]))
-    settings = _settings(name, study["settings"], [row["setting"] for row in rows])
+    used = [row["setting"] for row in rows]
     return Edition(
         folder=path,
         name=name,
@@ -170,10 +272,11 @@ def read_edition(folder: str | Path, run_dir: str | Path = "runs") -> Edition:
         study=study,
         rows=rows,
         models=models,
-        settings=settings,
+        settings=_settings(page.publication, study["settings"], used),
         seeds=sorted({*study["seeds"], *(row["seed"] for row in rows)}),
-        published=_published(name, study["expected"]),
+        published=_published(page.publication, study["expected"]),
         cells=cells,
+        page=page,
     )
 
 
@@ -211,40 +314,29 @@ def _check_row(row: Any, path: Path, number: int) -> None:
             raise UserError(f"{path}: line {number} has no {key!r}: it is no row of a study")
 
 
-def _settings(name: str, given: Mapping[str, Any], used: Sequence[str]) -> dict[str, SettingInfo]:
-    """The newest command's settings and those that earlier ones left rows of.
-
-    Of Makkink's, order and floors are the library's, since a command may have asked for a few.
-    """
+def _settings(
+    publication: Publication, given: Mapping[str, Any], used: Sequence[str]
+) -> dict[str, SettingInfo]:
+    """The newest command's settings and those that earlier ones left rows of, the publication's
+    first and in its order."""
     floors = {setting: dict(values.get("floors", {})) for setting, values in given.items()}
-    names = list(dict.fromkeys([*given, *used]))
-    if not name.startswith(thesis.NAME):
-        return {n: SettingInfo(n, n, "all", floors.get(n, {})) for n in names}
-    from clew.lab.studies.makkink import grid as makkink
-
-    edition = name.removeprefix(thesis.NAME)
-    known = makkink.study(edition=edition if edition in makkink.EDITIONS else "repaired").settings
+    names, known = list(dict.fromkeys([*given, *used])), publication.settings
     ordered = [n for n in known if n in names] + [n for n in names if n not in known]
     return {
         n: SettingInfo(
             n,
-            thesis.label_of(n),
-            thesis.part_of(n),
+            publication.label_of(n),
+            publication.part_of(n),
             floors.get(n) or (known[n].floors if n in known else {}),
         )
         for n in ordered
     }
 
 
-def _published(name: str, expected: Sequence[Sequence[Any]]) -> dict[tuple[str, str], Spread]:
-    """What was published: of Makkink's study by the library, since a repaired edition expects
-    nothing and is still looked at beside it; else what study.json says, as of three seeds."""
-    if not name.startswith(thesis.NAME):
-        return {(m, s): Spread(mean, std, thesis.SEEDS) for m, s, mean, std in expected}
-    from clew.lab.studies.makkink import grid as makkink
-
-    return {
-        (model, setting): Spread(e.mean, e.std, thesis.published_seeds(model, setting))
-        for part in makkink.PARTS
-        for (model, setting), e in makkink.published_table(part).items()
-    }
+def _published(
+    publication: Publication, expected: Sequence[Sequence[Any]]
+) -> Mapping[tuple[str, str], Spread]:
+    """The publication's numbers also where the grid expects none, as one that repairs it."""
+    if publication.expected is not None:
+        return publication.expected
+    return {(m, s): Spread(mean, std, SEEDS) for m, s, mean, std in expected}

@@ -1,4 +1,4 @@
-"""Makes a report: one page in two forms, its tables and its pictures."""
+"""Makes a report of studies: which blocks it has, and its page, tables and pictures as files."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,9 +7,37 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clew.errors import UserError
+from clew.lab.studies.report import charts
+from clew.lab.studies.report.comparisons import (
+    ALPHA,
+    DIFFERS,
+    beside_published,
+    pairs,
+    published_tests,
+    with_many_seeds,
+)
+from clew.lab.studies.report.costs import costs, made, rates
 from clew.lab.studies.report.edition import Edition, read_edition
-from clew.lab.studies.report.sections import document
-from clew.report.document import Block, Chart, Table
+from clew.lab.studies.report.tables import (
+    aggregates,
+    floors,
+    has_floors,
+    results,
+    score_label,
+    summary,
+    title_of,
+)
+from clew.report.document import (
+    Block,
+    Chart,
+    Heading,
+    Numbers,
+    Table,
+    Text,
+    counted,
+    duration,
+    listed,
+)
 from clew.report.figures import Styles, save_chart, styles_of
 from clew.report.html import page
 from clew.report.markdown import comma_separated, markdown
@@ -76,21 +104,11 @@ def make_report(
 
 
 def _blocks(editions: Sequence[Edition], styles: Styles, note: str) -> list[Block]:
-    # These are made of this package's parts, and may be what is imported first.
-    from clew.lab.studies.memory_maze.page import is_memory_maze, memory_maze_blocks
-    from clew.lab.studies.tmaze.page import is_tmaze, tmaze_blocks
-
-    forms = {
-        "the T-Maze study": (is_tmaze, tmaze_blocks),
-        "the Memory Maze study": (is_memory_maze, memory_maze_blocks),
-    }
-    for name, (is_own, blocks) in forms.items():
-        own = [is_own(edition) for edition in editions]
-        if all(own):
-            return blocks(editions, styles, note)
-        if any(own):
-            raise UserError(f"{name} has a report of its own form: give its folders alone")
-    return document(editions, styles, note)
+    pages = [edition.page for edition in editions]
+    if len({page.form for page in pages}) > 1:
+        form = next(page.form for page in pages if page.form)
+        raise UserError(f"{form} has a report of its own form: give its folders alone")
+    return (pages[0].blocks or document)(editions, styles, note)
 
 
 def _distinct(editions: list[Edition]) -> list[Edition]:
@@ -102,3 +120,151 @@ def _distinct(editions: list[Edition]) -> list[Edition]:
         slug = edition.slug if count == 1 else f"{edition.slug}-{count}"
         distinct.append(replace(edition, slug=slug))
     return distinct
+
+
+def document(editions: Sequence[Edition], styles: Styles, note: str) -> list[Block]:
+    """All blocks of a report, edition by edition; charts that nothing is there for are left out."""
+    blocks = [block for edition in editions for block in _edition(edition, styles, note)]
+    return [block for block in blocks if not isinstance(block, Chart) or block.panels]
+
+
+def _edition(edition: Edition, styles: Styles, note: str) -> list[Block]:
+    blocks: list[Block] = [
+        Heading(edition.name, 1, edition.slug),
+        _numbers(edition),
+        *(Text(sentence) for sentence in _sentences(edition)),
+        summary(edition),
+    ]
+    judged = edition.publication.claims(edition) if edition.publication.claims else []
+    if judged:
+        blocks += [_heading(edition, "Claims", "claims-section"), *judged]
+    for part in edition.parts:
+        blocks += [
+            _heading(edition, title_of(edition, part), f"{part}-section"),
+            charts.bars(edition, part, styles),
+            results(edition, part),
+            *([floors(edition, part)] if has_floors(edition, part) else []),
+        ]
+    many = with_many_seeds(edition)
+    if many:
+        blocks += _many(edition, many, styles)
+    blocks += [
+        _heading(edition, "Outcomes", "outcomes-section"),
+        charts.outcomes(edition, styles),
+        *_present(aggregates(edition), charts.profiles(edition, styles)),
+        _heading(edition, "Training and seeds", "training-section"),
+        charts.learning(edition, styles),
+        *_present(charts.ranks(edition, many, styles)),
+        _heading(edition, "Cost", "cost-section"),
+        costs(edition),
+        charts.cost(edition, styles, rates(edition)),
+        _heading(edition, "How this was made", "made-section"),
+        made(edition, note),
+    ]
+    return blocks
+
+
+def _many(edition: Edition, many: list[str], styles: Styles) -> list[Block]:
+    return [
+        _heading(edition, "Many seeds", "seeds-section"),
+        charts.many_seeds(edition, many, styles),
+        *_present(published_tests(edition, many)),
+        *(pairs(edition, setting) for setting in many),
+    ]
+
+
+def _heading(edition: Edition, text: str, name: str) -> Heading:
+    return Heading(text, 2, f"{edition.slug}-{name}")
+
+
+def _present(*blocks: Table | Chart | None) -> list[Block]:
+    return [block for block in blocks if block is not None]
+
+
+def _numbers(edition: Edition) -> Numbers:
+    there = sum(len(found) for found in edition.cells.values())
+    seconds = sum(row["seconds"] for row in edition.rows)
+    pairs = [
+        (f"{there:,} of {edition.wanted:,}", "cells are there"),
+        (f"{len(edition.models)}", "models"),
+        (f"{len(edition.settings)}", "settings"),
+        (f"{len(edition.seeds)}", "seed" if len(edition.seeds) == 1 else "seeds"),
+        (duration(seconds), "of one core"),
+    ]
+    if edition.published:
+        tests, marked, _ = _counts(edition)
+        pairs.append((f"{marked} of {tests}", "published cells differ beyond noise"))
+    return Numbers(pairs)
+
+
+def _sentences(edition: Edition) -> list[str]:
+    told = []
+    missing = {
+        model: len(edition.settings) * len(edition.seeds)
+        - sum(len(edition.cells.get((model, name), {})) for name in edition.settings)
+        for model in edition.models
+    }
+    lacking = [f"{model} {count:,}" for model, count in missing.items() if count]
+    if lacking:
+        told.append(
+            f"The study is not finished. Missing cells: {listed(lacking)}. They are shown as "
+            "missing, and means are over what is there."
+        )
+    budget, theirs = edition.study.get("episodes"), edition.publication.episodes
+    if budget and theirs and budget != theirs:
+        told.append(
+            f"Agents were trained for {counted(budget, 'episode')}, the published ones for "
+            f"{theirs:,}: differences from published numbers may come from that alone."
+        )
+    if len(edition.seeds) == 1:
+        told.append("There is one seed, so there are no deviations, no intervals and no tests.")
+    told += [_best(edition, part) for part in edition.parts]
+    if edition.published and len(edition.seeds) > 1:
+        tests, marked, alone = _counts(edition)
+        told.append(
+            f"Of {tests} cells beside a published one, {marked} differ by more than noise after "
+            f"Holm's correction over their table ({DIFFERS}); {alone} have p at most {ALPHA} by "
+            f"themselves, and chance alone would give about {ALPHA * tests:.0f}."
+        )
+    return told
+
+
+def _counts(edition: Edition) -> tuple[int, int, int]:
+    """Tests against published cells, how many are marked, how many have a small p by themselves."""
+    found = [
+        entry
+        for part in edition.parts
+        for entry in beside_published(edition, edition.of_part(part)).values()
+    ]
+    marked = sum(entry.mark == DIFFERS for entry in found)
+    return len(found), marked, sum(entry.test.p <= ALPHA for entry in found)
+
+
+def _best(edition: Edition, part: str) -> str:
+    """Which model is best in a part, here and as published, over settings that all have."""
+    models = [m for m in edition.models if edition.table(m, edition.of_part(part)).size]
+    shared = [
+        name
+        for name in edition.of_part(part)
+        if all(edition.values(model, name).size for model in models)
+    ]
+    title = title_of(edition, part)
+    if not models:
+        return f"{title}: no cell is there yet."
+    if not shared:
+        return f"{title}: the models have no setting in common yet."
+    means = {m: sum(edition.values(m, s).mean() for s in shared) / len(shared) for m in models}
+    best = max(means, key=lambda model: means[model])
+    text = (
+        f"{title}: {best} has the highest mean {score_label(edition)}, {means[best]:.3f} over "
+        f"{counted(len(shared), 'setting')}"
+    )
+    told = {
+        m: sum(edition.published[m, s].mean for s in shared) / len(shared)
+        for m in models
+        if all((m, s) in edition.published for s in shared)
+    }
+    if not told:
+        return f"{text}."
+    first = max(told, key=lambda model: told[model])
+    return f"{text}; among the published it is {first}, {told[first]:.3f}."

@@ -1,11 +1,12 @@
-"""The tables of scores: the summary by part, and every setting beside the published one."""
+"""The tables of scores: by part, by setting beside the published ones, beside their floors."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from clew.lab.studies.report import thesis
-from clew.lab.studies.report.compare import (
+import numpy as np
+
+from clew.lab.studies.report.comparisons import (
     ALPHA,
     DIFFERS,
     LEGEND,
@@ -16,29 +17,64 @@ from clew.lab.studies.report.compare import (
     mean_difference,
     signed,
 )
-from clew.lab.studies.report.edition import PERFECT, Edition
-from clew.lab.studies.report.words import axis_of, model_title, title_of
+from clew.lab.studies.report.edition import NEEDLESS, PERFECT, Edition
+from clew.report.curves import LABELS
 from clew.report.document import Cell, Column, Table, counted
 from clew.stats import (
     Interval,
     Spread,
     bootstrap_interval,
+    interquartile_mean,
     mean_of_tasks,
+    optimality_gap,
     stratified_interval,
 )
 
 MISSING = Cell("–")
 FEW = 5
 """Seeds below which a test sees next to nothing."""
+EXACT = 5e-7
+"""Rows have six digits."""
+SAME = "≡"
+AGGREGATES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "mean": mean_of_tasks,
+    "interquartile mean": interquartile_mean,
+    "gap to perfect": optimality_gap,
+}
+
+
+def title_of(edition: Edition, part: str) -> str:
+    """The name of a part."""
+    if part in edition.publication.parts:
+        return edition.publication.parts[part].title
+    return "All settings" if part == "all" else part
+
+
+def axis_of(edition: Edition, part: str) -> str:
+    """What the settings of a part differ in."""
+    known = edition.publication.parts
+    return known[part].axis if part in known else "setting"
+
+
+def score_label(edition: Edition) -> str:
+    """What a score is, for an axis."""
+    score = str(edition.rows[0]["score"])
+    return LABELS.get(score, score) if score != "return" else score
+
+
+def model_title(edition: Edition, model: str) -> str:
+    """The published name of a model where it differs, else nothing."""
+    title = edition.publication.titles.get(model, "")
+    return "" if title.lower() == model.lower() else title
 
 
 def head(edition: Edition, models: Sequence[str]) -> list[Column]:
-    """Columns of models, with the thesis's names under ours."""
+    """Columns of models, with their published names below."""
     return [Column(model, model_title(edition, model)) for model in models]
 
 
 def summary(edition: Edition) -> Table:
-    """Mean over the settings of each part (Table 4.1)."""
+    """Mean over the settings of each part."""
     columns = [Column("model"), *(Column(title_of(edition, part)) for part in edition.parts)]
     rows, records = [], []
     for model in edition.models:
@@ -58,12 +94,10 @@ def summary(edition: Edition) -> Table:
             f"{DIFFERS} marks p at most {ALPHA}."
         )
     whole = any(_whole(edition, part) for part in edition.parts)
+    told, title = edition.publication, "Mean over all settings that are here"
     if whole:
-        note += (
-            " Table 4.1 itself prints other means of the length column than Table C.1 gives for "
-            "four models; where they differ by more than rounding, its number stands last."
-        )
-    title = "Mean over all settings" + (", as in Table 4.1" if whole else " that are here")
+        note += f" {told.summary_note}"
+        title = f"Mean over all settings, as in {told.summary_table}"
     return Table(f"{edition.slug}-summary", title, columns, rows, note, records)
 
 
@@ -97,16 +131,17 @@ def _mean_of_part(edition: Edition, model: str, part: str) -> tuple[Cell, dict[s
             below.append(f"{signed(test.difference)} {interval_text(test.low, test.high)}")
             mark = DIFFERS if test.p <= ALPHA else ""
         whole = _whole(edition, part) and len(names) == len(edition.of_part(part))
-        printed = thesis.table_4_1(part, model) if whole else None
+        printed = edition.publication.printed_mean(part, model) if whole else None
         if printed is not None and abs(printed - published) > 0.0015:
-            below.append(f"Table 4.1: {printed:.3f}")
+            below.append(f"{edition.publication.summary_table}: {printed:.3f}")
     return Cell(f"{mean:.3f}", tuple(below), mark, shade(mean.mean)), record
 
 
 def _whole(edition: Edition, part: str) -> bool:
-    """Whether an edition has every setting that Table 4.1's mean of a part is over."""
-    told = {name for _, name in edition.published if thesis.part_of(name) == part}
-    return edition.thesis and told <= set(edition.settings)
+    """Whether an edition has every setting that the published mean of a part is over."""
+    known = edition.publication
+    names = {name for _, name in edition.published if known.part_of(name) == part}
+    return bool(known.summary_table) and names <= set(edition.settings)
 
 
 def _difference(
@@ -134,8 +169,8 @@ def results(edition: Edition, part: str) -> Table:
             records.append(_record(edition, model, name, compared.get((model, name))))
         rows.append(cells)
     title = title_of(edition, part)
-    if edition.thesis and part in thesis.PARTS:
-        title = f"{title} beside {thesis.PARTS[part].table}"
+    if part in edition.publication.parts:
+        title = f"{title} beside {edition.publication.parts[part].table}"
     columns = [Column(axis_of(edition, part)), *head(edition, edition.models)]
     note = _note(edition, names, compared)
     return Table(f"{edition.slug}-{part}", title, columns, rows, note, records)
@@ -148,8 +183,8 @@ def _note(edition: Edition, names: Sequence[str], compared: dict[tuple[str, str]
             "one seed has neither. In brackets how many seeds there are, where some are missing. "
             "A dash: no cell yet."
         )
-    many = any(name in thesis.MANY for name in names) and edition.thesis
-    thirty = " (thirty at lengths 20 and 70 and sizes 5 and 10)" if many else ""
+    many = any(name in edition.publication.many_seeds for name in names)
+    thirty = f" ({edition.publication.many_seeds_note})" if many else ""
     note = (
         f"First line: ours, mean ± standard deviation over {counted(len(edition.seeds), 'seed')}, "
         f"or as many as stand in brackets. Second: published, over three{thirty}. Third: ours "
@@ -208,3 +243,116 @@ def _record(
         record |= {"difference": test.difference, "low": test.low, "high": test.high}
         record |= {"p": test.p, "p_holm": compared.corrected, "mark": compared.mark}
     return record
+
+
+def has_floors(edition: Edition, part: str) -> bool:
+    """Whether any setting of a part has a floor."""
+    return any(edition.settings[name].floors for name in edition.of_part(part))
+
+
+def floors(edition: Edition, part: str) -> Table:
+    """The floors of every setting, and every model's mean normalised to the best of them."""
+    names = edition.of_part(part)
+    known = list(dict.fromkeys(f for n in names for f in edition.settings[n].floors))
+    columns = [Column(axis_of(edition, part)), *(Column(f, "floor") for f in known)]
+    rows, records = [], []
+    for name in names:
+        info = edition.settings[name]
+        record: dict[str, Any] = {"setting": name, **{f: info.floors.get(f) for f in known}}
+        cells = [Cell(info.label, ("memory not needed",) if info.needless else ())]
+        cells += [Cell(f"{info.floors[f]:.2f}") if f in info.floors else MISSING for f in known]
+        for model in edition.models:
+            cell, value = _normalised(edition, model, name)
+            cells.append(cell)
+            record[f"normalised {model}"] = value
+        rows.append(cells)
+        records.append(record)
+    note = (
+        "Floors are returns of policies that do not do what the task asks; constant: always the "
+        "same answer (the opposite one earns the opposite), memoryless: the best without a memory"
+        + (", majority: what most bits were, whatever is asked" if "majority" in known else "")
+        + ". Models: mean over seeds, normalised so that 0 is the best of the floors that need no "
+        f"memory and 1 is perfect. Where that floor is {NEEDLESS} or more there is nothing to "
+        f"normalise. {SAME}: every seed earned exactly what one of the floors earns, on the same "
+        "episodes."
+    )
+    title = f"{title_of(edition, part)}: floors and normalised scores"
+    return Table(
+        f"{edition.slug}-{part}-floors",
+        title,
+        [*columns, *head(edition, edition.models)],
+        rows,
+        note,
+        records,
+        folded=True,
+    )
+
+
+def _normalised(edition: Edition, model: str, setting: str) -> tuple[Cell, float | None]:
+    info, values = edition.settings[setting], edition.values(model, setting)
+    if info.floor is None or info.needless or not values.size:
+        return MISSING, None
+    value = float(edition.normalised(setting, values).mean())
+    mark = SAME if _is_a_floor(edition, setting, values) else ""
+    return Cell(f"{value:.2f}", (), mark, shade(value)), value
+
+
+def _is_a_floor(edition: Edition, setting: str, values: np.ndarray) -> bool:
+    """Whether every seed earned what one of the floors earns, on the episodes it is known for."""
+    if not edition.study.get("evaluation", {}).get("stream"):
+        return False
+    floors = edition.settings[setting].floors
+    known = [sign * v for k, v in floors.items() for sign in ((1, -1) if k == "constant" else (1,))]
+    return any(bool(np.all(np.abs(values - floor) < EXACT)) for floor in known)
+
+
+def aggregates(edition: Edition) -> Table | None:
+    """Normalised scores of each part in one number, three ways; None without floors."""
+    parts = [part for part in edition.parts if edition.in_need(part)]
+    if not parts:
+        return None
+    columns = [Column("model")]
+    columns += [Column(title_of(edition, part), way) for part in parts for way in AGGREGATES]
+    rows, records = [], []
+    for model in edition.models:
+        title = model_title(edition, model)
+        cells = [Cell(model, (title,) if title else ())]
+        for part in parts:
+            scores = edition.table(model, edition.in_need(part), normalised=True)
+            for way, aggregate in AGGREGATES.items():
+                cell, record = _aggregate(scores, aggregate, way)
+                cells.append(cell)
+                if record:
+                    records.append({"model": model, "part": part, "aggregate": way, **record})
+        rows.append(cells)
+    note = (
+        "Scores normalised to the best floor without a memory (0) and to perfect (1), settings "
+        "that need no memory left out; with 95% intervals from a bootstrap over seeds, stratified "
+        "by setting. The interquartile mean leaves out the worst and the best quarter of all "
+        "trainings. A score below 0 is worse than not remembering."
+    )
+    return Table(
+        f"{edition.slug}-normalised",
+        "Normalised scores",
+        columns,
+        rows,
+        note,
+        records,
+    )
+
+
+def _aggregate(
+    scores: np.ndarray, aggregate: Callable[[np.ndarray], np.ndarray], way: str
+) -> tuple[Cell, dict[str, Any]]:
+    if not scores.size:
+        return MISSING, {}
+    record: dict[str, Any] = {"seeds": scores.shape[0], "settings": scores.shape[1]}
+    if scores.shape[0] == 1:
+        value = float(aggregate(scores[None])[0])
+        return Cell(f"{value:.2f}"), record | {"value": value}
+    found = stratified_interval(scores, aggregate, resamples=2000)
+    value, low, high = found
+    tone = None if way == "gap to perfect" else shade(value)
+    below = f"[{low:.2f}, {high:.2f}]"
+    record |= {"value": value, "low": low, "high": high}
+    return Cell(f"{value:.2f}", (below,), "", tone), record

@@ -1,16 +1,19 @@
-"""What Figures 5.2 and 5.3 claim, and whether so many seeds can say that it holds."""
+"""Success rates of a T-Maze study's folder, and what Figures 5.2 and 5.3 claim of them."""
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 
 from clew.errors import UserError
-from clew.lab.studies.report.verdicts import HELD, NOT_HELD, NOT_RUN, OPEN, of_parts
+from clew.lab.claims import HELD, NOT_HELD, NOT_RUN, UNDECIDED, Claim, Finding
+from clew.lab.grid.results import Row
+from clew.lab.studies.report.budget import OneBudget, in_order, most_rows
+from clew.lab.studies.report.edition import Edition
+from clew.lab.studies.tmaze import grid
 from clew.lab.studies.tmaze.grid import CORRIDORS
-from clew.lab.studies.tmaze.scores import Grid
 from clew.stats import Interval, seeds_needed
 from clew.stats.comparisons import critical_value
 
@@ -18,10 +21,49 @@ ALPHA = 0.05
 GUESSED_DEVIATION = 0.25
 """Of one seed alone, for planning: half of the seeds remember (1), half guess (0.5)."""
 MOST = 10_000
-"""Seeds beyond which a number is not told."""
+"""Seeds beyond which no number is given."""
 
 
-class Claim(NamedTuple):
+@dataclass(frozen=True)
+class Scores(OneBudget):
+    """The rows of one budget by agent and corridor."""
+
+    which: str
+    """ "published" or "repaired"."""
+    corridors: Sequence[int]
+    """Those with a row, ascending."""
+
+    def rows(self, model: str, corridor: int) -> list[Row]:
+        """A cell's rows, seed by seed."""
+        return self.rows_of(model, f"corridor-{corridor}")
+
+    def success(self, model: str, corridor: int) -> Float[np.ndarray, " seeds"]:
+        """The thesis's score of every seed: success over the last 100K steps of training."""
+        scores = [row["last"]["success"] for row in self.rows(model, corridor)]
+        return np.array([score for score in scores if score is not None], np.float64)
+
+    def seeds(self, models: Sequence[str] | None = None) -> str:
+        """How many seeds the cells of some models have, in words."""
+        return self.seeds_of(models or self.models, [f"corridor-{n}" for n in self.corridors])
+
+
+def scores_of(edition: Edition) -> Scores:
+    """The rows of the budget that most rows are of, the larger one if two have as many.
+
+    Raises:
+        UserError: if the folder is not of the T-Maze study.
+    """
+    which = grid.EDITION_OF.get(edition.name)
+    if which is None or "last" not in edition.rows[0]:
+        raise UserError(f"{edition.folder} is of {edition.name}, not a grid of the T-Maze study")
+    whole, steps, left_out = most_rows(edition)
+    models = in_order(whole, list(grid.models(which)))
+    corridors = sorted({int(setting.removeprefix("corridor-")) for _, setting in whole.cells})
+    return Scores(whole, steps, left_out, models, which, corridors)
+
+
+@dataclass(frozen=True)
+class Range:
     """A range of success rates that the thesis reports for an agent on some corridors."""
 
     figure: str
@@ -31,64 +73,48 @@ class Claim(NamedTuple):
     high: float
     text: str
 
+    def __call__(self, scores: Scores) -> list[Finding]:
+        """The range at every corridor that it is about."""
+        return [self._find(n, scores.success(self.model, n)) for n in self.corridors]
 
-CLAIMS = (
-    Claim("Figure 5.2", "gtrxl-256", CORRIDORS, 0.9, 1.0, "between 0.9 and 1.0"),
-    Claim("Figure 5.2", "gtrxl-128", (120,), 0.9, 1.0, "near 1.0 at 120"),
-    Claim("Figure 5.2", "gtrxl-128", CORRIDORS[1:], 0.4, 0.6, "quickly 0.5 above 120"),
-    Claim("Figure 5.3", "lstm", CORRIDORS, 0.4, 0.6, "close to 0.5"),
-    Claim("Figure 5.3", "gru", CORRIDORS[:4], 0.8, 1.0, "0.8 to 1.0 up to 180"),
-    Claim("Figure 5.3", "gru", CORRIDORS[4:], 0.4, 0.8, "dropping to 0.5 above 180"),
-    Claim("Figure 5.3", "relit", CORRIDORS, 0.8, 1.0, "between 0.8 and 1.0"),
-    Claim("Figure 5.3", "arelit", CORRIDORS, 0.8, 1.0, "between 0.8 and 1.0"),
+    def _find(self, corridor: int, values: Float[np.ndarray, " seeds"]) -> Finding:
+        record = {"figure": self.figure, "model": self.model, "corridor": corridor}
+        record |= {"claimed_low": self.low, "claimed_high": self.high, "seeds": values.size}
+        what = f"corridor {corridor}, {self.low:g} to {self.high:g}"
+        ends: tuple[float | None, ...] = (None,) * 3
+        if values.size:
+            ends = interval = mean_interval(values)
+            verdict = decide(interval, self.low, self.high)
+            needed = None
+            if verdict == UNDECIDED:
+                needed = seeds_to_decide(values, self.low, self.high)
+            seen = f"{interval:.2f}"
+        else:
+            verdict, needed, seen = NOT_RUN, None, "–"
+        record |= dict(zip(("mean", "low", "high"), ends, strict=True))
+        return Finding(what, verdict, str(values.size), seen, needed, record)
+
+
+RANGES = (
+    Range("Figure 5.2", "gtrxl-256", CORRIDORS, 0.9, 1.0, "between 0.9 and 1.0"),
+    Range("Figure 5.2", "gtrxl-128", (120,), 0.9, 1.0, "near 1.0 at 120"),
+    Range("Figure 5.2", "gtrxl-128", CORRIDORS[1:], 0.4, 0.6, "quickly 0.5 above 120"),
+    Range("Figure 5.3", "lstm", CORRIDORS, 0.4, 0.6, "close to 0.5"),
+    Range("Figure 5.3", "gru", CORRIDORS[:4], 0.8, 1.0, "0.8 to 1.0 up to 180"),
+    Range("Figure 5.3", "gru", CORRIDORS[4:], 0.4, 0.8, "dropping to 0.5 above 180"),
+    Range("Figure 5.3", "relit", CORRIDORS, 0.8, 1.0, "between 0.8 and 1.0"),
+    Range("Figure 5.3", "arelit", CORRIDORS, 0.8, 1.0, "between 0.8 and 1.0"),
 )
 """Source: Pramanik (2023), sections 5.1.3 and 5.1.4, 50 seeds, 10M steps. "Close to 0.5" and
 "quickly 0.5" are taken as 0.4 to 0.6, "near 1.0" as 0.9 to 1, "dropping to 0.5" as 0.4 to 0.8."""
-
-
-class Judged(NamedTuple):
-    """One claim at one corridor."""
-
-    claim: Claim
-    corridor: int
-    seeds: int
-    interval: Interval | None
-    """Of the mean over seeds; None where there is no seed."""
-    verdict: str
-    needed: int | None
-    """Seeds that would decide if the others are as those seen; None where that cannot be told, or
-    it is decided."""
-
-
-def judge(grid: Grid, claim: Claim) -> list[Judged]:
-    """The claim at every corridor that it is about."""
-    return [_judge(claim, n, grid.success(claim.model, n)) for n in claim.corridors]
-
-
-def _judge(claim: Claim, corridor: int, values: Float[np.ndarray, " seeds"]) -> Judged:
-    if not values.size:
-        return Judged(claim, corridor, 0, None, NOT_RUN, None)
-    interval = mean_interval(values)
-    verdict = decide(interval, claim.low, claim.high)
-    needed = seeds_to_decide(values, claim.low, claim.high) if verdict == OPEN else None
-    return Judged(claim, corridor, values.size, interval, verdict, needed)
-
-
-def overall(judged: Sequence[Judged]) -> tuple[str, int | None]:
-    """The verdict over a claim's corridors, and the seeds that the one hardest to decide needs.
-
-    It holds if it holds at every corridor, and does not if it does not at one of them.
-    """
-    verdict = of_parts(each.verdict for each in judged)
-    needs = [each.needed for each in judged if each.needed is not None]
-    return verdict, max(needs, default=None) if verdict == OPEN else None
+CLAIMS = tuple(Claim(each.figure, f"{each.model}: {each.text}", each) for each in RANGES)
 
 
 def decide(interval: Interval, low: float, high: float) -> str:
     """Held if the whole interval is in the range, not held if all of it is outside."""
     if low <= interval.low and interval.high <= high:
         return HELD
-    return NOT_HELD if interval.high < low or interval.low > high else OPEN
+    return NOT_HELD if interval.high < low or interval.low > high else UNDECIDED
 
 
 def mean_interval(values: Float[np.ndarray, " seeds"]) -> Interval:
@@ -130,7 +156,7 @@ def seeds_to_decide(values: Float[np.ndarray, " seeds"], low: float, high: float
         except UserError:
             return None
     for count in range(enough, MOST):
-        if decide(Interval(mean, *_unseen(count, mean)), low, high) != OPEN:
+        if decide(Interval(mean, *_unseen(count, mean)), low, high) != UNDECIDED:
             return count
     return None
 

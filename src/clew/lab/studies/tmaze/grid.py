@@ -1,17 +1,86 @@
-"""The T-Maze study of Pramanik (2023), section 5.1, as a grid: `clew study pramanik --part tmaze`.
+"""The T-Maze study of Pramanik (2023), section 5.1, as a grid: `clew study tmaze`.
 
-Two editions of the six agents of Figures 5.2 and 5.3, each with controls that the thesis does not
-have. "published" is what the authors' code does; "repaired" is what the text means.
+The thesis gives the architectures (Table A.2), the constants of A2C and the values swept over
+(Table A.1), and not which values won. The learning rates and entropy costs here are those of the
+authors' published configurations, as is the clipping of the gradient.
+
+The grid has two editions of the six agents of Figures 5.2 and 5.3, each with controls that the
+thesis does not have. "published" is what the authors' code does; "repaired" is what the text means.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from clew.agents.learners.a2c import A2CConfig
+from clew.agents.network import NetworkConfig
 from clew.errors import require_at_least, require_choice
 from clew.lab.grid import Evaluation, Setting, Study
-from clew.lab.studies.pramanik import PRESETS
+from clew.lab.grid.results import Row
+from clew.lab.studies.published import GridOptions, PublishedStudy, whole_numbers
+from clew.lab.studies.search import Search
 from clew.run.config import TrainConfig
+
+_LAYERS = {"hidden_size": 128, "num_layers": 4, "num_heads": 4, "head_size": 64}
+
+_CODED_ARELIT = _LAYERS | {
+    "eta": 4,
+    # The code counts vectors, and its 2 are Table A.2's r = 1, though at other frequencies.
+    "r": 2,
+    "frequencies": "code",
+    "scale": "code",
+    "tick": "carried",
+    "epsilon": 1e-5,
+}
+_CODED_RELIT = _LAYERS | {
+    "query": "double",
+    "decay": "joint",
+    "embedding_relu": False,
+    "epsilon": 1e-10,
+}
+# The band stays: without it the learner is another function than the actor.
+_CODED_GTRXL = _LAYERS | {"query_norm": False, "init": "lecun"}
+
+
+def _preset(
+    name: str, memory: str, options: dict[str, Any], learning_rate: float, entropy_cost: float
+) -> TrainConfig:
+    return TrainConfig(
+        env="tmaze",
+        env_options={"corridor_length": 120},
+        memory=memory,
+        memory_options=options,
+        network=NetworkConfig(head_size=128),
+        a2c=A2CConfig(
+            num_envs=8,
+            rollout_length=256,
+            learning_rate=learning_rate,
+            gamma=0.99,
+            lam=0.95,
+            entropy_cost=entropy_cost,
+            value_cost=0.5,
+            max_grad_norm=0.5,
+        ),
+        steps=10_000_000,
+        preset=f"pramanik/{name}",
+    )
+
+
+PRESETS: dict[str, TrainConfig] = {
+    config.preset: config
+    for config in (
+        _preset("lstm", "lstm", {"hidden_size": 600}, 1e-4, 1e-3),
+        _preset("gru", "gru", {"hidden_size": 680}, 5e-4, 1e-2),
+        _preset("gtrxl-128", "gtrxl", _CODED_GTRXL | {"window": 128}, 5e-4, 1e-2),
+        _preset("gtrxl-256", "gtrxl", _CODED_GTRXL | {"window": 256}, 5e-4, 1e-3),
+        _preset("relit-2", "relit", _CODED_RELIT | {"eta": 2}, 1e-4, 1e-3),
+        _preset("relit-4", "relit", _CODED_RELIT | {"eta": 4}, 1e-4, 1e-3),
+        _preset("arelit", "arelit", _CODED_ARELIT, 1e-4, 1e-3),
+        # A control that the thesis does not have: AReLiT's width and depth, and no memory.
+        _preset("none", "none", {"hidden_size": 128, "num_layers": 4}, 1e-4, 1e-3),
+    )
+}
+"""Name to settings of the T-Maze experiments (section 5.1, Tables A.1 and A.2), as coded."""
 
 EDITIONS = ("published", "repaired")
 AGENTS = ("lstm", "gru", "gtrxl-128", "gtrxl-256", "relit", "arelit")
@@ -36,7 +105,6 @@ _WIDEST_CODE = 256
 """Longest corridor whose positions take the 8 bits that the agents read."""
 _EPISODES = 192
 
-_LAYERS = {"hidden_size": 128, "num_layers": 4, "num_heads": 4, "head_size": 64}
 _HALF_WAVE = _LAYERS | {"eta": 4, "r": 3, "frequencies": "half_wave"}
 _GATED_AVERAGE = _LAYERS | {"eta": 4, "r": 1, "frequencies": "thesis"}
 
@@ -55,13 +123,10 @@ _WEIGHTS = {
 }
 
 
-def study(
-    part: str = "tmaze", edition: str = "published", corridors: Sequence[int] = CORRIDORS
-) -> Study:
+def study(edition: str = "published", corridors: Sequence[int] = CORRIDORS) -> Study:
     """The study's grid.
 
     Args:
-        part: "tmaze".
         edition: "published": the agents as coded (GTrXL's learner sees all of its chunk, its actor
             a window; AReLiT's two frequencies are one; ReLiT's gates are joint), time-outs end an
             episode. "repaired": windows are banded, AReLiT is the library's, ReLiT the thesis's,
@@ -69,14 +134,13 @@ def study(
         corridors: lengths, at least 2.
 
     Raises:
-        UserError: for another part or edition, or an impossible corridor.
+        UserError: for another edition, or an impossible corridor.
     """
-    require_choice("part", part, ("tmaze",))
     require_choice("edition", edition, EDITIONS)
     for length in corridors:
         require_at_least("corridor", length, 2)
     return Study(
-        name=f"pramanik/tmaze-{edition}",
+        name=grid_name(edition),
         models=models(edition),
         settings={f"corridor-{n}": setting(n, edition) for n in corridors},
         seeds=tuple(range(SEEDS)),
@@ -90,40 +154,55 @@ def study(
     )
 
 
-def sweep(
-    part: str = "tmaze", edition: str = "published", corridors: Sequence[int] = CORRIDORS
-) -> Study:
+def sweep(edition: str = "published", corridors: Sequence[int] = CORRIDORS) -> Study:
     """Table A.1's search: 25 learning rates and entropy costs for each agent of the thesis.
 
     The 25 are lanes of one program for every agent, corridor and seed. The thesis takes the pair
     with the best mean success over the last 100K steps, over all corridors and five seeds.
 
     Args:
-        part: "tmaze".
         edition: "published" or "repaired", see `study`.
         corridors: lengths, at least 2.
 
     Raises:
-        UserError: for another part or edition, or an impossible corridor.
+        UserError: for another edition, or an impossible corridor.
     """
-    whole = study(part, edition, corridors)
-    settings = {
-        f"{name} rate-{rate:g} entropy-{cost:g}": Setting(
-            task.env, task.options, a2c={"learning_rate": rate, "entropy_cost": cost}
-        )
-        for name, task in whole.settings.items()
-        for rate in LEARNING_RATES
-        for cost in ENTROPY_COSTS
-    }
+    whole = study(edition, corridors)
+    tasks = {name: Setting(task.env, task.options) for name, task in whole.settings.items()}
     return replace(
         whole.only(AGENTS),
-        name=f"pramanik/tmaze-sweep-{edition}",
-        settings=settings,
+        name=grid_name(edition, sweep=True),
+        settings=SEARCH.settings(tasks, "a2c"),
         seeds=tuple(range(SWEEP_SEEDS)),
         steps=SWEEP_STEPS,
         curve_bins=SWEEP_STEPS // (LAST_STEPS // 2),
         resumable=False,
     )
+
+
+def last_success(row: Row) -> float:
+    """Success over the episodes of the last 100K steps, 0 if none ended there."""
+    curve = row["curve"]
+    points = zip(curve["steps"], curve["episodes"], curve["success"], strict=True)
+    end = curve["steps"][-1]
+    ended = [(n, s) for step, n, s in points if step > end - LAST_STEPS and n]
+    return sum(n * s for n, s in ended) / sum(n for n, _ in ended) if ended else 0.0
+
+
+SEARCH = Search(LEARNING_RATES, ENTROPY_COSTS, last_success)
+"""As the thesis chooses: by the mean success over the last 100K steps, over all corridors and
+seeds (appendix A.1)."""
+
+
+def grid_name(edition: str, *, sweep: bool = False) -> str:
+    """What the grid of an edition, or of its search, is called."""
+    return f"pramanik/tmaze-{'sweep-' if sweep else ''}{edition}"
+
+
+EDITION_OF = {grid_name(edition): edition for edition in EDITIONS}
+"""By the name of a grid."""
+SEARCH_EDITION_OF = {grid_name(edition, sweep=True): edition for edition in EDITIONS}
+"""By the name of a search's grid."""
 
 
 def models(edition: str = "published") -> dict[str, TrainConfig]:
@@ -192,3 +271,28 @@ def _with(config: TrainConfig, **options: Any) -> TrainConfig:
 
 def _of(config: TrainConfig, memory: str, options: dict[str, Any]) -> TrainConfig:
     return replace(config, memory=memory, memory_options=options, preset="")
+
+
+@dataclass(frozen=True)
+class TMazeOptions(GridOptions):
+    """Options of `clew study tmaze`."""
+
+    edition: str = "published"
+    """published: as the authors' code had it. repaired: as the text means it."""
+    corridors: str = ""
+    """Only these corridor lengths, separated by commas; empty takes the thesis's five."""
+    sweep: bool = False
+    """Search for learning rates and entropy costs: 25 pairs, as lanes of one program, with 5 seeds
+    of 5M steps; --steps and --seeds change it."""
+
+
+def grid(options: TMazeOptions) -> Study:
+    """The grid that some options ask for."""
+    corridors = whole_numbers("corridors", options.corridors) or CORRIDORS
+    make = sweep if options.sweep else study
+    return options.narrow(make(options.edition, corridors))
+
+
+STUDY = PublishedStudy(
+    TMazeOptions, grid, presets=PRESETS, pages="clew.lab.studies.tmaze.page:page_of"
+)

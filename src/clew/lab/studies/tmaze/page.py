@@ -1,16 +1,39 @@
-"""Which blocks the T-Maze study's report has, and what its sentences say."""
+"""The report of the T-Maze study: its blocks, sentences and tables."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
+import numpy as np
+
+from clew.errors import UserError
+from clew.lab import claims
+from clew.lab.claims import Judged
+from clew.lab.grid.results import Row
+from clew.lab.studies.report.budget import over_seeds, trainings
 from clew.lab.studies.report.costs import made
-from clew.lab.studies.report.edition import Edition
-from clew.lab.studies.report.verdicts import HELD, NOT_HELD, OPEN
-from clew.lab.studies.tmaze import figures, sweep, tables
-from clew.lab.studies.tmaze.claims import CLAIMS, judge, overall
+from clew.lab.studies.report.edition import Edition, Page
+from clew.lab.studies.report.search import SearchReport
+from clew.lab.studies.report.tables import MISSING, shade
+from clew.lab.studies.tmaze import figures, grid
+from clew.lab.studies.tmaze.claims import CLAIMS, Scores, scores_of
+from clew.lab.studies.tmaze.figures import WINDOWS, further_success
 from clew.lab.studies.tmaze.grid import AGENTS, CORRIDORS
-from clew.lab.studies.tmaze.scores import NAME, Grid, make_grid
-from clew.report.document import Block, Chart, Heading, Numbers, Text, counted, duration, listed
+from clew.report.document import (
+    Block,
+    Cell,
+    Chart,
+    Column,
+    Heading,
+    Numbers,
+    Table,
+    Text,
+    counted,
+    duration,
+    listed,
+)
 from clew.report.figures import Styles
+from clew.stats import seeds_needed, welch_test
 
 _EDITIONS = {
     "published": "Agents as the authors' code has them: GTrXL's learner sees all of its chunk and "
@@ -21,78 +44,282 @@ _EDITIONS = {
 }
 
 
-def is_tmaze(edition: Edition) -> bool:
-    """Whether a study's folder is of the T-Maze study."""
-    return edition.name.startswith(NAME)
+def page_of(name: str) -> Page | None:
+    """The page of an edition's grid, or of its search, by the grid's name; None for others."""
+    if name in grid.EDITION_OF:
+        made_by = partial(command, which=grid.EDITION_OF[name])
+        return Page(made_by, form="the T-Maze study", blocks=blocks)
+    if name in grid.SEARCH_EDITION_OF:
+        made_by = partial(command, which=f"{grid.SEARCH_EDITION_OF[name]} --sweep")
+        return Page(made_by, form="a search of the T-Maze study", blocks=SEARCH.blocks)
+    return None
 
 
-def tmaze_blocks(editions: Sequence[Edition], styles: Styles, note: str) -> list[Block]:
-    """All blocks of a report, edition by edition; charts that nothing is there for are left out."""
-    if all(edition.name.startswith(sweep.NAME) for edition in editions):
-        return sweep.sweep_blocks(editions, note)
-    blocks = [block for edition in editions for block in _edition(make_grid(edition), styles, note)]
-    return [block for block in blocks if not isinstance(block, Chart) or block.panels]
+def command(edition: Edition, which: str) -> str:
+    """The command that makes an edition's folder."""
+    return (
+        f"clew study pramanik --part tmaze --edition {which} --steps "
+        f"{edition.study['steps']} --seeds {len(edition.seeds)} --run-dir {edition.folder}"
+    )
 
 
-def _edition(grid: Grid, styles: Styles, note: str) -> list[Block]:
-    agents = [model for model in grid.models if model in AGENTS]
-    others = [model for model in grid.models if model not in AGENTS]
-    beside = [block for block in (figures.windows(grid, styles), tables.windows(grid)) if block]
+def blocks(editions: Sequence[Edition], styles: Styles, note: str) -> list[Block]:
+    """All blocks of a report, edition by edition; charts without a panel are left out."""
+    found = [b for edition in editions for b in _edition(scores_of(edition), styles, note)]
+    return [block for block in found if not isinstance(block, Chart) or block.panels]
+
+
+def _about_search(edition: Edition, rows: Sequence[Row]) -> str:
+    corridors = sorted({int(row["setting"].split(" ")[0].split("-")[1]) for row in rows})
+    return (
+        f"{counted(len(rows), 'training')} on corridors of "
+        f"{listed([str(n) for n in corridors])}, {counted(len(edition.seeds), 'seed')}, "
+        f"{rows[0]['steps']:,} steps each. The thesis searches with 5 seeds of 5M steps on five "
+        "corridors."
+    )
+
+
+def _authors_rates(edition: Edition) -> Mapping[str, tuple[float, float]]:
+    own = grid.models(grid.SEARCH_EDITION_OF[edition.name])
+    return {name: (c.a2c.learning_rate, c.a2c.entropy_cost) for name, c in own.items()}
+
+
+SEARCH = SearchReport(
+    grid.SEARCH,
+    score="success",
+    digits=3,
+    about=_about_search,
+    note="Mean success over the last 100K steps, over all corridors and seeds.",
+    published=_authors_rates,
+    shaded=True,
+)
+"""Of Table A.1's search."""
+
+
+def _edition(scores: Scores, styles: Styles, note: str) -> list[Block]:
+    judged = [claim.judge(scores) for claim in CLAIMS]
+    agents = [model for model in scores.models if model in AGENTS]
+    others = [model for model in scores.models if model not in AGENTS]
+    beside = [block for block in (figures.windows(scores, styles), windows_table(scores)) if block]
     return [
-        Heading(grid.edition.name, 1, grid.edition.slug),
-        _numbers(grid),
-        *(Text(sentence) for sentence in _sentences(grid)),
-        *tables.claims(grid),
-        grid.heading("Figures 5.2 and 5.3", "figures"),
-        figures.published(grid, "5.2", styles),
-        figures.published(grid, "5.3", styles),
-        figures.controls(grid, styles),
-        tables.success(grid),
-        *([grid.heading("What GTrXL's learner sees", "windows-section")] if beside else []),
+        Heading(scores.edition.name, 1, scores.edition.slug),
+        _numbers(scores, judged),
+        *(Text(sentence) for sentence in _sentences(scores)),
+        *_claims(scores, judged),
+        scores.heading("Figures 5.2 and 5.3", "figures"),
+        figures.published(scores, "5.2", styles),
+        figures.published(scores, "5.3", styles),
+        figures.controls(scores, styles),
+        success_table(scores),
+        *([scores.heading("What GTrXL's learner sees", "windows-section")] if beside else []),
         *beside,
-        grid.heading("Learning", "learning-section"),
-        figures.learning(grid, styles, "success", agents, "agents"),
-        figures.learning(grid, styles, "return", agents, "agents"),
-        figures.learning(grid, styles, "success", others, "controls"),
-        grid.heading("Longer corridors", "lengths-section"),
-        figures.lengths(grid, styles),
-        tables.lengths(grid),
-        grid.heading("Cost", "cost-section"),
-        tables.costs(grid),
-        grid.heading("How this was made", "made-section"),
-        made(grid.edition, note),
+        scores.heading("Learning", "learning-section"),
+        figures.learning(scores, styles, "success", agents, "agents"),
+        figures.learning(scores, styles, "return", agents, "agents"),
+        figures.learning(scores, styles, "success", others, "controls"),
+        scores.heading("Longer corridors", "lengths-section"),
+        figures.lengths(scores, styles),
+        lengths_table(scores),
+        scores.heading("Cost", "cost-section"),
+        costs_table(scores),
+        scores.heading("How this was made", "made-section"),
+        made(scores.edition, note),
     ]
 
 
-def _numbers(grid: Grid) -> Numbers:
-    verdicts = [overall(judge(grid, claim))[0] for claim in CLAIMS]
-    rows = grid.edition.rows
+def _numbers(scores: Scores, judged: Sequence[Judged]) -> Numbers:
+    rows = scores.edition.rows
     return Numbers(
         [
-            (f"{len(rows):,}", f"trainings of {grid.budget}"),
-            (grid.seeds().split(" seed")[0], "seeds a cell"),
-            (str(verdicts.count(HELD)), f"of {len(CLAIMS)} claims held"),
-            (str(verdicts.count(NOT_HELD)), "not held"),
-            (str(verdicts.count(OPEN)), "undecided"),
+            (f"{len(rows):,}", f"trainings of {scores.budget}"),
+            (scores.seeds().split(" seed")[0], "seeds a cell"),
+            *claims.counts(judged),
             (duration(sum(row["seconds"] for row in rows)), "of one core"),
         ]
     )
 
 
-def _sentences(grid: Grid) -> list[str]:
-    agents = [model for model in AGENTS if model in grid.models]
-    others = [model for model in grid.models if model not in AGENTS]
-    lengths = listed([str(n) for n in grid.corridors])
+def _claims(scores: Scores, judged: Sequence[Judged]) -> list[Table]:
+    note = (
+        "A claim is a range of success rates, and holds where the whole 95% interval of the mean "
+        "over seeds is in it, at every corridor; it does not where the interval is outside at one "
+        "of them. The interval is Student's, or wider where so few seeds may all have missed a "
+        "kind of outcome. The seeds are those with which each corridor would be decided if mean "
+        "and deviation are as seen (power 0.8); an estimate from one or two seeds is a rough one."
+    )
+    title = f"Claims of Figures 5.2 and 5.3 at {scores.budget}, {scores.seeds()}"
+    return claims.tables(judged, scores.edition.slug, title, note)
+
+
+def _sentences(scores: Scores) -> list[str]:
+    agents = [model for model in AGENTS if model in scores.models]
+    others = [model for model in scores.models if model not in AGENTS]
+    lengths = listed([str(n) for n in scores.corridors])
     sentences = [
-        _EDITIONS.get(grid.which, ""),
+        _EDITIONS.get(scores.which, ""),
         f"{counted(len(agents), 'agent')} of the thesis ({listed(agents)})"
         + (f" and {counted(len(others), 'control')} ({listed(others)})" if others else "")
-        + f" on corridors of {lengths}, {grid.seeds()}, {grid.budget} each. The thesis has 50 "
+        + f" on corridors of {lengths}, {scores.seeds()}, {scores.budget} each. The thesis has 50 "
         "seeds of 10M steps on corridors of 120 to 200, and the best of 25 learning rates and "
         "entropy costs; here those of the authors' configurations.",
     ]
-    missing = [str(n) for n in CORRIDORS if n not in grid.corridors]
+    missing = [str(n) for n in CORRIDORS if n not in scores.corridors]
     if missing:
         sentences.append(f"Corridors that were not run: {listed(missing)}.")
-    sentences += grid.not_shown
+    sentences += scores.not_shown
     return [sentence for sentence in sentences if sentence]
+
+
+def success_table(scores: Scores) -> Table:
+    """Every agent on every corridor."""
+    rows, records = [], []
+    for model in scores.models:
+        cells = [Cell(model)]
+        for corridor in scores.corridors:
+            cell, record = _success(scores, model, corridor)
+            cells.append(cell)
+            records += record
+        rows.append(cells)
+    return Table(
+        f"{scores.edition.slug}-success",
+        f"Success over the last 100K of {scores.budget}",
+        [Column("agent"), *(Column(f"corridor {n}") for n in scores.corridors)],
+        rows,
+        "Mean over seeds and its standard error, as published; below, the 95% bootstrap interval "
+        "over seeds, how many they are, and the share of episodes that reached the junction. 0.5 "
+        "is guessing.",
+        records,
+    )
+
+
+def _success(scores: Scores, model: str, corridor: int) -> tuple[Cell, list[dict[str, Any]]]:
+    values = scores.success(model, corridor)
+    if not values.size:
+        return MISSING, []
+    rows = scores.rows(model, corridor)
+    text, below, record = over_seeds(values, 3)
+    junction = float(np.mean([row["last"]["junction"] for row in rows]))
+    below[-1] += f", junction {junction:.2f}"
+    named = {"model": model, "corridor": corridor} | record
+    named |= {"junction": junction, "steps": scores.steps}
+    named |= {"evaluated": float(np.mean([row["mean"] for row in rows]))}
+    return Cell(text, tuple(below), shade=shade(record["mean"])), [named]
+
+
+def windows_table(scores: Scores) -> Table | None:
+    """GTrXL-128 with its learner's window as published and banded, corridor by corridor."""
+    pair = WINDOWS.get(scores.which, ())
+    both = [n for n in scores.corridors if all(scores.success(model, n).size for model in pair)]
+    if not pair or not both:
+        return None
+    rows = []
+    for corridor in both:
+        wide, banded = (scores.success(model, corridor) for model in pair)
+        cells = [Cell(f"{v.mean():.3f}", (f"seeds: {_each(v)}",)) for v in (wide, banded)]
+        rows.append([Cell(f"corridor {corridor}"), *cells, Cell(*_difference(wide, banded))])
+    columns = [Column(""), Column("sees its chunk", "as published"), Column("banded", "repaired")]
+    title = f"GTrXL-128: what its learner sees, {scores.budget}"
+    note = (
+        "Success over the last 100K steps. The difference is that of the means, banded less "
+        "published, with Welch's 95% interval; the seeds are those that each would need for a "
+        "power of 0.8 if means and deviations are as seen."
+    )
+    return Table(
+        f"{scores.edition.slug}-windows-table",
+        title,
+        [*columns, Column("banded less published")],
+        rows,
+        note,
+    )
+
+
+def _each(values: np.ndarray) -> str:
+    return ", ".join(f"{value:.2f}" for value in values)
+
+
+def _difference(wide: np.ndarray, banded: np.ndarray) -> tuple[str, tuple[str, ...]]:
+    difference = float(banded.mean() - wide.mean())
+    text = f"{difference:+.3f}"
+    if min(wide.size, banded.size) < 2:
+        return text, ("one seed: no interval",)
+    test = welch_test(banded, wide)
+    below = [f"[{test.low:+.2f}, {test.high:+.2f}], p = {test.p:.2g}"]
+    try:
+        spread = (float(banded.std(ddof=1)), float(wide.std(ddof=1)))
+        below.append(f"{seeds_needed(difference, *spread, most=10_000).seeds:,} seeds each")
+    except UserError:
+        below.append("seeds needed cannot be told")
+    return text, tuple(below)
+
+
+def lengths_table(scores: Scores) -> Table:
+    """Success on longer corridors, agent by agent."""
+    names = sorted(
+        {n for row in scores.edition.rows for n in row["further"] or ()},
+        key=lambda name: (int(name.split("-")[1]), name),
+    )
+    rows, records = [], []
+    for corridor in scores.corridors:
+        for model in scores.models:
+            there = [row for row in scores.rows(model, corridor) if row["further"]]
+            if not there:
+                continue
+            stretched, plain = further_success(there, corridor)
+            cells = [Cell(model, (f"trained on {corridor}",))]
+            cells += [_mean(stretched[corridor])]
+            for name in names:
+                found = stretched if name.endswith("-stretched") else plain
+                values = found.get(int(name.split("-")[1])) if name in there[0]["further"] else None
+                cells.append(_mean(values))
+                if values:
+                    record = {"model": model, "trained": corridor, "evaluated": name}
+                    records.append(record | {"seeds": len(values), "mean": float(np.mean(values))})
+            rows.append(cells)
+    columns = [Column("agent"), Column("its own")]
+    columns += [Column(*_length_words(name)) for name in names]
+    return Table(
+        f"{scores.edition.slug}-lengths-table",
+        f"Success on longer corridors, {scores.budget}",
+        columns,
+        rows,
+        "Mean over seeds of fresh episodes, with actions drawn from the policy.",
+        records,
+        folded=True,
+    )
+
+
+def _mean(values: list[float] | None) -> Cell:
+    if not values:
+        return MISSING
+    mean = float(np.mean(values))
+    return Cell(f"{mean:.2f}", shade=shade(mean))
+
+
+def _length_words(name: str) -> tuple[str, str]:
+    number, _, stretched = name.removeprefix("corridor-").partition("-")
+    return number, stretched or "as it is"
+
+
+def costs_table(scores: Scores) -> Table:
+    """What the cells of every agent took."""
+    rows, records = [], []
+    for model in scores.models:
+        took = trainings(scores.edition, model)
+        minutes = float(np.mean([row["timed"]["evaluate"] for row in took.rows])) / 60
+        hours = sum(row["seconds"] for row in took.rows) / 3600
+        rows.append([Cell(model), *took.cells, Cell(f"{minutes:.1f} min"), Cell(f"{hours:.2f} h")])
+        record = {"model": model, "parameters": took.rows[0]["parameters"]}
+        record |= {"cells": len(took.rows), "steps_per_second": took.rate}
+        records.append(record | {"train_hours": took.hours, "evaluate_minutes": minutes})
+    heads = ("agent", "parameters", "cells", "steps/s", "a training", "a measuring", "in all")
+    whole = duration(sum(row["seconds"] for row in scores.edition.rows))
+    return Table(
+        f"{scores.edition.slug}-costs",
+        f"What it took, {scores.budget} a cell",
+        [Column(head) for head in heads],
+        rows,
+        f"Of one core, each cell alone on it with one thread; {whole} in all. Other work on the "
+        "machine counts: seconds are by the clock. Measuring is on the own corridor and the longer "
+        "ones.",
+        records,
+    )

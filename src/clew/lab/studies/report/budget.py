@@ -1,4 +1,4 @@
-"""A study's folder at one budget, which is what a report of a study with budgets tells."""
+"""The rows of a study's folder that have one budget of steps."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from clew.stats import bootstrap_interval
 
 @dataclass(frozen=True)
 class OneBudget:
-    """The rows of one budget, which every figure tells."""
+    """The rows of one budget, which every figure and table shows."""
 
     edition: Edition
     steps: int
@@ -84,7 +84,7 @@ def in_order(edition: Edition, known: Sequence[str]) -> list[str]:
 def over_seeds(
     values: Float[np.ndarray, " seeds"], digits: int
 ) -> tuple[str, list[str], dict[str, Any]]:
-    """What a cell of a table says of at least one seed.
+    """The entry of a table for at least one seed.
 
     Returns:
         Mean and standard error; lines below, the 95% bootstrap interval and how many seeds; and

@@ -1,12 +1,11 @@
-"""Models against each other in settings with many seeds."""
+"""Comparisons of a study's scores: with the published ones, and of its models with each other."""
 
 import itertools
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from clew.errors import UserError
-from clew.lab.studies.report import thesis
-from clew.lab.studies.report.compare import ALPHA, DIFFERS, interval_text, p_text, signed
 from clew.lab.studies.report.edition import Edition
 from clew.report.document import Cell, Column, Table
 from clew.stats import (
@@ -18,6 +17,108 @@ from clew.stats import (
     welch_from_spreads,
     welch_test,
 )
+from clew.stats.comparisons import critical_value, two_sided_p
+
+ALPHA = 0.05
+DIFFERS, PERHAPS, SPLIT = "●", "○", "◇"
+"""Marks: differs after Holm's correction; only without it; equal seeds on both sides that differ
+from each other, which no test can judge."""
+LEGEND = (
+    f"{DIFFERS} differs by more than noise: Welch's test, p at most {ALPHA} after Holm's "
+    f"correction over the table. {PERHAPS} p at most {ALPHA} for this cell alone, which one cell "
+    f"in twenty has by chance. {SPLIT} all seeds agree on both sides but not with each other: "
+    "without any spread no test can tell (three against three cannot get below p = 0.1)."
+)
+
+
+class Compared(NamedTuple):
+    """One cell beside its published one."""
+
+    test: Comparison
+    corrected: float
+    mark: str
+
+
+class Difference(NamedTuple):
+    """A difference of means over the same settings, with the ends of its 95% interval."""
+
+    difference: float
+    low: float
+    high: float
+    p: float
+
+
+def beside_published(edition: Edition, settings: Sequence[str]) -> dict[tuple[str, str], Compared]:
+    """Welch's test of every cell of a table that is published and has two seeds or more.
+
+    Args:
+        edition: ours.
+        settings: of the table; Holm's correction is over all its tests.
+    """
+    tests = {}
+    for model in edition.models:
+        for setting in settings:
+            ours, theirs = edition.spread(model, setting), edition.published.get((model, setting))
+            if ours is not None and theirs is not None:
+                tests[model, setting] = welch_from_spreads(ours, theirs)
+    if not tests:
+        return {}
+    corrected = holm([test.p for test in tests.values()])
+    return {
+        pair: Compared(test, float(p), _mark(test, float(p)))
+        for (pair, test), p in zip(tests.items(), corrected, strict=True)
+    }
+
+
+def _mark(test: Comparison, corrected: float) -> str:
+    if test.method == "permutation":
+        return SPLIT if test.p < 1 else ""
+    if corrected <= ALPHA:
+        return DIFFERS
+    return PERHAPS if test.p <= ALPHA else ""
+
+
+def mean_difference(ours: Sequence[Spread], theirs: Sequence[Spread]) -> Difference | None:
+    """Whether two means over the same settings differ; None where nothing has any spread.
+
+    With the variances v = s^2 / (n S^2) of all 2 S cells, each with n seeds:
+
+        t = (mean_ours - mean_theirs) / sqrt(sum v),   degrees = (sum v)^2 / sum(v^2 / (n - 1))
+
+    which is Welch's test for a sum of more than two means.
+
+    Source:
+        Welch (1947), section 2, for the degrees of freedom.
+    """
+    count = len(ours)
+    difference = sum(a.mean - b.mean for a, b in zip(ours, theirs, strict=True)) / count
+    cells = [*ours, *theirs]
+    parts = [cell.deviation**2 / cell.seeds / count**2 for cell in cells]
+    total = sum(parts)
+    if total == 0:
+        return None
+    degrees = total**2 / sum(v**2 / (c.seeds - 1) for v, c in zip(parts, cells, strict=True))
+    error = math.sqrt(total)
+    reach = critical_value(ALPHA, degrees) * error
+    p = two_sided_p(difference / error, degrees)
+    return Difference(difference, difference - reach, difference + reach, p)
+
+
+def signed(value: float) -> str:
+    """A difference with its sign, in two decimals."""
+    text = f"{value:+.2f}"
+    return "0.00" if text[1:] == "0.00" else text
+
+
+def interval_text(low: float, high: float) -> str:
+    """The ends of an interval of differences; empty where there is none."""
+    return "" if math.isnan(low) else f"[{signed(low)}, {signed(high)}]"
+
+
+def p_text(p: float) -> str:
+    """A p-value, as precise as anybody needs it."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
 
 MANY = 10
 """Seeds from which on models are compared with each other in a single setting."""
@@ -95,9 +196,9 @@ def _needed(x: Spread | None, y: Spread | None) -> str:
 
 
 def published_tests(edition: Edition, settings: Sequence[str]) -> Table | None:
-    """The thesis's own t-tests beside ours; None if the edition has none of them."""
+    """The publication's own t-tests again; None if the edition has none of them."""
     rows, records = [], []
-    for setting, a, b, p in thesis.TESTS:
+    for setting, a, b, p in edition.publication.tests:
         x, y = edition.spread(a, setting), edition.spread(b, setting)
         if setting not in settings or x is None or y is None:
             continue
@@ -114,10 +215,7 @@ def published_tests(edition: Edition, settings: Sequence[str]) -> Table | None:
         records.append({**record, **ours._asdict()})
     if not rows:
         return None
-    note = (
-        "The six t-tests that the thesis reports, none of them corrected. Published again: "
-        "Welch's test of the means and deviations in Appendix C, with thirty seeds."
-    )
+    note = edition.publication.tests_note
     columns = ["test", "published", "p, as printed", "p, published again", "ours, 95%", "p, ours"]
-    name, title = f"{edition.slug}-thesis-tests", "The thesis's own tests beside ours"
+    name, title = f"{edition.slug}-published-tests", "The published tests again"
     return Table(name, title, [Column(c) for c in columns], rows, note, records)

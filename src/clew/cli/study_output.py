@@ -1,0 +1,122 @@
+"""What `clew study` prints: the grid before it runs, a live table while it does, the outcome."""
+
+import sys
+from pathlib import Path
+
+from rich import box
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+
+from clew.cli.tables import print_table
+from clew.lab.grid import (
+    Standing,
+    Study,
+    StudyLines,
+    StudyProgress,
+    StudyResult,
+    make_packs,
+    read_results,
+)
+from clew.lab.grid.progress import format_standing
+from clew.lab.grid.results import finished_cells
+
+SHOWN = 8
+"""Packs in progress that are shown."""
+
+
+def study_listener() -> StudyProgress:
+    """What reports the progress: a live table on a terminal, plain lines elsewhere."""
+    console = Console(stderr=True, highlight=False)
+    if console.is_terminal and not console.is_dumb_terminal:
+        return StudyTable(console)
+    return StudyLines(stream=sys.stderr)
+
+
+class StudyTable:
+    """Cells finished and left by model, what is in progress, rate and time left.
+
+    Args:
+        console: where it is printed.
+    """
+
+    def __init__(self, console: Console):
+        self._live = Live(console=console, auto_refresh=False)
+
+    def start(self, path: Path, study: Study, standing: Standing) -> None:
+        """Prints what runs where, and opens the table."""
+        self._live.console.print(f"{study.name}: {standing.total:,} cells -> {path}")
+        self._live.start()
+        self.report(standing)
+
+    def report(self, standing: Standing) -> None:
+        """Renews the table."""
+        self._live.update(draw(standing), refresh=True)
+
+    def message(self, text: str) -> None:
+        """Prints a line above the table."""
+        self._live.console.print(text, markup=False)
+
+    def close(self) -> None:
+        """Leaves the table as it is."""
+        self._live.stop()
+
+
+def draw(standing: Standing) -> Group:
+    """The table of a moment."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    for name in ("finished", "of"):
+        table.add_column(name, justify="right")
+    for model, (finished, total) in standing.models.items():
+        table.add_row(model, f"{finished:,}", f"{total:,}")
+    table.add_section()
+    table.add_row("all", f"{standing.finished:,}", f"{standing.total:,}")
+    packs = list(standing.working.items())
+    lines = [f"{share:4.0%}  {pack}" for pack, share in packs[:SHOWN]]
+    if len(packs) > SHOWN:
+        lines.append(f"      and {len(packs) - SHOWN} more")
+    return Group(table, *lines, format_standing(standing))
+
+
+def show(study: Study, folder: str) -> None:
+    """Prints the grid, a line for every model, and how much of it is there already."""
+    finished = finished_cells(study, read_results(folder), Path(folder))
+    seeds, settings = len(study.seeds), len(study.settings)
+    rows = []
+    for model in study.models:
+        ended = sum(cell.model == model for cell in finished)
+        steps = sum(study.config(model, setting).steps for setting in study.settings) * seeds
+        cells = settings * seeds
+        rows.append([model, f"{cells:,}", f"{ended:,}", f"{cells - ended:,}", f"{steps:,}"])
+    packs = make_packs(study, finished)
+    note = (
+        f"settings: {', '.join(study.settings)}\n"
+        f"seeds: {', '.join(map(str, study.seeds))}\n"
+        f"{len(study.cells()):,} cells, {len(finished):,} finished in {folder}, "
+        f"{len(packs):,} programs to run"
+    )
+    print_table(study.name, ["", "cells", "finished", "to run", "environment steps"], rows, note)
+
+
+def report(study: Study, result: StudyResult) -> str:
+    """The outcome of a study: means by model, beside the published ones."""
+    lines = []
+    for model in study.models:
+        # A training in which no episode ended has no mean.
+        rows = [r for r in result.rows if r["model"] == model and r["mean"] is not None]
+        if not rows:
+            continue
+        mean = sum(row["mean"] for row in rows) / len(rows)
+        known = [study.expected.get((model, setting)) for setting in study.settings]
+        published = [expected.mean for expected in known if expected is not None]
+        beside = ""
+        if len(published) == len(known):
+            beside = f", published {sum(published) / len(published):.3f}"
+        lines.append(f"{model}: mean {study.score} {mean:.3f} of {len(rows)} cells{beside}")
+    for pack, error in result.failures:
+        lines.append(f"failed: {pack}: {error}")
+    if result.failures:
+        lines.append("the same command tries again what failed")
+    lines.append(f"results: {result.path / 'results.jsonl'}")
+    return "\n".join(lines)

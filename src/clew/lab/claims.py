@@ -1,0 +1,149 @@
+"""Claims of a publication, held against results: one type, one vocabulary, one table.
+
+A study states its claims as data: a source, a sentence, and a function from its results to
+findings, the comparisons that the claim rests on. The verdicts follow from the numbers by rule;
+nobody writes them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from clew.report.document import Cell, Column, Table, counted
+
+HELD, NOT_HELD, UNDECIDED, NOT_RUN = "held", "not held", "undecided", "not run"
+VERDICTS = (HELD, NOT_HELD, UNDECIDED, NOT_RUN)
+"""Everything that can be said of a claim."""
+_TONES = {HELD: "good", NOT_HELD: "bad"}
+
+Results = TypeVar("Results")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One comparison that a claim rests on."""
+
+    comparison: str
+    verdict: str
+    """One of `VERDICTS`."""
+    seeds: str = "–"
+    """How many there were."""
+    seen: str = "–"
+    """The estimate with its interval."""
+    needed: int | None = None
+    """Seeds that would decide, if means and deviations are as seen."""
+    record: Mapping[str, Any] = field(default_factory=dict)
+    """The numbers, for the CSV file."""
+
+
+class Judged(NamedTuple):
+    """A claim and what was found."""
+
+    source: str
+    text: str
+    findings: Sequence[Finding]
+
+    @property
+    def verdict(self) -> str:
+        """The claim holds if every finding does, and does not hold if one does not."""
+        return overall(finding.verdict for finding in self.findings)
+
+    @property
+    def needed(self) -> int | None:
+        """Seeds that the finding hardest to decide needs; None if the claim is decided."""
+        known = [finding.needed for finding in self.findings if finding.needed is not None]
+        return max(known, default=None) if self.verdict == UNDECIDED else None
+
+    def count(self, verdict: str) -> int:
+        """How many findings have a verdict."""
+        return sum(finding.verdict == verdict for finding in self.findings)
+
+
+@dataclass(frozen=True)
+class Claim(Generic[Results]):
+    """A sentence of a publication that results can support or contradict."""
+
+    source: str
+    """Where it stands, for example "Figure 5.2"."""
+    text: str
+    find: Callable[[Results], Sequence[Finding]]
+    """The comparisons it rests on; those that were not run are findings too."""
+
+    def judge(self, results: Results) -> Judged:
+        """The claim beside the results."""
+        return Judged(self.source, self.text, self.find(results))
+
+
+def overall(verdicts: Iterable[str]) -> str:
+    """The verdict of a claim with several findings.
+
+    It is held if all of them are, and not held if one is not. If all were not run, it was not run;
+    anything else is undecided.
+    """
+    different = set(verdicts)
+    if NOT_HELD in different:
+        return NOT_HELD
+    return different.pop() if len(different) == 1 else UNDECIDED
+
+
+def counts(judged: Sequence[Judged]) -> list[tuple[str, str]]:
+    """How many claims have each verdict, for the numbers at the head of a report."""
+    verdicts = [claim.verdict for claim in judged]
+    first = (str(verdicts.count(HELD)), f"of {len(judged)} claims held")
+    return [first, *((str(verdicts.count(v)), v) for v in VERDICTS[1:])]
+
+
+def sentence(judged: Sequence[Judged]) -> str:
+    """The outcome of all claims in one sentence."""
+    first, *others = counts(judged)
+    return f"{first[0]} {first[1]}, {', '.join(f'{number} {word}' for number, word in others)}."
+
+
+def verdict_cell(verdict: str, needed: str = "") -> Cell:
+    """A verdict in a table, and what would decide it."""
+    return Cell(verdict + needed, verdict=_TONES.get(verdict, "open"))
+
+
+def tables(
+    judged: Sequence[Judged], slug: str, title: str, note: str, details: str = ""
+) -> list[Table]:
+    """Every claim with its verdict, and every comparison behind them.
+
+    Args:
+        judged: the claims.
+        slug: begins the names of the tables' files.
+        title: of the first table.
+        note: the rule by which a comparison holds.
+        details: a note on the comparisons.
+    """
+    rows = []
+    for claim in judged:
+        needed = f", {claim.needed:,} seeds would tell" if claim.needed else ""
+        found = [Cell(str(claim.count(verdict))) for verdict in VERDICTS]
+        below = (claim.source,) if claim.source else ()
+        rows.append([Cell(claim.text, below), verdict_cell(claim.verdict, needed), *found])
+    columns = [Column("claim"), Column("verdict")]
+    columns += [Column(verdict, "comparisons") for verdict in VERDICTS]
+    note = f"{note} {RULE} {sentence(judged)}"
+    return [Table(f"{slug}-claims", title, columns, rows, note), _details(judged, slug, details)]
+
+
+RULE = (
+    "A claim holds if all of its comparisons hold, and one that does not hold is enough against "
+    "it. The verdicts are computed from the numbers."
+)
+
+
+def _details(judged: Sequence[Judged], slug: str, note: str) -> Table:
+    rows, records = [], []
+    for claim in judged:
+        for one in claim.findings:
+            needed = f", {counted(one.needed, 'seed')}" if one.needed else ""
+            cells = [Cell(claim.text), Cell(one.comparison), Cell(one.seeds), Cell(one.seen)]
+            rows.append([*cells, verdict_cell(one.verdict, needed)])
+            record = {"source": claim.source, "claim": claim.text, "comparison": one.comparison}
+            record |= {"seeds": one.seeds, "seen": one.seen, **one.record}
+            records.append(record | {"verdict": one.verdict, "seeds_needed": one.needed})
+    columns = [Column(name) for name in ("claim", "comparison", "seeds", "seen", "verdict")]
+    title = "Every comparison behind the verdicts"
+    return Table(f"{slug}-claims-comparisons", title, columns, rows, note, records, folded=True)

@@ -1,0 +1,137 @@
+"""What a published study declares: its options, its grid or computation, presets and page."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from clew.errors import UserError
+from clew.names import resolve
+
+if TYPE_CHECKING:
+    from clew.lab.grid import Study
+    from clew.run.config import TrainConfig
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    """Options of every study."""
+
+    seeds: int = 0
+    """Number of seeds: the study's own first, then the smallest others; 0 takes the study's. Of a
+    study that trains nothing, the number of random draws."""
+    run_dir: str = ""
+    """The study's folder; empty is runs/ and its name, for example runs/makkink-published."""
+    list: bool = False
+    """Show what would run, and run nothing."""
+
+
+@dataclass(frozen=True)
+class GridOptions(StudyOptions):
+    """Options of every study that trains."""
+
+    models: str = ""
+    """Only these models, separated by commas; empty takes all (--list names them)."""
+    settings: str = ""
+    """Only these settings, separated by commas; empty takes all."""
+    steps: int = 0
+    """Training steps of every cell; 0 takes the study's. Where cells are runs of their own it may
+    be raised later: they go on from where they ended."""
+    episodes: int = 0
+    """Training episodes of every cell; 0 takes the study's."""
+    evaluation_episodes: int = 0
+    """Episodes on which every trained agent is measured; 0 takes the study's."""
+    add_memory: tuple[str, ...] = ()
+    """Memories of your own as further models: package.module:factory, or with a name of your
+    choice NAME=package.module:factory. Each takes its place in the study's own agent."""
+    workers: int = 0
+    """Processes, each on a core of its own; 0 is one for every core. Where a training takes all
+    cores, trainings side by side; 0 is one."""
+    ray: str = ""
+    """Run on a Ray cluster in place of local processes: auto, local, HOST:PORT or
+    ray://HOST:PORT."""
+
+    def narrow(self, whole: "Study") -> "Study":
+        """The part of a study that these options ask for, with their budget and added memories.
+
+        Raises:
+            UserError: for an unknown model or setting, with the nearest names, or two budgets.
+        """
+        agent = next(iter(whole.models.values()))
+        study = whole.only(names(self.models), names(self.settings))
+        if self.seeds:
+            study = replace(study, seeds=first_seeds(study.seeds, self.seeds))
+        if self.steps and self.episodes:
+            raise UserError("--steps and --episodes exclude each other: give one budget")
+        if self.steps:
+            study = replace(study, steps=self.steps, episodes=None)
+        if self.episodes:
+            study = replace(study, episodes=self.episodes, steps=None)
+        if self.evaluation_episodes:
+            evaluation = replace(study.evaluation, episodes=self.evaluation_episodes)
+            study = replace(study, evaluation=evaluation)
+        for text in self.add_memory:
+            study = _with_memory(study, text, agent)
+        return study
+
+
+Options = TypeVar("Options", bound=StudyOptions)
+
+
+@dataclass(frozen=True)
+class Computation:
+    """What a study does that trains nothing."""
+
+    name: str
+    """For its folder in runs/."""
+    run: Callable[[str, int, Callable[[str], None]], str]
+    """Called with a folder for the results, the number of draws (0 for its own) and a function
+    that logs what is being computed; returns the findings as text. --list shows the first line of
+    its docstring."""
+
+
+@dataclass(frozen=True)
+class PublishedStudy(Generic[Options]):
+    """A study as `clew study`, `clew report` and the presets find it."""
+
+    options: type[Options]
+    """What `clew study` can be given; a dataclass with a docstring under each field."""
+    grid: Callable[[Options], "Study"] | None = None
+    """The grid of trainings that some options ask for."""
+    compute: Computation | None = None
+    """In place of a grid."""
+    presets: Mapping[str, "TrainConfig"] = field(default_factory=dict)
+    """Settings for `clew train --preset`, by their whole name."""
+    pages: str = ""
+    """Where its `clew.lab.studies.report.Page` by the name of the grid is, as "module:function";
+    without one, a report has the form of any study's."""
+
+
+def first_seeds(own: tuple[int, ...], count: int) -> tuple[int, ...]:
+    """The first `count` of a study's seeds, then the smallest numbers that are not among them."""
+    others = (n for n in range(len(own) + count) if n not in own)
+    return (*own[:count], *(next(others) for _ in range(count - len(own))))
+
+
+def names(text: str) -> list[str] | None:
+    """Words between commas, None if there are none."""
+    return [word.strip() for word in text.split(",") if word.strip()] or None
+
+
+def whole_numbers(option: str, text: str) -> tuple[int, ...]:
+    """Whole numbers between commas.
+
+    Raises:
+        UserError: naming the option and its value.
+    """
+    try:
+        return tuple(int(word) for word in names(text) or ())
+    except ValueError:
+        raise UserError(f"--{option} must be integers between commas, got {text!r}") from None
+
+
+def _with_memory(study: "Study", text: str, agent: "TrainConfig") -> "Study":
+    name, equals, reference = text.partition("=")
+    if not equals:
+        name, reference = text.rpartition(":")[2].lower(), text
+    resolve(reference)
+    return study.add_memory(name, reference, like=agent)

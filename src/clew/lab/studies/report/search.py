@@ -1,0 +1,90 @@
+"""The report of a search for a learning rate and an entropy cost."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from clew.lab.grid.results import Row
+from clew.lab.studies.report.costs import made
+from clew.lab.studies.report.edition import Edition
+from clew.lab.studies.report.tables import MISSING, shade
+from clew.lab.studies.search import Search, Tried, rows_of_budget
+from clew.report.document import Block, Cell, Column, Heading, Table, Text, counted
+from clew.report.figures import Styles
+
+
+@dataclass(frozen=True)
+class SearchReport:
+    """What a report says of a study's search."""
+
+    search: Search
+    score: str
+    """What the score is called."""
+    digits: int
+    """Of a mean score."""
+    about: Callable[[Edition, Sequence[Row]], str]
+    """A sentence on what was run and what was published."""
+    note: str
+    """How the best are chosen."""
+    published: Callable[[Edition], Mapping[str, tuple[float, float]]] | None = None
+    """The learning rate and entropy cost of each agent's published configuration."""
+    shaded: bool = False
+    """Shade the scores, which are then between 0 and 1."""
+
+    def blocks(self, editions: Sequence[Edition], styles: Styles, note: str) -> list[Block]:
+        """All blocks of the report, folder by folder; it has no charts and so no styles."""
+        return [block for edition in editions for block in self._edition(edition, note)]
+
+    def _edition(self, edition: Edition, note: str) -> list[Block]:
+        rows = rows_of_budget(edition)
+        found = {model: self.search.tried(rows, model) for model in edition.models}
+        found = {model: pairs for model, pairs in found.items() if pairs}
+        return [
+            Heading(edition.name, 1, edition.slug),
+            Text(self.about(edition, rows)),
+            self._best(edition, found),
+            *(self._pairs(edition, model, pairs) for model, pairs in found.items()),
+            made(edition, note),
+        ]
+
+    def _best(self, edition: Edition, found: Mapping[str, Sequence[Tried]]) -> Table:
+        rows, published = [], self.published(edition) if self.published else {}
+        for model, pairs in found.items():
+            best = pairs[0]
+            below = (counted(best.trainings, "training"),)
+            mean = Cell(f"{best.mean:.{self.digits}f}", below)
+            rows.append([Cell(model), _pair_cell(best.pair), mean])
+            if published:
+                used = published[model]
+                means = [pair.mean for pair in pairs if pair.pair == used]
+                its = Cell(f"{means[0]:.{self.digits}f}") if means else MISSING
+                rows[-1] += [_pair_cell(used), its]
+        heads = ["agent", "best here", self.score]
+        heads += ["authors' configuration", f"its {self.score}"] if published else []
+        return Table(
+            f"{edition.slug}-best",
+            "Learning rate and entropy cost, chosen as published",
+            [Column(head) for head in heads],
+            rows,
+            self.note,
+        )
+
+    def _pairs(self, edition: Edition, model: str, tried: Sequence[Tried]) -> Table:
+        """Every pair of an agent: learning rates down, entropy costs across."""
+        found = {each.pair: each for each in tried}
+        rows = []
+        for rate in self.search.learning_rates:
+            pairs = [found.get((rate, cost)) for cost in self.search.entropy_costs]
+            rows.append([Cell(f"rate {rate:g}"), *map(self._mean, pairs)])
+        costs = self.search.entropy_costs
+        columns = [Column(model), *(Column(f"entropy {cost:g}") for cost in costs)]
+        records = [each._asdict() for each in tried]
+        return Table(f"{edition.slug}-{model}", model, columns, rows, "", records)
+
+    def _mean(self, pair: Tried | None) -> Cell:
+        if pair is None:
+            return MISSING
+        return Cell(f"{pair.mean:.2f}", shade=shade(pair.mean) if self.shaded else None)
+
+
+def _pair_cell(pair: tuple[float, float]) -> Cell:
+    return Cell(f"{pair[0]:g}, {pair[1]:g}")

@@ -1,0 +1,93 @@
+"""A search for a learning rate and an entropy cost, the pairs as settings of a study."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from clew.errors import UserError
+from clew.lab.grid import Setting
+from clew.lab.grid.results import Row
+from clew.lab.studies.report.edition import Edition, read_edition
+
+
+class Tried(NamedTuple):
+    """One pair of an agent, over all tasks and seeds."""
+
+    learning_rate: float
+    entropy_cost: float
+    mean: float
+    """Score over the last steps of training."""
+    trainings: int
+
+    @property
+    def pair(self) -> tuple[float, float]:
+        """The learning rate and the entropy cost."""
+        return self.learning_rate, self.entropy_cost
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is searched over, and by which score."""
+
+    learning_rates: Sequence[float]
+    entropy_costs: Sequence[float]
+    score: Callable[[Row], float | None]
+    """Of a training; None where it counts for nothing."""
+
+    def settings(
+        self, tasks: Mapping[str, Setting], algorithm: Literal["a2c", "ppo"]
+    ) -> dict[str, Setting]:
+        """Every task with every pair, called "TASK rate-R entropy-E"."""
+        return {
+            f"{name} rate-{rate:g} entropy-{cost:g}": replace(
+                task, **{algorithm: {"learning_rate": rate, "entropy_cost": cost}}
+            )
+            for name, task in tasks.items()
+            for rate in self.learning_rates
+            for cost in self.entropy_costs
+        }
+
+    def tried(self, rows: Sequence[Row], model: str) -> list[Tried]:
+        """Every pair that an agent was trained with, the best first.
+
+        Pairs with fewer trainings than others come after them, whatever their mean, as it is over
+        other tasks or seeds.
+
+        Args:
+            rows: of such settings.
+            model: the agent.
+        """
+        found: dict[tuple[float, float], list[float]] = {}
+        for row in rows:
+            if row["model"] == model and (value := self.score(row)) is not None:
+                _, rate, cost = row["setting"].rsplit(" ", 2)
+                pair = float(rate.removeprefix("rate-")), float(cost.removeprefix("entropy-"))
+                found.setdefault(pair, []).append(value)
+        pairs = [Tried(*p, float(np.mean(values)), len(values)) for p, values in found.items()]
+        return sorted(pairs, key=lambda tried: (tried.trainings, tried.mean), reverse=True)
+
+    def best_rates(self, folder: str | Path, name: str) -> dict[str, tuple[float, float]]:
+        """The best learning rate and entropy cost of every agent that was searched for.
+
+        Args:
+            folder: of the search, or its name in runs/.
+            name: of the search's grid.
+
+        Raises:
+            UserError: if it is the folder of another grid, or has no finished training.
+        """
+        edition = read_edition(folder)
+        if edition.name != name:
+            raise UserError(f"{edition.folder} is of {edition.name}, not a search ({name})")
+        rows = rows_of_budget(edition)
+        found = {model: self.tried(rows, model) for model in edition.models}
+        return {model: pairs[0].pair for model, pairs in found.items() if pairs}
+
+
+def rows_of_budget(edition: Edition) -> list[Row]:
+    """The rows of the largest budget that a folder has any of."""
+    steps = max(row["steps"] for row in edition.rows)
+    return [row for row in edition.rows if row["steps"] == steps]
