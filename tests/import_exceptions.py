@@ -87,9 +87,6 @@ EXCEPTIONS: dict[str, set[str]] = {
         "src/clew/run/loggers/__init__.py",
         "src/clew/run/loggers/listen.py",
         "src/clew/run/train.py",
-        "src/clew/watch/film.py",
-        "src/clew/watch/palette.py",
-        "src/clew/watch/pictures.py",
         "src/clew/watch/run.py",
     },
     "classes_are_abstract_or_final": {

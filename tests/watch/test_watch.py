@@ -14,9 +14,15 @@ from clew.inspect import ablation_influence, gradient_influence
 from clew.run.build import build_agent, jax_stream
 from clew.run.config import TrainConfig
 from clew.watch import Caption, Film, Recording, influences, record, shown_steps
-from clew.watch.axis import TimeAxis, round_numbers, written
-from clew.watch.lines import ActionPanel, ValuePanel
-from clew.watch.panels import InfluencePanel, PolicyPanel
+from clew.watch.panels import (
+    ActionPanel,
+    InfluencePanel,
+    PolicyPanel,
+    TimeAxis,
+    ValuePanel,
+    round_numbers,
+    written,
+)
 from clew.watch.pictures import as_picture, fitted, picture_of, strip
 
 CONFIG = TrainConfig(

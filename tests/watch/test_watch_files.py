@@ -16,7 +16,7 @@ from clew.run.checkpoint import list_checkpoints
 from clew.run.load import load_agent
 from clew.watch import Caption, Recording, Viewing, play, text_frame, watch_run, write_video
 from clew.watch import video as video_module
-from clew.watch.palette import Palette
+from clew.watch.video import Palette
 
 TINY = "--memory gru --memory-options hidden_size=4 --env-options corridor_length=3 time_limit=7"
 TINY += " --a2c.num-envs 2 --a2c.rollout-length 4 --network.head-size 4 --log-every 2 --steps 80"

@@ -21,7 +21,7 @@ from clew.run.config import TrainConfig
 from clew.run.load import load_agent
 from clew.watch import Film, Recording
 from clew.watch.film import Caption
-from clew.watch.lines import ActionPanel
+from clew.watch.panels import ActionPanel
 from clew.watch.terminal import text_frame
 
 

@@ -90,7 +90,7 @@ def main(args: list[str]) -> int:
     return 0
 
 
-_COLUMNS = ("success", "length", "by gradient", "by taking away", "in the state", "in the output")
+_COLUMNS = ("success", "length", "by gradient", "by occlusion", "in the state", "in the output")
 
 
 def _questions(command: InspectCommand) -> "Questions":

@@ -29,7 +29,7 @@ class WatchCommand:
     actions: Literal["greedy", "sampled"] = "greedy"
     """How actions are chosen."""
     influence: Literal["ablation", "gradient", "none"] = "ablation"
-    """How to find what a decision rests on: by taking observations away, by gradients; none leaves
+    """How to find what a decision rests on: by occlusion or by gradients; none leaves
     it out, which is faster."""
     fps: float = 10.0
     """Steps shown in a second."""

@@ -1,4 +1,4 @@
-"""An inspection as numbers for programs: JSON, and one CSV file for each kind of number."""
+"""An inspection as data: JSON, and one CSV file for each kind of number."""
 
 import csv
 import dataclasses
@@ -17,7 +17,7 @@ DIGITS = 7
 
 
 def to_json(found: Inspection) -> dict[str, Any]:
-    """All numbers as JSON values; what is not known is None."""
+    """All numbers as JSON values; unknown numbers are None."""
     several = {"questions": dataclasses.asdict(found.questions)}
     for name in ("name", "memory", "task", "steps", "episodes", "left_out", "greedy"):
         several[name] = getattr(found, name)
@@ -40,7 +40,7 @@ def to_json(found: Inspection) -> dict[str, Any]:
             _plain(probe._asdict() | {"accuracy": [a._asdict() for a in probe.accuracy]})
             for probe in found.probes
         ],
-        "maps": {name: _plain(told._asdict()) for name, told in found.maps.items()},
+        "maps": {name: _plain(traced._asdict()) for name, traced in found.maps.items()},
     }
 
 
@@ -55,7 +55,7 @@ def write_tables(found: Inspection, place: Path) -> list[Path]:
         "influence_map": _map_rows,
         "memory_length": _length_rows,
         "probe": _probe_rows,
-        "maps": _told_rows,
+        "maps": _trace_rows,
     }
     for name, rows in tables.items():
         write_text(place / f"{name}.csv", _comma_separated(rows(found)))
@@ -97,14 +97,14 @@ def _probe_rows(found: Inspection) -> Iterator[dict[str, Any]]:
             yield row | {"majority": majority, "episodes": episodes}
 
 
-def _told_rows(found: Inspection) -> Iterator[dict[str, Any]]:
-    for name, told in found.maps.items():
-        for step, mean in enumerate(told.mean):
-            row = {"map": name, "kind": told.kind, "step": step, "past": "", "value": mean}
+def _trace_rows(found: Inspection) -> Iterator[dict[str, Any]]:
+    for name, traced in found.maps.items():
+        for step, mean in enumerate(traced.mean):
+            row = {"map": name, "kind": traced.kind, "step": step, "past": "", "value": mean}
             yield row
-            if told.pairs is not None:
+            if traced.pairs is not None:
                 for past in range(step + 1):
-                    yield row | {"past": past, "value": told.pairs[step, past]}
+                    yield row | {"past": past, "value": traced.pairs[step, past]}
 
 
 def _comma_separated(rows: Iterator[dict[str, Any]]) -> str:
@@ -125,7 +125,7 @@ def _written(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it: lists, rounded numbers, None for what is not finite."""
+    """As JSON values: lists, rounded numbers, None for numbers that are not finite."""
     if isinstance(value, dict):
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, np.ndarray):

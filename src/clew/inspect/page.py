@@ -1,4 +1,4 @@
-"""An inspection as one page to look at: PNG, SVG and a web page that needs nothing else."""
+"""An inspection as a page: PNG, SVG and a self-contained web page."""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ LONGEST_LINE = 130
 
 HOW_TO_READ = """The decision is the last one of each episode unless another step was chosen. Its
 influence by gradient is the norm of the derivative of the policy's logits, less their mean, with
-respect to each past observation; by taking away it is how far these logits move when that
+respect to each past observation; by occlusion it is how far these logits move when that
 observation is replaced. Both are shown as shares of their sum, the mean over episodes with the
 quartiles as a band. A map's row is one decision and its columns are the steps before it. Probes
 are linear, fitted on other episodes than they are judged by; the dashed line is what is right
@@ -32,7 +32,7 @@ class Written(NamedTuple):
     """The files of an inspection."""
 
     picture: Path
-    """The PNG; beside it is an SVG of the same name."""
+    """The PNG; an SVG of the same name is in the same folder."""
     html: Path
     json: Path
     tables: list[Path]
@@ -43,7 +43,7 @@ def write_inspection(found: Inspection, place: str | Path) -> Written:
 
     Args:
         found: the numbers.
-        place: folder to write to; made if it is not there.
+        place: folder to write to; created if missing.
 
     Raises:
         UserError: if the folder or a file cannot be written.
@@ -61,7 +61,7 @@ def write_inspection(found: Inspection, place: str | Path) -> Written:
 
 
 def write_comparison(several: Sequence[Inspection], place: str | Path) -> Path:
-    """Writes comparison.png and .svg: what sets several agents apart.
+    """Writes comparison.png and .svg: several agents side by side.
 
     Returns:
         The path of the PNG.
@@ -82,7 +82,7 @@ def write_comparison(several: Sequence[Inspection], place: str | Path) -> Path:
 
 
 def chart_of(found: Inspection) -> Chart:
-    """All pictures of an agent, with its headline."""
+    """All panels of an agent, with its headline."""
     lines = [title_of(found)]
     for number, what in headline(found):
         item = f"{number} {what}"
@@ -99,15 +99,15 @@ def chart_of(found: Inspection) -> Chart:
 
 
 def title_of(found: Inspection) -> str:
-    """Who was looked at."""
+    """The agent, its memory and its task."""
     trained = f", trained for {found.steps:,} steps" if found.steps else ""
     return f"{found.name}: {found.memory} on {found.task}{trained}".replace(":  on", " on")
 
 
 def headline(found: Inspection) -> list[tuple[str, str]]:
-    """The few numbers that stand out, each with what it is."""
+    """The main numbers, each with a description."""
     shown = []
-    for way, words in (("gradient", "gradient"), ("ablation", "taking away")):
+    for way, words in (("gradient", "gradient"), ("ablation", "occlusion")):
         length = found.memory_lengths[way, "policy"]
         low, half, high = length.quartiles
         what = f"steps hold {length.share:.0%} of the influence by {words}"

@@ -1,4 +1,4 @@
-"""The pictures of an inspection, each drawn into one frame."""
+"""The panels of an inspection, each drawn into its own axes."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -19,33 +19,33 @@ BLUE, ORANGE, GREEN = COLOURS[:3]
 SHADES = LinearSegmentedColormap.from_list("clew", ["#ffffff", "#9ecae1", "#2171b5", "#08306b"])
 MOST_MAPS = 8
 WAYS = {"gradient": BLUE, "ablation": ORANGE}
-WORDS = {"gradient": "gradient", "ablation": "observation taken away"}
+WORDS = {"gradient": "gradient", "ablation": "occlusion"}
 
 
 def panels(found: Inspection) -> list[Panel]:
-    """All pictures of an agent, in the order in which they are read."""
+    """All panels of an agent, in reading order."""
     pictures = [
         Panel("What the decision rests on", partial(draw_lags, found)),
         Panel("How far back it goes, summed up", partial(draw_summed, found)),
         Panel("What can be read from the memory", partial(draw_probes, found)),
         Panel("Influence on every decision, by gradient", partial(draw_map, found, "gradient")),
-        Panel("... and by taking away", partial(draw_map, found, "ablation")),
+        Panel("... and by occlusion", partial(draw_map, found, "ablation")),
     ]
-    if any(told.kind != "attention" for told in found.maps.values()):
+    if any(traced.kind != "attention" for traced in found.maps.values()):
         pictures.append(Panel("Gates over one episode, means over units", partial(_gates, found)))
     maps: list[Panel] = []
-    for name, told in found.maps.items():
-        if told.pairs is not None:
-            title = name if told.kind == "attention" else f"{name}, what is left"
-            maps.append(Panel(title, partial(_pairs, told.pairs)))
+    for name, traced in found.maps.items():
+        if traced.pairs is not None:
+            title = name if traced.kind == "attention" else f"{name}, what is left"
+            maps.append(Panel(title, partial(_pairs, traced.pairs)))
     return pictures + maps[:MOST_MAPS]
 
 
 def compared(several: Sequence[Inspection]) -> list[Panel]:
-    """What sets agents apart, one line for each."""
+    """Several agents in the same panels, one line each."""
     return [
         Panel("What the decision rests on (gradient)", partial(_compare_lags, several, "gradient")),
-        Panel("... and by taking away", partial(_compare_lags, several, "ablation")),
+        Panel("... and by occlusion", partial(_compare_lags, several, "ablation")),
         Panel("Read from the state", partial(_compare_probes, several, "state")),
         Panel("Read from the output", partial(_compare_probes, several, "output")),
     ]
@@ -67,7 +67,7 @@ def draw_lags(found: Inspection, axes: Axes) -> None:
 
 
 def draw_summed(found: Inspection, axes: Axes) -> None:
-    """The share of the influence that is reached by each lag; where it is 90% the length is."""
+    """The share of the influence up to each lag; it reaches 90% at the memory length."""
     share = found.questions.share
     axes.axhline(share, color="0.55", linewidth=0.9, linestyle=(0, (4, 3)))
     lines = [("gradient", "policy", BLUE), ("ablation", "policy", ORANGE)]
@@ -76,7 +76,7 @@ def draw_summed(found: Inspection, axes: Axes) -> None:
         if np.isnan(lags).all():
             continue
         middle = found.memory_lengths[way, measure].quartiles[1]
-        what = f"{measure}, {'gradient' if way == 'gradient' else 'taken away'}"
+        what = f"{measure}, {WORDS[way]}"
         mean = np.cumsum(np.nanmean(lags, axis=0))
         axes.plot(mean, color=colour, linewidth=1.8, label=f"{what}: {middle:.0f} steps")
         low, _, high = found.memory_lengths[way, measure].quartiles
@@ -144,16 +144,16 @@ def _gates(found: Inspection, axes: Axes) -> None:
     shown = [(n, t) for n, t in found.maps.items() if t.kind != "attention"]
     kinds = list(dict.fromkeys(name.rpartition(": ")[2] for name, _ in shown))
     layers = list(dict.fromkeys(name.rpartition(": ")[0] for name, _ in shown))
-    for name, told in shown:
+    for name, traced in shown:
         layer, _, kind = name.rpartition(": ")
         axes.plot(
-            told.mean, linewidth=1.4, label=name,
+            traced.mean, linewidth=1.4, label=name,
             color=COLOURS[kinds.index(kind) % len(COLOURS)],
             linestyle=styles[layers.index(layer) % len(styles)],
         )  # fmt: skip
     axes.set_xlabel("step")
     axes.set_ylabel("mean over units")
-    if all(told.mean.max() <= 1 for _, told in shown):
+    if all(traced.mean.max() <= 1 for _, traced in shown):
         axes.set_ylim(-0.03, 1.03)
     if len(shown) <= 12:
         _legend(axes, "best", columns=2)

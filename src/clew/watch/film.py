@@ -1,33 +1,55 @@
-"""An episode as frames: the task's picture, and below it what the agent made of it."""
+"""An episode as frames: the task's picture above panels of value, policy and memory."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int, UInt8
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.transforms import IdentityTransform
+from PIL import Image
 
 from clew.envs.canvas import INK, QUIET, Canvas
 from clew.errors import require_at_least
 from clew.interact.recording import Recording
-from clew.watch.axis import LEFT, MARGIN, RIGHT, WIDTH, TimeAxis, written
-from clew.watch.lines import ActionPanel, ValuePanel
-from clew.watch.panels import InfluencePanel, Panel, PolicyPanel
+from clew.watch.panels import (
+    FONT,
+    LEFT,
+    MARGIN,
+    POINT,
+    RIGHT,
+    SMALL,
+    WIDTH,
+    ActionPanel,
+    InfluencePanel,
+    Panel,
+    PolicyPanel,
+    TimeAxis,
+    ValuePanel,
+    written,
+)
 from clew.watch.pictures import fitted, picture_of
 
 Frame = UInt8[np.ndarray, "height width 3"]
 
+DPI = 100
+PIXELS = IdentityTransform()
+_HALF_LINE = 0.346
+"""From the middle of a line of the font down to its baseline, in its size."""
 _HEADER, _TITLE_LINE, _GAP, _FOOT = 70, 26, 16, 44
 _AHEAD = 0.3
-"""How strongly what is still to come is drawn."""
+"""How strongly the future is drawn."""
 
 
 class Caption(NamedTuple):
-    """What is written above an episode."""
+    """The text above an episode."""
 
     title: str
-    """Who plays."""
+    """The name of the agent."""
     about: str = ""
-    """What is played and how."""
+    """The task and how it is played."""
 
 
 def shown_steps(steps: int, max_frames: int) -> Int[np.ndarray, " frames"]:
@@ -35,7 +57,7 @@ def shown_steps(steps: int, max_frames: int) -> Int[np.ndarray, " frames"]:
 
     Args:
         steps: of the episode.
-        max_frames: at most so many, at least 1; with 1 it is the last step.
+        max_frames: the most frames, at least 1; with 1 it is the last step.
 
     Raises:
         UserError: for fewer than one frame.
@@ -49,16 +71,17 @@ def shown_steps(steps: int, max_frames: int) -> Int[np.ndarray, " frames"]:
 class Film(Sequence[Frame]):
     """The frames of an episode, each drawn when it is asked for.
 
-    All panels share one time axis; what has happened is drawn in full, what is still to come
-    faintly, and a line marks the present.
+    All panels share one time axis; the past is drawn in full, the future faintly, and a line
+    marks the present step. The whole episode is drawn once, by matplotlib; a frame adds the task's
+    picture and the numbers of its step.
 
     Args:
         recording: the episode.
-        caption: what is written above it.
+        caption: the text above it.
         influence: [T, T] the share of observation s in decision t; None leaves that panel out.
         way: how the influence was found, for its title.
-        gamma: the discount, to draw the return that came; None draws none.
-        max_frames: of a longer episode only so many steps are shown, and the picture says so.
+        gamma: the discount, to draw the discounted return; None leaves it out.
+        max_frames: steps that are shown of a longer episode; the frames say so.
     """
 
     def __init__(
@@ -76,7 +99,7 @@ class Film(Sequence[Frame]):
         self._axis = TimeAxis(recording.length)
         self.panels = make_panels(recording, influence, way, gamma)
         self._earned = np.cumsum(np.asarray(recording.earned, float))
-        # The first picture settles the height of all, as a video's frames have one size.
+        # A video's frames have one size: the first picture decides the height.
         self._room = fitted(picture_of(recording, 0)).shape[:2]
         self._tops, top = [], _HEADER + self._room[0] + _GAP + _TITLE_LINE
         for panel in self.panels:
@@ -86,7 +109,11 @@ class Film(Sequence[Frame]):
         foot = _FOOT + (24 if self._note() else 0)
         # Even, because most players of MP4 want it so.
         self.height = self._bottom + foot + (self._bottom + foot) % 2
-        self._past, self._ahead = self._backgrounds()
+        self._past = self._background()
+        self._ahead = self._past.copy()
+        for panel, top in zip(self.panels, self._tops, strict=True):
+            strip = self._ahead[top - 2 : top + panel.height + 2, LEFT:RIGHT]
+            strip[:] = (_AHEAD * strip + (1 - _AHEAD) * 255).astype(np.uint8)
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -99,8 +126,6 @@ class Film(Sequence[Frame]):
             strip = slice(top - 2, top + panel.height + 2)
             frame[strip, :now] = self._past[strip, :now]
         self._paste(frame, fitted(picture_of(self._recording, step), self._room))
-        from PIL import Image
-
         canvas = Canvas.onto(Image.fromarray(frame))
         x = self._axis.middle(step)
         for panel, top in zip(self.panels, self._tops, strict=True):
@@ -109,31 +134,51 @@ class Film(Sequence[Frame]):
         self._write_header(canvas, step)
         return canvas.pixels()
 
-    def _backgrounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """All of the episode drawn in full, and the same with the strips drawn faintly."""
-        canvas = Canvas(WIDTH, self.height)
-        canvas.text((MARGIN, 26), self._caption.title, 19, INK, bold=True)
-        canvas.text((MARGIN, 52), self._caption.about, 14, QUIET)
+    def _background(self) -> Frame:
+        """All of the episode, without what belongs to one step."""
+        figure = Figure((WIDTH / DPI, self.height / DPI), dpi=DPI)
+        canvas = FigureCanvasAgg(figure)
+        self._write(figure, (MARGIN, 26), self._caption.title, 19, INK, weight="bold")
+        self._write(figure, (MARGIN, 52), self._caption.about, 14, QUIET)
+        self._write(figure, (LEFT, self._bottom + 44), self._note(), SMALL, INK)
+        self._write(figure, (LEFT - 10, self._bottom + 20), "step", SMALL, QUIET, ha="right")
         for panel, top in zip(self.panels, self._tops, strict=True):
-            canvas.text((LEFT, top - 14), panel.title, 13, QUIET)
-            panel.draw(canvas, top)
+            self._write(figure, (LEFT, top - 14), panel.title, SMALL, QUIET)
+            axes = figure.add_axes(self._place(top, panel.height))
+            axes.set_axis_off()
+            panel.draw(axes)
+            axes.set_xlim(0, self._axis.steps)
         for tick in self._axis.ticks():
-            x = self._axis.middle(tick)
-            canvas.path([(x, self._bottom + 2), (x, self._bottom + 7)], QUIET, 1)
-            canvas.text((x, self._bottom + 20), str(tick), 13, QUIET, "mm")
-        canvas.text((LEFT - 10, self._bottom + 20), "step", 13, QUIET, "rm")
-        note = self._note()
-        if note:
-            canvas.text((LEFT, self._bottom + 44), note, 13, INK)
-        past = canvas.pixels()
-        ahead = past.copy()
-        for panel, top in zip(self.panels, self._tops, strict=True):
-            strip = ahead[top - 2 : top + panel.height + 2, LEFT:RIGHT]
-            strip[:] = (_AHEAD * strip + (1 - _AHEAD) * 255).astype(np.uint8)
-        return past, ahead
+            x, y = self._axis.middle(tick), self.height - self._bottom
+            mark = Line2D((x, x), (y - 2, y - 7), color=QUIET, linewidth=POINT, transform=PIXELS)
+            figure.add_artist(mark)
+            self._write(figure, (x, self._bottom + 20), str(tick), SMALL, QUIET, ha="center")
+        canvas.draw()
+        return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+
+    def _place(self, top: float, height: float) -> tuple[float, float, float, float]:
+        """Left, bottom, width and height of a strip, in shares of the figure."""
+        bottom = (self.height - top - height) / self.height
+        return LEFT / WIDTH, bottom, (RIGHT - LEFT) / WIDTH, height / self.height
+
+    def _write(
+        self,
+        figure: Figure,
+        at: tuple[float, float],
+        text: str,
+        size: float,
+        colour: str,
+        **how: Any,
+    ) -> None:
+        """A line of text; `at` is in pixels from the top left, half-way up the text."""
+        y = self.height - at[1] - _HALF_LINE * size
+        figure.text(
+            at[0], y, text, transform=PIXELS, va="baseline", family=FONT,
+            fontsize=size * POINT, color=colour, parse_math=False, **how,
+        )  # fmt: skip
 
     def _note(self) -> str:
-        """What is not shown of the episode."""
+        """Which part of the episode is not shown."""
         notes = []
         if len(self) < self._recording.length:
             notes.append(f"{len(self)} of {self._recording.length:,} steps are shown")
@@ -145,11 +190,11 @@ class Film(Sequence[Frame]):
         recording, right = self._recording, WIDTH - MARGIN
         place = f"step {step} of {recording.length - 1}"
         canvas.text((right, 26), place, 19, INK, "rm", bold=True)
-        told = [_action(recording, step), f"reward {written(float(recording.earned[step]))}"]
-        told.append(f"return {written(float(self._earned[step]))}")
+        words = [_action(recording, step), f"reward {written(float(recording.earned[step]))}"]
+        words.append(f"return {written(float(self._earned[step]))}")
         if step == recording.length - 1:
-            told.append(_ending(recording))
-        canvas.text((right, 52), "   ".join(filter(None, told)), 14, INK, "rm")
+            words.append(_ending(recording))
+        canvas.text((right, 52), "   ".join(filter(None, words)), 14, INK, "rm")
 
     def _paste(self, frame: np.ndarray, picture: np.ndarray) -> None:
         high, wide = picture.shape[:2]
@@ -163,7 +208,7 @@ def make_panels(
     way: str,
     gamma: float | None,
 ) -> list[Panel]:
-    """The panels below the picture, as far as the recording has what they show."""
+    """The panels for which the recording has data."""
     returns = None if gamma is None else recording.returns(gamma)
     found: list[Panel] = [ValuePanel(np.asarray(recording.values, float), returns)]
     actions = np.asarray(recording.actions)

@@ -1,15 +1,90 @@
-"""What stands below the picture, over one time axis; lines are in `clew.watch.lines`."""
+"""The panels below the picture: value, policy or actions, and memory, over one time axis.
+
+What holds for the whole episode is drawn once, by matplotlib, into a panel's axes: x is time in
+steps, y is the panel's own. What changes from step to step is drawn onto each frame.
+"""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
-from clew.envs.canvas import FAINT, GREEN, INK, ORANGE, PAPER, QUIET, Canvas, mixed
-from clew.watch.axis import LEFT, PRESENT, RIGHT, TimeAxis
+from clew.envs.canvas import (
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    ORANGE,
+    PAPER,
+    QUIET,
+    RED,
+    YELLOW,
+    Canvas,
+    mixed,
+    rgb,
+)
 
+WIDTH, MARGIN = 960, 24
+"""Pixels across of a frame, and what stays empty at its edges."""
+LEFT, RIGHT = 118, 796
+"""Where time begins and ends across; left of it are scales and names."""
+PRESENT = RIGHT + 18
+"""Where the numbers of the present step begin."""
+POINT = 0.72
+"""Points of one pixel, at 100 dots per inch."""
+SMALL = 13
+"""Pixels of the text of scales and titles."""
+FONT = "DejaVu Sans"
+LINES = (BLUE, ORANGE, GREEN, RED, YELLOW, INK)
 _NAMED_ROW, _LONGEST_BAR, _SMALLEST_DOT = 13, 62, 0.8
+
+
+class TimeAxis(NamedTuple):
+    """Time across a frame: step t takes the cell from left(t) to left(t + 1)."""
+
+    steps: int
+
+    def left(self, step: float) -> float:
+        """Where a step's cell begins, in pixels."""
+        return LEFT + (RIGHT - LEFT) * step / self.steps
+
+    def middle(self, step: float) -> float:
+        """The middle of a step's cell, in pixels."""
+        return self.left(step + 0.5)
+
+    @property
+    def cell(self) -> float:
+        """Pixels of a cell."""
+        return (RIGHT - LEFT) / self.steps
+
+    def ticks(self) -> list[int]:
+        """Round steps to be named, the first and about seven others."""
+        return [int(tick) for tick in round_numbers(0, self.steps - 1, 7, whole=True)]
+
+
+def round_numbers(low: float, high: float, about: int, *, whole: bool = False) -> list[float]:
+    """Multiples of 1, 2 or 5 times a power of ten between two numbers, about so many.
+
+    Args:
+        low: none is below it.
+        high: none is above it.
+        about: how many there should be.
+        whole: integers only.
+    """
+    if high <= low:
+        return [low]
+    found = MaxNLocator(about, steps=[1, 2, 5, 10], integer=whole).tick_values(low, high)
+    return [float(tick) for tick in found if low <= tick <= high]
+
+
+def written(number: float) -> str:
+    """A number in few letters, with a true minus sign."""
+    size = abs(number)
+    text = f"{number:.0f}" if size >= 1000 else f"{number:.3g}" if size >= 0.005 else "0"
+    return text.replace("-", "\u2212")
 
 
 class Panel(Protocol):
@@ -20,15 +95,127 @@ class Panel(Protocol):
     cells: bool
     """Whether a step takes its whole cell, or is the point in the middle of it."""
 
-    def draw(self, canvas: Canvas, top: float) -> None:
+    def draw(self, axes: Axes) -> None:
         """Draws what does not change from frame to frame: the whole episode."""
 
     def draw_present(self, canvas: Canvas, top: float, step: int) -> None:
         """Draws what is true of one step, beside the strip and into it."""
 
 
+class Scale:
+    """The range of a panel that shows numbers as lines.
+
+    Args:
+        numbers: all that have to fit.
+    """
+
+    def __init__(self, numbers: np.ndarray):
+        known = numbers[np.isfinite(numbers)] if np.isfinite(numbers).any() else np.zeros(1)
+        low, high = float(known.min()), float(known.max())
+        room = 0.08 * (high - low) or 0.5
+        self.low, self.high = low - room, high + room
+
+    def share(self, number: float) -> float:
+        """Where a number is down the panel, from 0, the top, to 1."""
+        return (self.high - number) / (self.high - self.low)
+
+    def draw(self, axes: Axes) -> None:
+        """Sets the range, with lines at round numbers."""
+        axes.set_ylim(self.low, self.high)
+        for tick in round_numbers(self.low, self.high, 4):
+            draw_rule(axes, tick, QUIET if tick == 0 else FAINT)
+            draw_name(axes, tick, written(tick))
+
+
+def draw_rule(axes: Axes, y: float, colour: str) -> None:
+    """A thin line across a panel, also at its edge."""
+    axes.axhline(y, color=colour, linewidth=POINT, solid_capstyle="butt", clip_on=False, zorder=1)
+
+
+def draw_name(axes: Axes, y: float, text: str, colour: str = QUIET) -> None:
+    """A name left of a panel; matplotlib's own ticks take ten times as long."""
+    axes.text(
+        -10 / (RIGHT - LEFT), y, text, transform=axes.get_yaxis_transform(), ha="right",
+        va="center_baseline", family=FONT, fontsize=POINT * SMALL, color=colour, parse_math=False,
+    )  # fmt: skip
+
+
+def draw_line(axes: Axes, numbers: np.ndarray, colour: str, width: float, style: str = "-") -> None:
+    """A line through the numbers that are finite, each in the middle of its step's cell."""
+    known = np.flatnonzero(np.isfinite(numbers))
+    axes.plot(known + 0.5, numbers[known], color=colour, linewidth=POINT * width, linestyle=style)
+
+
+class ValuePanel:
+    """The value of each observation, and dashed the return that followed.
+
+    Args:
+        values: of each step.
+        returns: the discounted return from each step on, as far as it is known; None draws none.
+    """
+
+    height = 112
+    cells = False
+
+    def __init__(
+        self, values: Float[np.ndarray, " time"], returns: Float[np.ndarray, " time"] | None
+    ):
+        self.title = "value of each observation"
+        known = values
+        if returns is not None:
+            self.title += "; dashed: the discounted return that followed"
+            known = np.concatenate([values, returns])
+        self.values, self.returns = values, returns
+        self._scale = Scale(known)
+
+    def draw(self, axes: Axes) -> None:
+        """The scale and both lines."""
+        self._scale.draw(axes)
+        if self.returns is not None:
+            draw_line(axes, self.returns, QUIET, 1.5, "--")
+        draw_line(axes, self.values, BLUE, 2.5)
+
+    def draw_present(self, canvas: Canvas, top: float, step: int) -> None:
+        """The present value as a dot and a number."""
+        value = float(self.values[step])
+        if np.isfinite(value):
+            y = top + self.height * self._scale.share(value)
+            canvas.disc((TimeAxis(len(self.values)).middle(step), y), 5, BLUE, PAPER)
+        canvas.text((PRESENT, top + self.height / 2), written(value), 20, BLUE, bold=True)
+
+
+class ActionPanel:
+    """Continuous actions, a line for each number.
+
+    Args:
+        actions: [time, k].
+        names: of the numbers, empty for none.
+    """
+
+    height = 112
+    cells = False
+    title = "actions"
+
+    def __init__(self, actions: Float[np.ndarray, "time k"], names: Sequence[str]):
+        self._actions = actions.astype(float)
+        self._names = list(names) if len(names) == actions.shape[1] else []
+
+    def draw(self, axes: Axes) -> None:
+        """The scale and the lines."""
+        Scale(self._actions).draw(axes)
+        for index, line in enumerate(self._actions.T):
+            draw_line(axes, line, LINES[index % len(LINES)], 2)
+
+    def draw_present(self, canvas: Canvas, top: float, step: int) -> None:
+        """The present numbers, as many as there is room for."""
+        for index, number in enumerate(self._actions[step, :6]):
+            name = f"{self._names[index]} " if self._names else ""
+            place = (PRESENT, top + 10 + 18 * index)
+            canvas.text(place, f"{name}{written(float(number))}", 13, LINES[index % len(LINES)])
+
+
 class PolicyPanel:
-    """The probability of each action at each step, darker if likelier; a dot for the one taken.
+    """The probability of each action at each step, darker if larger; a dot for the one taken.
 
     Args:
         probabilities: [time, actions].
@@ -49,32 +236,30 @@ class PolicyPanel:
         self._names = list(names) if len(names) == count else [str(a) for a in range(count)]
         self._row = min(24, max(1, 144 // count))
         self.height = self._row * count
-        self._axis = TimeAxis(len(actions))
-        self._dot = min(4.0, self._row / 4, self._axis.cell / 3)
+        self._dot = min(4.0, self._row / 4, TimeAxis(len(actions)).cell / 3)
         self.title = "policy: probability of each action"
         if self._dot >= _SMALLEST_DOT:
             self.title += "; a dot marks the one taken"
 
-    def draw(self, canvas: Canvas, top: float) -> None:
+    def draw(self, axes: Axes) -> None:
         """A cell for each step and action."""
-        for action in range(self.probabilities.shape[1]):
-            high = top + action * self._row
-            low = high + self._row
-            for step, share in enumerate(self.probabilities[:, action]):
-                across = (self._axis.left(step), self._axis.left(step + 1))
-                canvas.box((across[0], high, across[1], low), mixed(GREEN, PAPER, float(share)))
-            canvas.path([(LEFT, high), (RIGHT, high)], FAINT, 1)
-            if self._row >= _NAMED_ROW:
-                name = self._names[action]
-                name = name if len(name) <= 11 else name[:10] + "\u2026"
-                canvas.text((LEFT - 10, high + self._row / 2), name, 13, INK, "rm")
-        canvas.path([(LEFT, top + self.height), (RIGHT, top + self.height)], FAINT, 1)
-        if self._dot < _SMALLEST_DOT:
-            return
-        for step, action in enumerate(self._actions):
-            dark = self.probabilities[step, action] > 0.5
-            centre = (self._axis.middle(step), top + (action + 0.5) * self._row)
-            canvas.disc(centre, self._dot, PAPER if dark else INK)
+        steps, count = self.probabilities.shape
+        share = self.probabilities.T[..., None]
+        cells = (share * rgb(GREEN) + (1 - share) * rgb(PAPER)) / 255
+        axes.imshow(
+            np.clip(cells, 0, 1), extent=(0, steps, count, 0), aspect="auto",
+            interpolation="nearest", zorder=0,
+        )  # fmt: skip
+        for row in range(count + 1):
+            draw_rule(axes, row, FAINT)
+        for row, name in enumerate(self._names if self._row >= _NAMED_ROW else ()):
+            draw_name(axes, row + 0.5, name if len(name) <= 11 else name[:10] + "\u2026", INK)
+        if self._dot >= _SMALLEST_DOT:
+            taken = self.probabilities[np.arange(steps), self._actions.astype(int)]
+            axes.scatter(
+                np.arange(steps) + 0.5, self._actions + 0.5, s=(2 * POINT * self._dot) ** 2,
+                c=[PAPER if dark else INK for dark in taken > 0.5], linewidths=0, zorder=2,
+            )  # fmt: skip
 
     def draw_present(self, canvas: Canvas, top: float, step: int) -> None:
         """The present probabilities as bars, if there is room, else that of the action taken."""
@@ -96,7 +281,7 @@ class PolicyPanel:
 class InfluencePanel:
     """The share of the present decision that rests on each observation so far.
 
-    The scale holds for nine decisions out of ten; what is above it is cut, and told as a number.
+    The scale holds for nine decisions out of ten; what is above it is cut, and given as a number.
 
     Args:
         shares: [time, time], of each observation s in the decision t.
@@ -107,7 +292,7 @@ class InfluencePanel:
     cells = True
 
     def __init__(self, shares: Float[np.ndarray, "time time"], way: str = "ablation"):
-        how = {"ablation": "by taking it away", "gradient": "by gradient"}.get(way, way)
+        how = {"ablation": "by occlusion", "gradient": "by gradient"}.get(way, way)
         self.title = f"memory: share of this decision that rests on each observation, {how}"
         self.shares = shares
         self._axis = TimeAxis(len(shares))
@@ -116,12 +301,12 @@ class InfluencePanel:
         usual = float(np.quantile(most, 0.9)) if most.size else 0.0
         self._whole = next(whole for whole in (0.1, 0.25, 0.5, 1.0) if usual <= whole or whole == 1)
 
-    def draw(self, canvas: Canvas, top: float) -> None:
+    def draw(self, axes: Axes) -> None:
         """The scale."""
+        axes.set_ylim(0, 1)
         for part in (0.0, 0.5, 1.0):
-            y = top + self.height * (1 - part)
-            canvas.path([(LEFT, y), (RIGHT, y)], FAINT if part else QUIET, 1)
-            canvas.text((LEFT - 10, y), f"{100 * part * self._whole:.3g}%", 13, QUIET, "rm")
+            draw_rule(axes, part, FAINT if part else QUIET)
+            draw_name(axes, part, f"{100 * part * self._whole:.3g}%")
 
     def draw_present(self, canvas: Canvas, top: float, step: int) -> None:
         """A bar for each observation, and the numbers of the present and of the largest other."""
@@ -142,5 +327,5 @@ class InfluencePanel:
             most = int(row[:step].argmax())
             canvas.text((PRESENT, top + 14), f"past {row[:step].sum():.0%}", 16, ORANGE, bold=True)
             if row[most] >= 0.005:
-                told = f"step {most}: {row[most]:.0%}"
-                canvas.text((PRESENT, top + 40), told, 14, ORANGE)
+                largest = f"step {most}: {row[most]:.0%}"
+                canvas.text((PRESENT, top + 40), largest, 14, ORANGE)

@@ -2,11 +2,12 @@
 
 import numpy as np
 from jaxtyping import UInt8
+from PIL import Image
 
 from clew.envs.canvas import BLUE, FAINT, INK, ORANGE, PAPER, QUIET, Canvas, rgb
 from clew.errors import UserError
 from clew.interact.recording import Recording
-from clew.watch.axis import MARGIN, WIDTH, written
+from clew.watch.panels import MARGIN, WIDTH, written
 
 Picture = UInt8[np.ndarray, "height width 3"]
 INNER = WIDTH - 2 * MARGIN
@@ -21,7 +22,7 @@ def picture_of(recording: Recording, step: int) -> Picture:
     or any other observation's numbers as a strip of colours.
 
     Raises:
-        UserError: for a picture that is none.
+        UserError: for an array that is no picture.
     """
     if recording.pictures is not None:
         return as_picture(recording.pictures[step])
@@ -57,10 +58,8 @@ def fitted(picture: Picture, room: tuple[int, int] | None = None) -> Picture:
 
     Args:
         picture: any size.
-        room: height and width that it is given; None chooses them.
+        room: height and width to fit it into; None chooses them.
     """
-    from PIL import Image
-
     high, wide = picture.shape[:2]
     if room is None:
         times = max(1, min(INNER // wide, _ENLARGED // high))
@@ -81,8 +80,8 @@ def strip(numbers: np.ndarray, largest: float) -> Picture:
     """
     canvas = Canvas(INNER, 84)
     canvas.text((0, 10), "the agent sees", 13, QUIET)
-    told = f"blue: above 0, orange: below; darkest {written(largest)}"
-    canvas.text((INNER, 10), told, 13, QUIET, "rm")
+    legend = f"blue: above 0, orange: below; darkest {written(largest)}"
+    canvas.text((INNER, 10), legend, 13, QUIET, "rm")
     share = np.clip(np.nan_to_num(numbers / (largest or 1.0)), -1, 1)
     full = np.where(share[:, None] > 0, rgb(BLUE), rgb(ORANGE)).astype(float)
     colours = np.abs(share)[:, None] * full + (1 - np.abs(share)[:, None]) * 255

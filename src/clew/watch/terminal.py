@@ -1,4 +1,4 @@
-"""An episode played in the terminal, in text."""
+"""An episode played in the terminal, as text."""
 
 import sys
 import time
@@ -10,8 +10,8 @@ from jaxtyping import Float
 
 from clew.errors import UserError
 from clew.interact.recording import Recording
-from clew.watch.axis import written
 from clew.watch.film import Caption, shown_steps
+from clew.watch.panels import written
 from clew.watch.video import check_fps
 
 BLOCKS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
@@ -24,7 +24,7 @@ def text_frame(
 ) -> str:
     """One step as lines of text: the task, value, policy, and what the decision rests on.
 
-    A task without text is told by its observation's numbers as blocks, the largest size full.
+    A task without text is shown by its observation's numbers as blocks, full for the largest.
 
     Args:
         recording: the episode.
@@ -39,8 +39,8 @@ def text_frame(
     else:
         lines = [_numbers(recording, step)]
     action = recording.actions[step]
-    told = [f"step {step} of {recording.length - 1}", f"reward {_plain(recording.earned[step])}"]
-    lines += ["  ".join(told), f"{'value':>10} {_plain(recording.values[step])}"]
+    header = [f"step {step} of {recording.length - 1}", f"reward {_plain(recording.earned[step])}"]
+    lines += ["  ".join(header), f"{'value':>10} {_plain(recording.values[step])}"]
     if recording.probabilities is None:
         lines.append(f"{'action':>10} {' '.join(map(_plain, np.ravel(action)))}")
     else:
@@ -66,12 +66,12 @@ def play(
 
     Args:
         recording: the episode.
-        caption: what is written above it.
+        caption: the text above it.
         influence: see `text_frame`.
         fps: frames a second.
-        max_frames: of a longer episode only so many steps are shown.
+        max_frames: steps that are shown of a longer episode.
         stream: where to, standard output by default.
-        sleep: waits so many seconds.
+        sleep: waits for a number of seconds.
 
     Raises:
         UserError: see `text_frame`, and for an impossible number of frames.
@@ -91,15 +91,15 @@ def play(
         stream.flush()
         lines = frame.count("\n")
         sleep(1 / fps)
-    told = [f"{name} {_plain(value)}" for name, value in recording.metrics.items()]
-    stream.write(f"{recording.ended}: {', '.join(told) or 'the episode goes on'}\n")
+    metrics = [f"{name} {_plain(value)}" for name, value in recording.metrics.items()]
+    stream.write(f"{recording.ended}: {', '.join(metrics) or 'the episode goes on'}\n")
 
 
 def _policy(recording: Recording, step: int) -> Sequence[str]:
     assert recording.probabilities is not None
     chances, taken = recording.probabilities[step], int(recording.actions[step])
     names = recording.action_names
-    # The likeliest, and always the one that was taken.
+    # The most probable ones, and always the one that was taken.
     order = sorted(range(len(chances)), key=lambda a: (a != taken, -chances[a]))
     lines = []
     for action in sorted(order[:_MOST_ACTIONS]):

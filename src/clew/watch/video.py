@@ -1,4 +1,4 @@
-"""Frames as a file: GIF always, MP4 where there is a program that writes it."""
+"""Frames as a video file: GIF always, MP4 where ffmpeg is installed."""
 
 import contextlib
 import importlib
@@ -13,24 +13,26 @@ from typing import IO
 
 import numpy as np
 from jaxtyping import UInt8
+from PIL import Image
 
 from clew.errors import UserError, require_rate
-from clew.watch.palette import Palette
 
 Frame = UInt8[np.ndarray, "height width 3"]
 HOLD_SECONDS = 1.5
-"""How long the last frame of an episode stays."""
+"""How long the last frame of an episode is shown."""
 FASTEST = {".gif": 50, ".mp4": 240}
 """Frames a second at most; browsers slow down a GIF that asks for more."""
 _SAMPLES = 12
+COLOURS, EXACT = 255, 160
+"""Colours of a palette, and how many of them are the most frequent ones, unchanged."""
 
 
 def check_video(out: Path, fps: float) -> None:
-    """Refuses what cannot be written, before anything is computed.
+    """Checks that a video can be written, before anything is computed.
 
     Raises:
-        UserError: for an impossible number of frames a second, an ending that is neither .gif nor
-            .mp4, an MP4 without a program that writes it, a place that cannot be written to.
+        UserError: for an impossible number of frames a second, a suffix that is neither .gif nor
+            .mp4, an MP4 without ffmpeg, a place that cannot be written to.
     """
     if out.suffix.lower() not in FASTEST:
         raise UserError(f"a video is a .gif or an .mp4 file, got {str(out)!r}")
@@ -48,7 +50,7 @@ def check_video(out: Path, fps: float) -> None:
 
 
 def check_fps(fps: float, fastest: float = 240) -> None:
-    """Refuses frames a second that are none, or too many.
+    """Checks the frames per second.
 
     Raises:
         UserError: naming the number and its bound.
@@ -59,14 +61,14 @@ def check_fps(fps: float, fastest: float = 240) -> None:
 
 
 def write_video(episodes: Sequence[Sequence[Frame]], out: str | Path, fps: float = 10) -> Path:
-    """Writes episodes one after another; the file is there whole or not at all.
+    """Writes episodes one after another, atomically.
 
     A GIF has one picture for each frame, the last one of an episode shown for longer. An MP4
     repeats it, and loses the last row or column of frames of odd size.
 
     Args:
-        episodes: the frames of each, all of one size; drawn when they are asked for.
-        out: a .gif or .mp4 file, replaced if it is there; its folder is made.
+        episodes: the frames of each, all of one size; each drawn when it is read.
+        out: a .gif or .mp4 file, replaced if it is there; its folder is created.
         fps: frames a second.
 
     Raises:
@@ -108,7 +110,7 @@ def _write_gif(episodes: Sequence[Sequence[Frame]], place: Path, fps: float) -> 
     drawn = (palette.applied(frame) for frame in chain.from_iterable(episodes))
     durations: list[int] = []
     for frames in episodes:
-        # In hundredths of a second, which is all that a GIF can say.
+        # In hundredths of a second, the resolution of a GIF.
         marks = np.round(np.arange(len(frames) + 1) * 100 / fps).astype(int)
         durations += (10 * np.diff(marks)).tolist()
         durations[-1] += round(1000 * HOLD_SECONDS)
@@ -120,7 +122,7 @@ def _write_gif(episodes: Sequence[Sequence[Frame]], place: Path, fps: float) -> 
 
 
 def _samples(episodes: Sequence[Sequence[Frame]]) -> list[Frame]:
-    """A few frames from all over, by which the palette is chosen."""
+    """A few frames from all episodes, from which the palette is chosen."""
     starts = np.cumsum([0, *map(len, episodes)])
     wanted = sorted({round(at) for at in np.linspace(0, starts[-1] - 1, _SAMPLES)})
     found = [int(np.searchsorted(starts, at, side="right")) - 1 for at in wanted]
@@ -136,7 +138,7 @@ def _write_mp4(episodes: Sequence[Sequence[Frame]], place: Path, fps: float) -> 
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=said)
         assert process.stdin is not None
         try:
-            # A program that has ended for a reason of its own says it on standard error.
+            # A program that ended early gives its reason on standard error.
             with contextlib.suppress(BrokenPipeError):
                 for frames in episodes:
                     _feed(process.stdin, frames, high, wide, max(1, round(HOLD_SECONDS * fps)))
@@ -160,3 +162,57 @@ def _feed(pipe: IO[bytes], frames: Sequence[Frame], high: int, wide: int, hold: 
         pipe.write(last)
     for _ in range(hold):
         pipe.write(last)
+
+
+class Palette:
+    """The 255 colours of a GIF, chosen from some frames, and the nearest one for every colour.
+
+    A drawing has few colours, and its paper has to stay white; so the most frequent ones are taken
+    as they are, and the rest is Pillow's median cut. One palette for all frames keeps colours from
+    flickering, and lets what does not change from frame to frame cost nothing.
+
+    Args:
+        samples: frames, at least one.
+    """
+
+    def __init__(self, samples: Sequence[Frame]):
+        pixels = np.concatenate([frame.reshape(-1, 3) for frame in samples])
+        codes, counts = np.unique(_codes(pixels), return_counts=True)
+        frequent = codes[np.argsort(-counts, kind="stable")][:EXACT]
+        exact = np.stack([frequent >> 16, frequent >> 8 & 255, frequent & 255], axis=1)
+        colours = exact.astype(np.uint8)
+        others = pixels[~np.isin(_codes(pixels), frequent)]
+        if len(others):
+            room = COLOURS - len(colours)
+            cut = Image.fromarray(others[None]).quantize(room, Image.Quantize.MEDIANCUT)
+            rest = np.array(cut.getpalette(), np.uint8).reshape(-1, 3)[:room]
+            colours = np.concatenate([colours, rest])
+        self._colours = colours.reshape(-1).tolist()
+        self._table = self._nearest()
+        # Pillow rounds what it compares, and would take a neighbour for white; the last entry
+        # that is written for six bits of each colour is that of the most frequent one.
+        self._table[_boxes(exact[::-1].astype(np.uint8))] = np.arange(len(exact))[::-1]
+
+    def applied(self, frame: Frame) -> Image.Image:
+        """A frame in these colours."""
+        picture = Image.fromarray(self._table[_boxes(frame)])
+        picture.putpalette(self._colours)
+        return picture
+
+    def _nearest(self) -> UInt8[np.ndarray, " boxes"]:
+        """For six bits of each colour the number of the nearest one."""
+        palette = Image.new("P", (1, 1))
+        palette.putpalette(self._colours)
+        steps = np.arange(64, dtype=np.uint8) * 4 + 2
+        grid = np.stack(np.meshgrid(steps, steps, steps, indexing="ij"), axis=-1)
+        picture = Image.fromarray(grid.reshape(64, -1, 3))
+        found = picture.quantize(palette=palette, dither=Image.Dither.NONE)
+        return np.asarray(found).reshape(-1).copy()
+
+
+def _codes(pixels: UInt8[np.ndarray, "*lead 3"]) -> np.ndarray:
+    return pixels.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
+
+
+def _boxes(pixels: UInt8[np.ndarray, "*lead 3"]) -> np.ndarray:
+    return (pixels >> 2).astype(np.uint32) @ np.array([1 << 12, 1 << 6, 1], np.uint32)
