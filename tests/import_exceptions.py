@@ -25,7 +25,6 @@ EXCEPTIONS: dict[str, set[str]] = {
         "src/clew/watch/run.py",
     },
     "protocols_and_no_guesses": {
-        "src/clew/agents/encoders/make.py",
         "src/clew/cli/envs.py",
         "src/clew/cli/parse.py",
         "src/clew/cli/tables.py",
@@ -45,16 +44,12 @@ EXCEPTIONS: dict[str, set[str]] = {
         "src/clew/memory/parts/oscillators.py",
     },
     "no_circle": {
-        "src/clew/agents/network.py",
         "src/clew/cli/bench.py",
         "src/clew/envs/around.py",
         "src/clew/run/build.py",
         "src/clew/run/loggers/__init__.py",
     },
     "imports_in_functions_have_reasons": {
-        "src/clew/agents/distributions/make.py",
-        "src/clew/agents/encoders/make.py",
-        "src/clew/agents/network.py",
         "src/clew/bridges/memory_maze.py",
         "src/clew/cli/__init__.py",
         "src/clew/cli/bench.py",
@@ -90,7 +85,6 @@ EXCEPTIONS: dict[str, set[str]] = {
         "src/clew/watch/run.py",
     },
     "classes_are_abstract_or_final": {
-        "src/clew/agents/network.py",
         "src/clew/bridges/gymnasium/build.py",
         "src/clew/bridges/gymnasium/faults.py",
         "src/clew/envs/around.py",

@@ -209,7 +209,7 @@ def test_a_policy_remembers_until_it_is_told_of_a_start(stream):
     assert actions == jnp.argmax(logits, axis=-1).tolist()
     policy.reset()
     assert [policy(x) for x in xs[:3]] == actions[:3]
-    sampled = agent.policy(greedy=False, seed=1)
+    sampled = Policy(agent, greedy=False, seed=1)
     assert {sampled(xs[0], start=True) for _ in range(60)} == set(range(4))
     with pytest.raises(UserError, match=r"\[16\], got \[3\]"):
         policy(np.zeros(3))

@@ -13,7 +13,7 @@ from clew.errors import UserError
 
 def made_of(space: spaces.Space, **settings: Any) -> Any:
     config = EncoderConfig(**settings)
-    config.validate()
+    config.validate_encoder()
     return make_encoder(space, config, key=jax.random.key(0))
 
 

@@ -126,7 +126,7 @@ def test_a_task_in_jax_too(tmp_path: Path) -> None:
     wrappers = WrapperConfig(previous=True, reward_scale=0.5)
     path = trained(tmp_path, "tmaze", env_options={"corridor_length": 3}, wrappers=wrappers)
     loaded = load_agent(path)
-    env, inside = jax_stream(loaded.config).env, loaded.agent.policy()
+    env, inside = jax_stream(loaded.config).env, clew.Policy(loaded.agent)
     policy, key = clew.load_policy(path), jax.random.key(0)
     state, seen = jax.jit(env.reset)(key)
     start, reward, step = True, None, jax.jit(env.step)

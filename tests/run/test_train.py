@@ -58,7 +58,7 @@ def test_a_loaded_policy_solves_the_gymnasium_form(learned):
 
     import clew.envs.gymnasium_api
 
-    policy = clew.load(result.path, seed_index=1).policy()
+    policy = clew.Policy(clew.load(result.path, seed_index=1))
     env = gymnasium.make("clew/TMaze-v0", corridor_length=3)
     for cue in (0, 1):
         observation, _ = env.reset(seed=cue, options={"cue": cue})

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.agents.distributions import (
@@ -16,7 +17,6 @@ from clew.agents.distributions import (
     make_distribution,
 )
 from clew.agents.encoders import Dense, EncoderConfig, make_encoder
-from clew.agents.heads import Head
 from clew.envs.base import Observation
 from clew.errors import UserError, require_at_least, require_choice
 from clew.memory import make_memory
@@ -25,9 +25,6 @@ from clew.memory.parts.blocks import Init, Linear
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Space
-
-    from clew.interact.policy import Policy
-
 
 PROJECTIONS = ("none", "linear", "affine")
 
@@ -59,11 +56,40 @@ class NetworkConfig(EncoderConfig):
         Raises:
             UserError: naming the setting, its value and what was expected.
         """
-        super().validate()
+        self.validate_encoder()
         require_choice("projection", self.projection, PROJECTIONS)
         require_choice("continuous", self.continuous, CONTINUOUS)
         require_choice("log_std", self.log_std, DEVIATIONS)
         require_at_least("head_size", self.head_size, 0)
+
+
+class Head(eqx.Module):
+    """What reads a memory's output, y = tanh(x W_1 + b_1) W_2 + b_2, or y = x W_2 + b_2.
+
+    Both products start orthogonal with gain sqrt(2), the last one too, and with zero biases, as
+    in the authors' published code; Pramanik (2023), Table A.1, gives the width 128.
+    """
+
+    hidden: Linear | None
+    output: Linear
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        output_size: int,
+        *,
+        key: PRNGKeyArray,
+        init: Init = "orthogonal",
+    ):
+        hidden_key, output_key = jax.random.split(key)
+        self.hidden = None
+        if hidden_size > 0:
+            self.hidden = Linear(input_size, hidden_size, key=hidden_key, init=init)
+        self.output = Linear(hidden_size or input_size, output_size, key=output_key, init=init)
+
+    def __call__(self, x: Float[Array, "*lead in"]) -> Float[Array, "*lead out"]:
+        return self.output(x if self.hidden is None else jnp.tanh(self.hidden(x)))
 
 
 class Agent(eqx.Module):
@@ -178,12 +204,6 @@ class Agent(eqx.Module):
         state, ys, metrics = self.memory.unroll_with_metrics(state, zs, starts)
         hs = self._after_memory(ys, zs)
         return state, self._policy_numbers(hs), self.critic(hs)[:, 0], metrics
-
-    def policy(self, *, greedy: bool = True, seed: int = 0) -> "Policy":
-        """A policy that keeps its own memory, for use outside of training."""
-        from clew.interact.policy import Policy
-
-        return Policy(self, greedy=greedy, seed=seed)
 
     def _policy_numbers(self, h: Float[Array, "*lead out"]) -> Float[Array, "*lead numbers"]:
         numbers = self.actor(h)

@@ -16,7 +16,7 @@ from clew.errors import UserError
 class Policy:
     """Chooses actions one observation at a time and remembers what it saw.
 
-        policy = clew.load("runs/maze").policy()
+        policy = clew.Policy(clew.load("runs/maze"))
         action = policy(observation, start=True)    # the first observation of an episode
         action = policy(observation)                # every other one
 

@@ -1,11 +1,21 @@
 """Distributions over actions, by the space that an environment declares."""
 
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
 from clew.agents.distributions.base import Distribution
-from clew.agents.distributions.bounds import Bounds
-from clew.agents.distributions.continuous import DEVIATIONS, DiagonalGaussian
+from clew.agents.distributions.continuous import (
+    DEVIATIONS,
+    Bounds,
+    DiagonalGaussian,
+    TanhGaussian,
+)
 from clew.agents.distributions.discrete import Categorical, MultiBinary, MultiCategorical
-from clew.agents.distributions.make import CONTINUOUS, make_distribution
-from clew.agents.distributions.squashed import TanhGaussian
+from clew.errors import UserError, require_choice
+
+if TYPE_CHECKING:
+    import gymnasium
 
 __all__ = [
     "CONTINUOUS",
@@ -19,3 +29,73 @@ __all__ = [
     "TanhGaussian",
     "make_distribution",
 ]
+
+CONTINUOUS = {"gaussian": DiagonalGaussian, "tanh": TanhGaussian}
+"""Distributions over the actions of a Box, by the name that settings call them by."""
+
+EXPECTED = "Discrete, MultiDiscrete, MultiBinary or a Box of floating-point numbers"
+
+
+def make_distribution(
+    action_space: "gymnasium.Space[Any]",
+    *,
+    continuous: str = "gaussian",
+    log_std: str = "free",
+    initial_log_std: float = 0.0,
+    log_std_bounds: tuple[float, float] = (-5.0, 2.0),
+) -> Distribution:
+    """The distribution over the actions of a space.
+
+    Args:
+        action_space: Discrete, MultiDiscrete, MultiBinary, or a Box of floating-point numbers.
+        continuous: for a Box, gaussian (clipped to its limits) or tanh (squashed into them).
+        log_std: for a Box, whether its deviation is free of the observation or the head's.
+        initial_log_std: for a Box, the logarithm of the deviation before training.
+        log_std_bounds: for a Box, the least and the most that it may become.
+
+    Raises:
+        UserError: for another space, an empty one, a Box of whole numbers, limits that are
+            infinite where tanh needs them, or an unknown setting.
+    """
+    from gymnasium import spaces  # start: gymnasium takes 0.1 s
+
+    require_choice("continuous", continuous, CONTINUOUS)
+    dtype = str(action_space.dtype)
+    if isinstance(action_space, spaces.Discrete):
+        n, start = int(action_space.n), int(action_space.start)
+        _require_representable(action_space, start, start + n - 1)
+        return Categorical(n, start, dtype=dtype)
+    if isinstance(action_space, spaces.MultiDiscrete):
+        start, last = action_space.start, action_space.start + (action_space.nvec - 1)
+        if action_space.nvec.size:
+            _require_representable(action_space, int(start.min()), int(last.max()))
+        return MultiCategorical(action_space.nvec, start, dtype=dtype)
+    if isinstance(action_space, spaces.MultiBinary):
+        return MultiBinary(action_space.shape, dtype=dtype)
+    if isinstance(action_space, spaces.Box) and np.issubdtype(action_space.dtype, np.floating):
+        return CONTINUOUS[continuous](
+            action_space.shape,
+            action_space.low,
+            action_space.high,
+            dtype=dtype,
+            log_std=log_std,
+            initial_log_std=initial_log_std,
+            log_std_bounds=log_std_bounds,
+        )
+    raise UserError(f"the action space {_line(action_space)} is not supported; expected {EXPECTED}")
+
+
+def _require_representable(space: "gymnasium.Space[Any]", first: int, last: int) -> None:
+    """Raises `UserError` unless every action is a whole number of 32 bits."""
+    limits = np.iinfo(np.int32)
+    if first < limits.min or last > limits.max:
+        raise UserError(
+            f"actions must be between {limits.min} and {limits.max}, got {first} to {last} in "
+            f"{_line(space)}"
+        )
+
+
+def _line(space: "gymnasium.Space[Any]") -> str:
+    """A space in one short line."""
+    line = " ".join(str(space).split())
+    return line if len(line) <= 120 else f"{line[:117]}..."

@@ -1,10 +1,25 @@
 """What reads an observation before the memory, by the space that an environment declares."""
 
-from clew.agents.encoders.config import ENCODERS, EncoderConfig
-from clew.agents.encoders.make import Entries, Finished, make_encoder
-from clew.agents.encoders.parts import AbstractEncoder
+from typing import TYPE_CHECKING, Any, cast
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from clew.agents.encoders.base import (
+    ENCODERS,
+    AbstractEncoder,
+    EncoderConfig,
+    Entries,
+    Finished,
+)
 from clew.agents.encoders.pictures import Frame, Impala, Nature
 from clew.agents.encoders.vectors import Chain, Dense, Embedding, OneHot, PreviousReward
+from clew.errors import UserError
+from clew.memory.parts.blocks import Init, LayerNorm, Linear
+
+if TYPE_CHECKING:
+    import gymnasium
 
 __all__ = [
     "ENCODERS",
@@ -22,3 +37,152 @@ __all__ = [
     "PreviousReward",
     "make_encoder",
 ]
+
+CONVOLUTIONAL = {"impala": Impala, "nature": Nature}
+PREVIOUS_ACTION, PREVIOUS_REWARD = "previous_action", "previous_reward"
+PICTURE = 32  # pixels; smaller grids are mostly symbols, such as MiniGrid's 7 x 7 x 3
+EXPECTED = "Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these"
+
+
+def make_encoder(
+    space: "gymnasium.Space[Any]", config: EncoderConfig, *, key: PRNGKeyArray
+) -> AbstractEncoder:
+    """The encoder of a space's observations.
+
+    | space | none | mlp | impala, nature | auto |
+    |---|---|---|---|---|
+    | Box with a side below 32, or not of 3 axes | as it is | layers | as it is | layers |
+    | picture, both sides at least 32 | as it is | layers | convolutions | impala |
+    | Discrete, MultiDiscrete | one-hot or embedded | then layers | as none | then layers |
+    | MultiBinary | as it is | layers | as it is | layers |
+    | Dict | its entries, one after the other by name | | | |
+
+    With impala or nature an observation that is no dict is a picture whatever its sides. Bytes of
+    pictures are divided by 255 in all cases. In a dict the entry `previous_action` is given
+    one-hot, or as it is if it is a Box, and `previous_reward` as sign(r) log(1 + |r|), both
+    without layers.
+
+    Args:
+        space: of one observation.
+        config: settings, see `EncoderConfig`.
+        key: for the weights.
+
+    Raises:
+        UserError: for a space that is not supported or empty, or a picture that is too small.
+    """
+    encoder = _make(space, config, key, "the observation", alone=True)
+    projection = norm = None
+    size = encoder.output_size
+    if config.encoder_projection > 0:
+        init = cast(Init, config.init)
+        projection_key = jax.random.fold_in(key, 1)
+        projection = Linear(size, config.encoder_projection, key=projection_key, init=init)
+        size = config.encoder_projection
+    if config.encoder_norm:
+        norm = LayerNorm(size)
+    if projection is None and norm is None:
+        return encoder
+    return Finished(encoder, projection, norm, size)
+
+
+def _make(
+    space: "gymnasium.Space[Any]",
+    config: EncoderConfig,
+    key: PRNGKeyArray,
+    name: str,
+    *,
+    alone: bool,
+) -> AbstractEncoder:
+    from gymnasium import spaces  # start: gymnasium takes 0.1 s
+
+    if isinstance(space, spaces.Dict):
+        return _make_entries(space, config, key, name)
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        return _make_choices(space, config, key)
+    if not isinstance(space, spaces.Box | spaces.MultiBinary):
+        raise UserError(
+            f"{name} of type {type(space).__name__} is not supported; expected {EXPECTED}, so "
+            "leave it out (gymnasium.wrappers.FilterObservation) or turn it into numbers"
+        )
+    if 0 in space.shape:
+        raise UserError(f"{name} must have at least one number, got shape {list(space.shape)}")
+    picture = isinstance(space, spaces.Box) and _is_picture(space)
+    if config.encoder in CONVOLUTIONAL and (picture or alone):
+        return _make_convolutional(space, config, key, config.encoder)
+    if config.encoder == "auto" and picture:
+        return _make_convolutional(space, config, key, "impala")
+    scale = 1.0 / 255.0 if picture and space.dtype == np.uint8 else 1.0
+    return _dense(space.shape, config, key, scale)
+
+
+def _make_entries(
+    space: "gymnasium.spaces.Dict", config: EncoderConfig, key: PRNGKeyArray, name: str
+) -> AbstractEncoder:
+    if not space.spaces:
+        raise UserError(f"{name} must have at least one entry, got an empty Dict")
+    bare = EncoderConfig(init=config.init)
+    made = {}
+    for index, (entry, inner) in enumerate(sorted(space.spaces.items())):
+        inner_key, told = jax.random.fold_in(key, index), f"the entry {entry!r} of {name}"
+        if entry == PREVIOUS_REWARD:
+            if inner.shape is None or np.prod(inner.shape) != 1:
+                raise UserError(f"{told} must be one number, got {_shape_of(inner)}")
+            made[entry] = PreviousReward(inner.shape)
+        elif entry == PREVIOUS_ACTION:
+            made[entry] = _make(inner, bare, inner_key, told, alone=False)
+        else:
+            made[entry] = _make(inner, config, inner_key, told, alone=False)
+    return Entries(made)
+
+
+def _make_choices(space: Any, config: EncoderConfig, key: PRNGKeyArray) -> AbstractEncoder:
+    from gymnasium import spaces  # start: gymnasium takes 0.1 s
+
+    several = isinstance(space, spaces.MultiDiscrete)
+    sizes = np.ravel(space.nvec if several else space.n).tolist()
+    if not sizes:
+        raise UserError("the observation must have at least one number, got an empty MultiDiscrete")
+    encoder: AbstractEncoder = OneHot(sizes, np.ravel(space.start).tolist(), space.shape)
+    if config.embedding_size > 0:
+        table_key = jax.random.fold_in(key, 2)
+        encoder = Embedding(encoder, config.embedding_size, key=table_key)
+    layers = _dense((encoder.output_size,), config, key, 1.0)
+    return Chain(encoder, layers) if layers.layers else encoder
+
+
+def _make_convolutional(
+    space: Any, config: EncoderConfig, key: PRNGKeyArray, name: str
+) -> AbstractEncoder:
+    return CONVOLUTIONAL[name](
+        Frame(space.shape, is_bytes=space.dtype == np.uint8),
+        key=key,
+        channels=config.picture_channels,
+        features=config.picture_size,
+        nonlinearity=config.nonlinearity,
+        precision=config.precision,
+        init=cast(Init, config.init),
+    )
+
+
+def _dense(shape: tuple[int, ...], config: EncoderConfig, key: PRNGKeyArray, scale: float) -> Dense:
+    deep = config.encoder in ("mlp", "auto")
+    return Dense(
+        shape,
+        [config.encoder_size] * config.encoder_layers if deep else [],
+        key=key,
+        scale=scale,
+        nonlinearity=config.nonlinearity,
+        precision=config.precision,
+        init=cast(Init, config.init),
+    )
+
+
+def _is_picture(space: "gymnasium.spaces.Box") -> bool:
+    """Three axes, or two of bytes, and both sides long."""
+    if len(space.shape) != 3 and not (len(space.shape) == 2 and space.dtype == np.uint8):
+        return False
+    return min(Frame(space.shape, is_bytes=False).size[:2]) >= PICTURE
+
+
+def _shape_of(space: "gymnasium.Space[Any]") -> str:
+    return type(space).__name__ if space.shape is None else f"shape {list(space.shape)}"

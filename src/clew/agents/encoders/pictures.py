@@ -8,9 +8,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
-from clew.agents.encoders.config import CHANNELS, FEATURES
+from clew.agents.encoders.base import (
+    CHANNELS,
+    FEATURES,
+    AbstractEncoder,
+    bend,
+    in_precision,
+    lead_of,
+)
 from clew.agents.encoders.convolution import Convolution, Picture, max_pool
-from clew.agents.encoders.parts import AbstractEncoder, bend, in_precision, lead_of
 from clew.errors import UserError
 from clew.memory.parts.blocks import Init, Linear
 

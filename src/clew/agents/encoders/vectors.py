@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
-from clew.agents.encoders.parts import AbstractEncoder, bend, flat, in_precision
+from clew.agents.encoders.base import AbstractEncoder, bend, flat, in_precision
 from clew.memory.parts.blocks import Init, Linear
 
 

@@ -1,0 +1,172 @@
+"""What every encoder is, its settings, and how several are put together."""
+
+import abc
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from clew.errors import UserError, require_at_least, require_choice
+from clew.memory.parts.blocks import INITS, LayerNorm, Linear
+
+Module = TypeVar("Module", bound=eqx.Module)
+
+ENCODERS = ("none", "mlp", "impala", "nature", "auto")
+NONLINEARITIES = ("relu", "elu")
+PRECISIONS = ("float32", "bfloat16", "float16")
+CHANNELS = {"impala": (16, 32, 32), "nature": (32, 64, 64)}
+"""Published channels of the stages of an IMPALA ResNet, and of the layers of a Nature CNN."""
+FEATURES = {"impala": 256, "nature": 512}
+"""Published widths of the layer after the convolutions."""
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """What reads the observation before the memory; see `make_encoder`."""
+
+    encoder: str = "none"
+    """What reads the observation before the memory: none; mlp, layers of x W + b with a relu;
+    impala or nature, convolutions for pictures; or auto, impala for pictures and mlp for the
+    rest."""
+    encoder_size: int = 64
+    """Width of the mlp's layers (Makkink, 2021, section 3.4: 64)."""
+    encoder_layers: int = 2
+    """Number of the mlp's layers (Makkink, 2021, section 3.4: 2)."""
+    picture_channels: tuple[int, ...] = ()
+    """Channels of the convolutional stages; none given takes the published ones, 16 32 32 for
+    impala (Espeholt et al., 2018, Figure 3), 32 64 64 for nature (Mnih et al., 2015)."""
+    picture_size: int = 0
+    """Width of the layer after the convolutions; 0 takes the published one, 256 for impala, 512
+    for nature (Sample Factory takes 512 for both)."""
+    embedding_size: int = 0
+    """Learned numbers for each value of a Discrete or MultiDiscrete observation; 0 for one-hot."""
+    encoder_projection: int = 0
+    """Width of a product x W + b after all of it; 0 for none."""
+    encoder_norm: bool = False
+    """Layer normalisation of what the encoder gives."""
+    nonlinearity: str = "relu"
+    """Between the encoder's layers: relu, or elu as in Sample Factory."""
+    precision: str = "float32"
+    """What the encoder's mlp and convolutions compute in: float32, bfloat16 or float16.
+    Parameters and outputs are float32 in any case; for a GPU, where float16 needs small losses."""
+    init: str = "orthogonal"
+    """How its weights begin: orthogonal, lecun or uniform."""
+
+    def validate_encoder(self) -> None:
+        """Refuses impossible settings.
+
+        Raises:
+            UserError: naming the setting, its value and what was expected.
+        """
+        require_choice("encoder", self.encoder, ENCODERS)
+        require_choice("nonlinearity", self.nonlinearity, NONLINEARITIES)
+        require_choice("precision", self.precision, PRECISIONS)
+        require_choice("init", self.init, INITS)
+        for name in ("encoder_size", "encoder_layers"):
+            require_at_least(name, getattr(self, name), 1)
+        for name in ("picture_size", "embedding_size", "encoder_projection"):
+            require_at_least(name, getattr(self, name), 0)
+        for channels in self.picture_channels:
+            require_at_least("every number of picture_channels", channels, 1)
+        if self.encoder == "nature" and len(self.picture_channels) not in (0, 3):
+            raise UserError(
+                f"picture_channels must be three numbers for nature, got {self.picture_channels}"
+            )
+
+
+class AbstractEncoder(eqx.Module):
+    """Maps an observation, an array or a dict of arrays, to a vector, on any leading axes.
+
+    A chunk [time, batch, ...] goes through in one call. Outputs are float32 [*lead, output_size].
+    """
+
+    output_size: eqx.AbstractVar[int]
+
+    @abc.abstractmethod
+    def __call__(self, x: PyTree[Array]) -> Float[Array, "*lead out"]:
+        """Encodes observations."""
+
+
+class Entries(AbstractEncoder):
+    """A dict of observations: every entry by its own encoder, one after the other by name.
+
+    Raises:
+        UserError: if it is called with other entries.
+    """
+
+    encoders: tuple[AbstractEncoder, ...]
+    names: tuple[str, ...] = eqx.field(static=True)
+    output_size: int = eqx.field(static=True)
+
+    def __init__(self, encoders: Mapping[str, AbstractEncoder]):
+        self.names = tuple(sorted(encoders))
+        self.encoders = tuple(encoders[name] for name in self.names)
+        self.output_size = sum(encoder.output_size for encoder in self.encoders)
+
+    def __call__(self, x: Mapping[str, Any]) -> Float[Array, "*lead out"]:
+        """What all entries give."""
+        if not isinstance(x, Mapping) or set(x) != set(self.names):
+            got = sorted(x) if isinstance(x, Mapping) else type(x).__name__
+            raise UserError(f"the encoder expected the entries {list(self.names)}, got {got}")
+        pairs = zip(self.encoders, self.names, strict=True)
+        return jnp.concatenate([encoder(x[name]) for encoder, name in pairs], axis=-1)
+
+
+class Finished(AbstractEncoder):
+    """An encoder with a product x W + b, a layer normalisation, or both after it."""
+
+    encoder: AbstractEncoder
+    projection: Linear | None
+    norm: LayerNorm | None
+    output_size: int = eqx.field(static=True)
+
+    def __init__(
+        self, encoder: AbstractEncoder, projection: Linear | None, norm: LayerNorm | None, size: int
+    ):
+        self.encoder, self.projection, self.norm = encoder, projection, norm
+        self.output_size = size
+
+    def __call__(self, x: Any) -> Float[Array, "*lead out"]:
+        """Projected first, then normalised, in float32."""
+        y = self.encoder(x)
+        y = y if self.projection is None else self.projection(y)
+        return y if self.norm is None else self.norm(y)
+
+
+def lead_of(x: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The leading axes of observations of one shape.
+
+    Raises:
+        UserError: if they are of another shape.
+    """
+    split = x.ndim - len(shape)
+    if split < 0 or x.shape[split:] != shape:
+        raise UserError(
+            f"the encoder expected observations of shape {list(shape)} behind any leading axes, "
+            f"got {list(x.shape)}"
+        )
+    return x.shape[:split]
+
+
+def flat(x: Array, shape: tuple[int, ...]) -> Array:
+    """Observations of one shape with that shape laid out in one axis."""
+    return x.reshape(*lead_of(x, shape), math.prod(shape))
+
+
+def bend(x: Array, nonlinearity: str) -> Array:
+    """relu(x) = max(x, 0), or elu(x) = x above 0 and exp(x) - 1 below."""
+    return jax.nn.relu(x) if nonlinearity == "relu" else jax.nn.elu(x)
+
+
+def in_precision(module: Module, precision: str) -> Module:
+    """The module with its parameters in another type; gradients come back in float32."""
+    dtype = np.dtype(jnp.dtype(precision))
+    return jax.tree.map(
+        lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, module
+    )
