@@ -57,6 +57,11 @@ class Rollout(NamedTuple):
     start: Bool[Array, " batch"]
     """Whether that observation opens an episode."""
 
+    @property
+    def whole(self) -> Trajectory:
+        """The only sequence of a rollout that is not cut."""
+        return jax.tree.map(lambda x: x[0], self.chunks)
+
     @staticmethod
     def cut(whole: Trajectory, states: tuple[State, ...], memory: State) -> "Rollout":
         """A rollout from one trajectory.

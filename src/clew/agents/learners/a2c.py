@@ -272,5 +272,4 @@ class A2C:
         self, agent: Agent, opt_state: optax.OptState, rollout: Rollout, key: PRNGKeyArray
     ) -> Learned:
         """See `learn_a2c`."""
-        whole = jax.tree.map(lambda x: x[0], rollout.chunks)
-        return learn_a2c(agent, opt_state, whole, key, self.config, self.optimiser)
+        return learn_a2c(agent, opt_state, rollout.whole, key, self.config, self.optimiser)
