@@ -10,7 +10,7 @@ with random actions: what no learner can exceed. `clew` is `clew train --runner 
 size, rollouts and batches of the same length, from an environment of its own (`python -m venv
 .venv-sf && .venv-sf/bin/pip install torch==2.13.0 sample-factory==2.1.1`). Starting and compiling
 are not counted: every figure is of the steps between two moments of steady work. Cases take turns,
-and what is told are medians over the turns and, turn by turn, ratios.
+and what is reported are medians over the turns and, turn by turn, ratios.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from clew.lab.bench.medians import median_of
+from clew.lab.bench.timing import by_turns, estimate, ratio
 
 HERE = Path(__file__).parent
 ROLLOUT = 32
@@ -49,7 +49,7 @@ FRAMES = re.compile(r"\[(\d{4}-[\d:, -]+)\].*Total num frames: (\d+)")
 
 
 def bare(env: str, envs: int, seconds: float) -> None:
-    """Steps environments one after another, once told to begin; prints the steps per second."""
+    """Steps environments one after another, once it reads a line; prints the steps per second."""
     from clew.bridges.gymnasium.task import gymnasium_task
 
     with gymnasium_task(env).open(envs, seed=0) as stream:
@@ -85,7 +85,7 @@ def measure_bare(args: argparse.Namespace) -> float:
 
 @contextmanager
 def running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is told to stop afterwards, and killed if it does not."""
+    """A process that is stopped afterwards, and killed if it does not."""
     with log.open("w") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
         try:
@@ -116,7 +116,7 @@ def steady(read: Any, seconds: float, process: subprocess.Popen[bytes], log: Pat
 
 
 def measure_clew(args: argparse.Namespace) -> float:
-    """The rate of `clew train`, with its own words for time and steps."""
+    """The rate of `clew train`, from the time and steps that it logs."""
     from clew.run.record import read_metrics
 
     with tempfile.TemporaryDirectory() as folder:
@@ -178,26 +178,33 @@ def main() -> None:
     if args.sample_factory and not shutil.which(args.sample_factory):
         raise SystemExit(f"--sample-factory: there is no {args.sample_factory}")
     names = [name for name in MEASURES if name != "sample-factory" or args.sample_factory]
-    found: dict[str, list[float]] = {name: [] for name in names}
-    for turn in range(args.turns):
-        for name in names:
-            found[name].append(MEASURES[name](args))
-            print(f"turn {turn + 1}: {name} {found[name][-1]:,.0f} steps/s", flush=True)
+    measures = {name: printed(name, MEASURES[name], args) for name in names}
+    found = by_turns(measures, args.turns, log=lambda turn: print(turn, flush=True))
     report(found)
     if args.json:
         Path(args.json).write_text(json.dumps({"arguments": vars(args), "rates": found}, indent=1))
 
 
+def printed(
+    name: str, measure: Callable[[argparse.Namespace], float], args: argparse.Namespace
+) -> Callable[[], float]:
+    """The measurement, printed as soon as it is there."""
+
+    def measured() -> float:
+        rate = measure(args)
+        print(f"{name} {rate:,.0f} steps/s", flush=True)
+        return rate
+
+    return measured
+
+
 def report(found: dict[str, list[float]]) -> None:
     """Medians, and ratios within the turns."""
     for name, rates in found.items():
-        middle, low, high, _ = median_of(rates)
-        print(f"{name}: {middle:,.0f} steps/s ({low:,.0f} to {high:,.0f})")
+        print(f"{name}: {estimate(rates):,.0f} steps/s")
     for other in found:
         if other != "clew":
-            ratios = [ours / its for ours, its in zip(found["clew"], found[other], strict=True)]
-            middle, low, high, _ = median_of(ratios)
-            print(f"clew / {other}: {middle:.2f} ({low:.2f} to {high:.2f})")
+            print(f"clew / {other}: {ratio(found['clew'], found[other]):.2f}")
 
 
 if __name__ == "__main__":

@@ -2,12 +2,12 @@
 
     XLA_FLAGS=--xla_force_host_platform_device_count=2 python benchmarks/devices.py --devices 2
 
-On real devices leave the flag out. Prints medians and best times in milliseconds.
+On real devices leave the flag out. Prints medians with their intervals and best times, in
+milliseconds.
 """
 
 import argparse
-import statistics
-import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from clew.agents.learners.a2c import A2CConfig
+from clew.lab.bench.timing import by_turns, estimate, seconds_of
 from clew.run import machine
 from clew.run.compiled import compile_program, init_run, make_parts
 from clew.run.config import TrainConfig
@@ -35,22 +36,17 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def times(config: TrainConfig, devices: int, turns: int, updates: int) -> list[list[float]]:
-    """Milliseconds an update with one device, and with several."""
-    running = []
-    for count in (1, devices):
-        own = replace(config, devices=count)
-        own.validate()
-        parts = make_parts(own)
-        program = compile_program(parts)
-        running.append([program, program(init_run(parts), jnp.int32(1))])
-    found: list[list[float]] = [[], []]
-    for _ in range(turns):
-        for own, taken in zip(running, found, strict=True):
-            began = time.perf_counter()
-            own[1] = jax.block_until_ready(own[0](own[1], jnp.int32(updates)))
-            taken.append((time.perf_counter() - began) / updates * 1e3)
-    return found
+def updating(config: TrainConfig, updates: int) -> Callable[[], float]:
+    """A measure of milliseconds an update; the compiled program is called once here."""
+    config.validate()
+    parts = make_parts(config)
+    program = compile_program(parts)
+    held = [program(init_run(parts), jnp.int32(1))]
+
+    def advance() -> None:
+        held[0] = jax.block_until_ready(program(held[0], jnp.int32(updates)))
+
+    return lambda: seconds_of(advance) / updates * 1e3
 
 
 def main() -> None:
@@ -64,9 +60,12 @@ def main() -> None:
     print(f"{len(jax.devices())} devices of kind {jax.devices()[0].device_kind}")
     for name, changes in CASES.items():
         settings = {"env_options": {"corridor_length": 20}, "a2c": SHORT, **changes}
-        found = times(TrainConfig(**settings), options.devices, options.turns, options.updates)
-        told = [f"{statistics.median(x):.1f} ms (best {min(x):.1f})" for x in found]
-        print(f"{name}: one {told[0]}, {options.devices} {told[1]}", flush=True)
+        config = TrainConfig(**settings)
+        counts = (1, options.devices)
+        measures = {n: updating(replace(config, devices=n), options.updates) for n in counts}
+        found = by_turns(measures, options.turns)
+        texts = [f"{estimate(found[n]):.1f} ms (best {min(found[n]):.1f})" for n in counts]
+        print(f"{name}: one {texts[0]}, {options.devices} {texts[1]}", flush=True)
 
 
 if __name__ == "__main__":

@@ -17,16 +17,18 @@ import resource
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+
+from clew.lab.bench.timing import by_turns, estimate
 
 CASES = [(patched, processes) for patched in (True, False) for processes in (1, 2)]
 
 
 def work(size: int, patched: bool, seconds: float, seed: int) -> None:
-    """Steps one environment for so long, once told to begin; prints its figures."""
+    """Steps one environment for so long, once it reads a line; prints its figures."""
     from clew.bridges.memory_maze import MemoryMazeEnv
 
     env = MemoryMazeEnv(size, patched=patched)
@@ -76,9 +78,9 @@ def measure(size: int, patched: bool, processes: int, seconds: float) -> list[di
 def summary(turns: list[list[dict[str, float]]]) -> dict[str, float]:
     """Medians over the turns: the rate of all processes together, the others of one of them."""
     rates = [sum(figures["rate"] for figures in turn) for turn in turns]
-    row = {"rate": float(np.median(rates)), "least": min(rates), "most": max(rates)}
+    row = {"rate": estimate(rates).middle, "least": min(rates), "most": max(rates)}
     for name in ("cpu_ms", "peak_mib", "next_s", "anew_s"):
-        row[name] = float(np.median([figures[name] for turn in turns for figures in turn]))
+        row[name] = estimate([figures[name] for turn in turns for figures in turn]).middle
     return row
 
 
@@ -95,13 +97,15 @@ def main() -> None:
     if given.work:
         work(given.size, given.work == "patched", given.seconds, given.seed)
         return
-    turns: dict[tuple[bool, int], list[Any]] = {case: [] for case in CASES}
-    loads = [os.getloadavg()[0]]
-    for turn in range(given.turns):
-        for case, found in turns.items():
-            found.append(measure(given.size, *case, given.seconds))
+    loads: list[float] = []
+
+    def log(turn: str) -> None:
         loads.append(os.getloadavg()[0])
-        print(f"turn {turn + 1} of {given.turns}", file=sys.stderr)
+        print(turn, file=sys.stderr)
+
+    measures = {case: partial(measure, given.size, *case, given.seconds) for case in CASES}
+    turns = by_turns(measures, given.turns, log=log)
+    loads.append(os.getloadavg()[0])
     rows = [
         {"patched": patched, "processes": processes, **summary(found)}
         for (patched, processes), found in turns.items()

@@ -14,14 +14,16 @@ import json
 import os
 import platform
 import shutil
-import statistics
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from clew.lab.bench.timing import by_turns, estimate
 
 SECONDS = 2.0
 STORE = 600 * 2**20
@@ -68,14 +70,14 @@ def on_cluster(nodes: int, most: int, asked: argparse.Namespace) -> list[dict[st
     for actors in asked.actors:
         pool = pretended_actor.make_pool(actors)
         sizes = asked.parameters, asked.rollout
-        turns = [figures(pool, actors, *sizes) for _ in range(asked.turns)]
+        turns = by_turns({actors: partial(figures, pool, actors, *sizes)}, asked.turns)[actors]
         pool.close()
-        middle = {k: statistics.median(turn[k] for turn in turns) for k in turns[0]}
+        middle = {k: estimate([turn[k] for turn in turns]).middle for k in turns[0]}
         spread = {k: [min(t[k] for t in turns), max(t[k] for t in turns)] for k in turns[0]}
         load = os.getloadavg()[0]
         found.append({"nodes": nodes, "actors": actors, "load": load, **middle, "spread": spread})
-        told = ", ".join(f"{name} {value:,.0f}" for name, value in middle.items())
-        print(f"{nodes} nodes, {actors} actors: {told} (load {load:.0f})", flush=True)
+        text = ", ".join(f"{name} {value:,.0f}" for name, value in middle.items())
+        print(f"{nodes} nodes, {actors} actors: {text} (load {load:.0f})", flush=True)
     ray.shutdown()
     cluster.shutdown()
     return found

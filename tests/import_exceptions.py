@@ -27,7 +27,6 @@ EXCEPTIONS: dict[str, set[str]] = {
     "protocols_and_no_guesses": {
         "src/clew/cli/envs.py",
         "src/clew/cli/parse.py",
-        "src/clew/cli/tables.py",
         "src/clew/envs/around.py",
         "src/clew/envs/mixed_recall.py",
         "src/clew/interact/shipped.py",
@@ -44,7 +43,6 @@ EXCEPTIONS: dict[str, set[str]] = {
         "src/clew/memory/parts/oscillators.py",
     },
     "no_circle": {
-        "src/clew/cli/bench.py",
         "src/clew/envs/around.py",
         "src/clew/run/build.py",
         "src/clew/run/loggers/__init__.py",
@@ -52,10 +50,6 @@ EXCEPTIONS: dict[str, set[str]] = {
     "imports_in_functions_have_reasons": {
         "src/clew/bridges/memory_maze.py",
         "src/clew/cli/__init__.py",
-        "src/clew/cli/bench.py",
-        "src/clew/cli/bench_learner.py",
-        "src/clew/cli/bench_lengths.py",
-        "src/clew/cli/bench_peers.py",
         "src/clew/cli/check.py",
         "src/clew/cli/compare.py",
         "src/clew/cli/cost.py",

@@ -8,17 +8,12 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+import clew.lab.bench.machine
 import clew.lab.bench.speed
 from clew.cli import run
-from clew.lab.bench.speed import (
-    Plan,
-    Rate,
-    cases,
-    matrix_product_rate,
-    measure,
-    planned_bytes,
-    repeated,
-)
+from clew.lab.bench.machine import matrix_product_rate, planned_bytes
+from clew.lab.bench.speed import Plan, cases, measure, rate_of
+from clew.lab.bench.timing import Estimate
 from clew.lab.costs import multiply_adds
 from clew.memory import MEMORIES, make_memory
 from clew.memory.laws import LawBroken
@@ -34,11 +29,11 @@ def test_figures_are_consistent(monkeypatch: pytest.MonkeyPatch) -> None:
     assert figures.multiply_adds == memory + heads
     assert figures.parameters == memory + 8 + heads + 2 * 128 + 4 + 1
     assert figures.product_rate == 1e9
-    assert figures.acting_fraction == 2 * figures.multiply_adds * figures.acting.median / 1e9
-    assert figures.learning_fraction == 6 * figures.multiply_adds * figures.learning.median / 1e9
-    assert figures.training_fraction == 8 * figures.multiply_adds * figures.training.median / 1e9
+    assert figures.acting_fraction == 2 * figures.multiply_adds * figures.acting.middle / 1e9
+    assert figures.learning_fraction == 6 * figures.multiply_adds * figures.learning.middle / 1e9
+    assert figures.training_fraction == 8 * figures.multiply_adds * figures.training.middle / 1e9
     for rate in (figures.acting, figures.learning, figures.training):
-        assert 0 < rate.low <= rate.median <= rate.high
+        assert 0 < rate.low <= rate.middle <= rate.high
     assert figures.peak_bytes > 3 * 4 * figures.parameters  # parameters and Adam's two means
     assert figures.compile_seconds > 0
     assert 0 <= figures.largest_deviation < 1e-4
@@ -70,7 +65,7 @@ def test_a_broken_law_is_refused(
 def test_the_command_reports(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    one = Rate(1000.0, 900.0, 1200.0)
+    one = Estimate(1000.0, 900.0, 1200.0, 0.9)
     figures = clew.lab.bench.speed.Figures(
         "small", "lstm", {}, 10, 9, one, one, one, 2**20, 1.5, 2e11, 0.1, 0.2, 0.3, 1e-7
     )
@@ -85,13 +80,10 @@ def test_the_command_reports(
     assert found["plan"]["length"] == 256 and found["machine"]["product_rate"] == 2e11
 
 
-def test_rates_and_bytes() -> None:
-    assert repeated(lambda: jnp.zeros(3), 5.0, repeats=4).low > 0
-    monkey_size, clew.lab.bench.speed.PRODUCT_SIZE = clew.lab.bench.speed.PRODUCT_SIZE, 64
-    try:
-        assert math.isfinite(matrix_product_rate(1))
-    finally:
-        clew.lab.bench.speed.PRODUCT_SIZE = monkey_size
+def test_rates_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rate_of(lambda: jnp.zeros(3), 5.0, repeats=4).low > 0
+    monkeypatch.setattr(clew.lab.bench.machine, "PRODUCT_SIZE", 64)
+    assert math.isfinite(matrix_product_rate(1))
     x = jnp.ones((100, 100))
     compiled = jax.jit(lambda x: x + 1).lower(x).compile()
     assert planned_bytes(compiled) == 2 * x.nbytes

@@ -10,9 +10,18 @@ import numpy as np
 import pytest
 
 from clew.cli import run
-from clew.cli.bench_learner import table, write
-from clew.lab.bench.learner import ACTIONS, SIDE, Row, config_of, made_up, models
-from clew.lab.bench.medians import Median
+from clew.lab.bench.learner import (
+    ACTIONS,
+    QUICK,
+    SIDE,
+    Row,
+    config_of,
+    document,
+    made_up,
+    models,
+    table,
+)
+from clew.lab.bench.timing import Estimate
 from clew.lab.costs import multiply_adds
 from clew.lab.studies.memory_maze.grid import PRESETS
 from clew.memory import make_memory
@@ -63,9 +72,9 @@ def test_noise_is_a_rollout_in_the_middle_of_episodes() -> None:
 
 def made_up_row(model: str, faster: float) -> Row:
     """What a measurement tells."""
-    rate = Median(100 * faster, 90 * faster, 110 * faster, 0.97)
-    ratio = Median(faster, faster, faster, 0.97)
-    share = Median(0.1, 0.1, 0.1, 0.97)
+    rate = Estimate(100 * faster, 90 * faster, 110 * faster, 0.97)
+    ratio = Estimate(faster, faster, faster, 0.97)
+    share = Estimate(0.1, 0.1, 0.1, 0.97)
     return Row(model, 10, 35_000_000, 800, rate, rate, ratio, share, 3200, 2**21, 2**20)
 
 
@@ -74,11 +83,10 @@ def test_figures_are_written_as_table_picture_and_json(tmp_path: Path) -> None:
     machine: dict[str, Any] = {
         "device": "cpu",
         "cores": 2,
-        "product_rate": Median(1e11, 9e10, 1e11, 1),
+        "product_rate": Estimate(1e11, 9e10, 1e11, 1),
     }
-    found = table(rows, machine)
-    assert found.rows[1][3:6] == ["150 [135, 165]", "1.50 [1.50, 1.50]", "2 + 1"]
-    write(found, rows, {"machine": machine, "rows": [row._asdict() for row in rows]}, tmp_path)
+    assert table(rows, machine).rows[1][3:6] == ["150 [135, 165]", "1.50 [1.50, 1.50]", "2 + 1"]
+    document(rows, machine, QUICK).write(tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {f"memory-maze-learner.{kind}" for kind in ("json", "md", "png")}
     told = json.loads((tmp_path / "memory-maze-learner.json").read_text())

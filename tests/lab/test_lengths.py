@@ -7,12 +7,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-import clew.cli.bench_lengths
 import clew.lab.bench.lengths
 from clew.cli import run
 from clew.lab.bench.lengths import SIZES, Plan, Row, compile_gradient, kernel_bytes, measure
-from clew.lab.bench.medians import median_of
-from clew.lab.bench.speed import planned_bytes
+from clew.lab.bench.machine import planned_bytes
+from clew.lab.bench.timing import estimate
 from clew.memory import make_memory, scan_steps
 from clew.memory.kernels import why_not
 from clew.memory.kernels.relit import Recurrence, ReLiTInputs, relit_recurrence
@@ -60,12 +59,12 @@ def test_relits_gradient_needs_a_twentieth_of_one_that_keeps_its_states() -> Non
 def test_lengths_are_measured_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clew.lab.bench.lengths, "MEMORIES", ("linear_transformer",))
     sizes = {"hidden_size": 4, "num_layers": 1, "num_heads": 1, "head_size": 2}
-    told: list[str] = []
-    (row,) = measure(Plan((4,), 2, 2, sizes), 2, told.append)
+    logged: list[str] = []
+    (row,) = measure(Plan((4,), 2, 2, sizes), 2, logged.append)
     assert row.times_shortest[:3] == (1, 1, 1) and row.microseconds.middle > 0
     assert row.planned_bytes > 0 and row.kept_bytes > 0 and row.kernel_bytes == 0
     assert row.state_bytes == 4 * (2 * 2 + 2) * 4 * 2
-    assert told == [
+    assert logged == [
         "compiling linear_transformer, chunks of 4",
         *(f"turn {n} of 2" for n in range(3)),
     ]
@@ -74,14 +73,14 @@ def test_lengths_are_measured_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_command_shows_and_writes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path
 ) -> None:
-    median = median_of([1.0, 1.1, 1.2, 1.3, 1.4, 1.5])
+    median = estimate([1.0, 1.1, 1.2, 1.3, 1.4, 1.5])
     rows = [
         Row(name, length, 2, median, median, 2**20, 2**19, 30 * 2**20, 20 * 2**20)
         for name in ("relit", "arelit")
         for length in (4, 8)
     ]
-    monkeypatch.setattr(clew.lab.bench.lengths, "measure", lambda plan, threads, report: rows)
-    monkeypatch.setattr("clew.lab.bench.speed.matrix_product_rate", lambda repeats: 1e11)
+    monkeypatch.setattr(clew.lab.bench.lengths, "measure", lambda plan, threads, log: rows)
+    monkeypatch.setattr(clew.lab.bench.lengths, "matrix_product_rate", lambda repeats: 1e11)
     assert run(["bench", "--lengths", "--quick", "--output", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "1.25 [1.00, 1.50]" in text and "1.0 + 0.5" in text and "20.0" in text

@@ -8,17 +8,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-import clew.cli.bench_peers
 import clew.lab.bench.peers.compare
+import clew.lab.bench.peers.document
 from clew.cli import run
 from clew.errors import UserError
-from clew.lab.bench.medians import median_of
-from clew.lab.bench.peers import environment
-from clew.lab.bench.peers.checks import agreements, agrees
-from clew.lab.bench.peers.compare import Row, compare, measure
-from clew.lab.bench.peers.report import Comparison, as_data, from_data, markdown
-from clew.lab.bench.peers.tables import not_measured, peers_ahead
+from clew.lab.bench.peers import worker
+from clew.lab.bench.peers.compare import Row, agreements, agrees, compare, measure
+from clew.lab.bench.peers.document import (
+    Comparison,
+    as_data,
+    document,
+    from_data,
+    markdown,
+    not_measured,
+    peers_ahead,
+)
 from clew.lab.bench.peers.worker import WorkerFailed
+from clew.lab.bench.timing import estimate
 from fake_peers import FAMILY, PLAN, FakeLibrary
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +48,7 @@ def compared(facts: dict[str, Any] | None = None) -> Comparison:
 )
 def test_medians_lie_between_order_statistics(count: int, nearest: int, confidence: float) -> None:
     values = [float(v) for v in np.random.default_rng(0).permutation(count)]
-    found = median_of(values)
+    found = estimate(values)
     assert found.middle == (count - 1) / 2
     assert (found.low, found.high) == (nearest - 1, count - nearest)
     assert found.confidence == pytest.approx(confidence, abs=1e-3)
@@ -93,7 +99,7 @@ def test_a_comparison_is_shown_and_read_again(tmp_path: Path) -> None:
     said = peers_ahead(found.rows)
     assert said[0] == "LSTM, one step: torch takes 0.50 [0.50, 0.50] of clew's time"
     assert len(said) == 3 and all("torch" in line for line in said)
-    clew.cli.bench_peers.write(found, tmp_path / "new")
+    document(found).write(tmp_path / "new")
     again = from_data(json.loads((tmp_path / "new" / "peers.json").read_text()))
     second = as_data(again)["rows"][1]
     assert again == found and (second["ahead"], second["product_rate"]) == ("peer", 1e11)
@@ -101,7 +107,7 @@ def test_a_comparison_is_shown_and_read_again(tmp_path: Path) -> None:
 
 
 def test_an_undecided_point_says_so() -> None:
-    even = median_of([0.98, 0.99, 0.99, 0.99, 1.0, 1.02])
+    even = estimate([0.98, 0.99, 0.99, 0.99, 1.0, 1.02])
     row = Row("gru", "act", 1, 8, "torch.gru", even, even, None, None, None, "")
     assert row.ahead == "neither" and peers_ahead([row])[0].endswith(
         "(undecided: the interval has 1 in it)"
@@ -111,7 +117,9 @@ def test_an_undecided_point_says_so() -> None:
 def test_the_command_shows_and_writes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(clew.cli.bench_peers, "measured", lambda plan, repeats: compared())
+    monkeypatch.setattr(
+        clew.lab.bench.peers.document, "measure_all", lambda plan, repeats, log: compared()
+    )
     assert run(["bench", "--peers", "--quick", "--output", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "QUICK" in text and "torch / clew" in text and "holds" in text
@@ -119,10 +127,10 @@ def test_the_command_shows_and_writes(
     assert run(["bench", "--peers", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["plan"]["rounds"] == 6
 
-    def fail(plan: Any, repeats: int) -> Any:
+    def fail(plan: Any, repeats: int, log: Any) -> Any:
         raise WorkerFailed("ended with code 1")
 
-    monkeypatch.setattr(clew.cli.bench_peers, "measured", fail)
+    monkeypatch.setattr(clew.lab.bench.peers.document, "measure_all", fail)
     assert run(["bench", "--peers"]) == 1
     assert "no figures: a library's process ended with code 1" in capsys.readouterr().err
 
@@ -130,16 +138,16 @@ def test_the_command_shows_and_writes(
 def test_without_a_checkout_or_an_environment_it_says_why(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(environment, "ROOT", tmp_path)
+    monkeypatch.setattr(worker, "ROOT", tmp_path)
     with pytest.raises(UserError, match="needs a checkout of clew's repository"):
-        environment.peers_python()
+        worker.peers_python()
     (tmp_path / "benchmarks" / "peers").mkdir(parents=True)
     with pytest.raises(UserError, match="could not be installed into .venv-peers"):
-        environment.peers_python()
-    installed = tmp_path / environment.FOLDER / ".installed"
+        worker.peers_python()
+    installed = tmp_path / worker.FOLDER / ".installed"
     installed.parent.mkdir()
     installed.touch()
-    assert environment.peers_python() == tmp_path / ".venv-peers" / "bin" / "python"
+    assert worker.peers_python() == tmp_path / ".venv-peers" / "bin" / "python"
 
 
 def test_the_lock_of_the_peers_agrees_with_ours() -> None:
@@ -158,7 +166,7 @@ def test_the_lock_of_the_peers_agrees_with_ours() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    not (ROOT / environment.FOLDER / ".installed").exists(),
+    not (ROOT / worker.FOLDER / ".installed").exists(),
     reason="no .venv-peers: make bench-peers",
 )
 def test_the_libraries_themselves(tmp_path: Path) -> None:

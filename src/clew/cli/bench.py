@@ -1,30 +1,24 @@
 """`clew bench`: speed of every memory, beside the machine's own."""
 
-import os
-import platform
 import sys
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
 
 from clew.cli.parse import parse
-from clew.cli.tables import print_json, print_table
-from clew.errors import UserError, require_at_least, unknown_name
-
-if TYPE_CHECKING:
-    from clew.lab.bench.speed import Figures, Rate
+from clew.cli.tables import log, show
+from clew.errors import UserError, require_at_least
+from clew.lab.document import Document, NoFigures
 
 ABOUT = """Measures how fast each memory acts, learns and trains on this machine, at the sizes of
-Pramanik (2023), Table A.2, with 8 environments x 256 steps, and the share reached of the machine's
-own matrix products. The laws are run first: if a memory breaks one, nothing is reported. Or, with
---peers, measures other libraries' memories beside ours, by turns; with --lengths, how time and
-memory of learning grow with the length of chunks; with --memory-maze, the learner of Pramanik's
-Memory Maze study (Figure 5.6). Leave the machine alone meanwhile."""
+Pramanik (2023), Table A.2, with 8 environments x 256 steps, and the fraction reached of the
+machine's own rate of matrix products. The laws are run first: if a memory breaks one, nothing is
+reported. Or, with --peers, compares with other libraries' memories by turns; with --lengths, how
+time and memory of learning grow with the length of chunks; with --memory-maze, the learner of
+Pramanik's Memory Maze study (Figure 5.6). Leave the machine alone meanwhile."""
 
 
 @dataclass(frozen=True)
 class BenchCommand:
-    """What `clew bench` may be told."""
+    """The options of `clew bench`."""
 
     memories: tuple[str, ...] = ()
     """Measure only these, by their names in the table."""
@@ -38,7 +32,7 @@ class BenchCommand:
     at the sizes of Table A.4 on pictures of noise; --memories chooses agents."""
     sequences: int = 32
     """Of 100 frames in a timed gradient step of --memory-maze, an even number; memory is always
-    told of Table A.3's 32."""
+    reported for Table A.3's 32."""
     repeats: int | None = None
     """Timed calls of each program, 5, or turns with --peers, --lengths and --memory-maze, 6; the
     table has their median."""
@@ -52,113 +46,57 @@ class BenchCommand:
 
 
 def main(args: list[str]) -> int:
-    """Measures, and prints a table; exits with 1 if a law is broken."""
+    """Measures, and prints tables; exits with 1 if a law is broken or another library fails."""
     command = parse(BenchCommand, args, command="bench", about=ABOUT)
-    if command.repeats is not None:
-        require_at_least("repeats", command.repeats, 1)
-    if command.peers or command.lengths or command.memory_maze:
-        return _other(command)
+    _validate(command)
+    try:
+        document, quick_note = _measure(command)
+    except NoFigures as failed:
+        print(f"no figures: {failed}", file=sys.stderr)
+        return 1
     if command.output:
-        raise UserError("--output needs --peers, --lengths or --memory-maze")
-    from clew.lab.bench.speed import QUICK, Plan, cases, measure
-    from clew.memory.laws import LawBroken
-
-    known = cases()
-    for name in command.memories:
-        if name not in known:
-            raise unknown_name("memory to measure", name, known)
-    names = command.memories or tuple(known)
-    plan = QUICK if command.quick else Plan(repeats=command.repeats or 5)
-    figures = []
-    for number, name in enumerate(names, 1):
-        print(f"measuring {name} ({number} of {len(names)}) ...", file=sys.stderr, flush=True)
-        try:
-            figures.append(measure(name, *known[name], plan))
-        except LawBroken as broken:
-            print(f"no figures: {name} breaks a law\n{broken}", file=sys.stderr)
-            return 1
-    if command.json:
-        print_json({"machine": machine(figures), "plan": plan, "figures": figures})
-    else:
-        _show(figures, quick=command.quick)
+        document.write(command.output)
+    show(document, as_json=command.json, note=quick_note if command.quick else "")
     return 0
 
 
-def _other(command: BenchCommand) -> int:
-    """`--peers`, `--lengths` or `--memory-maze`."""
-    if command.peers + command.lengths + command.memory_maze > 1:
+def _validate(command: BenchCommand) -> None:
+    """Raises `UserError` for options that contradict each other."""
+    if command.repeats is not None:
+        require_at_least("repeats", command.repeats, 1)
+    others = command.peers + command.lengths + command.memory_maze
+    if others > 1:
         raise UserError("give one of --peers, --lengths and --memory-maze")
-    if command.memories and not command.memory_maze:
+    if command.memories and (command.peers or command.lengths):
         raise UserError("give one of --memories, --peers and --lengths")
-    if command.peers:
-        from clew.cli.bench_peers import bench_peers as bench
-    elif command.lengths:
-        from clew.cli.bench_lengths import bench_lengths as bench
-    else:
-        from clew.cli.bench_learner import bench_learner
-
+    if command.output and not others:
+        raise UserError("--output needs --peers, --lengths or --memory-maze")
+    if command.memory_maze:
         require_at_least("sequences", command.sequences, 2)
-        bench = partial(bench_learner, command.memories, command.sequences)
-    rounds = command.repeats or 6
-    return bench(command.output, rounds=rounds, quick=command.quick, as_json=command.json)
 
 
-def machine(figures: "list[Figures]") -> dict[str, Any]:
-    """What the figures were measured on, and how fast it was meanwhile."""
-    rates = sorted(f.product_rate for f in figures)
-    return device() | {"product_rate": rates[len(rates) // 2]}
+def _measure(command: BenchCommand) -> tuple[Document, str]:
+    """The figures that the command asks for, and what is printed below those of --quick."""
+    quick, rounds = command.quick, command.repeats or 6
+    if command.peers:
+        from clew.lab.bench.peers import compare, document  # start: JAX takes 0.5 s
 
+        plan = compare.QUICK if quick else compare.Plan(rounds=rounds)
+        return document.report(plan, 1 if quick else 3, log), document.QUICK_NOTE
+    if command.lengths:
+        from clew.lab.bench import lengths  # start: JAX takes 0.5 s
 
-def device() -> dict[str, Any]:
-    """What programs run on here."""
-    import jax
+        plan = lengths.QUICK if quick else lengths.Plan(rounds=rounds)
+        return lengths.report(plan, 1 if quick else 5, log), lengths.QUICK_NOTE
+    if command.memory_maze:
+        from clew.lab.bench import learner  # start: JAX takes 0.5 s
 
-    return {
-        "device": jax.devices()[0].device_kind,
-        "platform": jax.default_backend(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
-        "processor": platform.processor() or platform.machine(),
-        "python": platform.python_version(),
-        "jax": jax.__version__,
-    }
+        models = command.memories or learner.models()
+        plan = learner.Plan(models, command.sequences, rounds=rounds)
+        if quick:
+            plan = learner.QUICK._replace(models=command.memories or learner.QUICK.models)
+        return learner.report(plan, log), learner.QUICK_NOTE
+    from clew.lab.bench import speed  # start: JAX takes 0.5 s
 
-
-def _show(figures: "list[Figures]", *, quick: bool) -> None:
-    rows = [
-        [
-            f.name,
-            _rate(f.acting),
-            _rate(f.learning),
-            _rate(f.training),
-            " / ".join(
-                f"{share:.0%}"
-                for share in (f.acting_fraction, f.learning_fraction, f.training_fraction)
-            ),
-            f"{f.peak_bytes / 2**20:,.0f}",
-            f"{f.compile_seconds:.1f}",
-        ]
-        for f in figures
-    ]
-    told = machine(figures)
-    speed = f"{told['product_rate'] / 1e9:,.0f} GFLOP/s in matrix products"
-    print_table(
-        f"{told['device']}, {told['cores']} cores, {speed}",
-        [
-            "",
-            "acting/s",
-            "learning/s",
-            "training/s",
-            "of products",
-            "peak MiB",
-            "compile s",
-        ],
-        rows,
-        "environment steps per second: median of the repeats, and how far the farthest lies from it"
-        "\nof products: share of the matrix products' rate in acting / learning / training"
-        + ("\nQUICK: rollouts of 32 steps and two repeats, no figures to quote" if quick else ""),
-    )
-
-
-def _rate(rate: "Rate") -> str:
-    spread = max(rate.high - rate.median, rate.median - rate.low) / rate.median
-    return f"{rate.median:,.0f} ±{spread:.0%}"
+    plan = speed.QUICK if quick else speed.Plan(repeats=command.repeats or 5)
+    return speed.report(command.memories, plan, log), speed.QUICK_NOTE

@@ -5,14 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clew.cli.bench import device
 from clew.cli.parse import parse
 from clew.cli.tables import print_json, print_table
 from clew.errors import UserError, require_at_least, unknown_name
 
 if TYPE_CHECKING:
     from clew.lab.costs.account import Account, Plan
-    from clew.lab.costs.tables import Grid
+    from clew.lab.document import Grid
 
 ABOUT = """Shows what each memory costs for every observation: parameters, state and multiply-adds,
 counted from its program and from formulas, in seconds. GTrXL is counted with its key/value cache
@@ -84,6 +83,7 @@ def _machine() -> dict[str, Any]:
     """Where the numbers come from, and how busy it was: processes that wanted a core."""
     import os
 
+    from clew.lab.bench.machine import device
     from clew.run.machine import git_commit
 
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
@@ -152,8 +152,8 @@ def _write(folder: Path, grids: "dict[str, Grid]", report: dict[str, Any]) -> No
     """Everything as files: a Markdown table each, costs.json and the picture."""
     import json
 
-    from clew.cli.tables import finite
     from clew.lab.costs.picture import crossings, draw
+    from clew.run.json_values import finite
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

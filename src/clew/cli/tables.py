@@ -4,14 +4,16 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from clew.errors import UserError
+from clew.run.json_values import finite
+
+if TYPE_CHECKING:
+    from clew.lab.document import Document
 
 
 def print_json(value: Any) -> None:
@@ -49,19 +51,6 @@ def out() -> Console:
     return console
 
 
-def finite(value: Any) -> Any:
-    """A value as JSON has it: named tuples as objects, and null for what is not finite."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(k): finite(v) for k, v in value.items()}
-    if hasattr(value, "_asdict"):
-        return finite(value._asdict())
-    if isinstance(value, list | tuple):
-        return [finite(v) for v in value]
-    return value
-
-
 def final_text(final: dict[str, Any] | None) -> str:
     """A metric's end, as a run's summary holds it: mean [low, high], or nothing."""
     from clew.stats import Interval
@@ -72,24 +61,25 @@ def final_text(final: dict[str, Any] | None) -> str:
     return format(Interval(final["mean"], low, high), ".2f")
 
 
-def tell(what: str) -> None:
-    """Says on standard error what is being worked at."""
-    print(f"{what} ...", file=sys.stderr, flush=True)
+def show(document: "Document", *, as_json: bool, note: str = "") -> None:
+    """Prints measurements: their numbers as JSON, or their tables and sentences.
 
-
-def write_figures(folder: Path, name: str, data: Any, markdown: str) -> Path:
-    """Writes NAME.json and NAME.md into a folder, which is made if it is not there.
-
-    Returns:
-        Where the picture that belongs to them goes.
-
-    Raises:
-        UserError: if the folder cannot be written to.
+    Args:
+        document: what was measured.
+        as_json: print JSON alone.
+        note: a line below the tables.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.json").write_text(json.dumps(finite(data), indent=1) + "\n")
-        (folder / f"{name}.md").write_text(markdown)
-    except OSError as refused:
-        raise UserError(f"cannot write into {folder}: {refused.strerror}") from None
-    return folder / f"{name}.png"
+    if as_json:
+        print_json(document.data)
+        return
+    if document.heading:
+        print(document.heading)
+    for grid in document.grids:
+        print_table(grid.title, grid.columns, grid.rows, grid.note)
+    for line in (*document.sentences, *filter(None, [note])):
+        print(line)
+
+
+def log(what: str) -> None:
+    """Prints on standard error what is being worked at."""
+    print(f"{what} ...", file=sys.stderr, flush=True)

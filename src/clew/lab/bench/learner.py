@@ -7,10 +7,10 @@ turns, so that what else the machine does meanwhile touches all of them, and wha
 ratios within a turn.
 """
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import equinox as eqx
@@ -19,24 +19,39 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
+from matplotlib.axes import Axes
 
 from clew.agents.network import Agent
+from clew.errors import UserError, unknown_name
 from clew.interact.host_rollout import HostRollout
 from clew.interact.rollout import empty_memories
 from clew.interact.tasks import HostSide
 from clew.lab.bench.lengths import kernel_bytes
-from clew.lab.bench.medians import Median, median_of
-from clew.lab.bench.speed import FORWARD_AND_BACKWARD, matrix_product_rate, planned_bytes
+from clew.lab.bench.machine import device, matrix_product_rate, planned_bytes, until_ready
+from clew.lab.bench.speed import FORWARD_AND_BACKWARD
+from clew.lab.bench.timing import Estimate, by_turns, estimate, ratio, seconds_of
 from clew.lab.costs import multiply_adds, parameters
+from clew.lab.document import Document, Grid
 from clew.lab.studies.memory_maze.grid import PRESETS
+from clew.report.figures import COLOURS, new_figure, save, tidy
 from clew.run.asynchronous.acting import gathered_template
 from clew.run.compiled import Parts, SeedState, init_run, make_parts, run_template
 from clew.run.config import TrainConfig
 from clew.run.hosted import learn_seed
+from clew.run.machine import git_commit, use_compilation_cache
 
+FILE = "memory-maze-learner"
+"""Name of what is written, .json, .md and .png."""
+NOTE = (
+    "frames/s: of the learner, one gradient step on noise and what belongs to it; median of the "
+    "turns and its 95% interval. by gtrxl-256: rates in the same turn. MiB: peak, as planned by "
+    "XLA, and what a kernel allocates besides. of products: share of the machine's own products' "
+    "rate."
+)
 AGAINST = "gtrxl-256"
 """What the others are held against, as AReLiT is in Figure 5.6."""
 SIDE, ACTIONS = 64, 6
+PRODUCTS = "matrix products"
 
 
 class Plan(NamedTuple):
@@ -55,6 +70,7 @@ class Plan(NamedTuple):
 
 QUICK = Plan(("none", "lstm"), 2, 2, 2, {"hidden_size": 16})
 """Enough to see that everything works; its figures are none to quote."""
+QUICK_NOTE = "QUICK: narrow agents, two sequences and two turns, no figures to quote"
 
 
 class Row(NamedTuple):
@@ -67,13 +83,13 @@ class Row(NamedTuple):
     """of the whole agent for one frame, in a sequence of 100"""
     frames: int
     """of a timed gradient step"""
-    seconds: Median
+    seconds: Estimate
     """of a gradient step and what belongs to it"""
-    rate: Median
+    rate: Estimate
     """frames per second"""
-    times_faster: Median
+    times_faster: Estimate
     """rate by that of `AGAINST`, turn by turn"""
-    product_fraction: Median
+    product_fraction: Estimate
     """of the machine's own products' rate in the same turn, 6 operations a multiply-add"""
     planned_frames: int
     """of the gradient step whose memory follows"""
@@ -86,6 +102,10 @@ class Row(NamedTuple):
     def bytes(self) -> int:
         """The peak of a gradient step."""
         return self.planned_bytes + self.kernel_bytes
+
+    def as_data(self) -> dict[str, Any]:
+        """For JSON."""
+        return self._asdict() | {"bytes": self.bytes}
 
 
 class Noise(gymnasium.Env[Any, Any]):
@@ -100,35 +120,100 @@ def models() -> tuple[str, ...]:
     return tuple(name.removeprefix("memory-maze/") for name in PRESETS)
 
 
-def measure(plan: Plan, threads: int, report: Callable[[str], None]) -> tuple[list[Row], Median]:
+def check_plan(plan: Plan) -> None:
+    """Raises `UserError` for an agent that is not known, or an odd number of sequences."""
+    for name in plan.models:
+        if name not in models():
+            raise unknown_name("agent of Memory Maze", name, models())
+    if plan.sequences % 2:
+        raise UserError(f"sequences must be even, two of them are a rollout, got {plan.sequences}")
+
+
+def report(plan: Plan, log: Callable[[str], None]) -> Document:
+    """Measures the agents of the plan by turns.
+
+    Raises:
+        UserError: see `check_plan`.
+    """
+    check_plan(plan)
+    use_compilation_cache()
+    machine: dict[str, Any] = device() | {"commit": git_commit()}
+    rows, machine["product_rate"] = measure(plan, machine["cores"] or 1, log)
+    return document(rows, machine, plan)
+
+
+def document(rows: Sequence[Row], machine: Mapping[str, Any], plan: Plan) -> Document:
+    """What `report` measured, as JSON, Markdown and a picture, all named `FILE`."""
+    found = table(rows, machine)
+    return Document(
+        FILE,
+        {"machine": machine, "plan": plan, "rows": [row.as_data() for row in rows]},
+        [found],
+        pages={f"{FILE}.md": found.markdown()},
+        pictures={f"{FILE}.png": partial(draw, rows, title=found.title)},
+    )
+
+
+def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Grid:
+    """One row an agent."""
+    lines = [
+        [
+            row.model,
+            f"{row.parameters:,}",
+            f"{row.multiply_adds / 1e6:.1f}",
+            f"{row.rate:,.0f}",
+            f"{row.times_faster:.2f}",
+            f"{row.planned_bytes / 2**20:,.0f} + {row.kernel_bytes / 2**20:,.0f}",
+            f"{row.product_fraction.middle:.0%}",
+        ]
+        for row in rows
+    ]
+    product = machine["product_rate"]
+    title = (
+        f"Learner, {rows[0].frames:,} frames a timed gradient step; {machine['device']}, "
+        f"{machine['cores']} cores, {product.low / 1e9:,.0f} to {product.high / 1e9:,.0f} GFLOP/s "
+        "in matrix products"
+    )
+    peak = f"MiB at {rows[0].planned_frames:,} frames"
+    columns = ("", "parameters", "million multiply-adds", "frames/s", "by gtrxl-256", peak)
+    return Grid(title, (*columns, "of products"), lines, NOTE)
+
+
+def measure(plan: Plan, threads: int, log: Callable[[str], None]) -> tuple[list[Row], Estimate]:
     """All agents by turns.
 
     Args:
         plan: how much; its first model stands for `AGAINST` if that is not among them.
         threads: of this machine, for what kernels allocate.
-        report: is told what is being done.
+        log: called with what is done next.
 
     Returns:
         One row an agent, and the floating-point operations per second of this machine's products.
     """
     learners = {}
     for name in plan.models:
-        report(f"compiling {name}")
+        log(f"compiling {name}")
         learners[name] = _Learner(name, plan)
-    seconds: dict[str, list[float]] = {name: [] for name in learners}
-    products: list[float] = []
-    for turn in range(1 + plan.rounds):
-        product = matrix_product_rate(1)
-        for name, learner in learners.items():
-            took = learner.run()
-            report(f"turn {turn}: {name} took {took:.1f} s")
-            if turn:  # the first one is not counted
-                seconds[name].append(took)
-        if turn:
-            products.append(product)
+    measures: dict[str, Callable[[], float]] = {PRODUCTS: lambda: matrix_product_rate(1)}
+    measures |= {name: _logged(name, learner.seconds, log) for name, learner in learners.items()}
+    seconds = by_turns(measures, plan.rounds, warm_up=True, log=log)
+    products = seconds.pop(PRODUCTS)
     against = seconds.get(AGAINST, seconds[plan.models[0]])
     rows = [one.row(seconds[name], against, products, threads) for name, one in learners.items()]
-    return rows, median_of(products)
+    return rows, estimate(products)
+
+
+def _logged(
+    name: str, seconds: Callable[[], float], log: Callable[[str], None]
+) -> Callable[[], float]:
+    """The measurement, logged."""
+
+    def measured() -> float:
+        took = seconds()
+        log(f"{name} took {took:.1f} s")
+        return took
+
+    return measured
 
 
 class _Learner:
@@ -148,12 +233,10 @@ class _Learner:
             program = _compiled(parts, run_template(parts).seed, _shapes(parts))
             self._planned = planned_bytes(program)
 
-    def run(self) -> float:
+    def seconds(self) -> float:
         """Seconds of one update."""
-        begin = time.perf_counter()
-        made = self._program(self._seed, self._acted, jax.random.key(1), np.bool_(True))
-        jax.block_until_ready(made)
-        return time.perf_counter() - begin
+        args = self._seed, self._acted, jax.random.key(1), np.bool_(True)
+        return seconds_of(until_ready(lambda: self._program(*args)))
 
     def row(
         self, took: list[float], against: list[float], products: list[float], threads: int
@@ -172,10 +255,10 @@ class _Learner:
             parameters(self._agent),
             work,
             frames,
-            median_of(took),
-            median_of(rates),
-            median_of([b / a for a, b in zip(took, against, strict=True)]),
-            median_of(fractions),
+            estimate(took),
+            estimate(rates),
+            ratio(against, took),
+            estimate(fractions),
             self._plan.planned * length,
             self._planned,
             kernel_bytes(config.memory, memory, length, self._plan.planned, threads),
@@ -240,3 +323,27 @@ def _shapes(parts: Parts) -> HostRollout:
 def _compiled(parts: Parts, seed: SeedState, acted: HostRollout) -> Any:
     key, fresh = jax.random.key(1), np.bool_(True)
     return jax.jit(partial(learn_seed, parts)).lower(seed, acted, key, fresh).compile()
+
+
+def draw(rows: Sequence[Row], path: Path, title: str) -> None:
+    """Figure 5.6 of every agent, as a PNG: frames per second and MiB."""
+    figure = new_figure(11.0, 4.0)
+    left, right = figure.subplots(1, 2)
+    names = [row.model for row in rows]
+    colours = [COLOURS[index % len(COLOURS)] for index in range(len(rows))]
+    rates = [row.rate for row in rows]
+    below = [rate.middle - rate.low for rate in rates]
+    above = [rate.high - rate.middle for rate in rates]
+    middles = [rate.middle for rate in rates]
+    left.barh(names, middles, color=colours, xerr=[below, above], ecolor="black")
+    right.barh(names, [row.bytes / 2**20 for row in rows], color=colours)
+
+    def finish(axes: Axes, label: str) -> None:
+        axes.set_title(label, loc="left", fontsize=11)
+        axes.invert_yaxis()
+
+    finish(left, "Frames per second of the learner")
+    finish(right, f"MiB at the peak of {rows[0].planned_frames:,} frames")
+    figure.suptitle(title, fontsize=10)
+    tidy(figure)
+    save(figure, path)

@@ -4,18 +4,23 @@ Of the memories whose state does not grow with time, one layer each at the sizes
 (2023), Table A.2: the gradient of `unroll`, compiled for chunks of several lengths.
 """
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from clew.lab.bench.medians import Median, median_of
-from clew.lab.bench.speed import planned_bytes
+from clew.lab.bench.machine import device, matrix_product_rate, planned_bytes, until_ready
+from clew.lab.bench.timing import Estimate, by_turns, estimate, ratio, seconds_of
+from clew.lab.document import Document, Grid
 from clew.memory import AbstractMemory, make_memory, scan_steps
 from clew.memory.kernels import uses_kernel
+from clew.report.figures import COLOURS, new_figure
+from clew.run.machine import git_commit
 
 SIZES = {"hidden_size": 128, "num_layers": 1, "num_heads": 4, "head_size": 64}
 MEMORIES = ("relit", "arelit", "linear_transformer")
@@ -33,8 +38,16 @@ class Plan(NamedTuple):
     sizes: dict[str, int] = SIZES
 
 
+NOTE = (
+    "us: microseconds for one observation of one environment, forward and backward, and its 95% "
+    "interval. by the shortest: that by the same at the shortest length, turn by turn. MiB: peak, "
+    "as planned by XLA, and what the kernel allocates besides. states kept: the plan of the same "
+    "gradient where each step's states and products are kept; in brackets the states alone."
+)
+
 QUICK = Plan((16, 32), 1, 2, {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "head_size": 8})
 """Enough to see that everything works; its figures are none to quote."""
+QUICK_NOTE = "QUICK: short chunks and two turns, no figures to quote"
 
 
 class Row(NamedTuple):
@@ -43,9 +56,9 @@ class Row(NamedTuple):
     memory: str
     length: int
     envs: int
-    microseconds: Median
+    microseconds: Estimate
     """for one observation of one environment, forward and backward"""
-    times_shortest: Median
+    times_shortest: Estimate
     """that by the same at the shortest length, turn by turn: 1 if nothing grows"""
     planned_bytes: int
     """XLA's plan of the program: arguments, results and everything between"""
@@ -55,6 +68,56 @@ class Row(NamedTuple):
     """XLA's plan of the gradient of `step` scanned, which keeps what it needs of every step"""
     state_bytes: int
     """the states after every step, alone"""
+
+
+def report(plan: Plan, repeats: int, log: Callable[[str], None]) -> Document:
+    """Measures all memories at all lengths, with the machine's product rate before and after.
+
+    Args:
+        plan: how much to measure.
+        repeats: of the product rate each time that it is measured.
+        log: called with what is done next.
+    """
+    machine: dict[str, Any] = device() | {"commit": git_commit()}
+    before = matrix_product_rate(repeats)
+    rows = measure(plan, machine["cores"] or 1, log)
+    machine["product_rates"] = [before, matrix_product_rate(repeats)]
+    return document(rows, machine, plan)
+
+
+def document(rows: Sequence[Row], machine: Mapping[str, Any], plan: Plan) -> Document:
+    """What `report` measured, as `lengths.json`, `lengths.md` and `lengths.png`."""
+    found = table(rows, machine)
+    return Document(
+        "lengths",
+        {"machine": machine, "plan": plan, "rows": rows},
+        [found],
+        pages={"lengths.md": found.markdown()},
+        pictures={"lengths.png": partial(draw, rows, title=found.title)},
+    )
+
+
+def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Grid:
+    """One row a memory and length."""
+    lines = [
+        [
+            row.memory,
+            f"{row.length:,}",
+            f"{row.microseconds:.1f}",
+            f"{row.times_shortest:.2f}",
+            f"{row.planned_bytes / 2**20:,.1f} + {row.kernel_bytes / 2**20:,.1f}",
+            f"{row.kept_bytes / 2**20:,.1f} ({row.state_bytes / 2**20:,.1f})",
+            f"{row.kept_bytes / (row.planned_bytes + row.kernel_bytes):.1f}",
+        ]
+        for row in rows
+    ]
+    rates = sorted(machine["product_rates"])
+    title = (
+        f"Chunks of several lengths, {rows[0].envs} environments; {machine['cores']} cores, "
+        f"{rates[0] / 1e9:,.0f} to {rates[-1] / 1e9:,.0f} GFLOP/s in matrix products"
+    )
+    columns = ("", "chunk", "us", "by the shortest", "MiB", "states kept, MiB", "times less")
+    return Grid(title, columns, lines, NOTE)
 
 
 Gradient = Callable[[AbstractMemory, Any, Any, Any], tuple[Any, Any]]
@@ -103,22 +166,19 @@ def kernel_bytes(name: str, memory: Any, length: int, envs: int, threads: int) -
     return 4 * held * min(threads, heads * envs)
 
 
-def measure(plan: Plan, threads: int, report: Callable[[str], None]) -> list[Row]:
+def measure(plan: Plan, threads: int, log: Callable[[str], None]) -> list[Row]:
     """All memories at all lengths, by turns."""
     compiled, calls = {}, {}
     for name, memory, length in _points(plan):
-        report(f"compiling {name}, chunks of {length:,}")
+        log(f"compiling {name}, chunks of {length:,}")
         program = compile_gradient(memory, length, plan.envs, lambda m, *args: m.unroll(*args))
         compiled[name, length] = memory, program
         calls[name, length] = _call(memory, program, length, plan.envs)
-    seconds: dict[tuple[str, int], list[float]] = {point: [] for point in calls}
-    for turn in range(1 + plan.rounds):
-        report(f"turn {turn} of {plan.rounds}")
-        for point, call in calls.items():
-            begin = time.perf_counter()
-            jax.block_until_ready(call())
-            if turn:  # the first one is not counted
-                seconds[point].append((time.perf_counter() - begin) / (point[1] * plan.envs))
+    measures = {point: partial(seconds_of, call) for point, call in calls.items()}
+    seconds = {
+        point: [took / (point[1] * plan.envs) for took in each]
+        for point, each in by_turns(measures, plan.rounds, warm_up=True, log=log).items()
+    }
     rows = []
     for (name, length), (memory, program) in compiled.items():
         took, shortest = seconds[name, length], seconds[name, plan.lengths[0]]
@@ -129,8 +189,8 @@ def measure(plan: Plan, threads: int, report: Callable[[str], None]) -> list[Row
                 name,
                 length,
                 plan.envs,
-                median_of([1e6 * s for s in took]),
-                median_of([a / b for a, b in zip(took, shortest, strict=True)]),
+                estimate([1e6 * s for s in took]),
+                ratio(took, shortest),
                 planned_bytes(program),
                 kernel_bytes(name, memory, length, plan.envs, threads),
                 planned_bytes(kept),
@@ -152,4 +212,38 @@ def _call(memory: AbstractMemory, program: Any, length: int, envs: int) -> Calla
     params, _ = eqx.partition(memory, eqx.is_inexact_array)
     xs = jax.random.normal(jax.random.key(1), (length, envs, memory.input_size))
     starts = jnp.zeros((length, envs), bool)
-    return lambda: program(params, xs, starts)
+    return until_ready(lambda: program(params, xs, starts))
+
+
+def draw(rows: Sequence[Row], path: Path, title: str) -> None:
+    """Time and memory against the length of chunks, as a PNG."""
+    figure = new_figure(12, 5)
+    left, right = figure.subplots(1, 2)
+    lengths = sorted({row.length for row in rows})
+    for name, colour in zip(dict.fromkeys(r.memory for r in rows), COLOURS, strict=False):
+        mine = [row for row in rows if row.memory == name]
+        times = [row.microseconds for row in mine]
+        left.plot(lengths, [t.middle for t in times], "o-", color=colour, label=name)
+        low, high = [t.low for t in times], [t.high for t in times]
+        left.fill_between(lengths, low, high, color=colour, alpha=0.2, linewidth=0)
+        held = [(row.planned_bytes + row.kernel_bytes) / 2**20 for row in mine]
+        right.plot(lengths, held, "o-", color=colour)
+        kept = [row.kept_bytes / 2**20 for row in mine]
+        right.plot(lengths, kept, "--", color=colour)
+    left.set_title("Microseconds per observation, forward and backward", loc="left", fontsize=11)
+    right.set_title("MiB at the peak; dashed: if every state were kept", loc="left", fontsize=11)
+    left.set_ylim(bottom=0)
+    right.set_yscale("log")
+    right.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    right.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    right.yaxis.set_minor_formatter(NullFormatter())
+    for axes in (left, right):
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(lengths, [f"{n:,}" for n in lengths])
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_xlabel("chunk in steps")
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False)
+    figure.suptitle(title)
+    figure.savefig(path, dpi=100)

@@ -6,8 +6,7 @@ Table A.2. `measure` refuses a memory that breaks a law: a wrong model's speed i
 
 import contextlib
 import statistics
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -16,28 +15,23 @@ import jax.numpy as jnp
 
 from clew.agents.learners.a2c import A2CConfig, a2c_loss
 from clew.agents.network import Agent
+from clew.errors import unknown_name
 from clew.interact.rollout import rollout
+from clew.lab.bench.machine import device, matrix_product_rate, planned_bytes, seconds_each
+from clew.lab.bench.timing import Estimate, estimate, seconds_of
 from clew.lab.costs import multiply_adds, parameters
+from clew.lab.document import Document, Grid, NoFigures
 from clew.lab.studies.tmaze.grid import PRESETS
 from clew.memory import MEMORIES, options_of
-from clew.memory.laws import check
+from clew.memory.laws import LawBroken, check
 from clew.run.compiled import Parts, RunState, compile_program, init_run, make_parts
 from clew.run.config import TrainConfig
 
 SIZES = {"hidden_size": 128, "num_layers": 4, "num_heads": 4, "head_size": 64, "window": 128}
 """Table A.2's, for memories that the thesis did not train on the T-Maze."""
 
-PRODUCT_SIZE = 2048
 FORWARD, FORWARD_AND_BACKWARD = 2, 6
 """Floating-point operations for one multiply-add: two forward, and twice that again backward."""
-
-
-class Rate(NamedTuple):
-    """Something per second: the median of the repeats and the slowest and fastest of them."""
-
-    median: float
-    low: float
-    high: float
 
 
 class Plan(NamedTuple):
@@ -57,6 +51,13 @@ QUICK = Plan(length=32, repeats=2, law_lengths=(3,))
 """Enough to see that everything works; its rates are no figures to quote."""
 
 
+NOTE = (
+    "environment steps per second: median of the repeats ± the distance of the farthest one\n"
+    "of matmul peak: fraction of the rate of large matrix products, acting / learning / training"
+)
+QUICK_NOTE = "QUICK: rollouts of 32 steps and two repeats, no figures to quote"
+
+
 class Figures(NamedTuple):
     """What was measured of one memory."""
 
@@ -67,11 +68,11 @@ class Figures(NamedTuple):
     """of the whole agent"""
     multiply_adds: int
     """of the whole agent, in one step of one environment"""
-    acting: Rate
+    acting: Estimate
     """environment steps per second of a rollout: memory, heads, sampling, environment"""
-    learning: Rate
+    learning: Estimate
     """samples per second: value and gradient of the A2C loss on one rollout"""
-    training: Rate
+    training: Estimate
     """environment steps per second of the compiled training program, acting and learning"""
     peak_bytes: int
     """of arrays that the training program holds at once, as XLA has planned them"""
@@ -85,6 +86,12 @@ class Figures(NamedTuple):
     """of the product rate: useful operations, 2 per multiply-add forward and 6 with backward"""
     largest_deviation: float
     """of the laws run first"""
+
+    def as_data(self) -> dict[str, Any]:
+        """For JSON; rates are a median with the slowest and fastest, or its interval above 8."""
+        rates = {"acting": self.acting, "learning": self.learning, "training": self.training}
+        data = {k: {"median": r.middle, "low": r.low, "high": r.high} for k, r in rates.items()}
+        return self._asdict() | data
 
 
 def cases() -> dict[str, tuple[str, dict[str, Any]]]:
@@ -102,6 +109,59 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
             valid = options_of(memory)
             found[memory] = memory, {n: v for n, v in SIZES.items() if n in valid}
     return found
+
+
+def report(names: Sequence[str], plan: Plan, log: Callable[[str], None]) -> Document:
+    """Measures memories one after the other, and returns the table of all of them.
+
+    Args:
+        names: keys of `cases()`; all if empty.
+        plan: how much to measure.
+        log: called with what is measured next.
+
+    Raises:
+        NoFigures: if a memory breaks a law; nothing is reported then.
+        UserError: for a name that is none.
+    """
+    known = cases()
+    for name in names:
+        if name not in known:
+            raise unknown_name("memory to measure", name, known)
+    names = names or list(known)
+    figures = []
+    for number, name in enumerate(names, 1):
+        log(f"measuring {name} ({number} of {len(names)})")
+        try:
+            figures.append(measure(name, *known[name], plan))
+        except LawBroken as broken:
+            raise NoFigures(f"{name} breaks a law\n{broken}") from None
+    rates = sorted(f.product_rate for f in figures)
+    machine = device() | {"product_rate": rates[len(rates) // 2]}
+    data = {"machine": machine, "plan": plan, "figures": [f.as_data() for f in figures]}
+    return Document("bench", data, [table(figures, machine)])
+
+
+def table(figures: Sequence[Figures], machine: dict[str, Any]) -> Grid:
+    """One row a memory."""
+    rows = [
+        [
+            f.name,
+            *(_rate(rate) for rate in (f.acting, f.learning, f.training)),
+            f"{f.acting_fraction:.0%} / {f.learning_fraction:.0%} / {f.training_fraction:.0%}",
+            f"{f.peak_bytes / 2**20:,.0f}",
+            f"{f.compile_seconds:.1f}",
+        ]
+        for f in figures
+    ]
+    speed = f"{machine['product_rate'] / 1e9:,.0f} GFLOP/s in matrix products"
+    title = f"{machine['device']}, {machine['cores']} cores, {speed}"
+    columns = ("", "acting/s", "learning/s", "training/s", "of matmul peak", "peak MiB")
+    return Grid(title, (*columns, "compile s"), rows, NOTE)
+
+
+def _rate(rate: Estimate) -> str:
+    spread = max(rate.high - rate.middle, rate.middle - rate.low) / rate.middle
+    return f"{rate.middle:,.0f} ±{spread:.0%}"
 
 
 def measure(name: str, memory: str, options: dict[str, Any], plan: Plan) -> Figures:
@@ -141,40 +201,16 @@ def measure(name: str, memory: str, options: dict[str, Any], plan: Plan) -> Figu
         peak_bytes=peak,
         compile_seconds=seconds,
         product_rate=product,
-        acting_fraction=FORWARD * work * acting.median / product,
-        learning_fraction=FORWARD_AND_BACKWARD * work * learning.median / product,
-        training_fraction=(FORWARD + FORWARD_AND_BACKWARD) * work * training.median / product,
+        acting_fraction=FORWARD * work * acting.middle / product,
+        learning_fraction=FORWARD_AND_BACKWARD * work * learning.middle / product,
+        training_fraction=(FORWARD + FORWARD_AND_BACKWARD) * work * training.middle / product,
         largest_deviation=deviation,
     )
 
 
-def matrix_product_rate(repeats: int = 5) -> float:
-    """Floating-point operations per second of square float32 products of size 2048, the median.
-
-    The products run at JAX's default precision, as the models' own do; on a GPU that may be
-    less than float32.
-    """
-    size, count = PRODUCT_SIZE, 4
-    a = jax.random.normal(jax.random.key(0), (size, size)) / size**0.5
-
-    @jax.jit
-    def chain(x: jax.Array) -> jax.Array:
-        for _ in range(count):
-            x = x @ a
-        return x
-
-    return repeated(lambda: chain(a), count * 2 * size**3, repeats).median
-
-
-def repeated(call: Callable[[], Any], amount: float, repeats: int) -> Rate:
-    """`amount` per second of a call, over `repeats` calls after one that is not timed."""
-    jax.block_until_ready(call())
-    rates = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        jax.block_until_ready(call())
-        rates.append(amount / (time.perf_counter() - begin))
-    return Rate(statistics.median(rates), min(rates), max(rates))
+def rate_of(call: Callable[[], Any], amount: float, repeats: int) -> Estimate:
+    """`amount` per second of a compiled program's call, after one that is not timed."""
+    return estimate([amount / seconds for seconds in seconds_each(call, repeats)])
 
 
 def _largest_deviation(agent: Agent, plan: Plan) -> float:
@@ -182,7 +218,9 @@ def _largest_deviation(agent: Agent, plan: Plan) -> float:
     return max(max(case.value, case.gradient) for case in report.cases)
 
 
-def _parts_rates(agent: Agent, parts: Parts, state: RunState, plan: Plan) -> tuple[Rate, Rate]:
+def _parts_rates(
+    agent: Agent, parts: Parts, state: RunState, plan: Plan
+) -> tuple[Estimate, Estimate]:
     """Rates of acting alone and of learning alone, from where training stands.
 
     Windows are full there. At the beginning of an episode they are not, and cost less.
@@ -197,17 +235,17 @@ def _parts_rates(agent: Agent, parts: Parts, state: RunState, plan: Plan) -> tup
     def learn(agent: Agent, trajectory: Any) -> Any:
         return eqx.filter_value_and_grad(a2c_loss, has_aux=True)(agent, trajectory, config)
 
-    acting = repeated(lambda: act(agent), samples, plan.repeats)
+    acting = rate_of(lambda: act(agent), samples, plan.repeats)
     trajectory = act(agent)[1]
-    return acting, repeated(lambda: learn(agent, trajectory), samples, plan.repeats)
+    return acting, rate_of(lambda: learn(agent, trajectory), samples, plan.repeats)
 
 
-def _training(parts: Parts, state: RunState, plan: Plan) -> tuple[float, int, Rate, RunState]:
+def _training(parts: Parts, state: RunState, plan: Plan) -> tuple[float, int, Estimate, RunState]:
     """Seconds to compile, bytes held and rate of the whole training program, and its last state."""
     with _no_compilation_cache():
-        begin = time.perf_counter()
-        program = compile_program(parts)
-        seconds = time.perf_counter() - begin
+        compiled: list[Any] = []
+        seconds = seconds_of(lambda: compiled.append(compile_program(parts)))
+    program = compiled[0]
     held = [state]
     one = jnp.ones((), jnp.int32)
 
@@ -215,20 +253,8 @@ def _training(parts: Parts, state: RunState, plan: Plan) -> tuple[float, int, Ra
         held[0] = program(held[0], one)  # the old state is used up
         return held[0]
 
-    rate = repeated(advance, plan.num_envs * plan.length, plan.repeats)
+    rate = rate_of(advance, plan.num_envs * plan.length, plan.repeats)
     return seconds, planned_bytes(program), rate, held[0]
-
-
-def planned_bytes(compiled: Any) -> int:
-    """Bytes that a compiled program holds at once: arguments, results and everything between.
-
-    This is XLA's own plan of its buffers, exact for the program. The process itself needs more:
-    Python, the libraries and the compiler, some hundred MB that no memory model is to blame for
-    and that a process's highest resident size would mix in.
-    """
-    plan = compiled.memory_analysis()
-    whole = plan.argument_size_in_bytes + plan.output_size_in_bytes + plan.temp_size_in_bytes
-    return whole - plan.alias_size_in_bytes
 
 
 @contextlib.contextmanager

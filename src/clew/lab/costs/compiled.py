@@ -1,15 +1,16 @@
 """What XLA makes of a step and of a chunk: its own count of the program, and how long it takes."""
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from clew.lab.bench.medians import median_of
+from clew.lab.bench.machine import until_ready
+from clew.lab.bench.timing import by_turns, estimate, seconds_of
 
 FILLING = 513
 """Steps that precede a measurement; the longest window that is measured holds 512."""
@@ -110,20 +111,14 @@ def measure(
         observations: how many one call reads, over all environments.
         repeats: timed calls of each.
     """
-    seconds: dict[str, list[float]] = {name: [] for name in programs}
-    for call in programs.values():
-        jax.block_until_ready(call())
-    for _ in range(repeats):
-        for name, call in programs.items():
-            begin = time.perf_counter()
-            jax.block_until_ready(call())
-            seconds[name].append(time.perf_counter() - begin)
+    measures = {name: partial(seconds_of, until_ready(call)) for name, call in programs.items()}
+    seconds = by_turns(measures, repeats, warm_up=True)
     return {name: _time(taken, observations) for name, taken in seconds.items()}
 
 
 def _time(seconds: Sequence[float], observations: int) -> Time:
     """The median for one observation, with its interval."""
-    found = median_of([1e6 * s / observations for s in seconds])
+    found = estimate([1e6 * s / observations for s in seconds])
     return Time(found.middle, found.low, found.high, len(seconds))
 
 

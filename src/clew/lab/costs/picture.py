@@ -5,13 +5,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from clew.lab.costs.formulas import formula
 from clew.lab.costs.subjects import REPROJECTED
-from clew.report.figures import COLOURS
+from clew.report.figures import COLOURS, new_figure
 
 CONTEXTS = tuple(2**k for k in range(5, 14))
 """Windows of GTrXL, in steps."""
@@ -71,8 +69,7 @@ def crossings(input_size: int = 16) -> dict[str, int]:
 
 def draw(path: Path) -> None:
     """Writes the picture as a PNG."""
-    figure = Figure(figsize=(12, 5), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(12, 5)
     left, right = figure.subplots(1, 2)
     drawn = lines()
     _panel(left, drawn, [line.operations for line in drawn], "multiply-adds per step")

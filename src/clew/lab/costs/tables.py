@@ -1,32 +1,13 @@
 """The tables of costs: of memories, of the attention of one layer, and of published claims."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from clew.lab.costs.account import FLOPS, Account
 from clew.lab.costs.claims import WHOLE_MEMORY, Claim, Pair, ours, verdict
 from clew.lab.costs.compiled import Compiled, Time
 from clew.lab.costs.subjects import PARISOTTO, Setting, attention_formula
 from clew.lab.costs.terms import SYMBOLS, Formula, Term
-
-UNKNOWN = "-"
-
-
-class Grid(NamedTuple):
-    """A table of formatted entries."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: list[list[str]]
-    note: str = ""
-
-    def markdown(self) -> str:
-        """As Markdown, numbers to the right."""
-        numeric = [all(_is_number(row[i]) for row in self.rows) for i in range(len(self.columns))]
-        ruler = ["---:" if n and i else "---" for i, n in enumerate(numeric)]
-        lines = [self.columns, ruler, *self.rows]
-        text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-        return f"**{self.title}**\n\n{text}\n" + (f"\n{self.note}\n" if self.note else "")
+from clew.lab.document import UNKNOWN, Grid
 
 
 def memories_table(accounts: Sequence[Account], title: str) -> Grid:
@@ -192,7 +173,3 @@ def _short(value: float) -> str:
 def _pair(pair: Pair) -> str:
     known = [_figure(number) for number in pair if number is not None]
     return " / ".join(known) if known else UNKNOWN
-
-
-def _is_number(text: str) -> bool:
-    return text == UNKNOWN or text.lstrip("~")[:1].isdigit()

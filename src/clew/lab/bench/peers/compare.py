@@ -2,20 +2,112 @@
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from clew.lab.bench.medians import Median, median_of
-from clew.lab.bench.peers.checks import Agreement, agreements, agrees
-from clew.lab.bench.peers.families import Family, Sizes, make_arrays
-from clew.lab.bench.peers.plan import Library, Plan
-from clew.lab.bench.peers.worker import WorkerFailed
+from clew.lab.bench.peers.families import DIFFERENT, Arrays, Family, Sizes, make_arrays
+from clew.lab.bench.peers.worker import Library, WorkerFailed
+from clew.lab.bench.timing import Estimate, by_turns, estimate, ratio
 
 PAUSE = 0.05
 """Seconds between turns, in which the threads of the last one come to rest."""
+TOLERANCE = 1e-3
+"""Largest difference of outputs and gradients, as a fraction of the largest number, of one
+function in two libraries in single precision."""
+
+
+class Plan(NamedTuple):
+    """How much to measure."""
+
+    lengths: tuple[int, ...] = (64, 256, 1024, 2048, 4096, 8192)
+    """of chunks"""
+    width: int = 128
+    envs: int = 4
+    """environments that learn side by side"""
+    actors: int = 8
+    """environments that act side by side"""
+    rounds: int = 6
+    """turns of every subject at every point"""
+    turn: float = 0.1
+    """seconds of a turn at least, in as many calls as that takes"""
+    bytes_limit: int = 6 * 2**30
+    """a subject that would hold more than this is not run"""
+    seconds_limit: float = 6.0
+    """a subject whose one call takes longer is not measured further"""
+
+
+QUICK = Plan(lengths=(8, 32), width=16, envs=2, actors=2, rounds=2, turn=0.005)
+"""Enough to see that everything works; its figures are none to quote."""
+
+
+class Agreement(NamedTuple):
+    """What a subject is, and whether it does what clew's does."""
+
+    family: str
+    subject: str
+    parameters: int
+    weights: int
+    """parameters in matrices: multiply-adds of a step, but for what the state itself costs"""
+    equal_work: bool
+    """as many weights as clew's"""
+    outputs: float
+    gradients: float
+    """largest differences from clew's with the same weights, as a fraction of the largest number"""
+    different: str
+    """why it is another function; empty if it must agree"""
+    laws: dict[str, Any]
+    """what `broken` in `benchmarks/peers/serve.py` found"""
+
+
+def agreements(family: Family, plan: Plan, library: Library) -> Iterator[Agreement]:
+    """Compares weights, outputs and gradients on a short chunk, and runs the laws."""
+    sizes = Sizes(min(12, plan.lengths[0]), 2, 2, plan.width)
+    arrays = make_arrays(family, sizes)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "arrays.npz"
+        np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
+        own: tuple[dict[str, Any], Arrays] | None = None
+        for subject in family.subjects:
+            worker, given = library.of(subject), {"sizes": sizes, "arrays": str(file)}
+            facts = worker.ask(
+                "prepare", subject=subject, mode="learn", limit=plan.bytes_limit, **given
+            )
+            written = Path(folder) / f"{subject}.npz"
+            worker.ask("result", subject=subject, file=str(written))
+            result = dict(np.load(written))
+            laws = worker.ask("laws", subject=subject, **given)
+            worker.ask("forget")
+            own = own or (facts, result)
+            yield Agreement(
+                family.name,
+                subject,
+                facts["parameters"],
+                facts["weights"],
+                facts["weights"] == own[0]["weights"],
+                _difference(result, own[1], ["outputs"]),
+                _difference(result, own[1], [n for n in own[1] if n != "outputs"]),
+                DIFFERENT.get(subject, ""),
+                laws,
+            )
+
+
+def agrees(found: Agreement) -> bool:
+    """Whether a subject may be timed: equal work, and one function unless `DIFFERENT` has it."""
+    same = max(found.outputs, found.gradients) <= TOLERANCE
+    return found.equal_work and (same or bool(found.different))
+
+
+def _difference(found: Arrays, expected: Arrays, names: list[str]) -> float:
+    """The largest over the arrays that both have; a peer may give fewer gradients."""
+    differences = [
+        np.max(np.abs(found[n] - expected[n])) / max(np.max(np.abs(expected[n])), 1e-30)
+        for n in names
+        if n in found
+    ]
+    return float(max(differences, default=np.nan))
 
 
 class Row(NamedTuple):
@@ -28,10 +120,10 @@ class Row(NamedTuple):
     """of the chunk, 1 when acting"""
     envs: int
     subject: str
-    seconds: Median | None
+    seconds: Estimate | None
     """of one call"""
-    times_ours: Median | None
-    """its seconds by ours, turn by turn: above 1 we are faster; None for ours"""
+    times_ours: Estimate | None
+    """its seconds by clew's, turn by turn: above 1 clew is faster; None for clew's"""
     resident_bytes: int | None
     """what one call adds to its process"""
     planned_bytes: int | None
@@ -62,13 +154,17 @@ def measure(
             if subject not in leave_out:
                 given = {"sizes": sizes, "arrays": str(file), "limit": plan.bytes_limit}
                 facts[subject] = _prepare(library, subject, mode, given, plan)
-    measured = [s for s in facts if not facts[s].get("note")]
-    seconds = _rounds(measured, facts, plan, library)
+    measures = {
+        subject: _seconds(library, subject, max(1, round(plan.turn / one["seconds"])))
+        for subject, one in facts.items()
+        if not one.get("note")
+    }
+    seconds = by_turns(measures, plan.rounds, rotate=True)
     rows = []
+    own = seconds.get(family.subjects[0], [])
     for subject in facts:
-        took, ours = seconds.get(subject, []), seconds.get(family.subjects[0], [])
-        peer = subject != family.subjects[0]
-        ratios = [a / b for a, b in zip(took, ours, strict=False)] if peer else []
+        took = seconds.get(subject, [])
+        compared = took and own and subject != family.subjects[0]
         rows.append(
             Row(
                 family.name,
@@ -76,8 +172,8 @@ def measure(
                 length,
                 plan.envs if mode == "learn" else plan.actors,
                 subject,
-                median_of(took) if took else None,
-                median_of(ratios) if ratios else None,
+                estimate(took) if took else None,
+                ratio(took, own) if compared else None,
                 _resident(library, subject) if took and mode == "learn" else None,
                 facts[subject].get("planned_bytes"),
                 facts[subject].get("compile_seconds"),
@@ -104,26 +200,19 @@ def _prepare(
     return facts
 
 
-def _rounds(
-    subjects: list[str], facts: dict[str, dict[str, Any]], plan: Plan, library: Library
-) -> dict[str, list[float]]:
-    """Seconds of one call in every round; each round begins with another subject."""
-    seconds: dict[str, list[float]] = {subject: [] for subject in subjects}
-    for number in range(plan.rounds if subjects else 0):
-        first = number % len(subjects)
-        for subject in subjects[first:] + subjects[:first]:
-            calls = max(1, round(plan.turn / facts[subject]["seconds"]))
-            took = library.of(subject).ask("time", subject=subject, calls=calls)
-            seconds[subject].append(took["seconds"])
-            time.sleep(PAUSE)
-    return seconds
+def _seconds(library: Library, subject: str, calls: int) -> Callable[[], float]:
+    """Seconds of one call, of so many in a row, and a pause."""
+
+    def measured() -> float:
+        took = library.of(subject).ask("time", subject=subject, calls=calls)
+        time.sleep(PAUSE)
+        return took["seconds"]
+
+    return measured
 
 
 def _resident(library: Library, subject: str) -> int | None:
     return library.of(subject).ask("memory", subject=subject)["bytes"]
-
-
-Report = Callable[[str], None]
 
 
 def compare(
@@ -131,7 +220,7 @@ def compare(
     plan: Plan,
     library: Library,
     product_rate: Callable[[], float],
-    report: Report,
+    log: Callable[[str], None],
 ) -> tuple[list[Agreement], list[Row], list[float]]:
     """Checks and measures families one after the other.
 
@@ -140,7 +229,7 @@ def compare(
         plan: how much.
         library: where the subjects run.
         product_rate: floating-point operations per second of this machine's matrix products.
-        report: told what is measured next.
+        log: called with what is measured next.
 
     Returns:
         Agreements; rows; and the product rate before every family and after the last.
@@ -150,15 +239,15 @@ def compare(
     rates = []
     for family in families:
         rates.append(product_rate())
-        report(f"{family.title}: checking that all do equal work")
+        log(f"{family.title}: checking that all do equal work")
         checked = list(agreements(family, plan, library))
         found += checked
         leave_out = {a.subject for a in checked if not agrees(a)}
         if family.acting:
-            report(f"{family.title}: acting")
+            log(f"{family.title}: acting")
             rows += measure(family, "act", 1, plan, library, leave_out)
         for length in plan.lengths:
-            report(f"{family.title}: chunks of {length:,}")
+            log(f"{family.title}: chunks of {length:,}")
             rows += measure(family, "learn", length, plan, library, leave_out)
     rates.append(product_rate())
     return found, rows, rates

@@ -22,7 +22,7 @@ class Sizes(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Memories of one kind; the first subject is ours. A subject is "library.kind"."""
+    """Memories of one kind; the first subject is clew's. A subject is "library.kind"."""
 
     name: str
     title: str
@@ -62,7 +62,7 @@ DIFFERENT = {
     "memax.linear_attention": "divides by the last key, not by the sum of keys; adds its input",
     "memorax.linear_attention": "norms what was attended to before the last product",
 }
-"""Subjects that are another function than ours, by what differs; all others must agree."""
+"""Subjects that compute another function than clew's, by what differs; all others must agree."""
 
 WORKERS = {
     "clew": "clew_worker.py",

@@ -1,4 +1,4 @@
-"""A library in a process of its own, asked by lines of JSON."""
+"""Libraries in processes of their own, in an environment of their own, asked by lines of JSON."""
 
 import json
 import os
@@ -9,8 +9,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
-from clew.lab.bench.peers.environment import peers_python, workers_folder
+from clew.errors import UserError
 from clew.lab.bench.peers.families import WORKERS
+
+ROOT = Path(__file__).resolve().parents[5]
+FOLDER = ".venv-peers"
+"""Of the repository: the virtual environment of the other libraries, made from a lock file."""
 
 ENVIRONMENT = {
     # The comparison is one of processors, also where one side could have more.
@@ -25,8 +29,8 @@ class WorkerFailed(Exception):
     """A worker ended, or could not do what it was asked for."""
 
 
-class Asked(Protocol):
-    """Whoever answers the questions of `benchmarks/peers/serve.py`."""
+class Endpoint(Protocol):
+    """What answers the questions of `benchmarks/peers/serve.py`."""
 
     def ask(self, do: str, **what: Any) -> dict[str, Any]:
         """The answer.
@@ -35,6 +39,50 @@ class Asked(Protocol):
             WorkerFailed: with the reason.
         """
         ...
+
+
+class Library(Protocol):
+    """Where the subjects run."""
+
+    def of(self, subject: str) -> Endpoint:
+        """What answers for a subject."""
+        ...
+
+
+def workers_folder() -> Path:
+    """The folder of the programs that run libraries.
+
+    Raises:
+        UserError: if clew does not run from a checkout of its repository.
+    """
+    folder = ROOT / "benchmarks" / "peers"
+    if not folder.is_dir():
+        raise UserError(
+            "--peers needs a checkout of clew's repository, because what it runs and the lock file "
+            f"of the other libraries are not installed with clew; there is no {folder}"
+        )
+    return folder
+
+
+def peers_python() -> Path:
+    """The interpreter of the other libraries' environment, which is made if it is not there.
+
+    Raises:
+        UserError: if it cannot be made; what went wrong was printed.
+    """
+    workers_folder()
+    folder = ROOT / FOLDER
+    if not (folder / ".installed").exists():
+        print(
+            f"{FOLDER} is not there yet: making it, some 2 minutes and 2 GB, once", file=sys.stderr
+        )
+        command = ["sh", "tools/make_peers.sh", FOLDER, sys.executable]
+        if subprocess.run(command, cwd=ROOT, stdout=sys.stderr).returncode:
+            raise UserError(
+                f"the other libraries could not be installed into {FOLDER}; the reason is above. "
+                "`make bench-peers` tries again"
+            )
+    return folder / "bin" / "python"
 
 
 class Worker:
@@ -71,7 +119,7 @@ class Worker:
         except BrokenPipeError:
             line = ""
         if not line:
-            raise WorkerFailed(f"ended with code {self._process.wait()}: {self._last_words()}")
+            raise WorkerFailed(f"ended with code {self._process.wait()}: {self._last_line()}")
         answer = json.loads(line)
         if "error" in answer:
             raise WorkerFailed(answer["error"])
@@ -88,10 +136,10 @@ class Worker:
         self._process.wait()
         self._log.close()
 
-    def _last_words(self) -> str:
+    def _last_line(self) -> str:
         self._log.seek(0)
         lines = self._log.read().strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "no output"
 
 
 class Workers:
@@ -112,8 +160,8 @@ class Workers:
         for worker in self._running.values():
             worker.close()
 
-    def of(self, subject: str) -> Asked:
-        """Whoever runs a subject, "library.kind"."""
+    def of(self, subject: str) -> Endpoint:
+        """What runs a subject, "library.kind"."""
         library = subject.split(".")[0]
         program = WORKERS[library]
         if program not in self._running:

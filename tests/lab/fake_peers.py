@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from clew.lab.bench.peers.compare import Plan
 from clew.lab.bench.peers.families import Family
-from clew.lab.bench.peers.plan import Plan
 from clew.lab.bench.peers.worker import WorkerFailed
 
 FAMILY = Family("lstm", "LSTM", ("clew.lstm", "torch.lstm", "flax.lstm", "memorax.lstm"))
