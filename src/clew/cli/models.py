@@ -20,7 +20,7 @@ INPUT_SIZE = 16
 
 @dataclass(frozen=True)
 class ModelsCommand:
-    """What `clew models` may be told."""
+    """Options of `clew models`."""
 
     name: tyro.conf.Positional[str] = ""
     """Show this model's options, with their defaults, and its mathematics."""

@@ -8,9 +8,9 @@ import tyro
 from clew.cli.parse import parse
 from clew.errors import UserError
 
-ABOUT = """Makes one self-contained page of the folders of studies, finished or not: each published
-table beside ours with intervals, floors, tests, figures and cost. Writes report.html, report.md,
-tables/*.csv and figures/*.png and .svg."""
+ABOUT = """Makes one self-contained page of the folders of studies, finished or not: scores beside
+the published ones with intervals, floors, tests, claims, figures and cost. Writes report.html,
+report.md, tables/*.csv and figures/*.png and .svg."""
 
 
 @dataclass(frozen=True)

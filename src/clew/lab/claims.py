@@ -118,7 +118,7 @@ def tables(
     """
     rows = []
     for claim in judged:
-        needed = f", {claim.needed:,} seeds would tell" if claim.needed else ""
+        needed = f", {claim.needed:,} seeds would decide" if claim.needed else ""
         found = [Cell(str(claim.count(verdict))) for verdict in VERDICTS]
         below = (claim.source,) if claim.source else ()
         rows.append([Cell(claim.text, below), verdict_cell(claim.verdict, needed), *found])

@@ -154,14 +154,14 @@ def _attention_errors(kernel: Kernel, r: int, episodes: Sequence[Episode]) -> At
         delta = kernel.matrix(r, len(episode.match))
         wrong = delta - np.eye(len(delta))
         values, keys = episode.products
-        true, ours = episode.attend(np.eye(len(delta))), episode.attend(delta)
+        true, found = episode.attend(np.eye(len(delta))), episode.attend(delta)
         state, missed = np.sum(keys * values), np.sum((wrong @ keys) * (values @ wrong))
-        sums += (state, missed, true @ true, true @ ours, ours @ ours)
-    state, missed, true, mixed, ours = sums
+        sums += (state, missed, true @ true, true @ found, found @ found)
+    state, missed, true, mixed, found = sums
     return AttentionErrors(
         float(np.sqrt(max(missed, 0) / state)),
-        float(np.sqrt(max(true - 2 * mixed + ours, 0) / true)),
-        float(np.sqrt(max(1 - mixed**2 / (true * ours), 0))),
+        float(np.sqrt(max(true - 2 * mixed + found, 0) / true)),
+        float(np.sqrt(max(1 - mixed**2 / (true * found), 0))),
     )
 
 

@@ -180,9 +180,9 @@ def _heatmap(
     )
 
 
-def _ratio(ours: float, best: float) -> float:
+def _ratio(own: float, best: float) -> float:
     # Where both are rounding the ratio says nothing.
-    return 1.0 if max(ours, best) < 1e-9 else ours / max(best, 1e-12)
+    return 1.0 if max(own, best) < 1e-9 else own / max(best, 1e-12)
 
 
 def _label_maps(panels: np.ndarray) -> None:

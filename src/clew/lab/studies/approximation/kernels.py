@@ -119,7 +119,7 @@ SHIPPED: dict[str, Kernel] = {
     "full_wave": _shipped("full wave", "full_wave"),
     "odd_wave": _shipped("odd wave", "odd_wave"),
 }
-"""What `clew.memory.arelit` can be told to use, by name."""
+"""The options of `clew.memory.arelit`, by name."""
 
 CANDIDATES: dict[str, Kernel] = {
     "shifted_half_wave": _candidate("half wave, shifted", shifted_half_wave),

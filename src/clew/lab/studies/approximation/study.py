@@ -76,10 +76,10 @@ def findings(figure: Sequence[Row], found: Sequence[Row]) -> list[str]:
                   np.array([error[name, *setting] for setting in settings]))
         for name in ("thesis", "code", "half_wave")
     ]  # fmt: skip
-    ours = np.sqrt([errors.full_wave_square(*setting) for setting in settings])
+    own = np.sqrt([errors.full_wave_square(*setting) for setting in settings])
     for name, square in (("thesis", errors.thesis_square), ("half_wave", errors.half_wave_square)):
-        theirs = np.sqrt([square(*setting) for setting in settings])
-        lines.append(_compared(f"over time: full wave against {name}", ours, theirs))
+        other = np.sqrt([square(*setting) for setting in settings])
+        lines.append(_compared(f"over time: full wave against {name}", own, other))
     margin = min(row["found_square"] / row["least_square"] for row in found)
     lines.append(f"search: the least square error found is {margin:.6f} of the proved bound")
     seen = [row for row in figure if row["calculated_error"] > 100 * ROUNDING]
@@ -87,10 +87,10 @@ def findings(figure: Sequence[Row], found: Sequence[Row]) -> list[str]:
     return [*lines, f"draws: mean errors within {gap:.1%} of those calculated"]
 
 
-def _compared(what: str, ours: np.ndarray, theirs: np.ndarray) -> str:
+def _compared(what: str, own: np.ndarray, other: np.ndarray) -> str:
     """In how many settings which is nearer; where both are exact but for rounding, neither is."""
-    apart = np.maximum(ours, theirs) > ROUNDING
-    ratio = theirs[apart] / np.maximum(ours[apart], ROUNDING)
+    apart = np.maximum(own, other) > ROUNDING
+    ratio = other[apart] / np.maximum(own[apart], ROUNDING)
     better, worse = (f"{np.mean(ratio > 1):.1%}", f"{np.mean(ratio < 1):.1%}")
     return (
         f"{what}: nearer in {better} of {len(ratio):,} settings, farther in {worse}; "

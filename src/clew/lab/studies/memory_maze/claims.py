@@ -175,8 +175,8 @@ def _needed(difference: float, x: np.ndarray, y: np.ndarray) -> int | None:
 
 def _faster(scores: Scores) -> list[Finding]:
     if scores.speed and {"arelit", "gtrxl-256"} <= scores.speed["rows"].keys():
-        ours, theirs = (scores.speed["rows"][m]["times_faster"] for m in ("arelit", "gtrxl-256"))
-        middle, low, high = (ours[n] / theirs["middle"] for n in ("middle", "low", "high"))
+        arelit, gtrxl = (scores.speed["rows"][m]["times_faster"] for m in ("arelit", "gtrxl-256"))
+        middle, low, high = (arelit[n] / gtrxl["middle"] for n in ("middle", "low", "high"))
         what, count = "learner alone, turn by turn", "–"
     else:
         what, ratios = "whole trainings, maze by maze and seed by seed", _rate_ratios(scores)
@@ -194,9 +194,9 @@ def _rate_ratios(scores: Scores) -> list[float]:
     """Steps per second of AReLiT's trainings by those of GTrXL-256's, where both are there."""
     found = []
     for maze in scores.mazes:
-        theirs = {row["seed"]: row["rate"] for row in scores.rows_of("gtrxl-256", maze)}
-        mine = {row["seed"]: row["rate"] for row in scores.rows_of("arelit", maze)}
-        found += [mine[seed] / theirs[seed] for seed in sorted(mine.keys() & theirs.keys())]
+        gtrxl = {row["seed"]: row["rate"] for row in scores.rows_of("gtrxl-256", maze)}
+        arelit = {row["seed"]: row["rate"] for row in scores.rows_of("arelit", maze)}
+        found += [arelit[seed] / gtrxl[seed] for seed in sorted(arelit.keys() & gtrxl.keys())]
     return found
 
 
@@ -204,9 +204,9 @@ def _smaller(scores: Scores) -> list[Finding]:
     what = "peak of the learner's gradient step, as planned"
     if not scores.speed or not {"arelit", "gtrxl-256"} <= scores.speed["rows"].keys():
         return [Finding(what, NOT_RUN)]
-    ours, theirs = (scores.speed["rows"][m]["bytes"] for m in ("arelit", "gtrxl-256"))
-    less = 1.0 - ours / theirs
-    seen = f"{ours / 2**20:,.0f} and {theirs / 2**20:,.0f} MiB, {less:.0%} less"
+    arelit, gtrxl = (scores.speed["rows"][m]["bytes"] for m in ("arelit", "gtrxl-256"))
+    less = 1.0 - arelit / gtrxl
+    seen = f"{arelit / 2**20:,.0f} and {gtrxl / 2**20:,.0f} MiB, {less:.0%} less"
     return [Finding(what, HELD if less >= LESS_MEMORY else NOT_HELD, seen=seen)]
 
 

@@ -57,7 +57,7 @@ def windows(scores: Scores, styles: Styles) -> Chart:
 
 _ABOUT = (
     "Each point pools the episodes that ended in a bin of steps; where none ended, the last value "
-    "stands. Actions are drawn from the policy that learns."
+    "stands. Actions are sampled from the policy that learns."
 )
 
 

@@ -117,7 +117,7 @@ def study(
     environments: int = ENVIRONMENTS,
     runner: str = "async",
 ) -> Study:
-    """The study's grid, of the thesis's size unless told otherwise.
+    """The study's grid, by default of the thesis's size.
 
     Args:
         edition: "published".
@@ -258,7 +258,7 @@ class Entry(NamedTuple):
     setting: str
     """Where the study has it, see `value_of`; nothing if nowhere."""
     follows: str
-    """"yes", "swept" (ours is one of those that were searched) or "no"."""
+    """"yes", "swept" (one of the values that were searched) or "no"."""
     why: str
 
 

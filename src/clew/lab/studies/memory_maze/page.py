@@ -10,7 +10,7 @@ from clew.lab.studies.memory_maze import figures, grid
 from clew.lab.studies.memory_maze.claims import CLAIMS, Scores, scores_of
 from clew.lab.studies.memory_maze.grid import STEPS
 from clew.lab.studies.report.budget import over_seeds, trainings
-from clew.lab.studies.report.costs import made
+from clew.lab.studies.report.costs import provenance
 from clew.lab.studies.report.edition import Edition, Page
 from clew.lab.studies.report.search import SearchReport
 from clew.lab.studies.report.tables import MISSING
@@ -97,7 +97,7 @@ def _edition(scores: Scores, styles: Styles, note: str) -> list[Block]:
         *([learner] if learner else []),
         costs_table(scores),
         scores.heading("How this was made", "made-section"),
-        made(scores.edition, note),
+        provenance(scores.edition, note),
     ]
 
 
@@ -120,7 +120,7 @@ def _claims(scores: Scores, judged: Sequence[Judged]) -> list[Table]:
         "differences lie within a tenth of the mean return. A window converges more slowly where "
         "it takes more steps to nine tenths of the lowest final return. Speed and memory hold "
         "where they are at least as far apart as in the thesis, by the whole interval. One seed "
-        "decides nothing. The seeds that would tell are an estimate (power 0.8), a rough one."
+        "decides nothing. The seeds that would decide are an estimate (power 0.8), a rough one."
     )
     if scores.steps < STEPS:
         note += (

@@ -62,7 +62,7 @@ def outcomes(edition: Edition, styles: Styles) -> Chart:
     caption = (
         f"Every training is one count; {BINS} bins, heights are shares of a model's trainings. "
         "Two humps, at the floor and at 1, say that trainings either work or fail: a mean of a "
-        "few of them then hides more than it tells."
+        "few of them then hides more than it shows."
     )
     size = (3.6, 0.36 * len(edition.models) + 0.8)
     return Chart(f"{edition.slug}-outcomes", "Histogram of outcomes", caption, panels, size=size)
@@ -96,10 +96,12 @@ def bars(edition: Edition, part: str, styles: Styles) -> Chart:
         for model in edition.models
         if any(edition.values(model, name).size for name in edition.of_part(part))
     ]
-    told = any((m, s) in edition.published for m in edition.models for s in edition.of_part(part))
+    published = any(
+        (m, s) in edition.published for m in edition.models for s in edition.of_part(part)
+    )
     floors = any(edition.settings[name].floor is not None for name in edition.of_part(part))
     caption = "Bars are means over seeds, dots are the seeds."
-    caption += " The black dash is the published mean." if told else ""
+    caption += " The black dash is the published mean." if published else ""
     caption += " The grey steps are what is earned without a memory." if floors else ""
     caption += " Where a bar is missing, no cell is there yet."
     title = f"{title_of(edition, part)}: every setting and seed"
@@ -115,8 +117,8 @@ def _draw_bars(edition: Edition, part: str, model: str, style: Style, axes: Axes
     spots = [place + spread_out(v.size, 0.5) for place, v in zip(places, scores, strict=True)]
     dots = np.concatenate(spots), np.concatenate(scores)
     axes.plot(*dots, ".", color=style.colour, markersize=4, markeredgewidth=0)
-    told = {p: edition.published.get((model, n)) for p, n in zip(places, names, strict=True)}
-    dashes = {place: spread.mean for place, spread in told.items() if spread is not None}
+    published = {p: edition.published.get((model, n)) for p, n in zip(places, names, strict=True)}
+    dashes = {place: spread.mean for place, spread in published.items() if spread is not None}
     at = np.array(list(dashes), np.float64)
     axes.hlines(list(dashes.values()), at - 0.42, at + 0.42, color="black", linewidth=1.5)
     floors = [edition.settings[name].floor for name in names]
@@ -156,13 +158,15 @@ def _draw_seeds(
         if model not in intervals:
             continue
         style, values = styles[model], edition.values(model, setting)
-        told, mean = edition.published.get((model, setting)), intervals[model]
+        published, mean = edition.published.get((model, setting)), intervals[model]
         heights = place + spread_out(values.size, 0.5)
         axes.plot(values, heights, style.marker, color=style.colour, markersize=3, alpha=0.6)
         axes.plot(mean[1:], [place] * 2, color=style.colour, linewidth=7, alpha=0.35)
         axes.plot([mean.mean] * 2, [place - 0.28, place + 0.28], color="black", linewidth=1.5)
-        if told is not None:
-            axes.plot(told.mean, place, "D", color="black", markerfacecolor="white", markersize=5)
+        if published is not None:
+            axes.plot(
+                published.mean, place, "D", color="black", markerfacecolor="white", markersize=5
+            )
     axes.set_yticks(range(len(edition.models)), list(reversed(edition.models)))
     axes.set_ylim(-0.6, len(edition.models) - 0.4)
     axes.set_xlim(seen_limits(edition))
@@ -222,7 +226,7 @@ def cost(edition: Edition, styles: Styles, rates: dict[str, float]) -> Chart:
     """Mean score over speed of training, a panel for each part.
 
     Args:
-        edition: ours.
+        edition: a study's folder.
         styles: of the models.
         rates: steps per second of one core, by model.
     """
@@ -318,7 +322,7 @@ def _learning(edition: Edition, setting: str, styles: Styles) -> Callable[[Axes]
 
 
 def curve_of(rows: Sequence[Row], bins: int = CURVE_POINTS) -> Curves:
-    """The curves of several seeds in one setting, in so many bins at most."""
+    """The curves of several seeds in one setting, in at most this many bins."""
     score = rows[0]["score"]
     each = [row["curve"] for row in rows]
     points = min(len(curve["steps"]) for curve in each)
@@ -337,7 +341,7 @@ def ranks(edition: Edition, settings: Sequence[str], styles: Styles) -> Chart | 
     """Scores from the best seed to the worst (Figures 4.1.5 and 4.2.4).
 
     Args:
-        edition: ours.
+        edition: a study's folder.
         settings: with `RANKED` seeds: three panels each, of two moments of training and of the
             evaluation. If there are none, a panel for each part, of each seed's mean over it.
         styles: of the models.

@@ -27,7 +27,7 @@ LEGEND = (
     f"{DIFFERS} differs by more than noise: Welch's test, p at most {ALPHA} after Holm's "
     f"correction over the table. {PERHAPS} p at most {ALPHA} for this cell alone, which one cell "
     f"in twenty has by chance. {SPLIT} all seeds agree on both sides but not with each other: "
-    "without any spread no test can tell (three against three cannot get below p = 0.1)."
+    "without any spread no test can decide (three against three cannot get below p = 0.1)."
 )
 
 
@@ -52,15 +52,18 @@ def beside_published(edition: Edition, settings: Sequence[str]) -> dict[tuple[st
     """Welch's test of every cell of a table that is published and has two seeds or more.
 
     Args:
-        edition: ours.
+        edition: a study's folder.
         settings: of the table; Holm's correction is over all its tests.
     """
     tests = {}
     for model in edition.models:
         for setting in settings:
-            ours, theirs = edition.spread(model, setting), edition.published.get((model, setting))
-            if ours is not None and theirs is not None:
-                tests[model, setting] = welch_from_spreads(ours, theirs)
+            here, published = (
+                edition.spread(model, setting),
+                edition.published.get((model, setting)),
+            )
+            if here is not None and published is not None:
+                tests[model, setting] = welch_from_spreads(here, published)
     if not tests:
         return {}
     corrected = holm([test.p for test in tests.values()])
@@ -78,7 +81,7 @@ def _mark(test: Comparison, corrected: float) -> str:
     return PERHAPS if test.p <= ALPHA else ""
 
 
-def mean_difference(ours: Sequence[Spread], theirs: Sequence[Spread]) -> Difference | None:
+def mean_difference(here: Sequence[Spread], published: Sequence[Spread]) -> Difference | None:
     """Whether two means over the same settings differ; None where nothing has any spread.
 
     With the variances v = s^2 / (n S^2) of all 2 S cells, each with n seeds:
@@ -90,9 +93,9 @@ def mean_difference(ours: Sequence[Spread], theirs: Sequence[Spread]) -> Differe
     Source:
         Welch (1947), section 2, for the degrees of freedom.
     """
-    count = len(ours)
-    difference = sum(a.mean - b.mean for a, b in zip(ours, theirs, strict=True)) / count
-    cells = [*ours, *theirs]
+    count = len(here)
+    difference = sum(a.mean - b.mean for a, b in zip(here, published, strict=True)) / count
+    cells = [*here, *published]
     parts = [cell.deviation**2 / cell.seeds / count**2 for cell in cells]
     total = sum(parts)
     if total == 0:
@@ -202,20 +205,20 @@ def published_tests(edition: Edition, settings: Sequence[str]) -> Table | None:
         x, y = edition.spread(a, setting), edition.spread(b, setting)
         if setting not in settings or x is None or y is None:
             continue
-        ours: Comparison = welch_from_spreads(x, y)
+        here: Comparison = welch_from_spreads(x, y)
         again = welch_from_spreads(edition.published[a, setting], edition.published[b, setting])
         cells = [f"{setting}: {a} − {b}", signed(again.difference), p_text(p), p_text(again.p)]
         cells += [
-            f"{signed(ours.difference)} {interval_text(ours.low, ours.high)}".strip(),
-            p_text(ours.p),
+            f"{signed(here.difference)} {interval_text(here.low, here.high)}".strip(),
+            p_text(here.p),
         ]
         rows.append([Cell(text) for text in cells])
         record = {"setting": setting, "first": a, "second": b, "published_p": p}
         record |= {"published_difference": again.difference, "welch_of_published": again.p}
-        records.append({**record, **ours._asdict()})
+        records.append({**record, **here._asdict()})
     if not rows:
         return None
     note = edition.publication.tests_note
-    columns = ["test", "published", "p, as printed", "p, published again", "ours, 95%", "p, ours"]
+    columns = ["test", "published", "p, as printed", "p, published again", "here, 95%", "p, here"]
     name, title = f"{edition.slug}-published-tests", "The published tests again"
     return Table(name, title, [Column(c) for c in columns], rows, note, records)

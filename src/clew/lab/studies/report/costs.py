@@ -1,4 +1,4 @@
-"""Parameters and time beside scores, and how a study was made."""
+"""Parameters and time beside scores, and the provenance of a study."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -25,7 +25,7 @@ def rates(edition: Edition) -> dict[str, float]:
     """Environment steps trained per second of one core, by model.
 
     A program trains several cells at once, so its seconds are shared out to those of its cells
-    that are there. Rows that do not tell their program's time count with all of their own.
+    that are there. Rows without their program's time count with all of their own.
     """
     found = {}
     for model in edition.models:
@@ -51,14 +51,14 @@ def costs(edition: Edition) -> Table:
     columns += [Column(title_of(edition, p), f"mean {score_label(edition)}") for p in edition.parts]
     rows, records = [], []
     for model in edition.models:
-        mine = rows_of(edition, model)
+        own = rows_of(edition, model)
         title = model_title(edition, model)
         cells = [Cell(model, (title,) if title else ())]
-        if not mine:
+        if not own:
             rows.append([*cells, *[MISSING] * (len(columns) - 1)])
             continue
-        parameters = [row["parameters"] for row in mine]
-        seconds = sum(row["seconds"] for row in mine) / len(mine)
+        parameters = [row["parameters"] for row in own]
+        seconds = sum(row["seconds"] for row in own) / len(own)
         scores = [edition.table(model, edition.of_part(part)) for part in edition.parts]
         means = [float(table.mean()) if table.size else None for table in scores]
         cells += [
@@ -93,11 +93,11 @@ def _published_parameters(edition: Edition, model: str) -> tuple[str, ...]:
     return (f"{known.parameters_table}: {known.parameters[model]:,}",)
 
 
-def made(edition: Edition, note: str) -> Table:
-    """The box that tells how the numbers came about."""
+def provenance(edition: Edition, note: str) -> Table:
+    """The provenance of the numbers: command, budget, evaluation, versions, machine."""
     study, rows = edition.study, edition.rows
     settings = study.get("evaluation", {})
-    played = "likeliest actions" if settings.get("greedy") else "actions drawn from the policy"
+    played = "greedy actions" if settings.get("greedy") else "actions sampled from the policy"
     fresh = "the first of a fixed stream" if settings.get("stream") else "fresh ones"
     budget = (
         f"{study['episodes']:,} episodes"

@@ -132,12 +132,12 @@ class Page:
 
 
 def own_command(edition: "Edition") -> str:
-    """What makes the folder of a study of one's own."""
-    return "clew.lab.grid.run_study, with a study of one's own"
+    """What makes the folder of a study that is not in `STUDIES`."""
+    return "clew.lab.grid.run_study, with a study of your own"
 
 
 def page_of(name: str) -> Page:
-    """How the study whose grid is called `name` is shown; any other as a study of one's own."""
+    """How the study whose grid is called `name` is shown; without one, in the general form."""
     for study in STUDIES:
         pages = find_study(study).pages
         page = pkgutil.resolve_name(pages)(name) if pages else None

@@ -16,7 +16,7 @@ from clew.lab.studies.report.comparisons import (
     published_tests,
     with_many_seeds,
 )
-from clew.lab.studies.report.costs import costs, made, rates
+from clew.lab.studies.report.costs import costs, provenance, rates
 from clew.lab.studies.report.edition import Edition, read_edition
 from clew.lab.studies.report.tables import (
     aggregates,
@@ -73,7 +73,7 @@ def make_report(
             each becomes a section.
         output: folder to write to; by default `report` in the first of the folders.
         title: of the page; by default the names of the studies.
-        note: what else the reader should know of how it was made, for example the machine.
+        note: what else the reader should know, for example the machine.
 
     Raises:
         UserError: if there is no such folder, no study or no finished cell in it, a damaged line,
@@ -159,7 +159,7 @@ def _edition(edition: Edition, styles: Styles, note: str) -> list[Block]:
         costs(edition),
         charts.cost(edition, styles, rates(edition)),
         _heading(edition, "How this was made", "made-section"),
-        made(edition, note),
+        provenance(edition, note),
     ]
     return blocks
 
@@ -198,7 +198,7 @@ def _numbers(edition: Edition) -> Numbers:
 
 
 def _sentences(edition: Edition) -> list[str]:
-    told = []
+    sentences = []
     missing = {
         model: len(edition.settings) * len(edition.seeds)
         - sum(len(edition.cells.get((model, name), {})) for name in edition.settings)
@@ -206,27 +206,29 @@ def _sentences(edition: Edition) -> list[str]:
     }
     lacking = [f"{model} {count:,}" for model, count in missing.items() if count]
     if lacking:
-        told.append(
+        sentences.append(
             f"The study is not finished. Missing cells: {listed(lacking)}. They are shown as "
             "missing, and means are over what is there."
         )
-    budget, theirs = edition.study.get("episodes"), edition.publication.episodes
-    if budget and theirs and budget != theirs:
-        told.append(
+    budget, published = edition.study.get("episodes"), edition.publication.episodes
+    if budget and published and budget != published:
+        sentences.append(
             f"Agents were trained for {counted(budget, 'episode')}, the published ones for "
-            f"{theirs:,}: differences from published numbers may come from that alone."
+            f"{published:,}: differences from published numbers may come from that alone."
         )
     if len(edition.seeds) == 1:
-        told.append("There is one seed, so there are no deviations, no intervals and no tests.")
-    told += [_best(edition, part) for part in edition.parts]
+        sentences.append(
+            "There is one seed, so there are no deviations, no intervals and no tests."
+        )
+    sentences += [_best(edition, part) for part in edition.parts]
     if edition.published and len(edition.seeds) > 1:
         tests, marked, alone = _counts(edition)
-        told.append(
+        sentences.append(
             f"Of {tests} cells beside a published one, {marked} differ by more than noise after "
             f"Holm's correction over their table ({DIFFERS}); {alone} have p at most {ALPHA} by "
             f"themselves, and chance alone would give about {ALPHA * tests:.0f}."
         )
-    return told
+    return sentences
 
 
 def _counts(edition: Edition) -> tuple[int, int, int]:
@@ -259,12 +261,12 @@ def _best(edition: Edition, part: str) -> str:
         f"{title}: {best} has the highest mean {score_label(edition)}, {means[best]:.3f} over "
         f"{counted(len(shared), 'setting')}"
     )
-    told = {
+    published = {
         m: sum(edition.published[m, s].mean for s in shared) / len(shared)
         for m in models
         if all((m, s) in edition.published for s in shared)
     }
-    if not told:
+    if not published:
         return f"{text}."
-    first = max(told, key=lambda model: told[model])
-    return f"{text}; among the published it is {first}, {told[first]:.3f}."
+    first = max(published, key=lambda model: published[model])
+    return f"{text}; among the published it is {first}, {published[first]:.3f}."

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from clew.lab.grid.results import Row
-from clew.lab.studies.report.costs import made
+from clew.lab.studies.report.costs import provenance
 from clew.lab.studies.report.edition import Edition
 from clew.lab.studies.report.tables import MISSING, shade
 from clew.lab.studies.search import Search, Tried, rows_of_budget
@@ -43,7 +43,7 @@ class SearchReport:
             Text(self.about(edition, rows)),
             self._best(edition, found),
             *(self._pairs(edition, model, pairs) for model, pairs in found.items()),
-            made(edition, note),
+            provenance(edition, note),
         ]
 
     def _best(self, edition: Edition, found: Mapping[str, Sequence[Tried]]) -> Table:

@@ -83,7 +83,7 @@ def summary(edition: Edition) -> Table:
         rows.append([name, *(cell for cell, _ in found)])
         records += [record for _, record in found if record]
     note = (
-        "The first line is our mean over the settings of the part with its 95% interval, from a "
+        "The first line is the mean over the settings of the part with its 95% interval, from a "
         "bootstrap over seeds, stratified by setting; one seed gives none, and three give one "
         "that is too narrow."
     )
@@ -94,10 +94,10 @@ def summary(edition: Edition) -> Table:
             f"{DIFFERS} marks p at most {ALPHA}."
         )
     whole = any(_whole(edition, part) for part in edition.parts)
-    told, title = edition.publication, "Mean over all settings that are here"
+    known, title = edition.publication, "Mean over all settings that are here"
     if whole:
-        note += f" {told.summary_note}"
-        title = f"Mean over all settings, as in {told.summary_table}"
+        note += f" {known.summary_note}"
+        title = f"Mean over all settings, as in {known.summary_table}"
     return Table(f"{edition.slug}-summary", title, columns, rows, note, records)
 
 
@@ -106,7 +106,7 @@ def _mean_of_part(edition: Edition, model: str, part: str) -> tuple[Cell, dict[s
     if not names:
         return MISSING, {}
     scores = edition.table(model, names)
-    told = [edition.published[model, n] for n in names if (model, n) in edition.published]
+    expected = [edition.published[model, n] for n in names if (model, n) in edition.published]
     if len(scores) > 1:
         mean = stratified_interval(scores, mean_of_tasks)
     else:
@@ -121,11 +121,11 @@ def _mean_of_part(edition: Edition, model: str, part: str) -> tuple[Cell, dict[s
     below, mark = [], ""
     if len(names) < len(edition.of_part(part)):
         below.append(f"{len(names)} of {len(edition.of_part(part))} settings")
-    if len(told) == len(names):
-        published = sum(spread.mean for spread in told) / len(told)
+    if len(expected) == len(names):
+        published = sum(spread.mean for spread in expected) / len(expected)
         record["published"] = published
         below.append(f"published {published:.3f}")
-        test = _difference(edition, model, names, told) if len(scores) > 1 else None
+        test = _difference(edition, model, names, expected) if len(scores) > 1 else None
         if test is not None:
             record |= {f"difference_{key}": value for key, value in test._asdict().items()}
             below.append(f"{signed(test.difference)} {interval_text(test.low, test.high)}")
@@ -145,10 +145,10 @@ def _whole(edition: Edition, part: str) -> bool:
 
 
 def _difference(
-    edition: Edition, model: str, names: Sequence[str], told: Sequence[Spread]
+    edition: Edition, model: str, names: Sequence[str], expected: Sequence[Spread]
 ) -> Difference | None:
-    ours = [edition.spread(model, name) for name in names]
-    return mean_difference([spread for spread in ours if spread is not None], told)
+    here = [edition.spread(model, name) for name in names]
+    return mean_difference([spread for spread in here if spread is not None], expected)
 
 
 def shade(score: float) -> float:
@@ -157,7 +157,7 @@ def shade(score: float) -> float:
 
 
 def results(edition: Edition, part: str) -> Table:
-    """Every setting of a part: ours, what was published, and the difference."""
+    """Every setting of a part: the score here, the published one, and the difference."""
     names = edition.of_part(part)
     compared = beside_published(edition, names)
     rows, records = [], []
@@ -186,8 +186,8 @@ def _note(edition: Edition, names: Sequence[str], compared: dict[tuple[str, str]
     many = any(name in edition.publication.many_seeds for name in names)
     thirty = f" ({edition.publication.many_seeds_note})" if many else ""
     note = (
-        f"First line: ours, mean ± standard deviation over {counted(len(edition.seeds), 'seed')}, "
-        f"or as many as stand in brackets. Second: published, over three{thirty}. Third: ours "
+        f"First line: here, mean ± standard deviation over {counted(len(edition.seeds), 'seed')}, "
+        f"or as many as stand in brackets. Second: published, over three{thirty}. Third: here "
         "minus published, with Welch's 95% interval. A dash: no cell yet. No mark means that "
         "nothing was shown, not that the numbers are the same: see the intervals. "
     )
@@ -206,8 +206,8 @@ def _note(edition: Edition, names: Sequence[str], compared: dict[tuple[str, str]
 
 def _result(edition: Edition, model: str, setting: str, compared: Compared | None) -> Cell:
     values, spread = edition.values(model, setting), edition.spread(model, setting)
-    told = edition.published.get((model, setting))
-    below = [] if told is None else [f"{told.mean:.3f} ± {told.deviation:.3f}"]
+    published = edition.published.get((model, setting))
+    below = [] if published is None else [f"{published.mean:.3f} ± {published.deviation:.3f}"]
     if not values.size:
         return Cell(MISSING.text, tuple(below))
     text = f"{spread}" if spread is not None else f"{values[0]:.3f}"
@@ -216,7 +216,7 @@ def _result(edition: Edition, model: str, setting: str, compared: Compared | Non
     if compared is not None:
         test = compared.test
         below.append(f"{signed(test.difference)} {interval_text(test.low, test.high)}".strip())
-    elif spread is not None and told is None:
+    elif spread is not None and published is None:
         mean = bootstrap_interval(values, resamples=2000)
         below.append(f"[{mean.low:.2f}, {mean.high:.2f}]")
     mark = compared.mark if compared is not None else ""
@@ -227,16 +227,16 @@ def _record(
     edition: Edition, model: str, setting: str, compared: Compared | None
 ) -> dict[str, Any]:
     values, spread = edition.values(model, setting), edition.spread(model, setting)
-    told = edition.published.get((model, setting))
+    published = edition.published.get((model, setting))
     record: dict[str, Any] = {
         "setting": setting,
         "model": model,
         "seeds": values.size,
         "mean": values.mean() if values.size else None,
         "deviation": None if spread is None else spread.deviation,
-        "published_mean": None if told is None else told.mean,
-        "published_deviation": None if told is None else told.deviation,
-        "published_seeds": None if told is None else told.seeds,
+        "published_mean": None if published is None else published.mean,
+        "published_deviation": None if published is None else published.deviation,
+        "published_seeds": None if published is None else published.seeds,
     }
     if compared is not None:
         test = compared.test

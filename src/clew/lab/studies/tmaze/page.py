@@ -11,7 +11,7 @@ from clew.lab import claims
 from clew.lab.claims import Judged
 from clew.lab.grid.results import Row
 from clew.lab.studies.report.budget import over_seeds, trainings
-from clew.lab.studies.report.costs import made
+from clew.lab.studies.report.costs import provenance
 from clew.lab.studies.report.edition import Edition, Page
 from clew.lab.studies.report.search import SearchReport
 from clew.lab.studies.report.tables import MISSING, shade
@@ -123,7 +123,7 @@ def _edition(scores: Scores, styles: Styles, note: str) -> list[Block]:
         scores.heading("Cost", "cost-section"),
         costs_table(scores),
         scores.heading("How this was made", "made-section"),
-        made(scores.edition, note),
+        provenance(scores.edition, note),
     ]
 
 
@@ -248,7 +248,7 @@ def _difference(wide: np.ndarray, banded: np.ndarray) -> tuple[str, tuple[str, .
         spread = (float(banded.std(ddof=1)), float(wide.std(ddof=1)))
         below.append(f"{seeds_needed(difference, *spread, most=10_000).seeds:,} seeds each")
     except UserError:
-        below.append("seeds needed cannot be told")
+        below.append("seeds needed: unknown")
     return text, tuple(below)
 
 
@@ -282,7 +282,7 @@ def lengths_table(scores: Scores) -> Table:
         f"Success on longer corridors, {scores.budget}",
         columns,
         rows,
-        "Mean over seeds of fresh episodes, with actions drawn from the policy.",
+        "Mean over seeds of fresh episodes, with actions sampled from the policy.",
         records,
         folded=True,
     )
