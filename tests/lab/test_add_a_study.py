@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from clew.cli import run
-from clew.lab.studies import STUDIES, find_study
+from clew.lab.studies import STUDIES
 from report_study import write_folder
 from requested import requested
 
@@ -39,8 +39,8 @@ def test_its_commands_know_the_study(toy: Path, capsys: pytest.CaptureFixture) -
     assert run(["study", "toy", "--mazes", "9"]) == 2
     assert "--mazes is for memory-maze, not for toy" in capsys.readouterr().err
 
-    whole = find_study("toy").grid(find_study("toy").options())
-    folder = write_folder(toy / "run", whole, lambda cell: 1.0 if cell.model == "gru" else 0.5)
+    study = requested("toy")
+    folder = write_folder(toy / "run", study, lambda cell: 1.0 if cell.model == "gru" else 0.5)
     assert run(["report", str(folder)]) == 0
     told = (folder / "report" / "report.md").read_text()
     assert "a GRU remembers over ten steps" in told and "1 of 1 claims held" in told
