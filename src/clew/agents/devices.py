@@ -1,9 +1,9 @@
-"""Several devices: what is computed for many environments, each device for its share of them.
+"""Several devices: what is computed for many environments, each device for its shard of them.
 
-A program over several devices is the program of one: XLA's partitioner decides who computes what,
-from how the arrays are laid out, and adds the communication. But what it cannot look into it
-computes whole on every device, and the kernels of `clew.memory.kernels` are of that kind. So the
-network's parts of a program say themselves that every environment is on its own: `shard_batch`.
+A program over several devices is the program of one: from the layouts of the arrays XLA's
+partitioner decides which device computes what, and adds the communication. It cannot partition
+custom calls, such as the kernels of `clew.memory.kernels`, and would compute them whole on every
+device. So the network's parts of a program say that environments are independent: `shard_batch`.
 """
 
 import contextlib
@@ -22,14 +22,14 @@ AXIS = "devices"
 """Name of the only axis of a mesh."""
 
 Axes = Any
-"""For arguments or results the axis that is shared out, as a tree of numbers and None, for what
-every device has whole, of which a leaf may stand for a whole branch."""
+"""The sharded axis of every argument or result, None for what every device has whole; a tree, of
+which a leaf may stand for a whole branch."""
 
 _MESH = contextvars.ContextVar[Mesh | None]("clew_devices", default=None)
 
 
 def make_mesh(count: int) -> Mesh:
-    """So many devices, the first that JAX has.
+    """A mesh of the first `count` devices of JAX.
 
     Raises:
         UserError: if there are fewer.
@@ -56,13 +56,13 @@ def jit_over(mesh: Mesh | None, function: Callable, **options: Any) -> Any:
 
 
 def shard_count() -> int:
-    """Into how many shares what is being traced is divided."""
+    """Number of shards of the batch in what is being traced."""
     mesh = _MESH.get()
     return 1 if mesh is None else mesh.size
 
 
 def shard_batch(function: Callable, in_axes: Axes, out_axes: Axes) -> Callable:
-    """A function of a batch, computed by every device for its share of the batch.
+    """A function of a batch, computed by every device for its shard of the batch.
 
     It is the function itself outside of `jit_over`, with one device, and within itself. The
     gradient with respect to what every device has whole is summed over the devices.

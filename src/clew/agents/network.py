@@ -36,7 +36,7 @@ class NetworkConfig(EncoderConfig):
     projection: str = "none"
     """A product of the memory's width after the memory: none, linear, or affine with a bias."""
     skip: bool = False
-    """Add what the memory read to what it gives: relu(y) + z (Makkink, 2021, Algorithm 2, with the
+    """Add the memory's input to its output: relu(y) + z (Makkink, 2021, Algorithm 2, with the
     relu of the published code). Needs equal widths."""
     head_size: int = 128
     """Width of the hidden layer of the actor and of the critic; 0 makes them one product each
@@ -45,8 +45,8 @@ class NetworkConfig(EncoderConfig):
     """Distribution of the actions of a Box: gaussian, clipped to its limits, or tanh, squashed
     into them."""
     log_std: str = "free"
-    """Whose the log deviations of such actions are: free, learned numbers that no observation
-    changes, or those of the actor's head."""
+    """Where the log deviations of such actions come from: free, learned parameters that do not
+    depend on the observation, or head, outputs of the actor."""
     initial_log_std: float = 0.0
     """The log deviations before training."""
 
@@ -99,9 +99,9 @@ class Agent(eqx.Module):
         h_t = projection(y_t), with a skip connection relu(projection(y_t)) + z_t
         logits_t = actor(h_t)   V_t = critic(h_t)
 
-    What is called logits here and elsewhere are all numbers that the policy's distribution needs:
-    for discrete actions logits, for continuous ones means and log deviations, of which the latter
-    are learned by themselves unless asked for otherwise (see `clew.agents.distributions`).
+    Logits, here and elsewhere, are all parameters of the policy's distribution: for discrete
+    actions logits, for continuous ones means and log deviations, of which the latter are learned
+    independently of the observation unless `log_std` says otherwise (`clew.agents.distributions`).
 
     Args:
         memory: any memory; its `input_size` is the encoder's output.
@@ -124,7 +124,7 @@ class Agent(eqx.Module):
     actor: Head
     critic: Head
     free: Float[Array, " free"] | None
-    """Learned numbers of the distribution that no observation changes, such as log deviations."""
+    """Parameters of the distribution that do not depend on the observation: log deviations."""
     distribution: Distribution
     skip: bool = eqx.field(static=True)
 
@@ -148,7 +148,7 @@ class Agent(eqx.Module):
         size, init = memory.output_size, cast(Init, network.init)
         if network.skip and memory.input_size != size:
             raise UserError(
-                f"skip needs a memory that gives as many numbers as it reads, got "
+                f"skip needs a memory whose output is as wide as its input, got "
                 f"{memory.input_size} in and {size} out; choose hidden_size to fit"
             )
         self.encoder = Dense((memory.input_size,), key=key) if encoder is None else encoder
@@ -179,7 +179,7 @@ class Agent(eqx.Module):
         z = self.encoder(observation)
         state, y = self.memory.step(state, z, start)
         h = self._after_memory(y, z)
-        return state, self._policy_numbers(h), self.critic(h)[0]
+        return state, self._policy_parameters(h), self.critic(h)[0]
 
     def unroll(
         self, state: State, observations: Observation, starts: Bool[Array, " time"]
@@ -190,22 +190,22 @@ class Agent(eqx.Module):
     def unroll_with_metrics(
         self, state: State, observations: Observation, starts: Bool[Array, " time"]
     ) -> tuple[State, Float[Array, "time actions"], Float[Array, " time"], dict[str, Array]]:
-        """`unroll`, and what the memory tells of every observation."""
+        """`unroll`, and the memory's metrics at every observation."""
         return self.unroll_encoded(state, self.encoder(observations), starts)
 
     def unroll_encoded(
         self, state: State, zs: Float[Array, "time in"], starts: Bool[Array, " time"]
     ) -> tuple[State, Float[Array, "time actions"], Float[Array, " time"], dict[str, Array]]:
-        """`unroll_with_metrics` of what the encoder gave.
+        """`unroll_with_metrics` of encoded observations.
 
         Callers with many environments encode all their observations in one call, which for
         pictures is faster than one call for each environment.
         """
         state, ys, metrics = self.memory.unroll_with_metrics(state, zs, starts)
         hs = self._after_memory(ys, zs)
-        return state, self._policy_numbers(hs), self.critic(hs)[:, 0], metrics
+        return state, self._policy_parameters(hs), self.critic(hs)[:, 0], metrics
 
-    def _policy_numbers(self, h: Float[Array, "*lead out"]) -> Float[Array, "*lead numbers"]:
+    def _policy_parameters(self, h: Float[Array, "*lead out"]) -> Float[Array, "*lead numbers"]:
         numbers = self.actor(h)
         return numbers if self.free is None else self.distribution.join(numbers, self.free)
 

@@ -45,17 +45,17 @@ def open_loop_update(
     task, config, loss = cast(OpenLoop, env), learner.config, learner.loss_of_outputs
     assert loss is not None
     env_keys, noise = draw(key, config.rollout_length, config.num_envs, agent.distribution)
-    foreseen = precompute(task, before.env, before.timestep, env_keys)
+    precomputed = precompute(task, before.env, before.timestep, env_keys)
 
     def act(outputs: Outputs) -> tuple[Trajectory, Applied]:
         logits, values, _ = jax.tree.map(lambda x: x[:-1], outputs)
-        settled = apply_actions(
-            task, before.env, foreseen, logits, values, noise, before.memory, agent.distribution
+        applied = apply_actions(
+            task, before.env, precomputed, logits, values, noise, before.memory, agent.distribution
         )
-        return settled.trajectory, settled
+        return applied.trajectory, applied
 
-    seen = (foreseen.observation, foreseen.start)
-    agent, opt_state, losses, settled = gradient_step_as_acted(
+    seen = (precomputed.observation, precomputed.start)
+    agent, opt_state, losses, applied = gradient_step_as_acted(
         agent, opt_state, before.memory, *seen, act, loss, learner.optimiser
     )
-    return ActorState(*settled.after, before.memory), agent, opt_state, losses, settled.sums
+    return ActorState(*applied.after, before.memory), agent, opt_state, losses, applied.sums

@@ -62,18 +62,18 @@ class TrainConfig(LearnerSettings):
     )
     """Options of the memory model."""
     network: NetworkConfig = _chosen(NetworkConfig)
-    """What stands before and after the memory."""
+    """The network around the memory: encoder, projection and heads."""
     algorithm: str = "auto"
     """How it learns: a2c, advantage actor-critic, ppo, proximal policy optimisation, or auto: on
     the library's own tasks, or where settings of a2c are given, a2c; on Gymnasium environments
     ppo, and unless they are given, the encoder that fits (auto) and normalised rewards."""
     wrappers: WrapperConfig = _chosen(WrapperConfig)
-    """What stands between environments of others and the agent."""
+    """Wrappers around the environment."""
     host: HostConfig = field(default_factory=HostConfig)
-    """How environments of others are run."""
+    """How Gymnasium environments are run."""
     runner: str = "sync"
     """How acting and learning take turns: sync, one after the other, or async, at the same time
-    and in several processes (PPO on environments of others only)."""
+    and in several processes (PPO on Gymnasium environments only)."""
     asynchronous: AsyncConfig = field(default_factory=AsyncConfig)
     """How actors and learner share the work; it counts only with runner async."""
     steps: int = 500_000

@@ -49,12 +49,12 @@ def make_distribution(
     Args:
         action_space: Discrete, MultiDiscrete, MultiBinary, or a Box of floating-point numbers.
         continuous: for a Box, gaussian (clipped to its limits) or tanh (squashed into them).
-        log_std: for a Box, whether its deviation is free of the observation or the head's.
+        log_std: for a Box, a deviation that is free of the observation, or head, an output.
         initial_log_std: for a Box, the logarithm of the deviation before training.
         log_std_bounds: for a Box, the least and the most that it may become.
 
     Raises:
-        UserError: for another space, an empty one, a Box of whole numbers, limits that are
+        UserError: for another space, an empty one, a Box of integers, limits that are
             infinite where tanh needs them, or an unknown setting.
     """
     from gymnasium import spaces  # start: gymnasium takes 0.1 s
@@ -86,7 +86,7 @@ def make_distribution(
 
 
 def _require_representable(space: "gymnasium.Space[Any]", first: int, last: int) -> None:
-    """Raises `UserError` unless every action is a whole number of 32 bits."""
+    """Raises `UserError` unless every action is an integer of 32 bits."""
     limits = np.iinfo(np.int32)
     if first < limits.min or last > limits.max:
         raise UserError(

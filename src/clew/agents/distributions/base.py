@@ -1,4 +1,4 @@
-"""What a policy is made of: a distribution over actions, given the numbers of the actor's head."""
+"""What every distribution over actions is; its parameters come from the actor's head."""
 
 import abc
 
@@ -12,41 +12,41 @@ HostOrArray = Array | np.ndarray
 
 
 class Distribution(eqx.Module):
-    """A family of distributions over one kind of action; it has settings and no numbers to learn.
+    """A family of distributions over one kind of action; the module itself learns nothing.
 
-    Its parameters are `num_outputs` numbers of the actor's head and `num_free` learned numbers
-    that do not depend on the observation, one after the other on the last axis (`join`).
+    Its parameters are `num_outputs` outputs of the actor's head and `num_free` learned parameters
+    that do not depend on the observation, concatenated on the last axis (`join`).
 
-    Shapes, on any leading axes: parameters [*lead, num_parameters], noise as `noise` gives it,
+    Shapes, on any leading axes: parameters [*lead, num_parameters], noise as `noise` returns it,
     actions [*lead, *action_shape] of type `action_dtype`; log-probabilities, entropies and
     divergences [*lead], in nats, over all components of an action together.
 
-    An action is kept as it was drawn; `decode` makes of it what the environment gets. So the
-    log-probability of a kept action is exact, whatever `decode` clips or squashes.
+    An action is stored as it was sampled; `decode` turns it into the environment's. So the
+    log-probability of a stored action is exact, whatever `decode` clips or squashes.
     """
 
     num_outputs: eqx.AbstractVar[int]
-    """How many numbers the actor's head must give."""
+    """Size of the actor's output."""
     num_free: eqx.AbstractVar[int]
-    """How many learned numbers do not depend on the observation."""
+    """Number of learned parameters that do not depend on the observation."""
     action_shape: eqx.AbstractVar[tuple[int, ...]]
-    """Shape of one action as it is kept."""
+    """Shape of one stored action."""
     action_dtype: eqx.AbstractVar[np.dtype]
-    """Type of an action as it is kept."""
+    """Type of a stored action."""
 
     @property
     def num_parameters(self) -> int:
-        """How many numbers describe the distribution of one action."""
+        """Number of parameters of the distribution of one action."""
         return self.num_outputs + self.num_free
 
     def initial_free(self) -> Float[Array, " free"]:
-        """The learned numbers that do not depend on the observation, before training."""
+        """The learned parameters that do not depend on the observation, before training."""
         return jnp.zeros(self.num_free)
 
     def join(
         self, outputs: Float[Array, "*lead outputs"], free: Float[Array, " free"]
     ) -> Float[Array, "*lead parameters"]:
-        """The parameters: what the head gave, then the same free numbers for every element."""
+        """The parameters: the head's outputs, then the same free parameters for every element."""
         if self.num_free == 0:
             return outputs
         wide = jnp.broadcast_to(free, (*outputs.shape[:-1], self.num_free))
@@ -54,11 +54,11 @@ class Distribution(eqx.Module):
 
     @abc.abstractmethod
     def noise(self, key: PRNGKeyArray, lead: tuple[int, ...]) -> Array:
-        """All randomness of drawing `lead` actions, [*lead, n]."""
+        """All randomness of sampling `lead` actions, [*lead, n]."""
 
     @abc.abstractmethod
     def sample(self, parameters: Float[Array, "*lead n"], noise: Array) -> Array:
-        """Actions drawn with that noise."""
+        """Actions sampled with that noise."""
 
     @abc.abstractmethod
     def mode(self, parameters: Float[Array, "*lead n"]) -> Array:
@@ -67,14 +67,14 @@ class Distribution(eqx.Module):
     def choose(
         self, parameters: Float[Array, "*lead n"], key: PRNGKeyArray, *, greedy: bool
     ) -> Array:
-        """Actions of a policy: its mode if it is greedy, else drawn with this key."""
+        """Actions of a policy: its mode if it is greedy, else sampled with this key."""
         if greedy:
             return self.mode(parameters)
         return self.sample(parameters, self.noise(key, parameters.shape[:-1]))
 
     @abc.abstractmethod
     def log_prob(self, parameters: Float[Array, "*lead n"], action: Array) -> Float[Array, "*lead"]:
-        """Log-probability, or log-density, of kept actions."""
+        """Log-probability, or log-density, of stored actions."""
 
     @abc.abstractmethod
     def entropy(self, parameters: Float[Array, "*lead n"]) -> Float[Array, "*lead"]:
@@ -90,7 +90,7 @@ class Distribution(eqx.Module):
 
     @abc.abstractmethod
     def decode(self, action: HostOrArray) -> HostOrArray:
-        """What the environment gets for kept actions: of the same kind of array.
+        """The environment's actions for stored ones, in the same kind of array.
 
-        NumPy's arrays get the type of the space; JAX's keep the type in which they are kept.
+        NumPy arrays get the type of the space; JAX arrays keep the type that they are stored in.
         """

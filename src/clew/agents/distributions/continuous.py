@@ -25,7 +25,7 @@ class Bounds(eqx.Module):
         dtype: of the environment's actions on the host, a floating-point type.
 
     Raises:
-        UserError: for no components, or limits that are in the wrong order or no numbers.
+        UserError: for no components, or limits that are in the wrong order or NaN.
     """
 
     shape: tuple[int, ...] = eqx.field(static=True)
@@ -95,7 +95,7 @@ class Bounds(eqx.Module):
 
 
 class DiagonalGaussian(Distribution):
-    """Independent normal components, a = mean + sigma noise; the environment gets a clipped.
+    """Independent normal components, a = mean + sigma noise; the environment receives a, clipped.
 
     With half = (most - least) / 2 and middle = (most + least) / 2 of `log_std_bounds`,
 
@@ -106,7 +106,7 @@ class DiagonalGaussian(Distribution):
 
     Args:
         shape: of an action.
-        low: limits of what the environment gets, infinite where there are none.
+        low: limits of the environment's actions, infinite where there are none.
         high: the upper ones.
         dtype: of the environment's actions on the host.
         log_std: "free": `raw` is learned and the same for every observation; "head": the actor's
@@ -218,13 +218,13 @@ class TanhGaussian(Distribution):
         a = (low + high) / 2 + (high - low) / 2 tanh(u)         u = mean + sigma noise
         log pi(tanh u) = log N(u; mean, sigma) - sum log(1 - tanh(u)^2)
 
-    The kept action is u, so that the log-probability is exact even where tanh(u) is 1 in floating
+    The stored action is u, so that the log-probability is exact even where tanh(u) is 1 in floating
     point. Densities and entropies are those of tanh(u), before the linear scaling, whose
     logarithm would add a constant.
 
     Args:
         shape: of an action.
-        low: limits of what the environment gets, all finite.
+        low: limits of the environment's actions, all finite.
         high: the upper ones.
         dtype: as for `DiagonalGaussian`.
         log_std: of u, as for `DiagonalGaussian`.
@@ -294,7 +294,7 @@ class TanhGaussian(Distribution):
     def entropy(self, parameters: Float[Array, "*lead parameters"]) -> Float[Array, "*lead"]:
         """H(u) + sum E log(1 - tanh(u)^2), the expectation by a sum over 33 points.
 
-        It has no closed form. Haarnoja et al. (2018) take -log pi of one draw; here it is the
+        It has no closed form. Haarnoja et al. (2018) take -log pi of one sample; here it is the
         trapezoidal rule over mean - 5 sigma .. mean + 5 sigma, component by component, which
         needs no noise and has an exact gradient. Its error is below 5e-6 nats for a sigma up to
         2, 3e-4 up to 4 and 8e-3 up to exp(2), the default bound.

@@ -1,4 +1,4 @@
-"""Distributions over whole numbers: one choice, several choices, several bits."""
+"""Distributions over integers: one choice, several choices, several bits."""
 
 import itertools
 import math
@@ -17,7 +17,7 @@ from clew.errors import UserError, require_at_least
 class Categorical(Distribution):
     """One of n actions: p_i = softmax(logits)_i.
 
-    The largest of logits plus Gumbel noise is a draw from the softmax of the logits (Gumbel,
+    The largest of logits plus Gumbel noise is a sample from the softmax of the logits (Gumbel,
     1954; Maddison et al., 2014, section 2).
 
     Args:
@@ -48,7 +48,7 @@ class Categorical(Distribution):
         return self.mode(parameters + noise)
 
     def mode(self, parameters: Float[Array, "*lead n"]) -> Int[Array, "*lead"]:
-        """The likeliest action, of several the first."""
+        """The most probable action; of equal ones the first."""
         return jnp.argmax(parameters, axis=-1).astype(self.action_dtype)
 
     def log_prob(
@@ -78,7 +78,7 @@ class Categorical(Distribution):
 
 
 class MultiCategorical(Distribution):
-    """Several independent choices, of n_1, n_2, ... actions; the logits stand one after the other.
+    """Several independent choices, of n_1, n_2, ... actions; their logits are concatenated.
 
     Args:
         nvec: number of actions of every choice, at least 1 each; of any shape, which is the
@@ -119,11 +119,11 @@ class MultiCategorical(Distribution):
         return jax.random.gumbel(key, (*lead, self.num_outputs))
 
     def sample(self, parameters: Float[Array, "*lead n"], noise: Float[Array, "*lead n"]) -> Array:
-        """Every choice by itself, as `Categorical` draws it."""
+        """Every choice by itself, as `Categorical` samples it."""
         return self.mode(parameters + noise)
 
     def mode(self, parameters: Float[Array, "*lead n"]) -> Array:
-        """The likeliest action of every choice."""
+        """The most probable action of every choice."""
         pairs = zip(self._choices(), self._split(parameters), strict=True)
         chosen = jnp.stack([choice.mode(logits) for choice, logits in pairs], axis=-1)
         return chosen.reshape(*parameters.shape[:-1], *self.action_shape)
@@ -167,7 +167,7 @@ class MultiCategorical(Distribution):
 class MultiBinary(Distribution):
     """Independent bits, each 1 with probability sigmoid(logit).
 
-    The sign of logit plus logistic noise is a draw.
+    The sign of logit plus logistic noise is a sample.
 
     Args:
         shape: of an action, at least one bit.
@@ -217,7 +217,7 @@ class MultiBinary(Distribution):
 
 
 def _expected_log(p: Float[Array, "*lead n"], q: Float[Array, "*lead n"]) -> Array:
-    """What is expected of a bit's log-probability under logit q if its logit is p."""
+    """A bit's expected log-probability under logit q where its logit is p."""
     return jax.nn.sigmoid(p) * jax.nn.log_sigmoid(q) + jax.nn.sigmoid(-p) * jax.nn.log_sigmoid(-q)
 
 

@@ -9,9 +9,9 @@ from jaxtyping import PRNGKeyArray
 from clew.agents.encoders.base import (
     ENCODERS,
     AbstractEncoder,
+    DictEncoder,
     EncoderConfig,
-    Entries,
-    Finished,
+    Projected,
 )
 from clew.agents.encoders.pictures import Frame, Impala, Nature
 from clew.agents.encoders.vectors import Chain, Dense, Embedding, OneHot, PreviousReward
@@ -28,8 +28,8 @@ __all__ = [
     "Dense",
     "Embedding",
     "EncoderConfig",
-    "Entries",
-    "Finished",
+    "DictEncoder",
+    "Projected",
     "Frame",
     "Impala",
     "Nature",
@@ -55,10 +55,10 @@ def make_encoder(
     | picture, both sides at least 32 | as it is | layers | convolutions | impala |
     | Discrete, MultiDiscrete | one-hot or embedded | then layers | as none | then layers |
     | MultiBinary | as it is | layers | as it is | layers |
-    | Dict | its entries, one after the other by name | | | |
+    | Dict | its entries, concatenated in order of their names | | | |
 
     With impala or nature an observation that is no dict is a picture whatever its sides. Bytes of
-    pictures are divided by 255 in all cases. In a dict the entry `previous_action` is given
+    pictures are divided by 255 in all cases. In a dict the entry `previous_action` is
     one-hot, or as it is if it is a Box, and `previous_reward` as sign(r) log(1 + |r|), both
     without layers.
 
@@ -82,7 +82,7 @@ def make_encoder(
         norm = LayerNorm(size)
     if projection is None and norm is None:
         return encoder
-    return Finished(encoder, projection, norm, size)
+    return Projected(encoder, projection, norm, size)
 
 
 def _make(
@@ -123,16 +123,16 @@ def _make_entries(
     bare = EncoderConfig(init=config.init)
     made = {}
     for index, (entry, inner) in enumerate(sorted(space.spaces.items())):
-        inner_key, told = jax.random.fold_in(key, index), f"the entry {entry!r} of {name}"
+        inner_key, what = jax.random.fold_in(key, index), f"the entry {entry!r} of {name}"
         if entry == PREVIOUS_REWARD:
             if inner.shape is None or np.prod(inner.shape) != 1:
-                raise UserError(f"{told} must be one number, got {_shape_of(inner)}")
+                raise UserError(f"{what} must be one number, got {_shape_of(inner)}")
             made[entry] = PreviousReward(inner.shape)
         elif entry == PREVIOUS_ACTION:
-            made[entry] = _make(inner, bare, inner_key, told, alone=False)
+            made[entry] = _make(inner, bare, inner_key, what, alone=False)
         else:
-            made[entry] = _make(inner, config, inner_key, told, alone=False)
-    return Entries(made)
+            made[entry] = _make(inner, config, inner_key, what, alone=False)
+    return DictEncoder(made)
 
 
 def _make_choices(space: Any, config: EncoderConfig, key: PRNGKeyArray) -> AbstractEncoder:

@@ -93,8 +93,8 @@ class AbstractEncoder(eqx.Module):
         """Encodes observations."""
 
 
-class Entries(AbstractEncoder):
-    """A dict of observations: every entry by its own encoder, one after the other by name.
+class DictEncoder(AbstractEncoder):
+    """A dict of observations: every entry by its own encoder, concatenated in order of their names.
 
     Raises:
         UserError: if it is called with other entries.
@@ -110,7 +110,7 @@ class Entries(AbstractEncoder):
         self.output_size = sum(encoder.output_size for encoder in self.encoders)
 
     def __call__(self, x: Mapping[str, Any]) -> Float[Array, "*lead out"]:
-        """What all entries give."""
+        """All entries' vectors."""
         if not isinstance(x, Mapping) or set(x) != set(self.names):
             got = sorted(x) if isinstance(x, Mapping) else type(x).__name__
             raise UserError(f"the encoder expected the entries {list(self.names)}, got {got}")
@@ -118,7 +118,7 @@ class Entries(AbstractEncoder):
         return jnp.concatenate([encoder(x[name]) for encoder, name in pairs], axis=-1)
 
 
-class Finished(AbstractEncoder):
+class Projected(AbstractEncoder):
     """An encoder with a product x W + b, a layer normalisation, or both after it."""
 
     encoder: AbstractEncoder
@@ -139,7 +139,7 @@ class Finished(AbstractEncoder):
         return y if self.norm is None else self.norm(y)
 
 
-def lead_of(x: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
+def leading_axes(x: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The leading axes of observations of one shape.
 
     Raises:
@@ -148,7 +148,7 @@ def lead_of(x: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
     split = x.ndim - len(shape)
     if split < 0 or x.shape[split:] != shape:
         raise UserError(
-            f"the encoder expected observations of shape {list(shape)} behind any leading axes, "
+            f"the encoder expected observations of shape {list(shape)} after any leading axes, "
             f"got {list(x.shape)}"
         )
     return x.shape[:split]
@@ -156,10 +156,10 @@ def lead_of(x: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def flat(x: Array, shape: tuple[int, ...]) -> Array:
     """Observations of one shape with that shape laid out in one axis."""
-    return x.reshape(*lead_of(x, shape), math.prod(shape))
+    return x.reshape(*leading_axes(x, shape), math.prod(shape))
 
 
-def bend(x: Array, nonlinearity: str) -> Array:
+def activate(x: Array, nonlinearity: str) -> Array:
     """relu(x) = max(x, 0), or elu(x) = x above 0 and exp(x) - 1 below."""
     return jax.nn.relu(x) if nonlinearity == "relu" else jax.nn.elu(x)
 

@@ -12,9 +12,9 @@ from clew.agents.encoders.base import (
     CHANNELS,
     FEATURES,
     AbstractEncoder,
-    bend,
+    activate,
     in_precision,
-    lead_of,
+    leading_axes,
 )
 from clew.agents.encoders.convolution import Convolution, Picture, max_pool
 from clew.errors import UserError
@@ -34,7 +34,7 @@ class Residual(eqx.Module):
         )
 
     def __call__(self, x: Picture, nonlinearity: str) -> Picture:
-        inner = bend(self.first(bend(x, nonlinearity)), nonlinearity)
+        inner = activate(self.first(activate(x, nonlinearity)), nonlinearity)
         return x + self.second(inner)
 
 
@@ -58,7 +58,7 @@ class Stage(eqx.Module):
 
 
 class Frame(eqx.Module):
-    """How pictures come: [height, width, channels], or channels first, or without channels.
+    """The layout of pictures: [height, width, channels], or channels first, or without channels.
 
     Channels are first if that axis is the shortest of the three, as where frames are stacked; else
     they are last. Bytes are divided by 255, in the weights of the first convolution, so that half
@@ -75,7 +75,7 @@ class Frame(eqx.Module):
         if len(shape) not in (2, 3) or 0 in shape:
             raise UserError(
                 f"a picture must be of shape [height, width, channels], got {list(shape)}; choose "
-                "mlp for other numbers"
+                "mlp for other observations"
             )
         self.shape, self.scale = shape, 1.0 / 255.0 if is_bytes else 1.0
 
@@ -94,7 +94,7 @@ class Frame(eqx.Module):
 
     def __call__(self, x: Shaped[Array, "..."], precision: str) -> Picture:
         """Pictures with their leading axes as one and their channels last."""
-        count = math.prod(lead_of(x, self.shape))
+        count = math.prod(leading_axes(x, self.shape))
         x = x.reshape(count, *self.shape).astype(precision)
         return jnp.moveaxis(x, 1, -1) if self.channels_first else x.reshape(count, *self.size)
 
@@ -108,10 +108,10 @@ class Impala(AbstractEncoder):
     A picture of 64 x 64 x 3 takes 622,144 parameters.
 
     Args:
-        frame: how pictures come.
+        frame: the layout of pictures.
         key: for the weights.
         channels: of the stages, (16, 32, 32) as published.
-        features: numbers that come out, 256 as published, 512 in Sample Factory.
+        features: size of the output, 256 as published, 512 in Sample Factory.
         nonlinearity: relu as published, or elu as in Sample Factory.
         precision: what all of it computes in.
         init: orthogonal begins the convolutions with gain 1 (as Sample Factory) and the last layer
@@ -157,13 +157,13 @@ class Impala(AbstractEncoder):
         self.frame, self.nonlinearity, self.precision = frame, nonlinearity, precision
 
     def __call__(self, x: Shaped[Array, "..."]) -> Float[Array, "*lead out"]:
-        """The last layer's numbers."""
-        lead, scale = lead_of(x, self.frame.shape), self.frame.scale
+        """The last layer's output."""
+        lead, scale = leading_axes(x, self.frame.shape), self.frame.scale
         net, y = in_precision(self, self.precision), self.frame(x, self.precision)
         for stage in net.stages:
             y, scale = stage(y, self.nonlinearity, scale), 1.0
-        y = bend(y, self.nonlinearity).reshape(*lead, -1)
-        return bend(net.output(y), self.nonlinearity).astype(jnp.float32)
+        y = activate(y, self.nonlinearity).reshape(*lead, -1)
+        return activate(net.output(y), self.nonlinearity).astype(jnp.float32)
 
 
 class Nature(AbstractEncoder):
@@ -173,10 +173,10 @@ class Nature(AbstractEncoder):
     by relu, then x W + b and relu. A picture of 84 x 84 x 4 takes 1,684,128 parameters.
 
     Args:
-        frame: how pictures come.
+        frame: the layout of pictures.
         key: for the weights.
         channels: of the convolutions, (32, 64, 64) as published.
-        features: numbers that come out, 512 as published.
+        features: size of the output, 512 as published.
         nonlinearity: relu as published, or elu.
         precision: what all of it computes in.
         init: orthogonal begins every layer with gain sqrt(2).
@@ -223,12 +223,12 @@ class Nature(AbstractEncoder):
         self.frame, self.nonlinearity, self.precision = frame, nonlinearity, precision
 
     def __call__(self, x: Shaped[Array, "..."]) -> Float[Array, "*lead out"]:
-        """The last layer's numbers."""
-        lead, scale = lead_of(x, self.frame.shape), self.frame.scale
+        """The last layer's output."""
+        lead, scale = leading_axes(x, self.frame.shape), self.frame.scale
         net, y = in_precision(self, self.precision), self.frame(x, self.precision)
         for convolution in net.convolutions:
-            y, scale = bend(convolution(y, scale), self.nonlinearity), 1.0
-        return bend(net.output(y.reshape(*lead, -1)), self.nonlinearity).astype(jnp.float32)
+            y, scale = activate(convolution(y, scale), self.nonlinearity), 1.0
+        return activate(net.output(y.reshape(*lead, -1)), self.nonlinearity).astype(jnp.float32)
 
 
 def _require_size(name: str, size: tuple[int, int, int], least: int) -> None:

@@ -1,4 +1,4 @@
-"""Encoders of numbers: as they are or through layers, one-hot, embedded, and past rewards."""
+"""Encoders of vectors and integers: identity, layers, one-hot, embedded, and past rewards."""
 
 import itertools
 import math
@@ -10,18 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
-from clew.agents.encoders.base import AbstractEncoder, bend, flat, in_precision
+from clew.agents.encoders.base import AbstractEncoder, activate, flat, in_precision
 from clew.memory.parts.blocks import Init, Linear
 
 
 class Dense(AbstractEncoder):
-    """Layers of relu(x W + b) over all numbers of an observation; without any, x as it is.
+    """Layers of relu(x W + b) over a flattened observation; without layers, x itself.
 
     Args:
-        shape: of an observation, which is laid out in one axis.
+        shape: of an observation, which is flattened.
         sizes: of the layers.
         key: for the weights.
-        scale: what the observation is multiplied by, as 1/255 for the bytes of a picture.
+        scale: factor on the observation, such as 1/255 for the bytes of a picture.
         nonlinearity: relu or elu.
         precision: what the layers compute in.
         init: how the weights begin.
@@ -55,19 +55,19 @@ class Dense(AbstractEncoder):
         self.nonlinearity, self.precision = nonlinearity, precision
 
     def __call__(self, x: Shaped[Array, "..."]) -> Float[Array, "*lead out"]:
-        """The layers' output, or the numbers themselves as float32."""
+        """The layers' output, or the observation itself as float32."""
         x = flat(x, self.shape).astype(jnp.float32)
         x = x if self.scale == 1.0 else x * self.scale
         if not self.layers:
             return x
         x = x.astype(self.precision)
         for layer in in_precision(self, self.precision).layers:
-            x = bend(layer(x), self.nonlinearity)
+            x = activate(layer(x), self.nonlinearity)
         return x.astype(jnp.float32)
 
 
 class OneHot(AbstractEncoder):
-    """Whole numbers, each as many zeros as it has values, with a one at its own.
+    """Integers, each one-hot over its values.
 
     A number outside of its range, such as a previous action where there was none, is all zeros.
 
@@ -97,7 +97,7 @@ class OneHot(AbstractEncoder):
 
 
 class Embedding(AbstractEncoder):
-    """Whole numbers, each as the learned vector of its value: the one-hot numbers times tables.
+    """Integers, each as the learned vector of its value: one-hot times a table.
 
     Tables begin standard normal, one for every number of the observation. A number outside of its
     range is a vector of zeros.
@@ -155,5 +155,5 @@ class Chain(AbstractEncoder):
         self.first, self.second, self.output_size = first, second, second.output_size
 
     def __call__(self, x: Array) -> Float[Array, "*lead out"]:
-        """What the second makes of what the first gives."""
+        """The second encoder of the first one's output."""
         return self.second(self.first(x))

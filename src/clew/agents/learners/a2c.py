@@ -43,7 +43,7 @@ class A2CConfig:
     """Steps of every environment between two updates; gradients reach back no further
     (Table A.1: 256)."""
     minibatches: int = 1
-    """Gradient steps per rollout, each on its own share of the environments; 1 takes all at once,
+    """Gradient steps per rollout, each on its own part of the environments; 1 takes all at once,
     as published. Must divide num_envs."""
     learning_rate: float = 1e-3
     """Step size of Adam, constant (Table A.1 sweeps 1e-3 to 1e-5)."""
@@ -68,17 +68,16 @@ class A2CConfig:
     """Scale the advantages of a batch to mean 0 and deviation 1 (off in the authors' code)."""
     whole_episodes: bool = False
     """Make every rollout one whole episode of each environment, of at most rollout_length steps;
-    whoever has ended waits for the others (on in Makkink's published code, with one environment).
-    Steps count whether somebody waits or not."""
+    environments whose episode has ended wait for the others, and their steps count too (on in
+    Makkink's published code, with one environment)."""
     return_normalisation: bool = False
     """Scale the returns of every episode to mean 0 and deviation 1, unless they are all equal; the
     value learns the scaled ones. Needs whole_episodes (on in Makkink's published code)."""
     loss_over_time: str = "mean"
-    """What the loss takes over the valid steps of a rollout: their mean, or for each environment
-    their sum (in Makkink's published code the sum)."""
+    """How the loss reduces the valid steps of a rollout: by their mean, or by the sum of each
+    environment (in Makkink's published code the sum)."""
     ponder_cost: float = 0.0
-    """Weight of what an adaptive memory pays for an observation, its readings and the last one's
-    share (0 in Makkink, 2021)."""
+    """Weight of an adaptive memory's ponder cost (0 in Makkink, 2021)."""
 
     def validate(self) -> None:
         """Refuses impossible settings.
@@ -131,7 +130,7 @@ def a2c_loss(
 def loss_of_outputs(
     outputs: Outputs, trajectory: Trajectory, config: A2CConfig, distribution: Distribution
 ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
-    """`a2c_loss` of what the network says of all T+1 observations."""
+    """`a2c_loss` of the network's outputs at all T+1 observations."""
     logits, values, metrics = outputs
     returns = jax.lax.stop_gradient(
         lambda_returns(
@@ -190,7 +189,7 @@ def learn_a2c(
 ) -> Learned:
     """The learning that follows one rollout: one gradient step per minibatch.
 
-    With more than one minibatch the environments are dealt out at random; whole environments,
+    With more than one minibatch the environments are permuted at random; whole environments,
     because a memory must read its observations in order. Metrics are means over the minibatches.
     """
 

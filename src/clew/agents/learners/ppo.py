@@ -54,9 +54,9 @@ class PPOConfig:
     """Steps that are read in one piece while learning, from the memory's state as it was when they
     were acted on; gradients reach back no further. Must divide rollout_length (Table A.3: 100)."""
     minibatches: int = 4
-    """Gradient steps of an epoch, each on its own share of the sequences, which are dealt out at
-    random. Must divide their number, num_envs x rollout_length / sequence_length (Table A.3: 1,
-    3,200 steps are a batch)."""
+    """Gradient steps of an epoch, each on its own part of the sequences, in random order.
+    Must divide their number, num_envs x rollout_length / sequence_length (Table A.3: 1, a batch of
+    3,200 steps)."""
     epochs: int = 4
     """How often every sequence is learned from (Schulman et al.: 3; Table A.3: 1)."""
     learning_rate: float = 2.5e-4
@@ -103,7 +103,7 @@ class PPOConfig:
     adam_eps: float = 1e-5
     """Added to Adam's denominator (1e-5 in the code of Schulman et al.; 1e-6 in Sample Factory)."""
     ponder_cost: float = 0.0
-    """Weight of what an adaptive memory pays for an observation."""
+    """Weight of an adaptive memory's ponder cost."""
 
     @property
     def sequences(self) -> int:
@@ -147,7 +147,7 @@ class PPOConfig:
 
 
 class Sequences(NamedTuple):
-    """What a rollout has to teach, cut into N sequences of S steps, time first."""
+    """A rollout cut into N sequences of S steps, time first, with advantages and targets."""
 
     observation: Observation
     """[S, N, ...], every leaf where it is a tree."""
@@ -159,7 +159,7 @@ class Sequences(NamedTuple):
     """When the action was taken."""
     advantage: Float[Array, "steps n"]
     target: Float[Array, "steps n"]
-    """What the value should be."""
+    """Of the value."""
     valid: Bool[Array, "steps n"]
     state0: State
     """Every sequence's memory before its first observation, each leaf [N, ...]."""
@@ -183,7 +183,8 @@ def ppo_loss(
     Returns:
         The loss, and "policy_loss", "value_loss", "entropy", "value" (the mean value), "kl", an
         estimate of how far the policy has moved, mean(q_t - 1 - log q_t), "clip_fraction", the
-        share of steps whose ratio is outside the bounds, and the memory's metrics as "memory.NAME".
+        fraction of steps whose ratio is outside the bounds, and the memory's metrics as
+        "memory.NAME".
 
     Source: Schulman et al. (2017), Eqs. 7 and 9; value clipping as in the code of that paper; the
     estimate of the divergence is Schulman's (2020), "k3", unbiased and never negative. Reading
@@ -252,7 +253,7 @@ def learn_ppo(
         chunks: the rollout's sequences one after the other, each a trajectory of
             `sequence_length` steps: every leaf has them as first axis, [K, S, B, ...].
         final_value: of the observation after the last step.
-        key: deals the sequences out.
+        key: of the order of the sequences.
         config: the settings.
         optimiser: `PPO.optimiser`.
 
@@ -308,7 +309,7 @@ def make_sequences(
     """Advantages and targets over the whole rollout, and all of it cut into sequences.
 
     Args:
-        agent: the present network, which only `vtrace` asks.
+        agent: the present network, which only `vtrace` reads with.
         chunks: as `learn_ppo` takes them.
         final_value: of the observation after the last step, at the time of acting.
         config: the settings.
