@@ -64,7 +64,9 @@ def _describe(path: Path) -> dict[str, Any]:
             row = json.loads(line)
         except json.JSONDecodeError:
             break
-    per_update = config["a2c"]["num_envs"] * config["a2c"]["rollout_length"]
+    # The first runs had one algorithm and did not name it.
+    learning = config[config.get("algorithm", "a2c")]
+    per_update = learning["num_envs"] * learning["rollout_length"]
     return {
         "name": path.name,
         "memory": config["memory"],
