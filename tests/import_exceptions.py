@@ -40,7 +40,7 @@ EXCEPTIONS: dict[str, set[str]] = {
         "src/clew/lab/bench/speed.py",
         "src/clew/lab/costs/claims.py",
         "src/clew/lab/costs/tables.py",
-        "src/clew/memory/parts/oscillators.py",
+        "src/clew/memory/arelit.py",
     },
     "no_circle": {
         "src/clew/envs/around.py",
@@ -84,10 +84,5 @@ EXCEPTIONS: dict[str, set[str]] = {
         "src/clew/envs/around.py",
         "src/clew/envs/previous.py",
         "src/clew/lab/grid/cells.py",
-        "src/clew/memory/gtrxl.py",
-        "src/clew/memory/integrated.py",
-        "src/clew/memory/parts/gates.py",
-        "src/clew/memory/rezero.py",
-        "src/clew/memory/transformer_xl.py",
     },
 }

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from clew.memory import MEMORIES, AbstractMemory, make_memory, scan_steps
-from clew.memory.parts.oscillators import oscillators
+from clew.memory.arelit import oscillators
 from memory_samples import INPUT_SIZE, episodes, quick_compilation, sample
 from oracles.parts import layer_norm, numbers
 from oracles.relit import features

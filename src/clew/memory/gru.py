@@ -12,13 +12,12 @@ from clew.memory.base import State
 from clew.memory.kernels import Backend, uses_kernel
 from clew.memory.kernels.cells import CellKernel
 from clew.memory.parts.blocks import Init, Linear
-from clew.memory.parts.cells import AbstractCell
+from clew.memory.parts.cells import AbstractCell, CellStack
 from clew.memory.parts.maps import MemoryMap
-from clew.memory.parts.recurrent import RecurrentStack
 
 
 class GRUCell(AbstractCell):
-    """One GRU cell; `inputs` holds [W_r | W_z | W_n] and the biases, `recurrent` the U.
+    """One layer of a `GRU`: `inputs` holds W and b, `recurrent` U, and `step` is the equation.
 
     `recurrent_bias` is c, or with `all_biases` also those of r and z before it.
     """
@@ -65,16 +64,17 @@ class GRUCell(AbstractCell):
         """The state is h."""
         return state
 
-    def update(
+    def step(
         self,
         state: Float[Array, " size"],
-        projected: Float[Array, " gates"],
-        product: Float[Array, " gates"],
+        xw: Float[Array, " gates"],
+        hu: Float[Array, " gates"],
     ) -> Float[Array, " size"]:
-        """The gates and the output."""
-        r, z, x_n, h_n = self._gates(projected, product)
-        n = jnp.tanh(x_n + r * h_n)
-        return n + z * (state - n)
+        """h_t from h = h_{t-1}, xw = x_t W + b and hu = h U + c."""
+        h = state
+        r, z, xw_n, hu_n = self._gates(xw, hu)
+        n = jnp.tanh(xw_n + r * hu_n)
+        return n + z * (h - n)
 
     def maps(
         self, projected: Float[Array, "*lead gates"], product: Float[Array, "*lead gates"]
@@ -89,7 +89,7 @@ class GRUCell(AbstractCell):
         return jax.nn.sigmoid(x_r + h_r), jax.nn.sigmoid(x_z + h_z), x_n, h_n
 
 
-class GRU(RecurrentStack):
+class GRU(CellStack):
     """The GRU.
 
         r = sigmoid(x_t W_r + h U_r + b_r)        z = sigmoid(x_t W_z + h U_z + b_z)

@@ -1,17 +1,20 @@
 """The Integrated Transformer: GTrXL's gates, ReZero's weight and the Universal one's halting."""
 
+import equinox as eqx
+import jax
 from jaxtyping import PRNGKeyArray
 
 from clew.memory.kernels import Backend
 from clew.memory.parts.attention import Gradient
-from clew.memory.parts.blocks import Init
+from clew.memory.parts.blocks import Init, Linear
 from clew.memory.parts.gates import GateName
-from clew.memory.parts.halting import Blend, Unreached
+from clew.memory.parts.halting import Blend, Halting, Unreached
 from clew.memory.parts.layer import NormPlace
-from clew.memory.universal import Universal
+from clew.memory.parts.stack import WindowLayers, check_sizes, make_embedding, window_layers
+from clew.memory.universal import AbstractUniversal
 
 
-class Integrated(Universal):
+class Integrated(AbstractUniversal):
     """The Integrated Transformer.
 
         e = x W + b
@@ -20,7 +23,8 @@ class Integrated(Universal):
 
     with GRU gates, one zeta a layer that starts at 0, halted and blended by `Halting`.
 
-    Shapes, arguments and errors are those of `Universal`; only the defaults are others.
+    Shapes, arguments and errors are those of `Universal`; three defaults differ: `gate`, `norm` and
+    `residual_weight`.
 
     Source: Makkink (2021), section 3.5 and Algorithm 3.
 
@@ -29,6 +33,13 @@ class Integrated(Universal):
     the code also a residual connection and a norm inside the attention (`inner_residual`) and a
     first gate that goes on from the second's state (`crossed_states`). See `Universal` as well.
     """
+
+    embedding: Linear | None
+    layers: WindowLayers
+    halting: Halting
+    coordinates: bool = eqx.field(static=True)
+    input_size: int = eqx.field(static=True)
+    output_size: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -58,29 +69,34 @@ class Integrated(Universal):
         init: Init = "orthogonal",
         backend: Backend = "auto",
     ):
-        super().__init__(
-            input_size,
-            key=key,
-            hidden_size=hidden_size,
-            num_layers=num_layers,
-            num_heads=num_heads,
-            head_size=head_size,
-            window=window,
-            ffn_size=ffn_size,
-            max_steps=max_steps,
-            threshold=threshold,
-            halting=halting,
-            coordinates=coordinates,
-            blend=blend,
-            unreached=unreached,
-            gate=gate,
-            norm=norm,
-            residual_weight=residual_weight,
-            crossed_states=crossed_states,
-            attention_bias=attention_bias,
-            embedding=embedding,
-            inner_residual=inner_residual,
-            gradient=gradient,
+        check_sizes(input_size, hidden_size, num_layers)
+        keys = jax.random.split(key, 2 + num_layers)
+        self.embedding = make_embedding(embedding, input_size, hidden_size, key=keys[0], init=init)
+        unit = Linear(hidden_size, 1, key=keys[1], init=init) if halting else None
+        self.halting = Halting(unit, max_steps, threshold, blend, unreached)
+        self.coordinates = coordinates
+        self.layers = window_layers(
+            keys[2:],
+            hidden_size,
+            ffn_size,
             init=init,
-            backend=backend,
+            attention={
+                "num_heads": num_heads,
+                "head_size": head_size,
+                "window": window,
+                "relative": True,
+                "norm": norm == "before",
+                "bias": attention_bias,
+                "gradient": gradient,
+                "backend": backend,
+            },
+            layer={
+                "gate": gate,
+                "norm": norm,
+                "residual_weight": residual_weight,
+                "inner_residual": inner_residual,
+                "crossed_states": crossed_states,
+            },
         )
+        self.input_size = input_size
+        self.output_size = hidden_size

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.errors import require_at_least, require_rate
-from clew.memory.base import State, select
+from clew.memory.base import State, check_step_input, check_unroll_input, select
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
-from clew.memory.parts.checkpointed_scan import scan_pieces
 from clew.memory.parts.gates import GateName
 from clew.memory.parts.layer import Layer, NormPlace
 from clew.memory.parts.maps import MemoryMap
-from clew.memory.parts.stack import LayerStack
+from clew.memory.parts.scans import scan_pieces
+from clew.memory.parts.stack import LayerStack, check_sizes, step_layers, unroll_layers
 
 _CHUNK = 64  # square products of this many steps; larger ones cost more than they save
 
@@ -166,7 +166,7 @@ class LinearTransformer(LayerStack):
     """
 
     embedding: Linear | None
-    layers: tuple[Layer, ...]
+    layers: tuple[Layer[LinearAttention], ...]
     embedding_relu: bool = eqx.field(static=True)
     input_size: int = eqx.field(static=True)
     output_size: int = eqx.field(static=True)
@@ -186,16 +186,14 @@ class LinearTransformer(LayerStack):
         epsilon: float = 1e-5,
         init: Init = "orthogonal",
     ):
-        for name, size in (("input_size", input_size), ("hidden_size", hidden_size)):
-            require_at_least(name, size, 1)
-        for name, size in (("num_layers", num_layers), ("num_heads", num_heads)):
-            require_at_least(name, size, 1)
+        check_sizes(input_size, hidden_size, num_layers)
+        require_at_least("num_heads", num_heads, 1)
         require_at_least("head_size", head_size, 1)
         require_rate("epsilon", epsilon)
         keys = jax.random.split(key, 1 + num_layers)
         wide = num_heads * head_size
 
-        def layer(key: PRNGKeyArray) -> Layer:
+        def layer(key: PRNGKeyArray) -> Layer[LinearAttention]:
             input_key, output_key, layer_key = jax.random.split(key, 3)
             attention = LinearAttention(
                 norm=LayerNorm(hidden_size) if norm == "before" else None,
@@ -214,3 +212,17 @@ class LinearTransformer(LayerStack):
         self.layers = tuple(layer(k) for k in keys[1:])
         self.input_size = input_size
         self.output_size = hidden_size
+
+    def step(
+        self, state: State, x: Float[Array, " in"], start: Bool[Array, ""]
+    ) -> tuple[State, Float[Array, " out"]]:
+        """One observation: e, then y and out of every layer."""
+        check_step_input(self, x, start)
+        return step_layers(self.layers, state, self.embed(x), start)
+
+    def unroll(
+        self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
+    ) -> tuple[State, Float[Array, "time out"]]:
+        """A chunk, layer by layer."""
+        check_unroll_input(self, xs, starts)
+        return unroll_layers(self.layers, state, self.embed(xs), starts)

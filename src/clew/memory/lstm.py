@@ -6,6 +6,8 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.nn import sigmoid
+from jax.numpy import tanh
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from clew.errors import UserError, require_at_least
@@ -13,13 +15,12 @@ from clew.memory.base import State
 from clew.memory.kernels import Backend, uses_kernel
 from clew.memory.kernels.cells import CellKernel
 from clew.memory.parts.blocks import Init, Linear
-from clew.memory.parts.cells import AbstractCell
+from clew.memory.parts.cells import AbstractCell, CellStack
 from clew.memory.parts.maps import MemoryMap
-from clew.memory.parts.recurrent import RecurrentStack
 
 
 class LSTMCell(AbstractCell):
-    """One LSTM cell; `inputs` holds [W_i | W_f | W_g | W_o] and the biases, `recurrent` the U."""
+    """One layer of an `LSTM`: `inputs` holds W and b, `recurrent` U, and `step` is the equation."""
 
     inputs: Linear
     recurrent: Linear
@@ -56,7 +57,7 @@ class LSTMCell(AbstractCell):
         return zeros, zeros
 
     def project(self, x: Float[Array, "*lead in"]) -> Float[Array, "*lead gates"]:
-        """x [W_i | W_f | W_g | W_o] + b."""
+        """x W + b."""
         return self.inputs(x)
 
     def offset(self) -> Float[Array, " gates"]:
@@ -69,30 +70,32 @@ class LSTMCell(AbstractCell):
         """The h of (c, h)."""
         return state[1]
 
-    def update(
+    def step(
         self,
         state: tuple[Array, Array],
-        projected: Float[Array, " gates"],
-        product: Float[Array, " gates"],
+        xw: Float[Array, " gates"],
+        hu: Float[Array, " gates"],
     ) -> tuple[Array, Array]:
-        """The gates, the cell and the output."""
-        i, f, g, o = jnp.split(projected + product, 4, axis=-1)
-        cell = jax.nn.sigmoid(f) * state[0] + jax.nn.sigmoid(i) * jnp.tanh(g)
-        return cell, jax.nn.sigmoid(o) * jnp.tanh(cell)
+        """(c_t, h_t) from (c_{t-1}, h_{t-1}), xw = x_t W + b and hu = h_{t-1} U."""
+        c, _ = state
+        i, f, g, o = jnp.split(xw + hu, 4, axis=-1)
+        c = sigmoid(f) * c + sigmoid(i) * tanh(g)
+        return c, sigmoid(o) * tanh(c)
 
     def maps(
         self, projected: Float[Array, "*lead gates"], product: Float[Array, "*lead gates"]
     ) -> dict[str, MemoryMap]:
         """What is kept of c, f, and how far the input and output gates are open, i and o."""
-        i, f, _, o = (jax.nn.sigmoid(x) for x in jnp.split(projected + product, 4, axis=-1))
+        i, f, _, o = (sigmoid(x) for x in jnp.split(projected + product, 4, axis=-1))
         return {"f": MemoryMap(f, "keep"), "i": MemoryMap(i, "gate"), "o": MemoryMap(o, "gate")}
 
 
-class LSTM(RecurrentStack):
+class LSTM(CellStack):
     """The LSTM with a forget gate.
 
-        i, f, o = sigmoid(x_t W + h_{t-1} U + b)     g = tanh(x_t W_g + h_{t-1} U_g + b_g)
-        c_t = f * c_{t-1} + i * g                    h_t = o * tanh(c_t)
+        [i | f | g | o] = x_t W + b + h_{t-1} U
+        c_t = sigmoid(f) * c_{t-1} + sigmoid(i) * tanh(g)
+        h_t = sigmoid(o) * tanh(c_t)
 
     Shapes: x [input_size] to h [hidden_size]; the state of a layer is (c, h).
 

@@ -7,20 +7,22 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from clew.errors import require_at_least, require_choice, require_rate
+from clew.errors import require_choice, require_rate
+from clew.memory.base import State, check_step_input, check_unroll_input
 from clew.memory.kernels import Backend, uses_kernel
 from clew.memory.kernels.relit import Recurrence, ReLiTInputs, relit_recurrence
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
-from clew.memory.parts.checkpointed_scan import checkpointed_scan
 from clew.memory.parts.features import (
     Features,
-    GatedAttention,
     GatedFeatures,
     QueryPath,
+    gate_maps,
     outer,
 )
 from clew.memory.parts.layer import Layer
-from clew.memory.parts.stack import LayerStack
+from clew.memory.parts.maps import MemoryMap
+from clew.memory.parts.scans import checkpointed_scan
+from clew.memory.parts.stack import LayerStack, check_sizes, step_layers, unroll_layers
 
 Decay = Literal["separate", "joint"]
 
@@ -32,7 +34,7 @@ class ReLiTState(NamedTuple):
     normaliser: Float[Array, "heads eta head"]
 
 
-class GatedLinearAttention(GatedAttention):
+class GatedLinearAttention(eqx.Module):
     """Linear attention with learned feature maps and gates on keys and on values.
 
         C_t = D_t * C_{t-1} + (beta_t * v_t) (x) (gamma_t * k_t)      (Eq. 3.5)
@@ -53,11 +55,6 @@ class GatedLinearAttention(GatedAttention):
     epsilon: float = eqx.field(static=True)
     backend: Backend = eqx.field(static=True, default="auto")
 
-    @property
-    def joint(self) -> bool:
-        """Whether C is multiplied by 1 - beta (x) gamma."""
-        return self.decay == "joint"
-
     def init_state(self) -> ReLiTState:
         """Zeros."""
         f = self.features
@@ -71,8 +68,28 @@ class GatedLinearAttention(GatedAttention):
         self, state: ReLiTState, x: Float[Array, " n"], start: Bool[Array, ""]
     ) -> tuple[ReLiTState, Float[Array, " n"]]:
         """One observation."""
-        state, attended = self._recur(state, (self.features(self.norm(x)), start))
-        return state, self.output(attended.reshape(-1))
+        state, a = self._recur(state, (self.features(self.norm(x)), start))
+        return state, self.output(a.reshape(-1))
+
+    def _recur(
+        self, state: ReLiTState, inputs: tuple[Features, Array]
+    ) -> tuple[ReLiTState, Float[Array, "heads head"]]:
+        """C_t, s_t and a_t of all heads; the axes of C are [heads, v, eta, k]."""
+        f, start = inputs
+        gamma = outer(f.gamma_map, f.gamma)
+        gated_k = gamma * outer(f.key_map, f.key)
+        beta = f.beta[:, :, None, None]
+        if self.decay == "separate":
+            d = (1.0 - beta) * (1.0 - gamma)[:, None]
+        else:
+            d = 1.0 - beta * gamma[:, None]
+        gated_v = (f.beta * f.value)[:, :, None, None]
+        c = d * jnp.where(start, 0.0, state.matrix) + gated_v * gated_k[:, None]
+        s = (1.0 - gamma) * jnp.where(start, 0.0, state.normaliser) + gated_k
+        q = outer(f.query_map, f.query)
+        above = jnp.einsum("hvam,ham->hv", c, q)
+        below = jnp.sum(s * q, axis=(1, 2)) + self.epsilon
+        return ReLiTState(c, s), above / below[:, None]
 
     def unroll(
         self, state: ReLiTState, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
@@ -80,32 +97,21 @@ class GatedLinearAttention(GatedAttention):
         """A chunk: products all at once, then the recurrence, which keeps few of its states."""
         if uses_kernel(self.backend):
             products = self.features.products(self.norm(xs))
-            recurrence = Recurrence(self.joint, self.epsilon)
-            attended, *after = relit_recurrence(recurrence, ReLiTInputs(*products, starts, *state))
+            recurrence = Recurrence(self.decay == "joint", self.epsilon)
+            a, *after = relit_recurrence(recurrence, ReLiTInputs(*products, starts, *state))
             state = ReLiTState(*after)
         else:
             inputs = (self.features(self.norm(xs)), starts)
-            state, attended = checkpointed_scan(self._recur, state, inputs)
-        return state, self.output(attended.reshape(len(xs), -1))
+            state, a = checkpointed_scan(self._recur, state, inputs)
+        return state, self.output(a.reshape(len(xs), -1))
 
-    def _recur(
-        self, state: ReLiTState, inputs: tuple[Features, Array]
-    ) -> tuple[ReLiTState, Float[Array, "heads head"]]:
-        f, start = inputs
-        gamma = outer(f.gamma_map, f.gamma)
-        key = gamma * outer(f.key_map, f.key)
-        beta = f.beta[:, :, None, None]
-        if self.decay == "separate":
-            keep = (1.0 - beta) * (1.0 - gamma)[:, None]
-        else:
-            keep = 1.0 - beta * gamma[:, None]
-        value = (f.beta * f.value)[:, :, None, None]
-        matrix = keep * jnp.where(start, 0.0, state.matrix) + value * key[:, None]
-        normaliser = (1.0 - gamma) * jnp.where(start, 0.0, state.normaliser) + key
-        query = outer(f.query_map, f.query)
-        above = jnp.einsum("hvam,ham->hv", matrix, query)
-        below = jnp.sum(normaliser * query, axis=(1, 2)) + self.epsilon
-        return ReLiTState(matrix, normaliser), above / below[:, None]
+    def refresh(self, state: State) -> State:
+        """The state as it is: nothing in it was derived from the parameters."""
+        return state
+
+    def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
+        """What is kept at every step."""
+        return gate_maps(self.features, self.norm(xs), joint=self.decay == "joint")
 
 
 class ReLiT(LayerStack):
@@ -145,7 +151,7 @@ class ReLiT(LayerStack):
     """
 
     embedding: Linear | None
-    layers: tuple[Layer, ...]
+    layers: tuple[Layer[GatedLinearAttention], ...]
     embedding_relu: bool = eqx.field(static=True)
     input_size: int = eqx.field(static=True)
     output_size: int = eqx.field(static=True)
@@ -168,15 +174,13 @@ class ReLiT(LayerStack):
         init: Init = "orthogonal",
         backend: Backend = "auto",
     ):
-        require_at_least("input_size", input_size, 1)
-        require_at_least("hidden_size", hidden_size, 1)
-        require_at_least("num_layers", num_layers, 1)
+        check_sizes(input_size, hidden_size, num_layers)
         require_choice("decay", decay, ("separate", "joint"))
         require_rate("epsilon", epsilon)
         uses_kernel(backend)
         keys = jax.random.split(key, 1 + num_layers)
 
-        def layer(key: PRNGKeyArray) -> Layer:
+        def layer(key: PRNGKeyArray) -> Layer[GatedLinearAttention]:
             feature_key, output_key, layer_key = jax.random.split(key, 3)
             attention = GatedLinearAttention(
                 norm=LayerNorm(hidden_size),
@@ -201,3 +205,17 @@ class ReLiT(LayerStack):
         self.layers = tuple(layer(k) for k in keys[1:])
         self.input_size = input_size
         self.output_size = hidden_size
+
+    def step(
+        self, state: State, x: Float[Array, " in"], start: Bool[Array, ""]
+    ) -> tuple[State, Float[Array, " out"]]:
+        """One observation: e, then y and out of every layer."""
+        check_step_input(self, x, start)
+        return step_layers(self.layers, state, self.embed(x), start)
+
+    def unroll(
+        self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
+    ) -> tuple[State, Float[Array, "time out"]]:
+        """A chunk, layer by layer."""
+        check_unroll_input(self, xs, starts)
+        return unroll_layers(self.layers, state, self.embed(xs), starts)

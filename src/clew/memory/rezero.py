@@ -1,15 +1,27 @@
 """ReZero: a Transformer-XL without norms, whose layers begin as the identity."""
 
-from jaxtyping import PRNGKeyArray
+import equinox as eqx
+import jax
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from clew.memory.base import State, check_step_input, check_unroll_input
 from clew.memory.kernels import Backend
 from clew.memory.parts.attention import Gradient
-from clew.memory.parts.blocks import Init
+from clew.memory.parts.blocks import Init, Linear
 from clew.memory.parts.gates import GateName
-from clew.memory.parts.stack import WindowStack
+from clew.memory.parts.stack import (
+    LayerStack,
+    WindowLayers,
+    check_sizes,
+    make_embedding,
+    share_biases,
+    step_layers,
+    unroll_layers,
+    window_layers,
+)
 
 
-class ReZero(WindowStack):
+class ReZero(LayerStack):
     """Residual connections with a learned weight that starts at zero, in the place of norms.
 
         e = x W + b
@@ -48,6 +60,12 @@ class ReZero(WindowStack):
     Makkink's code keeps a residual connection and a norm inside the attention: `inner_residual`.
     """
 
+    embedding: Linear | None
+    layers: WindowLayers
+    embedding_relu: bool = eqx.field(static=True)
+    input_size: int = eqx.field(static=True)
+    output_size: int = eqx.field(static=True)
+
     def __init__(
         self,
         input_size: int,
@@ -67,15 +85,15 @@ class ReZero(WindowStack):
         init: Init = "orthogonal",
         backend: Backend = "auto",
     ):
-        super().__init__(
-            input_size,
+        check_sizes(input_size, hidden_size, num_layers)
+        keys = jax.random.split(key, 1 + num_layers)
+        self.embedding = make_embedding(embedding, input_size, hidden_size, key=keys[0], init=init)
+        self.embedding_relu = False
+        self.layers = window_layers(
+            keys[1:],
             hidden_size,
-            num_layers,
             ffn_size,
-            key=key,
             init=init,
-            embedding=embedding,
-            embedding_relu=False,
             attention={
                 "num_heads": num_heads,
                 "head_size": head_size,
@@ -93,3 +111,19 @@ class ReZero(WindowStack):
                 "inner_residual": inner_residual,
             },
         )
+        self.input_size = input_size
+        self.output_size = hidden_size
+
+    def step(
+        self, state: State, x: Float[Array, " in"], start: Bool[Array, ""]
+    ) -> tuple[State, Float[Array, " out"]]:
+        """One observation: e, then y and out of every layer."""
+        check_step_input(self, x, start)
+        return step_layers(share_biases(self.layers), state, self.embed(x), start)
+
+    def unroll(
+        self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
+    ) -> tuple[State, Float[Array, "time out"]]:
+        """A chunk, layer by layer."""
+        check_unroll_input(self, xs, starts)
+        return unroll_layers(share_biases(self.layers), state, self.embed(xs), starts)

@@ -7,14 +7,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from clew.errors import require_at_least
 from clew.memory.base import AbstractMemory, check_step_input, check_unroll_input
 from clew.memory.kernels import Backend
 from clew.memory.parts.blocks import Init, Linear
-from clew.memory.parts.layer import Layer, LayerState, NormPlace
+from clew.memory.parts.layer import LayerState, NormPlace
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.positions import count_positions, encode
 from clew.memory.parts.stack import (
+    WindowLayers,
+    check_sizes,
     layer_maps,
     refresh_layers,
     step_layers,
@@ -68,7 +69,7 @@ class Transformer(AbstractMemory):
     """
 
     embedding: Linear
-    layers: tuple[Layer, ...]
+    layers: WindowLayers
     input_size: int = eqx.field(static=True)
     output_size: int = eqx.field(static=True)
 
@@ -88,9 +89,7 @@ class Transformer(AbstractMemory):
         init: Init = "orthogonal",
         backend: Backend = "auto",
     ):
-        require_at_least("input_size", input_size, 1)
-        require_at_least("hidden_size", hidden_size, 1)
-        require_at_least("num_layers", num_layers, 1)
+        check_sizes(input_size, hidden_size, num_layers)
         keys = jax.random.split(key, 1 + num_layers)
 
         self.embedding = Linear(input_size, hidden_size, key=keys[0], init=init)

@@ -1,20 +1,207 @@
-"""The Universal Transformer: one block, applied as often as each observation needs."""
+"""The Universal Transformer: one block of layers, applied as often as each observation needs."""
 
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
 import jax
-from jaxtyping import PRNGKeyArray
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from clew.errors import require_at_least
+from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input, select
 from clew.memory.kernels import Backend
-from clew.memory.parts.adaptive import AdaptiveStack
-from clew.memory.parts.attention import Gradient
+from clew.memory.parts.attention import Gradient, WindowState
 from clew.memory.parts.blocks import Init, Linear
 from clew.memory.parts.gates import GateName
-from clew.memory.parts.halting import Blend, Halting, Unreached
-from clew.memory.parts.layer import NormPlace
-from clew.memory.parts.stack import make_embedding, window_layers
+from clew.memory.parts.halting import Blend, Halting, Pondering, Unreached
+from clew.memory.parts.layer import Layer, LayerState, NormPlace
+from clew.memory.parts.maps import MemoryMap
+from clew.memory.parts.positions import count_positions, encode
+from clew.memory.parts.sequential_halting import Block, sequential_halting
+from clew.memory.parts.stack import (
+    WindowLayers,
+    check_sizes,
+    make_embedding,
+    share_biases,
+    window_layers,
+)
+
+Metrics = dict[str, Array]
 
 
-class Universal(AdaptiveStack):
+class UniversalState(NamedTuple):
+    """What every layer has read at every pondering step, and what its gates carry."""
+
+    banks: tuple[WindowState, ...]
+    """For each layer the rings of all pondering steps, along a first axis."""
+    gates: tuple[tuple[State, State], ...]
+    position: Int[Array, ""]
+    """Of the next observation in its episode."""
+
+
+class AbstractUniversal(AbstractMemory):
+    """The recurrence of `Universal`, for any block of layers over windows; see `Halting`.
+
+    The n-th reading of an observation attends to the n-th readings of earlier ones. Where an
+    earlier one halted before, its last s stands (`unreached="copy"`), or zeros do ("zero").
+
+    A chunk ponders until all of its observations have halted; the readings after that cost
+    nothing, neither forward nor backward.
+    """
+
+    embedding: eqx.AbstractVar[Linear | None]
+    layers: eqx.AbstractVar[WindowLayers]
+    halting: eqx.AbstractVar[Halting]
+    coordinates: eqx.AbstractVar[bool]
+    shardable: ClassVar[bool] = False  # Equinox's checkpointed loop refuses to be traced there
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The steps N of every observation, and N + w_N, which a learner may make it pay for."""
+        return ("ponder_steps", "ponder_cost") if self.halting.unit is not None else ()
+
+    def init_state(self) -> UniversalState:
+        """Empty rings for every pondering step, and position 0."""
+
+        def rings(layer: Layer) -> WindowState:
+            empty = layer.attention.init_state()
+            return jax.tree.map(lambda x: jnp.stack([x] * self.halting.max_steps), empty)
+
+        gates = tuple((*layer.init_state()[1:],) for layer in self.layers)
+        banks = tuple(rings(layer) for layer in self.layers)
+        return UniversalState(banks, gates, jnp.array(0, jnp.int32))  # pyright: ignore[reportArgumentType]
+
+    def step(
+        self, state: UniversalState, x: Float[Array, " in"], start: Bool[Array, ""]
+    ) -> tuple[UniversalState, Float[Array, " out"]]:
+        """One observation, as often as it takes."""
+        check_step_input(self, x, start)
+        state, after = self._read_one(select(start, self.init_state(), state), x)
+        return state, after.blend
+
+    def unroll(
+        self, state: UniversalState, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
+    ) -> tuple[UniversalState, Float[Array, "time out"]]:
+        """A chunk, all observations at once; one after another where a gate is recurrent."""
+        return self.unroll_with_metrics(state, xs, starts)[:2]
+
+    def unroll_with_metrics(
+        self, state: UniversalState, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
+    ) -> tuple[UniversalState, Float[Array, "time out"], Metrics]:
+        """`unroll`, and the metrics of every observation."""
+        check_unroll_input(self, xs, starts)
+        if not any(layer.recurrent for layer in self.layers):
+            return self._read_together(state, xs, starts)
+        if all(layer.attention.gradient == "current" for layer in self.layers):
+            return self._read_in_order(state, xs, starts)
+
+        def one(state: UniversalState, inputs: tuple[Array, Array]) -> tuple:
+            x, start = inputs
+            state, after = self._read_one(select(start, self.init_state(), state), x)
+            return state, (after.blend, self.halting.metrics(after.readings, after.remainder))
+
+        state, (ys, metrics) = jax.lax.scan(one, state, (xs, starts))
+        return state, ys, metrics
+
+    def _read_one(
+        self, state: UniversalState, x: Float[Array, " in"]
+    ) -> tuple[UniversalState, Pondering]:
+        """One observation that opens no episode."""
+        layers, going_on = share_biases(self.layers), jnp.zeros((), bool)
+
+        def block(n: Array, gates: Any, u: Array, running: Array) -> tuple:
+            inputs, new_gates, s = [], [], u
+            for layer, banks, gate in zip(layers, state.banks, gates, strict=True):
+                inputs.append(s)
+                new, s = layer.step(LayerState(_at(banks, n), *gate), s, going_on)
+                new_gates.append((*new[1:],))
+            return tuple(new_gates), jnp.stack(inputs), s
+
+        s_0, p_t = self._enter(x, state.position)
+        after = self.halting.ponder(s_0, p_t, block, state.gates, len(layers))
+        banks = tuple(
+            jax.vmap(layer.attention.write, in_axes=(0, 0, None))(bank, inputs, going_on)
+            for layer, bank, inputs in zip(layers, state.banks, after.inputs, strict=True)
+        )
+        new = UniversalState(banks, after.gates, state.position + 1)  # pyright: ignore[reportArgumentType]
+        return new, after
+
+    def _read_together(
+        self, state: UniversalState, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
+    ) -> tuple[UniversalState, Float[Array, "time out"], Metrics]:
+        """A chunk, its n-th readings at once."""
+        layers = share_biases(self.layers)
+        positions, position = count_positions(state.position, starts)
+
+        def block(n: Array, gates: State, u: Array, running: Array) -> tuple:
+            inputs, s = [], u
+            for layer, banks in zip(layers, state.banks, strict=True):
+                s = jnp.where(running[:, None], s, u)
+                inputs.append(s)
+                s = layer.unroll(LayerState(_at(banks, n), (), ()), s, starts)[1]
+            return gates, jnp.stack(inputs), s
+
+        s_0, p_t = self._enter(xs, positions)
+        after = self.halting.ponder(s_0, p_t, block, (), len(layers))
+        new = UniversalState(self._remember(state, after.inputs, starts), state.gates, position)
+        return new, after.blend, self.halting.metrics(after.readings, after.remainder)
+
+    def _read_in_order(
+        self, state: UniversalState, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
+    ) -> tuple[UniversalState, Float[Array, "time out"], Metrics]:
+        """A chunk, one observation after another, with the gradients of all of them at once."""
+        positions, position = count_positions(state.position, starts)
+        s_0, p_t = self._enter(xs, positions)
+        block = Block(share_biases(self.layers), self.halting)
+        read = sequential_halting(block, state.banks, state.gates, s_0, p_t, starts)
+        inputs = jnp.moveaxis(jax.lax.stop_gradient(read.inputs), 0, 2)
+        new = UniversalState(self._remember(state, inputs, starts), read.gates, position)
+        return new, read.blend, self.halting.metrics(read.readings, read.remainder)
+
+    def _enter(self, x: Array, position: Array) -> tuple[Array, Array | None]:
+        """s_0 = e, and P_t with coordinates."""
+        e = x if self.embedding is None else self.embedding(x)
+        return e, encode(position, self.output_size) if self.coordinates else None
+
+    def _remember(
+        self, state: UniversalState, inputs: Array, starts: Bool[Array, " time"]
+    ) -> tuple[WindowState, ...]:
+        """The rings after a chunk of inputs [layers, steps, time, n]."""
+        return tuple(
+            jax.vmap(layer.attention.remember, in_axes=(0, 0, None))(bank, rows, starts)
+            for layer, bank, rows in zip(self.layers, state.banks, inputs, strict=True)
+        )
+
+    def maps(self, xs: Float[Array, "time in"]) -> dict[str, MemoryMap]:
+        """Each layer's attention, the mean over the readings taken, and how many those were."""
+
+        def one(state: UniversalState, x: Array) -> tuple[UniversalState, tuple[Array, Array]]:
+            state, after = self._read_one(state, x)
+            return state, (after.inputs, after.readings)
+
+        _, (inputs, readings) = jax.lax.scan(one, self.init_state(), xs)
+        number = jnp.arange(self.halting.max_steps, dtype=readings.dtype)[None, :]
+        share = jnp.where(number < readings[:, None], 1.0 / readings[:, None], 0.0)
+        found = {"readings": MemoryMap(readings[:, None], "gate")}
+        for index, layer in enumerate(share_biases(self.layers)):
+            maps = jax.vmap(layer.attention.maps)(jnp.moveaxis(inputs[:, index], 1, 0))
+            mean = jnp.einsum("rhts,tr->hts", maps["attention"].values, share)
+            found[f"layer {index + 1}: attention"] = MemoryMap(mean, "attention")
+        return found
+
+    def refresh(self, state: UniversalState) -> UniversalState:
+        """All keys and values, projected again."""
+        banks = tuple(
+            jax.vmap(layer.attention.refresh)(bank)
+            for layer, bank in zip(self.layers, state.banks, strict=True)
+        )
+        return state._replace(banks=banks)
+
+
+def _at(banks: WindowState, number: Int[Array, ""]) -> WindowState:
+    return jax.tree.map(lambda x: x[number], banks)
+
+
+class Universal(AbstractUniversal):
     """A block of layers shared by all depths, with adaptive halting for every observation.
 
         e = x W + b
@@ -66,6 +253,13 @@ class Universal(AdaptiveStack):
     published code drops the coordinates, blends as that listing does, and fills with zeros.
     """
 
+    embedding: Linear | None
+    layers: WindowLayers
+    halting: Halting
+    coordinates: bool = eqx.field(static=True)
+    input_size: int = eqx.field(static=True)
+    output_size: int = eqx.field(static=True)
+
     def __init__(
         self,
         input_size: int,
@@ -94,9 +288,7 @@ class Universal(AdaptiveStack):
         init: Init = "orthogonal",
         backend: Backend = "auto",
     ):
-        require_at_least("input_size", input_size, 1)
-        require_at_least("hidden_size", hidden_size, 1)
-        require_at_least("num_layers", num_layers, 1)
+        check_sizes(input_size, hidden_size, num_layers)
         keys = jax.random.split(key, 2 + num_layers)
         self.embedding = make_embedding(embedding, input_size, hidden_size, key=keys[0], init=init)
         unit = Linear(hidden_size, 1, key=keys[1], init=init) if halting else None

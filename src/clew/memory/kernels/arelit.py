@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from jaxtyping import Array, Bool, Float
 
-from clew.memory.kernels.recurrence import read_chunk
+from clew.memory.kernels.call import read_chunk
 
 
 class AReLiTInputs(NamedTuple):
@@ -44,4 +44,4 @@ def arelit_recurrence(readout: Readout, inputs: AReLiTInputs) -> AReLiTOutputs:
     states are run again, from every 16th of them that is kept meanwhile for one head; nothing of
     the size of time x state is ever held. No gradient passes into the cosines.
     """
-    return AReLiTOutputs(*read_chunk("waves", readout, inputs))
+    return AReLiTOutputs(*read_chunk("arelit", readout, inputs))

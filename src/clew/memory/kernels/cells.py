@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from clew.memory.base import State
-from clew.memory.kernels import call
+from clew.memory.kernels.call import call
 
 CellKernel = Literal["lstm", "gru"]
 

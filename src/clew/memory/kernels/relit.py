@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from jaxtyping import Array, Bool, Float
 
-from clew.memory.kernels.recurrence import read_chunk
+from clew.memory.kernels.call import read_chunk
 
 
 class ReLiTInputs(NamedTuple):
@@ -41,4 +41,4 @@ def relit_recurrence(recurrence: Recurrence, inputs: ReLiTInputs) -> ReLiTOutput
     processor's first cache. Backward, the states are run again, from every 16th of them that is
     kept meanwhile for one head; nothing of the size of time x state is ever held.
     """
-    return ReLiTOutputs(*read_chunk("outer", recurrence, inputs))
+    return ReLiTOutputs(*read_chunk("relit", recurrence, inputs))

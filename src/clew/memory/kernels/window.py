@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from clew.memory.kernels import call
+from clew.memory.kernels.call import call
 
 
 class WindowInputs(NamedTuple):

@@ -1,4 +1,8 @@
-"""Recurrent cells, and their way through a chunk, which is mostly large products."""
+"""Recurrent cells, a chunk of time through one of them, and a memory of several.
+
+A cell is three parts: products of the input, a product of the last output, and the rest. In a chunk
+the first is one large product, and so is the gradient of the second.
+"""
 
 import abc
 from typing import Any, ClassVar
@@ -8,7 +12,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from clew.memory.base import State, select
+from clew.memory.base import (
+    AbstractMemory,
+    State,
+    check_step_input,
+    check_unroll_input,
+    select,
+)
 from clew.memory.kernels import Backend, uses_kernel
 from clew.memory.kernels.cells import (
     CellGradients,
@@ -19,7 +29,7 @@ from clew.memory.kernels.cells import (
     run_kernel,
 )
 from clew.memory.parts.blocks import Linear
-from clew.memory.parts.maps import MemoryMap
+from clew.memory.parts.maps import MemoryMap, prefixed
 from clew.memory.parts.products import product as weigh
 
 
@@ -49,12 +59,10 @@ class AbstractCell(eqx.Module):
     def advance(self, state: Any, x: Float[Array, " in"]) -> Any:
         """The state after one more input."""
         product = self.recurrent(self.output(state)) + self.offset()
-        return self.update(state, self.project(x), product)
+        return self.step(state, self.project(x), product)
 
     @abc.abstractmethod
-    def update(
-        self, state: Any, projected: Float[Array, " gates"], product: Float[Array, " gates"]
-    ) -> Any:
+    def step(self, state: Any, xw: Float[Array, " gates"], hu: Float[Array, " gates"]) -> Any:
         """The new state, from the old one and the products of the input and of h."""
 
     @abc.abstractmethod
@@ -62,6 +70,47 @@ class AbstractCell(eqx.Module):
         self, projected: Float[Array, "time gates"], product: Float[Array, "time gates"]
     ) -> dict[str, MemoryMap]:
         """The gates at every step, from the products of the inputs and of the h before."""
+
+
+class CellStack(AbstractMemory):
+    """Cells on top of each other; each reads the output of the one below."""
+
+    cells: eqx.AbstractVar[tuple[Any, ...]]  # of AbstractCell; a model names its own kind
+
+    def init_state(self) -> State:
+        """Zeros for every cell."""
+        return tuple(cell.init_state() for cell in self.cells)
+
+    def step(
+        self, state: State, x: Float[Array, " in"], start: Bool[Array, ""]
+    ) -> tuple[State, Float[Array, " out"]]:
+        """One observation through all cells."""
+        check_step_input(self, x, start)
+        after = []
+        for cell, before in zip(self.cells, state, strict=True):
+            before = select(start, cell.init_state(), before)
+            after.append(cell.advance(before, x))
+            x = cell.output(after[-1])
+        return tuple(after), x
+
+    def unroll(
+        self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
+    ) -> tuple[State, Float[Array, "time out"]]:
+        """A chunk, cell by cell: one input product for the chunk, then the recurrence."""
+        check_unroll_input(self, xs, starts)
+        after = []
+        for cell, before in zip(self.cells, state, strict=True):
+            new, xs = scan_cell(cell, before, xs, starts)
+            after.append(new)
+        return tuple(after), xs
+
+    def maps(self, xs: Float[Array, "time in"]) -> dict[str, MemoryMap]:
+        """The gates of every cell."""
+        found: dict[str, MemoryMap] = {}
+        for number, cell in enumerate(self.cells, 1):
+            maps, xs = cell_maps(cell, xs)
+            found |= prefixed(f"layer {number}: ", maps)
+        return found
 
 
 def scan_cell(
@@ -150,7 +199,7 @@ def _run_steps(cell: AbstractCell, inputs: CellInputs) -> CellRun:
         projected, start = inputs
         before = select(start, cell.init_state(), carry)
         product = weigh(cell.output(before), weight) + offset
-        after = cell.update(before, projected, product)
+        after = cell.step(before, projected, product)
         return after, (cell.output(after), (before, product))
 
     last, (outputs, kept) = jax.lax.scan(one, state, (projected, starts))
@@ -163,7 +212,7 @@ def _pull_steps(
     turned = inputs.weight.T
 
     def after(before: State, projected: Array, product: Array) -> tuple[State, Array]:
-        state = cell.update(before, projected, product)
+        state = cell.step(before, projected, product)
         return state, cell.output(state)
 
     def one(of_after: State, inputs: Any) -> tuple[State, tuple[Array, Array]]:
@@ -178,3 +227,15 @@ def _pull_steps(
     steps = (run.kept, inputs.projected, inputs.starts, of_outputs)
     of_state, (of_projected, of_product) = jax.lax.scan(one, of_last, steps, reverse=True)
     return CellGradients(of_projected, of_product, of_state)
+
+
+def cell_maps(
+    cell: AbstractCell, xs: Float[Array, "time in"]
+) -> tuple[dict[str, MemoryMap], Float[Array, "time size"]]:
+    """A cell's gates over an episode, and its outputs."""
+    fresh = cell.init_state()
+    _, outputs = scan_cell(cell, fresh, xs, jnp.zeros(len(xs), bool))
+    before = jnp.concatenate([cell.output(fresh)[None], outputs[:-1]])
+    projected = cell.project(xs)
+    product = cell.recurrent(before) + jnp.broadcast_to(cell.offset(), projected.shape)
+    return cell.maps(projected, product), outputs

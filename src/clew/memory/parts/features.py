@@ -8,8 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from clew.errors import require_at_least, require_choice
-from clew.memory.base import State
-from clew.memory.parts.blocks import Init, LayerNorm, Linear
+from clew.memory.parts.blocks import Init, Linear
 from clew.memory.parts.maps import MemoryMap
 
 QueryPath = Literal["single", "double"]
@@ -134,39 +133,30 @@ class GatedFeatures(eqx.Module):
         )
 
 
-class GatedAttention(eqx.Module):
-    """What the attentions over `GatedFeatures` share: nothing is cached, and they tell their gates.
-
-    `norm` is what reads the input before the features.
-    """
-
-    norm: eqx.AbstractVar[LayerNorm]
-    features: eqx.AbstractVar[GatedFeatures]
-
-    def refresh(self, state: State) -> State:
-        """The state as it is: nothing in it was derived from the parameters."""
-        return state
-
-    @property
-    def joint(self) -> bool:
-        """Whether values decay only together with keys, so that 1 - beta alone keeps nothing."""
-        return False
-
-    def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
-        """What is kept of values, 1 - beta, and of keys, 1 - gamma, at every step."""
-        f = self.features(self.norm(xs))
-        beta, gamma = (x.reshape(len(xs), -1) for x in (f.beta, outer(f.gamma_map, f.gamma)))
-        first = {"beta": MemoryMap(beta, "gate")}
-        if not self.joint:
-            first = {"1 - beta": MemoryMap(1.0 - beta, "keep")}
-        return first | {"1 - gamma": MemoryMap(1.0 - gamma, "keep")}
-
-
 def outer(
     first: Float[Array, "*lead eta"], second: Float[Array, "*lead head"]
 ) -> Float[Array, "*lead eta head"]:
     """The outer product over the last axes, eta outermost."""
     return first[..., :, None] * second[..., None, :]
+
+
+def gate_maps(
+    features: GatedFeatures, x: Float[Array, "time n"], joint: bool
+) -> dict[str, MemoryMap]:
+    """What is kept of values, 1 - beta, and of keys, 1 - gamma, at every step of an episode.
+
+    Args:
+        features: the feature maps.
+        x: what they read.
+        joint: whether values decay only together with keys, so that 1 - beta alone keeps nothing;
+            then beta is reported as a gate.
+    """
+    f = features(x)
+    beta, gamma = (g.reshape(len(x), -1) for g in (f.beta, outer(f.gamma_map, f.gamma)))
+    first = {"1 - beta": MemoryMap(1.0 - beta, "keep")}
+    if joint:
+        first = {"beta": MemoryMap(beta, "gate")}
+    return first | {"1 - gamma": MemoryMap(1.0 - gamma, "keep")}
 
 
 def _per_head(

@@ -1,5 +1,6 @@
 """Gates: what joins the residual stream x and a sublayer's output y."""
 
+import abc
 from typing import Literal
 
 import equinox as eqx
@@ -12,25 +13,62 @@ from clew.memory.base import State, select
 from clew.memory.gru import GRUCell
 from clew.memory.kernels import Backend
 from clew.memory.parts.blocks import Init, Linear, like
-from clew.memory.parts.cells import scan_cell
+from clew.memory.parts.cells import cell_maps, scan_cell
 from clew.memory.parts.maps import MemoryMap
-from clew.memory.parts.recurrent import cell_maps
 
 GateName = Literal["residual", "gru", "temporal_gru"]
 GATES = ("residual", "gru", "temporal_gru")
 
 
-class Gate(eqx.Module):
-    """gate(x, y) at one time step, on any leading axes; most gates carry nothing through time."""
+class AbstractGate(eqx.Module):
+    """gate(x, y), with a state where it carries something through time."""
 
+    @property
+    @abc.abstractmethod
+    def recurrent(self) -> bool:
+        """Whether the gate carries something through time."""
+
+    @abc.abstractmethod
+    def init_state(self) -> State:
+        """The state before any observation."""
+
+    @abc.abstractmethod
+    def step(
+        self, state: State, x: Float[Array, " n"], y: Float[Array, " n"], start: Bool[Array, ""]
+    ) -> tuple[State, Float[Array, " n"]]:
+        """One observation."""
+
+    @abc.abstractmethod
+    def unroll(
+        self,
+        state: State,
+        xs: Float[Array, "time n"],
+        ys: Float[Array, "time n"],
+        starts: Bool[Array, " time"],
+    ) -> tuple[State, Float[Array, "time n"]]:
+        """A chunk."""
+
+    @abc.abstractmethod
+    def maps(self, xs: Float[Array, "time n"], ys: Float[Array, "time n"]) -> dict[str, MemoryMap]:
+        """How the gate treats every step of an episode, by name; possibly nothing."""
+
+
+class AbstractDepthGate(AbstractGate):
+    """gate(x, y) at one time step, on any leading axes; its state is empty."""
+
+    @abc.abstractmethod
     def __call__(
         self, x: Float[Array, "*lead n"], y: Float[Array, "*lead n"]
     ) -> Float[Array, "*lead n"]:
-        """What goes on in the stream."""
-        raise NotImplementedError
+        """The stream after the gate."""
+
+    @property
+    def recurrent(self) -> bool:
+        """False: nothing is carried through time."""
+        return False
 
     def init_state(self) -> State:
-        """Nothing."""
+        """An empty tuple."""
         return ()
 
     def step(
@@ -49,12 +87,8 @@ class Gate(eqx.Module):
         """A chunk."""
         return state, self(xs, ys)
 
-    def maps(self, xs: Float[Array, "time n"], ys: Float[Array, "time n"]) -> dict[str, MemoryMap]:
-        """What the gate tells of every step of an episode; most have nothing to tell."""
-        return {}
 
-
-class Residual(Gate):
+class Residual(AbstractDepthGate):
     """The plain residual connection, gate(x, y) = x + y."""
 
     def __call__(
@@ -62,8 +96,12 @@ class Residual(Gate):
     ) -> Float[Array, "*lead n"]:
         return x + y
 
+    def maps(self, xs: Float[Array, "time n"], ys: Float[Array, "time n"]) -> dict[str, MemoryMap]:
+        """Nothing."""
+        return {}
 
-class GRUGate(Gate):
+
+class GRUGate(AbstractDepthGate):
     """The gate of GTrXL, a GRU over depth whose hidden state is the residual stream.
 
         r = sigmoid(y W_r + x U_r)          z = sigmoid(y W_z + x U_z - b)
@@ -108,7 +146,7 @@ class GRUGate(Gate):
         return r, z, y_g
 
 
-class TemporalGRU(Gate):
+class TemporalGRU(AbstractGate):
     """A GRU over time in the gate's place: h_t = gru(x_t + y_t, h_{t-1}), and h_t goes on.
 
     The GRU is `GRU`'s with all of its biases. Its h is a memory of its own, beside the attention's
@@ -123,6 +161,11 @@ class TemporalGRU(Gate):
 
     def __init__(self, size: int, *, key: PRNGKeyArray, init: Init, backend: Backend = "auto"):
         self.cell = GRUCell(size, size, key=key, init=init, all_biases=True, backend=backend)
+
+    @property
+    def recurrent(self) -> bool:
+        """True: h goes on from step to step."""
+        return True
 
     def init_state(self) -> State:
         """A zero h."""
@@ -153,7 +196,7 @@ class TemporalGRU(Gate):
 
 def make_gate(
     name: GateName, size: int, *, key: PRNGKeyArray, init: Init, backend: Backend = "auto"
-) -> Gate:
+) -> AbstractGate:
     """Builds the gate called `name`, one of `GATES`."""
     require_choice("gate", name, GATES)
     if name == "residual":

@@ -1,6 +1,6 @@
 """One transformer layer around any attention: norms, gates and the feed-forward net."""
 
-from typing import Literal, NamedTuple, Protocol, TypedDict
+from typing import Generic, Literal, NamedTuple, Protocol, TypedDict, TypeVar
 
 import equinox as eqx
 import jax
@@ -11,7 +11,7 @@ from clew.errors import UserError, require_at_least, require_choice
 from clew.memory.base import State
 from clew.memory.kernels import Backend
 from clew.memory.parts.blocks import MLP, Init, LayerNorm
-from clew.memory.parts.gates import Gate, GateName, TemporalGRU, make_gate
+from clew.memory.parts.gates import AbstractGate, GateName, make_gate
 from clew.memory.parts.maps import MemoryMap, prefixed
 
 NormPlace = Literal["before", "after", "around", "none"]
@@ -26,6 +26,9 @@ class Attention(Protocol):
     def unroll(self, state: State, xs: Array, starts: Array) -> tuple[State, Array]: ...
     def refresh(self, state: State) -> State: ...
     def maps(self, xs: Array) -> dict[str, MemoryMap]: ...
+
+
+A = TypeVar("A", bound=Attention)
 
 
 class LayerState(NamedTuple):
@@ -46,7 +49,7 @@ class LayerOptions(TypedDict, total=False):
     crossed_states: bool
 
 
-class Layer(eqx.Module):
+class Layer(eqx.Module, Generic[A]):
     """One transformer layer: an attention and a feed-forward net, each behind a gate.
 
     With act, and weight, as below, the places of the norms are
@@ -69,12 +72,12 @@ class Layer(eqx.Module):
     temporal gate.
     """
 
-    attention: Attention
-    attention_gate: Gate
+    attention: A
+    attention_gate: AbstractGate
     attention_norm: LayerNorm | None
     inner_norm: LayerNorm | None
     mlp: MLP
-    mlp_gate: Gate
+    mlp_gate: AbstractGate
     mlp_norm: LayerNorm | None
     weight: Float[Array, ""] | None
     norm: str = eqx.field(static=True)
@@ -85,7 +88,7 @@ class Layer(eqx.Module):
         self,
         size: int,
         ffn_size: int | None,
-        attention: Attention,
+        attention: A,
         *,
         key: PRNGKeyArray,
         init: Init,
@@ -117,7 +120,7 @@ class Layer(eqx.Module):
     @property
     def recurrent(self) -> bool:
         """Whether a gate carries something through time."""
-        return isinstance(self.attention_gate, TemporalGRU)
+        return self.attention_gate.recurrent
 
     def init_state(self) -> LayerState:
         """The initial states of the attention and of the gates."""

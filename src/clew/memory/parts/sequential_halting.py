@@ -5,6 +5,9 @@ the whole window of every observation. Here the loop is differentiated only by w
 parameters get their gradient afterwards, from all observations at once, as in any chunk. That is
 possible where no gradient passes into the inputs of earlier steps (`gradient="current"`): then
 what an attention remembers is a constant to the loop.
+
+The rings of all readings stand at the same place. `Windows` holds their keys and values in the
+order of time, with room for the chunk, so that a step finds what it may see in one slice.
 """
 
 from functools import partial
@@ -16,26 +19,26 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from clew.memory.base import State, select
-from clew.memory.parts.attention import Band
+from clew.memory.parts.attention import Band, WindowState, join_chunk
 from clew.memory.parts.halting import Halting, Pondering
-from clew.memory.parts.halting_cache import (
-    Banks,
-    Windows,
-    add,
-    cut_bands,
-    past,
-    rows_before,
-    seen_at,
-)
-from clew.memory.parts.layer import Layer
+from clew.memory.parts.stack import WindowLayers
 
 Gates = tuple[tuple[State, State], ...]
+Banks = tuple[WindowState, ...]
+"""For each layer the rings of all readings, along a first axis."""
+
+
+class Windows(NamedTuple):
+    """What may be attended to, the rows of the rings before those of the chunk, for each layer."""
+
+    keys: tuple[Float[Array, "steps heads past_and_time head"], ...]
+    values: tuple[Float[Array, "steps heads past_and_time head"], ...]
 
 
 class Block(NamedTuple):
     """What is applied at every reading, and how often that is."""
 
-    layers: tuple[Layer, ...]
+    layers: WindowLayers
     halting: Halting
 
 
@@ -92,7 +95,7 @@ def sequential_halting(
 def _read_and_keep(
     block: Block, banks: Banks, gates: Gates, streams: Array, where: Any, starts: Array
 ) -> tuple[Outcome, _Kept]:
-    bands = cut_bands(block.layers, banks, starts)
+    bands = _cut_bands(block.layers, banks, starts)
     initial = _initial_gates(block)
 
     def one(carry: tuple[Gates, Windows], inputs: Any) -> tuple:
@@ -100,13 +103,13 @@ def _read_and_keep(
         gates = select(start, initial, gates)
         after = _ponder(block, bands, windows, gates, stream, where, t, None)
         new, before = after.gates
-        windows = add(block.layers, windows, after.inputs, t)
+        windows = _add(block.layers, windows, after.inputs, t)
         told = (after.blend, after.readings, after.remainder, after.inputs, before)
         return (new, windows), told
 
     times = jnp.arange(len(starts), dtype=jnp.int32)
     (gates, windows), told = jax.lax.scan(
-        one, (gates, past(bands, banks)), (times, streams, where, starts)
+        one, (gates, _past(bands, banks)), (times, streams, where, starts)
     )
     blend, readings, remainder, inputs, before = told
     return Outcome(gates, blend, readings, remainder, inputs), _Kept(
@@ -127,7 +130,7 @@ def _forward(
 def _backward(residuals: tuple, cotangent: tuple[Outcome, _Kept]) -> tuple:
     block, banks, gates, streams, where, starts, kept = residuals
     told = cotangent[0]
-    bands, initial = cut_bands(block.layers, banks, starts), _initial_gates(block)
+    bands, initial = _cut_bands(block.layers, banks, starts), _initial_gates(block)
     times = jnp.arange(len(starts), dtype=jnp.int32)
 
     def again(gates: Gates, streams: Array, nudges: _Nudges) -> tuple:
@@ -199,7 +202,7 @@ def _ponder(
     nudges: _Nudges | None,
 ) -> Pondering:
     """One observation; the `gates` of the outcome are those after it, and before every reading."""
-    seen = [seen_at(band, t) for band in bands]
+    seen = [_seen_at(band, t) for band in bands]
     steps = block.halting.max_steps
 
     def read(number: Array, carried: Any, u: Array, running: Array) -> tuple:
@@ -211,8 +214,10 @@ def _ponder(
             block.layers, *windows, seen, gates, strict=True
         ):
             inputs.append(y)
-            past = (rows_before(rows[number], visible, t) for rows in (keys, values))
-            attended = layer.attention.attend(y, *past, visible)  # pyright: ignore[reportAttributeAccessIssue]
+            old_keys, old_values = (
+                _rows_before(rows[number], visible, t) for rows in (keys, values)
+            )
+            attended = layer.attention.attend(y, old_keys, old_values, visible)
             gate, y = layer.join(gate, y, attended, jnp.zeros((), bool))
             new.append(gate)
         new = tuple(new)
@@ -234,3 +239,54 @@ def _ponder(
 
 def _initial_gates(block: Block) -> Gates:
     return tuple((*layer.init_state()[1:],) for layer in block.layers)  # pyright: ignore[reportReturnType]
+
+
+def _cut_bands(layers: WindowLayers, banks: Banks, starts: Bool[Array, " time"]) -> list[Band]:
+    """One for each layer."""
+    windows = [layer.attention.window for layer in layers]
+    return [
+        Band.cut(bank.position[0], bank.length[0], starts, window, window)
+        for bank, window in zip(banks, windows, strict=True)
+    ]
+
+
+def _past(bands: list[Band], banks: Banks) -> Windows:
+    """What is remembered before the chunk, and zeros for the chunk."""
+    keys = [_room(band, bank.keys) for band, bank in zip(bands, banks, strict=True)]
+    values = [_room(band, bank.values) for band, bank in zip(bands, banks, strict=True)]
+    return Windows(tuple(keys), tuple(values))
+
+
+def _add(
+    layers: WindowLayers,
+    windows: Windows,
+    inputs: Float[Array, "layers steps n"],
+    t: Array,
+) -> Windows:
+    """The windows with the keys and values of the t-th observation."""
+    keys, values = [], []
+    for layer, old_keys, old_values, rows in zip(layers, *windows, inputs, strict=True):
+        key, value = jax.vmap(layer.attention.keys_values)(rows)
+        at = layer.attention.window + t
+        keys.append(old_keys.at[:, :, at].set(key))
+        values.append(old_values.at[:, :, at].set(value))
+    return Windows(tuple(keys), tuple(values))
+
+
+def _seen_at(band: Band, t: Array) -> Bool[Array, " window"]:
+    """Which of the steps before the t-th are of its episode."""
+    near = jax.lax.dynamic_slice_in_dim(band.episodes, t, band.window + 1)
+    return near[:-1] == near[-1]
+
+
+def _rows_before(
+    rows: Float[Array, "heads past_and_time head"], visible: Bool[Array, " window"], t: Array
+) -> Float[Array, "heads window head"]:
+    """The rows before the t-th, zeros for those that it does not see, whatever they are."""
+    near = jax.lax.dynamic_slice_in_dim(rows, t, len(visible), axis=1)
+    return jnp.where(jnp.broadcast_to(visible[None, :, None], near.shape), near, 0.0)
+
+
+def _room(band: Band, rings: Array) -> Array:
+    rows = jnp.zeros((rings.shape[1], band.time, rings.shape[3]), rings.dtype)
+    return jax.vmap(partial(join_chunk, band), in_axes=(0, None))(rings, rows)

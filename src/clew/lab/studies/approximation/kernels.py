@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clew.memory.parts.oscillators import Frequencies, Oscillators, Scale, oscillators
+from clew.memory.arelit import Frequencies, Oscillators, Scale, oscillators
 
 
 class Kernel(NamedTuple):

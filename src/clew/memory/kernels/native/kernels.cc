@@ -1,7 +1,7 @@
 // What the shared library offers: every kernel, for float and for double.
 #include "cells_calls.h"
-#include "outer_calls.h"
-#include "waves_calls.h"
+#include "relit_calls.h"
+#include "arelit_calls.h"
 #include "window_calls.h"
 
 namespace ffi = xla::ffi;
@@ -12,10 +12,10 @@ namespace ffi = xla::ffi;
   XLA_FFI_DEFINE_HANDLER_SYMBOL(clew_##kernel##_float64, clew::kernel##_call<ffi::F64>, \
                                 clew::kernel##_binding<ffi::F64>())
 
-CLEW_EXPORT(waves_forward);
-CLEW_EXPORT(waves_backward);
-CLEW_EXPORT(outer_forward);
-CLEW_EXPORT(outer_backward);
+CLEW_EXPORT(arelit_forward);
+CLEW_EXPORT(arelit_backward);
+CLEW_EXPORT(relit_forward);
+CLEW_EXPORT(relit_backward);
 CLEW_EXPORT(window_forward);
 CLEW_EXPORT(window_backward);
 CLEW_EXPORT(window_step);

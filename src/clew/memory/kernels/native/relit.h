@@ -1,4 +1,4 @@
-// ReLiT's recurrence for one head over a chunk, forward and backward; `outer.py` has the
+// ReLiT's recurrence for one head over a chunk, forward and backward; `relit.py` has the
 // equations. Every row of C depends on no other, so that some rows at a time go through some steps,
 // in the first cache. The normaliser is one more row. States are not stored: the backward pass
 // keeps one of every `kPiece`, and runs from there again.
@@ -15,7 +15,7 @@
 namespace clew {
 
 template <typename T>
-struct Outer {
+struct ReLiT {
   Sizes sizes;
   bool joint;
   double epsilon;
@@ -35,7 +35,7 @@ struct Piece {
   std::vector<Features<T>> steps;
   const bool* starts;
 
-  explicit Piece(const Outer<T>& o)
+  explicit Piece(const ReLiT<T>& o)
       : rows(o.rows()),
         room(longest(o) * Features<T>::size(o.sizes)),
         from(longest(o) * rows),
@@ -46,9 +46,9 @@ struct Piece {
       steps.emplace_back(o.sizes, room.data() + i * Features<T>::size(o.sizes));
   }
 
-  static int64_t longest(const Outer<T>& o) { return std::min(kPiece, o.sizes.time); }
+  static int64_t longest(const ReLiT<T>& o) { return std::min(kPiece, o.sizes.time); }
 
-  void enter(const Outer<T>& o, int64_t n, int64_t h, int64_t piece) {
+  void enter(const ReLiT<T>& o, int64_t n, int64_t h, int64_t piece) {
     const Sizes& s = o.sizes;
     begin = piece * kPiece;
     count = std::min(kPiece, s.time - begin);
@@ -111,7 +111,7 @@ void advance_rows(Piece<T>& p, int64_t first, int64_t wide, const T* old, T* sta
 }
 
 template <typename T>
-void load(const Outer<T>& o, int64_t n, int64_t h, const T* matrix, const T* normaliser, T* state) {
+void load(const ReLiT<T>& o, int64_t n, int64_t h, const T* matrix, const T* normaliser, T* state) {
   const int64_t at = n * o.sizes.heads + h, wide = o.sizes.wide(), size = o.sizes.head * wide;
   std::copy_n(matrix + at * size, size, state);
   std::copy_n(normaliser + at * wide, wide, state + size);
@@ -119,7 +119,7 @@ void load(const Outer<T>& o, int64_t n, int64_t h, const T* matrix, const T* nor
 
 // The state goes from where it came in to where it goes out, and is changed there.
 template <typename T>
-void outer_forward(const Outer<T>& o, int64_t n, int64_t h, T* outputs, T* matrix, T* normaliser) {
+void relit_forward(const ReLiT<T>& o, int64_t n, int64_t h, T* outputs, T* matrix, T* normaliser) {
   const Sizes& s = o.sizes;
   const int64_t wide = s.wide(), rows = o.rows(), at = n * s.heads + h, size = s.head * wide;
   const T *old_matrix = o.matrix + at * size, *old_normaliser = o.normaliser + at * wide;

@@ -3,15 +3,15 @@
 #define CLEW_OUTER_CALLS_H_
 
 #include "calls.h"
-#include "outer_backward.h"
+#include "relit_backward.h"
 
 namespace clew {
 
 // The matrix is [.., heads, head, eta, head], the normaliser [.., heads, eta, head].
 template <ffi::DataType type, typename T = ffi::NativeType<type>>
-Outer<T> make_outer(In<type> products, In<type> maps, Flags starts, In<type> matrix,
+ReLiT<T> make_relit(In<type> products, In<type> maps, Flags starts, In<type> matrix,
                     In<type> normaliser, bool joint, double epsilon) {
-  Outer<T> o;
+  ReLiT<T> o;
   o.sizes = make_sizes(products, maps);
   o.joint = joint;
   o.epsilon = epsilon;
@@ -24,38 +24,38 @@ Outer<T> make_outer(In<type> products, In<type> maps, Flags starts, In<type> mat
 }
 
 template <ffi::DataType type>
-ffi::Error outer_forward_call(ffi::ThreadPool pool, In<type> products, In<type> maps, Flags starts,
+ffi::Error relit_forward_call(ffi::ThreadPool pool, In<type> products, In<type> maps, Flags starts,
                               In<type> matrix, In<type> normaliser, Out<type> outputs,
                               Out<type> last_matrix, Out<type> last_normaliser, double joint,
                               double epsilon) {
-  const auto o = make_outer<type>(products, maps, starts, matrix, normaliser, joint != 0, epsilon);
+  const auto o = make_relit<type>(products, maps, starts, matrix, normaliser, joint != 0, epsilon);
   for_each_head(pool, o.sizes.n, o.sizes.heads, [&](int64_t n, int64_t h) {
-    outer_forward(o, n, h, outputs->typed_data(),
+    relit_forward(o, n, h, outputs->typed_data(),
                   last_matrix->typed_data(), last_normaliser->typed_data());
   });
   return ffi::Error::Success();
 }
 
 template <ffi::DataType type>
-ffi::Error outer_backward_call(ffi::ThreadPool pool, In<type> products, In<type> maps,
+ffi::Error relit_backward_call(ffi::ThreadPool pool, In<type> products, In<type> maps,
                                Flags starts, In<type> matrix, In<type> normaliser,
                                In<type> of_outputs, In<type> of_last_matrix,
                                In<type> of_last_normaliser, Out<type> of_products,
                                Out<type> of_maps, Out<type> of_matrix, Out<type> of_normaliser,
                                double joint, double epsilon) {
-  const auto o = make_outer<type>(products, maps, starts, matrix, normaliser, joint != 0, epsilon);
-  const OuterGradients<ffi::NativeType<type>> g{
+  const auto o = make_relit<type>(products, maps, starts, matrix, normaliser, joint != 0, epsilon);
+  const ReLiTGradients<ffi::NativeType<type>> g{
       of_outputs.typed_data(), of_last_matrix.typed_data(), of_last_normaliser.typed_data(),
       of_products->typed_data(), of_maps->typed_data(), of_matrix->typed_data(),
       of_normaliser->typed_data()};
   for_each_head(pool, o.sizes.n, o.sizes.heads, [&](int64_t n, int64_t h) {
-    outer_backward(o, g, n, h);
+    relit_backward(o, g, n, h);
   });
   return ffi::Error::Success();
 }
 
 template <ffi::DataType type>
-auto outer_inputs() {
+auto relit_inputs() {
   return ffi::Ffi::Bind()
       .Ctx<ffi::ThreadPool>()
       .Arg<In<type>>()
@@ -66,8 +66,8 @@ auto outer_inputs() {
 }
 
 template <ffi::DataType type>
-auto outer_forward_binding() {
-  return outer_inputs<type>()
+auto relit_forward_binding() {
+  return relit_inputs<type>()
       .template Ret<ffi::Buffer<type>>()
       .template Ret<ffi::Buffer<type>>()
       .template Ret<ffi::Buffer<type>>()
@@ -76,8 +76,8 @@ auto outer_forward_binding() {
 }
 
 template <ffi::DataType type>
-auto outer_backward_binding() {
-  return outer_inputs<type>()
+auto relit_backward_binding() {
+  return relit_inputs<type>()
       .template Arg<In<type>>()
       .template Arg<In<type>>()
       .template Arg<In<type>>()

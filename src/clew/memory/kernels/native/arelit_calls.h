@@ -3,7 +3,7 @@
 #define CLEW_WAVES_CALLS_H_
 
 #include "calls.h"
-#include "waves_backward.h"
+#include "arelit_backward.h"
 
 namespace clew {
 
@@ -11,11 +11,11 @@ using Weights = ffi::Span<const double>;
 
 // Keys are [.., rows, heads, eta, head] and values [.., vectors, heads, head].
 template <ffi::DataType type, typename T = ffi::NativeType<type>>
-Waves<T> make_waves(In<type> products, In<type> maps, In<type> cosines, Flags starts,
+AReLiT<T> make_arelit(In<type> products, In<type> maps, In<type> cosines, Flags starts,
                     In<type> keys, In<type> values, Weights weights, double scale,
                     double epsilon) {
   const auto k = keys.dimensions(), v = values.dimensions();
-  Waves<T> w;
+  AReLiT<T> w;
   w.sizes = make_sizes(products, maps);
   w.rows = k[k.size() - 4];
   w.vectors = v[v.size() - 3];
@@ -32,40 +32,40 @@ Waves<T> make_waves(In<type> products, In<type> maps, In<type> cosines, Flags st
 }
 
 template <ffi::DataType type>
-ffi::Error waves_forward_call(ffi::ThreadPool pool, In<type> products, In<type> maps,
+ffi::Error arelit_forward_call(ffi::ThreadPool pool, In<type> products, In<type> maps,
                               In<type> cosines, Flags starts, In<type> keys, In<type> values,
                               Out<type> outputs, Out<type> last_keys, Out<type> last_values,
                               Weights weights, double scale, double epsilon) {
   const auto w =
-      make_waves<type>(products, maps, cosines, starts, keys, values, weights, scale, epsilon);
+      make_arelit<type>(products, maps, cosines, starts, keys, values, weights, scale, epsilon);
   for_each_head(pool, w.sizes.n, w.sizes.heads, [&](int64_t n, int64_t h) {
-    waves_forward(w, n, h, outputs->typed_data(),
+    arelit_forward(w, n, h, outputs->typed_data(),
                   last_keys->typed_data(), last_values->typed_data());
   });
   return ffi::Error::Success();
 }
 
 template <ffi::DataType type>
-ffi::Error waves_backward_call(ffi::ThreadPool pool, In<type> products, In<type> maps,
+ffi::Error arelit_backward_call(ffi::ThreadPool pool, In<type> products, In<type> maps,
                                In<type> cosines, Flags starts, In<type> keys, In<type> values,
                                In<type> of_outputs, In<type> of_last_keys,
                                In<type> of_last_values, Out<type> of_products, Out<type> of_maps,
                                Out<type> of_keys, Out<type> of_values, Weights weights,
                                double scale, double epsilon) {
   const auto w =
-      make_waves<type>(products, maps, cosines, starts, keys, values, weights, scale, epsilon);
-  const WaveGradients<ffi::NativeType<type>> g{
+      make_arelit<type>(products, maps, cosines, starts, keys, values, weights, scale, epsilon);
+  const AReLiTGradients<ffi::NativeType<type>> g{
       of_outputs.typed_data(), of_last_keys.typed_data(), of_last_values.typed_data(),
       of_products->typed_data(), of_maps->typed_data(), of_keys->typed_data(),
       of_values->typed_data()};
   for_each_head(pool, w.sizes.n, w.sizes.heads, [&](int64_t n, int64_t h) {
-    waves_backward(w, g, n, h);
+    arelit_backward(w, g, n, h);
   });
   return ffi::Error::Success();
 }
 
 template <ffi::DataType type>
-auto waves_inputs() {
+auto arelit_inputs() {
   return ffi::Ffi::Bind()
       .Ctx<ffi::ThreadPool>()
       .Arg<In<type>>()
@@ -77,8 +77,8 @@ auto waves_inputs() {
 }
 
 template <ffi::DataType type>
-auto waves_forward_binding() {
-  return waves_inputs<type>()
+auto arelit_forward_binding() {
+  return arelit_inputs<type>()
       .template Ret<ffi::Buffer<type>>()
       .template Ret<ffi::Buffer<type>>()
       .template Ret<ffi::Buffer<type>>()
@@ -88,8 +88,8 @@ auto waves_forward_binding() {
 }
 
 template <ffi::DataType type>
-auto waves_backward_binding() {
-  return waves_inputs<type>()
+auto arelit_backward_binding() {
+  return arelit_inputs<type>()
       .template Arg<In<type>>()
       .template Arg<In<type>>()
       .template Arg<In<type>>()

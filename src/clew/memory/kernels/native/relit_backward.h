@@ -2,14 +2,14 @@
 #ifndef CLEW_OUTER_BACKWARD_H_
 #define CLEW_OUTER_BACKWARD_H_
 
-#include "outer.h"
+#include "relit.h"
 
 namespace clew {
 
 // Cotangents come in as `outputs`, `last_matrix` and `last_normaliser`; gradients go out as the
 // rest.
 template <typename T>
-struct OuterGradients {
+struct ReLiTGradients {
   const T *outputs, *last_matrix, *last_normaliser;
   T *products, *maps, *matrix, *normaliser;
 };
@@ -21,7 +21,7 @@ struct PieceGradients {
   std::vector<FeatureGradients<T>> steps;
   std::vector<T> below, of_below, zeros;
 
-  explicit PieceGradients(const Outer<T>& o)
+  explicit PieceGradients(const ReLiT<T>& o)
       : below(kPiece), of_below(kPiece), zeros(kRows * o.sizes.wide()) {
     for (int64_t i = 0; i < kPiece; ++i) steps.emplace_back(o.sizes);
   }
@@ -82,7 +82,7 @@ void retreat_rows(const Piece<T>& p, int64_t i, int64_t first, int64_t wide, con
 }
 
 template <typename T>
-void store(const Outer<T>& o, int64_t n, int64_t h, const T* state, T* matrix, T* normaliser) {
+void store(const ReLiT<T>& o, int64_t n, int64_t h, const T* state, T* matrix, T* normaliser) {
   const int64_t at = n * o.sizes.heads + h, wide = o.sizes.wide(), size = o.sizes.head * wide;
   std::copy_n(state, size, matrix + at * size);
   std::copy_n(state + size, wide, normaliser + at * wide);
@@ -91,7 +91,7 @@ void store(const Outer<T>& o, int64_t n, int64_t h, const T* state, T* matrix, T
 // Some rows of C back through a piece; `states` as `advance_rows` left them, `of_outputs` from
 // where the piece begins.
 template <int many, typename T>
-void retreat_group(const Outer<T>& o, const Piece<T>& p, int64_t first, const T* states,
+void retreat_group(const ReLiT<T>& o, const Piece<T>& p, int64_t first, const T* states,
                    const T* of_outputs, T* of_state, PieceGradients<T>& of) {
   const int64_t wide = o.sizes.wide(), stride = many * wide;
   for (int64_t i = p.count - 1; i >= 0; --i) {
@@ -116,7 +116,7 @@ void retreat_group(const Outer<T>& o, const Piece<T>& p, int64_t first, const T*
 }
 
 template <typename T>
-void retreat_normaliser(const Outer<T>& o, const Piece<T>& p, const T* states, T* of_state,
+void retreat_normaliser(const ReLiT<T>& o, const Piece<T>& p, const T* states, T* of_state,
                         PieceGradients<T>& of) {
   const int64_t wide = o.sizes.wide();
   T ignored[1][3];
@@ -129,7 +129,7 @@ void retreat_normaliser(const Outer<T>& o, const Piece<T>& p, const T* states, T
 }
 
 template <typename T>
-void outer_backward(const Outer<T>& o, const OuterGradients<T>& g, int64_t n, int64_t h) {
+void relit_backward(const ReLiT<T>& o, const ReLiTGradients<T>& g, int64_t n, int64_t h) {
   const Sizes& s = o.sizes;
   const int64_t wide = s.wide(), size = o.state_size(), head = s.head;
   const int64_t pieces = (s.time + kPiece - 1) / kPiece;

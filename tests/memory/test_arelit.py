@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from clew.memory.parts.oscillators import Frequencies, oscillators
+from clew.memory.arelit import Frequencies, oscillators
 
 
 @pytest.mark.parametrize("r", [1, 2, 3, 4, 7, 12])

@@ -2,13 +2,13 @@
 #ifndef CLEW_WAVES_BACKWARD_H_
 #define CLEW_WAVES_BACKWARD_H_
 
-#include "waves.h"
+#include "arelit.h"
 
 namespace clew {
 
 // Cotangents come in as `outputs`, `last_keys` and `last_values`; gradients go out as the rest.
 template <typename T>
-struct WaveGradients {
+struct AReLiTGradients {
   const T *outputs, *last_keys, *last_values;
   T *products, *maps, *keys, *values;
 };
@@ -39,7 +39,7 @@ void retreat_keys(T* of_state, const T* after, const T* before,
 
 // What the output's cotangent says of the readings, and of the value vectors.
 template <typename T>
-void retreat_readout(const Waves<T>& w, const T* read, const T* values, const T* of_output,
+void retreat_readout(const AReLiT<T>& w, const T* read, const T* values, const T* of_output,
                      T* of_values, T* of_read) {
   const int64_t head = w.sizes.head;
   const T below = read[0] / T(w.scale) + T(w.epsilon);
@@ -60,7 +60,7 @@ void retreat_readout(const Waves<T>& w, const T* read, const T* values, const T*
 }
 
 template <typename T>
-void retreat_values(const Waves<T>& w, const Features<T>& f, const T* waves, const T* before,
+void retreat_values(const AReLiT<T>& w, const Features<T>& f, const T* waves, const T* before,
                     T* of_values, FeatureGradients<T>& of) {
   const int64_t head = w.sizes.head;
   for (int64_t m = 0; m < w.vectors; ++m) {
@@ -76,7 +76,7 @@ void retreat_values(const Waves<T>& w, const Features<T>& f, const T* waves, con
 
 // One step back. `before` is the state that the step began with, after a reset.
 template <typename T>
-void retreat(const Waves<T>& w, const Features<T>& f, const T* cosines, const T* before,
+void retreat(const AReLiT<T>& w, const Features<T>& f, const T* cosines, const T* before,
              const T* after, const T* read, const T* of_output, T* of_state, T* of_read,
              FeatureGradients<T>& of) {
   const int64_t wide = w.sizes.wide(), keys = w.rows * wide;
@@ -90,14 +90,14 @@ void retreat(const Waves<T>& w, const Features<T>& f, const T* cosines, const T*
 }
 
 template <typename T>
-void waves_backward(const Waves<T>& w, const WaveGradients<T>& g, int64_t n, int64_t h) {
+void arelit_backward(const AReLiT<T>& w, const AReLiTGradients<T>& g, int64_t n, int64_t h) {
   const Sizes& s = w.sizes;
   const int64_t size = w.state_size(), features = Features<T>::size(s);
   const int64_t pieces = (s.time + kPiece - 1) / kPiece;
   std::vector<T> kept(pieces * size), states((kPiece + 1) * size), zeros(size), of_state(size);
   std::vector<T> room(kPiece * features), read(kPiece * w.rows), of_read(w.rows);
   FeatureGradients<T> of(s);
-  run_waves(w, n, h, static_cast<T*>(nullptr), states.data(), [&](int64_t t, const T* state) {
+  run_arelit(w, n, h, static_cast<T*>(nullptr), states.data(), [&](int64_t t, const T* state) {
     if (t % kPiece == 0) std::copy_n(state, size, kept.data() + t / kPiece * size);
   });
   std::vector<Features<T>> steps;

@@ -1,4 +1,4 @@
-// AReLiT's recurrence for one head over a chunk, forward and backward; `waves.py` has the
+// AReLiT's recurrence for one head over a chunk, forward and backward; `arelit.py` has the
 // equations. States are not stored: the backward pass keeps one of every `kPiece`, and runs from
 // there again.
 #ifndef CLEW_WAVES_H_
@@ -14,7 +14,7 @@
 namespace clew {
 
 template <typename T>
-struct Waves {
+struct AReLiT {
   Sizes sizes;
   int64_t rows, vectors;  // of keys and of values; the last `vectors` rows belong to the values
   const double* weights;  // [vectors]
@@ -30,7 +30,7 @@ struct Waves {
 template <typename T>
 struct Place {
   int64_t products, maps, cosines, starts, outputs;
-  Place(const Waves<T>& w, int64_t n, int64_t t, int64_t h) {
+  Place(const AReLiT<T>& w, int64_t n, int64_t t, int64_t h) {
     const Sizes& s = w.sizes;
     starts = n * s.time + t;
     products = starts * s.step_products() + h * s.head;
@@ -43,7 +43,7 @@ struct Place {
 // Copies one head's state out of keys [n, rows, heads, eta, head] and values [n, vectors, heads,
 // head], or back into them.
 template <typename T, typename Move>
-void each_row(const Waves<T>& w, int64_t n, int64_t h, const Move& move) {
+void each_row(const AReLiT<T>& w, int64_t n, int64_t h, const Move& move) {
   const Sizes& s = w.sizes;
   int64_t at = 0;
   for (int64_t k = 0; k < w.rows; ++k, at += s.wide())
@@ -53,14 +53,14 @@ void each_row(const Waves<T>& w, int64_t n, int64_t h, const Move& move) {
 }
 
 template <typename T>
-void load(const Waves<T>& w, int64_t n, int64_t h, const T* keys, const T* values, T* state) {
+void load(const AReLiT<T>& w, int64_t n, int64_t h, const T* keys, const T* values, T* state) {
   each_row(w, n, h, [&](bool is_key, int64_t from, int64_t at, int64_t size) {
     std::copy_n((is_key ? keys : values) + from, size, state + at);
   });
 }
 
 template <typename T>
-void store(const Waves<T>& w, int64_t n, int64_t h, const T* state, T* keys, T* values) {
+void store(const AReLiT<T>& w, int64_t n, int64_t h, const T* state, T* keys, T* values) {
   each_row(w, n, h, [&](bool is_key, int64_t to, int64_t at, int64_t size) {
     std::copy_n(state + at, size, (is_key ? keys : values) + to);
   });
@@ -97,7 +97,7 @@ void advance_keys(const T* before, T* after, const Features<T>& f,
 
 // One step: the state after it, what every key vector reads, and the output if it is wanted.
 template <typename T>
-void advance(const Waves<T>& w, const Features<T>& f, const T* cosines, const T* before, T* after,
+void advance(const AReLiT<T>& w, const Features<T>& f, const T* cosines, const T* before, T* after,
              T* read, T* output) {
   const Sizes& s = w.sizes;
   const int64_t wide = s.wide();
@@ -126,7 +126,7 @@ void advance(const Waves<T>& w, const Features<T>& f, const T* cosines, const T*
 // The whole chunk of one head; `outputs` [n, time, heads, head] may be null, `keep_state` is
 // called with (t, state) before every step.
 template <typename T, typename Keep>
-void run_waves(const Waves<T>& w, int64_t n, int64_t h, T* outputs, T* state, const Keep& keep) {
+void run_arelit(const AReLiT<T>& w, int64_t n, int64_t h, T* outputs, T* state, const Keep& keep) {
   const Sizes& s = w.sizes;
   std::vector<T> room(Features<T>::size(s)), read(w.rows);
   Features<T> f(s, room.data());
@@ -142,9 +142,9 @@ void run_waves(const Waves<T>& w, int64_t n, int64_t h, T* outputs, T* state, co
 }
 
 template <typename T>
-void waves_forward(const Waves<T>& w, int64_t n, int64_t h, T* outputs, T* keys, T* values) {
+void arelit_forward(const AReLiT<T>& w, int64_t n, int64_t h, T* outputs, T* keys, T* values) {
   std::vector<T> state(w.state_size());
-  run_waves(w, n, h, outputs, state.data(), [](int64_t, const T*) {});
+  run_arelit(w, n, h, outputs, state.data(), [](int64_t, const T*) {});
   store(w, n, h, state.data(), keys, values);
 }
 

@@ -1,0 +1,97 @@
+"""Calls of the kernels from JAX: one alone, and a pair of them with its derivative."""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from clew.memory.kernels.build import NotBuilt, load_kernels, source_hash
+
+_KERNELS = (
+    *("relit_forward", "relit_backward", "arelit_forward", "arelit_backward"),
+    *("window_forward", "window_backward", "window_step"),
+    *("lstm_forward", "lstm_backward", "gru_forward", "gru_backward"),
+)
+_NAMES = tuple(f"clew_{name}_{kind}" for name in _KERNELS for kind in ("float32", "float64"))
+
+
+@functools.cache
+def register() -> str:
+    """Registers the kernels with JAX, once a process; the reason if that is impossible, else ""."""
+    try:
+        library = load_kernels()
+    except NotBuilt as reason:
+        return str(reason)
+    for name in _NAMES:
+        capsule = jax.ffi.pycapsule(getattr(library, name))
+        jax.ffi.register_ffi_target(_target(name), capsule, platform="cpu")
+    return ""
+
+
+def call(name: str, results: Any, *arguments: Any, shared: bool = False, **attributes: Any) -> Any:
+    """Calls a kernel; `results` are its outputs' shapes and types, leading axes are batched.
+
+    Args:
+        name: which one, without "clew_" and the type of its numbers.
+        results: as `jax.ffi.ffi_call` takes them.
+        arguments: arrays; the first one's type is that of all floating-point numbers.
+        shared: whether the kernel itself lends an argument that is not batched to the whole
+            batch; else such an argument is repeated.
+        attributes: floats, and tuples of floats.
+    """
+    constants = {key: np.asarray(value, np.float64) for key, value in attributes.items()}
+    constants = {key: value if value.ndim else value[()] for key, value in constants.items()}
+    target = _target(f"clew_{name}_{arguments[0].dtype.name}")
+    method = "expand_dims" if shared else "broadcast_all"
+    function = jax.ffi.ffi_call(target, results, vmap_method=method)
+    return function(*arguments, **constants)
+
+
+@functools.cache
+def _target(name: str) -> str:
+    # JAX keeps compiled programs, which name what they call; other sources are other kernels.
+    return f"{name}_{source_hash()}"
+
+
+def read_chunk(name: str, constants: NamedTuple, inputs: Any) -> tuple[Array, Array, Array]:
+    """What the heads attended to, and both arrays of the state after the chunk.
+
+    Gradients pass into the products, the maps and the state, and into nothing else.
+
+    Args:
+        name: the kernels are "<name>_forward" and "<name>_backward".
+        constants: the kernels' attributes.
+        inputs: a named tuple with `products` [time, 5, heads, head] first, then `maps`
+            [time, 3, heads, eta], and last the two arrays of the state.
+    """
+    return _read(name, constants, inputs)
+
+
+def _run(name: str, constants: Any, inputs: Any) -> tuple[Array, Array, Array]:
+    products, *states = inputs[0], *inputs[-2:]
+    attended = jax.ShapeDtypeStruct((len(products), *products.shape[2:]), products.dtype)
+    results = (attended, *_shapes(*states))
+    return tuple(call(f"{name}_forward", results, *inputs, **constants._asdict()))
+
+
+_read = jax.custom_vjp(_run, nondiff_argnums=(0, 1))
+
+
+def _forward(name: str, constants: Any, inputs: Any) -> tuple[tuple[Array, Array, Array], Any]:
+    return _run(name, constants, inputs), inputs
+
+
+def _backward(name: str, constants: Any, inputs: Any, cotangents: Any) -> tuple[Any]:
+    results = _shapes(*inputs[:2], *inputs[-2:])
+    gradients = call(f"{name}_backward", results, *inputs, *cotangents, **constants._asdict())
+    nothing = [None] * (len(inputs) - len(results))
+    return (type(inputs)(*gradients[:2], *nothing, *gradients[2:]),)
+
+
+_read.defvjp(_forward, _backward)
+
+
+def _shapes(*arrays: Array) -> tuple[jax.ShapeDtypeStruct, ...]:
+    return tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays)
