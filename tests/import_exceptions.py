@@ -3,7 +3,6 @@
 EXCEPTIONS: dict[str, set[str]] = {
     "tasks_know_no_agents": {
         "src/clew/envs/__init__.py",
-        "src/clew/envs/wrapped_space.py",
     },
     "only_lab_and_cli_import_lab": {
         "src/clew/__main__.py",
@@ -27,8 +26,6 @@ EXCEPTIONS: dict[str, set[str]] = {
     "protocols_and_no_guesses": {
         "src/clew/cli/envs.py",
         "src/clew/cli/parse.py",
-        "src/clew/envs/around.py",
-        "src/clew/envs/mixed_recall.py",
         "src/clew/interact/shipped.py",
         "src/clew/lab/costs/walk.py",
         "src/clew/lab/grid/lanes.py",
@@ -43,7 +40,6 @@ EXCEPTIONS: dict[str, set[str]] = {
         "src/clew/memory/arelit.py",
     },
     "no_circle": {
-        "src/clew/envs/around.py",
         "src/clew/run/build.py",
         "src/clew/run/loggers/__init__.py",
     },
@@ -62,10 +58,8 @@ EXCEPTIONS: dict[str, set[str]] = {
         "src/clew/cli/train.py",
         "src/clew/cli/watch.py",
         "src/clew/envs/__init__.py",
-        "src/clew/envs/around.py",
         "src/clew/envs/base.py",
         "src/clew/envs/canvas.py",
-        "src/clew/envs/previous.py",
         "src/clew/interact/tasks.py",
         "src/clew/lab/grid/worker.py",
         "src/clew/run/asynchronous/program.py",
@@ -81,8 +75,6 @@ EXCEPTIONS: dict[str, set[str]] = {
     "classes_are_abstract_or_final": {
         "src/clew/bridges/gymnasium/build.py",
         "src/clew/bridges/gymnasium/faults.py",
-        "src/clew/envs/around.py",
-        "src/clew/envs/previous.py",
         "src/clew/lab/grid/cells.py",
     },
 }

@@ -9,8 +9,9 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
 from clew.envs import DistributedMemory, MemoryChain
+from clew.envs.distributed_memory import fixed_schedule
 from clew.envs.gymnasium_recall import DistributedMemoryEnv, MemoryChainEnv
-from clew.envs.published_streams import published_schedule, published_stream
+from clew.envs.recall import bsuite_stream
 from clew.errors import UserError
 from oracles.recall import DistributedMemoryOracle, MemoryChainOracle
 from streams import roll
@@ -100,11 +101,11 @@ def test_both_forms_play_the_same_stream(env, name, options):
 
 def test_a_seed_leads_the_stream_back_to_its_first_episode():
     env = make(CHAIN, num_bits=8, stream_seed=0)
-    contexts = published_stream(8, 0, 10_000, True).contexts
+    contexts = bsuite_stream(8, 0, 10_000, True).contexts
     for seed, expected in [(None, 0), (None, 1), (7, 0), (8, 0), (None, 1)]:
         assert env.reset(seed=seed)[1]["context"].tolist() == contexts[expected].tolist()
     forced = env.reset(options={"context": [1] * 8})[1]
-    assert forced["query"] == published_stream(8, 0, 10_000, True).queries[2]
+    assert forced["query"] == bsuite_stream(8, 0, 10_000, True).queries[2]
     assert env.reset()[1]["context"].tolist() == contexts[3].tolist(), "a forced one counts too"
 
 
@@ -123,7 +124,7 @@ def test_an_episode_can_be_forced(kind):
     assert spread.step(1)[1] == 1.0
     fixed = make(DISTRIBUTED, memory_length=6, num_bits=3)
     info = fixed.reset(options={"context": kind([0, 1, 1])})[1]
-    assert tuple(info["times"]) == published_schedule(6, 3)
+    assert tuple(info["times"]) == fixed_schedule(6, 3)
 
 
 def test_what_is_not_forced_is_drawn_by_the_seed():

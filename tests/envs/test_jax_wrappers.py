@@ -14,10 +14,16 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 import clew
 from clew.bridges.gymnasium.stream import HostStream
 from clew.envs import AutoReset, Environment, TMaze, Transition
-from clew.envs.around import KeptEntries, ScaledReward
-from clew.envs.previous import FOR_JAX, PreviousActionReward, encode_action, wrap
-from clew.envs.wrapped_space import encode_actions
-from clew.envs.wrappers import WrapperConfig
+from clew.envs.spaces import encode_actions
+from clew.envs.wrappers import (
+    FOR_JAX,
+    KeptEntries,
+    PreviousActionReward,
+    ScaledReward,
+    WrapperConfig,
+    encode_action,
+    wrap,
+)
 from clew.errors import UserError
 from clew.interact.tasks import make_stream
 from streams import roll
@@ -207,8 +213,8 @@ def test_it_passes_on_what_the_task_says():
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"frame_skip": 2}, f"frame_skip goes around .* tmaze is .*takes {', '.join(FOR_JAX)}"),
-        ({"normalise_observations": True}, "normalise_observations goes around"),
+        ({"frame_skip": 2}, f"frame_skip wraps .* tmaze is .*takes {', '.join(FOR_JAX)}"),
+        ({"normalise_observations": True}, "normalise_observations wraps"),
         ({"keep": (16,)}, "the observation has entries 0 to 15"),
         ({"reward_scale": 0.0}, "reward_scale must be a finite number above 0"),
     ],

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from clew.envs import AutoReset, DistributedMemory, Environment, MemoryChain, TimeStep, make_env
-from clew.envs.published_streams import published_schedule, published_stream
-from clew.envs.recall import clock
+from clew.envs.distributed_memory import fixed_schedule
+from clew.envs.recall import bsuite_stream, clock
 from clew.errors import UserError
 from oracles.recall import DistributedMemoryOracle, MemoryChainOracle
 from streams import BATCH, roll
@@ -106,7 +106,7 @@ def test_a_forced_distributed_memory_shows_each_bit_once():
         [1.0, 0, 1, 0, 0], [0.75, 0, 0, -1, 0], [0.5, 0, 0, 0, 0], [0.25, 0, 0, 0, 1], [0] * 5,
     ]  # fmt: skip
     assert (float(transition.reward), bool(transition.terminated)) == (1.0, True)
-    assert env.reset_to([1, 0, 1])[0].times.tolist() == list(published_schedule(4, 3))
+    assert env.reset_to([1, 0, 1])[0].times.tolist() == list(fixed_schedule(4, 3))
 
 
 @pytest.mark.parametrize("env", [MemoryChain(6, 3), DistributedMemory(6, 3, "fresh")])
@@ -154,7 +154,7 @@ def test_the_published_schedules_leave_the_global_generator_alone():
     }
     before = random.getstate()
     for (length, bits), times in expected.items():
-        assert list(published_schedule(length, bits)) == times
+        assert list(fixed_schedule(length, bits)) == times
     assert DistributedMemory(30, 5).reset(KEY)[0].times.tolist() == expected[30, 5]
     assert random.getstate() == before
 
@@ -164,7 +164,7 @@ def test_a_fixed_stream_survives_the_resets_and_begins_again():
     steps = roll(env, np.zeros((3 * 11, 2), int), seed=8)
     shown = steps.observation[steps.start].reshape(12, 2, 6)
     np.testing.assert_array_equal(shown[:, 0], shown[:, 1])
-    contexts = published_stream(4, 3, 5, True).contexts
+    contexts = bsuite_stream(4, 3, 5, True).contexts
     np.testing.assert_array_equal(shown[:, 0, 2:] > 0, contexts[np.arange(12) % 5] == 1)
     for episode in (0, 4, 5, 13):
         state, _ = env.reset_at(episode)
@@ -175,10 +175,10 @@ def test_a_fixed_stream_survives_the_resets_and_begins_again():
 
 def test_a_longer_stream_begins_as_a_shorter_one():
     for with_query in (True, False):
-        long, short = (published_stream(4, 0, length, with_query) for length in (100, 7))
+        long, short = (bsuite_stream(4, 0, length, with_query) for length in (100, 7))
         np.testing.assert_array_equal(long.contexts[:7], short.contexts)
         np.testing.assert_array_equal(long.queries[:7], short.queries)
-    assert published_stream(4, 0, 100, True).queries.max() == 3
+    assert bsuite_stream(4, 0, 100, True).queries.max() == 3
     with pytest.raises(ValueError, match="read-only"):
         short.contexts[0, 0] = 1
 

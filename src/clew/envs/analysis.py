@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Bool
 
-from clew.envs.distributed_memory import check_distributed
+from clew.envs.distributed_memory import check_distributed, fixed_schedule
 from clew.envs.memory_chain import check_chain
-from clew.envs.published_streams import published_schedule, published_stream
-from clew.envs.recall import RIGHT_REWARD, WRONG_REWARD, check_stream
+from clew.envs.recall import RIGHT_REWARD, WRONG_REWARD, bsuite_stream, check_stream
 from clew.envs.tmaze import (
     DOWN,
     LEFT,
@@ -135,7 +134,7 @@ def memory_chain_floors(
     if stream_seed is None:
         constant, majority = 0.0, one_bit_return(num_bits)
     else:
-        contexts, queries = published_stream(num_bits, stream_seed, episodes, True)
+        contexts, queries = bsuite_stream(num_bits, stream_seed, episodes, True)
         asked = contexts[np.arange(episodes), queries]
         constant = _mean_return(asked == 1)
         majority = _mean_return(asked == (2 * contexts.sum(1) >= num_bits))
@@ -176,10 +175,10 @@ def distributed_memory_floors(
     if stream_seed is None:
         constant, last_bit = 0.0, one_bit_return(num_bits)
     else:
-        contexts = published_stream(num_bits, stream_seed, episodes, False).contexts
+        contexts = bsuite_stream(num_bits, stream_seed, episodes, False).contexts
         majority = 2 * contexts.sum(1) > num_bits
         constant, last_bit = _mean_return(majority), _mean_return(majority == contexts[:, -1])
-    seen = float(memory_length - 1 in published_schedule(memory_length, num_bits))
+    seen = float(memory_length - 1 in fixed_schedule(memory_length, num_bits))
     if schedule == "fresh":
         seen = num_bits / memory_length
     return {"constant": constant, "memoryless": seen * last_bit + (1 - seen) * constant}

@@ -1,14 +1,12 @@
 """The protocol of tasks written in JAX."""
 
 import abc
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import numpy as np
+from gymnasium.spaces import Box, Discrete, Space
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt8
-
-if TYPE_CHECKING:
-    from gymnasium.spaces import Space
 
 Observation = PyTree[Array]
 """What an agent sees: a flat float32 vector, or what `Environment.observation_space` says."""
@@ -53,17 +51,13 @@ class Environment(eqx.Module):
     """What the actions are called, in order; empty if they have no names."""
 
     @property
-    def observation_space(self) -> "Space":
+    def observation_space(self) -> Space:
         """What observations are: a Box, Discrete, MultiDiscrete, MultiBinary or Dict of them."""
-        from gymnasium.spaces import Box
-
         return Box(-np.inf, np.inf, (self.observation_size,), np.float32)
 
     @property
-    def action_space(self) -> "Space":
+    def action_space(self) -> Space:
         """What actions are: Discrete, MultiDiscrete, MultiBinary or a Box."""
-        from gymnasium.spaces import Discrete
-
         return Discrete(self.num_actions)
 
     @abc.abstractmethod

@@ -1,5 +1,6 @@
 """Makkink's distributed memory: bits appear one by one, and the answer is their majority."""
 
+import random
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,19 +11,19 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from clew.envs.base import Transition
-from clew.envs.lines import recall_line
 from clew.envs.memory_chain import check_chain
 from clew.envs.pictures import distributed_picture
-from clew.envs.published_streams import STREAM_LENGTH, published_schedule
 from clew.envs.recall import (
     FIRST_BIT,
     METRICS,
+    STREAM_LENGTH,
     Draw,
     Episodes,
     Recall,
     clock,
     judge,
     number_bits,
+    recall_line,
     shown_time,
 )
 from clew.errors import UserError, require_choice
@@ -61,7 +62,7 @@ class DistributedMemory(Recall):
         memory_length: N, at least `num_bits`.
         num_bits: k, odd.
         schedule: "fixed": one choice of times for ever, the published one
-            (`published_schedule`). "fresh": a random choice in each episode. Where times
+            (`fixed_schedule`). "fresh": a random choice in each episode. Where times
             include N-1, the last bit is seen while answering: look at
             `clew.envs.distributed_memory_floors` for what that alone earns.
         stream_seed: None draws the bits of every episode afresh. A number plays the bits that the
@@ -189,11 +190,23 @@ class DistributedMemory(Recall):
     def _given(self, times: Int[Array, " bits"] | Sequence[int] | None) -> Int[Array, " bits"]:
         num_bits = self.episodes.num_bits
         if times is None:
-            times = published_schedule(self.memory_length, num_bits)
+            times = fixed_schedule(self.memory_length, num_bits)
         found = jnp.asarray(times, jnp.int32)
         if found.shape != (num_bits,):
             raise UserError(f"times must be num_bits {num_bits} numbers, got shape {found.shape}")
         return found
+
+
+def fixed_schedule(memory_length: int, num_bits: int) -> tuple[int, ...]:
+    """When the schedule "fixed" shows each bit, in every episode of every run.
+
+        times = sorted(random.Random(0).sample(range(memory_length), num_bits))
+
+    The published code seeds Python's global generator for it; this leaves that one alone.
+
+    Source: the code published with Makkink (2021).
+    """
+    return tuple(sorted(random.Random(0).sample(range(memory_length), num_bits)))
 
 
 def check_distributed(memory_length: Any, num_bits: Any, schedule: Any) -> None:

@@ -22,7 +22,6 @@ from clew.envs.gymnasium_checks import (
     require_render_mode,
     require_running,
 )
-from clew.envs.lines import tmaze_line
 from clew.envs.tmaze import (
     CUE_BITS,
     DISTRACTOR_BITS,
@@ -35,6 +34,7 @@ from clew.envs.tmaze import (
     gray_code,
     moves,
     position_bits,
+    tmaze_line,
 )
 from clew.errors import UserError
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from clew.envs.distributed_memory import check_distributed
+from clew.envs.distributed_memory import check_distributed, fixed_schedule
 from clew.envs.gymnasium_checks import (
     RENDER_MODES,
     forced_context,
@@ -21,10 +21,17 @@ from clew.envs.gymnasium_checks import (
     require_render_mode,
     require_running,
 )
-from clew.envs.lines import recall_line
 from clew.envs.memory_chain import check_chain
-from clew.envs.published_streams import STREAM_LENGTH, published_schedule, published_stream
-from clew.envs.recall import FIRST_BIT, RIGHT_REWARD, WRONG_REWARD, check_stream, clock
+from clew.envs.recall import (
+    FIRST_BIT,
+    RIGHT_REWARD,
+    STREAM_LENGTH,
+    WRONG_REWARD,
+    bsuite_stream,
+    check_stream,
+    clock,
+    recall_line,
+)
 from clew.errors import UserError
 
 
@@ -112,7 +119,7 @@ class RecallEnv(gymnasium.Env[np.ndarray, np.int64], abc.ABC):
         """Bits and query, of the fixed stream or afresh."""
         if self.stream_seed is not None:
             settings = (self.num_bits, self.stream_seed, self.stream_length, with_query)
-            stream, episode = published_stream(*settings), self._stream_episode % self.stream_length
+            stream, episode = bsuite_stream(*settings), self._stream_episode % self.stream_length
             return stream.contexts[episode], int(stream.queries[episode])
         context = self.np_random.integers(2, size=self.num_bits, dtype=np.int32)
         return context, int(self.np_random.integers(self.num_bits)) if with_query else 0
@@ -218,7 +225,7 @@ class DistributedMemoryEnv(RecallEnv):
         given = known_options(options, "distributed memory", ["context", "times"])
         context, _ = self._draw(with_query=False)
         context = forced_context(given.get("context"), context)
-        times = np.array(published_schedule(self.memory_length, self.num_bits))
+        times = np.array(fixed_schedule(self.memory_length, self.num_bits))
         if self.schedule == "fresh":
             times = self.np_random.choice(self.memory_length, self.num_bits, replace=False)
             times = forced_times(given.get("times"), np.sort(times), self.memory_length)

@@ -9,18 +9,18 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from clew.envs.base import Transition
-from clew.envs.lines import recall_line
 from clew.envs.pictures import chain_picture
-from clew.envs.published_streams import STREAM_LENGTH
 from clew.envs.recall import (
     FIRST_BIT,
     METRICS,
+    STREAM_LENGTH,
     Draw,
     Episodes,
     Recall,
     clock,
     judge,
     number_bits,
+    recall_line,
     shown_time,
 )
 from clew.errors import require_at_least

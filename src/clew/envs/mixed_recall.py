@@ -11,10 +11,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from clew.envs.base import Transition
-from clew.envs.distributed_memory import DistributedMemory
+from clew.envs.distributed_memory import DistributedMemory, fixed_schedule
 from clew.envs.memory_chain import MemoryChain
-from clew.envs.published_streams import published_schedule, published_stream
-from clew.envs.recall import FIRST_BIT, METRICS, Recall, clock, judge
+from clew.envs.recall import FIRST_BIT, METRICS, Recall, bsuite_stream, clock, judge
 from clew.errors import UserError
 
 _NEVER = -1
@@ -66,7 +65,7 @@ class MixedRecall(Recall):
         made = [MemoryChain(**v) if chain else DistributedMemory(**v) for v in variants]
         self.task = task
         self.sizes = tuple((env.memory_length, env.episodes.num_bits) for env in made)
-        schedules = {getattr(env, "schedule", "") for env in made}
+        schedules = {e.schedule if isinstance(e, DistributedMemory) else "" for e in made}
         streams = {(env.episodes.stream_seed, env.episodes.stream_length) for env in made}
         lengths = {length for length, _ in self.sizes}
         if len(streams) > 1 or len(schedules) > 1 or (not chain and len(lengths) > 1):
@@ -168,7 +167,7 @@ class MixedRecall(Recall):
             return jnp.sort(jnp.where(there, shuffled, length)).astype(jnp.int32)
         table = np.full((len(self.sizes), self._bits), _NEVER, np.int32)
         for index, (_, count) in enumerate(self.sizes):
-            table[index, :count] = published_schedule(length, count)
+            table[index, :count] = fixed_schedule(length, count)
         return jnp.asarray(table)[variant]
 
     def _observe(self, state: MixedState) -> Float[Array, " n"]:
@@ -193,6 +192,6 @@ def _streams(
     contexts = np.zeros((len(kinds), length, max(kinds)), np.int8)
     queries = np.zeros((len(kinds), length), np.int8)
     for index, bits in enumerate(kinds):
-        stream = published_stream(bits, seed, length, with_query)
+        stream = bsuite_stream(bits, seed, length, with_query)
         contexts[index, :, :bits], queries[index] = stream
     return contexts, queries, np.array([kinds.index(bits) for _, bits in sizes], np.int32)

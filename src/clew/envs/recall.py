@@ -1,5 +1,7 @@
 """What the tasks share that show some bits and ask for one answer at the end."""
 
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -9,7 +11,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from clew.envs.base import OpenLoop, Transition
-from clew.envs.published_streams import published_stream
 from clew.errors import UserError, require_at_least
 
 RIGHT_REWARD, WRONG_REWARD = 1.0, -1.0
@@ -17,6 +18,47 @@ METRICS = ("success",)
 FIRST_BIT = 2
 """Where the bits begin in an observation: after the clock and the query."""
 LARGEST_SEED = 2**32 - 1
+STREAM_LENGTH = 10_000
+"""Episodes of a fixed stream: as many as a published run has."""
+
+
+class Stream(NamedTuple):
+    """What a fixed random stream decides about each episode, in order."""
+
+    contexts: Int[np.ndarray, "episodes bits"]
+    """The bits, 0 or 1."""
+    queries: Int[np.ndarray, " episodes"]
+    """Which bit is asked for; 0 where the task asks for none."""
+
+
+@lru_cache(maxsize=64)
+def bsuite_stream(num_bits: int, seed: int, length: int, with_query: bool) -> Stream:
+    """The episodes that bsuite's memory chain draws from NumPy's `RandomState(seed)`.
+
+    The task, and the distributed memory that was built on it, draw bits, then a query, in their
+    constructor and throw them away. Then every reset draws its bits, and that of the memory chain
+    also a query, even where there is one bit only.
+
+    Args:
+        num_bits: bits of an episode.
+        seed: 0 in every published run, whatever the run's own seed: training and evaluation see
+            the same episodes, and the 100 episodes of an evaluation are the training's first 100.
+        length: number of episodes.
+        with_query: True as bsuite's memory chain, False as Makkink's distributed memory.
+
+    Source: the code of bsuite, and that published with Makkink (2021).
+    """
+    rng = np.random.RandomState(seed)
+    rng.binomial(1, 0.5, num_bits)
+    rng.randint(num_bits)
+    contexts = np.empty((length, num_bits), np.int32)
+    queries = np.zeros(length, np.int32)
+    for episode in range(length):
+        contexts[episode] = rng.binomial(1, 0.5, num_bits)
+        if with_query:
+            queries[episode] = rng.randint(num_bits)
+    contexts.flags.writeable = queries.flags.writeable = False  # the cache hands them out again
+    return Stream(contexts, queries)
 
 
 class Draw(NamedTuple):
@@ -27,11 +69,11 @@ class Draw(NamedTuple):
     query: Int[Array, ""]
     """Which of them is asked for; 0 where the task asks for none."""
     episode: Int[Array, ""]
-    """Number of the episode in the published stream; without one, always 0."""
+    """Number of the episode in the fixed stream; without one, always 0."""
 
 
 class Episodes(eqx.Module):
-    """Where episodes come from: random keys, or a published stream, which needs no keys.
+    """Where episodes come from: random keys, or a fixed stream, which needs no keys.
 
     Args:
         num_bits: bits of an episode, at least 1.
@@ -73,7 +115,7 @@ class Episodes(eqx.Module):
         """
         if self.stream_seed is None:
             raise UserError("reset_at needs a fixed stream: give stream_seed, 0 as published")
-        contexts, queries = published_stream(
+        contexts, queries = bsuite_stream(
             self.num_bits, self.stream_seed, self.stream_length, self.with_query
         )
         episode = jnp.asarray(episode, jnp.int32) % self.stream_length
@@ -144,6 +186,12 @@ def judge(
         truncated=jnp.zeros_like(last),
         metrics={"success": success.astype(jnp.float32)},
     )
+
+
+def recall_line(bits: Iterable[float], query: float, time: int, memory_length: int) -> str:
+    """What is shown: + and - for bits of 1 and 0, a dot for every bit that is not shown."""
+    marks = "".join("-.+"[int(bit) + 1] for bit in bits)
+    return f"|{marks}| query {int(query)}, time {time} of {memory_length}\n"
 
 
 def number_bits(bits: Int[Array, " bits"]) -> dict[str, Int[Array, ""]]:

@@ -1,17 +1,15 @@
 """Endless streams of episodes of tasks written in JAX."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from gymnasium.spaces import Space
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from clew.envs.base import Environment, EnvState, Metrics, Observation, Transition
 from clew.errors import UserError
-
-if TYPE_CHECKING:
-    from gymnasium.spaces import Space
 
 
 class TimeStep(NamedTuple):
@@ -62,12 +60,12 @@ class AutoReset(eqx.Module):
         return self.env.observation_size
 
     @property
-    def observation_space(self) -> "Space":
+    def observation_space(self) -> Space:
         """What observations are."""
         return self.env.observation_space
 
     @property
-    def action_space(self) -> "Space":
+    def action_space(self) -> Space:
         """What actions are."""
         return self.env.action_space
 

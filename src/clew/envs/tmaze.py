@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from clew.envs.base import Environment, Transition
-from clew.envs.lines import tmaze_line
 from clew.envs.pictures import tmaze_picture
 from clew.errors import UserError, require_at_least, require_choice
 
@@ -21,6 +20,8 @@ STEP_REWARD, RIGHT_TURN_REWARD, WRONG_TURN_REWARD = -0.1, 4.0, -1.0
 CUE_BITS, DISTRACTOR_BITS = 2, 6
 METRICS = ("success", "junction", "timeout")
 TIME_LIMIT_RULES = ("terminate", "truncate")
+CORRIDOR_COLUMNS = 60
+"""Longest corridor that is drawn position by position in a line of text."""
 
 # Written with operators that Python integers and JAX arrays share, so that the Gymnasium form
 # walks by the very same rule.
@@ -204,3 +205,13 @@ def check_settings(corridor_length: int, time_limit: int, on_time_limit: str) ->
             UserWarning,
             stacklevel=3,
         )
+
+
+def tmaze_line(corridor_length: int, position: int, time: int, cue: int) -> str:
+    """The corridor: A the agent, T the junction; the cue is shown while the agent sees it."""
+    columns = min(corridor_length, CORRIDOR_COLUMNS)
+    corridor = ["-"] * (columns - 1) + ["T"]
+    corridor[position * (columns - 1) // (corridor_length - 1)] = "A"
+    shown = "hidden" if time else ("up", "down")[cue]
+    place = f"position {position} of {corridor_length - 1}"
+    return f"|{''.join(corridor)}| {place}, step {time}, cue {shown}\n"

@@ -1,18 +1,34 @@
-"""What may be put between an environment of others and the agent: settings."""
+"""Wrappers between an environment and the agent: their settings, and those of JAX tasks.
 
+The wrappers of Gymnasium environments, which take all of the settings, are in
+`clew.bridges.gymnasium.wrappers`; a JAX task takes those in `FOR_JAX`.
+"""
+
+import abc
+import dataclasses
 from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
 
-from clew.errors import (
-    UserError,
-    require_at_least,
-    require_fraction,
-    require_rate,
-)
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+from jaxtyping import Array, Float, Int, Key
+
+from clew.envs.base import Environment, EnvState, Observation, Transition
+from clew.envs.spaces import BARE, encoded_actions, float_boxes, kept, named_spaces
+from clew.errors import UserError, require_at_least, require_fraction, require_rate
+
+ADDED = ("previous_action", "previous_reward")
+"""Names of what `previous` adds to an observation."""
+FOR_JAX = ("keep", "reward_scale", "reward_clip", "previous")
+"""The settings of `WrapperConfig` that JAX tasks take."""
 
 
 @dataclass(frozen=True)
 class WrapperConfig:
-    """Settings of the wrappers around environments of others; by default there are none.
+    """Settings of the wrappers between an environment and the agent; by default there are none.
 
     In this order: frame_skip, time_limit and video around each environment; then, for all of them
     together, keep, normalise_observations, previous on observations, and normalise_rewards,
@@ -88,3 +104,301 @@ class WrapperConfig:
                     f"{setting} goes around single environments, and {name} is a vector "
                     "environment: build it in there"
                 )
+
+
+def observed(space: spaces.Space, actions: spaces.Space, config: WrapperConfig) -> spaces.Space:
+    """The space of what the agent observes through the wrappers.
+
+    Raises:
+        UserError: keep does not fit the observation, or a name is taken.
+    """
+    space = kept(space, config.keep)
+    if config.normalise_observations:
+        clip, named = config.observation_clip, named_spaces(space)
+        for name, box in float_boxes(space).items():
+            named[name] = spaces.Box(-clip, clip, box.shape, np.float32)
+        space = spaces.Dict(named) if isinstance(space, spaces.Dict) else named[BARE]
+    if not config.previous:
+        return space
+    named = named_spaces(space)
+    for name in ADDED:
+        if name in named:
+            raise UserError(f"previous adds {name!r}, which the environment observes already")
+    limit = np.inf if config.reward_clip is None else config.reward_clip
+    named[ADDED[0]] = encoded_actions(actions)
+    named[ADDED[1]] = spaces.Box(-limit, limit, (1,), np.float32)
+    return spaces.Dict(named)
+
+
+def wrap(env: Environment, config: WrapperConfig, name: str = "the task") -> Environment:
+    """A JAX task with a run's wrappers around it.
+
+    Raises:
+        UserError: impossible settings, settings that do not fit the task, or those that only
+            Gymnasium environments take.
+    """
+    config.validate()
+    for field in dataclasses.fields(config):
+        if field.name not in FOR_JAX and getattr(config, field.name) != field.default:
+            raise UserError(
+                f"{field.name} wraps Gymnasium environments, and {name} is written in JAX, which "
+                f"takes {', '.join(FOR_JAX)}; see its own options"
+            )
+    if config.keep is not None:
+        env = KeptEntries(env, config.keep)
+    if config.reward_scale != 1.0 or config.reward_clip is not None:
+        env = ScaledReward(env, config.reward_scale, config.reward_clip)
+    return PreviousActionReward(env) if config.previous else env
+
+
+class Wrapper(Environment):
+    """A JAX task around another one, whose states, observations or rewards it changes."""
+
+    env: Environment
+    observation_size: int = eqx.field(static=True)
+    num_actions: int = eqx.field(static=True)
+    metric_names: tuple[str, ...] = eqx.field(static=True)
+
+    def __init__(self, env: Environment):
+        self.env = env
+        self.num_actions, self.metric_names = env.num_actions, env.metric_names
+        parts = named_spaces(self.observation_space).values()
+        self.observation_size = sum(int(np.prod(part.shape or (), dtype=int)) for part in parts)
+
+    @abc.abstractmethod
+    def opened(self, state: EnvState, observation: Observation) -> tuple[EnvState, Observation]:
+        """The wrapper's state and observation where the task opens an episode with these."""
+
+    @abc.abstractmethod
+    def stepped(
+        self, before: EnvState, state: EnvState, transition: Transition, action: Array
+    ) -> tuple[EnvState, Transition]:
+        """The wrapper's state and transition after a step.
+
+        Args:
+            before: the wrapper's state before the step.
+            state: the task's after it.
+            transition: the task's.
+            action: taken.
+        """
+
+    @abc.abstractmethod
+    def task_state(self, state: Any) -> Any:
+        """The task's state within the wrapper's."""
+
+    @abc.abstractmethod
+    def task_observation(self, observation: Any) -> Any:
+        """The task's observation within the wrapper's; None if it cannot be told from it."""
+
+    @property
+    def observation_space(self) -> spaces.Space:
+        """What observations are; by default the task's."""
+        return self.env.observation_space
+
+    @property
+    def action_space(self) -> spaces.Space:
+        """What actions are."""
+        return self.env.action_space
+
+    @property
+    def action_names(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What the actions are called."""
+        return self.env.action_names
+
+    def reset(self, key: Key[Array, ""]) -> tuple[EnvState, Observation]:
+        """Opens an episode."""
+        return self.opened(*self.env.reset(key))
+
+    def next_episode(self, state: EnvState, key: Key[Array, ""]) -> tuple[EnvState, Observation]:
+        """Opens the episode after the one that ended."""
+        return self.opened(*self.env.next_episode(self.task_state(state), key))
+
+    def step(
+        self, state: EnvState, action: Array, key: Key[Array, ""]
+    ) -> tuple[EnvState, Transition]:
+        """Takes one action."""
+        after, transition = self.env.step(self.task_state(state), action, key)
+        return self.stepped(state, after, transition, action)
+
+    def remembered(self, state: EnvState) -> dict[str, Int[Array, ""]]:
+        """What the task says is to be remembered."""
+        return self.env.remembered(self.task_state(state))
+
+    def render_image(self, state: Any, observation: Any) -> Any:
+        """The task's own picture of a step, if its observation is known."""
+        seen = self.task_observation(observation)
+        return None if seen is None else self.env.render_image(self.task_state(state), seen)
+
+    def render_text(self, state: Any, observation: Any) -> str | None:
+        """The task's own lines of a step, if its observation is known."""
+        seen = self.task_observation(observation)
+        return None if seen is None else self.env.render_text(self.task_state(state), seen)
+
+
+class KeptEntries(Wrapper):
+    """Shows some entries of a vector observation; `keep` of `WrapperConfig`.
+
+    There are no pictures of its steps: the task draws from whole observations.
+
+    Args:
+        env: the task.
+        keep: indices of the entries, in the order in which they are shown.
+
+    Raises:
+        UserError: no vector observation, or it has no such entry.
+    """
+
+    keep: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(self, env: Environment, keep: tuple[int, ...]):
+        WrapperConfig(keep=keep).validate()
+        self.keep = keep
+        super().__init__(env)
+
+    @property
+    def observation_space(self) -> spaces.Space:
+        """The vectors of the entries."""
+        return kept(self.env.observation_space, self.keep)
+
+    def opened(self, state: EnvState, observation: Observation) -> tuple[EnvState, Observation]:
+        """The entries of the first observation."""
+        return state, self._kept(observation)
+
+    def stepped(
+        self, before: EnvState, state: EnvState, transition: Transition, action: Array
+    ) -> tuple[EnvState, Transition]:
+        """The entries of the observation."""
+        return state, transition._replace(observation=self._kept(transition.observation))
+
+    def task_state(self, state: Any) -> Any:
+        """The same."""
+        return state
+
+    def task_observation(self, observation: Any) -> None:
+        """None: the other entries are not known."""
+
+    def _kept(self, observation: Observation) -> Observation:
+        return jnp.asarray(observation)[np.array(self.keep)]
+
+
+class Earned(NamedTuple):
+    """A task's state and the sum of its own rewards in this episode."""
+
+    env: EnvState
+    total: Float[Array, ""]
+
+
+class ScaledReward(Wrapper):
+    """Gives min(c, max(-c, scale r)) for a reward r; `reward_scale`, `reward_clip`.
+
+    The metric "return" remains the sum of the task's own rewards.
+
+    Args:
+        env: the task.
+        scale: what rewards are multiplied by, above 0.
+        clip: c, above 0; None for no limit.
+
+    Raises:
+        UserError: an impossible number, or the task is inside of `PreviousActionReward`, which
+            shows rewards as they are learned from.
+    """
+
+    scale: float = eqx.field(static=True)
+    clip: float | None = eqx.field(static=True)
+
+    def __init__(self, env: Environment, scale: float = 1.0, clip: float | None = None):
+        WrapperConfig(reward_scale=scale, reward_clip=clip).validate()
+        if isinstance(env, PreviousActionReward):
+            raise UserError("ScaledReward belongs inside of PreviousActionReward, not around it")
+        self.scale, self.clip = scale, clip
+        super().__init__(env)
+        self.metric_names = (*(n for n in env.metric_names if n != "return"), "return")
+
+    def opened(self, state: EnvState, observation: Observation) -> tuple[Earned, Observation]:
+        """Nothing is earned yet."""
+        return Earned(state, jnp.zeros((), jnp.float32)), observation
+
+    def stepped(
+        self, before: Earned, state: EnvState, transition: Transition, action: Array
+    ) -> tuple[Earned, Transition]:
+        """The reward that the agent learns from, and the sum of the task's own."""
+        total = before.total + transition.reward
+        reward = transition.reward * self.scale
+        if self.clip is not None:
+            reward = jnp.clip(reward, -self.clip, self.clip)
+        metrics = {"return": total} | transition.metrics  # a wrapper within may know it better
+        return Earned(state, total), transition._replace(reward=reward, metrics=metrics)
+
+    def task_state(self, state: Earned) -> Any:
+        """Without the sum."""
+        return state.env
+
+    def task_observation(self, observation: Any) -> Any:
+        """The same."""
+        return observation
+
+
+class PreviousActionReward(Wrapper):
+    """Shows the agent its previous action and reward; `previous` of `WrapperConfig`.
+
+    The observation becomes a dict of "observation" (or the task's own names), "previous_action"
+    (one-hot, joined for a MultiDiscrete; a Box or MultiBinary as it is) and "previous_reward" [1].
+    Both are 0 where an episode opens. The final observation of a truncated episode shows the
+    action and the reward that led to it.
+
+    Args:
+        env: the task; with other rewards, `ScaledReward` goes inside.
+
+    Raises:
+        UserError: the task observes something of these names already.
+    """
+
+    def __init__(self, env: Environment):
+        super().__init__(env)  # without it Equinox would write one of its own
+
+    @property
+    def observation_space(self) -> spaces.Dict:
+        """A dict of Boxes and of what the task observes."""
+        clip = self.env.clip if isinstance(self.env, ScaledReward) else None
+        config = WrapperConfig(previous=True, reward_clip=clip)
+        space = observed(self.env.observation_space, self.action_space, config)
+        return cast("spaces.Dict", space)
+
+    def opened(self, state: EnvState, observation: Observation) -> tuple[EnvState, Observation]:
+        """The first observation of an episode; no action led to it."""
+        size = self.observation_space[ADDED[0]].shape or ()
+        none, nothing = jnp.zeros(size, jnp.float32), jnp.zeros((), jnp.float32)
+        return state, _joined(observation, none, nothing)
+
+    def stepped(
+        self, before: EnvState, state: EnvState, transition: Transition, action: Array
+    ) -> tuple[EnvState, Transition]:
+        """An observation with the action that led to it and the reward."""
+        taken = encode_action(self.action_space, action)
+        seen = _joined(transition.observation, taken, transition.reward)
+        return state, transition._replace(observation=seen)
+
+    def task_state(self, state: Any) -> Any:
+        """The same."""
+        return state
+
+    def task_observation(self, observation: dict[str, Any]) -> Any:
+        """Without what was added."""
+        rest = {name: value for name, value in observation.items() if name not in ADDED}
+        return rest[BARE] if list(rest) == [BARE] else rest
+
+
+def encode_action(space: spaces.Space, action: Array) -> Float[Array, "..."]:
+    """One action as float32 numbers, as `clew.envs.spaces.encode_actions` does for many."""
+    if isinstance(space, spaces.Discrete):
+        return jax.nn.one_hot(action - int(space.start), int(space.n), dtype=jnp.float32)
+    if isinstance(space, spaces.MultiDiscrete):
+        sizes, places = space.nvec.ravel(), (action - np.asarray(space.start, np.int32)).ravel()
+        parts = [jax.nn.one_hot(places[i], int(n), dtype=jnp.float32) for i, n in enumerate(sizes)]
+        return jnp.concatenate(parts)
+    return jnp.asarray(action, jnp.float32)
+
+
+def _joined(observation: Observation, action: Array, reward: Array) -> dict[str, Any]:
+    named = observation if isinstance(observation, dict) else {BARE: observation}
+    return {**named, ADDED[0]: action, ADDED[1]: reward[None]}

@@ -86,7 +86,7 @@ def make_stream(env: str, options: dict[str, Any], wrappers: WrapperConfig) -> S
         return HostSide(_host_task(env, json.dumps(options)), wrappers)
     task = make_env(env, **options)
     if wrappers != WrapperConfig():
-        from clew.envs.previous import wrap
+        from clew.envs.wrappers import wrap
 
         task = wrap(task, wrappers, env)
     return AutoReset(task)

@@ -23,8 +23,7 @@ from clew.bridges.gymnasium.group import GroupPlan
 from clew.bridges.gymnasium.spaces import ObservationAdapter, adapt_action, adapt_observation
 from clew.bridges.gymnasium.stream import HostStream
 from clew.bridges.gymnasium.vector import GroupedVectorEnv
-from clew.envs.wrapped_space import observed
-from clew.envs.wrappers import WrapperConfig
+from clew.envs.wrappers import WrapperConfig, observed
 from clew.errors import UserError, require_at_least
 
 FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")

@@ -7,16 +7,8 @@ import numpy as np
 from gymnasium import spaces
 
 from clew.bridges.gymnasium.spaces import Array, Arrays
-from clew.envs.wrapped_space import (
-    ADDED,
-    BARE,
-    encode_actions,
-    encoded_actions,
-    float_boxes,
-    kept,
-    observed,
-)
-from clew.envs.wrappers import WrapperConfig
+from clew.envs.spaces import BARE, encode_actions, encoded_actions, float_boxes, kept
+from clew.envs.wrappers import ADDED, WrapperConfig, observed
 from clew.errors import UserError
 
 
@@ -91,7 +83,7 @@ class Transforms:
         self.space = observed(self.seen, self.actions, self.config)
         self.returns = np.zeros(self.num_envs)
         if self.config.normalise_observations:
-            boxes = float_boxes(kept(self.seen, self.config))
+            boxes = float_boxes(kept(self.seen, self.config.keep))
             self.moments = {name: RunningMoments.of(box.shape) for name, box in boxes.items()}
             if not self.moments:
                 raise UserError(f"normalise_observations finds no float Box in {self.seen}")
