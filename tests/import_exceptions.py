@@ -58,7 +58,6 @@ EXCEPTIONS: dict[str, set[str]] = {
         "src/clew/cli/train.py",
         "src/clew/cli/watch.py",
         "src/clew/envs/__init__.py",
-        "src/clew/envs/base.py",
         "src/clew/envs/canvas.py",
         "src/clew/interact/tasks.py",
         "src/clew/lab/grid/worker.py",
@@ -73,7 +72,6 @@ EXCEPTIONS: dict[str, set[str]] = {
         "src/clew/watch/run.py",
     },
     "classes_are_abstract_or_final": {
-        "src/clew/bridges/gymnasium/build.py",
         "src/clew/bridges/gymnasium/faults.py",
         "src/clew/lab/grid/cells.py",
     },
