@@ -53,7 +53,6 @@ EXCEPTIONS: dict[str, set[str]] = {
         "src/clew/cli/envs.py",
         "src/clew/cli/evaluate.py",
         "src/clew/cli/inspect.py",
-        "src/clew/cli/models.py",
         "src/clew/cli/tables.py",
         "src/clew/cli/train.py",
         "src/clew/cli/watch.py",

@@ -44,7 +44,7 @@ def main(args: list[str]) -> int:
         return _show(
             study_costs(command.study), command.json, f"whole agents of {command.study}, as coded"
         )
-    from clew.memory import MEMORIES, options_of
+    from clew.memory import MEMORIES, options_of  # start: JAX takes a second
 
     names = [command.name] if command.name else list(MEMORIES)
     rows = [model_costs(name, command.input_size, command.options) for name in names]
@@ -64,10 +64,10 @@ def model_costs(name: str, input_size: int, options: dict[str, Any]) -> dict[str
     Raises:
         UserError: for an unknown model or option, or an impossible size.
     """
-    import equinox as eqx
-    import jax
+    import equinox as eqx  # start: JAX takes a second
+    import jax  # start: JAX takes a second
 
-    from clew.memory import make_memory
+    from clew.memory import make_memory  # start: JAX takes a second
 
     memory = eqx.filter_eval_shape(
         lambda key: make_memory(name, input_size=input_size, key=key, **options),
@@ -90,7 +90,11 @@ def study_costs(study: str) -> list[dict[str, Any]]:
 
 
 def _costs(name: str, module: Any, input_size: int) -> dict[str, Any]:
-    from clew.lab.costs import multiply_adds, parameters, state_size
+    from clew.lab.costs import (  # start: JAX takes a second
+        multiply_adds,
+        parameters,
+        state_size,
+    )
 
     state, work = state_size(module), multiply_adds(module, input_size)
     row = {
