@@ -1,4 +1,4 @@
-"""The command line: one module for each command, imported when it is called for."""
+"""The command line: one module for each command, imported when the command is used."""
 
 import contextlib
 import difflib
@@ -34,7 +34,6 @@ COMMANDS = {
 
 def main(args: Sequence[str] | None = None) -> None:
     """The command `clew`: runs and exits, with 0, 1 (a finding), 2 (a mistake) or 130 (Ctrl-C)."""
-    # stdout may be a pipe that is read by a program: nothing but results goes there.
     if args is None and len(sys.argv) > 1:
         take_large_pages(sys.argv[1])
     sys.exit(run(list(sys.argv[1:] if args is None else args)))
@@ -52,24 +51,24 @@ def run(args: list[str]) -> int:
         print(f"\n{interrupt}" if interrupt.args else "\ninterrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # Whoever read our output has seen enough, as `head` has; Python would complain at exit.
+        # The reader, such as `head`, closed the pipe; Python would complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
 @contextlib.contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """clew's own warnings are a line too, without the place in the code where they arose."""
-    usual, ours = warnings.formatwarning, f"{Path(__file__).parents[1]}{os.sep}"
+    """Prints clew's own warnings as one line, without their place in the code."""
+    usual, library = warnings.formatwarning, f"{Path(__file__).parents[1]}{os.sep}"
 
-    def told(
+    def one_line(
         message: Warning | str, category: type[Warning], filename: str, *more: Any, **others: Any
     ) -> str:
-        if issubclass(category, UserWarning) and filename.startswith(ours):
+        if issubclass(category, UserWarning) and filename.startswith(library):
             return f"warning: {message}\n"
         return usual(message, category, filename, *more, **others)
 
-    warnings.formatwarning = told
+    warnings.formatwarning = one_line
     try:
         yield
     finally:
@@ -83,7 +82,7 @@ def dispatch(args: list[str]) -> int:
         return 0
     name, *rest = args
     if name in ("-V", "--version", "version"):
-        from importlib.metadata import version
+        from importlib.metadata import version  # start: takes 0.03 s
 
         print(f"clew {version('clew')}")
         return 0
@@ -93,7 +92,7 @@ def dispatch(args: list[str]) -> int:
 
 
 def unknown_command(name: str) -> UserError:
-    """The error for a command or option that is not there, with the nearest ones."""
+    """The error for an unknown command or option, with the nearest ones."""
     kind = "option" if name.startswith("-") else "command"
     near = difflib.get_close_matches(name, COMMANDS, n=2, cutoff=0.5)
     hint = f"did you mean {' or '.join(f'clew {n}' for n in near)}?" if near else ""
@@ -102,7 +101,7 @@ def unknown_command(name: str) -> UserError:
 
 
 def help_text() -> str:
-    """What `clew` says when it is called with nothing to do."""
+    """The help of `clew` itself."""
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {what}" for name, what in COMMANDS.items()]
     return "\n".join(

@@ -1,9 +1,6 @@
-"""`clew check`: the laws, on a model of the library or on anybody's own."""
+"""`clew check`: the laws, on a model of the library or on your own."""
 
-import importlib
-import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +9,7 @@ import tyro
 from clew.cli.parse import parse
 from clew.cli.tables import print_json, print_table
 from clew.errors import UserError, unknown_name
+from clew.names import resolve
 
 if TYPE_CHECKING:
     from clew.memory.base import AbstractMemory
@@ -29,12 +27,12 @@ SMALL = {
     "window": 8,
     "ffn_size": 16,
 }
-"""Sizes at which the laws are run unless told otherwise, for models that have such an option."""
+"""Default sizes at which the laws are run, for models that have such an option."""
 
 
 @dataclass(frozen=True)
 class CheckCommand:
-    """What `clew check` may be told."""
+    """Options of `clew check`."""
 
     what: tyro.conf.Positional[str] = ""
     """A model's name, or module:factory, a function of your own that returns a memory."""
@@ -51,8 +49,8 @@ class CheckCommand:
 def main(args: list[str]) -> int:
     """Checks, and prints a table of laws."""
     command = parse(CheckCommand, args, command="check", about=ABOUT)
-    from clew.memory import MEMORIES
-    from clew.memory.laws import check
+    from clew.memory import MEMORIES  # start: JAX takes a second
+    from clew.memory.laws import check  # start: JAX takes a second
 
     names = [command.what] if command.what else list(MEMORIES)
     reports = {}
@@ -69,18 +67,18 @@ def main(args: list[str]) -> int:
 
 
 def make(what: str, input_size: int, options: dict[str, Any]) -> "AbstractMemory":
-    """The memory that is meant by a model's name or by module:factory.
+    """The memory of a model's name or of module:factory.
 
     Raises:
         UserError: if there is no such model, module or factory, or it returns no memory.
     """
-    import jax
+    import jax  # start: JAX takes a second
 
-    from clew.memory import MEMORIES, make_memory, options_of
-    from clew.memory.base import AbstractMemory
+    from clew.memory import MEMORIES, make_memory, options_of  # start: JAX takes a second
+    from clew.memory.base import AbstractMemory  # start: JAX takes a second
 
     if ":" in what:
-        memory = factory(what)(**options)
+        memory = resolve(what)(**options)
         if not isinstance(memory, AbstractMemory):
             raise UserError(f"{what} returned {type(memory).__name__}, expected an AbstractMemory")
         return memory
@@ -90,25 +88,9 @@ def make(what: str, input_size: int, options: dict[str, Any]) -> "AbstractMemory
     return make_memory(what, input_size=input_size, key=jax.random.key(0), **(small | options))
 
 
-def factory(what: str) -> Callable[..., Any]:
-    """The function called `factory` of the importable `module`, given as module:factory."""
-    module_name, _, name = what.partition(":")
-    sys.path.insert(0, os.getcwd())
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise UserError(f"cannot import {module_name!r} of {what!r}: {error}") from error
-    finally:
-        sys.path.remove(os.getcwd())
-    if not callable(getattr(module, name, None)):
-        public = [n for n, value in vars(module).items() if callable(value) and n[0] != "_"]
-        raise unknown_name(f"factory of {module_name}", name, public)
-    return getattr(module, name)
-
-
 def summary(report: "LawReport") -> dict[str, Any]:
     """A report as JSON values."""
-    from clew.memory.laws import LAWS
+    from clew.memory.laws import LAWS  # start: JAX takes a second
 
     laws = {}
     for law in LAWS:
@@ -119,7 +101,7 @@ def summary(report: "LawReport") -> dict[str, Any]:
 
 
 def _show(reports: "dict[str, LawReport]") -> None:
-    from clew.memory.laws import LAWS
+    from clew.memory.laws import LAWS  # start: JAX takes a second
 
     rows = []
     for name, report in reports.items():

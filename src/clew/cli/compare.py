@@ -19,7 +19,7 @@ METRICS = ("success", "return")
 
 @dataclass(frozen=True)
 class CompareCommand:
-    """What `clew compare` may be told."""
+    """Options of `clew compare`."""
 
     runs: tyro.conf.Positional[tuple[str, ...]] = ()
     """The runs' folders, or their names in the folder of runs."""
@@ -41,8 +41,8 @@ def main(args: list[str]) -> int:
     out = Path(command.out or Path(command.run_dir) / "compare.png")
     if out.suffix != ".png":
         raise UserError(f"--out must be a .png file, got {command.out}")
-    from clew.report.curves import plot_runs
-    from clew.run import folder
+    from clew.report.curves import plot_runs  # start: matplotlib takes 0.4 s
+    from clew.run import folder  # start: JAX takes a second
 
     found = {name: folder.find_run(name, command.run_dir) for name in command.runs}
     summaries = {name: _summary(path) for name, path in found.items()}
@@ -61,9 +61,9 @@ def main(args: list[str]) -> int:
 
 
 def _summary(path: Path) -> dict[str, Any]:
-    """What a run's end says, from its rows: it may be training still."""
-    from clew.report.curves import read_rows
-    from clew.run import folder, record
+    """The end of a run, from its rows, because it may still be training."""
+    from clew.report.curves import read_rows  # start: matplotlib takes 0.4 s
+    from clew.run import folder, record  # start: JAX takes a second
 
     rows, config = read_rows(path), folder.read_config(path)
     whole = record.summarise(rows, config, seconds=rows[-1]["seconds"], parameters=0)
@@ -72,7 +72,7 @@ def _summary(path: Path) -> dict[str, Any]:
 
 
 def _labels(summaries: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """Memories name the curves, unless two runs have the same."""
+    """Curves are labelled by memory, or by run if two runs have the same memory."""
     memories = [summary["memory"] for summary in summaries.values()]
     if len(set(memories)) == len(memories):
         return {name: summary["memory"] for name, summary in summaries.items()}
@@ -80,6 +80,6 @@ def _labels(summaries: dict[str, dict[str, Any]]) -> dict[str, str]:
 
 
 def _row(name: str, summary: dict[str, Any], metrics: Sequence[str]) -> list[str]:
-    told = [final_text(summary["final"].get(metric)) for metric in metrics]
+    ends = [final_text(summary["final"].get(metric)) for metric in metrics]
     seeds, steps = str(summary["seeds"]), f"{summary['steps']:,}"
-    return [Path(name).name, summary["memory"], summary["env"], seeds, steps, *told]
+    return [Path(name).name, summary["memory"], summary["env"], seeds, steps, *ends]

@@ -7,8 +7,7 @@ from clew.cli.parse import parse
 from clew.errors import require_at_least
 
 ABOUT = """Trains agents with a memory (AReLiT) and agents without on a short T-Maze, evaluates both
-on fresh episodes and draws what happened. Stopped with Ctrl-C, it goes on where it was when it is
-called again."""
+on fresh episodes and draws their learning curves. After Ctrl-C it continues where it stopped."""
 
 INTRODUCTION = """A T-Maze: at the start a cue says up or down; 19 steps of corridor later the agent
 must turn that way. It never sees the cue again, so without memory it can only guess.
@@ -17,7 +16,7 @@ must turn that way. It never sees the cue again, so without memory it can only g
 
 @dataclass(frozen=True)
 class DemoCommand:
-    """What `clew demo` may be told."""
+    """Options of `clew demo`."""
 
     run_dir: str = "runs/demo"
     """Folder for the two runs and the picture."""
@@ -34,9 +33,9 @@ def main(args: list[str]) -> int:
     require_at_least("episodes", command.episodes, 1)
     began = time.monotonic()
     print(INTRODUCTION, flush=True)
-    from clew.cli.live import listener
-    from clew.lab.demo import LABELS, run
-    from clew.run.progress import format_seconds
+    from clew.cli.live import listener  # start: rich takes 0.1 s
+    from clew.lab.demo import LABELS, run  # start: JAX takes a second
+    from clew.run.progress import format_seconds  # start: JAX takes a second
 
     outcome = run(
         command.run_dir, seeds=command.seeds, episodes=command.episodes, progress=listener

@@ -21,7 +21,7 @@ ABOUT = "Lists the tasks with their options, or describes one."
 
 @dataclass(frozen=True)
 class EnvsCommand:
-    """What `clew envs` may be told."""
+    """Options of `clew envs`."""
 
     name: tyro.conf.Positional[str] = ""
     """Describe this task."""
@@ -32,13 +32,13 @@ class EnvsCommand:
 def main(args: list[str]) -> int:
     """Lists or describes tasks."""
     command = parse(EnvsCommand, args, command="envs", about=ABOUT)
-    from clew.envs import ENVS
+    from clew.envs import ENVS  # start: JAX takes a second
 
     found = [describe(name) for name in ([command.name] if command.name else ENVS)]
     if command.json:
         print_json(found)
     elif command.name:
-        print(f"{command.name}\n\n{_told(command.name, found[0])}\n")
+        print(f"{command.name}\n\n{_description(command.name, found[0])}\n")
         print(f"default options: {_options(found[0])}")
     else:
         rows = [
@@ -46,7 +46,7 @@ def main(args: list[str]) -> int:
             for e in found
         ]
         columns = ["task", "inputs", "actions", "options (defaults)", "what it is"]
-        print_table("", columns, rows, "clew envs NAME tells all of one")
+        print_table("", columns, rows, "clew envs NAME describes one")
         print(OTHERS)
     return 0
 
@@ -57,7 +57,7 @@ def describe(name: str) -> dict[str, Any]:
     Raises:
         UserError: for an unknown task.
     """
-    from clew.envs import ENVS, env_options, make_env
+    from clew.envs import ENVS, env_options, make_env  # start: JAX takes a second
 
     options, env = env_options(name), make_env(name)
     about = (inspect.getdoc(ENVS.get(name)) or "").partition("\n")[0]
@@ -71,9 +71,9 @@ def describe(name: str) -> dict[str, Any]:
     }
 
 
-def _told(name: str, found: dict[str, Any]) -> str:
-    """What a task, or an environment of others, says of itself."""
-    from clew.envs import ENVS
+def _description(name: str, found: dict[str, Any]) -> str:
+    """The docstring of a task, or the description of a Gymnasium environment."""
+    from clew.envs import ENVS  # start: JAX takes a second
 
     return (inspect.getdoc(ENVS[name]) or "") if name in ENVS else found["about"]
 

@@ -9,20 +9,20 @@ from clew.cli.parse import parse
 from clew.cli.tables import print_json, print_table
 from clew.errors import UserError
 
-ABOUT = """Plays fresh episodes with the agents of a run, from its newest checkpoint, taking the
-likeliest action (greedy) and drawing from the policy (sampled, as in training)."""
+ABOUT = """Plays fresh episodes with the agents of a run, from its newest checkpoint, with
+greedy actions and with actions sampled from the policy, as in training."""
 
 
 @dataclass(frozen=True)
 class EvaluateCommand:
-    """What `clew evaluate` may be told."""
+    """Options of `clew evaluate`."""
 
     run: tyro.conf.Positional[str] = ""
     """The run's folder, or its name in runs/."""
     episodes: int = 200
     """Episodes for every seed."""
     seed: int = 0
-    """Seed of the episodes and draws."""
+    """Seed of the episodes and of sampled actions."""
     actions: Literal["both", "greedy", "sampled"] = "both"
     """How actions are chosen."""
     json: bool = False
@@ -34,7 +34,7 @@ def main(args: list[str]) -> int:
     command = parse(EvaluateCommand, args, command="evaluate", about=ABOUT)
     if not command.run:
         raise UserError("which run? clew evaluate RUN; clew runs lists them")
-    from clew.run.evaluate import evaluate
+    from clew.run.evaluate import evaluate  # start: JAX takes a second
 
     ways = ("greedy", "sampled") if command.actions == "both" else (command.actions,)
     results = {

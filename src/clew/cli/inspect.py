@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from clew.inspect import Inspection, Questions
 
 ABOUT = """Shows what a trained agent remembers: which past observations its decisions rest on (by
-gradient, and by taking them away), how far back that goes, what a linear probe reads from its
+gradient and by occlusion), how far back that goes, what a linear probe reads from its
 memory at every step, and its attention and gates. Writes a page of pictures with all numbers as
 JSON and CSV."""
 
 
 @dataclass(frozen=True)
 class InspectCommand:
-    """What `clew inspect` may be told."""
+    """Options of `clew inspect`."""
 
     runs: tyro.conf.Positional[tuple[str, ...]] = ()
     """Folders of runs, or their names in runs/; several are also compared."""
@@ -44,7 +44,7 @@ class InspectCommand:
     max_steps: int = 1000
     """Longer episodes are left out."""
     seed: int = 0
-    """Seed of the episodes and draws."""
+    """Seed of the episodes and of sampled actions."""
     seed_index: int = 0
     """Which of a run's seeds, from 0."""
     output: str = ""
@@ -59,15 +59,15 @@ def main(args: list[str]) -> int:
     command = parse(InspectCommand, args, command="inspect", about=ABOUT)
     if not command.runs:
         raise UserError("which run? clew inspect RUN; clew runs lists them")
-    from clew.inspect import inspect_run, to_json, write_comparison, write_inspection
-    from clew.run.folder import find_run
+    from clew import inspect  # start: JAX takes a second
+    from clew.run.folder import find_run  # start: JAX takes a second
 
     paths = [find_run(run) for run in command.runs]
     if command.output and len({path.name for path in paths}) < len(paths):
         raise UserError("runs of the same name cannot share an --output; leave it out")
     several, pages = [], []
     for path in paths:
-        found = inspect_run(
+        found = inspect.inspect_run(
             path,
             _questions(command),
             episodes=command.episodes,
@@ -77,12 +77,13 @@ def main(args: list[str]) -> int:
             seed_index=command.seed_index,
         )
         several.append(found)
-        pages.append(write_inspection(found, _place(command, path)).picture)
+        pages.append(inspect.write_inspection(found, _place(command, path)).picture)
     if len(several) > 1:
         place = Path(command.output) if command.output else paths[0].parent
-        pages.append(write_comparison(several, place))
+        pages.append(inspect.write_comparison(several, place))
     if command.json:
-        print_json([to_json(found) for found in several] if several[1:] else to_json(several[0]))
+        found = [inspect.to_json(found) for found in several]
+        print_json(found if several[1:] else found[0])
         return 0
     print_table("", ["run", *_COLUMNS], [_row(found) for found in several], _note(several[0]))
     for page in pages:
@@ -94,7 +95,7 @@ _COLUMNS = ("success", "length", "by gradient", "by occlusion", "in the state", 
 
 
 def _questions(command: InspectCommand) -> "Questions":
-    from clew.inspect import Questions
+    from clew.inspect import Questions  # start: JAX takes a second
 
     return Questions(
         influence_episodes=command.influence_episodes,

@@ -1,4 +1,4 @@
-"""Training told on a terminal: one line that lives, and plain lines elsewhere."""
+"""Progress of a training: a live line on a terminal, plain lines elsewhere."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ from clew.run.progress import Progress as Listener
 
 
 def listener(label: str = "", *, every: float = 5.0) -> Listener:
-    """Who should be told of training: a live line on a terminal, plain lines elsewhere.
+    """The listener for a training: a live line on a terminal, plain lines elsewhere.
 
     Args:
         label: what the line begins with; by default the run's name.
@@ -47,28 +47,28 @@ class Live:
         self._task: TaskID | None = None
 
     def start(self, path: Path, config: TrainConfig) -> None:
-        """Says what runs where, and opens the line."""
+        """Prints the run and its folder, and opens the line."""
         seeds = f"{config.seeds} seeds, " if config.seeds > 1 else ""
         each = " each" if seeds else ""
-        told = f"{config.memory} on {config.env}, {seeds}{config.steps:,} steps{each}"
-        self._bar.console.print(f"{told} -> {path}", highlight=False)
+        what = f"{config.memory} on {config.env}, {seeds}{config.steps:,} steps{each}"
+        self._bar.console.print(f"{what} -> {path}", highlight=False)
         label = self._label or path.name
         self._task = self._bar.add_task("", total=None, label=label, text="starting")
         self._bar.start()
 
     def phase(self, name: str) -> None:
-        """Says what takes time: compiling, above all."""
+        """Shows the current phase, such as compiling."""
         hint = " (some seconds, the next time fewer)" if name == "compiling" else ""
         self._show(text=self._text if name == "training" else name + hint)
 
     def report(self, report: Report) -> None:
-        """Renews the line."""
+        """Updates the line."""
         self._row = report.row or self._row
         self._text = summary_line(report, self._row)
         self._show(total=report.total_steps, completed=report.steps, text=self._text)
 
     def message(self, text: str) -> None:
-        """Prints a line above the living one."""
+        """Prints a line above the live one."""
         self._bar.console.print(text, highlight=False)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Large pages of memory for the commands that compute: the same numbers, sooner."""
+"""Large memory pages for the commands that compute: the same numbers, faster."""
 
 import os
 import re
@@ -14,13 +14,12 @@ _FIRST = (2, 35)  # the GNU C library that knows the setting
 
 
 def take_large_pages(command: str) -> None:
-    """Begins this process anew with large pages, where Linux gives them to those who ask.
+    """Restarts this process with large pages, where Linux gives them on request.
 
-    XLA's buffers come fresh from the system at every call, and page by page: with pages of 2 MB
-    in place of 4 KB learning took 16 to 23% less time on the machine that clew was measured on.
-    The C library reads its setting before Python begins, hence the new start; the process keeps
-    its number, its files and its arguments. Whoever has set GLIBC_TUNABLES, to anything, is left
-    alone.
+    XLA's buffers are allocated at every call, page by page: with pages of 2 MB in place of 4 KB
+    learning took 16 to 23% less time on the machine that clew was measured on. The C library
+    reads its setting before Python starts, hence the restart; the process keeps its id, its files
+    and its arguments. If GLIBC_TUNABLES is already set, nothing is changed.
     """
     if command in COMPUTING and _VARIABLE not in os.environ and is_possible():
         os.environ[_VARIABLE] = _SETTING
@@ -28,7 +27,7 @@ def take_large_pages(command: str) -> None:
 
 
 def is_possible(mode: Path = _MODE) -> bool:
-    """Whether the system gives large pages on request, and the C library can make the request."""
+    """Whether the system gives large pages on request, and the C library can request them."""
     try:
         on_request = "[madvise]" in mode.read_text()
         library = os.confstr("CS_GNU_LIBC_VERSION") or ""

@@ -1,4 +1,4 @@
-"""From a dataclass to a parsed command line, with errors that read like the library's own."""
+"""A command line parsed into a dataclass, with errors in the style of the library's own."""
 
 import ast
 import contextlib
@@ -11,7 +11,7 @@ import json
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
 from tyro.constructors import (
@@ -36,10 +36,10 @@ def parse(
 
     Args:
         kind: a dataclass; a field's docstring is its help.
-        args: what followed the command.
+        args: the words after the command.
         command: its name, for the help and errors.
-        about: what it does, for the help.
-        default: values of what is not given, if not the dataclass's own.
+        about: its description, for the help.
+        default: values of options that are not given, if not the dataclass's own.
 
     Raises:
         UserError: for an unknown option, with the nearest one, or an impossible value.
@@ -69,7 +69,7 @@ def parse(
 
 
 def value_before_parsing(args: Sequence[str], option: str) -> str | None:
-    """The value given to an option that decides what the others' defaults are."""
+    """The value of an option that decides the defaults of the others."""
     for index, token in enumerate(args):
         if token == option:
             if index + 1 == len(args) or args[index + 1].startswith("--"):
@@ -108,11 +108,11 @@ def parse_pairs(words: Sequence[str]) -> dict[str, Any]:
 
 
 def option_names(kind: Any, prefix: str = "--") -> Iterator[str]:
-    """Every option that a dataclass makes, as typed; arguments without a name are left out."""
+    """Every option of a dataclass as it is typed; positional arguments are left out."""
     hints = get_type_hints(kind, include_extras=True)
     for field in dataclasses.fields(kind):
         hint, name = hints[field.name], field.name.replace("_", "-")
-        annotated = hasattr(hint, "__metadata__")
+        annotated = get_origin(hint) is Annotated
         inner = get_args(hint)[0] if annotated else hint
         if dataclasses.is_dataclass(inner):
             yield from option_names(inner, prefix if annotated else f"{prefix}{name}.")
@@ -138,7 +138,7 @@ def field_docs(kind: type) -> dict[str, str]:
 
 
 def _registry() -> ConstructorRegistry:
-    """What tyro is told beyond its own rules: options as KEY=VALUE, help without line breaks."""
+    """Rules in addition to tyro's own: options as KEY=VALUE, help without line breaks."""
     registry = ConstructorRegistry()
     registry.primitive_rule(_pairs_rule)
     registry.struct_rule(_dataclass_rule)
@@ -186,14 +186,18 @@ def _unknown(token: str, kind: Any, prog: str) -> UserError:
     given = token.split("=", 1)[0]
     names = list(option_names(kind))
     near = difflib.get_close_matches(given, names, n=3, cutoff=0.6)
-    # What people forget most is the group that an option is in: --learning-rate.
+    # Often only the group of an option is missing: --learning-rate.
     near = near or [name for name in names if name.endswith("." + given.lstrip("-"))]
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     return UserError(f"unknown option {given!r}; {hint}See {prog} --help")
 
 
 def _plain(boxed: str) -> str:
-    """The first paragraph of a framed message, without its title and frame."""
+    """The first paragraph of a framed message, without its title and frame.
+
+    tyro reports mistakes in no other public way than by this text; its hook for typed errors
+    (`tyro._errors`) is private and may change in any release.
+    """
     lines = [line.strip().strip("│|").strip() for line in boxed.splitlines()[1:]]
     # The frame's rules are lines of their own; without Unicode one stands under the title too.
     below = itertools.dropwhile(_is_rule, lines)

@@ -14,7 +14,7 @@ ABOUT = "Lists the runs of a folder, how far they are and what they reached."
 
 @dataclass(frozen=True)
 class RunsCommand:
-    """What `clew runs` may be told."""
+    """Options of `clew runs`."""
 
     run_dir: str = "runs"
     """Folder that holds the folders of runs."""

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs."""
+"""Output of commands: tables for people, JSON for programs."""
 
 import json
 import math
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def print_json(value: Any) -> None:
-    """Prints a value as JSON on standard output; what is not finite becomes null."""
+    """Prints a value as JSON on standard output; numbers that are not finite become null."""
     print(json.dumps(finite(value), indent=2))
 
 
@@ -53,7 +53,7 @@ def out() -> Console:
 
 def final_text(final: dict[str, Any] | None) -> str:
     """A metric's end, as a run's summary holds it: mean [low, high], or nothing."""
-    from clew.stats import Interval
+    from clew.stats import Interval  # start: NumPy takes 0.1 s
 
     if final is None or final["mean"] is None:
         return ""
@@ -81,5 +81,5 @@ def show(document: "Document", *, as_json: bool, note: str = "") -> None:
 
 
 def log(what: str) -> None:
-    """Prints on standard error what is being worked at."""
+    """Prints on standard error what is being computed."""
     print(f"{what} ...", file=sys.stderr, flush=True)

@@ -23,7 +23,7 @@ summary.json and curve.png. Ctrl-C saves and says how to go on."""
 
 @dataclass(frozen=True)
 class TrainCommand:
-    """What `clew train` may be told."""
+    """Options of `clew train`."""
 
     config: Annotated[TrainConfig, tyro.conf.arg(name="")] = field(default_factory=TrainConfig)
     """Settings of the run."""
@@ -50,7 +50,7 @@ def main(args: list[str]) -> int:
         config = dataclasses.replace(config, asynchronous=place)
     if command.cpu_threads:
         use_cores(command.cpu_threads)
-    from clew.run.train import train
+    from clew.run.train import train  # start: JAX takes a second
 
     resume = folder.find_run(command.resume, config.run_dir) if command.resume else False
     result = train(config, resume=resume, progress=listener())
@@ -107,17 +107,17 @@ def use_cores(count: int) -> None:
 
 
 def report(path: Any, summary: dict[str, Any]) -> str:
-    """What a finished run says of itself, in a few lines."""
+    """A finished run in a few lines."""
     seeds = f" x {summary['seeds']} seeds" if summary["seeds"] > 1 else ""
     lines = [
         f"{summary['memory']} on {summary['env']}: {summary['steps']:,} steps{seeds} in "
         f"{format_seconds(summary['seconds'])} ({summary['rate'] or 0:,.0f} steps/s)"
     ]
-    told = [
+    ends = [
         f"{n} {final_text(summary['final'][n])}" for n in ("success", "return") if _has(summary, n)
     ]
-    if told:
-        lines.append(f"last tenth of training: {', '.join(told)}")
+    if ends:
+        lines.append(f"last tenth of training: {', '.join(ends)}")
     curve = path / "curve.png"
     if curve.exists():
         lines.append(f"curve: {curve}")

@@ -14,7 +14,7 @@ the value, the policy, and which past observations the present decision rests on
 
 @dataclass(frozen=True)
 class WatchCommand:
-    """What `clew watch` may be told."""
+    """Options of `clew watch`."""
 
     run: tyro.conf.Positional[str] = ""
     """The run's folder, or its name in runs/."""
@@ -25,7 +25,7 @@ class WatchCommand:
     episodes: int = 1
     """Episodes, one after another."""
     seed: int = 0
-    """Seed of the episodes and draws."""
+    """Seed of the episodes and of sampled actions."""
     actions: Literal["greedy", "sampled"] = "greedy"
     """How actions are chosen."""
     influence: Literal["ablation", "gradient", "none"] = "ablation"
@@ -48,7 +48,7 @@ def main(args: list[str]) -> int:
     command = parse(WatchCommand, args, command="watch", about=ABOUT)
     if not command.run:
         raise UserError("which run? clew watch RUN; clew runs lists them")
-    from clew.watch import Viewing, play_run, watch_run
+    from clew.watch import Viewing, play_run, watch_run  # start: JAX takes a second
 
     viewing = Viewing(
         episodes=command.episodes,

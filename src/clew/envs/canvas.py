@@ -1,7 +1,7 @@
 """A drawing surface for pictures of tasks and of episodes: smooth shapes, few colours, one font.
 
-Everything is drawn larger and then taken together, which smooths edges; Pillow's own shapes have
-steps in them. Pillow comes with matplotlib, which also brings the font.
+Everything is drawn larger and then reduced, because Pillow's own shapes are not smoothed. The font
+comes with matplotlib.
 """
 
 from functools import cache, lru_cache
@@ -13,7 +13,7 @@ from jaxtyping import UInt8
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
-    from PIL.ImageFont import FreeTypeFont
+    from PIL.ImageFont import FreeTypeFont as Font
 
 Colour = str
 """As Pillow knows it: "#RRGGBB"."""
@@ -26,17 +26,17 @@ BLUE, ORANGE, GREEN, RED, YELLOW = "#0072B2", "#D55E00", "#009E73", "#B8433A", "
 
 
 class Canvas:
-    """A picture in the making; lengths are pixels of the finished picture.
+    """A picture to draw on; lengths are pixels of the finished picture.
 
     Args:
         width: of the picture.
         height: of the picture.
         colour: it is filled with.
-        finer: how many times as large it is drawn.
+        finer: factor by which it is drawn larger.
     """
 
     def __init__(self, width: int, height: int, colour: Colour = PAPER, finer: int = 2):
-        from PIL import Image, ImageDraw
+        from PIL import Image, ImageDraw  # start: Pillow takes 0.03 s
 
         self.width, self.height, self._finer = width, height, finer
         self._image = Image.new("RGB", (width * finer, height * finer), colour)
@@ -44,16 +44,16 @@ class Canvas:
 
     @classmethod
     def onto(cls, image: "Picture", finer: int = 1) -> "Canvas":
-        """A canvas that begins with a picture, which it draws upon."""
-        from PIL import ImageDraw
+        """A canvas that draws onto a given picture."""
+        from PIL import ImageDraw  # start: Pillow takes 0.03 s
 
-        made = cls.__new__(cls)
-        made.width, made.height = image.width // finer, image.height // finer
-        made._finer, made._image, made._draw = finer, image, ImageDraw.Draw(image)
-        return made
+        canvas = cls.__new__(cls)
+        canvas.width, canvas.height = image.width // finer, image.height // finer
+        canvas._finer, canvas._image, canvas._draw = finer, image, ImageDraw.Draw(image)
+        return canvas
 
     def copy(self) -> "Canvas":
-        """Another one with the same picture so far."""
+        """A copy with the picture so far."""
         return Canvas.onto(self._image.copy(), self._finer)
 
     def box(
@@ -66,7 +66,7 @@ class Canvas:
     ) -> None:
         """A rectangle, with its line inside of it."""
         left, top, right, bottom = self._scaled(box)
-        # Pillow's right and bottom are the last pixel's, ours the first beyond.
+        # Pillow's right and bottom are the last pixel, a box's are the first beyond.
         self._draw.rounded_rectangle(
             (left, top, max(left, right - 1), max(top, bottom - 1)),
             self._finer * round,
@@ -128,7 +128,7 @@ class Canvas:
         return self._image.reduce(self._finer) if self._finer > 1 else self._image
 
     def pixels(self) -> UInt8[np.ndarray, "height width 3"]:
-        """The picture's numbers at its own size."""
+        """The picture as an array, at its own size."""
         return np.asarray(self.finished())
 
     def _scaled(self, box: Box) -> tuple[int, int, int, int]:
@@ -137,10 +137,10 @@ class Canvas:
 
 
 @cache
-def font(size: float, bold: bool = False) -> "FreeTypeFont":
+def font(size: float, bold: bool = False) -> "Font":
     """DejaVu Sans at a size in pixels."""
-    import matplotlib
-    from PIL import ImageFont
+    import matplotlib  # start: matplotlib takes 0.1 s
+    from PIL import ImageFont  # start: Pillow takes 0.03 s
 
     name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
     return ImageFont.truetype(str(Path(matplotlib.get_data_path(), "fonts", "ttf", name)), size)
@@ -148,8 +148,8 @@ def font(size: float, bold: bool = False) -> "FreeTypeFont":
 
 @lru_cache(maxsize=2048)
 def _written(text: str, size: int, bold: bool, anchor: str) -> tuple[int, int, "Picture"]:
-    """A line of text as a mask, and its place from the anchor; most are written again and again."""
-    from PIL import Image, ImageDraw
+    """A line of text as a mask, and its place from the anchor; most texts are drawn often."""
+    from PIL import Image, ImageDraw  # start: Pillow takes 0.03 s
 
     box = font(size, bold).getbbox(text, anchor=anchor)
     left, top, right, bottom = (round(value) for value in box)

@@ -1,7 +1,7 @@
-"""Pictures of the tasks: what is there, and beside it what the agent is shown of it.
+"""Pictures of the tasks: their state, and beside it the agent's observation.
 
-Pictures are for people. They also show what the agent no longer sees, faintly, so that one can
-tell a right decision from a wrong one.
+Pictures are for people. They also show, faintly, what the agent no longer sees, so that a right
+decision can be told from a wrong one.
 """
 
 from functools import cache
@@ -49,10 +49,10 @@ def tmaze_picture(
         corridor_length: number of positions.
         cue: 0 up, 1 down.
         position: of the agent.
-        time: steps made.
-        observation: what the agent sees.
-        cue_bits: numbers of the observation that are the cue, the first.
-        distractor_bits: those that are distractors, the last.
+        time: steps so far.
+        observation: of the agent.
+        cue_bits: size of the cue, the first numbers of the observation.
+        distractor_bits: size of the distractors, the last numbers.
     """
     canvas = _maze(corridor_length, cue).copy()
     seen = time == 0
@@ -84,19 +84,19 @@ def chain_picture(
     Args:
         context: the bits, 0 or 1.
         query: which of them is asked for.
-        time: that the observation shows.
+        time: of the observation.
         memory_length: N of the task.
-        observation: what the agent sees.
+        observation: of the agent.
     """
     canvas = Canvas(WIDTH, 222)
     asked = time == memory_length - 1
     if time == 0 and not asked:
-        says = "remember these" if len(context) > 1 else "remember this one"
+        caption = "remember these" if len(context) > 1 else "remember this one"
     elif asked:
-        says = f"which was bit {query}?" if len(context) > 1 else "which was it?"
+        caption = f"which was bit {query}?" if len(context) > 1 else "which was it?"
     else:
-        says = "wait"
-    canvas.text((WIDTH / 2, 24), says, 18, INK if says != "wait" else QUIET, "mm", bold=True)
+        caption = "wait"
+    canvas.text((WIDTH / 2, 24), caption, 18, INK if caption != "wait" else QUIET, "mm", bold=True)
     width = min(64.0, 820 / len(context))
     left = (WIDTH - width * len(context)) / 2
     for index, bit in enumerate(context):
@@ -123,16 +123,16 @@ def distributed_picture(
     Args:
         context: the bits, 0 or 1.
         times: when each is shown.
-        time: that the observation shows.
+        time: of the observation.
         memory_length: N of the task.
-        observation: what the agent sees.
+        observation: of the agent.
     """
     canvas = Canvas(WIDTH, 222)
     past = times <= time
     ones = int(np.sum(context[past]))
     asked = time == memory_length - 1
-    says = "were most of them 1?" if asked else "count"
-    canvas.text((WIDTH / 2, 24), says, 18, INK if asked else QUIET, "mm", bold=True)
+    caption = "were most of them 1?" if asked else "count"
+    canvas.text((WIDTH / 2, 24), caption, 18, INK if asked else QUIET, "mm", bold=True)
     width = min(64.0, 860 / memory_length)
     left, top = (WIDTH - width * memory_length) / 2, 80 - width / 2
     for slot in range(memory_length):
@@ -168,8 +168,8 @@ def _maze(corridor_length: int, cue: int) -> Canvas:
         canvas.box(
             (arm[0] + 4, place + 4, arm[2] - 4, place + 22), GREEN if right else FAINT, round=4
         )
-        says = f"{'up' if turn == 0 else 'down'}: {'correct' if right else 'wrong'}"
-        canvas.text((arm[2] + 12, place + 13), says, 13, GREEN if right else QUIET)
+        caption = f"{'up' if turn == 0 else 'down'}: {'correct' if right else 'wrong'}"
+        canvas.text((arm[2] + 12, place + 13), caption, 13, GREEN if right else QUIET)
     canvas.text((_LEFT, bottom + 18), "0", 12, QUIET, "mm")
     canvas.text((_RIGHT - 34, bottom + 18), f"junction {corridor_length - 1}", 12, QUIET, "rm")
     return canvas
@@ -180,7 +180,7 @@ def _recall_groups(observation: Float[np.ndarray, " n"]) -> dict[str, Float[np.n
 
 
 def _lamps(canvas: Canvas, groups: dict[str, Float[np.ndarray, " m"]], y: float) -> None:
-    """What the agent sees, as squares: filled 1, empty 0, orange -1, and shades between."""
+    """The observation as squares: filled 1, empty 0, orange -1, and shades between."""
     size = sum(len(numbers) for numbers in groups.values())
     room = WIDTH - 190 - 34 * len(groups)
     lamp = min(_LAMP, max(2.0, room / max(1, size) - _GAP))
