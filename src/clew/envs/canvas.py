@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import UInt8
 
 if TYPE_CHECKING:
+    from PIL import ImageFont
     from PIL.Image import Image as Picture
-    from PIL.ImageFont import FreeTypeFont as Font
 
 Colour = str
 """As Pillow knows it: "#RRGGBB"."""
@@ -137,7 +137,7 @@ class Canvas:
 
 
 @cache
-def font(size: float, bold: bool = False) -> "Font":
+def font(size: float, bold: bool = False) -> "ImageFont.FreeTypeFont":
     """DejaVu Sans at a size in pixels."""
     import matplotlib  # start: matplotlib takes 0.1 s
     from PIL import ImageFont  # start: Pillow takes 0.03 s
