@@ -17,7 +17,6 @@ from clew.lab.studies.report.tables import MISSING
 from clew.report.document import (
     Block,
     Cell,
-    Chart,
     Column,
     Heading,
     Numbers,
@@ -54,12 +53,6 @@ def search_command(edition: Edition) -> str:
     return f"{command(edition)} --sweep"
 
 
-def blocks(editions: Sequence[Edition], styles: Styles, note: str) -> list[Block]:
-    """All blocks of a report, folder by folder; charts without a panel are left out."""
-    found = [b for edition in editions for b in _edition(scores_of(edition), styles, note)]
-    return [block for block in found if not isinstance(block, Chart) or block.panels]
-
-
 def _about_search(edition: Edition, rows: Sequence[Row]) -> str:
     tasks = list(dict.fromkeys(row["setting"].rsplit(" ", 2)[0] for row in rows))
     seeds, last = counted(len(edition.seeds), "seed"), rows[0]["last"]["steps"]
@@ -80,7 +73,9 @@ SEARCH = SearchReport(
 """Of Table A.3's search."""
 
 
-def _edition(scores: Scores, styles: Styles, note: str) -> list[Block]:
+def blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
+    """The blocks of a folder at the budget of most of its rows."""
+    scores = scores_of(edition)
     judged = [claim.judge(scores) for claim in CLAIMS]
     learner = learner_table(scores)
     return [

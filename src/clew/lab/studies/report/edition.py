@@ -126,9 +126,8 @@ class Page:
     form: str = ""
     """Whose report it is, where it has a form of its own; its folders cannot be mixed with
     others."""
-    blocks: "Callable[[Sequence[Edition], Styles, str], list[Block]] | None" = None
-    """All blocks of the report of such folders, in a form of its own; the last argument is the
-    user's note."""
+    blocks: "Callable[[Edition, Styles, str], list[Block]] | None" = None
+    """The blocks of such a folder in a form of its own; the last argument is the user's note."""
 
 
 def own_command(edition: "Edition") -> str:

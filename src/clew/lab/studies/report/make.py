@@ -83,7 +83,7 @@ def make_report(
         raise UserError("which studies? Give one folder of a study or more")
     editions = _distinct([read_edition(folder) for folder in folders])
     styles = styles_of(model for edition in editions for model in edition.models)
-    blocks = _blocks(editions, styles, note)
+    blocks = document(editions, styles, note)
     charts = [block for block in blocks if isinstance(block, Chart)]
     tables = [block for block in blocks if isinstance(block, Table)]
     heading = title or ", ".join(edition.name for edition in editions)
@@ -103,14 +103,6 @@ def make_report(
     return Report(place / "report.html", place / "report.md", figures, files)
 
 
-def _blocks(editions: Sequence[Edition], styles: Styles, note: str) -> list[Block]:
-    pages = [edition.page for edition in editions]
-    if len({page.form for page in pages}) > 1:
-        form = next(page.form for page in pages if page.form)
-        raise UserError(f"{form} has a report of its own form: give its folders alone")
-    return (pages[0].blocks or document)(editions, styles, note)
-
-
 def _distinct(editions: list[Edition]) -> list[Edition]:
     """The editions with file names of their own, also where two studies have one name."""
     seen: dict[str, int] = {}
@@ -123,12 +115,22 @@ def _distinct(editions: list[Edition]) -> list[Edition]:
 
 
 def document(editions: Sequence[Edition], styles: Styles, note: str) -> list[Block]:
-    """All blocks of a report, edition by edition; charts that nothing is there for are left out."""
-    blocks = [block for edition in editions for block in _edition(edition, styles, note)]
+    """All blocks of a report, folder by folder; charts without a panel are left out.
+
+    Raises:
+        UserError: for folders whose reports have different forms.
+    """
+    if len({edition.page.form for edition in editions}) > 1:
+        form = next(edition.page.form for edition in editions if edition.page.form)
+        raise UserError(f"{form} has a report of its own form: give its folders alone")
+    blocks: list[Block] = []
+    for edition in editions:
+        blocks += (edition.page.blocks or general_blocks)(edition, styles, note)
     return [block for block in blocks if not isinstance(block, Chart) or block.panels]
 
 
-def _edition(edition: Edition, styles: Styles, note: str) -> list[Block]:
+def general_blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
+    """The blocks of a folder in the form that suits any study."""
     blocks: list[Block] = [
         Heading(edition.name, 1, edition.slug),
         _numbers(edition),

@@ -30,11 +30,8 @@ class SearchReport:
     shaded: bool = False
     """Shade the scores, which are then between 0 and 1."""
 
-    def blocks(self, editions: Sequence[Edition], styles: Styles, note: str) -> list[Block]:
-        """All blocks of the report, folder by folder; it has no charts and so no styles."""
-        return [block for edition in editions for block in self._edition(edition, note)]
-
-    def _edition(self, edition: Edition, note: str) -> list[Block]:
+    def blocks(self, edition: Edition, styles: Styles, note: str) -> list[Block]:
+        """The blocks of a search's folder; there are no charts and so no styles."""
         rows = rows_of_budget(edition)
         found = {model: self.search.tried(rows, model) for model in edition.models}
         found = {model: pairs for model, pairs in found.items() if pairs}

@@ -22,7 +22,6 @@ from clew.lab.studies.tmaze.grid import AGENTS, CORRIDORS
 from clew.report.document import (
     Block,
     Cell,
-    Chart,
     Column,
     Heading,
     Numbers,
@@ -63,12 +62,6 @@ def command(edition: Edition, which: str) -> str:
     )
 
 
-def blocks(editions: Sequence[Edition], styles: Styles, note: str) -> list[Block]:
-    """All blocks of a report, edition by edition; charts without a panel are left out."""
-    found = [b for edition in editions for b in _edition(scores_of(edition), styles, note)]
-    return [block for block in found if not isinstance(block, Chart) or block.panels]
-
-
 def _about_search(edition: Edition, rows: Sequence[Row]) -> str:
     corridors = sorted({int(row["setting"].split(" ")[0].split("-")[1]) for row in rows})
     return (
@@ -96,7 +89,9 @@ SEARCH = SearchReport(
 """Of Table A.1's search."""
 
 
-def _edition(scores: Scores, styles: Styles, note: str) -> list[Block]:
+def blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
+    """The blocks of a folder at the budget of most of its rows."""
+    scores = scores_of(edition)
     judged = [claim.judge(scores) for claim in CLAIMS]
     agents = [model for model in scores.models if model in AGENTS]
     others = [model for model in scores.models if model not in AGENTS]
