@@ -187,7 +187,8 @@ class TrainConfig(LearnerSettings):
     def to_json(self) -> dict[str, Any]:
         """The settings as JSON values."""
         values = with_lists(dataclasses.asdict(self))
-        return values | {name: values.pop(name) for name in LEARNERS}  # task and memory come first
+        learners = {name: values.pop(name) for name in LEARNERS}
+        return values | learners  # the task and the memory come first
 
     def identity(self) -> dict[str, Any]:
         """The settings that say what is computed, as JSON values.
