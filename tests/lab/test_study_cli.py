@@ -103,6 +103,17 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys) -> None:
     assert "cannot make the folder" in capsys.readouterr().err
 
 
+def test_a_study_of_a_collection_has_two_names() -> None:
+    lines = (
+        "tmaze --corridors 120",
+        "pramanik --part tmaze --corridors 120",
+        "--part=tmaze pramanik --corridors=120",
+        "--corridors 120 --part tmaze pramanik",
+    )
+    assert len({requested(line).digest("gru", "corridor-120") for line in lines}) == 1
+    assert {requested(line).name for line in lines} == {"pramanik/tmaze-published"}
+
+
 def test_options_make_the_study() -> None:
     study = requested("makkink --part size --models 'lstm, none' --seeds 5 --episodes 9")
     assert list(study.models) == ["lstm", "none"]

@@ -20,8 +20,8 @@ or on a Ray cluster.
 What is finished is never run again: after Ctrl-C, a kill or a failure the same command resumes it.
 Results are lines of results.jsonl in the study's folder, one for every training. A study that
 trains nothing, as approximation, computes tables and pictures into the folder at once.
-The studies: {", ".join(STUDIES)}; clew study NAME --help shows the options of each. Those of
-pramanik are also known by --part: clew study pramanik --part tmaze."""
+The studies: {", ".join(STUDIES)}; clew study NAME --help shows the options of each. Studies of one
+publication are also known by --part: clew study {next(iter(COLLECTIONS))} --part PART."""
 
 
 class Request(NamedTuple):
@@ -127,7 +127,9 @@ def _known_names() -> list[str]:
 def _find_name(args: list[str]) -> tuple[str, list[str]]:
     """The name of the study, wherever it stands, and the other words; "" if there is none."""
     known = _known_names()
-    place = next((i for i, word in enumerate(args) if word in known), 0)
+    values = {i + 1 for i, word in enumerate(args) if word == "--part"}
+    named = (i for i, word in enumerate(args) if word in known and i not in values)
+    place = next(named, 0)
     if not args or args[place].startswith("-"):
         return "", args
     return args[place], args[:place] + args[place + 1 :]
