@@ -1,4 +1,4 @@
-"""What a rollout hands to the learner."""
+"""Trajectories and rollouts: what acting hands to the learner, and reading them again."""
 
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ class Trajectory(NamedTuple):
         memory      s_0 before o_0; the next trajectory's is s_T, before o_T
 
     `start[t]`: observation t opens an episode. `last[t]`: observation t is the final one of a
-    truncated episode; it is there for its value, the action on it did nothing, and observation
+    truncated episode; it is kept for its value, the action on it did nothing, and observation
     t+1 opens the next episode. The transition that leaves it is not `valid`.
     """
 
@@ -41,7 +41,7 @@ class Trajectory(NamedTuple):
 
     @property
     def valid(self) -> Bool[Array, "time batch"]:
-        """Which transitions may be learned from."""
+        """The transitions that may be learned from."""
         return ~self.last[:-1]
 
 
@@ -49,7 +49,7 @@ class Rollout(NamedTuple):
     """What an update learns from: T steps of B environments in K sequences of S steps."""
 
     chunks: Trajectory
-    """The sequences one after the other on a first axis: [K, S, B, ...], see `Trajectory`."""
+    """The sequences in order on a first axis: [K, S, B, ...], see `Trajectory`."""
     memory: State
     """After the last step, before `observation`."""
     observation: Observation
@@ -89,7 +89,7 @@ class Rollout(NamedTuple):
 
 
 Outputs = tuple[Float[Array, "time batch actions"], Float[Array, "time batch"], dict[str, Array]]
-"""The policy's numbers (see `Agent.step`), values, and the memory's metrics."""
+"""Logits (see `Agent`), values, and the memory's metrics."""
 
 
 def reread(agent: Agent, trajectory: Trajectory) -> Outputs:
@@ -122,7 +122,7 @@ def _read(agent: Agent, state0: State, observation: Observation, start: Array) -
 def step_all(
     agent: Agent, states: State, observation: Observation, start: Bool[Array, " batch"]
 ) -> tuple[State, Float[Array, "batch actions"], Float[Array, " batch"]]:
-    """`Agent.step` in every environment: memories, the policy's numbers, values."""
+    """`Agent.step` in every environment: memories, logits, values."""
     step = shard_batch(lambda agent, *seen: jax.vmap(agent.step)(*seen), (None, 0, 0, 0), 0)
     return step(agent, states, observation, start)
 

@@ -250,16 +250,16 @@ def learn_ppo(
     Args:
         agent: the network.
         opt_state: the optimiser's.
-        chunks: the rollout's sequences one after the other, each a trajectory of
-            `sequence_length` steps: every leaf has them as first axis, [K, S, B, ...].
+        chunks: the rollout's sequences in order, each a trajectory of `sequence_length` steps;
+            every leaf has them as first axis, [K, S, B, ...].
         final_value: of the observation after the last step.
         key: of the order of the sequences.
         config: the settings.
         optimiser: `PPO.optimiser`.
 
     Returns:
-        New agent, new optimiser's state, and means over the gradient steps that were made of the
-        loss's parts, "loss", "grad_norm" and "gradient_steps", their number.
+        New agent, new optimiser's state, and the means over the gradient steps taken of the
+        loss's parts, "loss" and "grad_norm", with "gradient_steps", their number.
     """
     batch = make_sequences(agent, chunks, final_value, config)
     orders = jax.vmap(partial(jax.random.permutation, x=config.sequences))(
