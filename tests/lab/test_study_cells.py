@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from clew.errors import UserError
-from clew.lab.grid import Cell, QuietStudy, make_packs, read_results, run_study
-from clew.lab.grid.cells import learning_curve, make_cell_job, run_cell, run_name
+from clew.lab.grid import Cell, Pack, QuietStudy, make_packs, read_results, run_study
+from clew.lab.grid.jobs import learning_curve, make_job, run_job, run_name
 from clew.lab.grid.results import finished_cells
 from clew.run.record import read_metrics
 from small_cells import FURTHER, small_cells, timeless
 
 CELL = Cell("gru", "corridor-3", 0)
+PACK = Pack("gru", ("corridor-3",), (0,))
 
 
 class Killed(Exception):
@@ -39,7 +40,7 @@ def kill_at(share: float):
 def whole(tmp_path_factory):
     """A folder, and the row of a cell that was never interrupted."""
     path = tmp_path_factory.mktemp("whole")
-    (row,) = run_cell(make_cell_job(small_cells(), CELL, path))
+    (row,) = run_job(make_job(small_cells(), PACK, path))
     return path, row
 
 
@@ -62,27 +63,27 @@ def test_a_row_tells_training_end_and_other_corridors(whole) -> None:
 
 
 def test_a_killed_cell_goes_on_and_ends_as_if_nothing_had_been(whole, tmp_path) -> None:
-    job = make_cell_job(small_cells(), CELL, tmp_path)
+    job = make_job(small_cells(), PACK, tmp_path)
     for share in (0.3, 0.7):
         with pytest.raises(Killed):
-            run_cell(job, kill_at(share))
+            run_job(job, kill_at(share))
     shares: list[float] = []
-    (row,) = run_cell(job, shares.append)
+    (row,) = run_job(job, shares.append)
     assert shares[0] > 0.3  # it did not begin anew
     assert timeless(row) == timeless(whole[1])
 
 
 def test_more_steps_go_on_from_where_fewer_ended(whole, tmp_path) -> None:
     study = small_cells(steps=640)
-    run_cell(make_cell_job(study, CELL, tmp_path))
+    run_job(make_job(study, PACK, tmp_path))
     more = small_cells()
     assert study.digest("gru", "corridor-3") == more.digest("gru", "corridor-3")
     shares: list[float] = []
-    (row,) = run_cell(make_cell_job(more, CELL, tmp_path), shares.append)
+    (row,) = run_job(make_job(more, PACK, tmp_path), shares.append)
     assert min(shares) > 0.66
     assert timeless(row) == timeless(whole[1])
     with pytest.raises(UserError, match="can be raised but not 640"):
-        run_cell(make_cell_job(study, CELL, tmp_path))
+        run_job(make_job(study, PACK, tmp_path))
 
 
 def test_rows_of_another_budget_stay_and_are_not_the_ones_wanted(whole, tmp_path) -> None:
@@ -96,8 +97,8 @@ def test_rows_of_another_budget_stay_and_are_not_the_ones_wanted(whole, tmp_path
 
 def test_agents_that_fail_at_home_are_not_sent_further(tmp_path) -> None:
     study = small_cells(steps=16)
-    job = make_cell_job(study, CELL, tmp_path) | {"further_needs": "timeout"}
-    (row,) = run_cell(job)
+    job = make_job(study, PACK, tmp_path) | {"further_needs": "timeout"}
+    (row,) = run_job(job)
     assert row["further"] is None and row["curve"]["steps"] == [16]
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from clew.errors import UserError
-from clew.lab.grid import Cell, Evaluation, QuietStudy, Setting, read_results, run_study
-from clew.lab.grid.cells import make_cell_job, run_cell
+from clew.lab.grid import Evaluation, Pack, QuietStudy, Setting, read_results, run_study
+from clew.lab.grid.jobs import make_job, run_job
 from pixel_maze import TASK, pixel_study
 
 
@@ -45,8 +45,8 @@ def in_turns(**changes: Any) -> Any:
 
 
 def test_a_cell_of_an_environment_of_others_is_a_run(tmp_path: Path) -> None:
-    cell, whole = Cell("none", "tiny", 0), in_turns()
-    job = make_cell_job(whole, cell, tmp_path)
+    pack, whole = Pack("none", ("tiny",), (0,)), in_turns()
+    job = make_job(whole, pack, tmp_path)
     killed: list[float] = []
 
     def listen(share: float) -> None:
@@ -54,9 +54,9 @@ def test_a_cell_of_an_environment_of_others_is_a_run(tmp_path: Path) -> None:
         kill_at_half(share)
 
     with pytest.raises(Killed):
-        run_cell(job, listen)
+        run_job(job, listen)
     shares: list[float] = []
-    (row,) = run_cell(job, shares.append)
+    (row,) = run_job(job, shares.append)
     assert shares[0] > killed[0]  # it did not begin anew, however late the last checkpoint was
     assert (row["steps"], row["episodes"], row["standard_error"]) == (192, 0, None)
     assert row["curve"]["steps"] == [32, 96, 128, 192]
@@ -66,7 +66,7 @@ def test_a_cell_of_an_environment_of_others_is_a_run(tmp_path: Path) -> None:
     measured = replace(whole, evaluation=Evaluation(episodes=3))
     task = replace(whole.settings["tiny"], further={"longer": {"length": 9}})
     measured = replace(measured, settings={"tiny": task})
-    (row,) = run_cell(make_cell_job(measured, cell, tmp_path))
+    (row,) = run_job(make_job(measured, pack, tmp_path))
     assert row["episodes"] == 3 and row["evaluation"]["means"]["length"] == 6
     assert row["further"]["longer"]["length"] == 9
 

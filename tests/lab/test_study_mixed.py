@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -9,11 +10,11 @@ import pytest
 
 from clew.agents.network import NetworkConfig
 from clew.lab.grid import Pack, Setting, Study, make_packs
-from clew.lab.grid.lanes import MIXED, init_lanes
-from clew.lab.grid.plugins import registered
-from clew.lab.grid.work import lanes_of, make_job, run_job
+from clew.lab.grid.jobs import lanes_of, make_job, run_job
+from clew.lab.grid.study import registered
 from clew.lab.studies.makkink import grid as makkink
 from clew.run.compiled import init_run, make_parts
+from clew.run.lanes import SIZES, init_lanes, lanes_config
 from small_study import small_study
 
 MIX = "clew.envs.mixed_recall:MixedRecall"
@@ -82,7 +83,8 @@ def test_windows_are_no_wider_than_episodes() -> None:
     windows = [study.config("rezero", s).memory_options["window"] for s in study.settings]
     assert windows == [2, 4]
     assert study.config("gru", "2 3").memory_options == study.models["gru"].memory_options
-    config, _ = lanes_of(make_job(study, Pack("rezero", ("2 3", "4 1"), SEEDS)))
+    job = make_job(study, Pack("rezero", ("2 3", "4 1"), SEEDS), Path())
+    config = lanes_config(lanes_of(job))
     assert config.memory_options["window"] == 4
 
 
@@ -90,12 +92,13 @@ def test_windows_are_no_wider_than_episodes() -> None:
 def test_lanes_begin_as_alone(model: str) -> None:
     study = mixed_study()
     pack = Pack(model, ("2 3", "4 1"), SEEDS)
-    with registered({}, {MIXED: MIX}):
-        config, lanes = lanes_of(make_job(study, pack))
-        together = init_lanes(make_parts(config), lanes).seed
-    assert [(lane.setting, lane.seed) for lane in lanes] == [cell[1:] for cell in pack.cells]
+    with registered({}, {SIZES: MIX}):
+        lanes = lanes_of(make_job(study, pack, Path()))
+        together = init_lanes(make_parts(lanes_config(lanes)), lanes).seed
+    names = [f"{cell.setting}, seed {cell.seed}" for cell in pack.cells]
+    assert [lane.name for lane in lanes] == names
     for index, lane in enumerate(lanes):
-        alone = init_run(make_parts(lane.config), [lane.seed]).seed
+        alone = init_run(make_parts(lane.config), [lane.config.seed]).seed
         for a, b in zip(jax.tree.leaves(together.agent), jax.tree.leaves(alone.agent), strict=True):
             there = a[index][tuple(slice(n) for n in b.shape)]
             np.testing.assert_allclose(there, b, rtol=1e-6, atol=1e-6)
@@ -110,11 +113,11 @@ def test_lanes_begin_as_alone(model: str) -> None:
 def test_a_mixed_program_is_its_cells_alone() -> None:
     study = mixed_study()
     pack = Pack("gru", ("2 3", "4 1"), SEEDS)
-    rows = run_job(make_job(study, pack))
+    rows = run_job(make_job(study, pack, Path()))
     assert [(row["setting"], row["seed"]) for row in rows] == [cell[1:] for cell in pack.cells]
     assert rows[0]["pack"]["settings"] == ["2 3", "4 1"]
     for at, setting in ((0, "2 3"), (2, "4 1")):
-        alone = run_job(make_job(study, Pack("gru", (setting,), SEEDS)))
+        alone = run_job(make_job(study, Pack("gru", (setting,), SEEDS), Path()))
         for row, expected in zip(rows[at : at + 2], alone, strict=True):
             assert json.loads(json.dumps(row)) == row
             # The same draws from the same probabilities: rounding alone could turn one of them.

@@ -11,8 +11,8 @@ import pytest
 from clew.cli import run
 from clew.errors import UserError
 from clew.lab.grid import Event, RayWorkers, make_packs
-from clew.lab.grid.ray_task import work_off
-from clew.lab.grid.work import make_job
+from clew.lab.grid.jobs import make_job
+from clew.lab.grid.worker import work_off
 from fake_ray import FakeRay, RayError, RayTaskError, RuntimeEnvSetupError
 from small_study import small_study
 
@@ -35,7 +35,7 @@ def crew(fake):
     """Workers that are at two packs."""
     workers = RayWorkers()
     for pack in (FIRST, SECOND):
-        workers.submit(pack, make_job(STUDY, pack))
+        workers.submit(pack, make_job(STUDY, pack, Path()))
     return workers
 
 
@@ -88,7 +88,7 @@ def test_one_cpu_one_thread_and_no_retries_of_ray(fake, crew) -> None:
     assert os.getcwd() in places and str(Path(__file__).parents[1]) in places
     assert not any("site-packages" in place for place in places)
     assert "HOME" not in variables and "PATH" not in variables
-    assert json.loads(fake.called[-1][1][1]) == make_job(STUDY, SECOND)
+    assert json.loads(fake.called[-1][1][1]) == make_job(STUDY, SECOND, Path())
 
 
 def test_rows_failures_and_deaths_become_events(fake, crew) -> None:
@@ -96,7 +96,7 @@ def test_rows_failures_and_deaths_become_events(fake, crew) -> None:
     fake.results["work_off 1"] = ROWS
     who = "a process of the cluster"
     assert crew.next(0.0) == Event("rows", SECOND, who, rows=({"seed": 4},))
-    crew.submit(SECOND, make_job(STUDY, SECOND))
+    crew.submit(SECOND, make_job(STUDY, SECOND, Path()))
     fake.results["work_off 2"] = json.dumps({"event": "failed", "error": "no", "diverged": True})
     assert crew.next(0.0) == Event("failed", SECOND, who, error="no", diverged=True)
     fake.results["work_off 0"] = RayError("The node is dead. See the logs.\nMuch more.")
@@ -148,7 +148,7 @@ def test_a_task_answers_as_a_local_worker_does(fault, tmp_path, monkeypatch) -> 
     monkeypatch.setenv("PRETEND_FAULTS", json.dumps({f"{FIRST.model} {FIRST.settings[0]}": fault}))
     told = []
     notebook = SimpleNamespace(tell=SimpleNamespace(remote=lambda *args: told.append(args)))
-    job = json.dumps(make_job(STUDY, FIRST))
+    job = json.dumps(make_job(STUDY, FIRST, Path()))
     answer = json.loads(work_off("pretended_work:pretend", job, 5, notebook))
     assert [(key, share) for key, _, share in told] == [(5, 0.0), (5, 0.5)]
     if not fault:

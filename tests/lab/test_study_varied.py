@@ -7,7 +7,7 @@ import pytest
 
 from clew.errors import UserError
 from clew.lab.grid import Pack, Setting, make_packs
-from clew.lab.grid.varied import make_varied_job, run_varied
+from clew.lab.grid.jobs import make_job, run_job
 from small_cells import small_cells
 
 PAIRS = ((1e-2, 1e-3), (1e-4, 1e-3), (1e-2, 1e-1))
@@ -60,8 +60,8 @@ def rows(tmp_path_factory):
     """The rows of one pack, and what it was."""
     study = small_sweep()
     pack = make_packs(study)[0]
-    job = make_varied_job(study, pack, tmp_path_factory.mktemp("sweep"))
-    return study, pack, run_varied(job)
+    job = make_job(study, pack, tmp_path_factory.mktemp("sweep"))
+    return study, pack, run_job(job)
 
 
 def curve(row) -> np.ndarray:
@@ -73,7 +73,7 @@ def test_a_lane_is_what_training_its_pair_alone_gives(rows, tmp_path) -> None:
     study, pack, together = rows
     assert [row["setting"] for row in together] == list(pack.settings)
     alone = Pack("gru", pack.settings[2:], pack.seeds)
-    (single,) = run_varied(make_varied_job(study, alone, tmp_path))
+    (single,) = run_job(make_job(study, alone, tmp_path))
     np.testing.assert_array_equal(single["curve"]["episodes"], together[2]["curve"]["episodes"])
     np.testing.assert_allclose(curve(single), curve(together[2]), rtol=1e-5)
     # All lanes begin alike, and part with what they are told.
@@ -84,11 +84,11 @@ def test_a_lane_is_what_training_its_pair_alone_gives(rows, tmp_path) -> None:
 
 def test_a_killed_sweep_goes_on_and_ends_as_if_nothing_had_been(rows, tmp_path) -> None:
     study, pack, together = rows
-    job = make_varied_job(study, pack, tmp_path)
+    job = make_job(study, pack, tmp_path)
     with pytest.raises(Killed):
-        run_varied(job, stop_at(0.6))
+        run_job(job, stop_at(0.6))
     shares: list[float] = []
-    again = run_varied(job, shares.append)
+    again = run_job(job, shares.append)
     assert shares[0] > 0.4
     for row, other in zip(again, together, strict=True):
         assert (row["curve"], row["mean"]) == (other["curve"], other["mean"])

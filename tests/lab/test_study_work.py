@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -14,10 +15,11 @@ import clew
 from clew.envs import MemoryChain
 from clew.errors import UserError
 from clew.lab.grid import Evaluation, Pack, Study
-from clew.lab.grid.lanes import Lane, evaluate_lanes
-from clew.lab.grid.work import make_job, run_job
+from clew.lab.grid.jobs import make_job, run_job
+from clew.lab.grid.measure import evaluate_lanes
 from clew.memory import MEMORIES
 from clew.run.compiled import init_run, make_parts
+from clew.run.lanes import Lane
 from clew.run.progress import Quiet
 from clew.run.stop import TrainingDiverged
 from small_study import small_study
@@ -30,7 +32,7 @@ PACK = Pack("gru", ("length-3",), SEEDS)
 def rows():
     """One pack of three seeds."""
     shares: list[float] = []
-    found = run_job(make_job(_study(), PACK), shares.append)
+    found = run_job(make_job(_study(), PACK, Path()), shares.append)
     assert shares == [0.25, 0.5, 0.75, 1.0]
     return found
 
@@ -73,7 +75,7 @@ def test_a_pack_is_training_alone(rows, tmp_path) -> None:
 
 def test_a_single_seed_is_bit_for_bit_training_alone(tmp_path) -> None:
     study = _study()
-    (row,) = run_job(make_job(study, PACK._replace(seeds=(7,))))
+    (row,) = run_job(make_job(study, PACK._replace(seeds=(7,)), Path()))
     config = study.config("gru", "length-3", (7,))
     run = clew.train(replace(config, run_dir=str(tmp_path)), progress=Quiet())
     assert row["curve"]["return"] == [m["return"][0] for m in clew.read_metrics(run.path)]
@@ -95,7 +97,7 @@ def test_an_evaluation_plays_the_first_episodes_of_the_stream() -> None:
     config = _study().config("gru", "length-3", SEEDS[:2])
     parts = make_parts(config)
     state = init_run(parts, SEEDS[:2])
-    lanes = [Lane("length-3", 0, seed, config) for seed in SEEDS[:2]]
+    lanes = [Lane(replace(config, seed=seed, seeds=1)) for seed in SEEDS[:2]]
     found = evaluate_lanes(parts, state, lanes, Evaluation(130, greedy=True, stream=True))
     params = jax.tree.map(lambda leaf: leaf[1], state.seed.agent)
     agent = eqx.combine(params, parts.static)
@@ -118,13 +120,13 @@ def test_a_seed_that_diverges_is_named() -> None:
     wild = replace(study.models["none"].a2c, learning_rate=1e30)
     study = replace(study, models={"none": replace(study.models["none"], a2c=wild)})
     with pytest.raises(TrainingDiverged, match="length-1, seed 4 is no longer finite at update"):
-        run_job(make_job(study, Pack("none", ("length-1",), (4, 0))))
+        run_job(make_job(study, Pack("none", ("length-1",), (4, 0)), Path()))
 
 
 def test_mistakes_of_a_job_are_told() -> None:
     study = small_study(score="sucess")
     with pytest.raises(UserError, match="unknown value of score 'sucess'; did you mean 'success'"):
-        run_job(make_job(study, PACK))
+        run_job(make_job(study, PACK, Path()))
 
 
 def test_own_memories_are_known_only_while_they_are_used(monkeypatch, tmp_path) -> None:
@@ -134,7 +136,7 @@ def test_own_memories_are_known_only_while_they_are_used(monkeypatch, tmp_path) 
     )
     monkeypatch.syspath_prepend(tmp_path)
     study = small_study().add_memory("mine", "only_mine:build").only(["mine"])
-    (row,) = run_job(make_job(study, Pack("mine", ("length-1",), (0,))))
+    (row,) = run_job(make_job(study, Pack("mine", ("length-1",), (0,)), Path()))
     assert row["model"] == "mine" and row["parameters"] > 100
     assert "mine" not in MEMORIES
     assert study.digest("mine", "length-1") != small_study().digest("gru", "length-1")

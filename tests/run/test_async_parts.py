@@ -18,7 +18,7 @@ from clew.run.asynchronous.pool import Ready, Rollout
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.asynchronous.shared import Layout, Versions, shared_bytes
 from clew.run.config import TrainConfig, config_from_json
-from clew.run.fault_budget import FaultBudget
+from clew.run.hosted import FaultBudget
 from small_async import async_config
 
 TREE = {
@@ -115,13 +115,13 @@ def test_so_many_faults_are_survived_and_no_number_that_is_none() -> None:
     told: list[str] = []
     budget = FaultBudget(2, told.append)
     for field in ("step", "worker"):
-        budget.survive(EnvironmentFault(f"bad {field}", field=field))
+        budget.spend(EnvironmentFault(f"bad {field}", field=field))
     assert told[1] == "bad worker; opened anew (2 of at most 2 times)"
     with pytest.raises(EnvironmentFault, match="third"):
-        budget.survive(EnvironmentFault("third", field="reset"))
+        budget.spend(EnvironmentFault("third", field="reset"))
     for field in ("reward", "observation pixels"):
         with pytest.raises(EnvironmentFault, match="nan"):
-            FaultBudget(9, told.append).survive(EnvironmentFault("nan", field=field))
+            FaultBudget(9, told.append).spend(EnvironmentFault("nan", field=field))
     assert len(told) == 2
 
 

@@ -180,7 +180,7 @@ def test_a_fault_that_is_not_survived_saves_the_run(tmp_path, fault):
     with pytest.raises(EnvironmentFailed) as error:
         train(config, progress=Quiet())
     text = str(error.value)
-    assert "test_host_training:counting" in text and "go on with: clew train --resume" in text
+    assert "test_host_training:counting" in text and "resume with: clew train --resume" in text
     assert ("the cart left its rails" if fault == "raise" else "observation") in text
     agent = clew.load(tmp_path / "run")
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(agent) if hasattr(x, "shape"))

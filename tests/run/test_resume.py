@@ -65,7 +65,7 @@ def test_a_signal_saves_and_says_how_to_go_on(tmp_path, uninterrupted, number):
     assert not (path / "summary.json").exists()
     watch = Watch()
     clew.train(resume=path, progress=watch)
-    assert "going on from update-0000000" in watch.messages[0]
+    assert "resuming from update-0000000" in watch.messages[0]
     assert_same_run(path, uninterrupted)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import equinox as eqx
 import jax
@@ -50,13 +50,59 @@ class RunState(NamedTuple):
     seed: SeedState
 
 
-Program = Callable[[RunState, Int[Array, ""]], RunState]
-"""The compiled loop of a run: makes so many updates, or fewer if one gives a number that is not
-finite, which is then the last. The given state is used up."""
+class Program(Protocol):
+    """What makes the updates of a run: a compiled loop, or one with environments on the host."""
+
+    @property
+    def state(self) -> RunState | None:
+        """After the last whole update, also of a call that raised; None before the first."""
+        ...
+
+    def __call__(self, state: RunState, count: Int[Array, ""]) -> RunState:
+        """Makes `count` updates, or fewer if one gives a number that is not finite.
+
+        The given state is used up.
+
+        Raises:
+            EnvironmentFault: Gymnasium environments failed too often.
+        """
+        ...
+
+    def measured(self) -> dict[str, Any]:
+        """What was measured since the last call of this method, for a row of metrics."""
+        ...
+
+    def close(self) -> None:
+        """Closes environments and ends processes, if there are any."""
 
 
-_PROGRAMS: dict[Hashable, Program] = {}
-_KEPT_PROGRAMS = 4
+Loop = Callable[[RunState, Int[Array, ""]], RunState]
+"""A compiled loop: makes so many updates, or fewer if one gives a number that is not finite, which
+is then the last. The given state is used up."""
+
+
+class CompiledProgram:
+    """A compiled loop as a `Program`."""
+
+    def __init__(self, loop: Loop):
+        self._loop = loop
+        self.state: RunState | None = None
+
+    def __call__(self, state: RunState, count: Int[Array, ""]) -> RunState:
+        """See `Program`."""
+        self.state = self._loop(state, count)
+        return self.state
+
+    def measured(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+_LOOPS: dict[Hashable, Loop] = {}
+_KEPT_LOOPS = 4
 
 
 class Parts(NamedTuple):
@@ -120,42 +166,42 @@ def compile_program(parts: Parts) -> Program:
     resumed run computes bit for bit what it would have without the interruption.
     """
     config = parts.config
-    # A process that goes on with a run, or repeats one, has the program already.
-    # Of what stands behind a name of others nothing is known to be the same, so none is shared.
+    # A process that resumes a run, or repeats one, has the program already.
+    # Two tasks of one name outside of the registry may differ, so their programs are not shared.
     task = ENVS.get(config.env, jax.tree.structure(parts.stream))
     key = (config.digest(), config.devices, task, MEMORIES[config.memory])
-    if key not in _PROGRAMS:
-        while len(_PROGRAMS) >= _KEPT_PROGRAMS:
-            del _PROGRAMS[next(iter(_PROGRAMS))]
-        _PROGRAMS[key] = compile_loop(parts, partial(_update_all, parts))
-    return _PROGRAMS[key]
+    if key not in _LOOPS:
+        while len(_LOOPS) >= _KEPT_LOOPS:
+            del _LOOPS[next(iter(_LOOPS))]
+        _LOOPS[key] = compile_loop(parts, partial(_update_all, parts))
+    return CompiledProgram(_LOOPS[key])
 
 
-def compile_loop(parts: Parts, one: Callable[[SeedState, Bool[Array, ""]], SeedState]) -> Program:
+def compile_loop(parts: Parts, one: Callable[[SeedState, Bool[Array, ""]], SeedState]) -> Loop:
     """Compiles `advance` for the run's devices."""
-    sharing, layouts = sharding_of(parts.config), state_layouts(parts)
+    sharding, layouts = sharding_of(parts.config), state_layouts(parts)
     options: dict[str, Any] = {}
-    if sharing.mesh is not None:
-        options = {"in_shardings": (layouts, sharing.whole), "out_shardings": layouts}
-    jitted = jit_over(sharing.mesh, partial(advance, parts, one), donate_argnums=0, **options)
+    if sharding.mesh is not None:
+        options = {"in_shardings": (layouts, sharding.whole), "out_shardings": layouts}
+    jitted = jit_over(sharding.mesh, partial(advance, parts, one), donate_argnums=0, **options)
     compiled = jitted.lower(run_template(parts), jax.ShapeDtypeStruct((), jnp.int32)).compile()
-    if sharing.mesh is None:
+    if sharding.mesh is None:
         return compiled
 
-    def program(state: RunState, count: Int[Array, ""]) -> RunState:
-        return compiled(place_on_devices(state, layouts), place_on_devices(count, sharing.whole))
+    def loop(state: RunState, count: Int[Array, ""]) -> RunState:
+        return compiled(place_on_devices(state, layouts), place_on_devices(count, sharding.whole))
 
-    return program
+    return loop
 
 
 def state_layouts(parts: Parts) -> RunState:
     """Where the arrays of a run's state belong, a leaf of it standing for whole branches."""
-    sharing = sharding_of(parts.config)
-    one: Any = sharing.of_seed
-    actor: Any = sharing.environments(0)
+    sharding = sharding_of(parts.config)
+    one: Any = sharding.of_seed
+    actor: Any = sharding.environments(0)
     if isinstance(parts.stream, HostSide):
-        actor = HostState(sharing.environments(0), one)
-    whole: Any = sharing.whole
+        actor = HostState(sharding.environments(0), one)
+    whole: Any = sharding.whole
     return RunState(whole, SeedState(one, one, actor, one, one, one))
 
 

@@ -1,4 +1,4 @@
-"""The training loop for environments of others: acting on the host, learning compiled."""
+"""The training loop for Gymnasium environments: acting on the host, learning compiled."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,18 +13,45 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray
 from clew.agents.devices import jit_over
 from clew.agents.learners.base import all_finite
 from clew.agents.trajectory import Rollout, Trajectory, refresh_all
-from clew.bridges.gymnasium.stream import EnvironmentFault, HostStep, HostStream
+from clew.bridges.gymnasium.faults import EnvironmentFault
+from clew.bridges.gymnasium.stream import HostStep, HostStream
 from clew.interact.host_rollout import HostActor, HostRollout
 from clew.interact.host_state import HostState, environment_seed, of_seeds, packed, unpacked
 from clew.interact.tasks import HostSide
 from clew.run.compiled import Parts, RunState, SeedState, state_layouts
 from clew.run.config import TrainConfig
-from clew.run.fault_budget import FaultBudget
 from clew.run.sharding import place_on_devices, sharding_of
+
+WRONG_VALUES = ("observation", "reward")
+"""Fields of faults in what an environment returned, which opening it again would not mend."""
+
+
+class FaultBudget:
+    """Counts faults of Gymnasium environments, logs those that the run survives, raises the others.
+
+    Args:
+        allowed: how many are survived.
+        log: called with a line for each of them.
+    """
+
+    def __init__(self, allowed: int, log: Callable[[str], None]):
+        self.allowed, self.used = allowed, 0
+        self._log = log
+
+    def spend(
+        self, fault: EnvironmentFault, mended: str = "opened anew", text: str | None = None
+    ) -> None:
+        """Logs a fault and how it was mended, or raises it; `text` replaces its message."""
+        if text is not None:
+            fault.args = (text,)
+        self.used += 1
+        if fault.field.split(" ")[0] in WRONG_VALUES or self.used > self.allowed:
+            raise fault
+        self._log(f"{fault}; {mended} ({self.used} of at most {self.allowed} times)")
 
 
 class HostProgram:
-    """A run's loop over environments of others; called as a compiled `Program` is.
+    """A run's loop over Gymnasium environments, as a `Program`.
 
     Environments are opened at the first call, and anew after a fault. What happens inside them is
     not in a checkpoint: a resumed run begins new episodes, with seeds that follow from the run's
@@ -32,18 +59,18 @@ class HostProgram:
 
     Args:
         parts: of the run.
-        tell: is told of faults that the run survived.
+        log: called with a line for every fault that the run survived.
 
     Attributes:
         state: after the last whole update; what is left of a call that raised.
     """
 
-    def __init__(self, parts: Parts, tell: Callable[[str], None] = lambda line: None):
+    def __init__(self, parts: Parts, log: Callable[[str], None] = lambda line: None):
         assert isinstance(parts.stream, HostSide)
         self._parts, self._side = parts, parts.stream
         config = parts.config
         self._actor = HostActor(config, parts.static)
-        self._budget = FaultBudget(config.host.restarts, tell)
+        self._budget = FaultBudget(config.host.restarts, log)
         self._learn = make_learn(parts)
         split: Callable = partial(jax.random.split, num=3)
         self._split = jax.jit(jax.vmap(split, out_axes=1) if config.seeds > 1 else split)
@@ -52,11 +79,11 @@ class HostProgram:
         self.state: RunState | None = None
 
     def __call__(self, state: RunState, count: Int[Array, ""]) -> RunState:
-        """Makes so many updates, or fewer if one gives a number that is not finite.
+        """Makes `count` updates, or fewer if one gives a number that is not finite.
 
         Raises:
-            EnvironmentFault: an environment gave a number that is none, or environments failed
-                more often than the run's settings allow.
+            EnvironmentFault: an environment returned NaN, or environments failed more often than
+                the run's settings allow.
         """
         self.state = place_on_devices(state, state_layouts(self._parts))
         for _ in range(int(count)):
@@ -64,6 +91,10 @@ class HostProgram:
             if not np.all(self.state.seed.finite):
                 break
         return self.state
+
+    def measured(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
 
     def close(self) -> None:
         """Closes the environments."""
@@ -101,7 +132,7 @@ class HostProgram:
                 break
             except EnvironmentFault as fault:
                 self.close()
-                self._budget.survive(fault)
+                self._budget.spend(fault)
         self._steps = list(steps)
         before, fresh_row = seed._replace(key=next_key), opens_row(self._parts.config, state)
         made = self._learn(before, acted, learn_key, fresh_row)
@@ -112,12 +143,12 @@ class HostProgram:
 
 def make_learn(parts: Parts) -> Callable[..., SeedState]:
     """`learn_seed` for all seeds, compiled, on the run's devices."""
-    sharing, layouts = sharding_of(parts.config), state_layouts(parts).seed
-    learn_one = sharing.each_seed(partial(learn_seed, parts), (0, 0, 0, None))
-    compiled = jit_over(sharing.mesh, learn_one)
-    batch: Any = sharing.environments(0)
-    steps: Any = sharing.environments(1)
-    of_seed: Any = sharing.of_seed
+    sharding, layouts = sharding_of(parts.config), state_layouts(parts).seed
+    learn_one = sharding.each_seed(partial(learn_seed, parts), (0, 0, 0, None))
+    compiled = jit_over(sharding.mesh, learn_one)
+    batch: Any = sharding.environments(0)
+    steps: Any = sharding.environments(1)
+    of_seed: Any = sharding.of_seed
     of_acted = HostRollout(steps, batch, batch, of_seed)
 
     def learn_all(

@@ -1,12 +1,13 @@
-"""Rows of metrics and the summary of a run."""
+"""What is recorded of a run: rows of metrics, its summary, advice on its settings."""
 
 import contextlib
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol, TextIO
 
 import jax
 import numpy as np
@@ -14,6 +15,7 @@ from jaxtyping import Array, Float
 
 from clew.agents.learners import describes_updates
 from clew.errors import UserError
+from clew.interact.tasks import of_others
 from clew.run.config import TrainConfig
 from clew.run.folder import METRICS, write_text
 from clew.run.machine import versions
@@ -22,30 +24,122 @@ from clew.stats import bootstrap_interval
 Row = dict[str, Any]
 FINAL_SHARE = 0.1
 """Share of a run, at its end, that the summary's final numbers are means over."""
+MUCH_CLIPPED = 10.0
+"""How many times longer than max_grad_norm gradients are where advice is due."""
 
 
-def make_row(
-    sums: dict[str, Float[Array, "..."]], update: int, config: TrainConfig, **timing: float
-) -> Row:
+class LogPoint(NamedTuple):
+    """Where a run stands when something of it is recorded, every `log_every` updates."""
+
+    update: int
+    """Number of updates made."""
+    seconds: float
+    """Of training."""
+    rate: float
+    """Environment steps per second over all seeds, since the last log point."""
+    sums: dict[str, Float[Array, "..."]]
+    """Sums over the updates since then, as in `SeedState.sums`."""
+    measured: dict[str, Any]
+    """What the program measured since then."""
+
+
+class Record(Protocol):
+    """What a run keeps of itself at its log points. A checkpoint may hold a part of it."""
+
+    def open(self, update: int, meta: dict[str, Any]) -> None:
+        """Begins after so many updates, with what `meta` returned at the checkpoint."""
+
+    def log(self, point: LogPoint) -> Row | None:
+        """Records a log point; the row of metrics for the run's listeners, if there is one."""
+
+    def sync(self) -> None:
+        """Waits until the disk has everything that the next checkpoint counts on."""
+
+    def meta(self) -> dict[str, Any]:
+        """JSON values that belong into a checkpoint."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more will come."""
+
+
+class MetricsFile:
+    """The run's metrics.jsonl, one JSON object a line, appended to.
+
+    Every method raises `UserError` if the disk is full or cannot be written to.
+
+    Args:
+        path: the run's folder.
+        config: of the run.
+    """
+
+    def __init__(self, path: Path, config: TrainConfig):
+        self._path, self._config = path, config
+        self._file: TextIO | None = None
+
+    def open(self, update: int, meta: dict[str, Any]) -> None:
+        """Opens the file, without the rows that the run will write again."""
+        if update < self._config.updates:
+            cut_back(self._path, update, self._config.log_every)
+        with self._reported():
+            self._file = open(self._path / METRICS, "a", encoding="utf-8")
+
+    def log(self, point: LogPoint) -> Row:
+        """Appends a row, and hands it to the operating system."""
+        row = make_row(point, self._config)
+        file = self._opened()
+        with self._reported():
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+        return row
+
+    def sync(self) -> None:
+        """Waits until the disk has every row; before a checkpoint that counts on them."""
+        file = self._opened()
+        with self._reported():
+            os.fsync(file.fileno())
+
+    def meta(self) -> dict[str, Any]:
+        """Nothing: the rows are in the file."""
+        return {}
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+
+    def _opened(self) -> TextIO:
+        assert self._file is not None, "not open"
+        return self._file
+
+    @contextlib.contextmanager
+    def _reported(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise UserError(f"cannot write {self._path / METRICS}: {error.strerror}") from error
+
+
+def make_row(point: LogPoint, config: TrainConfig) -> Row:
     """One row of metrics.jsonl.
 
     Args:
-        sums: of the updates since the last row, as in `SeedState.sums`, with or without a
-            leading axis of seeds.
-        update: number of updates made.
+        point: a log point; its sums with or without a leading axis of seeds.
         config: of the run.
-        timing: "seconds" of training and "rate", environment steps per second over all seeds.
 
     Returns:
-        "update", "steps" (of one seed), the timing, and for every metric a list over seeds: means
-        over the row's updates for those of the loss, over its episodes for those of episodes,
-        None where no episode ended; "episodes" is their number.
+        "update", "steps" (of one seed), "seconds" of training and "rate"; what the program
+        measured; and for every metric a list over seeds: means over the row's updates for those of
+        the loss, over its episodes for those of episodes, None where no episode ended; "episodes"
+        is their number.
     """
-    count = (update - 1) % config.log_every + 1
-    values = {n: np.atleast_1d(np.asarray(v, np.float64)) for n, v in jax.device_get(sums).items()}
+    update, count = point.update, (point.update - 1) % config.log_every + 1
+    sums = jax.device_get(point.sums)
+    values = {n: np.atleast_1d(np.asarray(v, np.float64)) for n, v in sums.items()}
     episodes = values.pop("episodes")
     row: Row = {"update": update, "steps": update * config.steps_per_update}
-    row |= {name: round(value, 3) for name, value in timing.items()}
+    row |= {"seconds": round(point.seconds, 3), "rate": round(point.rate, 3)}
     row["episodes"] = [int(n) for n in episodes]
     for name, total in values.items():
         if describes_updates(name):
@@ -53,42 +147,7 @@ def make_row(
         else:
             pairs = zip(total, episodes, strict=True)
             row[name] = [_number(v / n) if n else None for v, n in pairs]
-    return row
-
-
-class MetricsFile:
-    """The run's metrics.jsonl, one JSON object a line, appended to.
-
-    Every method raises `UserError` if the disk is full or cannot be written to.
-    """
-
-    def __init__(self, path: Path):
-        self._path = path / METRICS
-        with self._told():
-            self._file = open(self._path, "a", encoding="utf-8")
-
-    def write(self, row: Row) -> None:
-        """Appends a row, and hands it to the operating system."""
-        with self._told():
-            self._file.write(json.dumps(row) + "\n")
-            self._file.flush()
-
-    def sync(self) -> None:
-        """Waits until the disk has every row; before a checkpoint that counts on them."""
-        with self._told():
-            os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        """Closes the file."""
-        with contextlib.suppress(OSError):
-            self._file.close()
-
-    @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise UserError(f"cannot write {self._path}: {error.strerror}") from error
+    return row | point.measured
 
 
 def read_metrics(path: str | Path) -> list[Row]:
@@ -149,6 +208,31 @@ def summarise(rows: list[Row], config: TrainConfig, *, seconds: float, parameter
         "final": {name: _final(window, name) for name in names},
         "best": _best(rows, names),
     }
+
+
+def advice(rows: Sequence[Row], config: TrainConfig) -> str | None:
+    """One line of advice, or None.
+
+    Large returns mean a large error of the value, whose gradient goes through the memory as the
+    policy's does: clipped to max_grad_norm, little of the policy's is left (docs/training.md has
+    an example). Only Gymnasium environments take the wrapper that scales rewards.
+
+    Args:
+        rows: of metrics, in order.
+        config: of the run.
+    """
+    limit = config.learning.max_grad_norm
+    scaled = config.wrappers.normalise_rewards or config.wrappers.reward_scale != 1.0
+    if limit is None or scaled or not of_others(config.env):
+        return None
+    norms = [norm for row in rows for norm in row["grad_norm"] if norm is not None]
+    length = statistics.median(norms) if norms else 0.0
+    if length <= MUCH_CLIPPED * limit:
+        return None
+    return (
+        f"gradients were {length:.3g} long (median) and clipped to {limit:g}: "
+        "rewards are large for these settings, --wrappers.normalise-rewards may teach faster"
+    )
 
 
 def _final(window: list[Row], name: str) -> Row:

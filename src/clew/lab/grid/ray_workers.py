@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from clew.errors import UserError
+from clew.lab.grid.jobs import Job
 from clew.lab.grid.packs import Pack
-from clew.lab.grid.ray_task import Notebook, work_off
-from clew.lab.grid.work import Job
+from clew.lab.grid.worker import Notebook, work_off
 from clew.lab.grid.workers import WORK, Event, one_thread
 from clew.run import cluster
 
@@ -33,7 +33,7 @@ class RayWorkers:
 
     Args:
         address: as `clew.run.cluster.join` takes it.
-        work: what makes rows of a job, "package.module:function" as `clew.lab.grid.work`'s
+        work: what makes rows of a job, "package.module:function" as `clew.lab.grid.jobs`'s
             `run_job`.
 
     Raises:

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clew.errors import UserError
-from clew.lab.grid import cells, results, varied
+from clew.lab.grid import results
+from clew.lab.grid.jobs import make_job
 from clew.lab.grid.packs import Pack, make_packs, pack_cost, pack_steps, split
-from clew.lab.grid.plugins import registered
 from clew.lab.grid.progress import Standing, StudyLines, StudyProgress
 from clew.lab.grid.results import ResultsFile, Row
-from clew.lab.grid.study import Study
-from clew.lab.grid.work import Job, make_job
+from clew.lab.grid.study import Study, registered
 from clew.lab.grid.worker import ACTIVE
-from clew.lab.grid.workers import WORK, Event, LocalWorkers, Workers
+from clew.lab.grid.workers import Event, LocalWorkers, Workers
 from clew.run.build import make_stream
 from clew.run.folder import locked
 from clew.run.stop import stop_signals
@@ -152,9 +151,8 @@ def _open(study: Study, path: Path, file: ResultsFile) -> _Session:
 
 
 def _workers(study: Study, workers: int | Workers | None, path: Path) -> Workers:
-    work = cells.WORK if study.resumable else varied.WORK if study.varied else WORK
     if workers is None or isinstance(workers, int):
-        return LocalWorkers(path / results.LOGS, workers, work, whole=study.whole_machine)
+        return LocalWorkers(path / results.LOGS, workers, whole=study.whole_machine)
     return workers
 
 
@@ -173,21 +171,13 @@ def _work(
         while session.queue and len(session.shares) < crew.size:
             pack = session.queue.pop(0)
             session.shares[pack] = 0.0
-            crew.submit(pack, _job(session, pack))
+            crew.submit(pack, make_job(session.study, pack, session.path))
         event = crew.next(0.2)
         if event is not None:
             _take(session, event, listener)
         if time.monotonic() - told >= 1.0:
             told = time.monotonic()
             listener.report(_standing(session))
-
-
-def _job(session: _Session, pack: Pack) -> Job:
-    if session.study.resumable:
-        return cells.make_cell_job(session.study, pack.cells[0], session.path)
-    if session.study.varied:
-        return varied.make_varied_job(session.study, pack, session.path)
-    return make_job(session.study, pack)
 
 
 def _take(session: _Session, event: Event, listener: StudyProgress) -> None:

@@ -1,7 +1,12 @@
-"""The inside of a local worker process: jobs come in on one pipe, events go out on another."""
+"""The inside of a process that works off jobs: a local worker, or a task of a Ray cluster.
 
+Imports nothing heavy, so that a process starts quickly: the job's function brings JAX.
+"""
+
+import asyncio
 import json
 import os
+import platform
 import queue
 import signal
 import sys
@@ -9,8 +14,14 @@ import threading
 import traceback
 from typing import Any, TextIO
 
+from clew.errors import UserError
+from clew.names import resolve
+from clew.run.stop import TrainingDiverged
+
 ACTIVE = "CLEW_STUDY_WORKER"
 """Set in every worker: a script that runs a study when imported would run it there again."""
+READING_SECONDS = 1.0
+"""How long a reading of the notebook takes, so that nobody reads it all the time."""
 
 
 def main(work: str) -> None:
@@ -27,8 +38,6 @@ def main(work: str) -> None:
     os.dup2(2, 1)
     jobs: queue.Queue[dict[str, Any]] = queue.Queue()
     threading.Thread(target=_read, args=(jobs,), daemon=True).start()
-    from clew.names import resolve
-
     run_job = resolve(work)
     _tell(events, event="ready")
     while True:
@@ -42,9 +51,6 @@ def main(work: str) -> None:
 
 def failure(error: Exception) -> dict[str, Any]:
     """The event of a job that raised an error; where it did is printed, unless it is a mistake."""
-    from clew.errors import UserError
-    from clew.run.stop import TrainingDiverged
-
     if not isinstance(error, UserError):
         traceback.print_exc()
     text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
@@ -53,6 +59,48 @@ def failure(error: Exception) -> dict[str, Any]:
         "error": text.strip() or type(error).__name__,
         "diverged": isinstance(error, TrainingDiverged),
     }
+
+
+class Notebook:
+    """An actor in which tasks write how far they are, for the study to read."""
+
+    def __init__(self) -> None:
+        self._told: dict[int, tuple[str, float]] = {}
+
+    async def tell(self, key: int, worker: str, share: float) -> None:
+        """Notes who is at a task, and the share of the training that is behind."""
+        self._told[key] = (worker, share)
+
+    async def read(self) -> dict[int, tuple[str, float]]:
+        """What was told since the last reading, a moment from now."""
+        await asyncio.sleep(READING_SECONDS)
+        told, self._told = self._told, {}
+        return told
+
+
+def work_off(work: str, job: str, key: int, notebook: Any) -> str:
+    """One job as a task, from JSON to JSON: an event like those of a local worker.
+
+    Args:
+        work: "package.module:function" that makes rows of a job.
+        job: of `clew.lab.grid.jobs.make_job`, as JSON.
+        key: under which the notebook knows it.
+        notebook: handle of the `Notebook`.
+
+    Raises:
+        UserError: if `work` leads nowhere; an error of the work itself is an event.
+    """
+    worker = f"process {os.getpid()} on {platform.node()}"
+
+    def tell(share: float) -> None:
+        notebook.tell.remote(key, worker, share)
+
+    tell(0.0)
+    run_job = resolve(work)
+    try:
+        return json.dumps({"event": "rows", "rows": run_job(json.loads(job), tell)})
+    except Exception as error:
+        return json.dumps(failure(error))
 
 
 def _read(jobs: "queue.Queue[dict[str, Any]]") -> None:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import IO, NamedTuple, Protocol
 
 from clew.errors import UserError, require_at_least
+from clew.lab.grid.jobs import Job
 from clew.lab.grid.packs import Pack
-from clew.lab.grid.work import Job, Row
+from clew.lab.grid.results import Row
 from clew.lab.grid.worker import ACTIVE
 
-WORK = "clew.lab.grid.work:run_job"
+WORK = "clew.lab.grid.jobs:run_job"
 LOG_TAIL = 600
 """Characters of a dead worker's log that are told."""
 
@@ -82,7 +83,7 @@ class LocalWorkers:
     Args:
         logs: folder for what workers print.
         size: number of processes; by default the cores that this process may use.
-        work: what makes rows of a job, "package.module:function" as `clew.lab.grid.work`'s
+        work: what makes rows of a job, "package.module:function" as `clew.lab.grid.jobs`'s
             `run_job`.
         whole: every process has all cores, all threads and what accelerator there is, and there is
             one unless `size` says otherwise.

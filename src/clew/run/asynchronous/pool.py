@@ -9,7 +9,7 @@ import numpy as np
 from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.run.asynchronous.acting import Actor, ActorParams, ActorSpec, Gathered
 from clew.run.asynchronous.heartbeat import SIGNS_BYTES, Heartbeat
-from clew.run.fault_budget import FaultBudget
+from clew.run.hosted import FaultBudget
 
 Owner = TypeVar("Owner")
 
@@ -119,7 +119,7 @@ class SerialPool:
             try:
                 gathered = self._actor.rollout(version, published, self._budget.used)
             except EnvironmentFault as fault:
-                self._budget.survive(fault)
+                self._budget.spend(fault)
                 continue
             # The actor's next step writes its memory in place.
             own = jax.tree.map(np.array, gathered)

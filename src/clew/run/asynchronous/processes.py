@@ -18,7 +18,7 @@ from clew.run.asynchronous.heartbeat import SIGNS_BYTES, HangDetector, Heartbeat
 from clew.run.asynchronous.pool import Ready, Rollout
 from clew.run.asynchronous.shared import Layout, Versions, as_array, shared_bytes
 from clew.run.asynchronous.worker import Ack, Memory, Reopen, RolloutReady, Start, work
-from clew.run.fault_budget import FaultBudget
+from clew.run.hosted import FaultBudget
 
 LOOK_SECONDS = 0.2
 """How often somebody who waits for rollouts looks whether an actor hangs."""
@@ -159,7 +159,7 @@ class ProcessPool:
             if isinstance(message, RolloutReady):
                 self._ready.add(running, running.rollout(message))
             elif isinstance(message, EnvironmentFault):
-                self._budget.survive(message, "opened anew", f"actor {running.number}: {message}")
+                self._budget.spend(message, "opened anew", f"actor {running.number}: {message}")
                 running.send(Reopen(self._budget.used))
             elif isinstance(message, UserError):
                 raise message
@@ -186,7 +186,7 @@ class ProcessPool:
         )
         if not started:
             raise fault
-        self._budget.survive(fault, "started anew", f"{name}: {fault}")
+        self._budget.spend(fault, "started anew", f"{name}: {fault}")
         self._running[place] = self._start(self._shares[place])
 
 

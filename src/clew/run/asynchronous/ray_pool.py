@@ -13,7 +13,7 @@ from clew.run.asynchronous.processes import LOOK_SECONDS
 from clew.run.asynchronous.ray_actor import Made
 from clew.run.asynchronous.ray_running import Gone, RunningActor
 from clew.run.cluster import import_ray
-from clew.run.fault_budget import FaultBudget
+from clew.run.hosted import FaultBudget
 
 ROOM_SECONDS = 10.0
 """How long an actor waits for room before that is told."""
@@ -123,7 +123,7 @@ class RayPool:
             made = Rollout(said.version, running.number, *said[1:])
             self._ready.add(running, made)
         elif isinstance(said, EnvironmentFault):
-            self._budget.survive(said, "opened anew", f"{running.words}: {said}")
+            self._budget.spend(said, "opened anew", f"{running.words}: {said}")
             running.forget()
         elif isinstance(said, UserError):
             raise said
@@ -145,7 +145,7 @@ class RayPool:
         if gone.fatal:
             raise fault
         if gone.node not in self._lost_nodes:
-            self._budget.survive(fault, "started anew")
+            self._budget.spend(fault, "started anew")
         elif running.started:  # a node that is lost is one fault
             self._tell(f"{fault}; started anew")
         self._lost_nodes |= {gone.node} - {""}

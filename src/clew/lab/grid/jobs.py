@@ -1,0 +1,361 @@
+"""What a worker does: a job in, the rows of its cells out.
+
+A pack of cells is trained as the lanes of one run and measured at once. A cell of a resumable study
+is a run of its own, with a folder like that of `clew train`. A job and its rows are JSON values and
+`run_job` is a function of them, so that any process anywhere can do the work. A worker that died,
+or is started again with the same job, resumes from the newest checkpoint, if the job has any.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clew.errors import require_choice
+from clew.lab.costs import parameters
+from clew.lab.grid.measure import Played, evaluate_lanes, measure_run
+from clew.lab.grid.packs import Pack
+from clew.lab.grid.results import FORMAT, Row
+from clew.lab.grid.study import Cell, Evaluation, Study, registered
+from clew.run import checkpoint, folder, machine
+from clew.run.build import abstract_agent, jax_stream, make_stream
+from clew.run.compiled import make_parts
+from clew.run.config import TrainConfig, config_from_json
+from clew.run.lanes import (
+    SIZES,
+    Curve,
+    Curves,
+    Lane,
+    compile_lanes,
+    init_lanes,
+    lanes_config,
+    short,
+)
+from clew.run.progress import Report
+from clew.run.record import read_metrics
+from clew.run.runner import Runner
+from clew.run.train import train
+
+Job = dict[str, Any]
+Share = Callable[[float], None]
+"""Is told the fraction of the training that is complete, from time to time."""
+
+RUNS, SWEEPS = "runs", "sweeps"
+"""Folders of a study's folder: the runs of a resumable study's cells, and the checkpoints of packs
+whose lanes differ in hyperparameters."""
+
+
+class Timed(NamedTuple):
+    """Seconds that the parts of a pack took."""
+
+    compile: float
+    train: float
+    evaluate: float
+
+
+def make_job(study: Study, pack: Pack, path: Path) -> Job:
+    """Everything that a worker must know of a pack, as JSON values.
+
+    Args:
+        study: whose cells.
+        pack: of the study; one cell if it is resumable.
+        path: the study's folder.
+    """
+    common = {
+        "study": study.name,
+        "model": pack.model,
+        "settings": list(pack.settings),
+        "seeds": list(pack.seeds),
+        "digests": [study.digest(pack.model, setting) for setting in pack.settings],
+        "evaluation": dataclasses.asdict(study.evaluation),
+        "score": study.score,
+        "memories": dict(study.memories),
+        "tasks": dict(study.tasks),
+    }
+    if study.resumable:
+        return common | _cell_job(study, pack.cells[0], path)
+    return common | _pack_job(study, pack, common, path)
+
+
+def _pack_job(study: Study, pack: Pack, common: Job, path: Path) -> Job:
+    configs = [study.config(pack.model, setting, pack.seeds) for setting in pack.settings]
+    mix = study.settings[pack.settings[0]].mix if len(pack.settings) > 1 else ""
+    job: Job = {"configs": [config.to_json() for config in configs], "mix": mix}
+    if not study.varied:
+        return job | {"hyperparameters": [], "folder": ""}
+    names = sorted({name for setting in pack.settings for name in study.settings[setting].a2c})
+    identity = json.dumps([common["digests"], common["seeds"]])
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
+    sweep = path.resolve() / SWEEPS / f"{pack.model}-{digest}"
+    return job | {"hyperparameters": names, "folder": str(sweep)}
+
+
+def _cell_job(study: Study, cell: Cell, path: Path) -> Job:
+    task = study.settings[cell.setting]
+    config = replace(
+        study.config(cell.model, cell.setting, (cell.seed,)),
+        name=run_name(cell),
+        run_dir=str(path.resolve() / RUNS),
+    )
+    return {
+        "run": config.to_json(),
+        "further": {name: dict(options) for name, options in task.further.items()},
+        "further_needs": task.further_needs,
+        "last_steps": study.last_steps,
+        "curve_bins": study.curve_bins,
+    }
+
+
+def run_name(cell: Cell) -> str:
+    """The name of the run of a resumable study's cell."""
+    return f"{cell.model}-{cell.setting}-seed-{cell.seed}"
+
+
+def run_job(job: Job, progress: Share = lambda share: None) -> list[Row]:
+    """Trains and measures the cells of a job.
+
+    Args:
+        job: of `make_job`.
+        progress: is told how far the training is.
+
+    Returns:
+        One row a cell, setting by setting and seed by seed; see `docs/studies.md`.
+
+    Raises:
+        UserError: for impossible settings, or a run that was started with others.
+        TrainingDiverged: if a cell's loss or parameters are no longer finite.
+    """
+    sizes = {SIZES: job["mix"]} if job.get("mix") else {}
+    with registered(job["memories"], job["tasks"] | sizes):
+        return _run_cell(job, progress) if "run" in job else _run_pack(job, progress)
+
+
+class _Shares:
+    """Reports the fraction of a run that is complete; messages are for the worker's log.
+
+    Args:
+        progress: is told.
+        every: environment steps between two reports; others are passed over.
+    """
+
+    def __init__(self, progress: Share, every: int = 1):
+        self._progress, self._every = progress, every
+
+    def start(self, path: Path, config: TrainConfig) -> None:
+        """Does nothing."""
+
+    def phase(self, name: str) -> None:
+        """Does nothing."""
+
+    def report(self, report: Report) -> None:
+        """After every call of the program."""
+        if report.steps % self._every == 0 or report.steps == report.total_steps:
+            self._progress(report.steps / report.total_steps)
+
+    def message(self, text: str) -> None:
+        """Prints it."""
+        print(text, flush=True)
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+def _run_pack(job: Job, progress: Share) -> list[Row]:
+    machine.use_compilation_cache()
+    lanes = lanes_of(job)
+    for lane in lanes[:: len(job["seeds"])]:
+        lane.config.validate()
+    config = lanes_config(lanes)
+    parts = make_parts(config)
+    require_choice("score", job["score"], parts.stream.metric_names)
+    curves = Curves(lanes, job["score"])
+    checkpoints = Path(job["folder"]) if job["folder"] else None
+    runner = Runner(
+        parts,
+        lanes,
+        curves,
+        make_program=partial(compile_lanes, parts, lanes, job["hyperparameters"]),
+        init_state=partial(init_lanes, parts, lanes),
+        progress=_Shares(progress, config.log_every * config.steps_per_update),
+        checkpoints=checkpoints,
+    )
+    with contextlib.closing(runner):
+        runner.prepare()
+        runner.run()
+    began = time.perf_counter()
+    played = evaluate_lanes(parts, runner.state, lanes, Evaluation(**job["evaluation"]))
+    timed = Timed(runner.compile_seconds, runner.seconds, time.perf_counter() - began)
+    for path in checkpoint.list_checkpoints(checkpoints) if checkpoints else ():
+        path.unlink(missing_ok=True)
+    return _pack_rows(job, lanes, curves.curves, played, timed)
+
+
+def lanes_of(job: Job) -> list[Lane]:
+    """The lanes of a pack's job, setting by setting and seed by seed."""
+    configs = [config_from_json(values) for values in job["configs"]]
+    return [
+        Lane(
+            replace(config, seed=seed, seeds=1),
+            size=index if job["mix"] else 0,
+            name=f"{setting}, seed {seed}",
+        )
+        for index, (setting, config) in enumerate(zip(job["settings"], configs, strict=True))
+        for seed in job["seeds"]
+    ]
+
+
+def _pack_rows(
+    job: Job,
+    lanes: Sequence[Lane],
+    curves: Sequence[Curve],
+    played: Sequence[Played],
+    timed: Timed,
+) -> list[Row]:
+    """The rows of a pack's cells, each with its part of the time."""
+    count = len(job["seeds"])
+    sizes = [_parameters(lane.config) for lane in lanes[::count]]
+    steps = sum(lane.config.steps for lane in lanes)
+    seconds = {name: round(value, 3) for name, value in timed._asdict().items()}
+    pack = {"settings": job["settings"], "seeds": job["seeds"], **seconds}
+    rows = []
+    for index, (lane, curve, scores) in enumerate(zip(lanes, curves, played, strict=True)):
+        values = scores[job["score"]].astype(np.float64)
+        rows.append(
+            _identity(job, index // count, lane.config)
+            | _measured(job, values, scores)
+            | {
+                "curve": curve,
+                "parameters": sizes[index // count],
+                "seconds": round(sum(timed) * lane.config.steps / steps, 3),
+                "pack": pack,
+            }
+        )
+    return rows
+
+
+def _parameters(config: TrainConfig) -> int:
+    return parameters(abstract_agent(config, jax_stream(config)))
+
+
+def _run_cell(job: Job, progress: Share) -> list[Row]:
+    """Trains a cell to its end and measures it.
+
+    The last checkpoint of its run is kept, for more steps and for `clew inspect`.
+    """
+    config = config_from_json(job["run"])
+    require_choice("score", job["score"], make_stream(config).metric_names)
+    path = Path(config.run_dir) / config.name
+    resume = path if (path / folder.CONFIG).is_file() else False
+    result = train(config, resume=resume, progress=_Shares(progress))
+    began = time.perf_counter()
+    own, further = measure_run(path, config, job)
+    measured = time.perf_counter() - began
+    for old in checkpoint.list_checkpoints(path / folder.CHECKPOINTS)[:-1]:
+        old.unlink(missing_ok=True)
+    return [_cell_row(job, config, result.summary, own, further, measured)]
+
+
+def _cell_row(
+    job: Job,
+    config: TrainConfig,
+    summary: Row,
+    own: Played | None,
+    further: Mapping[str, Played] | None,
+    measured: float,
+) -> Row:
+    rows = read_metrics(Path(config.run_dir) / config.name)
+    names, begin = make_stream(config).metric_names, rows[-1]["steps"] - job["last_steps"]
+    last = _pooled([row for row in rows if row["steps"] > begin], names)
+    values = None if own is None else own[job["score"]].astype(np.float64)
+    row = _identity(job, 0, config) | _measured(job, values, own)
+    if own is None:
+        row["mean"] = last[job["score"]]
+    return row | {
+        "last": {"steps": job["last_steps"]} | last,
+        "further": None if further is None else {n: _means(p) for n, p in further.items()},
+        "curve": learning_curve(rows, names, job["curve_bins"]),
+        "parameters": summary["parameters"],
+        "seconds": round(summary["seconds"] + measured, 3),
+        "timed": {"train": summary["seconds"], "evaluate": round(measured, 3)},
+        "rate": summary["rate"],
+    }
+
+
+def learning_curve(rows: list[Row], names: tuple[str, ...], bins: int) -> Curve:
+    """A run's rows of metrics, pooled into at most `bins` bins of equally many steps.
+
+    Args:
+        rows: of the run's metrics.jsonl, of one seed.
+        names: the metrics of episodes.
+        bins: how many at most; a bin without a row is left out.
+
+    Returns:
+        "steps" at the end of each bin, "episodes" that ended in it, and the mean of each metric
+        over them, None where none ended.
+    """
+    end = rows[-1]["steps"]
+    groups: dict[int, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(-(-row["steps"] * bins // end), []).append(row)
+    points = [{"steps": group[-1]["steps"]} | _pooled(group, names) for group in groups.values()]
+    return {key: [point[key] for point in points] for key in ("steps", "episodes", *names)}
+
+
+def _pooled(rows: list[Row], names: tuple[str, ...]) -> Row:
+    """The number of episodes that ended in some rows, and each metric's mean over them."""
+    number = sum(row["episodes"][0] for row in rows)
+    found: Row = {"episodes": number}
+    for name in names:
+        total = sum(row[name][0] * row["episodes"][0] for row in rows if row["episodes"][0])
+        found[name] = float(f"{total / number:.4g}") if number else None
+    return found
+
+
+def _identity(job: Job, index: int, config: TrainConfig) -> Row:
+    """What every row says of its cell: which one, how long it was trained, made with what."""
+    return {
+        "format": FORMAT,
+        "model": job["model"],
+        "setting": job["settings"][index],
+        "seed": config.seed,
+        "score": job["score"],
+        "steps": config.updates * config.steps_per_update,
+        "digest": job["digests"][index],
+        **provenance(),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _measured(job: Job, scores: np.ndarray | None, played: Played | None) -> Row:
+    """What every row says of its evaluation; None where nothing was played."""
+    evaluation = {key: job["evaluation"][key] for key in ("greedy", "stream", "seed")}
+    if scores is None or played is None:
+        none: Row = {"mean": None, "standard_error": None, "episodes": 0}
+        return none | {"evaluation": evaluation | {"means": None}}
+    error = float(scores.std(ddof=1)) / math.sqrt(scores.size) if scores.size > 1 else None
+    return {
+        "mean": short(scores.mean()),
+        "standard_error": None if error is None else short(error),
+        "episodes": scores.size,
+        "evaluation": evaluation | {"means": _means(played)},
+    }
+
+
+def _means(played: Played) -> dict[str, float]:
+    return {name: short(values.mean()) for name, values in played.items()}
+
+
+@lru_cache(maxsize=1)
+def provenance() -> Row:
+    """What a row was made with."""
+    return {"versions": machine.versions(), "git_commit": machine.git_commit()}

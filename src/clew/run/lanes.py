@@ -1,0 +1,205 @@
+"""Agents that train side by side in one compiled program, each a lane of it.
+
+Lanes differ in their seed, in hyperparameters of the learning algorithm that a program can take as
+numbers (rates and costs), or in the size of their task, if a task plays several sizes at once. A
+run with several seeds has a lane for each; a study trains a pack of cells as the lanes of a run.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from clew.agents.network import Agent
+from clew.interact.rollout import ActorState, begin
+from clew.run.build import agent_parts, build_agent, jax_stream
+from clew.run.compiled import (
+    CompiledProgram,
+    Parts,
+    Program,
+    RunState,
+    SeedState,
+    begin_seed,
+    compile_loop,
+    compile_program,
+    init_run,
+    update,
+)
+from clew.run.config import TrainConfig
+from clew.run.record import LogPoint
+from clew.run.sharding import sharding_of
+
+SIZES = "several sizes"
+"""Name of the task that plays several sizes of a task, while it is registered."""
+
+Hyperparameters = Mapping[str, Float[Array, " lanes"]]
+"""Name of a setting of the learning algorithm to its value in every lane."""
+Curve = dict[str, list[Any]]
+"""Name of a column to its values at the log points."""
+
+
+class Lane(NamedTuple):
+    """One agent of a program."""
+
+    config: TrainConfig
+    """Of the lane alone, with its own seed."""
+    size: int = 0
+    """Which size of the task it plays, by index."""
+    name: str = ""
+    """For messages."""
+
+
+def seed_lanes(config: TrainConfig) -> list[Lane]:
+    """The lanes of a run: one for every seed, without a name if there is only one."""
+    numbers = range(config.seed, config.seed + config.seeds)
+    name = "seed {}" if config.seeds > 1 else ""
+    return [Lane(replace(config, seed=n, seeds=1), name=name.format(n)) for n in numbers]
+
+
+def lanes_config(lanes: Sequence[Lane]) -> TrainConfig:
+    """The settings of the program of some lanes.
+
+    Lanes on several sizes of a task make one update an episode each, so they all make as many;
+    shorter episodes wait.
+    """
+    sizes = {lane.size: lane.config for lane in lanes}
+    if len(sizes) == 1:
+        return replace(lanes[0].config, seeds=len(lanes))
+    # It also has the widest window, if they differ in that.
+    first = max(sizes.values(), key=lambda config: config.learning.rollout_length)
+    assert len({config.updates for config in sizes.values()}) == 1
+    return replace(
+        first,
+        env=SIZES,
+        env_options={"task": first.env, "variants": [c.env_options for c in sizes.values()]},
+        seed=0,
+        seeds=len(lanes),
+    )
+
+
+def compile_lanes(parts: Parts, lanes: Sequence[Lane], names: Sequence[str] = ()) -> Program:
+    """The program of some lanes.
+
+    Args:
+        parts: of a run with as many seeds as there are lanes.
+        lanes: that it trains.
+        names: of the settings of the learner that each lane has a value of its own for: rates and
+            costs.
+    """
+    if not names:
+        return compile_program(parts)
+    own = {
+        name: jnp.array([getattr(lane.config.learning, name) for lane in lanes], jnp.float32)
+        for name in names
+    }
+    return CompiledProgram(compile_loop(parts, partial(_update_lanes, parts, own)))
+
+
+def _update_lanes(
+    parts: Parts, own: Hyperparameters, seeds: SeedState, fresh_row: Array
+) -> SeedState:
+    def lane(seed: SeedState, fresh_row: Array, own: dict[str, Array]) -> SeedState:
+        config = parts.config
+        config = replace(config, **{config.algorithm: replace(config.learning, **own)})
+        return update(parts._replace(config=config, learner=config.learner), seed, fresh_row)
+
+    if parts.config.seeds == 1:
+        return lane(seeds, fresh_row, {name: values[0] for name, values in own.items()})
+    every = sharding_of(parts.config).each_seed(lane, (0, None, 0))
+    return every(seeds, fresh_row, dict(own))
+
+
+def init_lanes(parts: Parts, lanes: Sequence[Lane]) -> RunState:
+    """The state before the first update: every lane begins as a run of it alone would.
+
+    An agent that reads fewer numbers than the program shows gets rows of zeros for the rest, which
+    are multiplied with zeros, and so never learn.
+    """
+    if parts.config.env != SIZES:
+        return init_run(parts, [lane.config.seed for lane in lanes])
+    template, _ = agent_parts(parts.config, parts.jax_stream)
+    keys = [jax.random.split(jax.random.key(lane.config.seed), 3) for lane in lanes]
+    agents = [_agent_of(lane, key[0], template) for lane, key in zip(lanes, keys, strict=True)]
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *agents)
+    sizes = np.array([lane.size for lane in lanes], np.int32)
+    one = jax.vmap(partial(_begin_lane, parts))
+    return RunState(jnp.zeros((), jnp.int32), jax.jit(one)(stacked, jnp.stack(keys), sizes))
+
+
+def _agent_of(lane: Lane, key: PRNGKeyArray, template: Any) -> Any:
+    """Arrays of the lane's agent in the program's shapes."""
+    agent = build_agent(lane.config, jax_stream(lane.config), key)
+    leaves = jax.device_get(jax.tree.leaves(eqx.filter(agent, eqx.is_array)))
+    shapes, tree = jax.tree.flatten(template)
+    padded = [np.zeros(shape.shape, shape.dtype) for shape in shapes]
+    for whole, leaf in zip(padded, leaves, strict=True):
+        whole[tuple(slice(n) for n in leaf.shape)] = leaf
+    return jax.tree.unflatten(tree, padded)
+
+
+def _begin_lane(parts: Parts, arrays: Any, keys: PRNGKeyArray, size: Array) -> SeedState:
+    _, env_key, key = keys
+    agent = eqx.combine(arrays, parts.static)
+    actor = open_lane(parts, agent, jax.random.split(env_key, parts.config.learning.num_envs), size)
+    return begin_seed(parts, agent, actor, key)
+
+
+def open_lane(parts: Parts, agent: Agent, keys: Array, size: Array) -> ActorState:
+    """A lane's agent before the first observation of environments of its size, one for each key."""
+    env: Any = parts.jax_stream.env
+    reset = partial(env.reset_in, size) if parts.config.env == SIZES else env.reset
+    return begin(agent, *jax.vmap(parts.jax_stream.opened)(*jax.vmap(reset)(keys)))
+
+
+class Curves:
+    """The learning curves of a run's lanes, as a `Record`; a checkpoint has the whole of them.
+
+    Args:
+        lanes: of the run.
+        score: the metric of episodes whose mean a curve shows.
+
+    Attributes:
+        curves: "steps", "episodes" that ended since the last log point, and the score's mean over
+            them, for every lane.
+    """
+
+    def __init__(self, lanes: Sequence[Lane], score: str):
+        self._lanes, self._score = lanes, score
+        self.curves: list[Curve] = []
+
+    def open(self, update: int, meta: dict[str, Any]) -> None:
+        """Begins, or takes the curves so far from a checkpoint."""
+        fresh: list[Curve] = [{"steps": [], "episodes": [], self._score: []} for _ in self._lanes]
+        self.curves = meta["curves"] if meta else fresh
+
+    def log(self, point: LogPoint) -> None:
+        """Adds a point to every lane's curve."""
+        seen = jax.device_get((point.sums["episodes"], point.sums[self._score]))
+        episodes, totals = (np.atleast_1d(values) for values in seen)
+        for lane, curve, number, total in zip(
+            self._lanes, self.curves, episodes, totals, strict=True
+        ):
+            curve["steps"].append(point.update * lane.config.steps_per_update)
+            curve["episodes"].append(int(number))
+            curve[self._score].append(short(total / number) if number else None)
+
+    def sync(self) -> None:
+        """Does nothing: the checkpoint has the curves."""
+
+    def meta(self) -> dict[str, Any]:
+        """The curves."""
+        return {"curves": self.curves}
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+def short(value: Any) -> float:
+    """A number rounded to six digits, enough for every plot and table."""
+    return float(f"{float(value):.6g}")

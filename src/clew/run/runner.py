@@ -1,0 +1,244 @@
+"""The loop of every run: calls its program until the last update, logs, saves, and ends early.
+
+`clew train` runs one with rows of metrics, a study runs one for every pack of its cells.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from clew.bridges.gymnasium.faults import EnvironmentFault
+from clew.run import checkpoint, machine
+from clew.run.compiled import Parts, Program, RunState, run_template
+from clew.run.lanes import Lane
+from clew.run.progress import Progress, Report
+from clew.run.record import LogPoint, Record, Row
+from clew.run.stop import EnvironmentFailed, TrainingDiverged, TrainingInterrupted
+
+CALL_SECONDS = 1.0
+"""How long one call of the program should take: how long Ctrl-C waits."""
+
+
+class Runner:
+    """One run, from its newest checkpoint or its beginning to its last update.
+
+    Call `prepare`, then `run`, then `close`, also after an error.
+
+    Args:
+        parts: task, network and optimiser of the run.
+        lanes: the agents that train side by side, for the message if one diverges.
+        record: what is kept of the run at its log points.
+        make_program: compiles or opens the run's program.
+        init_state: the state before the first update.
+        progress: is told how far the run is.
+        checkpoints: their folder; None saves nothing.
+        stop: an event that ends the run after the current call of the program.
+        resume_with: the command that resumes the run, for messages.
+
+    Attributes:
+        state: after the last call of the program; `prepare` sets it.
+        update: number of updates made.
+        seconds: of training, those before a resumption included.
+        compile_seconds: that `prepare` took.
+    """
+
+    state: RunState
+
+    def __init__(
+        self,
+        parts: Parts,
+        lanes: Sequence[Lane],
+        record: Record,
+        *,
+        make_program: Callable[[], Program],
+        init_state: Callable[[], RunState],
+        progress: Progress,
+        checkpoints: Path | None = None,
+        stop: threading.Event | None = None,
+        resume_with: str = "",
+    ):
+        self._parts, self._config, self._lanes = parts, parts.config, lanes
+        self._record, self._progress = record, progress
+        self._make_program, self._init_state = make_program, init_state
+        self._checkpoints, self._stop = checkpoints, stop or threading.Event()
+        self._resume_with = resume_with
+        self._program: Program | None = None
+        self.update, self.seconds, self.compile_seconds = 0, 0.0, 0.0
+        self._saved: int | None = None  # the newest checkpoint's update
+        self._saved_at = 0.0
+        self._logged = 0, 0.0  # update and seconds of the last log point, or of the beginning
+
+    @property
+    def complete(self) -> bool:
+        """Whether every update is made."""
+        return self.update >= self._config.updates
+
+    def prepare(self) -> None:
+        """Loads the newest good checkpoint, if there is any, and makes the program.
+
+        Raises:
+            CheckpointError: if there are checkpoints and none is usable.
+        """
+        began = time.perf_counter()
+        found = None
+        if self._checkpoints is not None:
+            checkpoint.remove_leftovers(self._checkpoints)
+            template = run_template(self._parts)
+            found = checkpoint.load_newest(
+                self._checkpoints, lambda read: checkpoint.restore(read, template)
+            )
+        if found is None:
+            self._begin()
+        else:
+            self._resume(*found)
+        self.compile_seconds = time.perf_counter() - began
+
+    def run(self) -> None:
+        """Trains from where `prepare` left the run to its last update.
+
+        Raises:
+            TrainingDiverged: at the first update with a loss or parameter that is not finite.
+            TrainingInterrupted: after the stop event, with everything saved.
+            EnvironmentFailed: if Gymnasium environments fail too often, with everything saved.
+        """
+        if self._saved is None:
+            self._save()
+        if self._program is not None:
+            self._progress.phase("training")
+            self._loop(self._program)
+        if self._saved != self.update:
+            self._save()
+
+    def close(self) -> None:
+        """Closes the program, which may have environments open, and the record."""
+        if self._program is not None:
+            self._program.close()
+        self._record.close()
+
+    def _begin(self) -> None:
+        self._record.open(0, {})
+        self._progress.phase("compiling")
+        # The first state takes long to compile as well; both at once take two processors.
+        with ThreadPoolExecutor(1) as pool:
+            program = pool.submit(self._make_program)
+            self.state = self._init_state()
+            self._program = program.result()
+
+    def _resume(self, loaded: checkpoint.Checkpoint, state: RunState, unusable: list[Path]) -> None:
+        checkpoint.set_aside(unusable)
+        self.state, meta = state, loaded.meta
+        self.update, self.seconds = meta["update"], meta["seconds"]
+        self._saved, self._saved_at = self.update, self.seconds
+        self._logged = self.update, self.seconds
+        self._record.open(self.update, meta)
+        if self.complete:
+            return
+        self._progress.message(
+            f"resuming from {loaded.path.name}, {self.seconds:.0f} s of training"
+        )
+        self._progress.phase("compiling")
+        self._program = self._make_program()
+
+    def _loop(self, program: Program) -> None:
+        config = self._config
+        rate, per_update = 0.0, CALL_SECONDS
+        while self.update < config.updates:
+            if self._stop.is_set():
+                raise self._interrupted()
+            to_log_point = config.log_every - self.update % config.log_every
+            in_time = max(1, int(CALL_SECONDS / per_update))
+            count = min(to_log_point, config.updates - self.update, in_time)
+            elapsed = self._call(program, count)
+            per_update = elapsed / count
+            rate = config.steps_per_update * config.seeds / per_update
+            row = self._log(program)
+            rate = row["rate"] if row else rate
+            self._progress.report(self._report(rate, row))
+            if self.seconds - self._saved_at >= config.checkpoint_seconds:
+                self._save()
+
+    def _call(self, program: Program, count: int) -> float:
+        """Makes `count` updates and returns the seconds they took."""
+        began = time.perf_counter()
+        try:
+            self.state = program(self.state, jnp.int32(count))
+        except EnvironmentFault as fault:
+            raise self._failed(program, fault) from fault
+        finite = np.atleast_1d(jax.device_get(self.state.seed.finite))
+        elapsed = time.perf_counter() - began
+        self.update = int(self.state.update)
+        self.seconds += elapsed
+        if not finite.all():
+            raise self._diverged(self._lanes[int(np.argmin(finite))])
+        return elapsed
+
+    def _log(self, program: Program) -> Row | None:
+        """Logs what is due after this update; the row of metrics, if there is one."""
+        config = self._config
+        if self.update % config.log_every and not self.complete:
+            return None
+        update, seconds = self._logged
+        steps = (self.update - update) * config.steps_per_update * config.seeds
+        self._logged = self.update, self.seconds
+        rate = steps / (self.seconds - seconds)
+        sums = self.state.seed.sums
+        return self._record.log(LogPoint(self.update, self.seconds, rate, sums, program.measured()))
+
+    def _report(self, rate: float, row: Row | None) -> Report:
+        """Where the run stands, at a rate of environment steps of all seeds per second."""
+        config, per_update = self._config, self._config.steps_per_update
+        seconds_left = (config.updates - self.update) * per_update * config.seeds / rate
+        steps, total = self.update * per_update, config.updates * per_update
+        return Report(steps, total, rate, self.seconds, seconds_left, row)
+
+    def _save(self) -> None:
+        """Writes a checkpoint, after the rows that belong before it."""
+        if self._checkpoints is not None:
+            self._progress.phase("saving")
+            self._record.sync()
+            meta: dict[str, Any] = {"update": self.update, "seconds": self.seconds}
+            meta |= self._record.meta()
+            checkpoint.save(self._checkpoints, self.state, meta, machine.versions())
+            self._progress.phase("training")
+        self._saved, self._saved_at = self.update, self.seconds
+
+    def _interrupted(self) -> TrainingInterrupted:
+        if self._saved != self.update:
+            self._save()
+        return TrainingInterrupted(
+            f"stopped after {self._steps} steps, everything is saved; resume with: "
+            f"{self._resume_with}"
+        )
+
+    def _failed(self, program: Program, fault: EnvironmentFault) -> EnvironmentFailed:
+        """Saves what there was before an environment failed; the error to raise."""
+        assert program.state is not None
+        self.state = program.state
+        self.update = int(self.state.update)
+        if self._saved != self.update:
+            self._save()
+        return EnvironmentFailed(
+            f"{fault}\nThe run is saved after {self._steps} steps; resume with: {self._resume_with}"
+        )
+
+    def _diverged(self, lane: Lane) -> TrainingDiverged:
+        which = f" of {lane.name}" if lane.name else ""
+        kept = checkpoint.list_checkpoints(self._checkpoints) if self._checkpoints else []
+        where = f"; the last good checkpoint is {kept[-1]}" if kept else ""
+        algorithm, learning = lane.config.algorithm, lane.config.learning
+        return TrainingDiverged(
+            f"the loss or a parameter{which} is no longer finite at update {self.update}{where}; "
+            f"try a smaller {algorithm}.learning_rate (now {learning.learning_rate:g}) or "
+            f"{algorithm}.max_grad_norm (now {learning.max_grad_norm})"
+        )
+
+    @property
+    def _steps(self) -> int:
+        return self.update * self._config.steps_per_update
