@@ -13,8 +13,8 @@ from clew.bridges.gymnasium.wrappers import RunningMoments
 from clew.errors import UserError
 from clew.interact.tasks import HostConfig
 from clew.run.asynchronous.heartbeat import HangDetector, Heartbeat
-from clew.run.asynchronous.merging import merged
 from clew.run.asynchronous.pool import Ready, Rollout
+from clew.run.asynchronous.program import merged
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.asynchronous.shared import Layout, Versions, shared_bytes
 from clew.run.config import TrainConfig, config_from_json

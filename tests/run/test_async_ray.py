@@ -155,7 +155,7 @@ def test_faults_are_named_and_survived(
     ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of environments and of processes; what is half gathered is never learned from."""
-    monkeypatch.setattr("clew.run.asynchronous.ray_running.ANSWER_SECONDS", 10.0)
+    monkeypatch.setattr("clew.run.asynchronous.ray_pool.ANSWER_SECONDS", 10.0)
     monkeypatch.setattr("test_async_faults.TIMEOUT", 8.0)  # a busy machine is no hung actor
     run = RayRun(tmp_path, restarts=20, asynchronous=ON_RAY)
     pids: list[int] = []
@@ -232,7 +232,7 @@ def refuse(says: str) -> None:
 
 def test_other_versions_on_a_node_are_refused(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both are named, and where."""
-    module = "clew.run.asynchronous.ray_running.installed"
+    module = "clew.run.asynchronous.ray_pool.installed"
     monkeypatch.setattr(module, lambda: {"jax": "0.1.2"})
     refuse(r"on node .*\) has jax \d.*the learner jax 0.1.2")
 
@@ -241,5 +241,5 @@ def test_clew_that_is_missing_is_told(ray: Any, monkeypatch: pytest.MonkeyPatch)
     """At once."""
     monkeypatch.setattr("clew.run.cluster.environment", lambda **more: {"PYTHONPATH": "/nowhere"})
     absent = importlib.import_module("absent_actor").AbsentActor
-    monkeypatch.setattr("clew.run.asynchronous.ray_running.RayActor", absent)
+    monkeypatch.setattr("clew.run.asynchronous.ray_pool.RayActor", absent)
     refuse("could not start: .*No module named 'absent_actor'")

@@ -18,14 +18,14 @@ from clew.cli import run
 from clew.errors import UserError
 from clew.interact.tasks import HostSide
 from clew.run import cluster, folder
-from clew.run.asynchronous.acting import ActorParams, ActorSpec
+from clew.run.asynchronous.actor import ActorParams, ActorSpec
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.compiled import init_run, make_parts
 from clew.run.config import config_from_json
 from fake_actors import ActorDiedError, FakeActors, RayError, RayTaskError
 from small_async import async_config, run_dir
 
-MODULES = ("ray_actor", "ray_running", "ray_pool")
+MODULES = ("ray_actor", "ray_pool")
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def fake(modules: Any, monkeypatch: pytest.MonkeyPatch) -> FakeActors:
     """In place of Ray."""
     ray = FakeActors()
     monkeypatch.setattr(modules.ray_pool, "import_ray", lambda: ray)
-    monkeypatch.setattr(modules.ray_running.pickle, "dumps", lambda share: b"")
+    monkeypatch.setattr(modules.ray_pool.pickle, "dumps", lambda share: b"")
     return ray
 
 

@@ -8,7 +8,7 @@ run with several seeds has a lane for each; a study trains a pack of cells as th
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -106,7 +106,8 @@ def _update_lanes(
 ) -> SeedState:
     def lane(seed: SeedState, fresh_row: Array, own: dict[str, Array]) -> SeedState:
         config = parts.config
-        config = replace(config, **{config.algorithm: replace(config.learning, **own)})
+        learning = replace(cast(Any, config.learning), **own)
+        config = replace(config, **{config.algorithm: learning})
         return update(parts._replace(config=config, learner=config.learner), seed, fresh_row)
 
     if parts.config.seeds == 1:

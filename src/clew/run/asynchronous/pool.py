@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from clew.bridges.gymnasium.faults import EnvironmentFault
-from clew.run.asynchronous.acting import Actor, ActorParams, ActorSpec, Gathered
+from clew.run.asynchronous.actor import Actor, ActorParams, ActorSpec, Gathered
 from clew.run.asynchronous.heartbeat import SIGNS_BYTES, Heartbeat
 from clew.run.hosted import FaultBudget
 

@@ -17,7 +17,7 @@ from clew.run.asynchronous.heartbeat import SIGNS_BYTES, HangDetector, Heartbeat
 from clew.run.cluster import import_ray
 
 if TYPE_CHECKING:
-    from clew.run.asynchronous.acting import Actor, ActorParams, Gathered
+    from clew.run.asynchronous.actor import Actor, ActorParams, Gathered
 
 ASIDE = "aside"
 """Threads of an actor that answer while another one acts."""
@@ -150,8 +150,7 @@ class RayActor:
         return version, gathered
 
     def _begin(self) -> "Actor":
-        from clew.run.asynchronous.acting import Actor
-        from clew.run.asynchronous.worker import use_one_core
+        from clew.run.asynchronous.actor import Actor, use_one_core
         from clew.run.machine import use_compilation_cache
 
         use_compilation_cache()

@@ -1,5 +1,6 @@
 """What an actor does, in whatever process: opens its environments, and acts for rollouts."""
 
+import os
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -197,3 +198,17 @@ def _observations(space: Any, before: tuple[int, ...]) -> PyTree:
 
 def _refresh(static: Agent, num_envs: int, params: PyTree[Array], memory: State) -> State:
     return refresh_all(eqx.combine(params, static), memory, num_envs)
+
+
+def use_one_core() -> None:
+    """Makes JAX compute on one thread, so that actors do not crowd each other out.
+
+    It takes as many threads as the process has cores when it first computes.
+    """
+    jax.config.update("jax_platforms", "cpu")
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    if cores is not None:
+        os.sched_setaffinity(0, {min(cores)})
+    jax.block_until_ready(jax.device_put(np.zeros(1, np.float32)))
+    if cores is not None:
+        os.sched_setaffinity(0, cores)
