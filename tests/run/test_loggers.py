@@ -13,7 +13,8 @@ import clew
 from clew.errors import UserError
 from clew.run import checkpoint
 from clew.run.config import TrainConfig, config_from_json
-from clew.run.loggers import WandbConfig, check_loggers, scalars
+from clew.run.loggers import WandbConfig, check_loggers
+from clew.run.loggers.base import scalars
 from clew.run.loggers.listen import Background, Logged, with_loggers
 from clew.run.loggers.weights_biases import log_in
 from clew.run.progress import Quiet, Report

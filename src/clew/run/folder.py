@@ -173,8 +173,8 @@ def locked(path: Path) -> Iterator[None]:
         UserError: if another process holds it.
     """
     try:
-        import fcntl
-    except ImportError:  # Windows has no such lock; there the run is not protected.
+        import fcntl  # optional: Windows has no such lock; there the run is not protected
+    except ImportError:
         yield
         return
     try:

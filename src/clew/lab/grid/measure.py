@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -33,6 +33,15 @@ BATCH = 128
 """Most episodes that a lane plays side by side."""
 Player = Callable[[int, Any], Played]
 """Plays on a stream; the number tells its episodes from those on other streams."""
+
+
+@runtime_checkable
+class FixedStream(Protocol):
+    """A task whose episodes have numbers."""
+
+    def reset_at(self, episode: Array) -> tuple[Any, Array]:
+        """Opens an episode by its number."""
+        ...
 
 
 def evaluate_lanes(
@@ -88,7 +97,7 @@ def _reset_at(parts: Parts, size: Array) -> Any:
     env: Any = parts.jax_stream.env
     if parts.config.env == SIZES:
         return partial(env.reset_at_in, size)
-    if not hasattr(env, "reset_at"):
+    if not isinstance(env, FixedStream):
         raise UserError(f"{parts.config.env} has no fixed stream; set evaluation.stream off")
     return env.reset_at
 

@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gymnasium import spaces
 from jaxtyping import Array, PyTree
 
 from clew.agents.network import Agent
@@ -190,9 +191,8 @@ def gathered_template(config: TrainConfig, side: HostSide, num_envs: int) -> Gat
 
 
 def _observations(space: Any, before: tuple[int, ...]) -> PyTree:
-    spaces = getattr(space, "spaces", None)
-    if isinstance(spaces, dict):
-        return {name: _observations(inner, before) for name, inner in spaces.items()}
+    if isinstance(space, spaces.Dict):
+        return {name: _observations(inner, before) for name, inner in space.items()}
     return jax.ShapeDtypeStruct((*before, *space.shape), space.dtype)
 
 

@@ -94,7 +94,7 @@ class AsyncProgram:
     def _actors(self, shares: list[ActorSpec], state: RunState) -> ActorPool:
         if not self._parts.config.asynchronous.ray:
             return ProcessPool(shares, self._published(state), self._tell)
-        from clew.run.asynchronous.ray_pool import RayPool
+        from clew.run.asynchronous.ray_pool import RayPool  # optional: ray
 
         return RayPool(shares, self._tell)
 

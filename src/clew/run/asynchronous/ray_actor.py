@@ -134,7 +134,7 @@ class RayActor:
         return Made(version, gathered, self._ended - before, began - before)
 
     def _gather(self, opening: int) -> tuple[int, "Gathered"]:
-        import jax
+        import jax  # start: a node without it still answers with its versions
 
         actor = self._actor = self._actor or self._begin()
         with self._lock:
@@ -150,8 +150,8 @@ class RayActor:
         return version, gathered
 
     def _begin(self) -> "Actor":
-        from clew.run.asynchronous.actor import Actor, use_one_core
-        from clew.run.machine import use_compilation_cache
+        from clew.run.asynchronous.actor import Actor, use_one_core  # start: as JAX
+        from clew.run.machine import use_compilation_cache  # start: as JAX
 
         use_compilation_cache()
         use_one_core()

@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clew.run.loggers import Logger, make_logger
+from clew.run.loggers import make_logger
+from clew.run.loggers.base import Logger
 from clew.run.progress import Progress, Report
+from clew.run.record import read_metrics
 
 if TYPE_CHECKING:
     from clew.run.config import TrainConfig
@@ -94,8 +96,6 @@ class Logged:
     def phase(self, name: str) -> None:
         """Starts the loggers when training starts."""
         if name == "training" and self._run is not None:
-            from clew.run.record import read_metrics
-
             (path, config), self._run = self._run, None
             rows = read_metrics(path)
             for logger in self._loggers.items():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clew.run.loggers import Logger, scalars
+from clew.run.loggers.base import scalars
 
 if TYPE_CHECKING:
     from clew.run.config import TrainConfig
@@ -66,8 +66,3 @@ class TensorBoard:
 
     def _write(self, **content: Any) -> None:
         self._writer.write_event(self._events.Event(wall_time=time.time(), **content))
-
-
-def make() -> Logger:
-    """The logger, not yet started."""
-    return TensorBoard()

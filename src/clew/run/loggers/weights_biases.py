@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clew.errors import UserError
-from clew.run.loggers import Logger, WandbConfig, scalars
+from clew.run.loggers.base import WandbConfig, scalars
 
 if TYPE_CHECKING:
     from clew.run.config import TrainConfig
@@ -99,8 +99,3 @@ def log_in(config: WandbConfig) -> None:
         raise UserError(f"wandb: {error} Or choose --wandb.mode offline") from error
     if not known:
         raise UserError("wandb has no key; run `wandb login`, or choose --wandb.mode offline")
-
-
-def make() -> Logger:
-    """The logger, not yet started."""
-    return WeightsAndBiases()
