@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from clew.interact.tasks import HostConfig
-from clew.run.asynchronous import ray_pool, ray_running
+from clew.run.asynchronous import ray_pool
 from clew.run.asynchronous.ray_actor import Made, RayActor
 from clew.run.asynchronous.settings import AsyncConfig
 
@@ -36,7 +36,7 @@ def make_pool(actors: int) -> Pool:
     settings = AsyncConfig(actors=actors, queue=1, ray="auto")
     config = SimpleNamespace(asynchronous=settings, host=HostConfig(), env="pretended")
     side = SimpleNamespace(task=SimpleNamespace(vector=False))
-    modules: Any = ray_running
+    modules: Any = ray_pool
     modules.RayActor, modules.pickle = PretendedActor, SimpleNamespace(dumps=lambda share: b"")
     shares: Any = [
         SimpleNamespace(config=config, side=side, number=number, num_envs=1)

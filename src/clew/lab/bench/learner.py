@@ -34,7 +34,7 @@ from clew.lab.costs import multiply_adds, parameters
 from clew.lab.document import Document, Grid
 from clew.lab.studies.memory_maze.grid import PRESETS
 from clew.report.figures import COLOURS, new_figure, save, tidy
-from clew.run.asynchronous.acting import gathered_template
+from clew.run.asynchronous.actor import gathered_template
 from clew.run.compiled import Parts, SeedState, init_run, make_parts, run_template
 from clew.run.config import TrainConfig
 from clew.run.hosted import learn_seed
