@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from gymnasium.spaces import Space
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.agents.distributions import (
@@ -22,9 +23,6 @@ from clew.errors import UserError, require_at_least, require_choice
 from clew.memory import make_memory
 from clew.memory.base import AbstractMemory, State
 from clew.memory.parts.blocks import Init, Linear
-
-if TYPE_CHECKING:
-    from gymnasium.spaces import Space
 
 PROJECTIONS = ("none", "linear", "affine")
 
@@ -220,8 +218,8 @@ def make_agent(
     memory: str,
     memory_options: dict[str, Any],
     *,
-    observation_space: "Space",
-    action_space: "Space",
+    observation_space: Space,
+    action_space: Space,
     network: NetworkConfig,
     key: PRNGKeyArray,
 ) -> Agent:

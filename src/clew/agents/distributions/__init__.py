@@ -1,8 +1,9 @@
 """Distributions over actions, by the space that an environment declares."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
 from clew.agents.distributions.base import Distribution
 from clew.agents.distributions.continuous import (
@@ -13,9 +14,6 @@ from clew.agents.distributions.continuous import (
 )
 from clew.agents.distributions.discrete import Categorical, MultiBinary, MultiCategorical
 from clew.errors import UserError, require_choice
-
-if TYPE_CHECKING:
-    import gymnasium
 
 __all__ = [
     "CONTINUOUS",
@@ -37,7 +35,7 @@ EXPECTED = "Discrete, MultiDiscrete, MultiBinary or a Box of floating-point numb
 
 
 def make_distribution(
-    action_space: "gymnasium.Space[Any]",
+    action_space: spaces.Space[Any],
     *,
     continuous: str = "gaussian",
     log_std: str = "free",
@@ -57,8 +55,6 @@ def make_distribution(
         UserError: for another space, an empty one, a Box of integers, limits that are
             infinite where tanh needs them, or an unknown setting.
     """
-    from gymnasium import spaces  # start: gymnasium takes 0.1 s
-
     require_choice("continuous", continuous, CONTINUOUS)
     dtype = str(action_space.dtype)
     if isinstance(action_space, spaces.Discrete):
@@ -85,7 +81,7 @@ def make_distribution(
     raise UserError(f"the action space {_line(action_space)} is not supported; expected {EXPECTED}")
 
 
-def _require_representable(space: "gymnasium.Space[Any]", first: int, last: int) -> None:
+def _require_representable(space: spaces.Space[Any], first: int, last: int) -> None:
     """Raises `UserError` unless every action is an integer of 32 bits."""
     limits = np.iinfo(np.int32)
     if first < limits.min or last > limits.max:
@@ -95,7 +91,7 @@ def _require_representable(space: "gymnasium.Space[Any]", first: int, last: int)
         )
 
 
-def _line(space: "gymnasium.Space[Any]") -> str:
+def _line(space: spaces.Space[Any]) -> str:
     """A space in one short line."""
     line = " ".join(str(space).split())
     return line if len(line) <= 120 else f"{line[:117]}..."

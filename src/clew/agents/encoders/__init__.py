@@ -1,9 +1,10 @@
 """What reads an observation before the memory, by the space that an environment declares."""
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import jax
 import numpy as np
+from gymnasium import spaces
 from jaxtyping import PRNGKeyArray
 
 from clew.agents.encoders.base import (
@@ -17,9 +18,6 @@ from clew.agents.encoders.pictures import Frame, Impala, Nature
 from clew.agents.encoders.vectors import Chain, Dense, Embedding, OneHot, PreviousReward
 from clew.errors import UserError
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
-
-if TYPE_CHECKING:
-    import gymnasium
 
 __all__ = [
     "ENCODERS",
@@ -45,7 +43,7 @@ EXPECTED = "Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these"
 
 
 def make_encoder(
-    space: "gymnasium.Space[Any]", config: EncoderConfig, *, key: PRNGKeyArray
+    space: spaces.Space[Any], config: EncoderConfig, *, key: PRNGKeyArray
 ) -> AbstractEncoder:
     """The encoder of a space's observations.
 
@@ -86,15 +84,13 @@ def make_encoder(
 
 
 def _make(
-    space: "gymnasium.Space[Any]",
+    space: spaces.Space[Any],
     config: EncoderConfig,
     key: PRNGKeyArray,
     name: str,
     *,
     alone: bool,
 ) -> AbstractEncoder:
-    from gymnasium import spaces  # start: gymnasium takes 0.1 s
-
     if isinstance(space, spaces.Dict):
         return _make_entries(space, config, key, name)
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
@@ -116,7 +112,7 @@ def _make(
 
 
 def _make_entries(
-    space: "gymnasium.spaces.Dict", config: EncoderConfig, key: PRNGKeyArray, name: str
+    space: spaces.Dict, config: EncoderConfig, key: PRNGKeyArray, name: str
 ) -> AbstractEncoder:
     if not space.spaces:
         raise UserError(f"{name} must have at least one entry, got an empty Dict")
@@ -136,8 +132,6 @@ def _make_entries(
 
 
 def _make_choices(space: Any, config: EncoderConfig, key: PRNGKeyArray) -> AbstractEncoder:
-    from gymnasium import spaces  # start: gymnasium takes 0.1 s
-
     several = isinstance(space, spaces.MultiDiscrete)
     sizes = np.ravel(space.nvec if several else space.n).tolist()
     if not sizes:
@@ -177,12 +171,12 @@ def _dense(shape: tuple[int, ...], config: EncoderConfig, key: PRNGKeyArray, sca
     )
 
 
-def _is_picture(space: "gymnasium.spaces.Box") -> bool:
+def _is_picture(space: spaces.Box) -> bool:
     """Three axes, or two of bytes, and both sides long."""
     if len(space.shape) != 3 and not (len(space.shape) == 2 and space.dtype == np.uint8):
         return False
     return min(Frame(space.shape, is_bytes=False).size[:2]) >= PICTURE
 
 
-def _shape_of(space: "gymnasium.Space[Any]") -> str:
+def _shape_of(space: spaces.Space[Any]) -> str:
     return type(space).__name__ if space.shape is None else f"shape {list(space.shape)}"
