@@ -149,9 +149,9 @@ def test_comparing_runs(trained: Path, capsys: pytest.CaptureFixture) -> None:
     other = str(trained / "other.png")
     found = json.loads(output(capsys, *args, "--out", other, "--json"))
     assert found["picture"] == other and found["runs"]["tiny"]["steps"] >= 80
-    for words, told in ((["compare"], "which runs"), ([*args, "--out", "a.jpg"], "got a.jpg")):
+    for words, message in ((["compare"], "which runs"), ([*args, "--out", "a.jpg"], "got a.jpg")):
         assert run(words) == 2
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
 
 def test_resuming_raises_steps_only(trained: Path, capsys: pytest.CaptureFixture) -> None:

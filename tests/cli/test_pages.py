@@ -1,4 +1,4 @@
-"""Large pages: asked for by the commands that compute, once, and by nobody who set the variable."""
+"""Large pages are requested once, by commands that compute, unless the variable is set."""
 
 import os
 import sys

@@ -153,7 +153,7 @@ def test_a_task_need_not_render(monkeypatch: pytest.MonkeyPatch) -> None:
     assert recording.action_names == ()
 
 
-def test_a_canvas_draws_at_the_places_it_is_told() -> None:
+def test_a_canvas_draws_at_the_given_places() -> None:
     canvas = Canvas(20, 10)
     canvas.box((2, 3, 6, 8), "#000000")
     inside = np.all(canvas.pixels() == 0, axis=-1)

@@ -90,7 +90,7 @@ def test_long_episodes_are_cut_and_truncated_ones_named() -> None:
         played(0)
 
 
-def test_greedy_takes_the_likeliest() -> None:
+def test_greedy_takes_the_most_probable_action() -> None:
     recording = next(record(AGENT, jax_stream(CONFIG), max_steps=40))
     assert np.array_equal(recording.actions, recording.probabilities.argmax(axis=1))
 

@@ -88,17 +88,17 @@ def test_an_mp4_is_made_by_ffmpeg(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """It is given every frame, of even size, and the last of an episode for longer."""
     monkeypatch.setattr(video_module.importlib, "import_module", without_package)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    program(tmp_path, 'cat > "$last"; echo "$@" > "$(dirname "$0")/told"')
+    program(tmp_path, 'cat > "$last"; echo "$@" > "$(dirname "$0")/arguments"')
     odd = [frame[:19] for frame in squares(3)]
     out = write_video([odd], tmp_path / "a.mp4", fps=4)
     given = np.frombuffer(out.read_bytes(), np.uint8).reshape(-1, 18, 30, 3)
     assert len(given) == 3 + 6
     assert np.array_equal(given[1], odd[1][:18]) and np.array_equal(given[-1], odd[2][:18])
-    assert "-s 30x18 -r 4" in (tmp_path / "told").read_text()
+    assert "-s 30x18 -r 4" in (tmp_path / "arguments").read_text()
     program(tmp_path, "echo one; echo 'no such encoder' >&2; exit 3")
     with pytest.raises(UserError, match="ffmpeg could not write the video: no such encoder"):
         write_video([odd], tmp_path / "b.mp4")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.mp4", "ffmpeg", "told"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.mp4", "arguments", "ffmpeg"]
 
 
 def test_what_no_file_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

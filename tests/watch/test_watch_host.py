@@ -127,7 +127,7 @@ def test_actions_that_are_numbers_and_wrappers() -> None:
     assert len([frame for frame in film]) == recording.length
 
 
-def test_the_tasks_own_rewards_are_told_beside_those_learned_from() -> None:
+def test_the_tasks_own_rewards_are_reported_beside_those_learned_from() -> None:
     from clew.envs.wrappers import WrapperConfig
 
     agent, side = make()
@@ -170,15 +170,15 @@ def test_from_training_to_a_video(tmp_path: Path, capsys: pytest.CaptureFixture)
 
 
 def test_own_warnings_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
+    printed: list[str] = []
 
     def warn(args: list[str]) -> int:
         for text, file in (("no brush", clew.cli.__file__), ("no luck", "/elsewhere.py")):
-            told.append(warnings.formatwarning(text, UserWarning, file, 7))
+            printed.append(warnings.formatwarning(text, UserWarning, file, 7))
         return 0
 
     usual = warnings.formatwarning
     monkeypatch.setattr(clew.cli, "dispatch", warn)
     assert run([]) == 0
-    assert told == ["warning: no brush\n", "/elsewhere.py:7: UserWarning: no luck\n"]
+    assert printed == ["warning: no brush\n", "/elsewhere.py:7: UserWarning: no luck\n"]
     assert warnings.formatwarning is usual
