@@ -2,10 +2,10 @@
 
 from typing import Any
 
+import broken_memories as toys
 import jax
 import pytest
 
-import broken_memories as toys
 from clew.errors import UserError
 from clew.memory.laws import LawBroken, check
 from memory_samples import quick_compilation
