@@ -33,7 +33,6 @@ EXCEPTIONS: dict[str, set[str]] = {
         "src/clew/lab/bench/speed.py",
         "src/clew/lab/costs/claims.py",
         "src/clew/lab/costs/tables.py",
-        "src/clew/memory/arelit.py",
     },
     "no_circle": {
         "src/clew/run/build.py",

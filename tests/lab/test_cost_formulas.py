@@ -33,7 +33,7 @@ OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("linear_transformer", {"gate": "residual", "norm": "after"}),
     ("relit", {"decay": "joint", "query": "double"}),
     ("arelit", {"frequencies": "code", "r": 3}),
-    ("arelit", {"frequencies": "thesis", "tick": "carried"}),
+    ("arelit", {"frequencies": "printed", "tick": "carried"}),
     ("lstm", {"all_biases": True}),
 )
 

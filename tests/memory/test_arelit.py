@@ -21,7 +21,7 @@ def test_the_closed_form_of_the_approximate_delta(r: int) -> None:
     for m in range(30):
         for n in range(30):
             thesis = ((m - n) % r == 0) + ((m + n) % r == 0) + 2 / r
-            assert delta("thesis", m, n) == pytest.approx(thesis, abs=1e-12)
+            assert delta("printed", m, n) == pytest.approx(thesis, abs=1e-12)
             half_wave = ((m - n) % (2 * r) == 0) + ((m + n) % (2 * r) == 0)
             assert delta("half_wave", m, n) == pytest.approx(half_wave, abs=1e-12)
             turns, rest = divmod(m - n, r + 1)

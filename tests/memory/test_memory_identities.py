@@ -63,7 +63,7 @@ def test_thesis_arelit_with_one_interval_averages_values() -> None:
 
     Then nothing that makes keys or queries gets a gradient; `half_wave` is the repair.
     """
-    attention = attention_of("arelit", r=1, frequencies="thesis", scale="thesis", epsilon=0.0)
+    attention = attention_of("arelit", r=1, frequencies="printed", scale="printed", epsilon=0.0)
     xs = inputs(20)
     expected = np.zeros((20, HEADS, HEAD))
     for h, head in enumerate(per_head(attention, xs)):
@@ -87,12 +87,12 @@ def test_thesis_arelit_with_one_interval_averages_values() -> None:
 
 
 @pytest.mark.parametrize("r", [2, 3, 6])
-@pytest.mark.parametrize("frequencies", ["thesis", "half_wave"])
+@pytest.mark.parametrize("frequencies", ["printed", "half_wave"])
 def test_arelit_is_relit_with_that_delta(frequencies: Any, r: int) -> None:
     """Eq. 4.13: C~_t = sum_ij delta(i, j) l_i (x) m_j, with l and m of Eq. 4.11 and 4.12."""
     attention = attention_of("arelit", r=r, frequencies=frequencies, epsilon=0.0)
     xs = inputs(9)
-    period, constant = (r, 2 / r) if frequencies == "thesis" else (2 * r, 0.0)
+    period, constant = (r, 2 / r) if frequencies == "printed" else (2 * r, 0.0)
     expected = np.zeros((9, HEADS, HEAD))
     for h, head in enumerate(per_head(attention, xs)):
         ls, ms = [], []
@@ -120,7 +120,7 @@ def test_the_code_with_one_vector_is_the_code_with_two() -> None:
     assert np.max(np.abs(ys[0] - ys[2])) > 1e-2
 
 
-@pytest.mark.parametrize("frequencies", ["thesis", "half_wave", "code", "full_wave", "odd_wave"])
+@pytest.mark.parametrize("frequencies", ["printed", "half_wave", "code", "full_wave", "odd_wave"])
 def test_arelit_is_bounded_by_its_values(frequencies: Any) -> None:
     """|k~| <= s, so that |a_t| <= scale sum_k w_k max |v|, however long the episode.
 

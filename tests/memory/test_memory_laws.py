@@ -37,7 +37,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("gtrxl", {"backend": "xla"}),
     ("relit", {"backend": "xla"}),
     ("arelit", {"backend": "xla"}),
-    ("arelit", {"frequencies": "thesis", "scale": "thesis", "r": 4}),
+    ("arelit", {"frequencies": "printed", "scale": "printed", "r": 4}),
     ("arelit", {"frequencies": "code", "scale": "code", "r": 7}),
     ("arelit", {"frequencies": "code", "scale": "code", "r": 2, "tick": "carried"}),
     ("arelit", {"frequencies": "full_wave", "r": 4}),

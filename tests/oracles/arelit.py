@@ -11,7 +11,7 @@ from oracles.relit import features
 
 def angles(frequencies: str, r: int) -> np.ndarray:
     """omega_k: Algorithm 6, line 11; the published code; half a wave; the whole circle."""
-    if frequencies == "thesis":
+    if frequencies == "printed":
         return np.array([2 * np.pi * k / r for k in range(r + 1)])
     if frequencies == "code":
         return np.linspace(-np.pi, np.pi, r)
@@ -23,7 +23,7 @@ def angles(frequencies: str, r: int) -> np.ndarray:
 
 def factor(frequencies: str, r: int, scale: str) -> float:
     """The readout's factor: 2 / r of Eq. 4.19, 1 / (2 r) of Eq. 4.22, or the code's."""
-    if scale == "thesis":
+    if scale == "printed":
         return 1 / (2 * r)
     if frequencies == "code":
         return 1 / (2 * r) if scale == "code" else 2 / max(1, r - 1)

@@ -51,10 +51,24 @@ def test_the_run_goes_on(name: str, tmp_path: Path) -> None:
     assert isinstance(policy(observation, start=True), int)
 
 
-def test_an_option_of_a_memory_is_read_by_its_old_name() -> None:
-    """`scan` became `backend`, and "steps" "xla"; the run keeps the name of its results."""
-    old = clew.TrainConfig().to_json() | {"memory": "relit"}
-    old["memory_options"] = {"hidden_size": 8, "scan": "steps"}
+@pytest.mark.parametrize(
+    ("memory", "saved", "read", "digest"),
+    [
+        ("relit", {"scan": "steps"}, {"backend": "xla"}, "ebbed59c15b1"),
+        (
+            "arelit",
+            {"frequencies": "thesis", "scale": "thesis", "r": 2},
+            {"frequencies": "printed", "scale": "printed", "r": 2},
+            "70981a9945e1",
+        ),
+    ],
+)
+def test_options_of_a_memory_are_read_by_their_old_names(
+    memory: str, saved: dict, read: dict, digest: str
+) -> None:
+    """Names and values that have changed; the results of the run keep their name."""
+    old = clew.TrainConfig().to_json() | {"memory": memory}
+    old["memory_options"] = {"hidden_size": 8, **saved}
     config = config_from_json(old)
-    assert config.memory_options == {"hidden_size": 8, "backend": "xla"}
-    assert config.digest() == "ebbed59c15b1"
+    assert config.memory_options == {"hidden_size": 8, **read}
+    assert config.digest() == digest

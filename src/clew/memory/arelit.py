@@ -23,8 +23,8 @@ from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.scans import checkpointed_scan
 from clew.memory.parts.stack import LayerStack, check_sizes, step_layers, unroll_layers
 
-Frequencies = Literal["half_wave", "full_wave", "odd_wave", "thesis", "code"]
-Scale = Literal["derived", "thesis", "code"]
+Frequencies = Literal["half_wave", "full_wave", "odd_wave", "printed", "code"]
+Scale = Literal["derived", "printed", "code"]
 Tick = Literal["episode", "carried"]
 
 
@@ -193,8 +193,8 @@ class AReLiT(LayerStack):
         ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
         eta: size of the feature maps' learned factor.
         r: number of intervals of the approximation; r + 1 vectors (`code`: r vectors).
-        frequencies: "half_wave", "full_wave", "odd_wave", "thesis", "code"; see `oscillators`.
-        scale: "derived", "thesis" or "code"; see `oscillators`.
+        frequencies: "half_wave", "full_wave", "odd_wave", "printed", "code"; see `oscillators`.
+        scale: "derived", "printed" or "code"; see `oscillators`.
         tick: "episode" counts from 1 in every episode; "carried" is never reset and starts one
             later, as in the authors' published code, so that outputs depend on what came before
             an episode (unless frequencies are multiples of pi, or have cosine and sine).
@@ -309,7 +309,7 @@ def oscillators(frequencies: Frequencies, r: int, scale: Scale) -> Oscillators:
 
     - `half_wave`: omega_k = pi k / r, k = 0..r, the two ends weighing one half; with the derived
       scale delta(m, n) = [m = n mod 2r] + [m = -n mod 2r].
-    - `thesis`: omega_k = 2 pi k / r, k = 0..r (Pramanik, 2023, Algorithm 6, line 11); with the
+    - `printed`: omega_k = 2 pi k / r, k = 0..r (Pramanik, 2023, Algorithm 6, line 11); with the
       derived scale delta(m, n) = [m = n mod r] + [m = -n mod r] + 2 / r.
     - `code`: r values evenly from -pi to pi, as in the authors' published code.
 
@@ -323,7 +323,7 @@ def oscillators(frequencies: Frequencies, r: int, scale: Scale) -> Oscillators:
     of any kind do better than these two, see the documentation's page on the approximation.
 
     Scales: `derived` 2 / r (Eq. 4.6), which for the others is 2 over their own number of
-    intervals: `code` r - 1, `full_wave` and `odd_wave` R; `thesis` 1 / (2 r) (Eq. 4.22); `code`
+    intervals: `code` r - 1, `full_wave` and `odd_wave` R; `printed` 1 / (2 r) (Eq. 4.22); `code`
     1 / (2 vectors).
     """
     require_at_least("r", r, 1)
@@ -335,14 +335,14 @@ def oscillators(frequencies: Frequencies, r: int, scale: Scale) -> Oscillators:
     else:
         intervals = max(1, r - 1) if frequencies == "code" else r
         table, weights = _cosines(frequencies, r)
-    factor = {"derived": 2 / intervals, "thesis": 1 / (2 * r), "code": 1 / (2 * len(weights))}
+    factor = {"derived": 2 / intervals, "printed": 1 / (2 * r), "code": 1 / (2 * len(weights))}
     return Oscillators(table, weights, factor[scale])
 
 
 def _cosines(frequencies: Frequencies, r: int) -> tuple[np.ndarray, np.ndarray]:
     if frequencies == "half_wave":
         period, multiples = 2 * r, np.arange(r + 1)
-    elif frequencies == "thesis":
+    elif frequencies == "printed":
         period, multiples = r, np.arange(r + 1)
     else:
         # omega_k = pi (2k - (r - 1)) / (r - 1) repeats after 2 (r - 1) steps; r = 1 is omega = -pi.

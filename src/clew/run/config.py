@@ -211,7 +211,8 @@ class TrainConfig(LearnerSettings):
                 holder, default = holder[group], default[group]
             if holder[last] == default[last]:
                 del holder[last]
-        values["memory_options"] = _with_old_options(values["memory_options"])
+        before = {new: old for old, new in _MEMORY_OPTIONS.items()}
+        values["memory_options"] = _renamed(values["memory_options"], before)
         return values
 
     def digest(self) -> str:
@@ -235,8 +236,14 @@ _NEWER = (
 BESIDE = ("loggers", "wandb", "devices")
 """Settings that no number of a run depends on, but for rounding; a run that is gone on with may
 change them."""
-_BACKENDS = {"auto": "auto", "kernel": "kernel", "steps": "xla"}
-"""The values of a memory's option `scan`, which `backend` replaced."""
+_MEMORY_OPTIONS = {
+    ("scan", "auto"): ("backend", "auto"),
+    ("scan", "kernel"): ("backend", "kernel"),
+    ("scan", "steps"): ("backend", "xla"),
+    ("frequencies", "thesis"): ("frequencies", "printed"),
+    ("scale", "thesis"): ("scale", "printed"),
+}
+"""Options of memories in saved runs, with their values, and what these are called now."""
 _GROUPS: dict[str, type] = {
     "network": NetworkConfig,
     **{name: learner.settings for name, learner in LEARNERS.items()},
@@ -262,26 +269,18 @@ def config_from_json(values: dict[str, Any]) -> TrainConfig:
                 raise unknown_name("setting", name, known)
     values["loggers"] = tuple(values.get("loggers", ()))
     if "memory_options" in values:
-        values["memory_options"] = _with_new_options(values["memory_options"])
+        values["memory_options"] = _renamed(values["memory_options"], _MEMORY_OPTIONS)
     made = {name: _GROUPS[name](**with_tuples(group)) for name, group in parts.items()}
     return TrainConfig(**values, **made)
 
 
-def _with_new_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Options of a memory as a saved run has them, by their present names and values."""
-    options = dict(options)
-    if options.get("scan") in _BACKENDS:
-        options["backend"] = _BACKENDS[options.pop("scan")]
-    return options
-
-
-def _with_old_options(options: dict[str, Any]) -> dict[str, Any]:
-    """The inverse of `_with_new_options`, so that results keep their names."""
-    options = dict(options)
-    before = {new: old for old, new in _BACKENDS.items()}
-    if options.get("backend") in before:
-        options["scan"] = before[options.pop("backend")]
-    return options
+def _renamed(
+    options: dict[str, Any], names: dict[tuple[str, str], tuple[str, str]]
+) -> dict[str, Any]:
+    """Options of a memory with those in `names` under their other name and value."""
+    return dict(
+        names.get((k, v), (k, v)) if isinstance(v, str) else (k, v) for k, v in options.items()
+    )
 
 
 def differences(old: TrainConfig, new: TrainConfig) -> dict[str, tuple[Any, Any]]:

@@ -112,8 +112,8 @@ def _pairs(frequencies: np.ndarray, weights: np.ndarray) -> Oscillators:
 
 
 SHIPPED: dict[str, Kernel] = {
-    "thesis": _shipped("thesis", "thesis"),
-    "thesis_4_22": _shipped("thesis, scale of Eq. 4.22", "thesis", "thesis"),
+    "thesis": _shipped("thesis", "printed"),
+    "thesis_4_22": _shipped("thesis, scale of Eq. 4.22", "printed", "printed"),
     "code": _shipped("published code, its scale", "code", "code"),
     "half_wave": _shipped("half wave", "half_wave"),
     "full_wave": _shipped("full wave", "full_wave"),

@@ -43,7 +43,7 @@ _MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "gtrxl-64": ("gtrxl", _LAYERS | {"window": 64}),
     "gtrxl-128": ("gtrxl", _LAYERS | {"window": 128}),
     "gtrxl-256": ("gtrxl", _LAYERS | {"window": 256}),
-    "arelit": ("arelit", _LAYERS | {"eta": 4, "r": 7, "frequencies": "thesis"}),
+    "arelit": ("arelit", _LAYERS | {"eta": 4, "r": 7, "frequencies": "printed"}),
     # A control that the thesis does not have.
     "none": ("none", {"hidden_size": 256, "num_layers": 4}),
 }

@@ -106,7 +106,7 @@ _WIDEST_CODE = 256
 _EPISODES = 192
 
 _HALF_WAVE = _LAYERS | {"eta": 4, "r": 3, "frequencies": "half_wave"}
-_GATED_AVERAGE = _LAYERS | {"eta": 4, "r": 1, "frequencies": "thesis"}
+_GATED_AVERAGE = _LAYERS | {"eta": 4, "r": 1, "frequencies": "printed"}
 
 _WEIGHTS = {
     "lstm": 1.0,
