@@ -1,7 +1,7 @@
 """Memory models: one file a model, one interface for all.
 
-`MEMORIES` is the list of them by name; `make_memory` builds one and checks its options. Nothing
-here depends on the rest of the library but on its errors.
+`MEMORIES` is the list of them by name; `make_memory` builds one and checks its options. Of the
+rest of the library it needs only the errors.
 """
 
 import inspect
@@ -18,6 +18,7 @@ from clew.memory.integrated import Integrated
 from clew.memory.linear_transformer import LinearTransformer
 from clew.memory.lstm import LSTM
 from clew.memory.none import NoMemory
+from clew.memory.parts.maps import MemoryMap
 from clew.memory.relit import ReLiT
 from clew.memory.rezero import ReZero
 from clew.memory.transformer import Transformer
@@ -39,7 +40,15 @@ MEMORIES: dict[str, type[AbstractMemory]] = {
     "arelit": AReLiT,
 }
 
-__all__ = ["MEMORIES", "AbstractMemory", "make_memory", "options_of", "scan_steps", "select"]
+__all__ = [
+    "MEMORIES",
+    "AbstractMemory",
+    "MemoryMap",
+    "make_memory",
+    "options_of",
+    "scan_steps",
+    "select",
+]
 
 
 def options_of(name: str) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class ApproximateLinearAttention(eqx.Module):
     backend: Backend = eqx.field(static=True, default="auto")
 
     def init_state(self) -> AReLiTState:
-        """Zero vectors; the published code's carried tick starts at 1, ours at 0."""
+        """Zero vectors; a carried tick starts at 1 as in the published code, else at 0."""
         f = self.features
         vectors = self._waves().table.shape[1]
         rows = vectors + self._extra_rows()

@@ -30,7 +30,7 @@ class AbstractMemory(eqx.Module):
     *before* the observation is read, by selection and not by multiplication, so that nothing
     of the old state passes, not even a NaN. Starts may fall anywhere in a chunk.
 
-    A memory never stops a gradient; that is the learner's business, at the edge of a chunk.
+    A memory never stops a gradient; the learner does, at the edge of a chunk.
     """
 
     input_size: eqx.AbstractVar[int]
@@ -57,23 +57,23 @@ class AbstractMemory(eqx.Module):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The names of what `unroll_with_metrics` tells of every observation; mostly none."""
+        """The names of the metrics of `unroll_with_metrics`; mostly none."""
         return ()
 
     def unroll_with_metrics(
         self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
     ) -> tuple[State, Float[Array, "time out"], dict[str, Float[Array, " time"]]]:
-        """`unroll`, and numbers that describe how every observation was read.
+        """`unroll`, and metrics of how every observation was read.
 
-        A learner reports their means, and adds "ponder_cost" to its loss as far as it is told to.
+        A learner logs their means, and adds "ponder_cost" to its loss if its config says so.
         """
         return *self.unroll(state, xs, starts), {}
 
     def maps(self, xs: Float[Array, "time in"]) -> dict[str, MemoryMap]:
-        """What can be told of how one episode is read, by name; mostly for `clew inspect`.
+        """How one episode is read, by name; mostly for `clew inspect`.
 
-        An option of a memory: attention weights, gates, factors by which something is kept, each
-        as `MemoryMap` describes. A memory without such things tells nothing.
+        Optional: attention weights, gates, factors by which something is kept, each as `MemoryMap`
+        describes. Empty by default.
 
         Args:
             xs: an episode's observations; the state before it is `init_state()`.
@@ -83,8 +83,8 @@ class AbstractMemory(eqx.Module):
     def refresh(self, state: State) -> State:
         """Rebuilds what the state holds that was derived from the parameters.
 
-        To be called after every change of the parameters. Only memories with a key/value cache
-        have such a thing; for the others this is the identity.
+        Call it after every change of the parameters. Only memories with a key/value cache hold
+        such arrays; for the others this is the identity.
         """
         return state
 

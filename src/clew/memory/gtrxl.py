@@ -62,7 +62,7 @@ class GTrXL(LayerStack):
 
     Deviations: the window is banded in a chunk too, so that acting and learning are one function;
     gradients flow through the hidden states of the chunk (Algorithm 3 stops them at each step,
-    Parisotto et al. at each segment); the last layer's output is not cached, since nobody reads it.
+    Parisotto et al. at each segment); the last layer's output is not cached: nothing reads it.
     """
 
     embedding: Linear | None

@@ -106,7 +106,7 @@ class LinearAttention(eqx.Module):
             kept.matrix + jnp.einsum("jhv,jhm->hvm", value, key),
             kept.normaliser + jnp.sum(key, axis=0),
         )
-        # Zeros stood for what was not finite; whoever saw it, and nobody else, is not either.
+        # Zeros replaced what was not finite: the steps that see it, and no others, become NaN.
         spoiled = jnp.any(seen & ~jnp.broadcast_to(fine, seen.shape), axis=1)
         attended = jnp.where(spoiled[:, None, None], jnp.nan, above / below[:, :, None])
         after = jax.tree.map(lambda s: jnp.where(spoiled[-1], jnp.nan, s), after)

@@ -138,7 +138,7 @@ class Transformer(AbstractMemory):
         return TransformerState(rings, position), ys
 
     def maps(self, xs: Float[Array, "time in"]) -> dict[str, MemoryMap]:
-        """What every layer tells of an episode."""
+        """The maps of every layer."""
         positions = jnp.arange(len(xs), dtype=jnp.int32)
         return layer_maps(self.layers, self.embedding(xs) + encode(positions, self.output_size))
 

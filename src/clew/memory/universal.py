@@ -39,7 +39,11 @@ class UniversalState(NamedTuple):
 
 
 class AbstractUniversal(AbstractMemory):
-    """The recurrence of `Universal`, for any block of layers over windows; see `Halting`.
+    """The recurrence of the Universal Transformer, for any block of layers over windows.
+
+        u_n = s_{n-1} + P_t + P_n     s_n = block(u_n)     y_t = sum_n w_n s_n
+
+    with the weights w_n and the number of readings from `Halting`.
 
     The n-th reading of an observation attends to the n-th readings of earlier ones. Where an
     earlier one halted before, its last s stands (`unreached="copy"`), or zeros do ("zero").
@@ -56,7 +60,7 @@ class AbstractUniversal(AbstractMemory):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The steps N of every observation, and N + w_N, which a learner may make it pay for."""
+        """The readings N of every observation, and N + w_N, which a loss may penalise."""
         return ("ponder_steps", "ponder_cost") if self.halting.unit is not None else ()
 
     def init_state(self) -> UniversalState:
@@ -73,7 +77,7 @@ class AbstractUniversal(AbstractMemory):
     def step(
         self, state: UniversalState, x: Float[Array, " in"], start: Bool[Array, ""]
     ) -> tuple[UniversalState, Float[Array, " out"]]:
-        """One observation, as often as it takes."""
+        """One observation x_t: s_0 = e, then u_n and s_n until it halts, and y_t."""
         check_step_input(self, x, start)
         state, after = self._read_one(select(start, self.init_state(), state), x)
         return state, after.blend

@@ -34,8 +34,8 @@ class NotBuilt(Exception):
 def load_kernels() -> ctypes.CDLL:
     """The shared library of kernels, compiled if it is not in the cache.
 
-    The cache is ~/.cache/clew/kernels, or `kernels` in CLEW_CACHE_DIR. A library's name tells
-    what it was made of: sources, compiler, its flags, JAX's headers and the processor.
+    The cache is ~/.cache/clew/kernels, or `kernels` in CLEW_CACHE_DIR. A library's name is
+    a hash of its sources, the compiler and its flags, JAX's headers and the processor.
 
     Raises:
         NotBuilt: without a C++ compiler (c++, g++ or clang++, or what CXX says), if it fails, or

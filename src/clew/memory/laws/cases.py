@@ -1,4 +1,4 @@
-"""The random numbers that laws are checked with, and what is made of them."""
+"""The random inputs that the laws are checked with."""
 
 from typing import Any, NamedTuple
 

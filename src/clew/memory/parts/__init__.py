@@ -1,1 +1,1 @@
-"""What the memories are made of."""
+"""The parts that memories are composed of."""

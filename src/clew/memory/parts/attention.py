@@ -484,7 +484,7 @@ def skew(by_distance: Float[Array, "heads count block reach1"]) -> Array:
 def clean(rows: Float[Array, "heads keys m"]) -> tuple[Array, Bool[Array, " keys"]]:
     """Zeros where not finite, and which keys were finite throughout.
 
-    A masked key has weight 0, but 0 times NaN is NaN: what nobody sees must be a number.
+    A masked key has weight 0, but 0 times NaN is NaN: masked rows must be finite.
     """
     finite = jnp.isfinite(rows)
     return jnp.where(finite, rows, 0.0), jnp.all(finite, axis=(0, 2))

@@ -32,7 +32,7 @@ class Linear(eqx.Module):
     `orthogonal` draws W with orthonormal rows or columns times sqrt(2) (Saxe et al., 2014), as
     Pramanik (2023) does; `lecun` draws a truncated normal of variance 1 / in; their biases start
     at 0. `uniform` draws weights and biases uniformly from -1 / sqrt(in) to 1 / sqrt(in), which is
-    what PyTorch does unless it is told otherwise; `fan` replaces the "in" of this rule.
+    PyTorch's default; `fan` replaces the "in" of this rule.
     """
 
     weight: Float[Array, "in out"]

@@ -146,8 +146,8 @@ def _product(
 ) -> Float[Array, "time gates"]:
     """Has the derivatives of read U + offset, whose values were used already.
 
-    Its own values nobody reads. They are made of `read`, which has a batch axis where anything has
-    one, as a compiled gradient wants values and derivatives to have the same axes.
+    Nothing reads its values. They are computed from `read`, which has a batch axis wherever
+    anything has one, because values and derivatives must have the same axes.
     """
     return jnp.broadcast_to(read[:, :1], (len(read), len(offset)))
 

@@ -1,4 +1,4 @@
-"""The loop of adaptive halting: read again until every observation has halted."""
+"""Adaptive halting: a block is applied again until every observation has halted."""
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple
@@ -19,12 +19,13 @@ Blend = Literal["mean", "running"]
 Unreached = Literal["copy", "zero"]
 
 Read = Callable[[Array, State, Array, Array], tuple[State, Array, Array]]
-"""From the number of the reading from 0, the gates' states, the stream and who is still at it, to
-the gates' states, the inputs of all layers [layers, *lead, n] and the outputs [*lead, n]."""
+"""The block: from the number of the reading (from 0), the gates' states, u and which observations
+are still running, to the gates' states, the inputs of all layers [layers, *lead, n] and s
+[*lead, n]."""
 
 
 class Pondering(NamedTuple):
-    """Where pondering stands; `lead` is nothing for one observation, and time for a chunk."""
+    """The state of the loop; `lead` is empty for one observation, and time for a chunk."""
 
     number: Int[Array, ""]
     running: Bool[Array, "*lead"]
@@ -38,7 +39,7 @@ class Pondering(NamedTuple):
 
 
 class Halting(eqx.Module):
-    """How often a block is applied, and what is made of its outputs.
+    """How often a block is applied, and how its outputs are combined.
 
     With s_0 the stream, c_n the coordinates of the n-th reading and n = 1 .. N:
 
@@ -85,16 +86,16 @@ class Halting(eqx.Module):
         """Reads until everything has halted; the readings after that cost nothing.
 
         Args:
-            stream: what is to be read.
-            where: the encoded positions, or None for no coordinates.
+            stream: s_0.
+            where: P_t, the encoded positions, or None for no coordinates.
             read: applies the block.
             gates: the states of recurrent gates, for one observation.
             num_layers: layers of the block.
             nudges: for one observation, what is added to the probability of each reading.
 
         Returns:
-            Where pondering ends; `inputs` [layers, steps, *lead, n] has for the readings that an
-            observation did not reach what `unreached` says.
+            The last state of the loop; its `inputs` [layers, steps, *lead, n] are filled with what
+            `unreached` says for the readings that an observation did not reach.
         """
         lead = jnp.zeros(stream.shape[:-1], stream.dtype)
         begin = Pondering(
@@ -116,9 +117,9 @@ class Halting(eqx.Module):
                 p = p + nudges[now.number]
             if self.unreached == "zero":
                 u = jnp.where(now.running[..., None], u, 0.0)
-            gates, inputs, y = read(now.number, now.gates, u, now.running)
+            gates, inputs, s = read(now.number, now.gates, u, now.running)
             now = now._replace(gates=gates, inputs=now.inputs.at[now.number].set(inputs))
-            return self._weigh(now, p, y)
+            return self._weigh(now, p, s)
 
         # Differentiable without running to the end, also under vmap: jax's own loop is not.
         after = eqxi.while_loop(
@@ -133,11 +134,11 @@ class Halting(eqx.Module):
         return after._replace(inputs=jnp.moveaxis(self._filled(after, where), 1, 0))
 
     def metrics(self, readings: Array, remainder: Array) -> dict[str, Array]:
-        """The steps N of every observation, and N + w_N, which a learner may make it pay for."""
+        """The readings N of every observation, and N + w_N, which a loss may penalise."""
         return {"ponder_steps": readings, "ponder_cost": readings + remainder}
 
-    def _weigh(self, now: Pondering, p: Array, y: Array) -> Pondering:
-        """Adds one output to the blend, and lets halt who is to halt."""
+    def _weigh(self, now: Pondering, p: Array, s: Array) -> Pondering:
+        """Adds one output to the blend, and halts the observations that reach the threshold."""
         total = now.probability + p
         halts = total > self.threshold
         last = jnp.broadcast_to(now.number == self.max_steps - 1, halts.shape)
@@ -150,15 +151,15 @@ class Halting(eqx.Module):
         return now._replace(
             number=now.number + 1,
             running=now.running & ~halts & ~last,
-            stream=jnp.where(now.running[..., None], y, now.stream),
+            stream=jnp.where(now.running[..., None], s, now.stream),
             probability=jnp.where(now.running & ~halts, total, now.probability),
-            blend=kept + weight * y,
+            blend=kept + weight * s,
             readings=now.readings + now.running.astype(now.readings.dtype),
             remainder=jnp.where(halts, rest, now.remainder),
         )
 
     def probability(self, u: Float[Array, "*lead n"]) -> Float[Array, "*lead"]:
-        """That a reading of `u` is the last."""
+        """p_n, the probability that the reading of `u` is the last."""
         if self.unit is None:
             return jnp.zeros(u.shape[:-1], u.dtype)
         return jax.nn.sigmoid(self.unit(u))[..., 0]
@@ -170,7 +171,7 @@ class Halting(eqx.Module):
         return stream + where + jnp.broadcast_to(table[number], stream.shape)
 
     def _filled(self, after: Pondering, where: Array | None) -> Array:
-        """The inputs with what stands in the place of those that were not reached."""
+        """The inputs, with `unreached` in place of those of readings that did not happen."""
         filled = []
         for number in range(self.max_steps):
             reached = number < after.readings

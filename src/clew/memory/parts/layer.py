@@ -19,7 +19,7 @@ NORM_PLACES = ("before", "after", "around", "none")
 
 
 class Attention(Protocol):
-    """What a layer needs of its attention: the interface of a memory, norm included."""
+    """What a layer needs of its attention: the interface of a memory; the norm is part of it."""
 
     def init_state(self) -> State: ...
     def step(self, state: State, x: Array, start: Array) -> tuple[State, Array]: ...
@@ -153,9 +153,9 @@ class Layer(eqx.Module, Generic[A]):
         return LayerState(attention, gate_1, gate_2), self._finished(out)
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
-        """What the attention, and the gate behind it, tell of an episode."""
+        """The maps of the attention, and of the gate after it."""
         maps = self.attention.maps(xs)
-        if self.crossed_states:  # its gate follows no order that a chunk could be read in
+        if self.crossed_states:  # the gates depend on each other, so no chunk of one alone
             return maps
         start = jnp.zeros(len(xs), bool)
         _, attended = self.attention.unroll(self.attention.init_state(), xs, start)

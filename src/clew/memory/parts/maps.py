@@ -1,4 +1,4 @@
-"""What a memory can tell of how it reads an episode: attention, gates, what is kept."""
+"""How a memory reads an episode: attention, gates, what is kept."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -15,9 +15,9 @@ KINDS = ("attention", "keep", "gate")
 
 
 class MemoryMap(eqx.Module):
-    """One thing that a memory tells of every step of an episode.
+    """One quantity at every step of an episode.
 
-    Its `kind` says what `values` are and how they are drawn:
+    `kind` says what `values` are and how they are plotted:
 
     - "attention" [units, time, time]: the weight that step t gives to what was read at step s,
       for every head; rows are t, columns s, zero for s > t.

@@ -104,14 +104,14 @@ def _read_and_keep(
         after = _ponder(block, bands, windows, gates, stream, where, t, None)
         new, before = after.gates
         windows = _add(block.layers, windows, after.inputs, t)
-        told = (after.blend, after.readings, after.remainder, after.inputs, before)
-        return (new, windows), told
+        outputs = (after.blend, after.readings, after.remainder, after.inputs, before)
+        return (new, windows), outputs
 
     times = jnp.arange(len(starts), dtype=jnp.int32)
-    (gates, windows), told = jax.lax.scan(
+    (gates, windows), outputs = jax.lax.scan(
         one, (gates, _past(bands, banks)), (times, streams, where, starts)
     )
-    blend, readings, remainder, inputs, before = told
+    blend, readings, remainder, inputs, before = outputs
     return Outcome(gates, blend, readings, remainder, inputs), _Kept(
         windows, inputs, before, readings
     )
@@ -129,7 +129,7 @@ def _forward(
 
 def _backward(residuals: tuple, cotangent: tuple[Outcome, _Kept]) -> tuple:
     block, banks, gates, streams, where, starts, kept = residuals
-    told = cotangent[0]
+    outputs = cotangent[0]
     bands, initial = _cut_bands(block.layers, banks, starts), _initial_gates(block)
     times = jnp.arange(len(starts), dtype=jnp.int32)
 
@@ -152,7 +152,7 @@ def _backward(residuals: tuple, cotangent: tuple[Outcome, _Kept]) -> tuple:
     )
     _, carried_back = jax.vjp(again, gates, streams, nothing)
     d_gates, d_streams, received = carried_back(
-        (told.gates, (told.blend, told.readings, told.remainder))
+        (outputs.gates, (outputs.blend, outputs.readings, outputs.remainder))
     )
     numbers, rest = eqx.partition(banks, eqx.is_inexact_array)
 

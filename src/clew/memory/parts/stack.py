@@ -41,7 +41,7 @@ class LayerStack(AbstractMemory):
         return jax.nn.relu(e) if self.embedding_relu else e
 
     def maps(self, xs: Float[Array, "time in"]) -> dict[str, MemoryMap]:
-        """What every layer reports of an episode."""
+        """The maps of every layer."""
         return layer_maps(self.layers, self.embed(xs))
 
     def refresh(self, state: State) -> State:
@@ -169,7 +169,7 @@ def unroll_layers(
 
 
 def layer_maps(layers: tuple[Layer[Any], ...], xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
-    """What `layers`, the first of which may lend its position biases, report of an episode."""
+    """The maps of `layers`, the first of which may lend its position biases."""
     found: dict[str, MemoryMap] = {}
     for number, layer in enumerate(share_biases(layers), 1):
         found |= prefixed(f"layer {number}: ", layer.maps(xs))
