@@ -24,7 +24,6 @@ EXCEPTIONS: dict[str, set[str]] = {
         "src/clew/watch/run.py",
     },
     "protocols_and_no_guesses": {
-        "src/clew/cli/envs.py",
         "src/clew/interact/shipped.py",
         "src/clew/lab/costs/walk.py",
     },

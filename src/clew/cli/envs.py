@@ -57,13 +57,12 @@ def describe(name: str) -> dict[str, Any]:
     Raises:
         UserError: for an unknown task.
     """
-    from clew.envs import ENVS, env_options, make_env  # start: JAX takes a second
+    from clew.envs import env_options, make_env  # start: JAX takes a second
 
     options, env = env_options(name), make_env(name)
-    about = (inspect.getdoc(ENVS.get(name)) or "").partition("\n")[0]
     return {
         "name": name,
-        "about": about if name in ENVS else getattr(env, "about", ""),
+        "about": env.about,
         "observation_size": env.observation_size,
         "num_actions": env.num_actions,
         "metrics": list(env.metric_names),

@@ -1,6 +1,7 @@
 """The protocol of tasks written in JAX."""
 
 import abc
+import inspect
 from typing import ClassVar, NamedTuple
 
 import equinox as eqx
@@ -59,6 +60,11 @@ class Environment(eqx.Module):
     def action_space(self) -> Space:
         """What actions are: Discrete, MultiDiscrete, MultiBinary or a Box."""
         return Discrete(self.num_actions)
+
+    @property
+    def about(self) -> str:
+        """The task in one line, for lists of tasks: by default the first of its docstring."""
+        return (inspect.getdoc(type(self)) or "").partition("\n")[0]
 
     @abc.abstractmethod
     def reset(self, key: Key[Array, ""]) -> tuple[EnvState, Observation]:
