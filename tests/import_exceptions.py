@@ -25,20 +25,12 @@ EXCEPTIONS: dict[str, set[str]] = {
     },
     "protocols_and_no_guesses": {
         "src/clew/interact/shipped.py",
-        "src/clew/lab/costs/walk.py",
-    },
-    "only_studies_know_publications": {
-        "src/clew/cli/cost.py",
-        "src/clew/lab/bench/speed.py",
-        "src/clew/lab/costs/claims.py",
-        "src/clew/lab/costs/tables.py",
     },
     "no_circle": {
         "src/clew/run/build.py",
     },
     "imports_in_functions_have_reasons": {
         "src/clew/bridges/memory_maze.py",
-        "src/clew/cli/cost.py",
         "src/clew/envs/__init__.py",
         "src/clew/interact/tasks.py",
         "src/clew/run/config.py",

@@ -9,15 +9,24 @@ import pytest
 
 from clew.cli import run
 from clew.errors import UserError
-from clew.lab.costs import thesis
+from clew.lab.claims import HELD, NOT_HELD
 from clew.lab.costs.account import Account, Plan, Subject, accounts
-from clew.lab.costs.claims import Ours, Pair, claims, ours, verdict
-from clew.lab.costs.compiled import _time
-from clew.lab.costs.picture import crossings, lines
-from clew.lab.costs.subjects import SETTINGS, attention_subjects
+from clew.lab.costs.compiled import microseconds
+from clew.lab.studies.costs import published as thesis
+from clew.lab.studies.costs.claims import (
+    LayerFigure,
+    Pair,
+    attention_subjects,
+    figures,
+    judge,
+    of_layer,
+    verdict,
+)
+from clew.lab.studies.costs.page import crossings, lines
+from clew.lab.studies.costs.published import SETTINGS
 from clew.memory import make_memory
 
-BY_WHAT = {(c.source, c.what): c for c in claims()}
+BY_WHAT = {(c.source, c.what): c for c in figures()}
 MISSED = {
     ("Section 4.2", "AReLiT faster"),
     ("Section 4.2", "AReLiT faster than ReLiT"),
@@ -67,9 +76,9 @@ def test_thesis_update_of_relit_would_give_another_ratio() -> None:
 
 
 def test_honest_ratios(counted: dict[str, dict[str, Account]]) -> None:
-    def found(source: str, what: str) -> Ours:
+    def found(source: str, what: str) -> LayerFigure:
         claim = BY_WHAT[source, what]
-        return ours(claim, counted[claim.setting.name])
+        return of_layer(claim, counted[claim.setting.name])
 
     relit = found("Section 5.1.4", "ReLiT faster")
     assert (
@@ -86,7 +95,7 @@ def test_no_gtrxl_is_both_slow_and_large(counted: dict[str, dict[str, Account]])
     """ReLiT is never faster and smaller at once, with whichever GTrXL."""
     for where in ("Section 3.3", "Section 5.1.4"):
         pair = [BY_WHAT[where, f"ReLiT {what}"] for what in ("faster", "less space")]
-        fast, small = (ours(claim, counted[claim.setting.name]).counted for claim in pair)
+        fast, small = (of_layer(claim, counted[claim.setting.name]).counted for claim in pair)
         assert fast.reprojected is not None and small.reprojected is not None
         assert fast.cached is not None and small.cached is not None
         assert fast.reprojected > 1 > small.reprojected
@@ -98,9 +107,11 @@ def test_verdicts() -> None:
         BY_WHAT["Section 5.1.4", "AReLiT less space"],
         BY_WHAT["Table 5.1", "ReLiT state"],
     )
-    assert verdict(ratio, Pair(33.0, 30.0)) == "holds / smaller"
-    assert verdict(ratio, Pair(None, 0.5)) == "reversed"
+    assert verdict(ratio, Pair(33.0, 30.0)) == "held / not held (smaller)"
+    assert verdict(ratio, Pair(None, 0.5)) == "not held (reversed)"
     assert verdict(alone, Pair(None, 1.0)) == ""
+    assert [f.verdict for f in judge(ratio, Pair(33.0, 30.0)).findings] == [HELD, NOT_HELD]
+    assert judge(alone, Pair(None, 1.0)).findings == []
 
 
 def test_crossings_of_the_picture() -> None:
@@ -122,13 +133,14 @@ def test_compiled_and_measured() -> None:
     for program in (row.compiled_step, row.compiled_unroll):
         assert program.flops >= 2 * row.step.products and program.bytes > 0
         assert not program.loops
-    assert 0 < row.acting.low <= row.acting.median <= row.acting.high
-    assert row.reading.repeats == 2
+    assert 0 < row.acting.low <= row.acting.middle <= row.acting.high
+    data = row.as_data(plan.repeats)
+    assert data["reading"]["repeats"] == 2 and data["acting"]["median"] == row.acting.middle
 
 
 def test_interval_of_the_median() -> None:
-    time = _time([n / 1e6 for n in range(15, 0, -1)], observations=1)
-    assert math.isclose(time.median, 8.0)
+    time = microseconds([n / 1e6 for n in range(15, 0, -1)], observations=1)
+    assert math.isclose(time.middle, 8.0)
     assert math.isclose(time.low, 4.0) and math.isclose(time.high, 12.0)
 
 

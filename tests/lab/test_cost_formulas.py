@@ -7,12 +7,14 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from clew.cli import run
 from clew.errors import UserError
 from clew.lab.costs import FORMULAS, Formula, formula, multiply_adds, state_size
-from clew.lab.costs.account import Plan, accounts
+from clew.lab.costs.account import Plan, accounts, memory_subjects
+from clew.lab.costs.formulas import term
 from clew.lab.costs.reproject import Reprojecting
-from clew.lab.costs.subjects import SETTINGS, attention_subjects, memory_subjects
-from clew.lab.costs.terms import term
+from clew.lab.studies.costs.claims import attention_subjects
+from clew.lab.studies.costs.published import SETTINGS
 from clew.memory import MEMORIES, make_memory, options_of
 
 SIZES: tuple[dict[str, int], ...] = (
@@ -61,8 +63,25 @@ def shape_of(name: str, input_size: int, options: dict[str, Any], wrap: Any = No
     return eqx.filter_eval_shape(make, jax.random.key(0))
 
 
-def test_every_memory_of_the_library_has_a_formula() -> None:
-    assert list(FORMULAS) == list(MEMORIES)
+def test_formulas_are_of_memories_of_the_library() -> None:
+    assert set(FORMULAS) <= set(MEMORIES)
+
+
+def test_a_memory_needs_no_formula(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """Its program is counted; the commands show that."""
+    monkeypatch.delitem(FORMULAS, "gru")
+    (subject,) = memory_subjects({"own": ("gru", {"hidden_size": 4})}, 5)
+    (row,) = accounts([subject], Plan())
+    assert row.formula is None and row.step.per_step == 3 * 4 * (5 + 4) + 2 * 4
+    options = ["--options", "hidden_size=4"]
+    for command in (["cost", "--memories", "gru"], ["models", "gru"]):
+        assert run([*command, *options, "--input-size", "5"]) == 0
+        assert "116" in capsys.readouterr().out
+    assert run(["cost", "--memories", "gru", "lstm", "--terms", *options]) == 0
+    text = capsys.readouterr().out
+    assert "gru: no formula, counted from its program" in text and "4 L d^2" in text
 
 
 @pytest.mark.parametrize("name", FORMULAS)

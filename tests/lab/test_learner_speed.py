@@ -1,4 +1,4 @@
-"""The learner's speed and memory: what is measured on, counted, told and refused."""
+"""The learner's speed and memory: what is measured on, counted, reported and refused."""
 
 import json
 from pathlib import Path
@@ -71,7 +71,7 @@ def test_noise_is_a_rollout_in_the_middle_of_episodes() -> None:
 
 
 def made_up_row(model: str, faster: float) -> Row:
-    """What a measurement tells."""
+    """The result of a measurement."""
     rate = Estimate(100 * faster, 90 * faster, 110 * faster, 0.97)
     ratio = Estimate(faster, faster, faster, 0.97)
     share = Estimate(0.1, 0.1, 0.1, 0.97)

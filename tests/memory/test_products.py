@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from clew.lab.costs.walk import walk
+from clew.lab.costs.count import walk
 from clew.memory.parts.products import product
 
 RANDOM = np.random.default_rng(0)

@@ -1,20 +1,21 @@
 """`clew cost`: what each memory costs, counted, compiled and measured; and what was published."""
 
-import sys
+import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clew.cli.parse import parse
-from clew.cli.tables import print_json, print_table
+from clew.cli.tables import log, show
 from clew.errors import UserError, require_at_least, unknown_name
+from clew.lab.document import Document, Grid
 
 if TYPE_CHECKING:
-    from clew.lab.costs.account import Account, Plan
-    from clew.lab.document import Grid
+    from clew.lab.costs.account import Plan
 
-ABOUT = """Shows what each memory costs for every observation: parameters, state and multiply-adds,
-counted from its program and from formulas, in seconds. GTrXL is counted with its key/value cache
+ABOUT = """Shows what each memory costs for every observation: parameters, state size and
+multiply-adds, counted from its program, in seconds. GTrXL is counted with its key/value cache
 and without, when it projects its whole memory at every step. On request also what XLA makes of the
 compiled step and chunk, the time that they take, and the tables of Pramanik (2023) beside all
 that."""
@@ -22,14 +23,14 @@ that."""
 
 @dataclass(frozen=True)
 class CostCommand:
-    """What `clew cost` may be told."""
+    """The options of `clew cost`."""
 
     memories: tuple[str, ...] = ()
     """Only these: names in the table of `clew bench`, or of `clew models` at default sizes."""
     options: dict[str, Any] = field(default_factory=dict)
     """Sizes, for example hidden_size=64 window=512; each goes to the memories that have it."""
     input_size: int = 16
-    """Numbers in one observation; the T-Maze has 16."""
+    """Size of one observation; the T-Maze's is 16."""
     batch: int = 8
     """Environments side by side, where programs are compiled or measured."""
     length: int = 256
@@ -43,7 +44,7 @@ class CostCommand:
     terms: bool = False
     """Show the terms of each formula instead."""
     published: bool = False
-    """Show the published tables and ratios beside ours instead."""
+    """Show the published tables and ratios beside the counted ones instead."""
     output: str = ""
     """Write all tables, a picture and the numbers as JSON into this folder."""
     json: bool = False
@@ -58,47 +59,51 @@ def main(args: list[str]) -> int:
     if command.published and (command.memories or command.options):
         raise UserError("--published has memories and sizes of its own; leave out the others")
     if command.terms:
-        return _show_terms(command)
-    from clew.lab.costs.account import Plan
-
-    repeats = command.repeats if command.measure else 0
-    plan = Plan(command.batch, command.length, command.compiled, repeats)
-    report: dict[str, Any] = {"plan": plan, "machine": _machine()}
-    grids: dict[str, Grid] = {}
-    if command.published or command.output:
-        grids |= _published(plan, report)
-    if not command.published:
-        grids |= _memories(command, plan, report)
-    if command.output:
-        _write(Path(command.output), grids, report)
-    if command.json:
-        print_json(report)
+        show(_terms(command), as_json=command.json)
         return 0
-    for grid in grids.values():
-        print_table(grid.title, grid.columns, grid.rows, grid.note)
+    document = _measure(command)
+    if command.output:
+        document.write(command.output)
+    show(document, as_json=command.json)
     return 0
 
 
-def _machine() -> dict[str, Any]:
-    """Where the numbers come from, and how busy it was: processes that wanted a core."""
-    import os
+def _measure(command: CostCommand) -> Document:
+    """Everything but the formulas."""
+    from clew.lab.costs.account import Plan  # start: JAX takes 0.5 s
+    from clew.lab.studies.costs import page  # start: JAX takes 0.5 s
 
-    from clew.lab.bench.machine import device
-    from clew.run.machine import git_commit
+    repeats = command.repeats if command.measure else 0
+    plan = Plan(command.batch, command.length, command.compiled, repeats)
+    data: dict[str, Any] = {"plan": plan, "machine": _machine()}
+    grids: dict[str, Grid] = {}
+    pictures: dict[str, Callable[[Path], Any]] = {}
+    if command.published or command.output:
+        grids, published = page.published(plan, log)
+        data |= published
+    if not command.published:
+        grids["memories"], data["memories"] = _memories(command, plan)
+    if command.output:
+        data["windows_where_cached_gtrxl_costs_more"] = page.crossings()
+        pictures["operations-and-state.png"] = page.draw
+    pages = {f"{name}.md": grid.markdown() for name, grid in grids.items()}
+    return Document("costs", data, list(grids.values()), pages=pages, pictures=pictures)
+
+
+def _machine() -> dict[str, Any]:
+    """The machine, and how busy it was: processes that wanted a core."""
+    from clew.lab.bench.machine import device  # start: JAX takes 0.5 s
+    from clew.run.machine import git_commit  # start: JAX takes 0.5 s
 
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     return device() | {"commit": git_commit(), "load_before": load}
 
 
-def _tell(name: str) -> None:
-    print(f"compiling {name} ...", file=sys.stderr, flush=True)
-
-
 def _cases(command: CostCommand) -> dict[str, tuple[str, dict[str, Any]]]:
-    """The memories that were asked for, at the sizes that were."""
-    from clew.lab.bench.speed import cases
-    from clew.lab.costs.subjects import sized
-    from clew.memory import MEMORIES
+    """The memories and sizes of the command."""
+    from clew.lab.bench.speed import cases  # start: JAX takes 0.5 s
+    from clew.lab.costs.account import sized  # start: JAX takes 0.5 s
+    from clew.memory import MEMORIES  # start: JAX takes 0.5 s
 
     known = {name: (name, {}) for name in MEMORIES} | cases()
     for name in command.memories:
@@ -107,75 +112,25 @@ def _cases(command: CostCommand) -> dict[str, tuple[str, dict[str, Any]]]:
     return sized({name: known[name] for name in command.memories or cases()}, command.options)
 
 
-def _memories(command: CostCommand, plan: "Plan", report: dict[str, Any]) -> "dict[str, Grid]":
-    from clew.lab.costs.account import accounts
-    from clew.lab.costs.subjects import memory_subjects
-    from clew.lab.costs.tables import memories_table
+def _memories(command: CostCommand, plan: "Plan") -> tuple[Grid, list[dict[str, Any]]]:
+    """The table of memories, and its numbers."""
+    from clew.lab.costs.account import accounts, memory_subjects  # start: JAX takes 0.5 s
+    from clew.lab.costs.tables import memories_table  # start: JAX takes 0.5 s
 
-    found = accounts(memory_subjects(_cases(command), command.input_size), plan, _tell)
-    report["memories"] = found
+    found = accounts(memory_subjects(_cases(command), command.input_size), plan, log)
     title = f"{command.input_size} inputs"
     if plan.compiled or plan.repeats:
         title += f", {plan.batch} environments, chunks of {plan.length}"
-    return {"memories": memories_table(found, title)}
+    return memories_table(found, title), [account.as_data(plan.repeats) for account in found]
 
 
-def _published(plan: "Plan", report: dict[str, Any]) -> "dict[str, Grid]":
-    """Tables 3.1, 4.1 and 5.1 and all ratios, and what they are of."""
-    from clew.lab.costs.account import accounts
-    from clew.lab.costs.claims import ELSEWHERE, claims, ours, verdict
-    from clew.lab.costs.subjects import SETTINGS, attention_subjects
-    from clew.lab.costs.tables import attention_table, claims_table, orders_table
-
-    found: dict[str, dict[str, Account]] = {
-        s.name: {a.name: a for a in accounts(attention_subjects(s), plan, _tell)} for s in SETTINGS
-    }
-    report["attention"] = found
-    report["claims"] = [
-        claim._asdict()
-        | {"setting": claim.setting.name, "reproduced": claim.reproduced}
-        | {"ours": (mine := ours(claim, found[claim.setting.name]))}
-        | {"verdict": verdict(claim, mine.counted)}
-        for claim in claims()
-    ]
-    report["elsewhere"] = [f"{where}: {what}" for where, what in ELSEWHERE]
-    by_thesis, by_us = claims_table(claims(), found)
-    grids = {"claims-by-thesis": by_thesis, "claims-counted": by_us, "orders": orders_table()}
-    for name, setting in zip(
-        ("attention-section-4.2", "attention-table-5.1"), SETTINGS, strict=True
-    ):
-        grids[name] = attention_table(setting, list(found[setting.name].values()))
-    return grids
-
-
-def _write(folder: Path, grids: "dict[str, Grid]", report: dict[str, Any]) -> None:
-    """Everything as files: a Markdown table each, costs.json and the picture."""
-    import json
-
-    from clew.lab.costs.picture import crossings, draw
-    from clew.run.json_values import finite
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as refused:
-        raise UserError(f"cannot write into {folder}: {refused.strerror}") from None
-    for name, grid in grids.items():
-        (folder / f"{name}.md").write_text(grid.markdown())
-    report["windows_where_cached_gtrxl_costs_more"] = crossings()
-    (folder / "costs.json").write_text(json.dumps(finite(report), indent=1) + "\n")
-    draw(folder / "operations-and-state.png")
-
-
-def _show_terms(command: CostCommand) -> int:
-    """Each memory's formula, term by term."""
-    from clew.lab.costs.subjects import memory_subjects
-    from clew.lab.costs.tables import terms_table
+def _terms(command: CostCommand) -> Document:
+    """Each memory's formula, term by term; a memory may be without."""
+    from clew.lab.costs.account import memory_subjects  # start: JAX takes 0.5 s
+    from clew.lab.costs.tables import terms_table  # start: JAX takes 0.5 s
 
     subjects = memory_subjects(_cases(command), command.input_size)
-    grids = {s.name: terms_table(s.name, s.formula) for s in subjects if s.formula is not None}
-    if command.json:
-        print_json({name: grid.rows for name, grid in grids.items()})
-        return 0
-    for grid in grids.values():
-        print_table(grid.title, grid.columns, grid.rows)
-    return 0
+    grids = [terms_table(s.name, s.formula) for s in subjects if s.formula is not None]
+    counted = [f"{s.name}: no formula, counted from its program" for s in subjects if not s.formula]
+    data = {grid.title: grid.rows for grid in grids}
+    return Document("terms", data, grids, sentences=counted)

@@ -27,7 +27,7 @@ class DemoCommand:
 
 
 def main(args: list[str]) -> int:
-    """Runs the demonstration and says what it showed."""
+    """Runs the demonstration and prints what it showed."""
     command = parse(DemoCommand, args, command="demo", about=ABOUT)
     require_at_least("seeds", command.seeds, 1)
     require_at_least("episodes", command.episodes, 1)
@@ -40,7 +40,7 @@ def main(args: list[str]) -> int:
     outcome = run(
         command.run_dir, seeds=command.seeds, episodes=command.episodes, progress=listener
     )
-    print(f"\nright turns in {command.seeds * command.episodes:,} fresh episodes, 95% interval:")
+    print(f"\ncorrect turns in {command.seeds * command.episodes:,} fresh episodes, 95% interval:")
     width = max(map(len, LABELS.values()))
     for memory, success in outcome.success.items():
         print(f"  {LABELS[memory]:<{width}}  {success:.3f}")

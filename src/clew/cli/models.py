@@ -27,7 +27,7 @@ class ModelsCommand:
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the model NAME, to see what they cost."""
     input_size: int = INPUT_SIZE
-    """Numbers in one observation; the T-Maze has 16."""
+    """Size of one observation; the T-Maze's is 16."""
     study: str = ""
     """Show the whole agents of a study, with encoder and heads, instead: a name that clew study
     knows."""
@@ -115,6 +115,6 @@ def _show(rows: list[dict[str, Any]], as_json: bool, title: str) -> int:
         return 0
     numbers = ("parameters", "state_floats", "state_integers", "multiply_adds")
     table = [[row["name"], *(f"{row[name]:,}" for name in numbers)] for row in rows]
-    columns = ["", "parameters", "state floats", "state integers", "multiply-adds/step"]
-    print_table(title, columns, table, "state and multiply-adds are for one environment")
+    columns = ["", "parameters", "state (floats)", "state (integers)", "multiply-adds/step"]
+    print_table(title, columns, table, "state size and multiply-adds are for one environment")
     return 0

@@ -33,7 +33,7 @@ from clew.lab.bench.timing import Estimate, by_turns, estimate, ratio, seconds_o
 from clew.lab.costs import multiply_adds, parameters
 from clew.lab.document import Document, Grid
 from clew.lab.studies.memory_maze.grid import PRESETS
-from clew.report.figures import COLOURS, new_figure, save, tidy
+from clew.report.figures import COLOURS, new_figure, save
 from clew.run.asynchronous.actor import gathered_template
 from clew.run.compiled import Parts, SeedState, init_run, make_parts, run_template
 from clew.run.config import TrainConfig
@@ -45,8 +45,8 @@ FILE = "memory-maze-learner"
 NOTE = (
     "frames/s: of the learner, one gradient step on noise and what belongs to it; median of the "
     "turns and its 95% interval. by gtrxl-256: rates in the same turn. MiB: peak, as planned by "
-    "XLA, and what a kernel allocates besides. of products: share of the machine's own products' "
-    "rate."
+    "XLA, and what a kernel allocates besides. of matmul peak: fraction of the machine's own rate "
+    "of matrix products."
 )
 AGAINST = "gtrxl-256"
 """What the others are held against, as AReLiT is in Figure 5.6."""
@@ -61,7 +61,7 @@ class Plan(NamedTuple):
     sequences: int = 32
     """of a timed gradient step (Table A.3: 3,200 frames in sequences of 100)"""
     planned: int = 32
-    """of the gradient step whose memory is told"""
+    """of the gradient step whose memory is reported"""
     rounds: int = 6
     """turns that count, after one that does not"""
     sizes: dict[str, Any] = {}
@@ -176,7 +176,7 @@ def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Grid:
     )
     peak = f"MiB at {rows[0].planned_frames:,} frames"
     columns = ("", "parameters", "million multiply-adds", "frames/s", "by gtrxl-256", peak)
-    return Grid(title, (*columns, "of products"), lines, NOTE)
+    return Grid(title, (*columns, "of matmul peak"), lines, NOTE)
 
 
 def measure(plan: Plan, threads: int, log: Callable[[str], None]) -> tuple[list[Row], Estimate]:
@@ -345,5 +345,4 @@ def draw(rows: Sequence[Row], path: Path, title: str) -> None:
     finish(left, "Frames per second of the learner")
     finish(right, f"MiB at the peak of {rows[0].planned_frames:,} frames")
     figure.suptitle(title, fontsize=10)
-    tidy(figure)
     save(figure, path)

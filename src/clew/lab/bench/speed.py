@@ -100,7 +100,7 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
     The agents of Pramanik's T-Maze study, and at the same width and depth every other memory.
     """
     found = {
-        name.removeprefix("pramanik/"): (preset.memory, preset.memory_options)
+        name.partition("/")[2]: (preset.memory, preset.memory_options)
         for name, preset in PRESETS.items()
     }
     measured = {memory for memory, _ in found.values()}

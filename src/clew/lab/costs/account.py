@@ -1,14 +1,15 @@
-"""The whole bill of a memory: by formula, counted, as compiled, and as measured."""
+"""What memories cost: counted, by formula where there is one, as compiled, and as measured."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 
+from clew.errors import UserError
+from clew.lab.bench.timing import Estimate
 from clew.lab.costs.compiled import (
     Compiled,
-    Time,
     analyse,
     calls,
     compile_acting,
@@ -17,15 +18,18 @@ from clew.lab.costs.compiled import (
     measure,
 )
 from clew.lab.costs.count import Arithmetic, StateSize, multiply_adds, parameters, state_size
+from clew.lab.costs.formulas import FORMULAS, Formula, formula
 from clew.lab.costs.reproject import Reprojecting
-from clew.lab.costs.terms import Formula
+from clew.memory import make_memory, options_of
 
+REPROJECTED = ", re-projected"
+"""The suffix of the name of a memory that projects its whole window at every step."""
 FLOPS = 2
 """Floating-point operations in one multiply-add."""
 
 
 class Plan(NamedTuple):
-    """How far to go; what is not asked for stays None."""
+    """What to measure; the rest of an `Account` stays None."""
 
     batch: int = 8
     """environments side by side, as compiled and measured"""
@@ -38,12 +42,16 @@ class Plan(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """Something to account for; `make` builds it, and is called for shapes alone if it can be."""
+    """A memory to account for."""
 
     name: str
     make: Callable[[jax.Array], Any]
+    """builds it from a key; traced where shapes are enough"""
     input_size: int
     formula: Formula | None
+    """None for a memory whose program alone is counted"""
+    has_chunk: bool = True
+    """whether its `unroll` is another program than steps in a loop, and so is timed too"""
 
 
 class Account(NamedTuple):
@@ -65,32 +73,39 @@ class Account(NamedTuple):
     compiled_unroll: Compiled | None = None
     """XLA's cost analysis of a chunk of all environments, forward only, where it is no loop of
     steps"""
-    acting: Time | None = None
-    """measured: steps one after another in one program"""
-    reading: Time | None = None
-    """measured: a chunk, forward only"""
+    acting: Estimate | None = None
+    """microseconds of an observation, steps one after another in one program"""
+    reading: Estimate | None = None
+    """microseconds of an observation in a chunk, forward only"""
+
+    def as_data(self, repeats: int) -> dict[str, Any]:
+        """For JSON; `repeats` is how often each time was measured."""
+        times = {"acting": self.acting, "reading": self.reading}
+        return self._asdict() | {
+            name: t and {"median": t.middle, "low": t.low, "high": t.high, "repeats": repeats}
+            for name, t in times.items()
+        }
 
 
 def accounts(
-    subjects: Sequence[Subject], plan: Plan, tell: Callable[[str], None] = lambda _: None
+    subjects: Sequence[Subject], plan: Plan, log: Callable[[str], None] = lambda _: None
 ) -> list[Account]:
-    """The accounts of several memories, timed in turns if the plan has repeats.
+    """The accounts of several memories, timed by turns if the plan has repeats.
 
     Args:
         subjects: what to account for.
-        plan: how far to go.
-        tell: called with the name of each memory before its programs are compiled.
+        plan: what to measure.
+        log: called with what is compiled next.
     """
     rows = [_counted(subject, plan) for subject in subjects]
     if not plan.compiled and not plan.repeats:
         return rows
     programs: dict[str, Callable[[], Any]] = {}
     for index, subject in enumerate(subjects):
-        tell(subject.name)
+        log(f"compiling {subject.name}")
         memory, size = subject.make(jax.random.key(0)), subject.input_size
-        # A memory that projects its window again reads a chunk step by step: nothing new to time.
         chunk = None
-        if not isinstance(memory, Reprojecting):
+        if subject.has_chunk:
             chunk = compile_unroll(memory, size, plan.batch, plan.length)
         if plan.compiled:
             step = compile_step(memory, size, plan.batch)
@@ -111,7 +126,7 @@ def accounts(
 
 
 def _counted(subject: Subject, plan: Plan) -> Account:
-    """Everything that shapes alone tell."""
+    """What follows from shapes alone."""
     module = eqx.filter_eval_shape(subject.make, jax.random.key(0))
     row = Account(
         name=subject.name,
@@ -124,3 +139,49 @@ def _counted(subject: Subject, plan: Plan) -> Account:
         return row
     chunk = multiply_adds(module, subject.input_size, plan.length)
     return row._replace(unroll=(chunk.per_step + chunk.shared) / plan.length)
+
+
+def memory_subjects(
+    cases: Mapping[str, tuple[str, dict[str, Any]]], input_size: int
+) -> list[Subject]:
+    """Memories by name, each GTrXL followed by itself without its key/value cache."""
+    subjects = []
+    for name, (memory, options) in cases.items():
+        subjects.append(_whole(name, memory, input_size, options, reproject=False))
+        if memory == "gtrxl":
+            subjects.append(_whole(name + REPROJECTED, memory, input_size, options, reproject=True))
+    return subjects
+
+
+def _whole(
+    name: str, memory: str, input_size: int, options: dict[str, Any], *, reproject: bool
+) -> Subject:
+    def make(key: jax.Array) -> Any:
+        made = make_memory(memory, input_size=input_size, key=key, **options)
+        return Reprojecting(made) if reproject else made
+
+    found = None
+    if memory in FORMULAS:
+        found = formula(memory, input_size, reproject=reproject, **options)
+    return Subject(name, make, input_size, found, has_chunk=not reproject)
+
+
+def sized(
+    cases: Mapping[str, tuple[str, dict[str, Any]]], sizes: Mapping[str, Any]
+) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Cases with sizes of the user's, each given to the memories that have such an option.
+
+    Raises:
+        UserError: for a size that none of them has.
+    """
+    for size in sizes:
+        if not any(size in options_of(memory) for memory, _ in cases.values()):
+            raise UserError(f"none of {_names(list(cases))} has an option {size!r}")
+    return {
+        name: (memory, options | {k: v for k, v in sizes.items() if k in options_of(memory)})
+        for name, (memory, options) in cases.items()
+    }
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from clew.lab.bench.machine import until_ready
-from clew.lab.bench.timing import by_turns, estimate, seconds_of
+from clew.lab.bench.timing import Estimate, by_turns, estimate, seconds_of
 
 FILLING = 513
 """Steps that precede a measurement; the longest window that is measured holds 512."""
@@ -27,16 +27,6 @@ class Compiled(NamedTuple):
     """read and written by the program's operations, as XLA estimates it"""
     loops: bool
     """whether the program has loops, whose bodies XLA counts once however often they run"""
-
-
-class Time(NamedTuple):
-    """Microseconds for one observation of one environment."""
-
-    median: float
-    low: float
-    high: float
-    """bounds of the 95% interval of the median, from the order of the repeats"""
-    repeats: int
 
 
 def compile_step(memory: Any, size: int, batch: int) -> Any:
@@ -63,7 +53,7 @@ def compile_unroll(memory: Any, size: int, batch: int, length: int) -> Any:
 
 
 def compile_acting(memory: Any, size: int, batch: int, length: int) -> Any:
-    """`length` steps of `batch` environments one after another, as a rollout makes them."""
+    """`length` steps of `batch` environments one after another, as in a rollout."""
     weights, static = eqx.partition(memory, eqx.is_array)
 
     def act(weights: Any, states: Any, xs: Any, starts: Any) -> Any:
@@ -88,9 +78,9 @@ def analyse(program: Any, observations: int) -> Compiled:
 
 
 def calls(memory: Any, program: Any, size: int, batch: int, length: int) -> Callable[[], Any]:
-    """A call of a program of this memory, on observations drawn once, in a running episode.
+    """A call of a program of this memory, on observations sampled once, in a running episode.
 
-    It stands `FILLING` steps from its beginning, where windows are full: a short one costs less.
+    It is `FILLING` steps old, so that windows are full: a short one costs less.
     """
     weights, _ = eqx.partition(memory, eqx.is_array)
     states = jax.vmap(lambda _: memory.init_state())(jnp.arange(batch))
@@ -103,8 +93,8 @@ def calls(memory: Any, program: Any, size: int, batch: int, length: int) -> Call
 
 def measure(
     programs: Mapping[str, Callable[[], Any]], observations: int, repeats: int
-) -> dict[str, Time]:
-    """Times programs in turns, so that a busy minute of the machine falls on all of them.
+) -> dict[str, Estimate]:
+    """Microseconds of programs for one observation, timed by turns.
 
     Args:
         programs: what to call, by name; each is called once untimed.
@@ -113,13 +103,12 @@ def measure(
     """
     measures = {name: partial(seconds_of, until_ready(call)) for name, call in programs.items()}
     seconds = by_turns(measures, repeats, warm_up=True)
-    return {name: _time(taken, observations) for name, taken in seconds.items()}
+    return {name: microseconds(taken, observations) for name, taken in seconds.items()}
 
 
-def _time(seconds: Sequence[float], observations: int) -> Time:
-    """The median for one observation, with its interval."""
-    found = estimate([1e6 * s / observations for s in seconds])
-    return Time(found.middle, found.low, found.high, len(seconds))
+def microseconds(seconds: Sequence[float], observations: int) -> Estimate:
+    """Microseconds for one observation of one environment."""
+    return estimate([1e6 * s / observations for s in seconds])
 
 
 def _inputs(memory: Any, size: int, batch: int, length: int | None) -> tuple[Any, Any, Any]:

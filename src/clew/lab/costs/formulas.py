@@ -1,25 +1,102 @@
-"""What one step of each memory costs, from its sizes alone.
+"""What one step of each memory costs, from its sizes alone: sums of products of sizes.
 
-The formulas describe the code: a test holds them against the counts of the program itself,
-`clew.lab.costs.multiply_adds` and `state_size`, exactly, at several sizes and for every option that
-changes them. What is counted is said at `multiply_adds`.
+A formula is read by a person and evaluated by a program. Formulas describe the code: a test holds
+them against the counts of the program itself, `clew.lab.costs.multiply_adds` and `state_size`,
+exactly, at several sizes and for every option that changes them. What is counted is said at
+`multiply_adds`. A memory needs no formula; without one its program alone is counted.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, NamedTuple
 
 from clew.errors import UserError, unknown_name
-from clew.lab.costs.attention_terms import (
-    arelit_terms,
-    linear_terms,
-    relit_terms,
-    reprojection_terms,
-    window_terms,
-)
-from clew.lab.costs.terms import Formula, Term, repeated, term
 from clew.memory import options_of
 
 Options = Mapping[str, Any]
+Kind = Literal["products", "elementwise", "shared", "floats", "integers"]
+"""What a term counts: the three kinds of `clew.lab.costs.Arithmetic`, and the state size."""
+
+SYMBOLS = {
+    "n": "size of one observation",
+    "d": "hidden_size, width of the residual stream or of h",
+    "L": "num_layers",
+    "(L-1)": "num_layers less one",
+    "H": "num_heads",
+    "d_h": "head_size",
+    "S": "window + 1, slots of the ring",
+    "f": "ffn_size",
+    "eta": "eta",
+    "V": "vectors of AReLiT: r + 1, or r with `code` frequencies",
+    "K": "key vectors of AReLiT: V, and one more with `code` frequencies, the normaliser",
+    "p": "sines or cosines in a position: d / 2, rounded up",
+    "N": "readings of one observation",
+    "X": "max_steps, most readings of one observation",
+}
+"""What the letters in a formula stand for."""
+
+
+class Term(NamedTuple):
+    """One summand: `factor` times the product of `sizes`."""
+
+    kind: Kind
+    what: str
+    """what is computed or held"""
+    factor: int
+    sizes: tuple[str, ...]
+    """names from `SYMBOLS`, in the order in which they are read"""
+
+    def value(self, sizes: Mapping[str, int]) -> int:
+        """The number for given sizes."""
+        result = self.factor
+        for name in self.sizes:
+            result *= sizes[name]
+        return result
+
+    def __str__(self) -> str:
+        """As it is read, for example "2 d H d_h"."""
+        numbers = [str(self.factor)] if self.factor != 1 or not self.sizes else []
+        return " ".join([*numbers, *_powers(self.sizes)])
+
+
+class Formula(NamedTuple):
+    """What one step of a memory costs, and its state, for one environment."""
+
+    terms: tuple[Term, ...]
+    sizes: dict[str, int]
+
+    def total(self, *kinds: Kind) -> int:
+        """The sum of the terms of some kinds."""
+        return sum(term.value(self.sizes) for term in self.terms if term.kind in kinds)
+
+    @property
+    def per_step(self) -> int:
+        """Multiply-adds of every step of every environment."""
+        return self.total("products", "elementwise")
+
+    def __str__(self) -> str:
+        """All terms of a step, the largest first."""
+        terms = [t for t in self.terms if t.kind in ("products", "elementwise")]
+        terms.sort(key=lambda term: -term.value(self.sizes))
+        return " + ".join(map(str, terms))
+
+
+def term(kind: Kind, what: str, factor: int, sizes: str) -> Term:
+    """A term, its sizes written as one reads them: `term("products", "keys", 2, "d H d_h")`."""
+    return Term(kind, what, factor, tuple(sizes.split()))
+
+
+def repeated(terms: Iterable[Term], sizes: str) -> list[Term]:
+    """Terms that occur several times, for example in each of L layers."""
+    times = tuple(sizes.split())
+    return [t._replace(sizes=(*times, *t.sizes)) for t in terms]
+
+
+def _powers(names: Iterable[str]) -> list[str]:
+    """d d becomes d^2."""
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    return [name if count == 1 else f"{name}^{count}" for name, count in counts.items()]
 
 
 def formula(
@@ -29,7 +106,7 @@ def formula(
 
     Args:
         memory: a name in `FORMULAS`.
-        input_size: numbers in one observation.
+        input_size: of one observation.
         reproject: keep the inputs of a window alone, and project all of them to keys and values at
             every step, as Algorithm 3 of Pramanik (2023) is written.
         readings: how often a memory with adaptive halting reads an observation, 1 .. max_steps.
@@ -77,6 +154,118 @@ def _sizes(input_size: int, options: Options, readings: int) -> dict[str, int]:
         "N": readings,
         "X": options.get("max_steps", 0),
     }
+
+
+def window_terms(
+    *, relative: bool, norm: bool, query_norm: bool = True, gradient: str = "full"
+) -> list[Term]:
+    """Softmax attention over a ring of cached keys and values, `WindowAttention`.
+
+    The norm of the input is written twice in the code, for the keys and values and for the query
+    (the compiler computes it once), and is counted twice. The distances' projection depends on the
+    parameters alone, so that a batch of environments shares it. The query is scaled twice, with
+    either bias.
+
+    With `gradient="current"` the input's own key and value are projected twice more, so that a zero
+    with their gradient can be added.
+    """
+    terms = [
+        term("products", "query, key and value", 3, "d H d_h"),
+        term("products", "scores of the contents", 1, "S H d_h"),
+        term("products", "weighted sum of the values", 1, "S H d_h"),
+        term("products", "output", 1, "H d_h d"),
+        term("elementwise", "scale of the queries", 2, "H d_h"),
+        term("floats", "stored inputs", 1, "S d"),
+        term("floats", "their keys and values", 2, "S H d_h"),
+        term("integers", "slot and length", 2, ""),
+    ]
+    if relative:
+        terms.append(term("products", "scores of the distances", 1, "S H d_h"))
+        terms.append(term("shared", "projection of the distances", 1, "S d H d_h"))
+    if norm:
+        terms.append(term("elementwise", "norm", 6 if query_norm else 3, "d"))
+    if gradient == "current":
+        terms.append(term("products", "own key and value, twice again", 4, "d H d_h"))
+        terms.append(term("elementwise", "own score and value", 2, "H d_h"))
+        if norm:
+            terms.append(term("elementwise", "norm, twice again", 6, "d"))
+    return terms
+
+
+def reprojection_terms(*, norm: bool) -> list[Term]:
+    """Projecting every stored input again, which a step without cached keys and values must do."""
+    terms = [term("products", "keys and values of all stored inputs", 2, "S d H d_h")]
+    if norm:
+        terms.append(term("elementwise", "norm of all stored inputs", 3, "S d"))
+    return terms
+
+
+def linear_terms(*, norm: bool) -> list[Term]:
+    """Attention with elu + 1 in the softmax's place, `LinearAttention`."""
+    terms = [
+        term("products", "query, key and value", 3, "d H d_h"),
+        term("products", "C q", 1, "H d_h d_h"),
+        term("products", "output", 1, "H d_h d"),
+        term("elementwise", "v (x) k", 1, "H d_h d_h"),
+        term("elementwise", "s . q", 1, "H d_h"),
+        term("elementwise", "elu of query and key", 2, "H d_h"),
+        term("floats", "C", 1, "H d_h d_h"),
+        term("floats", "s", 1, "H d_h"),
+    ]
+    return [*terms, term("elementwise", "norm", 3, "d")] if norm else terms
+
+
+def relit_terms(*, decay: str, query: str) -> list[Term]:
+    """Linear attention with gates on keys and on values, `GatedLinearAttention`.
+
+    Either decay costs one multiplication for each element of C: (1 - beta) (1 - gamma), or
+    beta gamma.
+    """
+    assert decay in ("separate", "joint")
+    return [
+        *_feature_terms(query),
+        term("products", "C q", 1, "eta H d_h d_h"),
+        term("elementwise", "decay of C", 1, "eta H d_h d_h"),
+        term("elementwise", "decayed C", 1, "eta H d_h d_h"),
+        term("elementwise", "v (x) k", 1, "eta H d_h d_h"),
+        term("elementwise", "decayed s, s . q", 2, "eta H d_h"),
+        term("floats", "C", 1, "eta H d_h d_h"),
+        term("floats", "s", 1, "eta H d_h"),
+    ]
+
+
+def arelit_terms() -> list[Term]:
+    """The same with V pairs of vectors in the place of C, `ApproximateLinearAttention`.
+
+    The normaliser s is the key vector of frequency 0, unless there is none (`code`), when it is a
+    vector more: K = V + 1.
+    """
+    return [
+        *_feature_terms("single"),
+        term("elementwise", "decayed keys, new keys, k . q", 3, "K eta H d_h"),
+        term("elementwise", "decayed values, new values, sum", 3, "V H d_h"),
+        term("elementwise", "weights", 1, "V H"),
+        term("floats", "key vectors", 1, "K eta H d_h"),
+        term("floats", "value vectors", 1, "V H d_h"),
+        term("integers", "tick", 1, ""),
+    ]
+
+
+def _feature_terms(query: str) -> list[Term]:
+    """Keys, queries, values and gates with their learned maps, `GatedFeatures`, norm included."""
+    double = query == "double"
+    terms = [
+        term("products", "query, key, value, beta, gamma", 5, "d H d_h"),
+        term("products", "maps", 2 if double else 3, "d H eta"),
+        term("products", "output", 1, "H d_h d"),
+        term("elementwise", "norm", 3, "d"),
+        term("elementwise", "outer products, gamma k", 4, "eta H d_h"),
+        term("elementwise", "beta v", 1, "H d_h"),
+    ]
+    if double:
+        terms.append(term("products", "query, a second time", 1, "H d_h d_h"))
+        terms.append(term("products", "map of the query", 1, "H d_h eta"))
+    return terms
 
 
 def _none(options: Options) -> list[Term]:

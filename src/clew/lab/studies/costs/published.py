@@ -1,8 +1,8 @@
 """The operations and the state that Pramanik (2023) counts, for one head of one attention.
 
-The thesis says that it counts floating-point operations and numbers of recurrent state, and gives
-no formulas. These are found by trying: each reproduces published figures to their last digit, or is
-the same rule applied to what the published figure must then be of. The rule:
+The thesis says that it counts floating-point operations and the size of the recurrent state, and
+gives no formulas. These are found by trying: each reproduces published figures to their last digit,
+or is the same rule applied to what the published figure must then be of. The rule:
 
 - a multiply-add is two operations, an elementwise multiplication, addition or relu is one, a
   sigmoid, a cosine, an exponential and the softmax are none; biases are added;
@@ -14,6 +14,37 @@ What the figures pin down: that GTrXL projects its whole memory, two operations 
 and the 8 in ReLiT's update. The small terms are 1% of ReLiT's operations, and other ways of
 counting them would do as well.
 """
+
+from typing import NamedTuple
+
+
+class Setting(NamedTuple):
+    """The sizes that a published figure was computed for."""
+
+    name: str
+    source: str
+    hidden_size: int
+    num_heads: int
+    head_size: int
+    window: int
+    eta: int
+    r: int
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The options that every attention of this setting has."""
+        return {
+            "hidden_size": self.hidden_size,
+            "num_layers": 1,
+            "num_heads": self.num_heads,
+            "head_size": self.head_size,
+        }
+
+
+PARISOTTO = Setting("sections 3.3, 4.2", "Pramanik (2023), p. 25 and 35", 256, 8, 64, 512, 4, 7)
+"""Those of Parisotto et al. (2020), with the 8 heads of section 3.3.1."""
+TMAZE = Setting("Table 5.1", "Pramanik (2023), Table A.2", 128, 4, 64, 256, 4, 1)
+SETTINGS = (PARISOTTO, TMAZE)
 
 
 def gtrxl_operations(d: int, head: int, window: int) -> int:

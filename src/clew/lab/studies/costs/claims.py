@@ -1,0 +1,281 @@
+"""What Pramanik (2023) says of costs, figure by figure, beside what is counted here."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import jax
+
+from clew.lab.claims import HELD, NOT_HELD, Finding, Judged
+from clew.lab.costs.account import FLOPS, REPROJECTED, Account, Subject
+from clew.lab.costs.formulas import (
+    Formula,
+    arelit_terms,
+    linear_terms,
+    relit_terms,
+    reprojection_terms,
+    window_terms,
+)
+from clew.lab.costs.reproject import Reprojecting
+from clew.lab.studies.costs import published as thesis
+from clew.lab.studies.costs.published import PARISOTTO, TMAZE, Setting
+from clew.memory import make_memory
+
+Quantity = Literal["operations", "state"]
+WHOLE_MEMORY = "gtrxl" + REPROJECTED
+KEPT = 0.9
+"""The fraction of a published ratio that is enough for it to hold."""
+
+
+class Figure(NamedTuple):
+    """A published number: a quantity of `of`, or how many times that of `than` it goes into."""
+
+    source: str
+    what: str
+    published: str
+    """as printed"""
+    setting: Setting
+    quantity: Quantity
+    of: str
+    """the attention whose operations or state it is; of a ratio, the cheaper one"""
+    than: str | None
+    """of a ratio, the more expensive one"""
+    by_thesis: float
+    """by the thesis's own convention, `clew.lab.studies.costs.published`"""
+    note: str
+    """under which convention the published figure comes out, or that it does not"""
+
+    @property
+    def reproduced(self) -> bool:
+        """Whether the thesis's convention gives the printed digits."""
+        return thesis.printed(self.by_thesis, self.published)
+
+
+class Pair(NamedTuple):
+    """A number with either GTrXL in it; None where it is not known, or does not depend on it."""
+
+    reprojected: float | None
+    """with one that projects its whole memory at every step"""
+    cached: float | None
+    """with its key/value cache, or without any GTrXL"""
+
+
+class LayerFigure(NamedTuple):
+    """A published figure counted here, for a whole layer with all its heads."""
+
+    counted: Pair
+    """by multiply-adds, two operations each, or by the state size (floats)"""
+    compiled: Pair
+    """by XLA's count of the compiled step, or by bytes of state"""
+    measured: Pair
+    """by the time of a step; of state there is none"""
+
+
+def figures() -> list[Figure]:
+    """Every published number of operations or state, in the order of the thesis."""
+    return [*_section_33(), *_section_42(), *_table_51(), *_section_514()]
+
+
+ELSEWHERE = (
+    ("Figure 5.2", "success of GTrXL-256 and GTrXL-128 on the T-Maze"),
+    ("Figure 5.3", "success of LSTM, GRU, ReLiT and AReLiT on the T-Maze"),
+    ("Figure 5.6", "frames per second and GPU memory of training in the Memory Maze"),
+    ("Section 5.2.3", "order of the agents' returns in the Memory Maze"),
+    ("Section 5.2.4", "returns of GTrXL with memories of 64, 128 and 256"),
+)
+"""Published claims that learning curves or runs on a GPU must answer, and no count can."""
+
+
+def _section_33() -> list[Figure]:
+    s = PARISOTTO
+    gtrxl = thesis.gtrxl_operations(s.hidden_size, s.head_size, s.window)
+    relit = thesis.relit_operations(s.hidden_size, s.head_size, s.eta)
+    state = thesis.gtrxl_state(s.hidden_size, s.window) / thesis.relit_state(s.head_size, s.eta)
+    where = "Section 3.3"
+    update = "GTrXL re-projected; ReLiT's update as in the published code, 8 a number of C"
+    return [
+        Figure(where, "ReLiT faster", "110.95", s, "operations", "relit", "gtrxl",
+              gtrxl / relit, update),
+        Figure(where, "ReLiT less space", "7.87", s, "state", "relit", "gtrxl", state,
+              "one head is charged the inputs that all heads share"),
+    ]  # fmt: skip
+
+
+def _section_42() -> list[Figure]:
+    s = PARISOTTO
+    d, head, eta = s.hidden_size, s.head_size, s.eta
+    gtrxl = thesis.gtrxl_operations(d, head, s.window)
+    relit = thesis.relit_operations(d, head, eta)
+    arelit = thesis.arelit_operations(d, head, eta, s.r + 1)
+    where, space = "Section 4.2", thesis.gtrxl_state(d, s.window)
+    bound = thesis.arelit_products(d, head)
+    missing = f"does not come out: five of its products alone are {bound:,}, {gtrxl / bound:.0f}x"
+    less = "does not come out: follows from the operations above"
+    return [
+        Figure(where, "AReLiT faster", "237.83", s, "operations", "arelit", "gtrxl",
+              gtrxl / arelit, missing),
+        Figure(where, "AReLiT less space", "52.51", s, "state", "arelit", "gtrxl",
+              space / thesis.arelit_state(head, eta, s.r), "with r vectors, not r + 1"),
+        Figure(where, "AReLiT faster than ReLiT", "2.14", s, "operations", "arelit", "relit",
+              relit / arelit, less),
+        Figure(where, "AReLiT less space than ReLiT", "5.9", s, "state", "arelit", "relit",
+              thesis.relit_state(head, eta) / thesis.arelit_state(head, eta, s.r + 1),
+              "with r + 1 vectors, for the same r"),
+    ]  # fmt: skip
+
+
+def _table_51() -> list[Figure]:
+    s = TMAZE
+    d, head, eta = s.hidden_size, s.head_size, s.eta
+    arelit = thesis.arelit_operations(d, head, eta, s.r + 1)
+    where, bound = "Table 5.1", thesis.arelit_products(d, head)
+    return [
+        Figure(where, "GTrXL-256 operations", "8.4e6", s, "operations", "gtrxl", None,
+              thesis.gtrxl_operations(d, head, s.window), "re-projected; cut off"),
+        Figure(where, "ReLiT operations", "2.1e5", s, "operations", "relit", None,
+              thesis.relit_operations(d, head, eta), "as in section 3.3; cut off"),
+        Figure(where, "AReLiT operations", "6.7e4", s, "operations", "arelit", None,
+              arelit, f"does not come out: five of its products alone are {bound:,}"),
+        Figure(where, "GTrXL-256 state", "32768", s, "state", "gtrxl", None,
+              thesis.gtrxl_state(d, s.window), "M d, shared by all heads"),
+        Figure(where, "ReLiT state", "16640", s, "state", "relit", None,
+              thesis.relit_state(head, eta), "C and s"),
+        Figure(where, "AReLiT state", "896", s, "state", "arelit", None,
+              thesis.arelit_state(head, eta, s.r + 1), "r + 1 vectors, and s"),
+    ]  # fmt: skip
+
+
+def _section_514() -> list[Figure]:
+    s = TMAZE
+    d, head, eta = s.hidden_size, s.head_size, s.eta
+    gtrxl, space = thesis.gtrxl_operations(d, head, s.window), thesis.gtrxl_state(d, s.window)
+    relit = thesis.relit_operations(d, head, eta)
+    arelit = thesis.arelit_operations(d, head, eta, s.r + 1)
+    where = "Section 5.1.4"
+    printed = f"8.4e6 / 2.1e5, the figures as cut off; {gtrxl:,} / {relit:,} is less"
+    return [
+        Figure(where, "ReLiT faster", "40", s, "operations", "relit", "gtrxl", 8.4e6 / 2.1e5,
+              printed),
+        Figure(where, "ReLiT less space", "1.96", s, "state", "relit", "gtrxl",
+              space / thesis.relit_state(head, eta), "as in section 3.3"),
+        Figure(where, "AReLiT faster", "125.1", s, "operations", "arelit", "gtrxl",
+              gtrxl / arelit, "does not come out: follows from Table 5.1"),
+        Figure(where, "AReLiT less space", "36.57", s, "state", "arelit", "gtrxl",
+              space / thesis.arelit_state(head, eta, s.r + 1), "r + 1 vectors, and s"),
+    ]  # fmt: skip
+
+
+def of_layer(figure: Figure, accounts: Mapping[str, Account]) -> LayerFigure:
+    """The figure for whole layers; one of a single head is its fraction of the layer's.
+
+    Args:
+        figure: what was published.
+        accounts: of the figure's setting, by name, as `attention_subjects` names them.
+    """
+    heads = figure.setting.num_heads if figure.than is None else 1
+
+    def number(name: str, how: str) -> float | None:
+        found = amount(accounts[name], figure.quantity, how)
+        return None if found is None else found / heads
+
+    def claimed(how: str, gtrxl: str) -> float | None:
+        of = number(gtrxl if figure.of == "gtrxl" else figure.of, how)
+        if figure.than is None or of is None:
+            return of
+        than = number(gtrxl if figure.than == "gtrxl" else figure.than, how)
+        return None if than is None else than / of
+
+    def pair(how: str) -> Pair:
+        concerned = "gtrxl" in (figure.of, figure.than)
+        return Pair(claimed(how, WHOLE_MEMORY) if concerned else None, claimed(how, "gtrxl"))
+
+    return LayerFigure(pair("counted"), pair("compiled"), pair("measured"))
+
+
+def amount(account: Account, quantity: Quantity, how: str) -> float | None:
+    """Operations or state size: "counted", "compiled" (XLA; bytes) or "measured" (us)."""
+    if quantity == "state":
+        found = {"counted": account.state.floats, "compiled": account.state.bytes}
+        return found.get(how)
+    if how == "counted":
+        return FLOPS * account.step.per_step
+    if how == "compiled":
+        return None if account.compiled_step is None else account.compiled_step.flops
+    return None if account.acting is None else account.acting.middle
+
+
+def judge(figure: Figure, counted: Pair) -> Judged:
+    """A published ratio beside those counted with a re-projecting GTrXL and with a cached one.
+
+    A ratio holds if the counted one is at least `KEPT` of it. Both must be read together with the
+    other quantity: without its cache a GTrXL is slow and small, with it fast and large, never slow
+    and large. A number that is no ratio has no findings.
+    """
+    findings = [
+        Finding(
+            comparison=f"{name} GTrXL",
+            verdict=HELD if number >= KEPT * float(figure.published) else NOT_HELD,
+            seen=f"{number:.5g}",
+            record={"counted": number, "published": float(figure.published)},
+        )
+        for name, number in counted._asdict().items()
+        if figure.than is not None and number is not None
+    ]
+    return Judged(figure.source, figure.what, findings)
+
+
+def verdict(figure: Figure, counted: Pair) -> str:
+    """The verdict of each comparison of `judge`; for one that does not hold, what is left of it."""
+    words = []
+    for finding in judge(figure, counted).findings:
+        left = "smaller" if finding.record["counted"] >= 1 else "reversed"
+        words.append(HELD if finding.verdict == HELD else f"{finding.verdict} ({left})")
+    return " / ".join(words)
+
+
+def attention_subjects(setting: Setting) -> list[Subject]:
+    """One layer's attention of five kinds, with all its heads and its output product."""
+    window, features = {"window": setting.window}, {"eta": setting.eta}
+    return [
+        _attention("gtrxl" + REPROJECTED, "gtrxl", setting, window, reproject=True),
+        _attention("gtrxl", "gtrxl", setting, window),
+        _attention("linear_transformer", "linear_transformer", setting, {}),
+        _attention("relit", "relit", setting, features),
+        _attention("arelit", "arelit", setting, features | {"r": setting.r}),
+    ]
+
+
+def _attention(
+    name: str, memory: str, setting: Setting, more: dict[str, int], *, reproject: bool = False
+) -> Subject:
+    size, options = setting.hidden_size, setting.sizes | more
+
+    def make(key: jax.Array) -> Any:
+        stack: Any = make_memory(memory, input_size=size, key=key, **options)
+        attention = stack.layers[0].attention
+        return Reprojecting(attention) if reproject else attention
+
+    found = attention_formula(memory, setting, reproject=reproject)
+    return Subject(name, make, size, found, has_chunk=not reproject)
+
+
+def attention_formula(memory: str, setting: Setting, *, reproject: bool = False) -> Formula:
+    """The terms of one layer's attention with all its heads, and nothing around it."""
+    terms = {
+        "gtrxl": lambda: window_terms(relative=True, norm=True),
+        "linear_transformer": lambda: linear_terms(norm=True),
+        "relit": lambda: relit_terms(decay="separate", query="single"),
+        "arelit": arelit_terms,
+    }[memory]()
+    if reproject:
+        terms = [t for t in terms if t.what != "their keys and values"]
+        terms += reprojection_terms(norm=True)
+    sizes = {
+        "d": setting.hidden_size,
+        "H": setting.num_heads,
+        "d_h": setting.head_size,
+        "S": setting.window + 1,
+        "eta": setting.eta,
+        "V": setting.r + 1,
+        "K": setting.r + 1,
+    }
+    return Formula(tuple(terms), sizes)

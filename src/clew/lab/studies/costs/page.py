@@ -1,0 +1,262 @@
+"""The published figures on costs beside what is counted: tables, and a picture of contexts."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import NullFormatter
+
+from clew.lab.costs.account import FLOPS, REPROJECTED, Account, Plan, accounts
+from clew.lab.costs.formulas import SYMBOLS, Term, formula
+from clew.lab.costs.tables import compiled_entries, number, time_entry
+from clew.lab.document import UNKNOWN, Grid
+from clew.lab.studies.costs.claims import (
+    ELSEWHERE,
+    WHOLE_MEMORY,
+    Figure,
+    Pair,
+    attention_formula,
+    attention_subjects,
+    figures,
+    of_layer,
+    verdict,
+)
+from clew.lab.studies.costs.published import PARISOTTO, SETTINGS, Setting
+from clew.report.figures import COLOURS, new_figure
+
+CONTEXTS = tuple(2**k for k in range(5, 14))
+"""Windows of GTrXL, in steps."""
+
+
+def attention_table(setting: Setting, of: Sequence[Account]) -> Grid:
+    """The attention of one layer at the sizes of a published figure, all heads."""
+    columns = ["one layer's attention", "state floats", "state bytes", "FLOP counted"]
+    columns += ["per batch", "XLA step FLOP", "XLA step bytes", "acting us", "chunk us"]
+    rows = []
+    for a in of:
+        row = [a.name, number(a.state.floats), number(a.state.bytes)]
+        row += [number(FLOPS * a.step.per_step), number(FLOPS * a.step.shared)]
+        rows.append(
+            [*row, *compiled_entries(a.compiled_step), time_entry(a.acting), time_entry(a.reading)]
+        )
+    title = (
+        f"{setting.name}: d = {setting.hidden_size}, {setting.num_heads} heads of "
+        f"{setting.head_size}, M = {setting.window}, eta = {setting.eta}, r = {setting.r}"
+    )
+    note = (
+        "Per observation of one environment. 'Per batch': GTrXL's projection of its distances, "
+        "which depends on parameters alone. A single step makes it once for its whole batch, so it "
+        "is in XLA's FLOP; in a rollout the compiler takes it out of the loop. Times: median and "
+        "its 95% interval. ~: the program loops, and XLA counts a loop's body once."
+    )
+    return Grid(title, tuple(columns), rows, note)
+
+
+def published(plan: Plan, log: Callable[[str], None]) -> tuple[dict[str, Grid], dict[str, Any]]:
+    """Every table of published figures, by the name of its file, and their numbers for JSON.
+
+    Args:
+        plan: what to measure.
+        log: called with what is compiled next.
+    """
+    found = {
+        s.name: {a.name: a for a in accounts(attention_subjects(s), plan, log)} for s in SETTINGS
+    }
+    by_thesis, counted = figures_tables(figures(), found)
+    grids = {"claims-by-thesis": by_thesis, "claims-counted": counted, "orders": orders_table()}
+    names = ("attention-section-4.2", "attention-table-5.1")
+    for name, setting in zip(names, SETTINGS, strict=True):
+        grids[name] = attention_table(setting, list(found[setting.name].values()))
+    return grids, {
+        "attention": {
+            setting: {name: a.as_data(plan.repeats) for name, a in of.items()}
+            for setting, of in found.items()
+        },
+        "claims": [_as_data(figure, found[figure.setting.name]) for figure in figures()],
+        "elsewhere": [f"{where}: {what}" for where, what in ELSEWHERE],
+    }
+
+
+def _as_data(figure: Figure, of: Mapping[str, Account]) -> dict[str, Any]:
+    """A published figure and what is counted here, for JSON."""
+    counted = of_layer(figure, of)
+    more = {"setting": figure.setting.name, "reproduced": figure.reproduced, "ours": counted}
+    return figure._asdict() | more | {"verdict": verdict(figure, counted.counted)}
+
+
+def figures_tables(
+    published: Sequence[Figure], of: Mapping[str, Mapping[str, Account]]
+) -> tuple[Grid, Grid]:
+    """Every published number on costs: by the thesis's convention, and as counted here.
+
+    Args:
+        published: the numbers.
+        of: accounts by the name of the setting, then by that of the attention.
+    """
+    by_thesis, by_count = [], []
+    for figure in published:
+        found = of_layer(figure, of[figure.setting.name])
+        what = f"{figure.what} ({figure.source})"
+        printed = "yes" if figure.reproduced else "no"
+        entry = _figure(figure.by_thesis)
+        by_thesis.append([what, figure.published, entry, printed, figure.note])
+        pairs = (found.counted, found.compiled, found.measured)
+        outcome = verdict(figure, found.counted)
+        by_count.append([what, figure.published, *map(_pair, pairs), outcome])
+    first = Grid(
+        "Published figures by the thesis's own convention",
+        ("", "published", "by its convention", "the printed digits", "how"),
+        by_thesis,
+    )
+    second = Grid(
+        "The same for a whole layer: operations 2 a multiply-add, state as stored",
+        ("", "published", "counted", "XLA", "measured", "as counted"),
+        by_count,
+        "'faster' and 'less space' are ratios, the others one head's share of its layer. Pairs are "
+        "with a GTrXL that projects its whole memory at every step / with its key/value cache. "
+        "XLA: FLOP of a compiled step, of state bytes. Measured: microseconds of acting.",
+    )
+    return first, second
+
+
+def orders_table() -> Grid:
+    """Tables 3.1 and 4.1: the published orders, and the terms that they stand for."""
+    published = {
+        WHOLE_MEMORY: ("O(M d)", "O(M d^2)", "O(L M)"),
+        "gtrxl": ("O(M d)", "O(M d^2)", "O(L M)"),
+        "linear_transformer": ("O(d_k d)", "O(d_k d)", "unbounded"),
+        "relit": ("O(eta d^2)", "O(eta d^2)", "unbounded"),
+        "arelit": ("O(r eta d)", "O(d^2 + r eta d)", "unbounded"),
+    }
+    rows = []
+    for name, (space, work, context) in published.items():
+        whole = name == WHOLE_MEMORY
+        found = attention_formula("gtrxl" if whole else name, PARISOTTO, reproject=whole)
+        state = [t for t in found.terms if t.kind == "floats"]
+        products = [t for t in found.terms if t.kind == "products"]
+        largest = max(t.value(found.sizes) for t in products)
+        leading = [t for t in products if t.value(found.sizes) > 0.02 * largest]
+        others = [t for t in found.terms if t.kind == "elementwise"]
+        leading += [t for t in others if t.value(found.sizes) > 0.02 * largest]
+        rows.append([name, space, _sum(state, found.sizes), work, _sum(leading, found.sizes)])
+        rows[-1].append(context)
+    columns = ("", "space published", "state floats of a layer", "time published")
+    letters = "; ".join(f"{k}: {SYMBOLS[k]}" for k in ("S", "H", "d_h", "V", "K"))
+    return Grid(
+        "Tables 3.1 and 4.1: orders with d_h = d, and the terms",
+        (*columns, "multiply-adds of a layer's step", "context published"),
+        rows,
+        f"Terms above 2% of the largest at M = 512, d = 256, largest first. {letters}.",
+    )
+
+
+def _sum(terms: Sequence[Term], sizes: dict[str, int]) -> str:
+    """Terms of equal sizes together, the largest first."""
+    factors: dict[tuple[str, ...], int] = {}
+    for t in terms:
+        key = tuple(sorted(t.sizes, key=list(SYMBOLS).index))
+        factors[key] = factors.get(key, 0) + t.factor
+    merged = [Term("products", "", factor, key) for key, factor in factors.items()]
+    return " + ".join(str(t) for t in sorted(merged, key=lambda t: -t.value(sizes)))
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.5g}"
+
+
+def _pair(pair: Pair) -> str:
+    known = [_figure(number) for number in pair if number is not None]
+    return " / ".join(known) if known else UNKNOWN
+
+
+class Line(NamedTuple):
+    """One memory at every length of context."""
+
+    label: str
+    operations: list[int]
+    """multiply-adds of a step"""
+    floats: list[int]
+    """state size"""
+
+
+def lines(input_size: int = 16) -> list[Line]:
+    """The memories of Pramanik's T-Maze study at Table A.2's sizes, by formula."""
+    layers = {"hidden_size": 128, "num_layers": 4, "num_heads": 4, "head_size": 64}
+    cases: list[tuple[str, str, dict[str, Any], bool]] = [
+        ("GTrXL" + REPROJECTED, "gtrxl", layers, True),
+        ("GTrXL, cached", "gtrxl", layers, False),
+        ("ReLiT", "relit", layers | {"eta": 4}, False),
+        ("AReLiT", "arelit", layers | {"eta": 4, "r": 1}, False),
+        ("Linear Transformer", "linear_transformer", layers, False),
+        ("LSTM", "lstm", {"hidden_size": 600}, False),
+        ("GRU", "gru", {"hidden_size": 680}, False),
+    ]
+    found = []
+    for label, memory, options, reproject in cases:
+        sizes = [options | {"window": w} if memory == "gtrxl" else options for w in CONTEXTS]
+        costs = [formula(memory, input_size, reproject=reproject, **size) for size in sizes]
+        found.append(Line(label, [c.per_step for c in costs], [c.total("floats") for c in costs]))
+    return found
+
+
+def crossings(input_size: int = 16) -> dict[str, int]:
+    """The smallest window at which a cached GTrXL's step costs more than each other memory's.
+
+    GTrXL's multiply-adds are linear in its window, so two windows determine them.
+    """
+    cached = next(line for line in lines(input_size) if line.label == "GTrXL, cached")
+    (x0, x1), (y0, y1) = CONTEXTS[:2], cached.operations[:2]
+    slope = (y1 - y0) // (x1 - x0)
+    return {
+        line.label: max(1, x0 + (line.operations[0] - y0) // slope + 1)
+        for line in lines(input_size)
+        if not line.label.startswith("GTrXL")
+    }
+
+
+def draw(path: Path) -> None:
+    """Writes the picture as a PNG."""
+    figure = new_figure(12, 5)
+    left, right = figure.subplots(1, 2)
+    drawn = lines()
+    _panel(left, drawn, [line.operations for line in drawn], "multiply-adds per step")
+    _panel(right, drawn, [line.floats for line in drawn], "state size per environment (floats)")
+    left.set_title("Operations", loc="left")
+    right.set_title("State", loc="left")
+    figure.suptitle(
+        "Whole memories at the sizes of Pramanik (2023), Table A.2; GTrXL's context is its window M"
+    )
+    figure.savefig(path, dpi=110)
+
+
+def _panel(axes: Axes, drawn: Sequence[Line], values: Sequence[Sequence[int]], what: str) -> None:
+    """One quantity of every memory, each line named at its right end."""
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    for line, ys, colour in zip(drawn, values, COLOURS, strict=True):
+        style = "--" if REPROJECTED in line.label else "-"
+        axes.plot(CONTEXTS, ys, style, color=colour, linewidth=1.8)
+    low = min(min(ys) for ys in values)
+    high = max(max(ys) for ys in values)
+    ends = _apart([ys[-1] for ys in values], (high / low) ** 0.055)
+    for line, ys, y, colour in zip(drawn, values, ends, COLOURS, strict=True):
+        edge = [CONTEXTS[-1], CONTEXTS[-1] * 1.2]
+        axes.plot(edge, [ys[-1], y], color=colour, linewidth=0.7, clip_on=False)
+        axes.text(CONTEXTS[-1] * 1.25, y, line.label, color=colour, va="center", fontsize=9)
+    axes.set_xticks(CONTEXTS, [f"{c:,}" for c in CONTEXTS], fontsize=8)
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlim(CONTEXTS[0] / 1.1, CONTEXTS[-1])
+    axes.set_xlabel("context in steps")
+    axes.set_ylabel(what)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _apart(values: Sequence[int], least: float) -> list[float]:
+    """Places for labels at the given heights, each at least `least` times the one below."""
+    places = [0.0] * len(values)
+    before = 0.0
+    for index in sorted(range(len(values)), key=lambda i: values[i]):
+        places[index] = before = max(float(values[index]), before * least)
+    return places
