@@ -38,7 +38,7 @@ class FakeActors:
 
     def _actor(self, *args: Any) -> Any:
         number = sum(name.startswith("where") for name in self.asked)
-        names = ("where", "look", "tell", "stop", "close", "rollout")
+        names = ("where", "look", "receive", "stop", "close", "rollout")
         return SimpleNamespace(**{name: self._method(name, number) for name in names})
 
     def _method(self, name: str, actor: int) -> Any:

@@ -69,7 +69,7 @@ class Run:
         before = len(self.told)
         if trouble in ("SIGKILL", "SIGSTOP"):
             place = self.updates % 2
-            while not self.pool._running[place].signs.seen()[2]:
+            while not self.pool._running[place].heartbeat.seen()[2]:
                 self.go_on()  # an actor that compiles may take long
             os.kill(self.pool.pids[place], getattr(signal, trouble))
         else:

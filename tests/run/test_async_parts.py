@@ -129,33 +129,33 @@ def test_who_hangs_and_who_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiling may take long, waiting for the learner for ever, an environment the timeout."""
     now = [0.0]
     monkeypatch.setattr("clew.run.asynchronous.heartbeat.time.monotonic", lambda: now[0])
-    signs = Heartbeat(np.zeros(40, np.uint8))
-    signs.begin()
-    watcher = HangDetector(signs, 5.0)
+    heartbeat = Heartbeat(np.zeros(40, np.uint8))
+    heartbeat.begin()
+    detector = HangDetector(heartbeat, 5.0)
 
     def after(seconds: float) -> str:
         now[0] += seconds
-        return watcher.hung()
+        return detector.hung()
 
     assert after(290) == "" and "within 300 s" in after(11)
-    with signs.at_environments():
-        signs.progress[0] = 1
+    with heartbeat.at_environments():
+        heartbeat.progress[0] = 1
         assert after(1) == "" and after(4.9) == ""
         assert after(0.2) == "its environment 1 gave no sign of life within 5 s"
-        signs.progress[0] = -1
+        heartbeat.progress[0] = -1
     assert after(0) == "" and after(100) == ""
-    signs.gathered()
+    heartbeat.gathered()
     assert after(0) == "" and after(5.1) == "it gave no sign of life within 5 s"
-    signs.waiting()
+    heartbeat.waiting()
     assert after(0) == "" and after(1e6) == ""
-    watcher.answering()
+    detector.answering()
     assert after(4.9) == "" and after(0.2) == "it gave no sign of life within 5 s"
-    signs.acting()
-    signs.waiting()  # it has heard, and waits for more
+    heartbeat.acting()
+    heartbeat.waiting()  # it has heard, and waits for more
     assert after(0) == "" and after(1e6) == ""
-    signs.stop()
+    heartbeat.stop()
     with pytest.raises(SystemExit):
-        signs.acting()
+        heartbeat.acting()
 
 
 @pytest.mark.parametrize(

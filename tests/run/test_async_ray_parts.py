@@ -57,12 +57,12 @@ def test_an_actor_acts_with_the_newest_parameters_and_survives_faults(
     """It does nothing between a fault and its answer, nor after the end."""
     script = tmp_path / "script"
     options = {"script": str(script)}
-    share, said = published(async_config(env="labelled:Scripted", env_options=options))
-    actor = modules.ray_actor.RayActor(pickle.dumps(share), 20.0)
+    spec, said = published(async_config(env="labelled:Scripted", env_options=options))
+    actor = modules.ray_actor.RayActor(pickle.dumps(spec), 20.0)
     first = actor.rollout(3, said, 0)
     assert first.version == 3 and 0 <= first.waited <= first.seconds
-    actor.tell(5, said)
-    actor.tell(4, said)
+    actor.receive(5, said)
+    actor.receive(4, said)
     second = actor.rollout(3, said, 0)
     assert second.version == 5 and actor.look() == ""
     assert all(isinstance(x, np.ndarray) for x in jax.tree.leaves(second.gathered))
@@ -82,7 +82,7 @@ def fake(modules: Any, monkeypatch: pytest.MonkeyPatch) -> FakeActors:
     """In place of Ray."""
     ray = FakeActors()
     monkeypatch.setattr(modules.ray_pool, "import_ray", lambda: ray)
-    monkeypatch.setattr(modules.ray_pool.pickle, "dumps", lambda share: b"")
+    monkeypatch.setattr(modules.ray_pool.pickle, "dumps", lambda spec: b"")
     return ray
 
 
@@ -124,7 +124,7 @@ def test_actors_are_asked_for_so_many_rollouts_and_dropped_ones_anew(
     assert [rollout.actor for rollout in pool.take(2)] == [0, 1]
     pool.publish(1, None)
     assert asked() == [3, 3]
-    assert [a.split()[1] for a in fake.asked if a.startswith("tell")] == ["0", "1"]
+    assert [a.split()[1] for a in fake.asked if a.startswith("receive")] == ["0", "1"]
     answer(0, 0)
     pool.publish(2, None)
     answer(1, 2)

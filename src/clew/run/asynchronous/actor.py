@@ -27,7 +27,7 @@ from clew.run.config import TrainConfig
 
 
 class ActorParams(NamedTuple):
-    """What the learner tells all actors after an update; arrays of NumPy."""
+    """What the learner sends to all actors after an update; NumPy arrays."""
 
     params: PyTree[np.ndarray]
     """The arrays of the agent."""
@@ -38,7 +38,7 @@ class ActorParams(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """What an actor hands to the learner."""
+    """What an actor gathered in a rollout."""
 
     acted: HostRollout
     begin: dict[str, Any]
@@ -62,29 +62,29 @@ class Actor:
     """Acts in its own environments.
 
     Args:
-        share: its part of the run.
-        signs: of life, which it gives before and after every step.
+        spec: its part of the run.
+        heartbeat: beats before and after every step.
     """
 
-    def __init__(self, share: ActorSpec, signs: Heartbeat):
-        self._share, self._signs = share, signs
-        _, self._static = agent_parts(share.config, share.side)
+    def __init__(self, spec: ActorSpec, heartbeat: Heartbeat):
+        self._spec, self._heartbeat = spec, heartbeat
+        _, self._static = agent_parts(spec.config, spec.side)
         # The devices are the learner's.
-        self._actor = HostActor(replace(share.config, devices=1), self._static)
-        self._refresh = jax.jit(partial(_refresh, self._static, share.num_envs))
+        self._actor = HostActor(replace(spec.config, devices=1), self._static)
+        self._refresh = jax.jit(partial(_refresh, self._static, spec.num_envs))
         self._stream: HostStream | None = None
         self._steps: list[HostStep] = []
         self._memory: State = None
         self._params: PyTree[Array] = None
         self._version, self._made, self._fresh = -1, 0, False
 
-    def rollout(self, version: int, published: ActorParams, opening: int) -> Gathered:
+    def rollout(self, version: int, latest: ActorParams, opening: int) -> Gathered:
         """Acts for one rollout; opens the environments before the first, and after a fault.
 
         Args:
-            version: of what was published.
-            published: the learner's last word.
-            opening: how often environments of the run have been opened anew, for their seed.
+            version: of the parameters.
+            latest: the parameters.
+            opening: how often environments of the run have been opened again, for their seed.
 
         Raises:
             EnvironmentFault: an environment failed. The environments are closed, and what was
@@ -92,8 +92,8 @@ class Actor:
         """
         try:
             if self._stream is None:
-                self._open(version, published, opening)
-            return self._gather(version, published)
+                self._open(version, latest, opening)
+            return self._gather(version, latest)
         except BaseException:
             self.close()
             raise
@@ -104,34 +104,34 @@ class Actor:
             self._stream.close()
         self._stream, self._steps = None, []
 
-    def _open(self, version: int, published: ActorParams, opening: int) -> None:
-        share = self._share
+    def _open(self, version: int, latest: ActorParams, opening: int) -> None:
+        spec = self._spec
         # The first actor's environments are those of the synchronous runner.
-        own = [share.number] if share.number else []
-        seed = environment_seed(share.config.seed, version, opening, *own)
-        with self._signs.at_environments():
-            self._stream = share.side.open(share.num_envs, seed=seed)
+        own = [spec.number] if spec.number else []
+        seed = environment_seed(spec.config.seed, version, opening, *own)
+        with self._heartbeat.at_environments():
+            self._stream = spec.side.open(spec.num_envs, seed=seed)
             if isinstance(self._stream.vector, GroupedVectorEnv):
-                self._stream.vector.tell_progress(self._signs.progress)
-            self._stream.restore(published.statistics)
-            self._steps = [self._stream.reset(timeout=share.config.host.timeout)]
-        agent = eqx.combine(published.params, self._static)
-        self._memory = jax.tree.map(jnp.asarray, empty_memories(agent, share.num_envs))
+                self._stream.vector.tell_progress(self._heartbeat.progress)
+            self._stream.restore(latest.statistics)
+            self._steps = [self._stream.reset(timeout=spec.config.host.timeout)]
+        agent = eqx.combine(latest.params, self._static)
+        self._memory = jax.tree.map(jnp.asarray, empty_memories(agent, spec.num_envs))
         self._version, self._fresh = -1, True
 
-    def _gather(self, version: int, published: ActorParams) -> Gathered:
+    def _gather(self, version: int, latest: ActorParams) -> Gathered:
         stream = self._stream
         assert stream is not None
         if version != self._version:
-            self._params = jax.tree.map(jnp.asarray, published.params)
+            self._params = jax.tree.map(jnp.asarray, latest.params)
             # What the memory cached was computed with older parameters.
             self._memory = self._refresh(self._params, self._memory)
             self._version, self._made = version, 0
-        if not self._fresh:  # the first observations have been learned from, by what was restored
-            stream.restore(published.statistics)
-        begin = published.statistics
-        key = actors_key(published.key, self._share.number, self._made)
-        watched = cast(HostStream, _Watched(stream, self._signs))
+        if not self._fresh:  # statistics that were just restored already count first observations
+            stream.restore(latest.statistics)
+        begin = latest.statistics
+        key = actors_key(latest.key, self._spec.number, self._made)
+        watched = cast(HostStream, _Watched(stream, self._heartbeat))
         acted, steps = self._actor.rollout([watched], self._steps, self._params, self._memory, key)
         self._memory, self._steps = acted.memory, list(steps)
         self._made, self._fresh = self._made + 1, False
@@ -139,17 +139,17 @@ class Actor:
 
 
 class _Watched:
-    """A stream whose steps are signs of life."""
+    """A stream whose steps are heartbeats."""
 
-    def __init__(self, stream: HostStream, signs: Heartbeat):
-        self._stream, self._signs = stream, signs
+    def __init__(self, stream: HostStream, heartbeat: Heartbeat):
+        self._stream, self._heartbeat = stream, heartbeat
 
     def step_async(self, actions: Any) -> None:
-        with self._signs.at_environments():
+        with self._heartbeat.at_environments():
             self._stream.step_async(actions)
 
     def step_wait(self, timeout: float | None = None) -> HostStep:
-        with self._signs.at_environments():
+        with self._heartbeat.at_environments():
             return self._stream.step_wait(timeout)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.run.asynchronous.actor import Actor, ActorParams, ActorSpec, Gathered
-from clew.run.asynchronous.heartbeat import SIGNS_BYTES, Heartbeat
+from clew.run.asynchronous.heartbeat import HEARTBEAT_BYTES, Heartbeat
 from clew.run.hosted import FaultBudget
 
 Owner = TypeVar("Owner")
@@ -30,33 +30,33 @@ class Rollout(NamedTuple):
 class ActorPool(Protocol):
     """Actors that gather rollouts with the newest parameters they know of.
 
-    A fault of an actor or of its environments is the pool's to survive, within the run's budget;
-    a half-gathered rollout is never handed out.
+    The pool survives faults of actors and of their environments, within the run's budget; it never
+    returns a half-gathered rollout.
     """
 
     dropped: int
     """Rollouts so far that were too old to be learned from."""
 
-    def publish(self, version: int, published: ActorParams) -> None:
-        """Hands new parameters to all actors; the first call sets them to work.
+    def publish(self, version: int, latest: ActorParams) -> None:
+        """Hands new parameters to all actors; the first call starts them.
 
         The rollouts of the last `take` count as learned from.
         """
         ...
 
     def take(self, count: int) -> list[Rollout]:
-        """Waits for so many rollouts, and returns those which came first, by actor.
+        """Waits for `count` rollouts, and returns those that came first, by actor.
 
-        What they hold may be overwritten after the next `publish`.
+        Their arrays may be overwritten after the next `publish`.
 
         Raises:
-            EnvironmentFault: one that is not to be survived, or one too many.
+            EnvironmentFault: one that the run does not survive.
             UserError: an actor was asked for something impossible.
         """
         ...
 
     def close(self) -> None:
-        """Ends all actors within a few seconds, whatever they are at."""
+        """Ends all actors within a few seconds, whatever they are doing."""
         ...
 
 
@@ -96,28 +96,28 @@ class SerialPool:
     """One actor, in this process, which acts when it is asked to.
 
     Args:
-        share: all environments of the run.
-        tell: is told of faults that the run survived.
+        spec: all environments of the run.
+        log: called with a line for every fault that the run survived.
     """
 
-    def __init__(self, share: ActorSpec, tell: Callable[[str], None]):
-        self._actor = Actor(share, Heartbeat(np.zeros(SIGNS_BYTES, np.uint8)))
-        self._budget = FaultBudget(share.config.host.restarts, tell)
-        self._published: tuple[int, ActorParams] | None = None
+    def __init__(self, spec: ActorSpec, log: Callable[[str], None]):
+        self._actor = Actor(spec, Heartbeat(np.zeros(HEARTBEAT_BYTES, np.uint8)))
+        self._budget = FaultBudget(spec.config.host.restarts, log)
+        self._latest: tuple[int, ActorParams] | None = None
         self.dropped = 0
 
-    def publish(self, version: int, published: ActorParams) -> None:
+    def publish(self, version: int, latest: ActorParams) -> None:
         """See `ActorPool`."""
-        self._published = version, published
+        self._latest = version, latest
 
     def take(self, count: int) -> list[Rollout]:
         """See `ActorPool`; there is no lag."""
-        assert self._published is not None
-        version, published = self._published
+        assert self._latest is not None
+        version, latest = self._latest
         taken: list[Rollout] = []
         while len(taken) < count:
             try:
-                gathered = self._actor.rollout(version, published, self._budget.used)
+                gathered = self._actor.rollout(version, latest, self._budget.used)
             except EnvironmentFault as fault:
                 self._budget.spend(fault)
                 continue

@@ -25,20 +25,20 @@ from clew.run.asynchronous.actor import (
     gathered_template,
     use_one_core,
 )
-from clew.run.asynchronous.heartbeat import SIGNS_BYTES, HangDetector, Heartbeat
+from clew.run.asynchronous.heartbeat import HEARTBEAT_BYTES, HangDetector, Heartbeat
 from clew.run.asynchronous.pool import Ready, Rollout
 from clew.run.asynchronous.shared import Layout, Versions, as_array, shared_bytes
 from clew.run.hosted import FaultBudget
 
 LOOK_SECONDS = 0.2
-"""How often somebody who waits for rollouts looks whether an actor hangs."""
+"""Time between two checks of whether an actor hangs, while the learner waits for rollouts."""
 PRELOADED = ["clew.bridges.gymnasium.group", "clew.run.asynchronous.processes"]
 Link = Any
 """A `multiprocessing.connection.Connection`, of one type on Unix and another on Windows."""
 
 
 class RolloutReady(NamedTuple):
-    """An actor's message: a rollout is whole in the slot whose turn it is."""
+    """An actor's message: a rollout is complete in the next slot."""
 
     version: int
     seconds: float
@@ -52,7 +52,7 @@ class Ack(NamedTuple):
 
 
 class Reopen(NamedTuple):
-    """The learner's message after a fault: open the environments anew."""
+    """The learner's message after a fault: open the environments again."""
 
     opening: int
 
@@ -60,9 +60,9 @@ class Reopen(NamedTuple):
 class Memory(NamedTuple):
     """What an actor shares with the learner."""
 
-    published: Any
+    params: Any
     """Bytes of `Versions`."""
-    signs: Any
+    heartbeat: Any
     """Bytes of `Heartbeat`."""
     slots: list[Any]
     """Bytes of a rollout each."""
@@ -71,11 +71,11 @@ class Memory(NamedTuple):
 class Start(NamedTuple):
     """Everything that an actor begins with."""
 
-    share: ActorSpec
+    spec: ActorSpec
     link: Link
     memory: Memory
-    published: PyTree
-    """Shapes of what is published."""
+    params: PyTree
+    """Shapes of `ActorParams`."""
     gathered: PyTree
     """Shapes of a rollout."""
     opening: int
@@ -84,7 +84,7 @@ class Start(NamedTuple):
 
 
 def work(start: Start) -> None:
-    """Acts until the learner hangs up; what goes wrong is told, and not printed."""
+    """Acts until the learner hangs up; errors are sent to it, and not printed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the learner decides what Ctrl-C means
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
@@ -105,14 +105,14 @@ def work(start: Start) -> None:
 class _Worker:
     def __init__(self, start: Start):
         self._link, self._opening = start.link, start.opening
-        self._signs = Heartbeat(as_array(start.memory.signs))
-        self._signs.begin()
-        self._versions = Versions(start.memory.published, Layout(start.published))
+        self._heartbeat = Heartbeat(as_array(start.memory.heartbeat))
+        self._heartbeat.begin()
+        self._versions = Versions(start.memory.params, Layout(start.params))
         self._layout = Layout(start.gathered)
         self._slots = [as_array(slot) for slot in start.memory.slots]
         self._ahead = len(self._slots) - 1
         self._turn, self._unlearned = 0, 0
-        self._actor = Actor(start.share, self._signs)
+        self._actor = Actor(start.spec, self._heartbeat)
 
     def serve(self) -> None:
         """Gathers rollouts for ever."""
@@ -121,14 +121,14 @@ class _Worker:
                 began = time.monotonic()
                 self._wait()
                 waited = time.monotonic() - began
-                version, published = self._versions.read()
-                self._act(version, published, began, waited)
+                version, latest = self._versions.read()
+                self._act(version, latest, began, waited)
         finally:
             self._actor.close()
 
-    def _act(self, version: int, published: ActorParams, began: float, waited: float) -> None:
+    def _act(self, version: int, latest: ActorParams, began: float, waited: float) -> None:
         try:
-            gathered = self._actor.rollout(version, published, self._opening)
+            gathered = self._actor.rollout(version, latest, self._opening)
         except EnvironmentFault as fault:
             self._link.send(fault)
             opening = self._opening
@@ -136,7 +136,7 @@ class _Worker:
                 self._listen()
             return
         self._write(gathered)
-        self._signs.gathered()
+        self._heartbeat.gathered()
         self._link.send(RolloutReady(version, time.monotonic() - began, waited))
 
     def _write(self, gathered: Gathered) -> None:
@@ -150,9 +150,9 @@ class _Worker:
             self._listen()
 
     def _listen(self) -> None:
-        self._signs.waiting()
+        self._heartbeat.waiting()
         answer = self._link.recv()
-        self._signs.acting()
+        self._heartbeat.acting()
         if isinstance(answer, Reopen):
             self._opening = answer.opening
         else:
@@ -163,7 +163,7 @@ def _hang_up(link: Link, error: UserError | str) -> None:
     try:
         link.send(error)
     except OSError:
-        pass  # nobody listens any more
+        pass  # the learner has ended
 
 
 def _end_with_parent() -> None:
@@ -176,16 +176,16 @@ def _end_with_parent() -> None:
 class _Running:
     """One actor process, from its start to its end.
 
-    Each has its own pipe, slots and signs, and no lock is shared, so that one which is killed at
+    Each has its own pipe, slots and heartbeat, and no lock is shared, so an actor that is killed at
     any moment leaves nothing that another would wait for.
     """
 
     def __init__(self, context: Any, start: Start):
-        self.number, side = start.share.number, start.share.side
+        self.number, side = start.spec.number, start.spec.side
         self.link, theirs = context.Pipe()
         layout = Layout(start.gathered)
         self._slots = [layout.views(as_array(slot)) for slot in start.memory.slots]
-        self.signs = Heartbeat(as_array(start.memory.signs))
+        self.heartbeat = Heartbeat(as_array(start.memory.heartbeat))
         self._turn = 0
         self.process = context.Process(
             target=work, args=(start._replace(link=theirs),), name=f"clew-actor-{self.number}"
@@ -194,26 +194,26 @@ class _Running:
             self.process.start()
         finally:
             theirs.close()
-        timeout = start.share.config.host.timeout
+        timeout = start.spec.config.host.timeout
         # Environments with processes of their own are waited for, and ended, by the actor itself.
         patience = timeout + CLOSE_SECONDS if side.task.vector else timeout
-        self.watcher = HangDetector(self.signs, patience)
+        self.detector = HangDetector(self.heartbeat, patience)
 
-    def rollout(self, told: RolloutReady) -> Rollout:
-        """The one that was told of; it lies in shared memory, which the views keep."""
+    def rollout(self, ready: RolloutReady) -> Rollout:
+        """The rollout of a message; its arrays are views that keep shared memory alive."""
         gathered = self._slots[self._turn]
         self._turn = (self._turn + 1) % len(self._slots)
-        return Rollout(told.version, self.number, gathered, told.seconds, told.waited)
+        return Rollout(ready.version, self.number, gathered, ready.seconds, ready.waited)
 
     def send(self, message: Ack | Reopen) -> None:
-        """Says something, should anybody listen."""
-        # Before, because one that has heard may wait again at once, and rightly.
-        self.watcher.answering()
+        """Sends a message, if the actor is alive."""
+        # Before sending, because the actor may answer, and rightly wait again, at once.
+        self.detector.answering()
         with contextlib.suppress(*LOST):
             self.link.send(message)
 
     def heard(self) -> Iterator[Any]:
-        """Everything that was said so far; nothing more after the last whole message."""
+        """The messages that have come so far."""
         with contextlib.suppress(*LOST):
             while self.link.poll():
                 yield self.link.recv()
@@ -223,36 +223,36 @@ class ProcessPool:
     """Actors in processes of this machine, each with an equal share of the environments.
 
     Args:
-        shares: of the actors.
-        published: shapes of what will be published.
-        tell: is told of faults that the run survived.
+        specs: of the actors.
+        params: shapes of what will be published.
+        log: called with a line for every fault that the run survived.
     """
 
-    def __init__(self, shares: list[ActorSpec], published: PyTree, tell: Callable[[str], None]):
-        config = shares[0].config
-        self._shares, self._config = shares, config
+    def __init__(self, specs: list[ActorSpec], params: PyTree, log: Callable[[str], None]):
+        config = specs[0].config
+        self._specs, self._config = specs, config
         self._context = multiprocessing.get_context(start_method())
         if self._context.get_start_method() == "forkserver":
-            self._context.set_forkserver_preload(PRELOADED)  # of no effect once it runs
-        self._published, layout = published, Layout(published)
+            self._context.set_forkserver_preload(PRELOADED)  # no effect once the server runs
+        self._params, layout = params, Layout(params)
         self._block = shared_bytes(self._context, Versions.size(layout))
         self._versions = Versions(self._block, layout)
-        self._gathered = gathered_template(config, shares[0].side, shares[0].num_envs)
-        self._budget = FaultBudget(config.host.restarts, tell)
+        self._gathered = gathered_template(config, specs[0].side, specs[0].num_envs)
+        self._budget = FaultBudget(config.host.restarts, log)
         self._running: list[_Running] = []
         self._ready = Ready[_Running](config.asynchronous.max_lag)
         self._taken: list[_Running] = []
         self._version = -1
         self.dropped = 0
-        # A process that ends would wait for its children, should nobody have closed the pool.
+        # If the pool is not closed, an ending process would wait for its children.
         self._closing = util.Finalize(self, _close, (self._running,), exitpriority=10)
 
-    def publish(self, version: int, published: ActorParams) -> None:
+    def publish(self, version: int, latest: ActorParams) -> None:
         """See `ActorPool`."""
-        self._versions.write(version, published)
+        self._versions.write(version, latest)
         self._version = version
         if not self._running:
-            self._running.extend(self._start(share) for share in self._shares)
+            self._running.extend(self._start(spec) for spec in self._specs)
         for running in self._taken:
             running.send(Ack(1))
         self._taken = []
@@ -282,16 +282,16 @@ class ProcessPool:
         """The processes of the actors."""
         return [running.process.pid or 0 for running in self._running]
 
-    def _start(self, share: ActorSpec) -> _Running:
+    def _start(self, spec: ActorSpec) -> _Running:
         size = Layout(self._gathered).size
-        signs = shared_bytes(self._context, SIGNS_BYTES)
+        heartbeat = shared_bytes(self._context, HEARTBEAT_BYTES)
         ahead = self._config.asynchronous.ahead
         slots = [shared_bytes(self._context, size) for _ in range(ahead + 1)]
         start = Start(
-            share=share,
+            spec=spec,
             link=None,
-            memory=Memory(self._block, signs, slots),
-            published=self._published,
+            memory=Memory(self._block, heartbeat, slots),
+            params=self._params,
             gathered=self._gathered,
             opening=self._budget.used,
             cache=jax.config.values["jax_compilation_cache_dir"],
@@ -299,9 +299,9 @@ class ProcessPool:
         return _Running(self._context, start)
 
     def _attend(self, place: int) -> None:
-        """Hears what an actor has to say, and finds out whether it lives."""
+        """Reads an actor's messages, and checks whether it is alive."""
         running = self._running[place]
-        alive = running.process.is_alive()  # before listening: nothing can be said after it
+        alive = running.process.is_alive()  # before reading: no message comes after it
         failure = ""
         for message in running.heard():
             if isinstance(message, RolloutReady):
@@ -313,7 +313,7 @@ class ProcessPool:
                 raise message
             else:
                 failure = f"raised:\n{message}"
-        hung = running.watcher.hung()
+        hung = running.detector.hung()
         if not failure and not alive:
             failure = f"ended (exit code {running.process.exitcode})"
         if failure or hung:
@@ -321,7 +321,7 @@ class ProcessPool:
 
     def _replace(self, place: int, failure: str) -> None:
         running = self._running[place]
-        started = running.signs.seen()[0] > 0
+        started = running.heartbeat.seen()[0] > 0
         _end([running], patience=0.0)
         name = self._config.env
         if not started:
@@ -335,7 +335,7 @@ class ProcessPool:
         if not started:
             raise fault
         self._budget.spend(fault, "started anew", f"{name}: {fault}")
-        self._running[place] = self._start(self._shares[place])
+        self._running[place] = self._start(self._specs[place])
 
 
 def _close(running: list[_Running]) -> None:
@@ -343,10 +343,10 @@ def _close(running: list[_Running]) -> None:
 
 
 def _end(running: list[_Running], patience: float) -> None:
-    """Ends actors: asks them, and after `patience` seconds makes them."""
+    """Ends actors: asks them to, and kills them after `patience` seconds."""
     deadline = time.monotonic() + patience
     for one in running:
-        one.signs.stop()
+        one.heartbeat.stop()
         one.link.close()
     for one in running:
         one.process.join(max(0.0, deadline - time.monotonic()))

@@ -1,4 +1,4 @@
-"""The training loop whose actors go on acting while the learner learns."""
+"""The training loop whose actors act while the learner learns."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -20,24 +20,24 @@ from clew.run.hosted import make_learn, opens_row
 
 
 class AsyncProgram:
-    """A run's asynchronous loop; called as a compiled `Program` is.
+    """A run's asynchronous loop, as a `Program`.
 
-    An update learns from as many rollouts as there are actors, those which came first. Its losses,
-    trajectory and state are those of the synchronous runner, and a checkpoint may be gone on with
-    by both. What happens inside the environments is not in a checkpoint: a resumed run begins new
-    episodes.
+    An update learns from as many rollouts as there are actors, those that came first. Its losses,
+    trajectory and state are those of the synchronous runner, and each may resume the other's
+    checkpoints. What happens inside the environments is not in a checkpoint: a resumed run begins
+    new episodes.
 
     Args:
         parts: of the run.
-        tell: is told of faults that the run survived.
+        log: called with a line for every fault that the run survived.
 
     Attributes:
         state: after the last whole update; what is left of a call that raised.
     """
 
-    def __init__(self, parts: Parts, tell: Callable[[str], None] = lambda line: None):
+    def __init__(self, parts: Parts, log: Callable[[str], None] = lambda line: None):
         assert isinstance(parts.stream, HostSide)
-        self._parts, self._tell = parts, tell
+        self._parts, self._log = parts, log
         self._learn = make_learn(parts)
         self._split = jax.jit(partial(jax.random.split, num=3))
         self._pool: ActorPool | None = None
@@ -46,11 +46,11 @@ class AsyncProgram:
         self.state: RunState | None = None
 
     def __call__(self, state: RunState, count: Int[Array, ""]) -> RunState:
-        """Makes so many updates, or fewer if one gives a number that is not finite.
+        """Makes `count` updates, or fewer if one gives a number that is not finite.
 
         Raises:
-            EnvironmentFault: an environment gave a number that is none, or environments and
-                actors failed more often than the run's settings allow.
+            EnvironmentFault: an environment returned NaN, or environments and actors failed more
+                often than the run's settings allow.
         """
         self.state = state
         for _ in range(int(count)):
@@ -68,40 +68,40 @@ class AsyncProgram:
         self._pool = None
 
     def measured(self) -> dict[str, float]:
-        """What went between actors and learner since the last call, for a row of metrics.
+        """What happened between actors and learner since the last call, for a row of metrics.
 
         Returns:
             "lag" and "lag_max", mean and greatest number of updates between the parameters that a
             rollout was gathered with and those that learned from it; "actor_wait" and
-            "learner_wait", the shares of their time in which actors and learner waited for each
+            "learner_wait", the fractions of their time in which actors and learner waited for each
             other; "dropped", rollouts that were too old.
         """
-        return self._measures.told(self._pool.dropped if self._pool else 0)
+        return self._measures.take(self._pool.dropped if self._pool else 0)
 
     def _begin(self, state: RunState) -> ActorPool:
         config, side = self._parts.config, self._parts.stream
         assert isinstance(side, HostSide)
         if config.asynchronous.serial:
-            share = ActorSpec(config, side, 0, config.learning.num_envs)
-            self._pool = SerialPool(share, self._tell)
+            spec = ActorSpec(config, side, 0, config.learning.num_envs)
+            self._pool = SerialPool(spec, self._log)
         else:
             each = config.learning.num_envs // self._count
-            shares = [ActorSpec(config, side, number, each) for number in range(self._count)]
-            self._pool = self._actors(shares, state)
+            specs = [ActorSpec(config, side, number, each) for number in range(self._count)]
+            self._pool = self._actors(specs, state)
         self._publish(self._pool, state)
         return self._pool
 
-    def _actors(self, shares: list[ActorSpec], state: RunState) -> ActorPool:
+    def _actors(self, specs: list[ActorSpec], state: RunState) -> ActorPool:
         if not self._parts.config.asynchronous.ray:
-            return ProcessPool(shares, self._published(state), self._tell)
+            return ProcessPool(specs, self._actor_params(state), self._log)
         from clew.run.asynchronous.ray_pool import RayPool  # optional: ray
 
-        return RayPool(shares, self._tell)
+        return RayPool(specs, self._log)
 
     def _publish(self, pool: ActorPool, state: RunState) -> None:
-        pool.publish(int(state.update), self._published(state))
+        pool.publish(int(state.update), self._actor_params(state))
 
-    def _published(self, state: RunState) -> ActorParams:
+    def _actor_params(self, state: RunState) -> ActorParams:
         _, rollout_key, _ = self._split(state.seed.key)
         return ActorParams(
             jax.tree.map(np.asarray, state.seed.agent),
@@ -144,7 +144,9 @@ def together(gathered: Sequence[Gathered]) -> HostRollout:
 
 
 def merged(base: dict[str, Any], begin: dict[str, Any], end: dict[str, Any]) -> dict[str, Any]:
-    """What `base` becomes by what an actor has seen between `begin` and `end`.
+    """`base` with what an actor has seen between `begin` and `end`.
+
+    One set of the wrappers' running statistics comes out of those of several actors.
 
     Numbers n, sums n mean and sums of squares m2 + n mean^2 add up, so with differences d over the
     actor's rollout
@@ -161,7 +163,7 @@ def merged(base: dict[str, Any], begin: dict[str, Any], end: dict[str, Any]) -> 
     if "count" not in end:
         return {name: merged(base[name], begin[name], end[name]) for name in end}
     if all(np.array_equal(base[name], begin[name]) for name in end):
-        return end  # exactly, and not up to rounding, where nobody else has seen anything
+        return end  # exactly, and not up to rounding, where no other actor has seen anything
     count = np.asarray(base["count"] + (end["count"] - begin["count"]), np.float64)
     n = np.maximum(count, 1.0)
 
@@ -180,7 +182,7 @@ def merged(base: dict[str, Any], begin: dict[str, Any], end: dict[str, Any]) -> 
 
 
 class _Measures:
-    """What went between actors and learner since it was last told."""
+    """What happened between actors and learner since `take` was last called."""
 
     def __init__(self) -> None:
         self._dropped = 0
@@ -199,9 +201,9 @@ class _Measures:
         self._learning += seconds
         self._learner_waited += waited
 
-    def told(self, dropped: int) -> dict[str, Any]:
-        """The measures, see `AsyncProgram.measured`; they begin anew."""
-        told = {
+    def take(self, dropped: int) -> dict[str, Any]:
+        """The measures, see `AsyncProgram.measured`; they start again."""
+        measured = {
             "lag": round(float(np.mean(self._lags or [0])), 3),
             "lag_max": max(self._lags or [0]),
             "actor_wait": round(self._actors_waited / (self._acting or 1.0), 3),
@@ -210,4 +212,4 @@ class _Measures:
         }
         self._dropped = dropped
         self._clear()
-        return told
+        return measured

@@ -13,7 +13,7 @@ import numpy as np
 
 from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.errors import UserError
-from clew.run.asynchronous.heartbeat import SIGNS_BYTES, HangDetector, Heartbeat
+from clew.run.asynchronous.heartbeat import HEARTBEAT_BYTES, HangDetector, Heartbeat
 from clew.run.cluster import import_ray
 
 if TYPE_CHECKING:
@@ -50,19 +50,19 @@ class Made(NamedTuple):
 class RayActor:
     """One actor of a run, in a process of its own.
 
-    `rollout` and `close` have one thread, the same always.
+    `rollout` and `close` always run on the same thread.
 
     Args:
-        share: a pickled `ActorSpec`; it is opened only after the versions were compared.
-        patience: seconds without a sign of life after which it hangs.
+        spec: a pickled `ActorSpec`; it is opened only after the versions were compared.
+        patience: seconds without a heartbeat after which it counts as hung.
     """
 
-    def __init__(self, share: bytes, patience: float):
-        self._share = share
-        self._signs = Heartbeat(np.zeros(SIGNS_BYTES, np.uint8))
-        self._signs.begin()
-        self._signs.waiting()
-        self._watcher = HangDetector(self._signs, patience)
+    def __init__(self, spec: bytes, patience: float):
+        self._spec = spec
+        self._heartbeat = Heartbeat(np.zeros(HEARTBEAT_BYTES, np.uint8))
+        self._heartbeat.begin()
+        self._heartbeat.waiting()
+        self._detector = HangDetector(self._heartbeat, patience)
         self._newest: tuple[int, ActorParams | None] = (-1, None)
         self._lock = threading.Lock()
         self._actor: Actor | None = None
@@ -81,19 +81,19 @@ class RayActor:
     @aside
     def look(self) -> str:
         """What hangs, as the end of a sentence; empty if nothing does."""
-        return self._watcher.hung()
+        return self._detector.hung()
 
     @aside
-    def tell(self, version: int, published: "ActorParams") -> None:
-        """Keeps what the learner published, for the next rollout to begin."""
+    def receive(self, version: int, latest: "ActorParams") -> None:
+        """Keeps new parameters for the next rollout."""
         with self._lock:
             if version > self._newest[0]:
-                self._newest = version, published
+                self._newest = version, latest
 
     @aside
     def stop(self) -> None:
-        """Has the rollout in progress end, and every other one before it begins."""
-        self._signs.stop()
+        """Ends the rollout in progress, and every later one before it begins."""
+        self._heartbeat.stop()
 
     def close(self) -> None:
         """Closes the environments."""
@@ -101,25 +101,25 @@ class RayActor:
             self._actor.close()
 
     def rollout(
-        self, version: int, published: "ActorParams", opening: int
+        self, version: int, latest: "ActorParams", opening: int
     ) -> Made | UserError | str | None:
-        """Gathers a rollout with the newest parameters that this actor was told of.
+        """Gathers a rollout with the newest parameters that this actor has received.
 
         Args:
-            version: of what was published when the rollout was asked for.
-            published: that.
+            version: of the newest parameters when the rollout was asked for.
+            latest: those parameters.
             opening: as `Actor.rollout` has it.
 
         Returns:
             The rollout; or what went wrong, an error of words or a traceback; or None if it was
             asked for before a fault that the learner has not answered yet, or after the end.
         """
-        self.tell(version, published)
+        self.receive(version, latest)
         if opening < self._opening:
             return None
         began, before = time.monotonic(), self._ended
         try:
-            self._signs.acting()
+            self._heartbeat.acting()
             version, gathered = self._gather(opening)
         except SystemExit:
             return None
@@ -138,15 +138,13 @@ class RayActor:
 
         actor = self._actor = self._actor or self._begin()
         with self._lock:
-            version, published = self._newest
-        assert published is not None
+            version, latest = self._newest
+        assert latest is not None
         try:
-            gathered: Gathered = jax.tree.map(
-                np.asarray, actor.rollout(version, published, opening)
-            )
-            self._signs.gathered()
+            gathered: Gathered = jax.tree.map(np.asarray, actor.rollout(version, latest, opening))
+            self._heartbeat.gathered()
         finally:
-            self._signs.waiting()
+            self._heartbeat.waiting()
         return version, gathered
 
     def _begin(self) -> "Actor":
@@ -155,4 +153,4 @@ class RayActor:
 
         use_compilation_cache()
         use_one_core()
-        return Actor(pickle.loads(self._share), self._signs)
+        return Actor(pickle.loads(self._spec), self._heartbeat)

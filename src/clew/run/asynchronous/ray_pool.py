@@ -20,21 +20,21 @@ from clew.run.cluster import import_ray
 from clew.run.hosted import FaultBudget
 
 ROOM_SECONDS = 10.0
-"""How long an actor waits for room before that is told."""
+"""How long an actor waits for room before it is logged."""
 LOST_NODE = re.compile(r"node has died. Node Id: (\w+)")
 ANSWER_SECONDS = 30.0
-"""How long an actor may take at least to answer, whatever its environments may: others compute on
-its node too, and Ray gives its processes a low priority."""
-LOOK_SHARE, LOOK_LEAST = 0.1, 0.2
-"""How often it is asked for signs of life: at this share of its patience, and seconds at least."""
+"""Least time that an actor has to answer, whatever its environments have: its node is shared,
+and Ray gives its processes a low priority."""
+LOOK_FRACTION, LOOK_LEAST = 0.1, 0.2
+"""Time between two looks at an actor: this fraction of its patience, at least so many seconds."""
 
 
 class Gone(NamedTuple):
-    """An actor that is to be replaced."""
+    """Why an actor has to be replaced."""
 
     why: str
     node: str = ""
-    """The node that was lost with it, "" if it was not that."""
+    """The node that was lost with it; "" if none was."""
     fatal: bool = False
     """Whether another one would fail as well."""
 
@@ -42,19 +42,18 @@ class Gone(NamedTuple):
 class RunningActor:
     """An actor process of the cluster, from its start to its end.
 
-    Ray tries nothing again, neither tasks nor actors: what becomes of them is for the pool to
-    decide.
+    Ray retries neither tasks nor actors: the pool decides what becomes of them.
 
     Args:
         ray: the package, connected.
-        share: of the run.
+        spec: of the run.
     """
 
-    def __init__(self, ray: Any, share: ActorSpec):
-        self._ray, self.number = ray, share.number
-        host = share.config.host
+    def __init__(self, ray: Any, spec: ActorSpec):
+        self._ray, self.number = ray, spec.number
+        host = spec.config.host
         # Environments with processes of their own are waited for, and ended, by the actor itself.
-        self._patience = host.timeout + CLOSE_SECONDS * share.side.task.vector
+        self._patience = host.timeout + CLOSE_SECONDS * spec.side.task.vector
         options = {
             "num_cpus": 1,
             "max_restarts": 0,
@@ -63,14 +62,14 @@ class RunningActor:
             "scheduling_strategy": "SPREAD",
             "runtime_env": {"env_vars": cluster.environment(JAX_PLATFORMS="cpu")},
         }
-        self._handle = ray.remote(**options)(RayActor).remote(pickle.dumps(share), self._patience)
+        self._handle = ray.remote(**options)(RayActor).remote(pickle.dumps(spec), self._patience)
         self._where = self._handle.where.remote()
         self._look: Any = None
         self._asked = self.since = time.monotonic()
         self._unreachable: float | None = None
         self._tasks: deque[Any] = deque()
         self.held = 0
-        """Rollouts that have come and are not learned from."""
+        """Rollouts that have come and are not yet learned from."""
         self.node, self.words = "", f"actor {self.number}"
 
     @property
@@ -79,28 +78,28 @@ class RunningActor:
         return bool(self.node)
 
     def waits_for(self) -> list[Any]:
-        """References that something is to be heard of when they are ready."""
+        """References that the pool has to wait for."""
         if not self.started:
             return [self._where]
         return [x for x in (*list(self._tasks)[:1], self._look) if x is not None]
 
-    def tell(self, version: int, published: Any) -> None:
-        """Has it begin its next rollouts with these parameters, a reference."""
+    def send(self, version: int, latest: Any) -> None:
+        """Sends parameters, as a reference, for its next rollouts."""
         if self._tasks:
-            self._handle.tell.remote(version, published)
+            self._handle.receive.remote(version, latest)
 
-    def fill(self, ahead: int, version: int, published: Any, opening: int) -> None:
-        """Asks for so many rollouts more than are being learned from, as may be."""
+    def fill(self, ahead: int, version: int, latest: Any, opening: int) -> None:
+        """Asks for as many rollouts as it may be ahead of the learner."""
         able = self.started and self._unreachable is None
         while able and len(self._tasks) + self.held <= ahead:
-            self._tasks.append(self._handle.rollout.remote(version, published, opening))
+            self._tasks.append(self._handle.rollout.remote(version, latest, opening))
 
     def forget(self) -> None:
-        """What it was asked for will not come."""
+        """Forgets the rollouts it was asked for, which will not come."""
         self._tasks.clear()
 
     def heard(self, reference: Any) -> Made | UserError | str | Gone | None:
-        """What a reference that is ready says.
+        """The value of a reference that is ready.
 
         Returns:
             A rollout or what went wrong, as `RayActor.rollout` has it, or that the actor is gone.
@@ -123,15 +122,15 @@ class RunningActor:
             return None
 
     def look(self) -> Gone | None:
-        """Asks for signs of life now and then, and says if it owes an answer for too long."""
+        """Asks now and then whether it is alive; says why it has to be replaced, if it must."""
         now = time.monotonic()
         if not self.started:
             return None
         seconds = max(self._patience, ANSWER_SECONDS)
         if now - (self._unreachable or self._asked) > seconds and self._owes:
             return Gone(f"hangs: it did not answer within {seconds:g} s")
-        share = 0.0 if self._unreachable else LOOK_SHARE
-        if self._look is None and now - self._asked > max(LOOK_LEAST, share * self._patience):
+        fraction = 0.0 if self._unreachable else LOOK_FRACTION
+        if self._look is None and now - self._asked > max(LOOK_LEAST, fraction * self._patience):
             self._look, self._asked = self._handle.look.remote(), now
         return None
 
@@ -143,7 +142,7 @@ class RunningActor:
         return [self._handle.close.remote()]
 
     def kill(self) -> None:
-        """Ends its process, whatever it is at."""
+        """Ends its process, whatever it is doing."""
         self._unreachable = time.monotonic()
         with contextlib.suppress(self._ray.exceptions.RayError):
             self._ray.kill(self._handle)
@@ -172,13 +171,13 @@ class RunningActor:
                 return Gone(f"{why}: install the same on all nodes", fatal=True)
         return None
 
-    def _died(self, told: str) -> Gone:
-        if "creation task" in told and not self.started:
-            return Gone(f"could not start: {_last_line(told)}", fatal=True)
-        if lost := LOST_NODE.search(told):
+    def _died(self, error: str) -> Gone:
+        if "creation task" in error and not self.started:
+            return Gone(f"could not start: {_last_line(error)}", fatal=True)
+        if lost := LOST_NODE.search(error):
             return Gone("was lost with its node", node=lost[1])
-        _, _, why = told.partition("The actor is dead because ")
-        return Gone(f"ended ({(why or told).partition('. ')[0].strip().rstrip('.')})")
+        _, _, why = error.partition("The actor is dead because ")
+        return Gone(f"ended ({(why or error).partition('. ')[0].strip().rstrip('.')})")
 
 
 class RayPool:
@@ -186,41 +185,42 @@ class RayPool:
 
     Every actor takes one CPU of the cluster, wherever one is free. Parameters are put into Ray's
     object store once for each version, which takes them once to each node; rollouts come back
-    through it. An actor is asked for as many rollouts as it may be ahead of the learner, and told
-    of newer parameters in the meantime, so that it never waits for an answer between them.
+    through it. An actor is asked for as many rollouts as it may be ahead of the learner, and sent
+    newer parameters in the meantime, so that it never waits for an answer between them.
 
     Args:
-        shares: of the actors.
-        tell: is told of faults that the run survived, and of actors that find no room.
+        specs: of the actors.
+        log: called with a line for every fault that the run survived, and for actors that find no
+            room.
 
     Raises:
         UserError: if this process is not connected to a cluster.
     """
 
-    def __init__(self, shares: list[ActorSpec], tell: Callable[[str], None]):
+    def __init__(self, specs: list[ActorSpec], log: Callable[[str], None]):
         self._ray = import_ray()
         if not self._ray.is_initialized():
             raise UserError("this process is not connected to Ray: call ray.init() before")
-        self._shares, self._config = shares, shares[0].config
+        self._specs, self._config = specs, specs[0].config
         settings = self._config.asynchronous
         self._ahead = settings.ahead
-        self._budget, self._tell = FaultBudget(self._config.host.restarts, tell), tell
+        self._budget, self._log = FaultBudget(self._config.host.restarts, log), log
         self._running: list[RunningActor] = []
         self._ready = Ready[RunningActor](settings.max_lag)
         self._taken: list[RunningActor] = []
         self._newest: tuple[int, Any] = (-1, None)
         self._lost_nodes: set[str] = set()
-        self._told_of: set[int] = set()
+        self._logged: set[int] = set()
         self._short: float | None = None
         self.dropped = 0
 
-    def publish(self, version: int, published: ActorParams) -> None:
+    def publish(self, version: int, latest: ActorParams) -> None:
         """See `ActorPool`."""
-        self._newest = version, self._ray.put(published)
+        self._newest = version, self._ray.put(latest)
         if not self._running:
-            self._running = [RunningActor(self._ray, share) for share in self._shares]
+            self._running = [RunningActor(self._ray, spec) for spec in self._specs]
         for running in self._running:
-            running.tell(*self._newest)
+            running.send(*self._newest)
         self._learned(self._taken)
         self._taken = []
 
@@ -253,7 +253,7 @@ class RayPool:
         return self._running
 
     def _learned(self, owners: list[RunningActor]) -> None:
-        """Has actors go on whose rollouts were learned from, or dropped."""
+        """Lets actors continue whose rollouts were learned from, or dropped."""
         for running in owners:
             running.held -= 1
         for running in owners:
@@ -263,7 +263,7 @@ class RayPool:
         running.fill(self._ahead, *self._newest, self._budget.used)
 
     def _listen(self) -> None:
-        """Hears what actors have to say, for a moment, and finds out whether they live."""
+        """Reads what actors have sent, for a moment, and checks whether they are alive."""
         owners = {ref: place for place, r in enumerate(self._running) for ref in r.waits_for()}
         references = list(owners)
         if not references:
@@ -293,8 +293,8 @@ class RayPool:
             gone = said if isinstance(said, Gone) else Gone(f"raised:\n{said}")
             self._replace(place, gone)
             return
-        elif not started and (self._budget.used or place in self._told_of):
-            self._tell(f"{running.words} is at work")
+        elif not started and (self._budget.used or place in self._logged):
+            self._log(f"{running.words} is at work")
         self._fill(running)
 
     def _replace(self, place: int, gone: Gone) -> None:
@@ -309,13 +309,13 @@ class RayPool:
         if gone.node not in self._lost_nodes:
             self._budget.spend(fault, "started anew")
         elif running.started:  # a node that is lost is one fault
-            self._tell(f"{fault}; started anew")
+            self._log(f"{fault}; started anew")
         self._lost_nodes |= {gone.node} - {""}
-        self._running[place] = RunningActor(self._ray, self._shares[place])
-        self._told_of.discard(place)
+        self._running[place] = RunningActor(self._ray, self._specs[place])
+        self._logged.discard(place)
 
     def _look_for_room(self, count: int) -> None:
-        """Tells of actors that wait for a node, and raises if the run waits for them too long."""
+        """Logs actors that wait for a node, and raises if the run waits for them too long."""
         now = time.monotonic()
         waiting = [running for running in self._running if not running.started]
         at_work = len(self._running) - len(waiting)
@@ -324,10 +324,10 @@ class RayPool:
         elif self._short is None:
             self._short = now
         numbers = [running.number for running in waiting]
-        if {r.number for r in waiting if now - r.since > ROOM_SECONDS} - self._told_of:
-            self._told_of |= set(numbers)
+        if {r.number for r in waiting if now - r.since > ROOM_SECONDS} - self._logged:
+            self._logged |= set(numbers)
             waits = "the run waits" if self._short else f"the run goes on with {at_work}"
-            self._tell(f"{self._no_room(numbers)}; {waits}")
+            self._log(f"{self._no_room(numbers)}; {waits}")
         if self._short and now - self._short > self._config.asynchronous.ray_timeout:
             self._give_up(numbers)
 
