@@ -13,8 +13,7 @@ import pytest
 
 from clew.errors import UserError
 from clew.run import checkpoint
-from clew.run.checkpoint import CheckpointError, CheckpointWarning
-from clew.run.checkpoint_format import FORMAT, MAGIC
+from clew.run.checkpoint import FORMAT, MAGIC, CheckpointError, CheckpointWarning
 
 
 def tree(update: int = 0):

@@ -1,8 +1,22 @@
-"""Checkpoints: one file each, moved into place when whole, verified when read."""
+"""Checkpoints: one file each, moved into place when whole, verified when read.
+
+All integers are little-endian:
+
+    8 bytes   b"CLEWCKPT"
+    4 bytes   version of this layout
+    8 bytes   length n of the header
+    32 bytes  SHA-256 of the header
+    n bytes   header, JSON: versions, meta, length and SHA-256 of the rest, and for every leaf of
+              the tree its path, shape, type and place in the rest
+    the rest  the leaves' bytes, C order, one after another
+"""
 
 import contextlib
+import hashlib
+import json
 import os
 import re
+import struct
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +27,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from clew.run.checkpoint_format import CheckpointError, decode, encode, is_random_key, path_name
+from clew.errors import UserError
 
+MAGIC = b"CLEWCKPT"
+FORMAT = 1
+_HEAD = struct.Struct("<8sIQ32s")
 KEEP = 3
 _NAME = re.compile(r"update-(\d+)\.clew")
+
+
+class CheckpointError(UserError):
+    """A file that is no whole checkpoint of this run, or a place where none can be written."""
 
 
 class CheckpointWarning(UserWarning):
@@ -132,16 +153,16 @@ def restore(checkpoint: Checkpoint, template: PyTree, prefix: str = "") -> PyTre
 def load_newest(
     folder: Path, accept: Callable[[Checkpoint], Any]
 ) -> tuple[Checkpoint, Any, list[Path]] | None:
-    """The newest checkpoint that is whole and that `accept` takes.
+    """The newest checkpoint that is whole and that `accept` accepts.
 
     Every one that is passed over is named in a `CheckpointWarning` with the reason.
 
     Args:
         folder: of the checkpoints.
-        accept: makes something of a checkpoint, or raises `CheckpointError`.
+        accept: converts a checkpoint, or raises `CheckpointError`.
 
     Returns:
-        The checkpoint, what `accept` made of it and the newer files that were passed over; None
+        The checkpoint, the result of `accept` and the newer files that were passed over; None
         if the folder has no checkpoint.
 
     Raises:
@@ -158,7 +179,7 @@ def load_newest(
             passed.append(path)
             continue
         for reason in reasons:
-            text = f"{reason}; going on from {path.name} instead"
+            text = f"{reason}; resuming from {path.name} instead"
             warnings.warn(text, CheckpointWarning, stacklevel=2)
         return checkpoint, made, passed
     if reasons:
@@ -191,3 +212,87 @@ def _write_failure(folder: Path, path: Path, error: OSError) -> str:
                 "make room and resume"
             )
     return f"cannot write {path}: {error.strerror}"
+
+
+def encode(state: PyTree, meta: dict[str, Any], versions: dict[str, str]) -> list[bytes]:
+    """The blocks of a file, in order: head, header, leaves.
+
+    Args:
+        state: a pytree of arrays; random keys are written as their data.
+        meta: JSON values to go with it.
+        versions: of the libraries, for the record.
+    """
+    entries, blocks, offset = [], [], 0
+    digest = hashlib.sha256()
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+        if is_random_key(leaf):
+            leaf = jax.random.key_data(leaf)
+        array = np.asarray(leaf)
+        block = array.tobytes()
+        entries.append(
+            {
+                "path": path_name(path),
+                "shape": list(array.shape),
+                "dtype": array.dtype.name,
+                "offset": offset,
+            }
+        )
+        blocks.append(block)
+        digest.update(block)
+        offset += len(block)
+    header = {
+        "versions": versions,
+        "meta": meta,
+        "size": offset,
+        "sha256": digest.hexdigest(),
+        "leaves": entries,
+    }
+    raw = json.dumps(header).encode()
+    return [_HEAD.pack(MAGIC, FORMAT, len(raw), hashlib.sha256(raw).digest()), raw, *blocks]
+
+
+def decode(data: memoryview) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Verifies all of a file's bytes and returns its meta values and its leaves by path.
+
+    Raises:
+        CheckpointError: saying what is wrong: not a checkpoint, a newer layout, cut short, or
+            changed since it was written.
+    """
+    if bytes(data[:8]) != MAGIC[: len(data)] or not data:
+        raise CheckpointError("not a checkpoint of clew")
+    if len(data) < _HEAD.size:
+        raise CheckpointError(f"cut short, {len(data)} bytes are left")
+    _, version, length, digest = _HEAD.unpack_from(data)
+    if version > FORMAT:
+        raise CheckpointError(
+            f"written by a newer clew (layout {version}, this one reads up to {FORMAT})"
+        )
+    raw = data[_HEAD.size : _HEAD.size + length]
+    if len(raw) < length:
+        raise CheckpointError("cut short within its header")
+    if hashlib.sha256(raw).digest() != digest:
+        raise CheckpointError("damaged, its header does not match its checksum")
+    header = json.loads(bytes(raw))
+    rest = data[_HEAD.size + length :]
+    if len(rest) != header["size"]:
+        kind = "cut short" if len(rest) < header["size"] else "damaged"
+        raise CheckpointError(f"{kind}, {len(rest)} bytes of {header['size']} are there")
+    if hashlib.sha256(rest).hexdigest() != header["sha256"]:
+        raise CheckpointError("damaged, its contents do not match their checksum")
+    return header["meta"], {entry["path"]: _leaf(rest, entry) for entry in header["leaves"]}
+
+
+def path_name(path: Any) -> str:
+    """A leaf's place in the tree, as "/seed/agent/memory/layers/0/weight"."""
+    return "/" + jax.tree_util.keystr(path, simple=True, separator="/")
+
+
+def is_random_key(leaf: Any) -> bool:
+    """Whether an array, or its shape and type, is of random keys."""
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _leaf(rest: memoryview, entry: dict[str, Any]) -> np.ndarray:
+    dtype, shape = np.dtype(entry["dtype"]), tuple(entry["shape"])
+    count = int(np.prod(shape))
+    return np.frombuffer(rest, dtype, count, entry["offset"]).reshape(shape)
