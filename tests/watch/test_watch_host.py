@@ -1,4 +1,4 @@
-"""Watching agents in environments of others: an environment that counts its own steps."""
+"""Watching agents in Gymnasium environments: one that counts its own steps."""
 
 import warnings
 from pathlib import Path

@@ -15,6 +15,7 @@ ABOUT = """Draws the learning curves of several runs into one picture, and lists
 in the last tenth of its training; runs that are still training can be compared too."""
 
 METRICS = ("success", "return")
+SUMMARY = ("env", "memory", "seeds", "steps", "seconds", "rate", "final")
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,16 @@ def main(args: list[str]) -> int:
     out = Path(command.out or Path(command.run_dir) / "compare.png")
     if out.suffix != ".png":
         raise UserError(f"--out must be a .png file, got {command.out}")
-    from clew.report.curves import plot_runs  # start: matplotlib takes 0.4 s
-    from clew.run import folder  # start: JAX takes a second
+    from clew.report.curves import plot_runs, read_rows  # start: matplotlib takes 0.4 s
+    from clew.run import folder, record  # start: JAX takes a second
 
     found = {name: folder.find_run(name, command.run_dir) for name in command.runs}
-    summaries = {name: _summary(path) for name, path in found.items()}
+    summaries = {}
+    for name, path in found.items():
+        rows, config = read_rows(path), folder.read_config(path)
+        # Not the run's own summary, because it may still be training.
+        whole = record.summarise(rows, config, seconds=rows[-1]["seconds"], parameters=0)
+        summaries[name] = {key: whole[key] for key in SUMMARY}
     labels = _labels(summaries)
     title = command.title or ", ".join(sorted({s["env"] for s in summaries.values()}))
     picture = plot_runs({labels[name]: path for name, path in found.items()}, out, title)
@@ -58,17 +64,6 @@ def main(args: list[str]) -> int:
     print_table("the last tenth of training", columns, rows, "[..] 95% interval, over seeds")
     print(f"picture: {picture}")
     return 0
-
-
-def _summary(path: Path) -> dict[str, Any]:
-    """The end of a run, from its rows, because it may still be training."""
-    from clew.report.curves import read_rows  # start: matplotlib takes 0.4 s
-    from clew.run import folder, record  # start: JAX takes a second
-
-    rows, config = read_rows(path), folder.read_config(path)
-    whole = record.summarise(rows, config, seconds=rows[-1]["seconds"], parameters=0)
-    kept = ("env", "memory", "seeds", "steps", "seconds", "rate", "final")
-    return {name: whole[name] for name in kept}
 
 
 def _labels(summaries: dict[str, dict[str, Any]]) -> dict[str, str]:

@@ -10,11 +10,11 @@ from clew.cli.parse import parse
 from clew.cli.tables import print_json, print_table
 
 OTHERS = """
-Environments of others, wherever a task is named:
+Gymnasium and gymnax environments, wherever a task is named:
   gymnasium:ID    any registered with Gymnasium; gymnasium:PACKAGE:ID imports its package first
-  module:factory  what a function or class of your own returns, a gymnasium.Env
-  gymnax:ID       one of gymnax, compiled with the agent (pip install 'clew[jaxenvs]');
-                  gymnax:module:factory one of your own that follows its interface"""
+  module:factory  your own function or class that returns a gymnasium.Env
+  gymnax:ID       a gymnax environment, compiled with the agent (pip install 'clew[jaxenvs]');
+                  gymnax:module:factory your own, with its interface"""
 
 ABOUT = "Lists the tasks with their options, or describes one."
 
