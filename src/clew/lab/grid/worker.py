@@ -38,7 +38,10 @@ def main(work: str) -> None:
     os.dup2(2, 1)
     jobs: queue.Queue[dict[str, Any]] = queue.Queue()
     threading.Thread(target=_read, args=(jobs,), daemon=True).start()
-    run_job = resolve(work)
+    try:
+        run_job = resolve(work)
+    except UserError as error:
+        sys.exit(str(error))
     _tell(events, event="ready")
     while True:
         job = jobs.get()
