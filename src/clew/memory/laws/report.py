@@ -1,4 +1,4 @@
-"""What the laws are, and the books that are kept about them."""
+"""The laws by name, and the report of a check."""
 
 import math
 from collections.abc import Iterator

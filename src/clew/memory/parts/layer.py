@@ -146,11 +146,11 @@ class Layer(eqx.Module, Generic[A]):
             )
             return LayerState(attention, *gates), out
         gate_1, ys = self.attention_gate.unroll(
-            state.attention_gate, xs, self._attended(xs, attended), starts
+            state.attention_gate, xs, self._attention_term(xs, attended), starts
         )
-        ys = self._between(ys)
-        gate_2, out = self.mlp_gate.unroll(state.mlp_gate, ys, self._transformed(ys), starts)
-        return LayerState(attention, gate_1, gate_2), self._finished(out)
+        ys = self._norm_1(ys)
+        gate_2, out = self.mlp_gate.unroll(state.mlp_gate, ys, self._mlp_term(ys), starts)
+        return LayerState(attention, gate_1, gate_2), self._norm_2(out)
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
         """The maps of the attention, and of the gate after it."""
@@ -159,7 +159,7 @@ class Layer(eqx.Module, Generic[A]):
             return maps
         start = jnp.zeros(len(xs), bool)
         _, attended = self.attention.unroll(self.attention.init_state(), xs, start)
-        gate = self.attention_gate.maps(xs, self._attended(xs, attended))
+        gate = self.attention_gate.maps(xs, self._attention_term(xs, attended))
         return maps | prefixed("gate ", gate)
 
     def refresh(self, state: LayerState) -> LayerState:
@@ -169,30 +169,33 @@ class Layer(eqx.Module, Generic[A]):
     def join(
         self, gates: tuple[State, ...], x: Array, attended: Array, start: Array
     ) -> tuple[tuple[State, State], Array]:
-        """What follows the attention, for one observation."""
+        """y and out of one observation, from what the attention gave for it."""
         first = gates[1] if self.crossed_states else gates[0]
-        gate_1, y = self.attention_gate.step(first, x, self._attended(x, attended), start)
-        y = self._between(y)
-        gate_2, out = self.mlp_gate.step(gates[1], y, self._transformed(y), start)
-        return (gate_1, gate_2), self._finished(out)
+        gate_1, y = self.attention_gate.step(first, x, self._attention_term(x, attended), start)
+        y = self._norm_1(y)
+        gate_2, out = self.mlp_gate.step(gates[1], y, self._mlp_term(y), start)
+        return (gate_1, gate_2), self._norm_2(out)
 
-    def _attended(self, x: Array, attended: Array) -> Array:
+    def _attention_term(self, x: Array, attended: Array) -> Array:
+        """f(attention(x)), or f(norm_1(attention(x)))."""
         if self.inner_norm is not None:
             attended = self.inner_norm(x + attended)
         if self.norm == "around" and self.attention_norm is not None:
             attended = self.attention_norm(attended)
-        return self._weighted(attended)
+        return self._f(attended)
 
-    def _between(self, y: Array) -> Array:
+    def _norm_1(self, y: Array) -> Array:
         return self.attention_norm(y) if self.norm == "after" and self.attention_norm else y
 
-    def _transformed(self, y: Array) -> Array:
+    def _mlp_term(self, y: Array) -> Array:
+        """f(mlp(norm_2(y))), or f(mlp(y))."""
         before = self.norm in ("before", "around") and self.mlp_norm is not None
-        return self._weighted(self.mlp(self.mlp_norm(y) if before and self.mlp_norm else y))
+        return self._f(self.mlp(self.mlp_norm(y) if before and self.mlp_norm else y))
 
-    def _finished(self, out: Array) -> Array:
+    def _norm_2(self, out: Array) -> Array:
         return self.mlp_norm(out) if self.norm == "after" and self.mlp_norm else out
 
-    def _weighted(self, a: Array) -> Array:
+    def _f(self, a: Array) -> Array:
+        """weight act(a)."""
         a = jax.nn.relu(a) if self.relu_before_gate else a
         return a if self.weight is None else jnp.broadcast_to(self.weight, a.shape) * a
