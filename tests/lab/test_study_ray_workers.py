@@ -147,7 +147,7 @@ def test_a_task_answers_as_a_local_worker_does(fault, tmp_path, monkeypatch) -> 
     monkeypatch.setenv("PRETEND_FOLDER", str(tmp_path))
     monkeypatch.setenv("PRETEND_FAULTS", json.dumps({f"{FIRST.model} {FIRST.settings[0]}": fault}))
     told = []
-    notebook = SimpleNamespace(tell=SimpleNamespace(remote=lambda *args: told.append(args)))
+    notebook = SimpleNamespace(write=SimpleNamespace(remote=lambda *args: told.append(args)))
     job = json.dumps(make_job(STUDY, FIRST, Path()))
     answer = json.loads(work_off("pretended_work:pretend", job, 5, notebook))
     assert [(key, share) for key, _, share in told] == [(5, 0.0), (5, 0.5)]

@@ -1,4 +1,4 @@
-"""A Ray cluster that is there already, or one of a process's own: how to get to it."""
+"""Connections to a Ray cluster: one that is running, or one of this process's own."""
 
 import contextlib
 import importlib
@@ -24,7 +24,7 @@ def import_ray() -> Any:
     Raises:
         UserError: if it is not installed.
     """
-    # Before the import, which reads it. What is computed here is nobody else's business.
+    # Before the import, which reads it: no usage statistics are sent.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         return importlib.import_module("ray")
@@ -35,7 +35,7 @@ def import_ray() -> Any:
 
 
 def check_address(address: str) -> None:
-    """Refuses what cannot be the address of a cluster; nobody is asked.
+    """Refuses what cannot be the address of a cluster; nothing is connected.
 
     Raises:
         UserError: with the forms that there are.
@@ -76,7 +76,7 @@ def join(address: str) -> tuple[Any, bool]:
 
 @contextlib.contextmanager
 def joined(address: str) -> Iterator[None]:
-    """Connects this process for a while, see `join`; an empty address is of no cluster."""
+    """Connects this process for a while, see `join`; an empty address connects to none."""
     if not address:
         yield
         return
@@ -140,7 +140,7 @@ def _connect(ray: Any, address: str) -> None:
 
 
 def _knock(address: str) -> None:
-    """Finds out at once whether anybody listens."""
+    """Finds out at once whether the address answers."""
     check_address(address)
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:

@@ -48,7 +48,7 @@ def find_run(path: str | Path, run_dir: str | Path = "runs") -> Path:
     """The folder of an existing run, from its path or its name.
 
     Raises:
-        UserError: if there is no such run, with the nearest names there are.
+        UserError: if there is no such run, with the nearest names.
     """
     for candidate in (Path(path), Path(run_dir) / path):
         if (candidate / CONFIG).is_file():
@@ -61,7 +61,7 @@ def find_run(path: str | Path, run_dir: str | Path = "runs") -> Path:
 
 
 def to_resume(config: TrainConfig | None, resume: bool | str | Path) -> tuple[Path, TrainConfig]:
-    """The folder to go on with and its settings, with what may be chosen anew as asked for.
+    """The folder to resume and its settings, with the changes that a resumed run may have.
 
     Raises:
         UserError: if there is no such run, or `config` asks for anything but more steps, other
@@ -165,9 +165,9 @@ def write_text(path: Path, text: str) -> None:
 def locked(path: Path) -> Iterator[None]:
     """Holds a run's folder for this process alone.
 
-    The lock is the operating system's on `.lock`, which it gives back when a process ends in
-    whatever way; a file that a killed process left is therefore no obstacle. The file's text,
-    the process id, is only for the message.
+    The lock is the operating system's on `.lock`, which releases it when a process ends in
+    whatever way, so a file that a killed process left does not block. The file's text, the process
+    id, is only for the message.
 
     Raises:
         UserError: if another process holds it.

@@ -1,4 +1,4 @@
-"""What a training run tells of itself while it runs."""
+"""The progress of a training run while it runs."""
 
 import sys
 import time
@@ -16,7 +16,7 @@ class Report(NamedTuple):
     total_steps: int
     """Environment steps that each seed will make."""
     rate: float
-    """Environment steps per second, over all seeds, of late."""
+    """Environment steps per second, over all seeds, recently."""
     seconds: float
     """Seconds of training, those before a resumption included."""
     seconds_left: float
@@ -26,13 +26,13 @@ class Report(NamedTuple):
 
 
 class Progress(Protocol):
-    """Who wants to know. Every method is called on the thread that trains."""
+    """A listener of a run. Every method is called on the thread that trains."""
 
     def start(self, path: Path, config: TrainConfig) -> None:
         """The run's folder and settings, before anything else."""
 
     def phase(self, name: str) -> None:
-        """What comes now: "compiling", "training" or "saving"."""
+        """What begins: "compiling", "training" or "saving"."""
 
     def report(self, report: Report) -> None:
         """After every call of the compiled program, about once a second."""
@@ -45,7 +45,7 @@ class Progress(Protocol):
 
 
 class Quiet:
-    """Tells nothing."""
+    """A listener that does nothing."""
 
     def start(self, path: Path, config: TrainConfig) -> None:
         """Does nothing."""

@@ -1,4 +1,4 @@
-"""How a run ends before its time: told to stop, or by numbers that are not finite."""
+"""How a run ends early: stopped by a signal, by numbers that are not finite, or by faults."""
 
 import contextlib
 import signal
@@ -14,11 +14,11 @@ class TrainingDiverged(UserError):
 
 
 class EnvironmentFailed(UserError):
-    """Environments of others failed more often than a run survives; it has saved itself."""
+    """Gymnasium environments failed more often than the run allows; it has saved itself."""
 
 
 class TrainingInterrupted(KeyboardInterrupt):
-    """Training was told to stop and saved itself; the message says how to resume."""
+    """Training was stopped and saved itself; the message says how to resume."""
 
 
 @contextlib.contextmanager

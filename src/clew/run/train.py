@@ -43,7 +43,7 @@ def train(
         resume: True resumes the run that `config` names, a path or a run's name that one;
             `config` may then be None. A folder's own settings hold; only `steps` may be raised,
             and loggers, devices and Ray cluster changed.
-        progress: who is told; by default lines on standard error.
+        progress: the listener; by default lines on standard error.
 
     Returns:
         The run's folder and its summary.

@@ -31,7 +31,7 @@ class Pack(NamedTuple):
 
 
 def make_packs(study: Study, finished: Iterable[Cell] = ()) -> list[Pack]:
-    """What remains of a study to run: longest first, or seed by seed if it is resumable.
+    """The packs that remain to be run: longest first, or seed by seed if the study is resumable.
 
     Args:
         study: whose cells.

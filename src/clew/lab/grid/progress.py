@@ -1,4 +1,4 @@
-"""What a study tells of itself while it runs."""
+"""The progress of a study while it runs."""
 
 import sys
 import time
@@ -18,24 +18,24 @@ class Standing(NamedTuple):
     total: int
     """Cells of the study."""
     failed: int
-    """Cells that could not be run in this session."""
+    """Cells that failed in this session."""
     models: Mapping[str, tuple[int, int]]
     """Finished cells and all cells of every model."""
     working: Mapping[str, float]
-    """What is being worked at, and the share of its training that is behind."""
+    """Packs that are running, and the fraction of their training that is complete."""
     rate: float
     """Environment steps per second of this session, over all workers."""
     seconds: float
     """Seconds of this session."""
     seconds_left: float | None
-    """Seconds to the end at this rate; None while nothing is known."""
+    """Seconds to the end at this rate; None while unknown."""
 
 
 class StudyProgress(Protocol):
-    """Who wants to know. Every method is called on the thread that runs the study."""
+    """A listener of a study. Every method is called on the thread that runs it."""
 
     def start(self, path: Path, study: Study, standing: Standing) -> None:
-        """The study's folder and where it stands, before anything else."""
+        """The study's folder and its standing, before anything else."""
 
     def report(self, standing: Standing) -> None:
         """About once a second."""
@@ -48,7 +48,7 @@ class StudyProgress(Protocol):
 
 
 class QuietStudy:
-    """Tells nothing."""
+    """A listener that does nothing."""
 
     def start(self, path: Path, study: Study, standing: Standing) -> None:
         """Does nothing."""

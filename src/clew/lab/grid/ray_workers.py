@@ -1,4 +1,4 @@
-"""Workers on a Ray cluster that is there already: one task a pack, one CPU a task."""
+"""Workers on a running Ray cluster: one task a pack, one CPU a task."""
 
 import contextlib
 import itertools
@@ -18,7 +18,7 @@ from clew.run import cluster
 
 @dataclass
 class _Task:
-    """A pack that the cluster has been given."""
+    """A pack that the cluster runs."""
 
     key: int
     pack: Pack
@@ -28,8 +28,8 @@ class _Task:
 class RayWorkers:
     """The CPUs of a Ray cluster, each for one pack at a time with one thread of computation.
 
-    Ray tries nothing again: what becomes of a pack whose process or node has died is for the
-    study to decide. `size` follows nodes that join or leave.
+    Ray retries nothing: the study decides what becomes of a pack whose process or node has died.
+    `size` follows nodes that join or leave.
 
     Args:
         address: as `clew.run.cluster.join` takes it.
@@ -47,11 +47,11 @@ class RayWorkers:
         self._running: dict[Any, _Task] = {}
         self._news: dict[int, tuple[str, float]] = {}
         self._open = True
-        # A task has no core to itself, so JAX is told that there is one.
+        # A task has no core of its own, so JAX is limited to one.
         variables = cluster.environment(**one_thread(), NPROC="1")
         environment = {"env_vars": variables}
         self._task = self._ray.remote(num_cpus=1, max_retries=0, runtime_env=environment)(work_off)
-        # It may be begun again on another node, because nobody misses what it forgets.
+        # It may be restarted on another node: what it forgets is not needed.
         notebook = self._ray.remote(num_cpus=0, max_restarts=-1, runtime_env=environment)(Notebook)
         self._notebook = notebook.remote()
         self._reading = self._notebook.read.remote()
@@ -69,7 +69,7 @@ class RayWorkers:
         tasks = {task.key: task for task in self._running.values()}
         while self._news:
             key, (worker, share) = self._news.popitem()
-            if key in tasks:  # else it has ended, before this could be told
+            if key in tasks:  # else it ended before this was read
                 tasks[key].worker = worker
                 return Event("progress", tasks[key].pack, worker, share=share)
         with _answering():
@@ -81,12 +81,12 @@ class RayWorkers:
         return None
 
     def close(self) -> None:
-        """Kills what is running, and disconnects if it was this that connected."""
+        """Kills what is running, and disconnects if this object has connected."""
         if not self._open:
             return
         self._open = False
         if not self._ray.is_initialized():
-            return  # the connection was lost, and any call would wait for another
+            return  # the connection was lost, and any call would wait for a new one
         for ref in self._running:
             self._ray.cancel(ref, force=True)
         self._ray.kill(self._notebook)
@@ -97,25 +97,25 @@ class RayWorkers:
         task = self._running.pop(ref)
         exceptions = self._ray.exceptions
         try:
-            told = json.loads(self._ray.get(ref))
+            event = json.loads(self._ray.get(ref))
         except (exceptions.RayTaskError, exceptions.RuntimeEnvSetupError) as error:
             why = str(error).strip().splitlines()[-1]
             raise UserError(f"{task.worker} could not start: {why}") from error
         except exceptions.RayError as error:
             why = str(error).strip().partition("\n")[0].partition(". ")[0]
             return Event("died", task.pack, task.worker, error=f"{task.worker} died ({why})")
-        if told["event"] == "rows":
-            return Event("rows", task.pack, task.worker, rows=tuple(told["rows"]))
+        if event["event"] == "rows":
+            return Event("rows", task.pack, task.worker, rows=tuple(event["rows"]))
         return Event(
-            "failed", task.pack, task.worker, error=told["error"], diverged=told["diverged"]
+            "failed", task.pack, task.worker, error=event["error"], diverged=event["diverged"]
         )
 
     def _read(self, timeout: float) -> None:
-        """Takes what the notebook has to tell, and asks it again."""
+        """Reads the notebook, and asks it again."""
         try:
             self._news |= self._ray.get(self._reading)
         except self._ray.exceptions.RayError:
-            time.sleep(timeout)  # its node has died; it will be there again
+            time.sleep(timeout)  # its node has died; it will be restarted
         self._reading = self._notebook.read.remote()
         self._count()
 

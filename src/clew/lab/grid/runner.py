@@ -1,4 +1,4 @@
-"""A study from its data to its rows: what is finished stays, what is not is handed to workers."""
+"""A study from its data to its rows: finished cells stay, the others are handed to workers."""
 
 import os
 import time
@@ -22,7 +22,7 @@ from clew.run.folder import locked
 from clew.run.stop import stop_signals
 
 ATTEMPTS = 2
-"""How often a pack is begun whose worker dies."""
+"""How often a pack whose worker dies is started."""
 
 
 class Failure(NamedTuple):
@@ -33,14 +33,14 @@ class Failure(NamedTuple):
 
 
 class StudyResult(NamedTuple):
-    """What came of a study."""
+    """The result of a study."""
 
     path: Path
     """The study's folder."""
     rows: list[Row]
     """One row for every finished cell of the study, in the order of `Study.cells`."""
     failures: list[Failure]
-    """What could not be run; running the study again tries it again."""
+    """Packs that failed; running the study again tries them again."""
 
 
 class StudyInterrupted(KeyboardInterrupt):
@@ -55,13 +55,13 @@ class _Session:
     path: Path
     file: ResultsFile
     queue: list[Pack]
-    """What nobody is at yet, longest first."""
+    """Packs that wait, longest first."""
     finished: int
     attempts: dict[Pack, int] = field(default_factory=dict)
     shares: dict[Pack, float] = field(default_factory=dict)
-    """What is being worked at."""
+    """Packs that are running, and the fraction of their training that is complete."""
     bases: dict[Pack, float] = field(default_factory=dict)
-    """What of a resumable one was behind when this session began with it."""
+    """The fraction of a resumable one that was complete when this session began it."""
     failures: list[Failure] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     """Finished cells by model."""
@@ -79,19 +79,19 @@ def run_study(
     progress: StudyProgress | None = None,
     how_to_go_on: str = "the same call again",
 ) -> StudyResult:
-    """Runs what of a study has not been run.
+    """Runs the cells of a study that have no result yet.
 
     Args:
         study: what to run.
-        run_dir: the study's folder; made if it is not there, gone on with if it is.
-        workers: number of processes, by default one for every core, or one where each takes the
-            whole machine; or who else does the work.
-        progress: who is told; by default lines on standard error.
-        how_to_go_on: for the message when it is stopped.
+        run_dir: the study's folder; created, or resumed if it exists.
+        workers: number of processes, by default one for every core, or one if each takes the whole
+            machine; or any other `Workers`.
+        progress: the listener; by default lines on standard error.
+        how_to_go_on: the command that resumes it, for the message when it is stopped.
 
     Raises:
         UserError: for impossible settings, a folder in use or with other settings' results, a
-            full disk. A cell that fails does not raise; it is told in the result.
+            full disk. A cell that fails does not raise; the result lists it.
         StudyInterrupted: after Ctrl-C or SIGTERM, with every finished cell saved.
     """
     if os.environ.get(ACTIVE):
@@ -163,8 +163,8 @@ def _work(
     stopped: Callable[[], bool],
     how_to_go_on: str,
 ) -> None:
-    """Keeps everybody busy until nothing is left."""
-    told = 0.0
+    """Keeps the workers busy until nothing is left."""
+    reported = 0.0
     while session.queue or session.shares:
         if stopped():
             raise _interrupted(session, how_to_go_on)
@@ -175,13 +175,13 @@ def _work(
         event = crew.next(0.2)
         if event is not None:
             _take(session, event, listener)
-        if time.monotonic() - told >= 1.0:
-            told = time.monotonic()
+        if time.monotonic() - reported >= 1.0:
+            reported = time.monotonic()
             listener.report(_standing(session))
 
 
 def _take(session: _Session, event: Event, listener: StudyProgress) -> None:
-    """What an event means for the session."""
+    """Updates the session by an event."""
     pack = event.pack
     if event.kind == "progress":
         session.shares[pack] = event.share

@@ -1,4 +1,4 @@
-"""The inside of a process that works off jobs: a local worker, or a task of a Ray cluster.
+"""What runs in a process that does jobs: a local worker, or a task of a Ray cluster.
 
 Imports nothing heavy, so that a process starts quickly: the job's function brings JAX.
 """
@@ -21,11 +21,11 @@ from clew.run.stop import TrainingDiverged
 ACTIVE = "CLEW_STUDY_WORKER"
 """Set in every worker: a script that runs a study when imported would run it there again."""
 READING_SECONDS = 1.0
-"""How long a reading of the notebook takes, so that nobody reads it all the time."""
+"""Time that a reading of the notebook takes, which keeps the study from reading all the time."""
 
 
 def main(work: str) -> None:
-    """Works off jobs, one JSON object a line, until standard input ends.
+    """Runs jobs, one JSON object a line, until standard input ends.
 
     Events are lines of JSON too, {"event": "ready" | "progress" | "rows" | "failed", ...}, on what
     was standard output; whatever else is printed goes to standard error, the worker's log.
@@ -33,7 +33,9 @@ def main(work: str) -> None:
     Args:
         work: "package.module:function" that makes rows of a job.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends us
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C is for the parent, which then ends this process
     events = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     jobs: queue.Queue[dict[str, Any]] = queue.Queue()
@@ -53,7 +55,7 @@ def main(work: str) -> None:
 
 
 def failure(error: Exception) -> dict[str, Any]:
-    """The event of a job that raised an error; where it did is printed, unless it is a mistake."""
+    """The event of a job that raised an error; prints the traceback, except of a `UserError`."""
     if not isinstance(error, UserError):
         traceback.print_exc()
     text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
@@ -65,20 +67,20 @@ def failure(error: Exception) -> dict[str, Any]:
 
 
 class Notebook:
-    """An actor in which tasks write how far they are, for the study to read."""
+    """An actor to which tasks write how far they are, for the study to read."""
 
     def __init__(self) -> None:
-        self._told: dict[int, tuple[str, float]] = {}
+        self._notes: dict[int, tuple[str, float]] = {}
 
-    async def tell(self, key: int, worker: str, share: float) -> None:
-        """Notes who is at a task, and the share of the training that is behind."""
-        self._told[key] = (worker, share)
+    async def write(self, key: int, worker: str, share: float) -> None:
+        """Notes which worker has a task, and the fraction of its training that is complete."""
+        self._notes[key] = (worker, share)
 
     async def read(self) -> dict[int, tuple[str, float]]:
-        """What was told since the last reading, a moment from now."""
+        """What was written since the last reading; takes a moment."""
         await asyncio.sleep(READING_SECONDS)
-        told, self._told = self._told, {}
-        return told
+        notes, self._notes = self._notes, {}
+        return notes
 
 
 def work_off(work: str, job: str, key: int, notebook: Any) -> str:
@@ -91,17 +93,17 @@ def work_off(work: str, job: str, key: int, notebook: Any) -> str:
         notebook: handle of the `Notebook`.
 
     Raises:
-        UserError: if `work` leads nowhere; an error of the work itself is an event.
+        UserError: if `work` cannot be resolved; an error of the work itself is an event.
     """
     worker = f"process {os.getpid()} on {platform.node()}"
 
-    def tell(share: float) -> None:
-        notebook.tell.remote(key, worker, share)
+    def report(share: float) -> None:
+        notebook.write.remote(key, worker, share)
 
-    tell(0.0)
+    report(0.0)
     run_job = resolve(work)
     try:
-        return json.dumps({"event": "rows", "rows": run_job(json.loads(job), tell)})
+        return json.dumps({"event": "rows", "rows": run_job(json.loads(job), report)})
     except Exception as error:
         return json.dumps(failure(error))
 
@@ -109,7 +111,7 @@ def work_off(work: str, job: str, key: int, notebook: Any) -> str:
 def _read(jobs: "queue.Queue[dict[str, Any]]") -> None:
     for line in sys.stdin:
         jobs.put(json.loads(line))
-    os._exit(0)  # the parent has ended, in whatever way; nobody wants what is being worked at
+    os._exit(0)  # the parent has ended, in whatever way; the job is not wanted any more
 
 
 def _tell(events: TextIO, **event: Any) -> None:

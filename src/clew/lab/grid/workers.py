@@ -1,4 +1,4 @@
-"""Who does the work of a study: local processes, or whatever else keeps the same interface."""
+"""Workers of a study: local processes, or anything else with the same interface."""
 
 import contextlib
 import json
@@ -19,52 +19,52 @@ from clew.lab.grid.worker import ACTIVE
 
 WORK = "clew.lab.grid.jobs:run_job"
 LOG_TAIL = 600
-"""Characters of a dead worker's log that are told."""
+"""Characters of a dead worker's log that the error quotes."""
 
 
 class Event(NamedTuple):
-    """What became of a pack, or how far it is."""
+    """How far a pack is, or how it ended."""
 
     kind: str
     """"progress", "rows", "failed" (it raised an error) or "died" (so did its worker)."""
     pack: Pack
     worker: str
-    """Who was at work."""
+    """Name of the worker."""
     share: float = 0.0
-    """Of the training that is behind, if "progress"."""
+    """Fraction of the training that is complete, if "progress"."""
     rows: tuple[Row, ...] = ()
-    """What was found, if "rows"."""
+    """The results, if "rows"."""
     error: str = ""
     """What went wrong, if "failed" or "died"."""
     diverged: bool = False
-    """Whether what went wrong is that one cell's numbers were no longer finite."""
+    """Whether the error is that a cell's loss or parameters were no longer finite."""
 
 
 class Workers(Protocol):
-    """Somebody who works off packs, several at a time. Every method is called on one thread."""
+    """Workers on packs, several at a time. Every method is called on one thread."""
 
     size: int
-    """Packs that can be worked at side by side."""
+    """Number of packs that can run side by side."""
 
     def submit(self, pack: Pack, job: Job) -> None:
-        """Begins with a pack; never called while `size` packs are being worked at."""
+        """Starts a pack; never called while `size` packs are running."""
 
     def next(self, timeout: float) -> Event | None:
-        """The next event, None if there was none for so many seconds."""
+        """The next event, None if there was none within `timeout` seconds."""
 
     def close(self) -> None:
-        """Gives up what is being worked at, and lets everybody go."""
+        """Gives up the packs that are running, and ends the workers."""
 
 
 @dataclass
 class _Process:
-    """A worker process and what it is at."""
+    """A worker process and the pack that it runs."""
 
     name: str
     popen: "subprocess.Popen[str]"
     log: Path
     printed: int
-    """Bytes of the log that others wrote before it."""
+    """Bytes of the log that were written before it started."""
     pack: Pack | None = None
     ready: bool = False
     stdin: IO[str] = field(init=False)
@@ -119,7 +119,7 @@ class LocalWorkers:
             slot.stdin.write(json.dumps(job) + "\n")
             slot.stdin.flush()
         except OSError:
-            pass  # it has died just now, which the end of its output will tell
+            pass  # it has just died, which the end of its output will show
 
     def next(self, timeout: float) -> Event | None:
         """The next event of any process."""
@@ -129,18 +129,18 @@ class LocalWorkers:
             return None
         if not line:
             return self._died(process)
-        told = json.loads(line)
-        if told["event"] == "ready":
+        event = json.loads(line)
+        if event["event"] == "ready":
             process.ready = True
             return None
         pack = process.pack
         assert pack is not None
-        if told["event"] == "progress":
-            return Event("progress", pack, process.name, share=told["share"])
+        if event["event"] == "progress":
+            return Event("progress", pack, process.name, share=event["share"])
         process.pack = None
-        if told["event"] == "rows":
-            return Event("rows", pack, process.name, rows=tuple(told["rows"]))
-        return Event("failed", pack, process.name, error=told["error"], diverged=told["diverged"])
+        if event["event"] == "rows":
+            return Event("rows", pack, process.name, rows=tuple(event["rows"]))
+        return Event("failed", pack, process.name, error=event["error"], diverged=event["diverged"])
 
     def close(self) -> None:
         """Kills every process."""
@@ -194,7 +194,7 @@ class LocalWorkers:
         return Event("died", pack, process.name, error=error)
 
 
-_ANY = -1  # in place of a core's number
+_ANY = -1  # in place of the number of a core
 # Before JAX counts its cores.
 _BEGIN = """
 import os, sys

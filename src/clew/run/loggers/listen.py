@@ -19,14 +19,14 @@ CLOSE_SECONDS = 30.0
 
 
 class Background:
-    """A logger on a thread of its own, whose troubles nobody has to wait for.
+    """A logger on a thread of its own, so that the run never waits for it.
 
     After its first failure a logger is left alone. A thread rather than a call, because a network
     that is down costs minutes, and a file system that hangs everything.
 
     Args:
         name: for messages.
-        logger: whom to hand rows to.
+        logger: receives the rows.
     """
 
     def __init__(self, name: str, logger: Logger):
@@ -46,7 +46,7 @@ class Background:
         self._calls.put(lambda: self._logger.row(row))
 
     def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        """Waits for everything to be logged, but not for ever."""
+        """Waits until everything is logged, `seconds` at most."""
         self._calls.put(self._logger.close)
         self._calls.put(None)
         self._thread.join(seconds)
@@ -54,9 +54,9 @@ class Background:
             self._failure = f"has not finished within {seconds:.0f} s"
 
     def failure(self) -> str:
-        """What went wrong, once; empty if nothing has, or it was told before."""
-        told, self._failure = self._failure, ""
-        return told
+        """What went wrong, once; empty if nothing did, or it was returned before."""
+        failure, self._failure = self._failure, ""
+        return failure
 
     def _work(self) -> None:
         failed = False
@@ -73,12 +73,12 @@ class Background:
 
 
 class Logged:
-    """A listener that tells another one everything, and loggers every row.
+    """A listener that passes everything on to another one, and every row to loggers.
 
     They start when training does: then metrics.jsonl has been cut back to the checkpoint.
 
     Args:
-        listener: who is told everything, also of a logger that fails.
+        listener: receives everything, and a message about a logger that fails.
         loggers: by name.
     """
 
@@ -104,25 +104,25 @@ class Logged:
         self._listener.phase(name)
 
     def report(self, report: Report) -> None:
-        """Hands the row on, if there is one."""
+        """Passes the row on, if there is one."""
         if report.row is not None:
             for logger in self._running:
                 logger.row(report.row)
-        self._tell()
+        self._report_failures()
         self._listener.report(report)
 
     def message(self, text: str) -> None:
-        """Hands it on."""
+        """Passes it on."""
         self._listener.message(text)
 
     def close(self) -> None:
         """Closes the loggers, then the listener."""
         for logger in self._running:
             logger.close()
-        self._tell()
+        self._report_failures()
         self._listener.close()
 
-    def _tell(self) -> None:
+    def _report_failures(self) -> None:
         for logger in self._running:
             failure = logger.failure()
             if failure:

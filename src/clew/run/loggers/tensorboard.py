@@ -18,9 +18,9 @@ FOLDER = "tensorboard"
 class TensorBoard:
     """Writes event files with environment steps (of one seed) as TensorBoard's step.
 
-    A run that goes on writes another file into the same folder. It begins with the mark of a new
-    start at the first step that is made again, at which TensorBoard drops what earlier files have
-    from there on. A folder that is not there yet gets all rows from the first.
+    A resumed run writes another file into the same folder. It begins with the mark of a new start
+    at the first step that is computed again, from which on TensorBoard drops what earlier files
+    have. A new folder gets all rows from the first.
 
     tensorboardX's `SummaryWriter` writes from a thread, which a full disk ends, and then waits for
     it for ever; so its parts are used, and errors are raised where they can be told.

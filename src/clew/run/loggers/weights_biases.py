@@ -21,10 +21,10 @@ STATE = "wandb.json"
 class WeightsAndBiases:
     """Logs rows with environment steps (of one seed) as W&B's step.
 
-    A run that goes on is the same run there: `wandb.json` has its id. W&B takes nothing back, so
+    A resumed run is the same run there: `wandb.json` has its id. W&B takes nothing back, so
     rows up to the last one logged are not logged again; they would be the same ones, because a
     resumed run is the uninterrupted one. Rows that W&B has missed, because it was chosen late or
-    could not be reached, are logged when the run goes on.
+    could not be reached, are logged when the run is resumed.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class WeightsAndBiases:
         self._first_seed = 0
 
     def start(self, path: Path, config: "TrainConfig", rows: Sequence[dict[str, Any]]) -> None:
-        """Opens the run at W&B, or goes on with it."""
+        """Opens the run at W&B, or resumes it."""
         wandb = importlib.import_module("wandb")
         self._place = path / STATE
         self._first_seed = config.seed
@@ -85,10 +85,10 @@ def read_state(place: Path) -> tuple[str, int]:
 
 
 def log_in(config: WandbConfig) -> None:
-    """Makes sure, on the thread that may ask the user, that W&B knows who is logging.
+    """Logs in to W&B, on the thread that may ask the user.
 
     Raises:
-        UserError: if W&B has no key and there is nobody to ask.
+        UserError: if W&B has no key and cannot ask for one.
     """
     if config.mode != "online":
         return
