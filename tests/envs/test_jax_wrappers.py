@@ -25,7 +25,7 @@ from clew.envs.wrappers import (
     wrap,
 )
 from clew.errors import UserError
-from clew.interact.tasks import make_stream
+from clew.interact.tasks import make_task
 from streams import roll
 
 STEPS = 40
@@ -221,7 +221,7 @@ def test_it_passes_on_what_the_task_says():
 )
 def test_what_does_not_go_around_a_task_in_jax_is_refused(config, message):
     with pytest.raises(UserError, match=message):
-        make_stream("tmaze", {}, WrapperConfig(**config))
+        make_task("tmaze", {}, WrapperConfig(**config))
 
 
 def test_wrappers_in_the_wrong_order_are_refused():
@@ -237,5 +237,5 @@ def test_a_run_takes_them():
         wrappers=WrapperConfig(reward_scale=2.0, keep=(0, 2)),
     )  # fmt: skip
     config.validate()
-    stream = make_stream("memory_chain", {}, WrapperConfig(previous=True))
-    assert set(stream.observation_space) == {"observation", "previous_action", "previous_reward"}
+    task = make_task("memory_chain", {}, WrapperConfig(previous=True))
+    assert set(task.observation_space) == {"observation", "previous_action", "previous_reward"}

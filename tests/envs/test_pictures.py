@@ -136,7 +136,7 @@ class Silent(MemoryChain):
 
 def test_a_task_need_not_render(monkeypatch: pytest.MonkeyPatch) -> None:
     from clew.envs import ENVS
-    from clew.run.build import build_agent, jax_stream
+    from clew.run.build import build_agent, jax_stream, make_task
     from clew.run.config import TrainConfig
 
     monkeypatch.setitem(ENVS, "silent", Silent)
@@ -147,7 +147,8 @@ def test_a_task_need_not_render(monkeypatch: pytest.MonkeyPatch) -> None:
         memory_options={"hidden_size": 2},
     )
     stream = jax_stream(config)
-    recording = next(record(build_agent(config, stream, jax.random.key(0)), stream))
+    agent = build_agent(config, make_task(config), jax.random.key(0))
+    recording = next(record(agent, stream))
     assert isinstance(recording, Recording) and recording.length == 3
     assert recording.pictures is None and recording.texts is None
     assert recording.action_names == ()

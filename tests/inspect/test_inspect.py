@@ -25,7 +25,7 @@ from clew.inspect.run import with_whole_gradient
 from clew.memory import MEMORIES, AbstractMemory
 from clew.memory.base import scan_steps, select
 from clew.memory.parts.maps import MemoryMap, left
-from clew.run.build import build_agent, make_stream
+from clew.run.build import build_agent, make_task
 from clew.run.config import TrainConfig
 from memory_samples import INPUT_SIZE, quick_compilation, sample
 
@@ -167,7 +167,7 @@ def test_stopped_gradients_do_not_hide_the_past() -> None:
     """Where learning stopped gradients into the past, inspecting lets them through."""
     options = {"hidden_size": 8, "num_layers": 1, "num_heads": 1, "head_size": 4, "window": 4}
     config = TrainConfig(memory="gtrxl", memory_options=options | {"gradient": "current"})
-    agent = build_agent(config, make_stream(config), KEY)
+    agent = build_agent(config, make_task(config), KEY)
     whole = with_whole_gradient(agent, config)
     xs = jax.random.normal(KEY, (4, agent.memory.input_size))
     given = (xs, jnp.arange(4) == 0, jnp.zeros(4, jnp.int32), jnp.array([3], jnp.int32))

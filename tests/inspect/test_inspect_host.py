@@ -11,12 +11,12 @@ import pytest
 from clew.agents.network import NetworkConfig
 from clew.errors import UserError
 from clew.inspect import Episodes
-from clew.inspect.flat import in_one_axis, reads_one_axis
 from clew.inspect.influence import episode_influence
 from clew.inspect.run import inspect_run
+from clew.interact.flat import in_one_axis, reads_one_axis
 from clew.interact.host_episodes import record_host_episodes
-from clew.interact.tasks import HostSide
-from clew.run.build import build_agent, make_stream
+from clew.interact.hosted_task import HostedTask
+from clew.run.build import build_agent, make_task
 from clew.run.config import TrainConfig
 from clew.run.progress import Quiet
 from clew.run.train import train
@@ -24,7 +24,7 @@ from labelled import LENGTHS
 from small_async import async_config
 
 
-def parts(env: str, encoder: str = "mlp", **options: Any) -> tuple[Any, HostSide]:
+def parts(env: str, encoder: str = "mlp", **options: Any) -> tuple[Any, HostedTask]:
     """An agent that has learned nothing, and its environment."""
     network = NetworkConfig(
         head_size=4, encoder=encoder, encoder_size=4, picture_channels=(2, 2), picture_size=4
@@ -37,8 +37,8 @@ def parts(env: str, encoder: str = "mlp", **options: Any) -> tuple[Any, HostSide
         network=network,
         algorithm="ppo",
     )
-    stream = make_stream(config)
-    assert isinstance(stream, HostSide)
+    stream = make_task(config)
+    assert isinstance(stream, HostedTask)
     return build_agent(config, stream, jax.random.key(0)), stream
 
 
@@ -62,8 +62,8 @@ def test_long_episodes_are_left_out_and_counted() -> None:
     agent, side = parts("labelled:Labelled")
     found = record_host_episodes(agent, side, episodes=16 * 6, max_steps=3)
     assert found.left_out == 16 * 2 and found.lengths.max() == 3
-    side.task.options["lengths"] = (5,)
-    side.task.options["ends"] = ("terminated",)
+    side.environment.options["lengths"] = (5,)
+    side.environment.options["ends"] = ("terminated",)
     with pytest.raises(UserError, match="none of 4 episodes ended within 3 steps"):
         record_host_episodes(agent, side, episodes=4, max_steps=3)
 

@@ -41,7 +41,7 @@ def test_what_is_measured_is_the_study_s_agent(name: str) -> None:
 def test_a_picture_s_multiply_adds_are_counted() -> None:
     """Of the encoder by hand: convolutions of 3x3 on 64, 32, 16 and 8 pixels a side, and 512."""
     config = config_of("lstm", 2, {})
-    agent = abstract_agent(config, make_parts(config).stream)
+    agent = abstract_agent(config, make_parts(config).task)
     picture = jax.ShapeDtypeStruct((SIDE, SIDE, 3), np.uint8)
     whole = multiply_adds(agent, length=10, observation=picture)
     memory = multiply_adds(agent.memory, length=10)

@@ -9,7 +9,7 @@ from clew.lab.costs import parameters
 from clew.lab.grid import Cell, Pack, check_study, make_packs
 from clew.lab.studies.makkink import grid as makkink
 from clew.memory import options_of
-from clew.run.build import abstract_agent, make_stream
+from clew.run.build import abstract_agent, make_task
 from small_study import small_study
 
 TABLE_4_1 = {
@@ -143,7 +143,7 @@ def test_the_published_models_are_the_presets() -> None:
         config = study.config(name.removeprefix("makkink/"), "length-20")
         assert replace(config, seed=0, seeds=1) == preset
     none = study.config("none", "length-20")
-    assert parameters(abstract_agent(none, make_stream(none))) == 4_611
+    assert parameters(abstract_agent(none, make_task(none))) == 4_611
 
 
 @pytest.mark.parametrize("part", makkink.PARTS)

@@ -36,7 +36,7 @@ class Run:
         )
         self.told: list[str] = []
         parts = make_parts(config)
-        self.program = AsyncProgram(parts, self.told.append)
+        self.program = AsyncProgram(parts, parts.task, self.told.append)
         self.state: RunState = init_run(parts)
         self.updates = 0
 

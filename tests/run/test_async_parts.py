@@ -162,7 +162,7 @@ def test_who_hangs_and_who_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     ("changes", "says"),
     [
         ({"runner": "asynch"}, "'asynch'; did you mean 'async'"),
-        ({"env": "tmaze"}, "runner async is for environments of others; tmaze is written in JAX"),
+        ({"env": "tmaze"}, "runner async is for Gymnasium environments; tmaze is written in JAX"),
         ({"algorithm": "a2c", "steps": 4096}, "runner async needs algorithm 'ppo', got 'a2c'"),
         ({"seeds": 2}, "runner async needs seeds 1, got 2"),
         ({"host": HostConfig(processes=2)}, "runner async needs host.processes 0, got 2"),

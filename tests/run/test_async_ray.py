@@ -222,7 +222,7 @@ def test_no_room_is_told_and_ends_what_stands_still(
 def refuse(says: str) -> None:
     """A run cannot begin."""
     parts = make_parts(async_config(asynchronous=ON_RAY))
-    loop = program.AsyncProgram(parts)
+    loop = program.AsyncProgram(parts, parts.task)
     try:
         with pytest.raises(EnvironmentFault, match=says):
             loop(init_run(parts), jnp.int32(1))

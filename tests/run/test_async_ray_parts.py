@@ -16,7 +16,7 @@ import pytest
 from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.cli import run
 from clew.errors import UserError
-from clew.interact.tasks import HostSide
+from clew.interact.hosted_task import HostedTask
 from clew.run import cluster, folder
 from clew.run.asynchronous.actor import ActorParams, ActorSpec
 from clew.run.asynchronous.settings import AsyncConfig
@@ -46,9 +46,9 @@ def published(config: Any) -> tuple[ActorSpec, ActorParams]:
     parts = make_parts(config)
     key = np.asarray(jax.random.key_data(jax.random.key(0)))
     params = jax.tree.map(np.asarray, init_run(parts).seed.agent)
-    assert isinstance(parts.stream, HostSide)
-    said = ActorParams(params, parts.stream.statistics(), key)
-    return ActorSpec(config, parts.stream, 0, 2), said
+    assert isinstance(parts.task, HostedTask)
+    said = ActorParams(params, parts.task.statistics(), key)
+    return ActorSpec(config, parts.task, 0, 2), said
 
 
 def test_an_actor_acts_with_the_newest_parameters_and_survives_faults(

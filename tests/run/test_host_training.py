@@ -189,7 +189,7 @@ def test_a_fault_that_is_not_survived_saves_the_run(tmp_path, fault):
 def test_a_fault_leaves_the_state_of_the_last_update(tmp_path):
     config = config_of(tmp_path, env_options={"fault": "raise", "at": 120}, memory="gru")
     parts = make_parts(config)
-    program = HostProgram(parts)
+    program = HostProgram(parts, parts.task)
     state = init_run(parts)
     try:
         state = program(state, 30)
@@ -233,7 +233,7 @@ def stubborn():
 def test_a_fault_at_the_very_first_opening_is_survived_too(tmp_path):
     Stubborn.tries = 0
     parts = make_parts(config_of(tmp_path, "stubborn"))
-    program = HostProgram(parts)
+    program = HostProgram(parts, parts.task)
     try:
         assert int(program(init_run(parts), 1).update) == 1
     finally:

@@ -11,7 +11,7 @@ import pytest
 from clew.agents.network import NetworkConfig
 from clew.errors import UserError
 from clew.inspect import ablation_influence, gradient_influence
-from clew.run.build import build_agent, jax_stream
+from clew.run.build import build_agent, jax_stream, make_task
 from clew.run.config import TrainConfig
 from clew.watch import Caption, Film, Recording, influences, record, shown_steps
 from clew.watch.panels import (
@@ -31,7 +31,7 @@ CONFIG = TrainConfig(
     memory_options={"hidden_size": 4},
     network=NetworkConfig(head_size=4),
 )
-AGENT = build_agent(CONFIG, jax_stream(CONFIG), jax.random.key(3))
+AGENT = build_agent(CONFIG, make_task(CONFIG), jax.random.key(3))
 
 
 def played(count: int = 1, **options: Any) -> list[Recording]:

@@ -16,7 +16,7 @@ from clew.agents.network import NetworkConfig
 from clew.cli import run
 from clew.errors import UserError
 from clew.interact.host_recording import record_host
-from clew.run.build import build_agent, make_stream
+from clew.run.build import build_agent, make_task
 from clew.run.config import TrainConfig
 from clew.run.load import load_agent
 from clew.watch import Film, Recording
@@ -72,7 +72,7 @@ def make(**options: Any) -> tuple[Any, Any]:
         network=NetworkConfig(head_size=3),
         **settings,
     )
-    side = make_stream(config)
+    side = make_task(config)
     return build_agent(config, side, jax.random.key(0)), side
 
 
@@ -161,7 +161,7 @@ def test_from_training_to_a_video(tmp_path: Path, capsys: pytest.CaptureFixture)
     capsys.readouterr()
     assert run(["watch", str(path), "--seed-index", "1", "--episodes", "2"]) == 0
     assert capsys.readouterr().out == f"video: {path / 'watch.gif'}\n"
-    side = make_stream(loaded.config)
+    side = make_task(loaded.config)
     learned = played(loaded.agent, side, statistics=loaded.statistics, episodes=1)[0]
     blank = played(loaded.agent, side, episodes=1)[0]
     assert not np.array_equal(learned.observations, blank.observations)

@@ -79,13 +79,13 @@ def model_costs(name: str, input_size: int, options: dict[str, Any]) -> dict[str
 def study_costs(study: str) -> list[dict[str, Any]]:
     """What the whole agents of a study cost, on its task, as they were coded."""
     from clew.lab.studies import study_presets  # start: JAX takes a second
-    from clew.run.build import abstract_agent, jax_stream  # start: JAX takes a second
+    from clew.run.build import abstract_agent, make_task  # start: JAX takes a second
 
     rows = []
     for name, preset in study_presets(study).items():
-        stream = jax_stream(preset)
-        agent = abstract_agent(preset, stream)
-        rows.append(_costs(name, agent, stream.observation_size))
+        task = make_task(preset)
+        agent = abstract_agent(preset, task)
+        rows.append(_costs(name, agent, task.require_stream().observation_size))
     return rows
 
 

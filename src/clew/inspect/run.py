@@ -2,21 +2,17 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import equinox as eqx
 import jax
 
 from clew.agents.network import Agent
-from clew.inspect.flat import reads_one_axis
 from clew.inspect.inspection import Inspection, inspect_agent
 from clew.inspect.questions import Questions
-from clew.interact.episodes import record_episodes
-from clew.interact.host_episodes import record_host_episodes
-from clew.interact.tasks import HostSide
+from clew.interact.flat import reads_one_axis
 from clew.memory import MEMORIES
 from clew.run import machine
-from clew.run.build import agent_parts, make_stream
+from clew.run.build import agent_parts, make_task
 from clew.run.config import TrainConfig
 from clew.run.load import load_agent
 
@@ -49,14 +45,17 @@ def inspect_run(
     questions.validate()
     machine.use_compilation_cache()
     found, config, agent, update, statistics = load_agent(path, seed_index)
-    stream = make_stream(config)
-    wanted: Any = {"episodes": episodes, "greedy": greedy, "max_steps": max_steps, "seed": seed}
-    if isinstance(stream, HostSide):
-        played = record_host_episodes(agent, stream, statistics=statistics, **wanted)
-    else:
-        played = record_episodes(agent, stream, **wanted)
+    task = make_task(config)
+    played = task.episodes(
+        agent,
+        statistics=statistics,
+        episodes=episodes,
+        greedy=greedy,
+        max_steps=max_steps,
+        seed=seed,
+    )
     return inspect_agent(
-        reads_one_axis(with_whole_gradient(agent, config), stream.observation_space.sample()),
+        reads_one_axis(with_whole_gradient(agent, config), task.observation_space.sample()),
         played,
         questions,
         name=found.name if config.seeds == 1 else f"{found.name}, seed {seed_index}",
@@ -75,7 +74,7 @@ def with_whole_gradient(agent: Agent, config: TrainConfig) -> Agent:
     if config.memory not in MEMORIES or config.memory_options.get("gradient") != "current":
         return agent
     whole = replace(config, memory_options=config.memory_options | {"gradient": "full"})
-    shapes, static = agent_parts(whole, make_stream(config))
+    shapes, static = agent_parts(whole, make_task(config))
     leaves = jax.tree.leaves(eqx.filter(agent, eqx.is_array))
     return eqx.combine(jax.tree.unflatten(jax.tree.structure(shapes), leaves), static)
 

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 from clew.agents.network import Agent
 from clew.envs.stream import AutoReset
 from clew.errors import UserError, require_episodes
-from clew.inspect.flat import in_one_axis
+from clew.interact.flat import in_one_axis
 from clew.interact.rollout import ActorState, init_actor
 
 BATCH = 64
@@ -30,7 +30,7 @@ class Episodes(NamedTuple):
     """
 
     observations: Float[np.ndarray, "episodes time n"]
-    """All numbers of an observation in one axis, see `clew.inspect.flat`."""
+    """All numbers of an observation in one axis, see `clew.interact.flat`."""
     actions: Shaped[np.ndarray, "episodes time *action"]
     """As the policy's distribution keeps them."""
     lengths: Int[np.ndarray, " episodes"]

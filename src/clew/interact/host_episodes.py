@@ -1,7 +1,7 @@
 """Whole episodes of environments of others, for everything that is asked afterwards."""
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -10,12 +10,14 @@ import numpy as np
 from clew.agents.network import Agent
 from clew.bridges.gymnasium.stream import HostStream
 from clew.errors import UserError, require_episodes
-from clew.inspect.flat import in_one_axis
 from clew.interact.episodes import Episodes, none_ended
+from clew.interact.flat import in_one_axis
 from clew.interact.host_evaluate import SIDE_BY_SIDE, make_choose
 from clew.interact.host_state import environment_seed
 from clew.interact.rollout import empty_memories
-from clew.interact.tasks import HostSide
+
+if TYPE_CHECKING:
+    from clew.interact.hosted_task import HostedTask
 
 LARGEST = 4 * 2**30
 """Bytes of observations that are held at most."""
@@ -23,7 +25,7 @@ LARGEST = 4 * 2**30
 
 def record_host_episodes(
     agent: Agent,
-    side: HostSide,
+    task: "HostedTask",
     *,
     statistics: Any = None,
     episodes: int = 200,
@@ -38,7 +40,7 @@ def record_host_episodes(
 
     Args:
         agent: the network.
-        side: the environment, with the wrappers of the training.
+        task: the environment, with the wrappers of the training.
         statistics: what the wrappers have learned, which they keep; None for nothing.
         episodes: how many, at least 1.
         greedy: take the likeliest action, instead of drawing from the policy.
@@ -54,7 +56,7 @@ def record_host_episodes(
     arrays, static = eqx.partition(agent, eqx.is_array)
     choose = partial(make_choose(static, greedy), arrays)
     count = min(SIDE_BY_SIDE, episodes)
-    with side.open(count, seed=environment_seed(seed, 0), frozen=True) as stream:
+    with task.open(count, seed=environment_seed(seed, 0), frozen=True) as stream:
         if statistics is not None:
             stream.restore(statistics)
         player = _Player(agent, stream, choose, jax.random.key(seed), max_steps)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -16,50 +16,48 @@ from clew.bridges.gymnasium.stream import HostStream
 from clew.errors import UserError
 from clew.interact.host_state import environment_seed
 from clew.interact.rollout import empty_memories
-from clew.interact.tasks import HostSide
-from clew.run.load import LoadedRun
+
+if TYPE_CHECKING:
+    from clew.interact.hosted_task import HostedTask
 
 SIDE_BY_SIDE = 16
 """Environments that are played at once."""
 
 
-def evaluate_seeds(
-    run: LoadedRun,
-    side: HostSide,
+def evaluate_agent(
+    task: "HostedTask",
+    agent: Agent,
+    choose: Callable,
+    statistics: Any,
     episodes: int,
-    greedy: bool,
-    seed: int,
     max_steps: int,
-) -> list[dict[str, np.ndarray]]:
-    """Every metric of so many episodes of each seed's agent.
+    entropy: tuple[int, ...],
+) -> dict[str, np.ndarray]:
+    """Every metric of every episode of one agent.
 
     Every environment plays the same number of episodes to their ends, so that short ones do not
     count more than long ones. What the wrappers learned in training is used and learns no more.
 
     Args:
-        run: as it was loaded.
-        side: its environment.
-        episodes: for every seed.
-        greedy: take the likeliest action, instead of drawing from the policy.
-        seed: of the episodes and draws.
+        task: the environment.
+        agent: the network.
+        choose: of `make_choose`, with the agent's arrays.
+        statistics: of the wrappers.
+        episodes: how many.
         max_steps: gives up after so many steps of one episode.
+        entropy: see `Evaluator`.
 
     Raises:
         UserError: if an episode does not end.
     """
-    choose = make_choose(run.static, greedy)
-    found = []
-    for index in range(run.config.seeds):
-        own, learned = jax.tree.map(lambda x, i=index: x[i], (run.params, run.statistics))
-        count = min(episodes, SIDE_BY_SIDE)
-        own_seed = environment_seed(seed, index)
-        with side.open(count, seed=own_seed, frozen=True) as stream:
-            stream.restore(learned)
-            memory = empty_memories(eqx.combine(own, run.static), count)
-            key = jax.random.fold_in(jax.random.key(seed), index)
-            play = partial(_play, stream, partial(choose, own), run.static.distribution)
-            found.append(play(memory, key, episodes, max_steps))
-    return found
+    # Of more numbers than two one is made, so that results of studies stay what they are.
+    seed, index = entropy if len(entropy) == 2 else (environment_seed(*entropy), 0)
+    count = min(episodes, SIDE_BY_SIDE)
+    with task.open(count, seed=environment_seed(seed, index), frozen=True) as stream:
+        stream.restore(statistics)
+        memory = empty_memories(agent, count)
+        key = jax.random.fold_in(jax.random.key(seed), index)
+        return _play(stream, choose, agent.distribution, memory, key, episodes, max_steps)
 
 
 def make_choose(static: Agent, greedy: bool) -> Callable:

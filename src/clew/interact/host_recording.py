@@ -4,7 +4,7 @@ import dataclasses
 import warnings
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import gymnasium
@@ -18,12 +18,14 @@ from clew.bridges.gymnasium.build import takes
 from clew.bridges.gymnasium.stream import HostStep, HostStream
 from clew.errors import require_episodes
 from clew.interact.recording import Picture, Recording, chances
-from clew.interact.tasks import HostSide
+
+if TYPE_CHECKING:
+    from clew.interact.hosted_task import HostedTask
 
 
 def record_host(
     agent: Agent,
-    side: HostSide,
+    task: "HostedTask",
     *,
     statistics: Any = None,
     episodes: int = 1,
@@ -38,7 +40,7 @@ def record_host(
 
     Args:
         agent: the network.
-        side: the environment, with the wrappers of the training.
+        task: the environment, with the wrappers of the training.
         statistics: what the wrappers have learned; None for nothing.
         episodes: how many, at least 1.
         greedy: take the likeliest action, instead of drawing from the policy.
@@ -53,7 +55,7 @@ def record_host(
     arrays, static = eqx.partition(agent, eqx.is_array)
     choose = partial(jax.jit(partial(_choose, static, greedy)), arrays)
     empty = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], agent.init_state())
-    stream, env = _opened(side, seed)
+    stream, env = _opened(task, seed)
     with stream:
         if statistics is not None:
             stream.restore(statistics)
@@ -79,15 +81,15 @@ def record_host(
                 step = stream.reset()
 
 
-def _opened(side: HostSide, seed: int) -> tuple[HostStream, gymnasium.Env | None]:
+def _opened(task: "HostedTask", seed: int) -> tuple[HostStream, gymnasium.Env | None]:
     """A stream of one environment, and that environment if it can be rendered."""
-    task, wrappers = side.task, dataclasses.replace(side.wrappers, video_every=0)
-    if task.vector:
-        return task.open(1, seed=seed, wrappers=wrappers, frozen=True), None
-    options = dict(task.options)
+    environment, wrappers = task.environment, dataclasses.replace(task.wrappers, video_every=0)
+    if environment.vector:
+        return environment.open(1, seed=seed, wrappers=wrappers, frozen=True), None
+    options = dict(environment.options)
     if takes(task.name, "render_mode"):
         options.setdefault("render_mode", "rgb_array")
-    env = dataclasses.replace(task, options=options).builder(wrappers)()
+    env = dataclasses.replace(environment, options=options).builder(wrappers)()
     # Those around a single environment are around it already.
     others = dataclasses.replace(wrappers, frame_skip=1, time_limit=None)
     stream = HostStream(

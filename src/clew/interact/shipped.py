@@ -10,8 +10,9 @@ from clew.bridges.gymnasium.spaces import adapt_action, adapt_observation
 from clew.bridges.gymnasium.wrappers import Transforms
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
+from clew.interact.hosted_task import HostedTask
 from clew.interact.policy import Policy
-from clew.interact.tasks import HostSide, make_stream
+from clew.interact.tasks import make_task
 from clew.run.load import Loaded, load_agent
 
 
@@ -38,17 +39,17 @@ class ShippedPolicy:
     def __init__(self, loaded: Loaded, *, greedy: bool = True, seed: int = 0):
         config = loaded.config
         self._wrappers = config.wrappers
-        stream = make_stream(config.env, config.env_options, WrapperConfig())
-        if isinstance(stream, HostSide):
-            self._adapt = stream.task.observations
-            self._act = adapt_action(stream.task.own_action_space, config.env)
+        task = make_task(config.env, config.env_options, WrapperConfig())
+        if isinstance(task, HostedTask):
+            self._adapt = task.environment.observations
+            self._act = adapt_action(task.environment.own_action_space, config.env)
         else:
-            self._adapt = adapt_observation(stream.observation_space, config.env)
+            self._adapt = adapt_observation(task.observation_space, config.env)
             self._act = None
         self._transforms = Transforms(
-            config.wrappers, self._adapt.space, stream.action_space, 1, frozen=True
+            config.wrappers, self._adapt.space, task.action_space, 1, frozen=True
         )
-        self._first = getattr(stream.action_space, "start", 0)
+        self._first = getattr(task.action_space, "start", 0)
         self._transforms.restore(loaded.statistics or {})
         self._policy = Policy(loaded.agent, greedy=greedy, seed=seed)
         self._taken: np.ndarray | None = None

@@ -1,40 +1,38 @@
 """From the settings of a run to its task and its agent."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
 
 from clew.agents.network import Agent, make_agent
 from clew.envs.stream import AutoReset
-from clew.errors import UserError
 from clew.interact import tasks
-from clew.interact.tasks import HostSide, Stream
-from clew.run.config import TrainConfig
+from clew.interact.task import Task
+
+if TYPE_CHECKING:
+    from clew.run.config import TrainConfig
 
 
-def make_stream(config: TrainConfig) -> Stream:
-    """The run's task as an endless stream of episodes, or what opens such streams.
+def make_task(config: "TrainConfig") -> Task:
+    """The run's task with its wrappers.
 
     Raises:
         UserError: for an unknown task or option, or an impossible value.
     """
-    return tasks.make_stream(config.env, config.env_options, config.wrappers)
+    return tasks.make_task(config.env, config.env_options, config.wrappers)
 
 
-def jax_stream(config: TrainConfig) -> AutoReset:
-    """The run's task, which must be one written in JAX.
+def jax_stream(config: "TrainConfig") -> AutoReset:
+    """The stream of episodes of the run's task, which must be one written in JAX.
 
     Raises:
-        UserError: as `make_stream`, or for an environment of others.
+        UserError: as `make_task`, or for a Gymnasium environment.
     """
-    stream = make_stream(config)
-    if isinstance(stream, HostSide):
-        raise UserError(f"this needs a task written in JAX, got {config.env}")
-    return stream
+    return make_task(config).require_stream()
 
 
-def build_agent(config: TrainConfig, stream: Stream, key: jax.Array) -> Agent:
+def build_agent(config: "TrainConfig", task: Task, key: jax.Array) -> Agent:
     """The run's agent before training.
 
     Raises:
@@ -43,20 +41,20 @@ def build_agent(config: TrainConfig, stream: Stream, key: jax.Array) -> Agent:
     return make_agent(
         config.memory,
         config.memory_options,
-        observation_space=stream.observation_space,
-        action_space=stream.action_space,
+        observation_space=task.observation_space,
+        action_space=task.action_space,
         network=config.network,
         key=key,
     )
 
 
-def abstract_agent(config: TrainConfig, stream: Stream) -> Agent:
+def abstract_agent(config: "TrainConfig", task: Task) -> Agent:
     """The run's agent with shapes in place of arrays; nothing is computed."""
-    return eqx.filter_eval_shape(lambda key: build_agent(config, stream, key), jax.random.key(0))
+    return eqx.filter_eval_shape(lambda key: build_agent(config, task, key), jax.random.key(0))
 
 
-def agent_parts(config: TrainConfig, stream: Stream) -> tuple[Any, Agent]:
+def agent_parts(config: "TrainConfig", task: Task) -> tuple[Any, Agent]:
     """Shapes of the arrays of the run's agent, and the agent without them."""
     return eqx.partition(
-        abstract_agent(config, stream), lambda x: isinstance(x, jax.ShapeDtypeStruct)
+        abstract_agent(config, task), lambda x: isinstance(x, jax.ShapeDtypeStruct)
     )

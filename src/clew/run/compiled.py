@@ -16,11 +16,11 @@ from clew.agents.learners.base import all_finite, init_optimiser
 from clew.agents.network import Agent
 from clew.envs import ENVS
 from clew.envs.stream import AutoReset
-from clew.interact.host_state import HostState, packed
-from clew.interact.rollout import ActorState, empty_memories, init_actor
-from clew.interact.tasks import HostSide, Stream
+from clew.interact.host_state import HostState
+from clew.interact.rollout import ActorState
+from clew.interact.task import Task
 from clew.memory import MEMORIES
-from clew.run.build import agent_parts, build_agent, make_stream
+from clew.run.build import agent_parts, build_agent, make_task
 from clew.run.config import TrainConfig
 from clew.run.sharding import place_on_devices, sharding_of
 from clew.run.updates import make_update
@@ -33,7 +33,7 @@ class SeedState(NamedTuple):
     """The arrays of the agent; what is not an array is the same all through a run."""
     optimiser: optax.OptState
     actor: Any
-    """Where acting stands: an `ActorState`, or a `HostState` for environments of others."""
+    """Where acting stands: an `ActorState`, or a `HostState` for Gymnasium environments."""
     key: PRNGKeyArray
     sums: dict[str, Float[Array, ""]]
     """Sums since the last row of metrics: of the loss's parts over updates, and of the episodes'
@@ -109,16 +109,15 @@ class Parts(NamedTuple):
     """What the loop is made of, besides the state."""
 
     config: TrainConfig
-    stream: Stream
+    task: Task
     static: Agent
     """The agent without its arrays."""
     learner: Learner
 
     @property
     def jax_stream(self) -> AutoReset:
-        """The task, where it is written in JAX."""
-        assert isinstance(self.stream, AutoReset)
-        return self.stream
+        """The stream of episodes that a compiled program steps."""
+        return self.task.require_stream()
 
 
 def make_parts(config: TrainConfig) -> Parts:
@@ -127,9 +126,9 @@ def make_parts(config: TrainConfig) -> Parts:
     Raises:
         UserError: for an unknown or impossible setting.
     """
-    stream = make_stream(config)
-    _, static = agent_parts(config, stream)
-    return Parts(config, stream, static, config.learner)
+    task = make_task(config)
+    _, static = agent_parts(config, task)
+    return Parts(config, task, static, config.learner)
 
 
 def init_run(parts: Parts, numbers: Sequence[int] | None = None) -> RunState:
@@ -168,7 +167,7 @@ def compile_program(parts: Parts) -> Program:
     config = parts.config
     # A process that resumes a run, or repeats one, has the program already.
     # Two tasks of one name outside of the registry may differ, so their programs are not shared.
-    task = ENVS.get(config.env, jax.tree.structure(parts.stream))
+    task = ENVS.get(config.env, jax.tree.structure(parts.jax_stream))
     key = (config.digest(), config.devices, task, MEMORIES[config.memory])
     if key not in _LOOPS:
         while len(_LOOPS) >= _KEPT_LOOPS:
@@ -198,21 +197,15 @@ def state_layouts(parts: Parts) -> RunState:
     """Where the arrays of a run's state belong, a leaf of it standing for whole branches."""
     sharding = sharding_of(parts.config)
     one: Any = sharding.of_seed
-    actor: Any = sharding.environments(0)
-    if isinstance(parts.stream, HostSide):
-        actor = HostState(sharding.environments(0), one)
+    actor = parts.task.actor_layout(sharding.environments(0), one)
     whole: Any = sharding.whole
     return RunState(whole, SeedState(one, one, actor, one, one, one))
 
 
 def _init_seed(parts: Parts, key: PRNGKeyArray) -> SeedState:
     agent_key, env_key, key = jax.random.split(key, 3)
-    agent = build_agent(parts.config, parts.stream, agent_key)
-    if isinstance(parts.stream, HostSide):
-        memory = empty_memories(agent, parts.config.learning.num_envs)
-        actor = HostState(memory, packed(parts.stream.statistics()))
-        return begin_seed(parts, agent, actor, key)
-    actor = init_actor(agent, parts.jax_stream, parts.config.learning.num_envs, env_key)
+    agent = build_agent(parts.config, parts.task, agent_key)
+    actor = parts.task.init_actor(agent, parts.config.learning.num_envs, env_key)
     return begin_seed(parts, agent, actor, key)
 
 
@@ -221,7 +214,7 @@ def begin_seed(
 ) -> SeedState:
     """The state of one seed before its first update."""
     of_memory = (f"memory.{name}" for name in agent.memory.metric_names)
-    names = (*parts.learner.metrics, *of_memory, "episodes", *parts.stream.metric_names)
+    names = (*parts.learner.metrics, *of_memory, "episodes", *parts.task.metric_names)
     return SeedState(
         agent=eqx.filter(agent, eqx.is_array),
         optimiser=init_optimiser(parts.learner.optimiser, agent),

@@ -24,8 +24,9 @@ from clew.errors import (
     require_rate,
     unknown_name,
 )
-from clew.interact.tasks import HostConfig, HostSide
+from clew.interact.task import HostConfig, Task
 from clew.run.asynchronous.settings import PLACE, AsyncConfig, check_async
+from clew.run.build import abstract_agent, make_task
 from clew.run.defaults import ENV, DefaultOptions, defaults_for
 from clew.run.json_values import with_lists, with_tuples
 from clew.run.loggers import WandbConfig, check_loggers
@@ -167,22 +168,15 @@ class TrainConfig(LearnerSettings):
             json.dumps(self.to_json(), allow_nan=False)
         except (TypeError, ValueError) as error:
             raise UserError(f"settings must be plain finite values: {error}") from error
-        from clew.run.build import abstract_agent, make_stream
+        task = make_task(self)
+        self._validate_task(task)
+        check_async(self, task.runners)
+        abstract_agent(self, task)
 
-        stream = make_stream(self)
-        if isinstance(stream, HostSide):
-            self._validate_host()
-        check_async(self, isinstance(stream, HostSide))
-        abstract_agent(self, stream)
-
-    def _validate_host(self) -> None:
-        if self.learner.whole_episodes:
+    def _validate_task(self, task: Task) -> None:
+        if self.learner.whole_episodes and not task.whole_episodes:
             raise UserError(f"whole_episodes needs a task written in JAX, got {self.env}")
-        if self.host.processes and self.learning.num_envs % self.host.processes:
-            raise UserError(
-                f"host.processes must divide num_envs, got {self.host.processes} processes for "
-                f"{self.learning.num_envs} environments"
-            )
+        task.check_processes(self.host.processes, self.learning.num_envs)
 
     def to_json(self) -> dict[str, Any]:
         """The settings as JSON values."""

@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 
 from clew.agents.network import NetworkConfig
 from clew.envs.wrappers import WrapperConfig
-from clew.interact.tasks import of_others
+from clew.interact.task import DefaultSettings
+from clew.interact.tasks import default_settings
 
 ENV = "tmaze"
 """The default task."""
-OWN, OTHERS = "a2c", "ppo"
-"""The algorithms that "auto" chooses: on clew's own tasks, whose studies use it, and on Gymnasium
-environments, of which nothing is known."""
+OWN = "a2c"
+"""The algorithm of "auto" on clew's own tasks, whose studies use it, whatever is given."""
 
 
 class DefaultOptions(dict[str, Any]):
@@ -40,11 +40,16 @@ def defaults_for(env: str, algorithm: str, given: Collection[str]) -> Defaults:
         given: the learners whose settings are not their defaults.
     """
     options = DefaultOptions(corridor_length=20) if env == ENV else {}
-    chosen = choose_algorithm(env, given) if algorithm == "auto" else algorithm
-    if algorithm == "auto" and of_others(env) and chosen == OTHERS:
-        network, wrappers = NetworkConfig(encoder="auto"), WrapperConfig(normalise_rewards=True)
-        return Defaults(chosen, options, network, wrappers)
-    return Defaults(chosen, options, NetworkConfig(), WrapperConfig())
+    chosen, fit = algorithm, DefaultSettings()
+    if algorithm == "auto":
+        chosen, settings = choose_algorithm(env, given), default_settings(env)
+        fit = settings if chosen == settings.algorithm else fit
+    return Defaults(
+        chosen,
+        options,
+        NetworkConfig() if fit.encoder is None else NetworkConfig(encoder=fit.encoder),
+        WrapperConfig(normalise_rewards=fit.normalise_rewards),
+    )
 
 
 def choose_algorithm(env: str, given: Collection[str]) -> str:
@@ -54,6 +59,7 @@ def choose_algorithm(env: str, given: Collection[str]) -> str:
         env: the task.
         given: the learners whose settings are not their defaults.
     """
-    if not of_others(env):
-        return OWN
-    return next((name for name in given if name != OTHERS), OTHERS)
+    fit = default_settings(env).algorithm
+    if fit == OWN:
+        return fit
+    return next((name for name in given if name != fit), fit)

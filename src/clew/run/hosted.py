@@ -17,7 +17,7 @@ from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.bridges.gymnasium.stream import HostStep, HostStream
 from clew.interact.host_rollout import HostActor, HostRollout
 from clew.interact.host_state import HostState, environment_seed, of_seeds, packed, unpacked
-from clew.interact.tasks import HostSide
+from clew.interact.hosted_task import HostedTask
 from clew.run.compiled import Parts, RunState, SeedState, state_layouts
 from clew.run.config import TrainConfig
 from clew.run.sharding import place_on_devices, sharding_of
@@ -59,15 +59,17 @@ class HostProgram:
 
     Args:
         parts: of the run.
+        task: of the run.
         log: called with a line for every fault that the run survived.
 
     Attributes:
         state: after the last whole update; what is left of a call that raised.
     """
 
-    def __init__(self, parts: Parts, log: Callable[[str], None] = lambda line: None):
-        assert isinstance(parts.stream, HostSide)
-        self._parts, self._side = parts, parts.stream
+    def __init__(
+        self, parts: Parts, task: HostedTask, log: Callable[[str], None] = lambda line: None
+    ):
+        self._parts, self._task = parts, task
         config = parts.config
         self._actor = HostActor(config, parts.static)
         self._budget = FaultBudget(config.host.restarts, log)
@@ -107,7 +109,7 @@ class HostProgram:
         statistics = unpacked(state.seed.actor.statistics)
         for number in range(config.seeds):
             seed = environment_seed(config.seed + number, int(state.update), self._budget.used)
-            stream = self._side.open(
+            stream = self._task.open(
                 config.learning.num_envs, seed=seed, processes=config.host.processes
             )
             self._streams.append(stream)

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from clew.agents.network import Agent
 from clew.interact.rollout import ActorState, begin
-from clew.run.build import agent_parts, build_agent, jax_stream
+from clew.run.build import agent_parts, build_agent, make_task
 from clew.run.compiled import (
     CompiledProgram,
     Parts,
@@ -124,7 +124,7 @@ def init_lanes(parts: Parts, lanes: Sequence[Lane]) -> RunState:
     """
     if parts.config.env != SIZES:
         return init_run(parts, [lane.config.seed for lane in lanes])
-    template, _ = agent_parts(parts.config, parts.jax_stream)
+    template, _ = agent_parts(parts.config, parts.task)
     keys = [jax.random.split(jax.random.key(lane.config.seed), 3) for lane in lanes]
     agents = [_agent_of(lane, key[0], template) for lane, key in zip(lanes, keys, strict=True)]
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *agents)
@@ -135,7 +135,7 @@ def init_lanes(parts: Parts, lanes: Sequence[Lane]) -> RunState:
 
 def _agent_of(lane: Lane, key: PRNGKeyArray, template: Any) -> Any:
     """Arrays of the lane's agent in the program's shapes."""
-    agent = build_agent(lane.config, jax_stream(lane.config), key)
+    agent = build_agent(lane.config, make_task(lane.config), key)
     leaves = jax.device_get(jax.tree.leaves(eqx.filter(agent, eqx.is_array)))
     shapes, tree = jax.tree.flatten(template)
     padded = [np.zeros(shape.shape, shape.dtype) for shape in shapes]

@@ -10,9 +10,8 @@ from jaxtyping import Array, PyTree
 from clew.agents.network import Agent
 from clew.errors import UserError, require_at_least, unknown_name
 from clew.interact.host_state import packed, unpacked
-from clew.interact.tasks import HostSide
 from clew.run import checkpoint, folder
-from clew.run.build import agent_parts, make_stream
+from clew.run.build import agent_parts, make_task
 from clew.run.config import TrainConfig
 
 
@@ -28,8 +27,8 @@ class LoadedRun(NamedTuple):
     update: int
     """Of the checkpoint."""
     statistics: Any
-    """What the wrappers around environments of others have learned, seeds first; None for a task
-    in JAX."""
+    """What the wrappers around Gymnasium environments have learned, seeds first; None for a task
+    written in JAX."""
 
 
 class Loaded(NamedTuple):
@@ -41,7 +40,8 @@ class Loaded(NamedTuple):
     update: int
     """Of the checkpoint."""
     statistics: Any
-    """What the wrappers around an environment of others have learned; None without one."""
+    """What the wrappers around a Gymnasium environment have learned; None for a task written in
+    JAX."""
 
 
 def load_agent(path: str | Path, seed_index: int = 0, wanted: str = "") -> Loaded:
@@ -69,9 +69,9 @@ def load_run(path: str | Path, wanted: str = "") -> LoadedRun:
     """Loads the agents of all seeds; see `load_agent`."""
     found = folder.find_run(path)
     config = folder.read_config(found)
-    stream = make_stream(config)
-    shapes, static = agent_parts(config, stream)
-    learned = packed(stream.statistics()) if isinstance(stream, HostSide) else None
+    task = make_task(config)
+    shapes, static = agent_parts(config, task)
+    learned = packed(task.statistics())
     if config.seeds > 1:
         shapes, learned = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct((config.seeds, *x.shape), x.dtype), (shapes, learned)

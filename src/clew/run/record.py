@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from clew.agents.learners import describes_updates
 from clew.errors import UserError
-from clew.interact.tasks import of_others
+from clew.interact.tasks import default_settings
 from clew.run.config import TrainConfig
 from clew.run.folder import METRICS, write_text
 from clew.run.machine import versions
@@ -223,7 +223,7 @@ def advice(rows: Sequence[Row], config: TrainConfig) -> str | None:
     """
     limit = config.learning.max_grad_norm
     scaled = config.wrappers.normalise_rewards or config.wrappers.reward_scale != 1.0
-    if limit is None or scaled or not of_others(config.env):
+    if limit is None or scaled or not default_settings(config.env).normalise_rewards:
         return None
     norms = [norm for row in rows for norm in row["grad_norm"] if norm is not None]
     length = statistics.median(norms) if norms else 0.0

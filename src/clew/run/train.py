@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 
-from clew.interact.tasks import HostSide
+from clew.interact.hosted_task import HostedTask
 from clew.run import cluster, folder, machine, record
 from clew.run.asynchronous.program import AsyncProgram
 from clew.run.compiled import Parts, Program, RunState, compile_program, init_run, make_parts
@@ -124,11 +124,12 @@ def _train(
 
 def make_program(parts: Parts, progress: Progress) -> Program:
     """The program of a run, by its runner and the kind of its task."""
-    if parts.config.runner == "async":
-        return AsyncProgram(parts, progress.message)
-    if isinstance(parts.stream, HostSide):
-        return HostProgram(parts, progress.message)
-    return compile_program(parts)
+
+    def hosted(task: HostedTask) -> Program:
+        make = AsyncProgram if parts.config.runner == "async" else HostProgram
+        return make(parts, task, progress.message)
+
+    return parts.task.program(compiled=lambda task: compile_program(parts), hosted=hosted)
 
 
 def count_parameters(state: RunState, seeds: int) -> int:

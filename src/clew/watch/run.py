@@ -10,11 +10,10 @@ from jaxtyping import Float
 
 from clew.errors import require_at_least, require_choice
 from clew.inspect.run import task_told, with_whole_gradient
-from clew.interact.recording import Recording, record
-from clew.interact.tasks import HostSide
+from clew.interact.recording import Recording
 from clew.run import folder, machine
-from clew.run.build import make_stream
-from clew.run.load import Loaded, load_agent
+from clew.run.build import make_task
+from clew.run.load import load_agent
 from clew.watch.film import Caption, Film, shown_steps
 from clew.watch.influence import WAYS, influences
 from clew.watch.terminal import play
@@ -129,7 +128,14 @@ def watched(path: str | Path, viewing: Viewing) -> Iterator[Watched]:
     if config.seeds > 1:
         name += f", seed {viewing.seed_index}"
     how = "greedy" if viewing.greedy else "sampled"
-    played = _played(loaded, viewing)
+    played = make_task(config).recordings(
+        agent,
+        statistics=loaded.statistics,
+        episodes=viewing.episodes,
+        greedy=viewing.greedy,
+        max_steps=viewing.max_steps,
+        seed=viewing.seed,
+    )
     for number, recording in enumerate(played, start=1):
         about = f"{config.memory} on {task_told(config)}, {steps:,} steps, {how}"
         if viewing.episodes > 1:
@@ -138,18 +144,3 @@ def watched(path: str | Path, viewing: Viewing) -> Iterator[Watched]:
         if explain is not None and not isinstance(recording.observations, dict):
             shares = explain(recording, shown_steps(recording.length, viewing.max_frames))
         yield Watched(recording, Caption(name, about), shares)
-
-
-def _played(loaded: Loaded, viewing: Viewing) -> Iterator[Recording]:
-    stream = make_stream(loaded.config)
-    how = {
-        "episodes": viewing.episodes,
-        "greedy": viewing.greedy,
-        "max_steps": viewing.max_steps,
-        "seed": viewing.seed,
-    }
-    if isinstance(stream, HostSide):
-        from clew.interact.host_recording import record_host
-
-        return record_host(loaded.agent, stream, statistics=loaded.statistics, **how)
-    return record(loaded.agent, stream, **how)

@@ -24,8 +24,8 @@ from matplotlib.axes import Axes
 from clew.agents.network import Agent
 from clew.errors import UserError, unknown_name
 from clew.interact.host_rollout import HostRollout
+from clew.interact.hosted_task import HostedTask
 from clew.interact.rollout import empty_memories
-from clew.interact.tasks import HostSide
 from clew.lab.bench.lengths import kernel_bytes
 from clew.lab.bench.machine import device, matrix_product_rate, planned_bytes, until_ready
 from clew.lab.bench.speed import FORWARD_AND_BACKWARD
@@ -316,7 +316,7 @@ def _filled(agent: Agent, num_envs: int) -> Any:
 
 
 def _shapes(parts: Parts) -> HostRollout:
-    config, side = parts.config, cast(HostSide, parts.stream)
+    config, side = parts.config, cast(HostedTask, parts.task)
     return gathered_template(config, side, config.ppo.num_envs).acted
 
 

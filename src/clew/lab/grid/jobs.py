@@ -28,7 +28,7 @@ from clew.lab.grid.packs import Pack
 from clew.lab.grid.results import FORMAT, Row
 from clew.lab.grid.study import Cell, Evaluation, Study, registered
 from clew.run import checkpoint, folder, machine
-from clew.run.build import abstract_agent, jax_stream, make_stream
+from clew.run.build import abstract_agent, make_task
 from clew.run.compiled import make_parts
 from clew.run.config import TrainConfig, config_from_json
 from clew.run.lanes import (
@@ -177,7 +177,7 @@ def _run_pack(job: Job, progress: Share) -> list[Row]:
         lane.config.validate()
     config = lanes_config(lanes)
     parts = make_parts(config)
-    require_choice("score", job["score"], parts.stream.metric_names)
+    require_choice("score", job["score"], parts.task.metric_names)
     curves = Curves(lanes, job["score"])
     checkpoints = Path(job["folder"]) if job["folder"] else None
     runner = Runner(
@@ -244,7 +244,7 @@ def _pack_rows(
 
 
 def _parameters(config: TrainConfig) -> int:
-    return parameters(abstract_agent(config, jax_stream(config)))
+    return parameters(abstract_agent(config, make_task(config)))
 
 
 def _run_cell(job: Job, progress: Share) -> list[Row]:
@@ -253,7 +253,7 @@ def _run_cell(job: Job, progress: Share) -> list[Row]:
     The last checkpoint of its run is kept, for more steps and for `clew inspect`.
     """
     config = config_from_json(job["run"])
-    require_choice("score", job["score"], make_stream(config).metric_names)
+    require_choice("score", job["score"], make_task(config).metric_names)
     path = Path(config.run_dir) / config.name
     resume = path if (path / folder.CONFIG).is_file() else False
     result = train(config, resume=resume, progress=_Shares(progress))
@@ -274,7 +274,7 @@ def _cell_row(
     measured: float,
 ) -> Row:
     rows = read_metrics(Path(config.run_dir) / config.name)
-    names, begin = make_stream(config).metric_names, rows[-1]["steps"] - job["last_steps"]
+    names, begin = make_task(config).metric_names, rows[-1]["steps"] - job["last_steps"]
     last = _pooled([row for row in rows if row["steps"] > begin], names)
     values = None if own is None else own[job["score"]].astype(np.float64)
     row = _identity(job, 0, config) | _measured(job, values, own)

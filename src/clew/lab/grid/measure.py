@@ -1,7 +1,7 @@
 """What the agents of a study do after training: lanes of a pack, and the run of a cell."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -12,27 +12,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from clew.envs.stream import AutoReset
 from clew.errors import UserError
-from clew.interact.host_evaluate import evaluate_seeds
-from clew.interact.host_state import environment_seed
+from clew.interact import tasks
+from clew.interact.evaluate import play
 from clew.interact.rollout import begin
-from clew.interact.tasks import HostSide, Stream
-from clew.interact.tasks import make_stream as stream_of
+from clew.interact.task import Task
 from clew.lab.grid.study import Evaluation
-from clew.run.build import make_stream
+from clew.run.build import make_task
 from clew.run.compiled import Parts, RunState
 from clew.run.config import TrainConfig
-from clew.run.evaluate import play, play_batch, play_episodes
 from clew.run.lanes import SIZES, Lane, open_lane
-from clew.run.load import load_agent, load_run
+from clew.run.load import load_agent
 
 Played = dict[str, np.ndarray]
 """Name of a metric to its value in every episode."""
 BATCH = 128
 """Most episodes that a lane plays side by side."""
-Player = Callable[[int, Any], Played]
-"""Plays on a stream; the number tells its episodes from those on other streams."""
 
 
 @runtime_checkable
@@ -121,54 +116,21 @@ def measure_run(
     evaluation = Evaluation(**job["evaluation"])
     if not evaluation.episodes:
         return None, {}
-    home = make_stream(config)
-    make = _host_player if isinstance(home, HostSide) else _jax_player
-    played = make(path, config, evaluation, job["seeds"][0])
+    home = make_task(config)
+    loaded = load_agent(path)
+    params, static = eqx.partition(loaded.agent, eqx.is_array)
+
+    def played(number: int, task: Task) -> Played:
+        play = task.evaluator(static, greedy=evaluation.greedy, max_steps=evaluation.max_steps)
+        entropy = (evaluation.seed, job["seeds"][0], number)
+        return play(params, loaded.statistics, evaluation.episodes, entropy)
+
     own = played(0, home)
     if job["further_needs"] and own[job["further_needs"]].mean() < 0.5:
         return own, None
-    return own, {
-        name: played(number, _elsewhere(config, job, name, options, home))
-        for number, (name, options) in enumerate(job["further"].items(), 1)
-    }
-
-
-def _elsewhere(
-    config: TrainConfig, job: Mapping[str, Any], name: str, options: Mapping[str, Any], home: Stream
-) -> Stream:
-    stream = stream_of(config.env, dict(options), config.wrappers)
-    if isinstance(home, AutoReset) and isinstance(stream, AutoReset):
-        shown, known = stream.observation_size, home.observation_size
-    else:
-        shown, known = stream.observation_space, home.observation_space
-    if shown != known:
-        numbers = " numbers" if isinstance(home, AutoReset) else ""
-        raise UserError(
-            f"{name} shows {shown}{numbers}, and {job['settings'][0]} {known}: no agent can read "
-            "both"
-        )
-    return stream
-
-
-def _jax_player(path: Path, config: TrainConfig, evaluation: Evaluation, seed: int) -> Player:
-    agent, static = eqx.partition(load_agent(path).agent, eqx.is_array)
-    key = jax.random.fold_in(jax.random.key(evaluation.seed), seed)
-
-    def played(number: int, stream: AutoReset) -> Played:
-        play = jax.jit(partial(play_batch, static, stream, evaluation.greedy, evaluation.max_steps))
-        mine = jax.random.fold_in(key, number)
-        limits = (evaluation.episodes, config.env, evaluation.max_steps)
-        return play_episodes(partial(play, agent), mine, *limits)
-
-    return played
-
-
-def _host_player(path: Path, config: TrainConfig, evaluation: Evaluation, seed: int) -> Player:
-    run = load_run(path)
-
-    def played(number: int, side: HostSide) -> Played:
-        mine = environment_seed(evaluation.seed, seed, number)
-        episodes, greedy = evaluation.episodes, evaluation.greedy
-        return evaluate_seeds(run, side, episodes, greedy, mine, evaluation.max_steps)[0]
-
-    return played
+    further = {}
+    for number, (name, options) in enumerate(job["further"].items(), 1):
+        task = tasks.make_task(config.env, dict(options), config.wrappers)
+        home.check_same_observations(task, job["settings"][0], name)
+        further[name] = played(number, task)
+    return own, further

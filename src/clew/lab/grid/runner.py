@@ -17,7 +17,7 @@ from clew.lab.grid.results import ResultsFile, Row
 from clew.lab.grid.study import Study, registered
 from clew.lab.grid.worker import ACTIVE
 from clew.lab.grid.workers import Event, LocalWorkers, Workers
-from clew.run.build import make_stream
+from clew.run.build import make_task
 from clew.run.folder import locked
 from clew.run.stop import stop_signals
 
@@ -136,7 +136,7 @@ def check_study(study: Study) -> None:
                 raise UserError(f"{model} on {first}: {error}") from error
         for setting in study.settings:
             try:
-                make_stream(study.config(next(iter(study.models)), setting))
+                make_task(study.config(next(iter(study.models)), setting))
             except UserError as error:
                 raise UserError(f"{setting}: {error}") from error
 

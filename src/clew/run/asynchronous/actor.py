@@ -18,8 +18,8 @@ from clew.bridges.gymnasium.stream import HostStep, HostStream
 from clew.bridges.gymnasium.vector import GroupedVectorEnv
 from clew.interact.host_rollout import Experience, HostActor, HostRollout
 from clew.interact.host_state import environment_seed
+from clew.interact.hosted_task import HostedTask
 from clew.interact.rollout import empty_memories
-from clew.interact.tasks import HostSide
 from clew.memory.base import State
 from clew.run.asynchronous.heartbeat import Heartbeat
 from clew.run.build import agent_parts
@@ -51,7 +51,7 @@ class ActorSpec(NamedTuple):
     """What an actor must know of the run; it can be pickled."""
 
     config: TrainConfig
-    side: HostSide
+    task: HostedTask
     number: int
     """Which actor."""
     num_envs: int
@@ -68,7 +68,7 @@ class Actor:
 
     def __init__(self, spec: ActorSpec, heartbeat: Heartbeat):
         self._spec, self._heartbeat = spec, heartbeat
-        _, self._static = agent_parts(spec.config, spec.side)
+        _, self._static = agent_parts(spec.config, spec.task)
         # The devices are the learner's.
         self._actor = HostActor(replace(spec.config, devices=1), self._static)
         self._refresh = jax.jit(partial(_refresh, self._static, spec.num_envs))
@@ -110,7 +110,7 @@ class Actor:
         own = [spec.number] if spec.number else []
         seed = environment_seed(spec.config.seed, version, opening, *own)
         with self._heartbeat.at_environments():
-            self._stream = spec.side.open(spec.num_envs, seed=seed)
+            self._stream = spec.task.open(spec.num_envs, seed=seed)
             if isinstance(self._stream.vector, GroupedVectorEnv):
                 self._stream.vector.tell_progress(self._heartbeat.progress)
             self._stream.restore(latest.statistics)
@@ -161,11 +161,11 @@ def actors_key(data: np.ndarray, number: int, made: int) -> Array:
     return jax.random.fold_in(jax.random.fold_in(key, number), made)
 
 
-def gathered_template(config: TrainConfig, side: HostSide, num_envs: int) -> Gathered:
+def gathered_template(config: TrainConfig, task: HostedTask, num_envs: int) -> Gathered:
     """Shapes and types of a rollout; nothing is computed."""
     learning = config.learning
     length, shape = learning.rollout_length, jax.ShapeDtypeStruct
-    params, static = agent_parts(config, side)
+    params, static = agent_parts(config, task)
 
     def one(params: PyTree[Array]) -> tuple[State, Array]:
         agent = eqx.combine(params, static)
@@ -175,16 +175,16 @@ def gathered_template(config: TrainConfig, side: HostSide, num_envs: int) -> Gat
         _, logits, _ = jax.vmap(agent.step)(memory, seen, jnp.zeros(num_envs, bool))
         return memory, agent.distribution.sample(logits, noise)
 
-    observation = _observations(side.observation_space, (length + 1, num_envs))
+    observation = _observations(task.observation_space, (length + 1, num_envs))
     memory, action = jax.eval_shape(one, params)
     flags = shape((length + 1, num_envs), np.bool_)
     number = shape((length, num_envs), np.float32)
     actions = shape((length, *action.shape), action.dtype)
     shapes = (observation, flags, flags, actions, number, number, number, number)
     experience = Experience(*cast(Any, shapes))
-    sums = {name: shape((), np.float32) for name in ("episodes", *side.metric_names)}
+    sums = {name: shape((), np.float32) for name in ("episodes", *task.metric_names)}
     states = (memory,) * (length // config.sequence_length)
-    statistics = side.statistics()
+    statistics = task.statistics()
     return Gathered(
         HostRollout(experience, states, memory, cast(Any, sums)), statistics, statistics
     )

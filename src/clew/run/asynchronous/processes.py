@@ -181,7 +181,7 @@ class _Running:
     """
 
     def __init__(self, context: Any, start: Start):
-        self.number, side = start.spec.number, start.spec.side
+        self.number, task = start.spec.number, start.spec.task
         self.link, theirs = context.Pipe()
         layout = Layout(start.gathered)
         self._slots = [layout.views(as_array(slot)) for slot in start.memory.slots]
@@ -196,7 +196,7 @@ class _Running:
             theirs.close()
         timeout = start.spec.config.host.timeout
         # Environments with processes of their own are waited for, and ended, by the actor itself.
-        patience = timeout + CLOSE_SECONDS if side.task.vector else timeout
+        patience = timeout + CLOSE_SECONDS if task.environment.vector else timeout
         self.detector = HangDetector(self.heartbeat, patience)
 
     def rollout(self, ready: RolloutReady) -> Rollout:
@@ -237,7 +237,7 @@ class ProcessPool:
         self._params, layout = params, Layout(params)
         self._block = shared_bytes(self._context, Versions.size(layout))
         self._versions = Versions(self._block, layout)
-        self._gathered = gathered_template(config, specs[0].side, specs[0].num_envs)
+        self._gathered = gathered_template(config, specs[0].task, specs[0].num_envs)
         self._budget = FaultBudget(config.host.restarts, log)
         self._running: list[_Running] = []
         self._ready = Ready[_Running](config.asynchronous.max_lag)

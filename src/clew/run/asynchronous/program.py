@@ -11,7 +11,7 @@ from jaxtyping import Array, Int
 
 from clew.interact.host_rollout import HostRollout
 from clew.interact.host_state import packed, unpacked
-from clew.interact.tasks import HostSide
+from clew.interact.hosted_task import HostedTask
 from clew.run.asynchronous.actor import ActorParams, ActorSpec, Gathered
 from clew.run.asynchronous.pool import ActorPool, Rollout, SerialPool
 from clew.run.asynchronous.processes import ProcessPool
@@ -29,15 +29,17 @@ class AsyncProgram:
 
     Args:
         parts: of the run.
+        task: of the run.
         log: called with a line for every fault that the run survived.
 
     Attributes:
         state: after the last whole update; what is left of a call that raised.
     """
 
-    def __init__(self, parts: Parts, log: Callable[[str], None] = lambda line: None):
-        assert isinstance(parts.stream, HostSide)
-        self._parts, self._log = parts, log
+    def __init__(
+        self, parts: Parts, task: HostedTask, log: Callable[[str], None] = lambda line: None
+    ):
+        self._parts, self._task, self._log = parts, task, log
         self._learn = make_learn(parts)
         self._split = jax.jit(partial(jax.random.split, num=3))
         self._pool: ActorPool | None = None
@@ -79,14 +81,13 @@ class AsyncProgram:
         return self._measures.take(self._pool.dropped if self._pool else 0)
 
     def _begin(self, state: RunState) -> ActorPool:
-        config, side = self._parts.config, self._parts.stream
-        assert isinstance(side, HostSide)
+        config, task = self._parts.config, self._task
         if config.asynchronous.serial:
-            spec = ActorSpec(config, side, 0, config.learning.num_envs)
+            spec = ActorSpec(config, task, 0, config.learning.num_envs)
             self._pool = SerialPool(spec, self._log)
         else:
             each = config.learning.num_envs // self._count
-            specs = [ActorSpec(config, side, number, each) for number in range(self._count)]
+            specs = [ActorSpec(config, task, number, each) for number in range(self._count)]
             self._pool = self._actors(specs, state)
         self._publish(self._pool, state)
         return self._pool

@@ -53,7 +53,7 @@ class RunningActor:
         self._ray, self.number = ray, spec.number
         host = spec.config.host
         # Environments with processes of their own are waited for, and ended, by the actor itself.
-        self._patience = host.timeout + CLOSE_SECONDS * spec.side.task.vector
+        self._patience = host.timeout + CLOSE_SECONDS * spec.task.environment.vector
         options = {
             "num_cpus": 1,
             "max_restarts": 0,

@@ -67,12 +67,12 @@ class AsyncConfig:
             )
 
 
-def check_async(config: "TrainConfig", of_others: bool) -> None:
+def check_async(config: "TrainConfig", runners: tuple[str, ...]) -> None:
     """Refuses what cannot be trained asynchronously, if that is asked for.
 
     Args:
         config: of a run.
-        of_others: whether its task is an environment of others.
+        runners: those that can train on its task.
 
     Raises:
         UserError: naming the setting, its value and what was expected.
@@ -82,9 +82,9 @@ def check_async(config: "TrainConfig", of_others: bool) -> None:
         if address:
             raise UserError(f"actors on a Ray cluster ({address}) need runner async, got sync")
         return
-    if not of_others:
+    if config.runner not in runners:
         raise UserError(
-            f"runner async is for environments of others; {config.env} is written in JAX, where "
+            f"runner async is for Gymnasium environments; {config.env} is written in JAX, where "
             "acting and learning are one compiled program"
         )
     if not config.learner.tolerates_lag:

@@ -1,0 +1,118 @@
+"""Gymnasium environments as tasks: the host steps them, a compiled network chooses."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeVar
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from clew.agents.network import Agent
+from clew.bridges.gymnasium.stream import HostStream
+from clew.bridges.gymnasium.task import GymnasiumTask
+from clew.bridges.gymnasium.wrappers import Transforms
+from clew.envs.stream import AutoReset
+from clew.envs.wrappers import WrapperConfig
+from clew.errors import UserError
+from clew.interact.episodes import Episodes
+from clew.interact.host_episodes import record_host_episodes
+from clew.interact.host_evaluate import evaluate_agent, make_choose
+from clew.interact.host_recording import record_host
+from clew.interact.host_state import HostState, packed
+from clew.interact.recording import Recording
+from clew.interact.rollout import empty_memories
+from clew.interact.task import Evaluator, Task
+
+Result = TypeVar("Result")
+
+
+class HostedTask:
+    """A Gymnasium environment with a run's wrappers; see `Task`. It can be pickled.
+
+    Args:
+        environment: without wrappers.
+        wrappers: between the environment and the agent.
+
+    Raises:
+        UserError: impossible wrappers, or wrappers that do not fit the environment.
+    """
+
+    whole_episodes = False
+    runners = ("sync", "async")
+
+    def __init__(self, environment: GymnasiumTask, wrappers: WrapperConfig):
+        self.environment, self.wrappers = environment, wrappers
+        self.name = environment.name
+        self.observation_space = environment.observed(wrappers)
+        self.action_space = environment.action_space
+        self.metric_names = environment.metric_names
+
+    def open(
+        self, num_envs: int, *, seed: int, processes: int = 0, frozen: bool = False
+    ) -> HostStream:
+        """Opens `num_envs` environments, see `GymnasiumTask.open`."""
+        return self.environment.open(
+            num_envs, processes=processes, seed=seed, wrappers=self.wrappers, frozen=frozen
+        )
+
+    def check_processes(self, processes: int, num_envs: int) -> None:
+        """Every process steps as many environments."""
+        if processes and num_envs % processes:
+            raise UserError(
+                f"host.processes must divide num_envs, got {processes} processes for {num_envs} "
+                "environments"
+            )
+
+    def check_same_observations(self, other: Task, name: str, other_name: str) -> None:
+        """Refuses another space of observations."""
+        own, others = self.observation_space, other.observation_space
+        if own != others:
+            raise UserError(
+                f"{other_name} shows {others}, and {name} {own}: no agent can read both"
+            )
+
+    def require_stream(self) -> AutoReset:
+        """There is none."""
+        raise UserError(f"this needs a task written in JAX, got {self.name}")
+
+    def program(
+        self, *, compiled: Callable[[Any], Result], hosted: Callable[["HostedTask"], Result]
+    ) -> Result:
+        """A training loop on the host."""
+        return hosted(self)
+
+    def init_actor(self, agent: Agent, num_envs: int, key: PRNGKeyArray) -> HostState:
+        """Empty memories, and wrappers that have seen nothing; no environment is opened."""
+        return HostState(empty_memories(agent, num_envs), packed(self.statistics()))
+
+    def actor_layout(self, environments: Any, whole: Any) -> Any:
+        """Memories have an axis of environments, statistics have none."""
+        return HostState(environments, whole)
+
+    def statistics(self) -> dict[str, Any]:
+        """What the wrappers know before the first observation."""
+        blank = Transforms(self.wrappers, self.environment.observation_space, self.action_space, 1)
+        return blank.state()
+
+    def evaluator(self, static: Agent, *, greedy: bool, max_steps: int) -> Evaluator:
+        """Environments side by side each play the same number of episodes to their ends."""
+        choose = make_choose(static, greedy)
+
+        def evaluate(
+            params: Any, statistics: Any, episodes: int, entropy: tuple[int, ...]
+        ) -> dict[str, np.ndarray]:
+            agent, own = eqx.combine(params, static), partial(choose, params)
+            return evaluate_agent(self, agent, own, statistics, episodes, max_steps, entropy)
+
+        return evaluate
+
+    def episodes(self, agent: Agent, *, statistics: Any = None, **how: Any) -> Episodes:
+        """Plays fresh episodes, see `record_host_episodes`."""
+        return record_host_episodes(agent, self, statistics=statistics, **how)
+
+    def recordings(
+        self, agent: Agent, *, statistics: Any = None, **how: Any
+    ) -> Iterator[Recording]:
+        """Plays episodes one after another, see `record_host`."""
+        return record_host(agent, self, statistics=statistics, **how)

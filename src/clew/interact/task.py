@@ -1,0 +1,221 @@
+"""What training, evaluation, inspection and films ask of a task, whatever steps it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from clew.agents.network import Agent
+from clew.envs.stream import AutoReset
+from clew.errors import require_at_least, require_rate
+from clew.interact.episodes import Episodes
+from clew.interact.recording import Recording
+
+if TYPE_CHECKING:
+    from gymnasium.spaces import Space
+
+    from clew.interact.compiled_task import CompiledTask
+    from clew.interact.hosted_task import HostedTask
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class HostConfig:
+    """How Gymnasium environments are run; tasks written in JAX have no use for it."""
+
+    processes: int = 0
+    """Worker processes that step the environments, each an equal share; 0 steps them in the
+    process that learns, which is best for quick ones."""
+    timeout: float = 120.0
+    """Seconds after which an environment in a worker process counts as hung."""
+    restarts: int = 10
+    """How often environments that raised, hung or died are opened anew before the run ends."""
+
+    def validate(self) -> None:
+        """Refuses impossible settings.
+
+        Raises:
+            UserError: naming the setting, its value and what was expected.
+        """
+        require_at_least("processes", self.processes, 0)
+        require_at_least("restarts", self.restarts, 0)
+        require_rate("timeout", self.timeout, positive=True)
+
+
+class DefaultSettings(NamedTuple):
+    """The settings of a run that depend on its task, where the user has chosen none."""
+
+    algorithm: str = "a2c"
+    encoder: str | None = None
+    """None is the network's own default."""
+    normalise_rewards: bool = False
+    """Whether rewards are scaled, which the size of a task's rewards may ask for."""
+
+
+class Evaluator(Protocol):
+    """Plays whole episodes with one agent after another and returns what the task measures."""
+
+    def __call__(
+        self, params: Any, statistics: Any, episodes: int, entropy: tuple[int, ...]
+    ) -> dict[str, np.ndarray]:
+        """Every metric of every episode.
+
+        Args:
+            params: the arrays of the agent.
+            statistics: of the wrappers, as training left them; they do not change. None if there
+                are none.
+            episodes: how many.
+            entropy: whole numbers that tell these episodes, and the actions, from all others.
+
+        Raises:
+            UserError: if an episode does not end.
+        """
+        ...
+
+
+class Task(Protocol):
+    """A task as a run sees it. There are two kinds: tasks written in JAX, whose episodes are
+    compiled with the agent (`CompiledTask`), and Gymnasium environments, which the host steps
+    (`HostedTask`). What differs between them is a method here, and nobody outside of
+    `clew.interact` asks which kind a task is of.
+    """
+
+    @property
+    def name(self) -> str:
+        """As in a run's settings."""
+        ...
+
+    @property
+    def observation_space(self) -> "Space":
+        """What the agent sees, through the wrappers."""
+        ...
+
+    @property
+    def action_space(self) -> "Space":
+        """What it chooses from."""
+        ...
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """What is measured of every episode."""
+        ...
+
+    @property
+    def whole_episodes(self) -> bool:
+        """Whether a rollout can be one whole episode of every environment."""
+        ...
+
+    @property
+    def runners(self) -> tuple[str, ...]:
+        """The runners that can train on it."""
+        ...
+
+    def check_processes(self, processes: int, num_envs: int) -> None:
+        """Refuses a number of worker processes that `num_envs` environments cannot have.
+
+        Raises:
+            UserError: naming both numbers.
+        """
+        ...
+
+    def check_same_observations(self, other: "Task", name: str, other_name: str) -> None:
+        """Refuses another task whose observations an agent of this one cannot read.
+
+        Args:
+            other: the task.
+            name: what the error calls this task.
+            other_name: what it calls the other.
+
+        Raises:
+            UserError: naming what each of them shows.
+        """
+        ...
+
+    def require_stream(self) -> AutoReset:
+        """The stream of episodes that a compiled program steps.
+
+        Raises:
+            UserError: the task is not written in JAX.
+        """
+        ...
+
+    def program(
+        self,
+        *,
+        compiled: Callable[["CompiledTask"], Result],
+        hosted: Callable[["HostedTask"], Result],
+    ) -> Result:
+        """The training loop for it, made by the function for its kind."""
+        ...
+
+    def init_actor(self, agent: Agent, num_envs: int, key: PRNGKeyArray) -> Any:
+        """Where acting stands before the first rollout: an `ActorState` or a `HostState`."""
+        ...
+
+    def actor_layout(self, environments: Any, whole: Any) -> Any:
+        """A tree like `init_actor`'s of where its arrays are.
+
+        Args:
+            environments: the layout of arrays that have an axis of environments.
+            whole: the layout of all others.
+        """
+        ...
+
+    def statistics(self) -> Any:
+        """What the wrappers know before the first observation, as a tree of float64 arrays; None
+        for a task whose wrappers learn nothing."""
+        ...
+
+    def evaluator(self, static: Agent, *, greedy: bool, max_steps: int) -> Evaluator:
+        """Compiles what plays whole episodes.
+
+        Args:
+            static: the agent without its arrays.
+            greedy: take the most probable action, instead of sampling from the policy.
+            max_steps: an episode that takes longer is an error.
+        """
+        ...
+
+    def episodes(
+        self,
+        agent: Agent,
+        *,
+        statistics: Any = None,
+        episodes: int = 200,
+        greedy: bool = True,
+        max_steps: int = 1000,
+        seed: int = 0,
+    ) -> Episodes:
+        """Plays fresh episodes and keeps what was observed and chosen, for `clew inspect`.
+
+        Args:
+            agent: the network.
+            statistics: of the wrappers, as training left them; None for none.
+            episodes: how many, at least 1.
+            greedy: take the most probable action, instead of sampling from the policy.
+            max_steps: an episode that takes longer is left out, and counted.
+            seed: of the episodes and samples.
+
+        Raises:
+            UserError: for impossible numbers, or if no episode ended in time.
+        """
+        ...
+
+    def recordings(
+        self,
+        agent: Agent,
+        *,
+        statistics: Any = None,
+        episodes: int = 1,
+        greedy: bool = True,
+        max_steps: int = 10_000,
+        seed: int = 0,
+    ) -> Iterator[Recording]:
+        """Plays episodes one after another and keeps all that a film shows; see `episodes`.
+
+        An episode that takes longer than `max_steps` is cut there.
+        """
+        ...
