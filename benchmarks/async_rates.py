@@ -104,7 +104,7 @@ def steady(read: Any, seconds: float, process: subprocess.Popen[bytes], log: Pat
     deadline = time.monotonic() + 600
     while len(seen := read()) < 2:
         if process.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(f"no steps were made:\n{log.read_text()[-2000:]}")
+            raise SystemExit(f"no steps were taken:\n{log.read_text()[-2000:]}")
         time.sleep(0.2)
     first = len(seen) - 1
     while (span := read())[-1][0] - span[first][0] < seconds:
@@ -188,7 +188,7 @@ def main() -> None:
 def printed(
     name: str, measure: Callable[[argparse.Namespace], float], args: argparse.Namespace
 ) -> Callable[[], float]:
-    """The measurement, printed as soon as it is there."""
+    """The measurement, printed at once."""
 
     def measured() -> float:
         rate = measure(args)

@@ -56,7 +56,7 @@ def work(size: int, patched: bool, seconds: float, seed: int) -> None:
 
 
 def measure(size: int, patched: bool, processes: int, seconds: float) -> list[dict[str, float]]:
-    """The figures of so many processes that step at the same time."""
+    """The figures of several processes that step at the same time."""
     # -P, because this file has the package's name.
     command = [sys.executable, "-P", __file__, "--size", str(size), "--seconds", str(seconds)]
     command += ["--work", "patched" if patched else "shipped"]

@@ -35,7 +35,7 @@ def choose(observation: dict[str, np.ndarray], leave: float, draw: np.random.Gen
 
 
 def main() -> None:
-    """Prints a table of p, mean return, its standard error, and share of right objects."""
+    """Prints a table of p, mean return, its standard error, and fraction of right objects."""
     print("| p | return | standard error | right object |\n|---|---|---|---|")
     for leave in (0.5, 0.2, 0.1, 0.05, 0.02):
         env, draw = gymnasium.make("minigrid:MiniGrid-MemoryS7-v0"), np.random.default_rng(0)

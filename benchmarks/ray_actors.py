@@ -3,7 +3,7 @@
     python benchmarks/ray_actors.py --nodes 1 2 --actors 1 2 4 8 --json results.json
 
 Needs `pip install 'clew[ray]'`. The pool is that of `clew train --ray`, its actors answer at once
-with arrays of the size that is asked for, and the clusters are of this machine: with two nodes
+with arrays of a given size, and the clusters are of this machine: with two nodes
 what is on the second one comes through a socket. `parameters`: versions a second that all actors
 are given, with empty rollouts. `rollouts`: those that the learner has copied into its batch, with
 empty parameters. `answers`: rollouts a second where both are empty. The queue is 1.
@@ -30,12 +30,12 @@ STORE = 600 * 2**20
 
 
 def rate(pool: Any, actors: int, parameters: float, rollout: float, first: int) -> float:
-    """Updates a second, where parameters and rollouts have so many MB."""
-    said = np.zeros(int(parameters * 1e6), np.uint8), int(rollout * 1e6)
+    """Updates a second with parameters and rollouts of these sizes in MB."""
+    published = np.zeros(int(parameters * 1e6), np.uint8), int(rollout * 1e6)
     version, began = first, time.perf_counter()
     while (passed := time.perf_counter() - began) < SECONDS:
         version += 1
-        pool.publish(version, said)
+        pool.publish(version, published)
         np.concatenate([r.gathered for r in pool.take(actors)])
     return (version - first) / passed
 
@@ -55,8 +55,8 @@ def figures(pool: Any, actors: int, parameters: float, rollout: float) -> dict[s
     }
 
 
-def on_cluster(nodes: int, most: int, asked: argparse.Namespace) -> list[dict[str, Any]]:
-    """The figures on a cluster of this machine with so many nodes."""
+def on_cluster(nodes: int, most: int, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The figures on a cluster of several nodes on this machine."""
     import pretended_actor
     import ray
     from ray.cluster_utils import Cluster
@@ -67,10 +67,10 @@ def on_cluster(nodes: int, most: int, asked: argparse.Namespace) -> list[dict[st
         cluster.add_node(**node)
     ray.init(cluster.address, log_to_driver=False)
     found = []
-    for actors in asked.actors:
+    for actors in options.actors:
         pool = pretended_actor.make_pool(actors)
-        sizes = asked.parameters, asked.rollout
-        turns = by_turns({actors: partial(figures, pool, actors, *sizes)}, asked.turns)[actors]
+        sizes = options.parameters, options.rollout
+        turns = by_turns({actors: partial(figures, pool, actors, *sizes)}, options.turns)[actors]
         pool.close()
         middle = {k: estimate([turn[k] for turn in turns]).middle for k in turns[0]}
         spread = {k: [min(t[k] for t in turns), max(t[k] for t in turns)] for k in turns[0]}
@@ -92,17 +92,17 @@ def main() -> None:
     parser.add_argument("--rollout", type=float, default=3.46, help="MB of a rollout")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--json", type=Path)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")
     os.environ |= {"RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0"}
     os.environ["RAY_worker_niceness"] = "0"
     sys.path.insert(0, str(Path(__file__).parent / "pretended"))
-    rows = [r for nodes in asked.nodes for r in on_cluster(nodes, max(asked.actors), asked)]
+    rows = [r for nodes in options.nodes for r in on_cluster(nodes, max(options.actors), options)]
     shutil.rmtree(folder, ignore_errors=True)
-    if asked.json:
+    if options.json:
         machine = {"cores": os.cpu_count(), "python": platform.python_version()}
-        settings = {"parameters_mb": asked.parameters, "rollout_mb": asked.rollout}
-        asked.json.write_text(json.dumps({**machine, **settings, "rows": rows}, indent=2) + "\n")
+        settings = {"parameters_mb": options.parameters, "rollout_mb": options.rollout}
+        options.json.write_text(json.dumps({**machine, **settings, "rows": rows}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

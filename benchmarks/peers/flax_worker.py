@@ -1,7 +1,7 @@
 """Peers in Flax: its own cells, and memorax. Runs in .venv-peers.
 
 Weights are copied from the arrays that every library gets. Where a library's function is another
-one, it gets weights of the same sizes all the same, and how far its outputs are off is told.
+one, it gets weights of the same sizes all the same, and how far its outputs are off is reported.
 """
 
 import importlib.util
@@ -83,7 +83,7 @@ CELLS = {
 
 
 def of_flax(kind: str) -> Any:
-    """flax's `RNN` over a cell, which has no way to be told of starts."""
+    """flax's `RNN` over a cell, which has no input for starts."""
 
     def build(sizes: Sizes, arrays: Arrays) -> JaxSubject:
         make, params, gradients = CELLS[kind]

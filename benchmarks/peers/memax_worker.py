@@ -1,7 +1,7 @@
 """A peer in Equinox: memax. Runs in .venv-peers.
 
 Where its function is another one, it gets weights of the same sizes all the same, and how far its
-outputs are off is told.
+outputs are off is reported.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""One library in a process of its own, told what to do by lines of JSON. Needs NumPy alone.
+"""One library in a process of its own, controlled by lines of JSON. Needs NumPy alone.
 
 A worker's main program is `serve(LIBRARIES, SUBJECTS)`; a subject is a memory at one size.
 Every question is a line on standard input, every answer one on standard output:
@@ -44,10 +44,10 @@ class Sizes(NamedTuple):
 
 
 class Subject(Protocol):
-    """A memory with its weights; every call ends when its result is there."""
+    """A memory with its weights; every call returns when its result is computed."""
 
     takes_starts: bool
-    """whether a start within a chunk can be told to it"""
+    """whether it has an input for a start within a chunk"""
 
     def plan(self, mode: str) -> int | None:
         """Compiles what can be; bytes that a call of "learn" or "act" will hold, if known."""
@@ -83,7 +83,7 @@ def serve(libraries: tuple[str, ...], subjects: dict[str, Build]) -> None:
         question = json.loads(line)
         try:
             answer = getattr(worker, question.pop("do"))(**question)
-        except Exception as error:  # another library's: it is told, and the next one measured
+        except Exception as error:  # another library's: reported, and the next one is measured
             first = (str(error).splitlines() or [""])[0]
             answer = {"error": f"{type(error).__name__}: {first}"[:500]}
         print(json.dumps(answer), file=answers, flush=True)
@@ -108,17 +108,17 @@ class Worker:
         built = self._subjects[subject](Sizes(*sizes), dict(np.load(arrays)))
         begin = time.perf_counter()
         planned = built.plan(mode)
-        told = built.facts() | {
+        facts = built.facts() | {
             "planned_bytes": planned,
             "compile_seconds": time.perf_counter() - begin,
             "takes_starts": built.takes_starts,
         }
         if planned is not None and planned > limit:
-            return told | {"skipped": f"would need {planned / 2**30:.1f} GiB"}
+            return facts | {"skipped": f"would need {planned / 2**30:.1f} GiB"}
         call = built.learn if mode == "learn" else built.act
         self._prepared[subject] = built, call
         call()
-        return told | self.time(subject, 1)
+        return facts | self.time(subject, 1)
 
     def time(self, subject: str, calls: int) -> dict[str, Any]:
         """The mean over some calls."""
@@ -150,7 +150,7 @@ class Worker:
 
 
 def resident_growth(call: Callable[[], Any]) -> int | None:
-    """Bytes by which a call raises this process's resident memory; None where none can tell.
+    """Bytes by which a call raises this process's resident memory; None where that is unknown.
 
     Free memory is handed back first, so that the call must ask for all it needs, whichever library
     it belongs to.
@@ -176,7 +176,7 @@ def _status(field: str) -> int:
 def broken(subject: Subject, xs: np.ndarray) -> dict[str, Any]:
     """Largest deviations, relative to the largest output, from what holds for every memory.
 
-    reset     outputs from a start on equal a fresh run; None if no start can be told
+    reset     outputs from a start on equal a fresh run; None if it has no input for starts
     nan       whether a NaN before a start stays out of what follows it
     stream    acting one by one equals reading the chunk
     causal    outputs do not depend on later observations
@@ -210,5 +210,5 @@ def keeps_out(subject: Subject, spoiled: np.ndarray, starts: np.ndarray, begin: 
 
 
 def deviation(a: np.ndarray, b: np.ndarray) -> float:
-    """The largest difference, as a share of the largest number of b."""
+    """The largest difference, as a fraction of the largest number of b."""
     return float(np.max(np.abs(a - b)) / max(np.max(np.abs(b)), 1e-30))

@@ -15,11 +15,11 @@ from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from serve import Arrays, Build, Sizes, Subject, serve
 from torch import nn
 
-SHORT = 64  # observations that tell how many threads pay
+SHORT = 64  # observations that decide how many threads pay
 
 
 class Cell:
-    """`torch.nn.LSTM` or `torch.nn.GRU`, which have no way to be told of starts."""
+    """`torch.nn.LSTM` or `torch.nn.GRU`, which have no input for starts."""
 
     takes_starts = False
 

@@ -12,18 +12,18 @@ from clew.run.asynchronous.settings import AsyncConfig
 
 
 class PretendedActor(RayActor):
-    """Answers at once with as many bytes as it is told to with the newest parameters."""
+    """Answers at once with as many bytes as the newest parameters say."""
 
     def rollout(self, version: int, published: Any, opening: int) -> Any:
         """What `RayActor.rollout` would give."""
         self.tell(version, published)
-        version, said = self._newest
-        size: Any = said
+        version, newest = self._newest
+        size: Any = newest
         return Made(version, np.ones(size[1], np.uint8), 1.0, 0.0)
 
 
 class Pool(ray_pool.RayPool):
-    """The library's, whose version can be asked for."""
+    """The library's pool, with its version."""
 
     @property
     def version(self) -> int:
@@ -32,7 +32,7 @@ class Pool(ray_pool.RayPool):
 
 
 def make_pool(actors: int) -> Pool:
-    """So many actors, all at work."""
+    """Actors that are all at work."""
     settings = AsyncConfig(actors=actors, queue=1, ray="auto")
     config = SimpleNamespace(asynchronous=settings, host=HostConfig(), env="pretended")
     side = SimpleNamespace(task=SimpleNamespace(vector=False))

@@ -23,8 +23,8 @@ class BenchCommand:
     memories: tuple[str, ...] = ()
     """Measure only these, by their names in the table."""
     peers: bool = False
-    """Compare with other libraries instead, in an environment of their own that is made if it is
-    not there (2 GB, once); 8 minutes."""
+    """Compare with other libraries instead, in an environment of their own that is built if it is
+    missing (2 GB, once); 8 minutes."""
     lengths: bool = False
     """Measure ReLiT, AReLiT and the linear transformer on chunks of 256 to 8,192 steps instead."""
     memory_maze: bool = False
@@ -76,7 +76,7 @@ def _validate(command: BenchCommand) -> None:
 
 
 def _measure(command: BenchCommand) -> tuple[Document, str]:
-    """The figures that the command asks for, and what is printed below those of --quick."""
+    """The figures of the command, and the line that --quick prints below them."""
     quick, rounds = command.quick, command.repeats or 6
     if command.peers:
         from clew.lab.bench.peers import compare, document  # start: JAX takes 0.5 s

@@ -29,7 +29,7 @@ class Outcome(NamedTuple):
     """What the demonstration showed."""
 
     success: dict[str, Interval]
-    """Share of fresh episodes solved, for each memory"""
+    """fraction of fresh episodes solved, for each memory"""
     picture: Path
 
 
@@ -62,7 +62,7 @@ def settings(run_dir: str | Path = "runs/demo", *, seeds: int = 2) -> dict[str, 
 
 
 def train_once(config: TrainConfig, progress: Progress) -> Path:
-    """Trains a run, goes on with it if it was stopped, or leaves it alone if it is complete.
+    """Trains a run, resumes it if it was stopped, or leaves it alone if it is complete.
 
     Raises:
         UserError: if its folder holds a run with other settings.
@@ -76,10 +76,10 @@ def train_once(config: TrainConfig, progress: Progress) -> Path:
 
 
 def measure(path: Path, episodes: int) -> Interval:
-    """Share of fresh episodes that a run's agents solve, all of them taken together.
+    """The fraction of fresh episodes that a run's agents solve, pooled.
 
-    The agents act as they were trained, drawing from their policies. The interval is Wilson's
-    over the episodes: it says how sure these agents' rate is, not how other seeds would do.
+    The agents act as they were trained, sampling from their policies. The interval is Wilson's
+    over the episodes: it covers these agents' rate, not that of other seeds.
     """
     result = evaluate(path, episodes=episodes, greedy=False, seed=1)
     rates = result.per_seed["success"]
@@ -96,7 +96,7 @@ def run(
         run_dir: folder for both runs and the picture.
         seeds: agents of each kind.
         episodes: fresh episodes for each agent.
-        progress: makes the listener of a run from its label.
+        progress: returns the listener of a run for its label.
     """
     paths = {
         memory: train_once(config, progress(LABELS[memory]))

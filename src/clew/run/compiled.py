@@ -85,12 +85,12 @@ class CompiledProgram:
     """A compiled loop as a `Program`."""
 
     def __init__(self, loop: Loop):
-        self._loop = loop
+        self.loop = loop
         self.state: RunState | None = None
 
     def __call__(self, state: RunState, count: Int[Array, ""]) -> RunState:
         """See `Program`."""
-        self.state = self._loop(state, count)
+        self.state = self.loop(state, count)
         return self.state
 
     def measured(self) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def run_template(parts: Parts) -> RunState:
     return jax.eval_shape(partial(init_run, parts))
 
 
-def compile_program(parts: Parts) -> Program:
+def compile_program(parts: Parts) -> CompiledProgram:
     """Compiles the loop, or takes it from the cache of compiled programs.
 
     The number of updates is an argument of the program, so that one program serves all calls: a

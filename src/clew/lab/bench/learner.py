@@ -3,8 +3,7 @@
 The thesis measured frames per second and peak memory of whole trainings on a graphics card (Figure
 5.6). Here it is the learner alone, on pictures of noise: one update of the training program, one
 gradient step of Table A.3's 3,200 frames, at the sizes of Table A.4. All agents are measured by
-turns, so that what else the machine does meanwhile touches all of them, and what counts are the
-ratios within a turn.
+turns, so that other load on the machine falls on all of them; compare the ratios within a turn.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -63,13 +62,13 @@ class Plan(NamedTuple):
     planned: int = 32
     """of the gradient step whose memory is reported"""
     rounds: int = 6
-    """turns that count, after one that does not"""
+    """turns that count, after one to warm up"""
     sizes: dict[str, Any] = {}
     """options in place of the memories' own"""
 
 
 QUICK = Plan(("none", "lstm"), 2, 2, 2, {"hidden_size": 16})
-"""Enough to see that everything works; its figures are none to quote."""
+"""Enough to see that everything works; not to quote."""
 QUICK_NOTE = "QUICK: narrow agents, two sequences and two turns, no figures to quote"
 
 
@@ -109,14 +108,14 @@ class Row(NamedTuple):
 
 
 class Noise(gymnasium.Env[Any, Any]):
-    """Shows what Memory Maze shows, and is never played: its spaces alone are asked for."""
+    """Has the spaces of Memory Maze, and is never stepped."""
 
     observation_space = spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8)
     action_space = spaces.Discrete(ACTIONS)
 
 
 def models() -> tuple[str, ...]:
-    """The agents that there are to measure."""
+    """The agents that can be measured."""
     return tuple(name.removeprefix("memory-maze/") for name in PRESETS)
 
 

@@ -46,7 +46,7 @@ NOTE = (
 )
 
 QUICK = Plan((16, 32), 1, 2, {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "head_size": 8})
-"""Enough to see that everything works; its figures are none to quote."""
+"""Enough to see that everything works; not to quote."""
 QUICK_NOTE = "QUICK: short chunks and two turns, no figures to quote"
 
 
@@ -208,7 +208,7 @@ def _points(plan: Plan) -> Iterator[tuple[str, AbstractMemory, int]]:
 
 
 def _call(memory: AbstractMemory, program: Any, length: int, envs: int) -> Callable[[], Any]:
-    """A call of a compiled gradient on observations drawn once, in a running episode."""
+    """A call of a compiled gradient on observations sampled once, in a running episode."""
     params, _ = eqx.partition(memory, eqx.is_inexact_array)
     xs = jax.random.normal(jax.random.key(1), (length, envs, memory.input_size))
     starts = jnp.zeros((length, envs), bool)

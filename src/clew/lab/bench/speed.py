@@ -1,7 +1,7 @@
 """How fast each memory acts, learns and trains, held against the machine's own matrix products.
 
 Everything is measured on the programs that training runs, at the sizes of Pramanik (2023),
-Table A.2. `measure` refuses a memory that breaks a law: a wrong model's speed is no figure.
+Table A.2. `measure` refuses a memory that breaks a law: the speed of a wrong model means nothing.
 """
 
 import contextlib
@@ -24,7 +24,14 @@ from clew.lab.document import Document, Grid, NoFigures
 from clew.lab.studies.tmaze.grid import PRESETS
 from clew.memory import MEMORIES, options_of
 from clew.memory.laws import LawBroken, check
-from clew.run.compiled import Parts, RunState, compile_program, init_run, make_parts
+from clew.run.compiled import (
+    CompiledProgram,
+    Parts,
+    RunState,
+    compile_program,
+    init_run,
+    make_parts,
+)
 from clew.run.config import TrainConfig
 
 SIZES = {"hidden_size": 128, "num_layers": 4, "num_heads": 4, "head_size": 64, "window": 128}
@@ -48,7 +55,7 @@ class Plan(NamedTuple):
 
 
 QUICK = Plan(length=32, repeats=2, law_lengths=(3,))
-"""Enough to see that everything works; its rates are no figures to quote."""
+"""Enough to see that everything works; not to quote."""
 
 
 NOTE = (
@@ -95,7 +102,7 @@ class Figures(NamedTuple):
 
 
 def cases() -> dict[str, tuple[str, dict[str, Any]]]:
-    """What there is to measure: a name to a memory and its options.
+    """What can be measured: a name to a memory and its options.
 
     The agents of Pramanik's T-Maze study, and at the same width and depth every other memory.
     """
@@ -243,7 +250,7 @@ def _parts_rates(
 def _training(parts: Parts, state: RunState, plan: Plan) -> tuple[float, int, Estimate, RunState]:
     """Seconds to compile, bytes held and rate of the whole training program, and its last state."""
     with _no_compilation_cache():
-        compiled: list[Any] = []
+        compiled: list[CompiledProgram] = []
         seconds = seconds_of(lambda: compiled.append(compile_program(parts)))
     program = compiled[0]
     held = [state]
@@ -254,7 +261,7 @@ def _training(parts: Parts, state: RunState, plan: Plan) -> tuple[float, int, Es
         return held[0]
 
     rate = rate_of(advance, plan.num_envs * plan.length, plan.repeats)
-    return seconds, planned_bytes(program), rate, held[0]
+    return seconds, planned_bytes(program.loop), rate, held[0]
 
 
 @contextlib.contextmanager

@@ -34,8 +34,8 @@ def estimate(values: Sequence[float]) -> Estimate:
     The number of values below the true median is binomial with 1/2, whatever their distribution,
     so that the k-th smallest and the k-th largest of n enclose it with probability
     1 - 2 P(X < k). With fewer than six values no pair reaches 95%; then they are the smallest and
-    the largest, and `confidence` says what they are worth. Up to eight values they are the
-    smallest and the largest too.
+    the largest, and `confidence` is what they reach. With six to eight values they are the smallest
+    and the largest too.
     """
     ordered, count = sorted(values), len(values)
     nearest = 1

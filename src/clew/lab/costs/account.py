@@ -36,7 +36,7 @@ class Plan(NamedTuple):
     length: int = 256
     """steps of a chunk"""
     compiled: bool = False
-    """compile step and chunk, and ask XLA what they cost"""
+    """compile step and chunk, and take XLA's count of them"""
     repeats: int = 0
     """timed calls of acting and of reading a chunk; none with 0"""
 
@@ -157,8 +157,8 @@ def _whole(
     name: str, memory: str, input_size: int, options: dict[str, Any], *, reproject: bool
 ) -> Subject:
     def make(key: jax.Array) -> Any:
-        made = make_memory(memory, input_size=input_size, key=key, **options)
-        return Reprojecting(made) if reproject else made
+        whole = make_memory(memory, input_size=input_size, key=key, **options)
+        return Reprojecting(whole) if reproject else whole
 
     found = None
     if memory in FORMULAS:

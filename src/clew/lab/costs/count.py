@@ -72,7 +72,7 @@ def multiply_adds(
 ) -> Arithmetic:
     """Counts the multiply-adds of one `module.step`, for one environment, from its jaxpr.
 
-    With `length` those of one `module.unroll` over so many observations, of the whole chunk.
+    With `length` those of one `module.unroll` over that many observations, of the whole chunk.
 
     Counted: for matrix products and convolutions one for every product of two elements; for `mul`
     and `square` of floating-point numbers one for every element of the result; for
@@ -223,7 +223,7 @@ def _while(equation: Any, inputs: list[bool], tally: Tally) -> list[bool]:
     tally.add(body)
     condition = walk(settings["cond_jaxpr"].jaxpr, inputs[:of_condition] + carry)
     tally.add(condition)
-    # A loop that runs until its data says so gives results that vary with that data.
+    # The results of a loop whose end depends on data vary with that data.
     return [True] * len(carry) if any(condition.varying) else carry
 
 

@@ -2,8 +2,8 @@
 
 A formula is read by a person and evaluated by a program. Formulas describe the code: a test holds
 them against the counts of the program itself, `clew.lab.costs.multiply_adds` and `state_size`,
-exactly, at several sizes and for every option that changes them. What is counted is said at
-`multiply_adds`. A memory needs no formula; without one its program alone is counted.
+exactly, at several sizes and for every option that changes them. What is counted is
+defined at `multiply_adds`. A memory needs no formula; without one its program alone is counted.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -32,7 +32,7 @@ class Plan(NamedTuple):
     rounds: int = 6
     """turns of every subject at every point"""
     turn: float = 0.1
-    """seconds of a turn at least, in as many calls as that takes"""
+    """least seconds of a turn, in as many calls as that takes"""
     bytes_limit: int = 6 * 2**30
     """a subject that would hold more than this is not run"""
     seconds_limit: float = 6.0
@@ -40,7 +40,7 @@ class Plan(NamedTuple):
 
 
 QUICK = Plan(lengths=(8, 32), width=16, envs=2, actors=2, rounds=2, turn=0.005)
-"""Enough to see that everything works; its figures are none to quote."""
+"""Enough to see that everything works; not to quote."""
 
 
 class Agreement(NamedTuple):
@@ -188,7 +188,7 @@ def measure(
 def _prepare(
     library: Library, subject: str, mode: str, given: dict[str, Any], plan: Plan
 ) -> dict[str, Any]:
-    """Its facts; "note" says why it is not to be measured."""
+    """Its facts; "note" says why it is not measured."""
     try:
         facts = library.of(subject).ask("prepare", subject=subject, mode=mode, **given)
     except WorkerFailed as failed:
@@ -201,7 +201,7 @@ def _prepare(
 
 
 def _seconds(library: Library, subject: str, calls: int) -> Callable[[], float]:
-    """Seconds of one call, of so many in a row, and a pause."""
+    """A measure of the seconds of one call, from `calls` in a row, and a pause."""
 
     def measured() -> float:
         took = library.of(subject).ask("time", subject=subject, calls=calls)

@@ -123,7 +123,7 @@ def sentences(found: Comparison) -> list[str]:
 
 
 def heading(found: Comparison) -> str:
-    """On what it was measured."""
+    """What was measured on which machine."""
     plan, machine, rates = found.plan, found.machine, sorted(found.product_rates)
     return (
         f"Width {plan.width}, {plan.envs} environments learning, {plan.actors} acting; medians of "
@@ -140,7 +140,7 @@ def markdown(found: Comparison) -> str:
 
 
 def as_data(found: Comparison) -> dict[str, Any]:
-    """For JSON; each row also says who is ahead, and how fast the machine was meanwhile."""
+    """For JSON; each row also has who is ahead, and the machine's product rate at that time."""
     rates = found.product_rates
     around = zip(rates, rates[1:], strict=False)
     families = dict.fromkeys(row.family for row in found.rows)
@@ -153,7 +153,7 @@ def as_data(found: Comparison) -> dict[str, Any]:
 
 
 def from_data(data: dict[str, Any]) -> Comparison:
-    """The comparison of `as_data`, read from JSON."""
+    """The comparison of `peers.json`."""
     plan = data["plan"] | {"lengths": tuple(data["plan"]["lengths"])}
     return Comparison(
         data["machine"],

@@ -1,4 +1,4 @@
-"""Libraries in processes of their own, in an environment of their own, asked by lines of JSON."""
+"""Libraries in processes and an environment of their own, spoken to in lines of JSON."""
 
 import json
 import os
@@ -14,23 +14,23 @@ from clew.lab.bench.peers.families import WORKERS
 
 ROOT = Path(__file__).resolve().parents[5]
 FOLDER = ".venv-peers"
-"""Of the repository: the virtual environment of the other libraries, made from a lock file."""
+"""The other libraries' virtual environment in the repository, built from a lock file."""
 
 ENVIRONMENT = {
     # The comparison is one of processors, also where one side could have more.
     "JAX_PLATFORMS": "cpu",
-    # What threads' own arenas have freed is never handed back, and so would not be asked for again
-    # when a call's memory is measured.
+    # Memory that threads' own arenas have freed is never returned to the system, so a call could
+    # reuse it and its growth would not be measured.
     "MALLOC_ARENA_MAX": "1",
 }
 
 
 class WorkerFailed(Exception):
-    """A worker ended, or could not do what it was asked for."""
+    """A worker ended, or could not answer a request."""
 
 
 class Endpoint(Protocol):
-    """What answers the questions of `benchmarks/peers/serve.py`."""
+    """What answers the requests that `benchmarks/peers/serve.py` lists."""
 
     def ask(self, do: str, **what: Any) -> dict[str, Any]:
         """The answer.
@@ -65,17 +65,15 @@ def workers_folder() -> Path:
 
 
 def peers_python() -> Path:
-    """The interpreter of the other libraries' environment, which is made if it is not there.
+    """The interpreter of the other libraries' environment, which is built if it is missing.
 
     Raises:
-        UserError: if it cannot be made; what went wrong was printed.
+        UserError: if it cannot be built; the reason was printed.
     """
     workers_folder()
     folder = ROOT / FOLDER
     if not (folder / ".installed").exists():
-        print(
-            f"{FOLDER} is not there yet: making it, some 2 minutes and 2 GB, once", file=sys.stderr
-        )
+        print(f"building {FOLDER}, once: about 2 minutes and 2 GB", file=sys.stderr)
         command = ["sh", "tools/make_peers.sh", FOLDER, sys.executable]
         if subprocess.run(command, cwd=ROOT, stdout=sys.stderr).returncode:
             raise UserError(
@@ -86,7 +84,7 @@ def peers_python() -> Path:
 
 
 class Worker:
-    """One process, from its first question until it is closed.
+    """One process, from its first request until it is closed.
 
     Args:
         command: the program and its arguments.
@@ -106,10 +104,10 @@ class Worker:
         )
 
     def ask(self, do: str, **what: Any) -> dict[str, Any]:
-        """The answer to a question.
+        """The answer to a request.
 
         Raises:
-            WorkerFailed: if it says that it cannot, or has ended.
+            WorkerFailed: if it reports an error, or has ended.
         """
         assert self._process.stdin and self._process.stdout
         try:
@@ -126,7 +124,7 @@ class Worker:
         return answer
 
     def close(self) -> None:
-        """Lets the process end."""
+        """Ends the process."""
         assert self._process.stdin and self._process.stdout
         for pipe in (self._process.stdin, self._process.stdout):
             try:
@@ -143,7 +141,7 @@ class Worker:
 
 
 class Workers:
-    """All libraries; a process is started by the first question to it."""
+    """All libraries; a process is started by the first request to it."""
 
     def __init__(self) -> None:
         self._running: dict[str, Worker] = {}

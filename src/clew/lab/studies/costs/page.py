@@ -113,8 +113,8 @@ def figures_tables(
         "The same for a whole layer: operations 2 a multiply-add, state as stored",
         ("", "published", "counted", "XLA", "measured", "as counted"),
         by_count,
-        "'faster' and 'less space' are ratios, the others one head's share of its layer. Pairs are "
-        "with a GTrXL that projects its whole memory at every step / with its key/value cache. "
+        "'faster' and 'less space' are ratios, the others one head's fraction of its layer. Pairs "
+        "are with a GTrXL that projects its whole memory at every step / with its key/value cache. "
         "XLA: FLOP of a compiled step, of state bytes. Measured: microseconds of acting.",
     )
     return first, second
