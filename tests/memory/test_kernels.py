@@ -234,5 +234,5 @@ def test_a_broken_library_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 def test_kernels_are_compiled_ahead() -> None:
     """`python -m clew.memory.kernels` says whether they are there."""
     command = [sys.executable, "-m", "clew.memory.kernels"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert told.strip() == (kernels.why_not() or "clew's kernels are compiled")
+    run = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert run.strip() == (kernels.why_not() or "clew's kernels are compiled")

@@ -123,7 +123,7 @@ def test_reading_in_order_has_the_gradient_of_its_steps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"max_steps": 0}, "max_steps must be .* got 0"),
         ({"threshold": 1.5}, "threshold must be between 0 and 1, got 1.5"),
@@ -137,9 +137,9 @@ def test_reading_in_order_has_the_gradient_of_its_steps() -> None:
         ({"init": "uniforms"}, "init 'uniforms'.*uniform"),
     ],
 )
-def test_impossible_options_are_refused(options: dict[str, Any], told: str) -> None:
+def test_impossible_options_are_refused(options: dict[str, Any], message: str) -> None:
     """Each names the value, and what would have been possible."""
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         make_memory(
             "universal", input_size=INPUT_SIZE, key=jax.random.key(0), **{**SMALL, **options}
         )
