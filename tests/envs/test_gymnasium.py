@@ -8,10 +8,13 @@ import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
-from clew.envs.gymnasium_api import ENV_ID, TMazeEnv, register
+from clew.envs import ENVS, TMaze
+from clew.envs.gymnasium_api import IDS, JaxTaskEnv, register
 from clew.envs.tmaze import DISTRACTOR_BITS, DOWN, LEFT, RIGHT, UP
 from clew.errors import UserError
 from oracles.tmaze import TMazeOracle
+
+ENV_ID = "clew/TMaze-v0"
 
 
 def make(**options: Any) -> gymnasium.Env:
@@ -29,7 +32,7 @@ def test_gymnasium_finds_nothing_to_complain_about(length, rule):
 def test_registered_once_and_by_the_one_line_form():
     register()
     env = gymnasium.make(f"clew.envs.gymnasium_api:{ENV_ID}", corridor_length=300)
-    assert isinstance(env.unwrapped, TMazeEnv)
+    assert isinstance(env.unwrapped, JaxTaskEnv) and isinstance(env.unwrapped.task, TMaze)
     assert env.observation_space.shape == (17,)
     assert env.spec is not None and env.spec.max_episode_steps is None
 
@@ -108,6 +111,22 @@ def test_vector_environments_open_the_next_episode():
     envs.close()
 
 
+def test_a_process_forked_from_one_that_stepped_is_refused():
+    """Where it would wait for JAX's threads, which it has no copy of, for ever."""
+    make().reset(seed=0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.getpid", lambda: -1)  # as a forked child sees the set of its parent
+        with pytest.raises(UserError, match="start it with 'spawn' or 'forkserver'"):
+            make().reset(seed=0)
+
+
+@pytest.mark.parametrize("name", list(IDS))
+def test_every_task_has_a_gymnasium_form(name):
+    env = gymnasium.make(name)
+    check_env(env.unwrapped)
+    assert env.unwrapped.task == ENVS[IDS[name]]()  # type: ignore[attr-defined]
+
+
 def test_it_draws_a_line_of_text():
     env = make(corridor_length=5, render_mode="ansi")
     env.reset(seed=0, options={"cue": 1})
@@ -115,7 +134,7 @@ def test_it_draws_a_line_of_text():
     for _ in range(4):
         env.step(RIGHT)
     assert env.render() == "|----A| position 4 of 4, step 4, cue hidden\n"
-    assert TMazeEnv().render() is None
+    assert JaxTaskEnv("tmaze").render() is None
 
 
 @pytest.mark.parametrize(
@@ -129,7 +148,7 @@ def test_it_draws_a_line_of_text():
 )
 def test_impossible_settings_are_refused(options, message):
     with pytest.raises(UserError, match=message):
-        TMazeEnv(**options)
+        JaxTaskEnv("tmaze", **options)
 
 
 @pytest.mark.parametrize("cue", [2, -1, "up", 0.5, True])
@@ -139,10 +158,10 @@ def test_impossible_cues_are_refused(cue):
 
 
 def test_impossible_options_and_actions_are_refused():
-    env = TMazeEnv()
+    env = JaxTaskEnv("tmaze")
     with pytest.raises(ResetNeeded, match="call reset"):
         env.step(RIGHT)
-    with pytest.raises(UserError, match="reset option of the T-Maze 'kue'; did you mean 'cue'"):
+    with pytest.raises(UserError, match="reset option of tmaze 'kue'; did you mean 'cue'"):
         env.reset(options={"kue": 1})
     env.reset()
     for action in (4, -1, 1.5, "up", None):

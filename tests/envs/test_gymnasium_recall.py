@@ -1,5 +1,6 @@
 """The Gymnasium forms of memory chain and distributed memory: the checker, and the same rules."""
 
+import functools
 from typing import Any
 
 import gymnasium
@@ -10,7 +11,7 @@ from gymnasium.utils.env_checker import check_env
 
 from clew.envs import DistributedMemory, MemoryChain
 from clew.envs.distributed_memory import fixed_schedule
-from clew.envs.gymnasium_recall import DistributedMemoryEnv, MemoryChainEnv
+from clew.envs.gymnasium_api import JaxTaskEnv
 from clew.envs.recall import bsuite_stream
 from clew.errors import UserError
 from oracles.recall import DistributedMemoryOracle, MemoryChainOracle
@@ -28,6 +29,10 @@ SETTINGS = [
 ]
 
 
+chain = functools.partial(JaxTaskEnv, "memory_chain")
+distributed = functools.partial(JaxTaskEnv, "distributed_memory")
+
+
 def make(name: str, **options: Any) -> gymnasium.Env:
     """The registered environment, by the one-line form that registers it."""
     return gymnasium.make(f"clew.envs.gymnasium_api:{name}", **options)
@@ -35,7 +40,7 @@ def make(name: str, **options: Any) -> gymnasium.Env:
 
 def oracle_of(env: gymnasium.Env, info: dict[str, Any]) -> Any:
     """The transcription of the episode that `info` tells of."""
-    length = env.get_wrapper_attr("memory_length")
+    length = env.get_wrapper_attr("task").memory_length
     if "query" in info:
         return MemoryChainOracle(length, info["context"].tolist(), info["query"])
     return DistributedMemoryOracle(length, info["context"].tolist(), info["times"].tolist())
@@ -47,16 +52,14 @@ def test_gymnasium_finds_nothing_to_complain_about(name, options):
     check_env(make(name, **options).unwrapped)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [(CHAIN, MemoryChainEnv), (DISTRIBUTED, DistributedMemoryEnv)]
-)
+@pytest.mark.parametrize(("name", "kind"), [(CHAIN, MemoryChain), (DISTRIBUTED, DistributedMemory)])
 def test_registered_without_a_limit_and_with_the_defaults_of_the_jax_form(name, kind):
     env = make(name)
-    assert type(env.unwrapped) is kind
+    assert type(env.get_wrapper_attr("task")) is kind
     assert env.spec is not None and env.spec.max_episode_steps is None
     jax_form = MemoryChain() if name == CHAIN else DistributedMemory()
     assert env.observation_space.shape == (jax_form.observation_size,)
-    assert env.get_wrapper_attr("memory_length") == jax_form.memory_length
+    assert env.get_wrapper_attr("task").memory_length == jax_form.memory_length
 
 
 @pytest.mark.parametrize(("name", "options"), SETTINGS)
@@ -137,6 +140,23 @@ def test_what_is_not_forced_is_drawn_by_the_seed():
     assert len({tuple(spread.reset()[1]["times"]) for _ in range(100)}) > 50
 
 
+def test_seeds_keep_their_episodes():
+    """What the same seeds drew in clew 0.1, whose Gymnasium forms were written in NumPy."""
+    seeds = (0, None, 1)
+    env = make(CHAIN, memory_length=3, num_bits=4)
+    drawn = [env.reset(seed=seed)[1] for seed in seeds]
+    assert [info["context"].tolist() for info in drawn] == [
+        [1, 1, 1, 0],
+        [0, 0, 0, 0],
+        [0, 1, 1, 1],
+    ]
+    assert [info["query"] for info in drawn] == [1, 3, 0]
+    env = make(DISTRIBUTED, memory_length=6, num_bits=3, schedule="fresh")
+    drawn = [env.reset(seed=seed)[1] for seed in seeds]
+    assert [info["context"].tolist() for info in drawn] == [[1, 1, 1], [0, 1, 1], [0, 1, 1]]
+    assert [info["times"].tolist() for info in drawn] == [[0, 1, 4], [2, 3, 5], [0, 3, 5]]
+
+
 def test_vector_environments_open_the_next_episode():
     for name, decisions in ((CHAIN, 3), (DISTRIBUTED, 3)):
         options = {"memory_length": 2 if name == CHAIN else 3, "num_bits": 3}
@@ -156,19 +176,31 @@ def test_it_draws_a_line_of_text():
     env.step(0)
     env.step(0)
     assert env.render() == "|...| query 2, time 1 of 2\n"
-    assert MemoryChainEnv().render() is None
+    assert JaxTaskEnv("memory_chain").render() is None
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: MemoryChainEnv(0), "memory_length must be an integer of at least 1, got 0"),
-        (lambda: MemoryChainEnv(2, 2.5), "num_bits must be an integer of at least 1, got 2.5"),
-        (lambda: MemoryChainEnv(stream_seed=True), "stream_seed .* got True"),
-        (lambda: MemoryChainEnv(render_mode="human"), "unknown render_mode 'human'"),
-        (lambda: DistributedMemoryEnv(5, 4), "num_bits must be odd"),
-        (lambda: DistributedMemoryEnv(3, 5), "num_bits must be at most memory_length 3"),
-        (lambda: DistributedMemoryEnv(schedule="fresch"), "did you mean 'fresh'"),
+        (
+            lambda: JaxTaskEnv("memory_chain", memory_length=0),
+            "memory_length must be an integer of at least 1, got 0",
+        ),
+        (
+            lambda: JaxTaskEnv("memory_chain", num_bits=2.5),
+            "num_bits must be an integer of at least 1, got 2.5",
+        ),
+        (lambda: chain(stream_seed=True), "stream_seed .* got True"),
+        (lambda: chain(render_mode="human"), "unknown render_mode 'human'"),
+        (
+            lambda: JaxTaskEnv("distributed_memory", memory_length=5, num_bits=4),
+            "num_bits must be odd",
+        ),
+        (
+            lambda: JaxTaskEnv("distributed_memory", memory_length=3, num_bits=5),
+            "num_bits must be at most memory_length 3",
+        ),
+        (lambda: distributed(schedule="fresch"), "did you mean 'fresh'"),
     ],
 )
 def test_impossible_settings_are_refused(call, message):
@@ -182,16 +214,16 @@ def test_impossible_settings_are_refused(call, message):
         (
             CHAIN,
             {"contex": [1]},
-            "reset option of the memory chain 'contex'; did you mean 'context'",
+            "reset option of memory_chain 'contex'; did you mean 'context'",
         ),
-        (CHAIN, {"times": [1]}, "reset option of the memory chain 'times'.*known: context, query"),
+        (CHAIN, {"times": [1]}, "reset option of memory_chain 'times'.*known: context, query"),
         (CHAIN, {"context": [1, 0]}, r"context must be num_bits 3 bits, .* got \[1, 0\]"),
         (CHAIN, {"context": [1, 0, 2]}, r"each 0 or 1, got \[1, 0, 2\]"),
         (CHAIN, {"context": [1, 0, -1.0]}, "each 0 or 1, got"),
         (CHAIN, {"context": "101"}, "each 0 or 1, got '101'"),
         (CHAIN, {"query": 3}, "query must be .* from 0 to 2, got 3"),
         (CHAIN, {"query": "1"}, "query must be .* from 0 to 2, got '1'"),
-        (DISTRIBUTED, {"query": 0}, "reset option of the distributed memory 'query'"),
+        (DISTRIBUTED, {"query": 0}, "reset option of distributed_memory 'query'"),
         (DISTRIBUTED, {"times": [0, 1, 2]}, "only if schedule is 'fresh'"),
     ],
 )
@@ -209,7 +241,7 @@ def test_impossible_times_are_refused(times):
 
 
 def test_impossible_steps_are_refused():
-    env = MemoryChainEnv(1)
+    env = JaxTaskEnv("memory_chain", memory_length=1)
     with pytest.raises(ResetNeeded, match="call reset"):
         env.step(0)
     env.reset()

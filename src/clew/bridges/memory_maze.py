@@ -28,7 +28,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
 
 from clew.bridges.memory_maze_packages import load_tasks, require_drawing
-from clew.envs.gymnasium_checks import (
+from clew.envs.gymnasium_api import (
     known_options,
     require_action,
     require_render_mode,
@@ -147,7 +147,7 @@ class MemoryMazeEnv(gymnasium.Env[Any, np.int64]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Opens an episode in a new maze; with a seed, the first of that seed's mazes."""
-        known_options(options, "Memory Maze", [])
+        known_options(options, "the Memory Maze", [])
         super().reset(seed=seed)
         with quiet():
             if seed is not None or self._task is None:

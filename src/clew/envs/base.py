@@ -2,9 +2,11 @@
 
 import abc
 import inspect
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 from gymnasium.spaces import Box, Discrete, Space
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt8
@@ -50,6 +52,8 @@ class Environment(eqx.Module):
     metric_names: eqx.AbstractVar[tuple[str, ...]]
     action_names: ClassVar[tuple[str, ...]] = ()
     """What the actions are called, in order; empty if they have no names."""
+    boolean_metrics: ClassVar[tuple[str, ...]] = ()
+    """The metrics that are 0 or 1 after every step; Gymnasium's `info` has them as booleans."""
 
     @property
     def observation_space(self) -> Space:
@@ -83,6 +87,39 @@ class Environment(eqx.Module):
         self, state: EnvState, action: Array, key: Key[Array, ""]
     ) -> tuple[EnvState, Transition]:
         """Takes one action."""
+
+    def draw(self, rng: np.random.Generator, number: int) -> dict[str, Any]:
+        """What chance decides about an episode, drawn with NumPy, as arguments of `reset_to`.
+
+        The Gymnasium form opens its episodes with it, reports it in `info`, and lets
+        `reset(options=...)` force it. By default nothing has a name: `reset` draws episodes.
+
+        Args:
+            rng: Gymnasium's generator, which the user seeds.
+            number: of the episode since the seed, which a fixed stream follows.
+        """
+        return {}
+
+    def force(self, drawn: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+        """What was drawn, with a user's values in place of some.
+
+        Raises:
+            UserError: impossible values.
+        """
+        return drawn | given
+
+    def reset_to(self, *args: Any, **kwargs: Any) -> tuple[EnvState, Observation]:
+        """Opens the episode that `draw` describes."""
+        raise NotImplementedError(f"{type(self).__name__} draws nothing that has a name")
+
+    def outcomes(self, state: EnvState, key: Key[Array, ""]) -> tuple[EnvState, Transition] | None:
+        """States and transitions [actions, time] of a whole episode; None if actions change it.
+
+        Args:
+            state: that opens the episode.
+            key: for all of its steps.
+        """
+        return None
 
     def remembered(self, state: EnvState) -> dict[str, Int[Array, ""]]:
         """What an episode asks to be remembered, as whole numbers by name; most important first.
@@ -130,3 +167,10 @@ class OpenLoop(Environment):
 
         Those after the episode's end may be anything that `step` is defined for.
         """
+
+    def outcomes(self, state: EnvState, key: Key[Array, ""]) -> tuple[EnvState, Transition]:
+        """States and transitions [actions, time] of a whole episode."""
+        before = self.ahead(state, self.longest)
+        keys = jax.vmap(lambda time: jax.random.fold_in(key, time))(jnp.arange(self.longest))
+        after = jax.vmap(self.step, in_axes=(0, None, 0))
+        return jax.vmap(after, in_axes=(None, 0, None))(before, jnp.arange(self.num_actions), keys)

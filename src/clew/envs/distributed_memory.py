@@ -21,6 +21,9 @@ from clew.envs.recall import (
     Episodes,
     Recall,
     clock,
+    draw_bits,
+    forced_context,
+    integers,
     judge,
     number_bits,
     recall_line,
@@ -145,6 +148,31 @@ class DistributedMemory(Recall):
         """
         return self._open(self.episodes.forced(context), self._given(times))
 
+    def draw(self, rng: np.random.Generator, number: int) -> dict[str, Any]:
+        """The bits, and when each is shown."""
+        context, _ = draw_bits(self.episodes, rng, number)
+        times = np.array(fixed_schedule(self.memory_length, self.episodes.num_bits), np.int32)
+        if self.schedule == "fresh":
+            drawn = rng.choice(self.memory_length, self.episodes.num_bits, replace=False)
+            times = np.sort(drawn).astype(np.int32)
+        return {"context": context, "times": times}
+
+    def force(self, drawn: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+        """Bits, or when each is shown, as a user wants them.
+
+        Raises:
+            UserError: they are no bits, too many or too few; impossible times, or any at all with
+                a fixed schedule.
+        """
+        context, times = forced_context(given.get("context"), drawn["context"]), drawn["times"]
+        if "times" in given:
+            if self.schedule != "fresh":
+                raise UserError(
+                    f"times can be forced only if schedule is 'fresh'; here it is {self.schedule!r}"
+                )
+            times = forced_times(given["times"], len(context), self.memory_length)
+        return {"context": context, "times": times}
+
     def step(
         self, state: DistributedMemoryState, action: Int[Array, ""], key: Key[Array, ""]
     ) -> tuple[DistributedMemoryState, Transition]:
@@ -165,7 +193,7 @@ class DistributedMemory(Recall):
         return distributed_picture(*bits, shown_time(state), self.memory_length, observation)
 
     def render_text(self, state: DistributedMemoryState, observation: np.ndarray) -> str:
-        """What is shown as a line, as the Gymnasium form draws it."""
+        """What is shown as a line."""
         _, query, *bits = observation
         return recall_line(bits, query, shown_time(state), self.memory_length)
 
@@ -207,6 +235,19 @@ def fixed_schedule(memory_length: int, num_bits: int) -> tuple[int, ...]:
     Source: the code published with Makkink (2021).
     """
     return tuple(sorted(random.Random(0).sample(range(memory_length), num_bits)))
+
+
+def forced_times(given: Any, num_bits: int, memory_length: int) -> np.ndarray:
+    """The times given; raises `UserError` unless there are such times, in order, all different,
+    and as many as bits."""
+    times = integers(given)
+    different = times is not None and times == sorted(set(times)) and len(times) == num_bits
+    if times is None or not different or times[0] < 0 or times[-1] >= memory_length:
+        raise UserError(
+            f"times must be num_bits {num_bits} different integers from 0 to "
+            f"{memory_length - 1}, in order, got {given!r}"
+        )
+    return np.array(times, np.int32)
 
 
 def check_distributed(memory_length: Any, num_bits: Any, schedule: Any) -> None:

@@ -1,7 +1,7 @@
-"""The tasks for every library that trains on Gymnasium environments; here, the T-Maze.
+"""Every task of `ENVS` for libraries that train on Gymnasium environments.
 
-Importing this module registers all of them (`ENTRY_POINTS`, and `MEMORY_MAZES`, which need the
-extra `memory-maze` as soon as one is made):
+Importing this module registers each of them under the name of its class, "clew/TMaze-v0", and
+Memory Maze, which needs the extra `memory-maze` as soon as one is made:
 
     import clew.envs.gymnasium_api
     env = gymnasium.make("clew/TMaze-v0", corridor_length=120)
@@ -9,152 +9,193 @@ extra `memory-maze` as soon as one is made):
 or, in one line, `gymnasium.make("clew.envs.gymnasium_api:clew/TMaze-v0")`, which imports it.
 """
 
-import numbers
+import functools
+import os
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import gymnasium
+import jax
 import numpy as np
+from gymnasium.error import ResetNeeded
+from gymnasium.spaces import Discrete
 
-from clew.envs.gymnasium_checks import (
-    RENDER_MODES,
-    known_options,
-    require_action,
-    require_render_mode,
-    require_running,
-)
-from clew.envs.tmaze import (
-    CUE_BITS,
-    DISTRACTOR_BITS,
-    DOWN,
-    RIGHT_TURN_REWARD,
-    STEP_REWARD,
-    UP,
-    WRONG_TURN_REWARD,
-    check_settings,
-    gray_code,
-    moves,
-    position_bits,
-    tmaze_line,
-)
-from clew.errors import UserError
+from clew.envs import ENVS
+from clew.envs.programs import program_of, words_of_call
+from clew.errors import UserError, unknown_name
 
-ENV_ID = "clew/TMaze-v0"
-ENTRY_POINTS = {
-    ENV_ID: "clew.envs.gymnasium_api:TMazeEnv",
-    "clew/MemoryChain-v0": "clew.envs.gymnasium_recall:MemoryChainEnv",
-    "clew/DistributedMemory-v0": "clew.envs.gymnasium_recall:DistributedMemoryEnv",
-}
+IDS = {f"clew/{kind.__name__}-v0": name for name, kind in ENVS.items()}
 MEMORY_MAZES = {f"clew/MemoryMaze-{size}x{size}-v0": size for size in (9, 11, 13, 15)}
+RENDER_MODES = ["ansi"]
+SEEDS = 2**32
+_stepping_processes: set[int] = set()
 
 
-class TMazeEnv(gymnasium.Env[np.ndarray, np.int64]):
-    """`clew.envs.TMaze`, its rules to the letter, in NumPy.
+class JaxTaskEnv(gymnasium.Env[Any, Any]):
+    """A task of `clew.envs.ENVS` as a Gymnasium environment, compiled for the processor.
 
-    Observations are float32 vectors of 0 and 1, actions 0 up, 1 down, 2 left, 3 right; see
-    `clew.envs.TMaze` for both and for the rewards. `info` has "success", "junction" (reached)
-    and "timeout" of the episode so far, as booleans, and "cue", which the agent must not see.
+    `info` has the task's metrics of the episode so far, and what chance decided about the episode
+    (`Environment.draw`), which the agent must not see. `reset(options=...)` forces the latter,
+    wholly or in part; what is not forced is the same for the same seed either way. A seed also
+    leads a fixed stream of episodes back to its first one.
 
-    The time limit is kept inside, because it ends the episode in one of two ways: with
-    `terminated` ("terminate", as published) or with `truncated` ("truncate"). A turn in the
-    very last step counts as a turn.
-
-    `reset(options={"cue": 0})` (turn up) or `{"cue": 1}` (turn down) forces the cue. Otherwise
-    the cue is drawn, and the distractors are the same for the same seed either way.
+    A task in which no action changes what is observed (`clew.envs.base.OpenLoop`) computes each
+    episode when it opens.
 
     Args:
-        corridor_length: number of positions, at least 2.
-        time_limit: steps after which an episode ends without a turn.
-        on_time_limit: "terminate" or "truncate".
-        render_mode: None, or "ansi" for a line of text.
+        task: a key of `ENVS`.
+        render_mode: None, or "ansi" for the task's lines of text.
+        options: of the task.
 
     Raises:
-        UserError: impossible settings, options or actions.
+        UserError: impossible settings, options or actions; or the process was forked from one that
+            has stepped such an environment, which JAX does not survive.
         gymnasium.error.ResetNeeded: a step before the first reset or after an episode's end.
     """
 
     metadata: dict[str, Any] = {"render_modes": RENDER_MODES, "render_fps": 10}
 
-    def __init__(
-        self,
-        corridor_length: int = 120,
-        time_limit: int = 1000,
-        on_time_limit: str = "terminate",
-        render_mode: str | None = None,
-    ):
-        check_settings(corridor_length, time_limit, on_time_limit)
+    def __init__(self, task: str, render_mode: str | None = None, **options: Any):
         require_render_mode(render_mode)
-        self.corridor_length = corridor_length
-        self.time_limit = time_limit
-        self.on_time_limit = on_time_limit
-        self.render_mode = render_mode
-        self._shifts = np.arange(position_bits(corridor_length))[::-1]
-        self._size = CUE_BITS + self._shifts.size + DISTRACTOR_BITS
-        self.observation_space = gymnasium.spaces.Box(0.0, 1.0, (self._size,), np.float32)
-        self.action_space = gymnasium.spaces.Discrete(4)
-        self._cue = self._position = self._time = 0
+        self.name, self.render_mode = task, render_mode
+        self.task = ENVS[task](**options)
+        self.observation_space = self.task.observation_space
+        self.action_space = self.task.action_space
+        self._program = program_of(self.task)
+        self._draw, self._force = self.task.draw, self.task.force  # binding a method takes long
+        self._noise: np.random.Generator | None = None
+        self._number = self._time = self._seed = 0
         self._running = False
+        self._drawn: dict[str, Any] = {}
+        self._arrays: list[str] = []
+        self._flags = [name in self.task.boolean_metrics for name in self.task.metric_names]
+        self._meanings = ", ".join(self.task.action_names)
+        self._words: Any = None
+        self._ahead: tuple[np.ndarray, np.ndarray] | None = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Opens an episode; `options={"cue": 0 or 1}` forces its cue."""
-        forced = _forced_cue(options)
+    ) -> tuple[Any, dict[str, Any]]:
+        """Opens an episode; `options` force what `Environment.draw` names."""
+        _require_own_process()
         super().reset(seed=seed)
-        drawn = int(self.np_random.integers(2))
-        self._cue = drawn if forced is None else forced
-        self._position = self._time = 0
-        self._running = True
-        observation = self._observe()
-        observation[:CUE_BITS] = (0, 1) if self._cue == 0 else (1, 0)
-        return observation, self._info()
+        if seed is not None or self._noise is None:
+            self._number = 0
+            self._noise = self.np_random.spawn(1)[0]  # takes no numbers from `draw`
+        drawn = self._draw(self.np_random, self._number)
+        given = known_options(options, self.name, drawn)
+        self._drawn = self._force(drawn, given) if given else drawn
+        self._arrays = [n for n, value in self._drawn.items() if isinstance(value, np.ndarray)]
+        self._seed = int(self._noise.integers(SEEDS))
+        call = _on_processor(np.array((self._seed, self._time), np.uint32))
+        if self._drawn:
+            self._words = self._program.reset_to(call, self._drawn)
+        elif self._number == 0:
+            self._words = self._program.reset(call)
+        else:
+            self._words = self._program.next_episode(call, self._words)
+        self._number, self._time, self._running = self._number + 1, 0, True
+        words = np.asarray(self._words)
+        self._ahead = self._program.ahead(words)
+        return self._program.observation(words), self._info([0.0] * len(self._flags))
 
-    def step(self, action: np.int64 | int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Walks, turns or idles."""
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Takes one action."""
         require_running(self._running)
-        action = require_action(self, action, "up, down, left, right")
-        junction = self.corridor_length - 1
-        turned = self._position == junction and action in (UP, DOWN)
-        success = turned and action == self._cue
-        right, left = moves(self._position, action, junction)
-        self._position += right - left
+        if self.task.num_actions:
+            action = require_action(self, action, self._meanings)
+        if self._ahead is not None:
+            observation = self._program.read_observation(self._ahead[0][self._time])
+            numbers = self._ahead[1][action, self._time]
+        else:
+            call = words_of_call(self.task, action, self._seed, self._time)
+            self._words = self._program.step(call, self._words)
+            words = np.asarray(self._words)
+            observation, numbers = self._program.observation(words), self._program.numbers(words)
+        reward, terminated, truncated, *metrics = numbers.tolist()
         self._time += 1
-        timeout = self._time >= self.time_limit and not turned
-
-        reward = STEP_REWARD
-        if turned:
-            reward = RIGHT_TURN_REWARD if success else WRONG_TURN_REWARD
-        truncated = timeout and self.on_time_limit == "truncate"
-        terminated = turned or (timeout and not truncated)
         self._running = not (terminated or truncated)
+        info = self._info(metrics)
+        return observation, _shortest(reward), bool(terminated), bool(truncated), info
 
-        observation = self._observe()
-        observation[-DISTRACTOR_BITS:] = self.np_random.integers(2, size=DISTRACTOR_BITS)
-        return observation, reward, terminated, truncated, self._info(success, timeout)
-
-    def render(self) -> str | None:
-        """The corridor as a line of text: A the agent, T the junction; None without a mode."""
-        if self.render_mode is None:
+    def render(self) -> Any:
+        """The task's lines of text for what is observed now; None without a mode."""
+        if self.render_mode is None or self._words is None:
             return None
-        return tmaze_line(self.corridor_length, self._position, self._time, self._cue)
+        if self._ahead is not None and self._time:
+            observation = self._program.read_observation(self._ahead[0][self._time - 1])
+        else:
+            observation = self._program.observation(np.asarray(self._words))
+        state = self._program.state(self._words, np.uint32(self._time))
+        return self.task.render_text(jax.device_get(state), observation)
 
-    def _observe(self) -> np.ndarray:
-        observation = np.zeros(self._size, np.float32)
-        code = (gray_code(self._position) >> self._shifts) & 1
-        observation[CUE_BITS:-DISTRACTOR_BITS] = code
-        return observation
-
-    def _info(self, success: bool = False, timeout: bool = False) -> dict[str, Any]:
-        junction = self._position == self.corridor_length - 1
-        return {"success": success, "junction": junction, "timeout": timeout, "cue": self._cue}
+    def _info(self, metrics: Sequence[float]) -> dict[str, Any]:
+        info: dict[str, Any] = dict(self._drawn)
+        for name, is_flag, value in zip(self.task.metric_names, self._flags, metrics, strict=True):
+            info[name] = value != 0 if is_flag else value
+        for name in self._arrays:
+            info[name] = info[name].copy()
+        return info
 
 
-def _forced_cue(options: dict[str, Any] | None) -> int | None:
-    cue = known_options(options, "T-Maze", ["cue"]).get("cue")
-    if cue is None:
-        return None
-    if isinstance(cue, bool) or not isinstance(cue, numbers.Integral) or cue not in (0, 1):
-        raise UserError(f"cue must be 0 (turn up) or 1 (turn down), got {cue!r}")
-    return int(cue)
+def _on_processor(call: np.ndarray) -> Any:
+    """A call that is computed by the processor, where a single step costs least."""
+    if jax.default_backend() == "cpu":
+        return call
+    return jax.device_put(call, jax.local_devices(backend="cpu")[0])
+
+
+def _require_own_process() -> None:
+    """JAX's threads do not survive a fork, and a child that computes would wait for them."""
+    here = os.getpid()
+    if _stepping_processes - {here}:
+        raise UserError(
+            "clew's tasks cannot be stepped in a process forked from one that has stepped them: "
+            "start it with 'spawn' or 'forkserver' (in Gymnasium, vector_kwargs={'context': "
+            "'spawn'})"
+        )
+    _stepping_processes.add(here)
+
+
+@functools.lru_cache(1024)
+def _shortest(number: float) -> float:
+    """The decimal that a float32 prints as: -0.1 for the float32 that is nearest to it."""
+    return float(str(np.float32(number)))
+
+
+def require_render_mode(mode: Any, modes: list[str] = RENDER_MODES) -> None:
+    """Raises `UserError` unless `mode` is None or one of `modes`."""
+    if mode not in (None, *modes):
+        raise unknown_name("render_mode", mode, modes)
+
+
+def require_running(running: bool) -> None:
+    """Raises `ResetNeeded` unless an episode is running."""
+    if not running:
+        raise ResetNeeded("the episode has not begun or has ended: call reset() before step()")
+
+
+def require_action(env: gymnasium.Env, action: Any, meanings: str = "") -> int:
+    """The action as an integer; raises `UserError` unless it is one of `env`'s."""
+    space = env.action_space
+    assert isinstance(space, Discrete)
+    if not space.contains(action):
+        raise UserError(
+            f"action must be an integer from 0 to {space.n - 1} ({meanings or space}), got "
+            f"{action!r}"
+        )
+    return int(action)
+
+
+def known_options(
+    options: dict[str, Any] | None, task: str, names: Iterable[str]
+) -> dict[str, Any]:
+    """The options given to `reset`; raises `UserError` for one that is not among `names`."""
+    options = {} if options is None else options
+    for name in options:
+        if name not in names:
+            raise unknown_name(f"reset option of {task}", name, names)
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def register() -> None:
@@ -162,9 +203,10 @@ def register() -> None:
 
     No `max_episode_steps`: Gymnasium's own limit would truncate whatever the task's rules say.
     """
-    for env_id, entry_point in ENTRY_POINTS.items():
+    for env_id, task in IDS.items():
         if env_id not in gymnasium.registry:
-            gymnasium.register(env_id, entry_point=entry_point)
+            entry_point = "clew.envs.gymnasium_api:JaxTaskEnv"
+            gymnasium.register(env_id, entry_point=entry_point, kwargs={"task": task})
     for env_id, size in MEMORY_MAZES.items():
         if env_id not in gymnasium.registry:
             entry_point = "clew.bridges.memory_maze:MemoryMazeEnv"

@@ -18,6 +18,9 @@ from clew.envs.recall import (
     Episodes,
     Recall,
     clock,
+    draw_bits,
+    forced_context,
+    forced_query,
     judge,
     number_bits,
     recall_line,
@@ -121,6 +124,21 @@ class MemoryChain(Recall):
         """
         return self._open(self.episodes.forced(context, query))
 
+    def draw(self, rng: np.random.Generator, number: int) -> dict[str, Any]:
+        """The bits, and which of them is asked for."""
+        context, query = draw_bits(self.episodes, rng, number)
+        return {"context": context, "query": query}
+
+    def force(self, drawn: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+        """Bits, or the one asked for, as a user wants them.
+
+        Raises:
+            UserError: they are no bits, too many or too few, or there is no such bit.
+        """
+        context = forced_context(given.get("context"), drawn["context"])
+        query = forced_query(given.get("query"), drawn["query"], len(context))
+        return {"context": context, "query": query}
+
     def step(
         self, state: MemoryChainState, action: Int[Array, ""], key: Key[Array, ""]
     ) -> tuple[MemoryChainState, Transition]:
@@ -142,7 +160,7 @@ class MemoryChain(Recall):
         return chain_picture(context, query, time, self.memory_length, observation)
 
     def render_text(self, state: MemoryChainState, observation: np.ndarray) -> str:
-        """What is shown as a line, as the Gymnasium form draws it."""
+        """What is shown as a line."""
         _, query, *bits = observation
         return recall_line(bits, query, shown_time(state), self.memory_length)
 

@@ -1,5 +1,6 @@
 """What the tasks share that show some bits and ask for one answer at the end."""
 
+import numbers
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -8,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gymnasium.spaces import Box
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from clew.envs.base import OpenLoop, Transition
@@ -135,8 +137,33 @@ class Episodes(eqx.Module):
         return Draw(context, jnp.asarray(query, jnp.int32), jnp.full((), -1, jnp.int32))
 
 
+def draw_bits(
+    episodes: Episodes, rng: np.random.Generator, number: int
+) -> tuple[Int[np.ndarray, " bits"], int]:
+    """Bits and query, random ones or those of the fixed stream's episode of that number."""
+    if episodes.stream_seed is not None:
+        stream = bsuite_stream(
+            episodes.num_bits, episodes.stream_seed, episodes.stream_length, episodes.with_query
+        )
+        place = number % episodes.stream_length
+        return stream.contexts[place], int(stream.queries[place])
+    context = rng.integers(2, size=episodes.num_bits, dtype=np.int32)
+    return context, int(rng.integers(episodes.num_bits)) if episodes.with_query else 0
+
+
 class Recall(OpenLoop):
     """A task that shows some bits, then waits; its states differ by their `time` alone."""
+
+    boolean_metrics = METRICS
+
+    @property
+    def observation_space(self) -> Box:
+        """Clock, query and bits, within their bounds."""
+        low, high = np.zeros((2, self.observation_size), np.float32)
+        low[FIRST_BIT:] = -1
+        high[:] = 1
+        high[1] = max(1, self.observation_size - FIRST_BIT - 1)
+        return Box(low, high, dtype=np.float32)
 
     def ahead(self, state: Any, count: int) -> Any:
         """The states before each of the next `count` steps."""
@@ -197,6 +224,36 @@ def recall_line(bits: Iterable[float], query: float, time: int, memory_length: i
 def number_bits(bits: Int[Array, " bits"]) -> dict[str, Int[Array, ""]]:
     """Every bit by its name, "bit 0" and so on."""
     return {f"bit {index}": bits[index] for index in range(len(bits))}
+
+
+def forced_context(given: Any, drawn: np.ndarray) -> np.ndarray:
+    """The bits given, or those drawn; raises `UserError` unless they are bits, and as many."""
+    if given is None:
+        return drawn.copy()
+    bits = integers(given)
+    if bits is None or len(bits) != len(drawn) or not set(bits) <= {0, 1}:
+        raise UserError(f"context must be num_bits {len(drawn)} bits, each 0 or 1, got {given!r}")
+    return np.array(bits, np.int32)
+
+
+def forced_query(given: Any, drawn: int, num_bits: int) -> int:
+    """The query given, or the one drawn; raises `UserError` unless there is such a bit."""
+    if given is None:
+        return drawn
+    query = integers([given])
+    if query is None or not 0 <= query[0] < num_bits:
+        raise UserError(
+            f"query must be the index of a bit, an integer from 0 to {num_bits - 1}, got {given!r}"
+        )
+    return query[0]
+
+
+def integers(value: Any) -> list[int] | None:
+    """The value as a list of integers, or None if it is no sequence of such."""
+    if not isinstance(value, list | tuple | np.ndarray):
+        return None
+    whole = all(isinstance(v, numbers.Integral) and not isinstance(v, bool) for v in value)
+    return [int(v) for v in value] if whole else None
 
 
 def check_stream(seed: Any, length: Any) -> None:

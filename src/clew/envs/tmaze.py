@@ -1,13 +1,15 @@
 """The T-Maze: see a cue once, walk down a corridor, and turn the way the cue said."""
 
+import numbers
 import warnings
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from gymnasium.spaces import Box
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from clew.envs.base import Environment, Transition
 from clew.envs.pictures import tmaze_picture
@@ -22,10 +24,6 @@ METRICS = ("success", "junction", "timeout")
 TIME_LIMIT_RULES = ("terminate", "truncate")
 CORRIDOR_COLUMNS = 60
 """Longest corridor that is drawn position by position in a line of text."""
-
-# Written with operators that Python integers and JAX arrays share, so that the Gymnasium form
-# walks by the very same rule.
-Number = TypeVar("Number", int, Array)
 
 
 class TMazeState(NamedTuple):
@@ -83,6 +81,7 @@ class TMaze(Environment):
     observation_size: int = eqx.field(static=True)
     num_actions = 4
     metric_names = METRICS
+    boolean_metrics = METRICS
     action_names = ("up", "down", "left", "right")
 
     def __init__(
@@ -114,6 +113,26 @@ class TMaze(Environment):
         zero = jnp.zeros((), jnp.int32)
         cue = jnp.asarray(cue, jnp.int32)
         return TMazeState(cue, zero, zero), self._observe(cue + 1, zero, zero)
+
+    @property
+    def observation_space(self) -> Box:
+        """Vectors of 0 and 1."""
+        return Box(0.0, 1.0, (self.observation_size,), np.float32)
+
+    def draw(self, rng: np.random.Generator, number: int) -> dict[str, int]:
+        """The cue: for the same seed that of the published environment."""
+        return {"cue": int(rng.integers(2))}
+
+    def force(self, drawn: dict[str, Any], given: dict[str, Any]) -> dict[str, int]:
+        """The cue that a user wants.
+
+        Raises:
+            UserError: it is neither 0 nor 1.
+        """
+        cue = given.get("cue", drawn["cue"])
+        if isinstance(cue, bool) or not isinstance(cue, numbers.Integral) or cue not in (0, 1):
+            raise UserError(f"cue must be 0 (turn up) or 1 (turn down), got {cue!r}")
+        return {"cue": int(cue)}
 
     def step(
         self, state: TMazeState, action: Int[Array, ""], key: Key[Array, ""]
@@ -155,7 +174,7 @@ class TMaze(Environment):
         return tmaze_picture(self.corridor_length, *where, observation, **bits)
 
     def render_text(self, state: TMazeState, observation: np.ndarray) -> str:
-        """The corridor as a line, as the Gymnasium form draws it."""
+        """The corridor as a line."""
         where = (int(state.position), int(state.time), int(state.cue))
         return tmaze_line(self.corridor_length, *where)
 
@@ -173,7 +192,9 @@ class TMaze(Environment):
         return ((words >> shifts.astype(np.int32)) & 1).astype(jnp.float32)
 
 
-def moves(position: Number, action: Number, junction: int) -> tuple[Any, Any]:
+def moves(
+    position: Int[Array, ""], action: Int[Array, ""], junction: int
+) -> tuple[Bool[Array, ""], Bool[Array, ""]]:
     """Whether the action walks right, and whether it walks left.
 
     The junction is not left again and the walls are not passed.
@@ -183,7 +204,7 @@ def moves(position: Number, action: Number, junction: int) -> tuple[Any, Any]:
     return right, left
 
 
-def gray_code(position: Number) -> Number:
+def gray_code(position: Int[Array, "..."]) -> Int[Array, "..."]:
     """The binary reflected Gray code of a position, as an integer: neighbours differ in a bit."""
     return position ^ (position >> 1)
 
