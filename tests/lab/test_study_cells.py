@@ -159,7 +159,7 @@ def test_a_study_survives_its_workers(tmp_path) -> None:
 
 @pytest.mark.slow
 def test_a_study_that_is_killed_goes_on_within_its_cells(whole, tmp_path) -> None:
-    script = str(Path(__file__).parents[1] / "small_cells.py")
+    script = str(Path(__file__).parent / "small_cells.py")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     process = subprocess.Popen([sys.executable, script, str(tmp_path)], env=environment)
     while len(list(tmp_path.glob("runs/gru*/checkpoints/update-*.clew"))) < 2:

@@ -88,7 +88,7 @@ def test_kill_twice_and_go_on(tmp_path, faults) -> None:
     print(f"moments of seed {seed}")
     moments = random.Random(seed)
     environment = os.environ | {"PRETEND_SECONDS": "0.15", "PYTHONPATH": _pythonpath()}
-    script = str(Path(__file__).parents[1] / "small_study.py")
+    script = str(Path(__file__).parent / "small_study.py")
     for _ in range(2):
         before = set(map(cell_of, read_results(tmp_path)))
         already = len(begun(tmp_path)) if (tmp_path / "begun.jsonl").exists() else 0

@@ -18,7 +18,7 @@ from clew.run.defaults import choose_algorithm
 from clew.run.progress import format_seconds
 
 ABOUT = """Trains agents and records the run in a folder: config.json, metrics.jsonl, checkpoints,
-summary.json and curve.png. Ctrl-C saves and says how to go on."""
+summary.json and curve.png. Ctrl-C saves and says how to resume."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def default_command(args: list[str]) -> TrainCommand:
     name = value_before_parsing(args, "--preset")
     resume = value_before_parsing(args, "--resume")
     if name and resume:
-        raise UserError("--preset begins a run and --resume goes on with one: give one of them")
+        raise UserError("--preset begins a run and --resume continues one: give one of them")
     if resume:
         run_dir = value_before_parsing(args, "--run-dir") or "runs"
         return TrainCommand(folder.read_config(folder.find_run(resume, run_dir)), resume)
@@ -96,7 +96,7 @@ def use_cores(count: int) -> None:
     """Keeps this process on `count` of its cores; before JAX counts them.
 
     Raises:
-        UserError: if there are not so many, or the system cannot.
+        UserError: if there are fewer, or the system cannot.
     """
     if not hasattr(os, "sched_setaffinity"):
         raise UserError("--cpu-threads needs Linux; elsewhere start clew with a tool such as nice")

@@ -97,7 +97,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes what writers that were killed left behind; only for the run's one owner."""
+    """Removes the unfinished files of killed writers; only for the run's owner."""
     if folder.is_dir():
         for path in folder.glob(".update-*.writing"):
             path.unlink(missing_ok=True)

@@ -77,7 +77,7 @@ class Program(Protocol):
 
 
 Loop = Callable[[RunState, Int[Array, ""]], RunState]
-"""A compiled loop: makes so many updates, or fewer if one gives a number that is not finite, which
+"""A compiled loop: makes `count` updates, or fewer if one gives a number that is not finite, which
 is then the last. The given state is used up."""
 
 
@@ -235,7 +235,7 @@ def advance(
 
     Args:
         parts: of the run.
-        one: an update of all seeds, told whether it is the first of a row of metrics.
+        one: an update of all seeds; its flag says whether it is the first of a row of metrics.
         state: where to begin.
         count: of updates.
     """

@@ -53,7 +53,7 @@ class FaultBudget:
 class HostProgram:
     """A run's loop over Gymnasium environments, as a `Program`.
 
-    Environments are opened at the first call, and anew after a fault. What happens inside them is
+    Environments are opened at the first call, and again after a fault. What happens inside them is
     not in a checkpoint: a resumed run begins new episodes, with seeds that follow from the run's
     and the number of the update.
 
@@ -182,7 +182,7 @@ def learn_seed(
         parts: of the run.
         seed: before it.
         acted: what was gathered.
-        key: of what learning draws.
+        key: of the learner's random numbers.
         fresh_row: whether this is the first update of a row of metrics.
     """
     agent = eqx.combine(seed.agent, parts.static)

@@ -47,7 +47,7 @@ class Record(Protocol):
     """What a run keeps of itself at its log points. A checkpoint may hold a part of it."""
 
     def open(self, update: int, meta: dict[str, Any]) -> None:
-        """Begins after so many updates, with what `meta` returned at the checkpoint."""
+        """Begins after `update` updates, with what `meta` returned at the checkpoint."""
 
     def log(self, point: LogPoint) -> Row | None:
         """Records a log point; the row of metrics for the run's listeners, if there is one."""

@@ -37,7 +37,7 @@ class Runner:
         record: what is kept of the run at its log points.
         make_program: compiles or opens the run's program.
         init_state: the state before the first update.
-        progress: is told how far the run is.
+        progress: the listener.
         checkpoints: their folder; None saves nothing.
         stop: an event that ends the run after the current call of the program.
         resume_with: the command that resumes the run, for messages.

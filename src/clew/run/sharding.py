@@ -71,7 +71,7 @@ def sharding_of(config: "TrainConfig") -> Sharding:
     """How a run is divided.
 
     Raises:
-        UserError: if there are not so many devices.
+        UserError: if there are fewer devices.
     """
     mesh = make_mesh(config.devices) if config.devices > 1 else None
     return Sharding(mesh, _by_seed(config), config.seeds)

@@ -63,9 +63,8 @@ def train(
     else:
         path, config = folder.to_resume(config, resume)
         config.validate()
-    with cluster.joined(
-        config.asynchronous.ray
-    ):  # a cluster that does not answer leaves no folder behind
+    # First, so that a cluster that does not answer leaves no folder behind.
+    with cluster.joined(config.asynchronous.ray):
         path = path or folder.new_folder(config)
         listener = with_loggers(progress or Lines(), config)
         with folder.locked(path), stop_signals() as stop:

@@ -48,7 +48,7 @@ from clew.run.train import train
 
 Job = dict[str, Any]
 Share = Callable[[float], None]
-"""Is told the fraction of the training that is complete, from time to time."""
+"""Called with the fraction of the training that is complete, from time to time."""
 
 RUNS, SWEEPS = "runs", "sweeps"
 """Folders of a study's folder: the runs of a resumable study's cells, and the checkpoints of packs
@@ -126,7 +126,7 @@ def run_job(job: Job, progress: Share = lambda share: None) -> list[Row]:
 
     Args:
         job: of `make_job`.
-        progress: is told how far the training is.
+        progress: called with the fraction of the training that is complete.
 
     Returns:
         One row a cell, setting by setting and seed by seed; see `docs/studies.md`.
@@ -144,7 +144,7 @@ class _Shares:
     """Reports the fraction of a run that is complete; messages are for the worker's log.
 
     Args:
-        progress: is told.
+        progress: called with the fraction that is complete.
         every: environment steps between two reports; others are passed over.
     """
 

@@ -42,7 +42,7 @@ def finished_cells(study: Study, rows: Iterable[Row], path: Path) -> set[Cell]:
 
     Args:
         study: what is to be run.
-        rows: of its folder; those of cells that the study does not have are nobody's business.
+        rows: of its folder; those of cells that the study does not have are ignored.
         path: of the folder, for the message.
 
     Raises:
@@ -179,7 +179,7 @@ def _read(path: Path) -> tuple[list[Row], int]:
         except ValueError as error:
             if good + len(line) == len(data):
                 break  # a power cut may leave a last line of the right length and no content
-            raise UserError(f"{path}: line {number} is damaged; remove it to go on") from error
+            raise UserError(f"{path}: line {number} is damaged; remove it to resume") from error
         good += len(line)
     return rows, good
 
@@ -191,4 +191,4 @@ def _append(file: Any, path: Path, rows: Sequence[Row]) -> None:
             data = data[file.write(data) :]
         os.fsync(file.fileno())
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}; make room and go on") from error
+        raise UserError(f"cannot write {path}: {error.strerror}; make room and resume") from error

@@ -44,7 +44,7 @@ class StudyResult(NamedTuple):
 
 
 class StudyInterrupted(KeyboardInterrupt):
-    """The study was told to stop; the message says what is saved and how to go on."""
+    """The study was stopped; the message says what is saved and how to resume."""
 
 
 @dataclass

@@ -53,7 +53,7 @@ class Setting:
     as well; in a study that is `resumable`."""
     further_needs: str = ""
     """A metric whose mean must be at least a half here for `further` to be played at all: with
-    "junction" nobody waits for agents that do not even get there."""
+    "junction" agents that do not even get there are not played further."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,13 @@ class Evaluation:
     """Episodes of every agent. A resumable study may have 0: then a result is the mean over the
     last of training."""
     greedy: bool = False
-    """Take the likeliest action, instead of drawing from the policy."""
+    """Take the greedy action, instead of sampling from the policy."""
     stream: bool = False
     """Play the first episodes of the task's fixed stream (`env.reset_at(n)`), not fresh ones."""
     seed: int = 0
-    """Of fresh episodes and of draws; every agent's own seed goes in as well."""
+    """Of fresh episodes and sampled actions; every agent's own seed goes in as well."""
     max_steps: int = 100_000
-    """Give up after so many steps of one episode."""
+    """Give up after this many steps of one episode."""
 
 
 class Cell(NamedTuple):
@@ -121,13 +121,13 @@ class Study:
     resumable: bool = False
     """Train every cell as a run of its own (`clew.train`) in the study's folder, one at a time on
     a core: for trainings of many minutes. A kill loses no more than a checkpoint's interval, a
-    larger budget of `steps` goes on from where the smaller one ended, and cells are begun seed by
-    seed, so that what is there at any time is balanced."""
+    larger budget of `steps` continues where the smaller one ended, and cells are begun seed by
+    seed, so that the results at any time are balanced."""
     whole_machine: bool = False
     """Give every training all cores and what accelerator there is, one training at a time unless
-    told otherwise: for runs with processes of their own. Needs `resumable`."""
+    `--workers` says otherwise: for runs with processes of their own. Needs `resumable`."""
     last_steps: int = 100_000
-    """Of a resumable study: a row tells the means over the episodes of so many steps at the end of
+    """Of a resumable study: a row has the means over the episodes of this many steps at the end of
     training."""
     fit_windows: bool = False
     """Give memories with an option `window` no wider one than an episode of the setting has use
@@ -171,7 +171,7 @@ class Study:
         Args:
             model: one of `models`.
             setting: one of `settings`.
-            seeds: of the program; only their number and the first are told in the result.
+            seeds: of the program; the result has only their number and the first.
 
         Raises:
             UserError: a budget in episodes for a task whose episodes have no fixed length.

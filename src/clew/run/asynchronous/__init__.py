@@ -1,1 +1,1 @@
-"""Training whose actors go on acting while the learner learns."""
+"""Training whose actors act while the learner learns."""

@@ -49,7 +49,7 @@ class Heartbeat:
         self._beat(WAITING)
 
     def acting(self) -> None:
-        """The actor goes on acting."""
+        """The actor acts again."""
         self._beat(ACTING)
 
     def gathered(self) -> None:

@@ -1,4 +1,4 @@
-"""Where rollouts come from: actors behind one interface, wherever they are."""
+"""Pools of actors, wherever they run, behind one interface."""
 
 from collections.abc import Callable
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -79,7 +79,7 @@ class Ready(Generic[Owner]):
         self._pairs.append((owner, rollout))
 
     def drop(self, version: int) -> list[Owner]:
-        """Drops what the learner, at this version, has left too far behind; whose that was."""
+        """Drops rollouts that are too old at this version; returns their owners."""
         oldest = version - self._max_lag
         late = [owner for owner, rollout in self._pairs if rollout.version < oldest]
         self._pairs = [pair for pair in self._pairs if pair[1].version >= oldest]

@@ -46,7 +46,7 @@ class RolloutReady(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """The learner's message: so many rollouts of the actor are learned from, or dropped."""
+    """The learner's message: this many rollouts of the actor are learned from, or dropped."""
 
     rollouts: int
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from clew.run.config import TrainConfig
 
 PLACE = ("ray", "ray_timeout")
-"""Settings of where actors are, which no number depends on; a run may go on elsewhere."""
+"""Settings of where actors are, which no result depends on; a run may resume elsewhere."""
 
 
 @dataclass(frozen=True)

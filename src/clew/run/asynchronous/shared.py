@@ -76,11 +76,11 @@ def as_array(memory: Any) -> np.ndarray:
 
 
 class Versions:
-    """One writer's newest tree of arrays, for any number of readers who never wait for it.
+    """One writer's newest tree of arrays, for any number of readers that never wait for it.
 
     Two buffers are written by turns, so a reader is disturbed only if it is overtaken twice. Each
     has a counter that is odd while it is written to (a sequence lock), its version and a checksum,
-    which also holds on processors that let others see writes out of order: nobody ever reads half
+    which also holds on processors that let others see writes out of order: no reader ever gets half
     of one tree and half of the next.
 
     Args:

@@ -23,7 +23,7 @@ class TensorBoard:
     have. A new folder gets all rows from the first.
 
     tensorboardX's `SummaryWriter` writes from a thread, which a full disk ends, and then waits for
-    it for ever; so its parts are used, and errors are raised where they can be told.
+    it for ever; so its parts are used, and errors are raised where they can be reported.
     """
 
     def __init__(self) -> None:
