@@ -116,11 +116,12 @@ def _check_environments(config: "TrainConfig") -> None:
             f"devices must divide num_envs, or the number of seeds, got {count} devices for "
             f"{learning.num_envs} environments and seeds {config.seeds}"
         )
-    sequences = config.learner.sequences_per_step
-    if sequences % count:
+    sequences = learning.num_envs * learning.rollout_length // config.sequence_length
+    per_step = config.learner.sequences_per_step
+    if per_step % count:
         raise UserError(
             f"devices must divide what is read for a gradient step, got {count} devices for "
-            f"{sequences} sequences"
+            f"{sequences} sequences in {sequences // per_step} minibatches"
         )
 
 
