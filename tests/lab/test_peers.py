@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import clew.lab.bench.peers.compare
@@ -40,18 +39,6 @@ def compared(facts: dict[str, Any] | None = None) -> Comparison:
     found, rows, rates = compare((FAMILY,), PLAN, library, lambda: 1e11, lambda what: None)
     machine = {"cores": 2, "processor": "x86"}
     return Comparison(machine, PLAN, {"torch": "2"}, rates, found, rows)
-
-
-@pytest.mark.parametrize(
-    ("count", "nearest", "confidence"),
-    [(2, 1, 0.5), (5, 1, 0.9375), (6, 1, 0.96875), (9, 2, 0.961)],
-)
-def test_medians_lie_between_order_statistics(count: int, nearest: int, confidence: float) -> None:
-    values = [float(v) for v in np.random.default_rng(0).permutation(count)]
-    found = estimate(values)
-    assert found.middle == (count - 1) / 2
-    assert (found.low, found.high) == (nearest - 1, count - nearest)
-    assert found.confidence == pytest.approx(confidence, abs=1e-3)
 
 
 def test_subjects_take_turns_and_who_is_ahead_is_told() -> None:
