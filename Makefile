@@ -33,11 +33,11 @@ test-slow: $(INSTALLED)  ## run every test, also those that learn for minutes
 
 test-ray: $(INSTALLED)  ## install Ray (270 MB) into .venv and work on clusters of two nodes
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes -r tools/ray.lock
-	@$(BIN)/python -m pytest --slow tests/test_study_ray.py tests/test_async_ray.py $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --slow tests/lab/test_study_ray.py tests/run/test_async_ray.py $(PYTEST_ARGS)
 
 test-memory-maze: $(INSTALLED)  ## install Memory Maze (560 MB) into .venv and compare it with the original
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes -r tools/memory_maze.lock
-	@$(BIN)/python -m pytest --slow tests/test_memory_maze.py $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --slow tests/bridges/test_memory_maze.py $(PYTEST_ARGS)
 
 lint: $(INSTALLED)  ## check style, types and that no code is unused
 	@$(BIN)/ruff check .
