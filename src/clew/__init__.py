@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from clew.agents.learners.a2c import A2CConfig
     from clew.agents.learners.ppo import PPOConfig
     from clew.agents.network import Agent, NetworkConfig
-    from clew.envs import ENVS, AutoReset, Environment, make_env
+    from clew.bridges.make import make_env
+    from clew.envs import ENVS, AutoReset, Environment
     from clew.envs.wrappers import WrapperConfig
     from clew.errors import UserError
     from clew.interact.policy import Policy
@@ -42,7 +43,7 @@ _HOMES = {
     "ENVS": "clew.envs",
     "AutoReset": "clew.envs",
     "Environment": "clew.envs",
-    "make_env": "clew.envs",
+    "make_env": "clew.bridges.make",
     "UserError": "clew.errors",
     "MEMORIES": "clew.memory",
     "AbstractMemory": "clew.memory",

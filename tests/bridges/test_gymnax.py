@@ -14,7 +14,8 @@ import clew
 from clew.agents.learners.ppo import PPOConfig
 from clew.bridges import gymnax as bridge
 from clew.bridges.gymnax import GymnaxEnvironment
-from clew.envs import AutoReset, env_options, make_env
+from clew.bridges.make import env_options, make_env
+from clew.envs import AutoReset
 from clew.errors import UserError
 from fake_gymnax import Base, State, box, discrete
 from small_run import Watch
@@ -165,7 +166,7 @@ def test_a_step_that_opens_episodes_by_itself_will_not_do():
         ("gymnax:Labelled-v0", {"mirrored": 1}, "mirrored must be true or false, got 1"),
         ("gymnax:Labelled-v0", {"reward": "much"}, "reward must be a number, got 'much'"),
         ("gymnax:Labelled-v0", {"every_end": "cut"}, "unknown value of every_end 'cut'"),
-        ("gymnax:fake_gymnax:bear", {}, "unknown factory in fake_gymnax 'bear'.*'bare'"),
+        ("gymnax:fake_gymnax:bear", {}, "unknown name in fake_gymnax 'bear'.*'bare'"),
         ("gymnax:fake_gymnas:bare", {}, "'fake_gymnas', which is not there"),
     ],
 )

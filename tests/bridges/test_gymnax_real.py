@@ -8,7 +8,8 @@ from gymnasium import spaces
 
 import clew
 from clew.agents.learners.ppo import PPOConfig
-from clew.envs import AutoReset, MemoryChain, env_options, make_env
+from clew.bridges.make import env_options, make_env
+from clew.envs import AutoReset, MemoryChain
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from small_run import Watch

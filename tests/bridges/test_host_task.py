@@ -134,8 +134,8 @@ def test_an_id_that_only_this_process_knows() -> None:
         ("gymnasium:Qwxyz", {}, r"unknown Gymnasium environment 'Qwxyz' \(an id that a package"),
         ("gymnasium:CartPole-v1", {"lenght": 1}, "CartPole-v1 does not take these options.*lenght"),
         ("no_such_module:make", {}, "needs the module 'no_such_module', which is not there"),
-        ("labelled:Labeled", {}, "unknown factory in labelled 'Labeled'; did you mean 'Labelled'"),
-        ("labelled:LENGTHS", {}, "unknown factory in labelled 'LENGTHS'"),
+        ("labelled:Labeled", {}, "unknown name in labelled 'Labeled'; did you mean 'Labelled'"),
+        ("labelled:LENGTHS", {}, "unknown name in labelled 'LENGTHS'"),
         (
             "labelled:Labelled",
             {"lenghts": 1},

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import clew.envs.gymnasium_api  # noqa: F401
-from clew.envs import DistributedMemory, Environment, MemoryChain, TMaze, make_env
+from clew.bridges.make import make_env
+from clew.envs import DistributedMemory, Environment, MemoryChain, TMaze
 from clew.envs.canvas import Canvas, mixed, rgb
 from clew.envs.recall import shown_time
 from clew.watch import Recording, record

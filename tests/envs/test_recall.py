@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from clew.envs import AutoReset, DistributedMemory, Environment, MemoryChain, TimeStep, make_env
+from clew.bridges.make import make_env
+from clew.envs import AutoReset, DistributedMemory, Environment, MemoryChain, TimeStep
 from clew.envs.distributed_memory import fixed_schedule
 from clew.envs.recall import bsuite_stream, clock
 from clew.errors import UserError

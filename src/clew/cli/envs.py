@@ -57,7 +57,7 @@ def describe(name: str) -> dict[str, Any]:
     Raises:
         UserError: for an unknown task.
     """
-    from clew.envs import env_options, make_env  # start: JAX takes a second
+    from clew.bridges.make import env_options, make_env  # start: JAX takes a second
 
     options, env = env_options(name), make_env(name)
     return {

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from clew.bridges.gymnasium.task import GymnasiumTask, gymnasium_task, is_gymnasium
-from clew.envs import make_env
+from clew.bridges.make import make_env
 from clew.envs.stream import AutoReset
 from clew.envs.wrappers import WrapperConfig, wrap
 from clew.interact.compiled_task import CompiledTask
@@ -19,7 +19,7 @@ def make_task(env: str, options: dict[str, Any], wrappers: WrapperConfig) -> Tas
     """A task by its name, with its wrappers.
 
     Args:
-        env: the name of a task written in JAX (see `clew.envs.make_env`), or "gymnasium:ID" or
+        env: the name of a JAX task (see `clew.bridges.make.make_env`), or "gymnasium:ID" or
             "module:factory".
         options: of the task.
         wrappers: between the task and the agent.

@@ -17,6 +17,7 @@ from gymnasium.error import DependencyNotInstalled
 from PIL import Image
 
 from clew.errors import UserError, unknown_name
+from clew.names import resolve
 
 GYMNASIUM = "gymnasium:"
 
@@ -164,19 +165,11 @@ def find_factory(name: str) -> Callable[..., Any]:
     Raises:
         UserError: no such module, or nothing callable of that name in it.
     """
-    module_name, _, attribute = name.partition(":")
-    if not module_name or not attribute:
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
         raise UserError(f"expected gymnasium:ID or module:factory, got {name!r}")
-    module = import_module(module_name, f"environment {name}")
-    factory: Any = module
-    for part in attribute.split("."):
-        factory = getattr(factory, part, None)
-    if not callable(factory):
-        public = [key for key, value in vars(module).items() if callable(value)]
-        raise unknown_name(
-            f"factory in {module_name}", attribute, (k for k in public if k[0] != "_")
-        )
-    return factory
+    import_module(module, f"environment {name}")
+    return resolve(name)
 
 
 def import_module(name: str, purpose: str) -> Any:
