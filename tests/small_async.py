@@ -10,11 +10,11 @@ import numpy as np
 from clew.agents.learners.ppo import PPOConfig
 from clew.agents.network import NetworkConfig
 from clew.interact.tasks import HostConfig
-from clew.run.asynchronous.program import AsyncProgram
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.compiled import RunState, init_run, make_parts
 from clew.run.config import TrainConfig
-from clew.run.hosted import HostProgram
+from clew.run.progress import Quiet
+from clew.run.train import make_program
 
 LENGTH = 8
 
@@ -44,11 +44,10 @@ def run_dir(folder: Path, **changes: Any) -> TrainConfig:
     return async_config(run_dir=str(folder), name="run", **changes)
 
 
-def after(config: TrainConfig, updates: int, told: list[str] | None = None) -> RunState:
+def after(config: TrainConfig, updates: int) -> RunState:
     """The state of a run after so many updates, in two calls of its program."""
     parts = make_parts(config)
-    kind = AsyncProgram if config.runner == "async" else HostProgram
-    program = kind(parts, [].append if told is None else told.append)
+    program = make_program(parts, Quiet())
     try:
         state = program(init_run(parts), jnp.int32(1))
         return program(state, jnp.int32(updates - 1))
