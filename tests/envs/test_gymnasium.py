@@ -120,6 +120,8 @@ def test_a_process_forked_from_one_that_stepped_is_refused():
             make().reset(seed=0)
 
 
+@pytest.mark.filterwarnings("ignore:.*Box observation space")  # a task need not know its bounds
+@pytest.mark.filterwarnings("ignore:.*rendering should produce")  # nor draw anything
 @pytest.mark.parametrize("name", list(IDS))
 def test_every_task_has_a_gymnasium_form(name):
     env = gymnasium.make(name)

@@ -49,7 +49,7 @@ _Flags = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True, eq=False)
 class Foreign:
-    """An environment of others and what was found out about it; compared by identity."""
+    """An environment of another library and what its shapes say; compared by identity."""
 
     name: str
     env: Any

@@ -38,7 +38,7 @@ REGISTERED_BY = {
     "BabyAI-": "minigrid",
     "popgym-": "popgym",
     "ALE/": "ale_py",
-    "MemoryMaze-": "clew.envs.gymnasium_api",  # theirs needs the old gym; ours is the nearest name
+    "MemoryMaze-": "clew.envs.gymnasium_api",  # the package's own ids need the old gym
     "clew/": "clew.envs.gymnasium_api",
 }
 """The module that has to be imported before Gymnasium knows the ids that begin so."""

@@ -27,13 +27,13 @@ from clew.envs.wrappers import WrapperConfig, observed
 from clew.errors import UserError, require_at_least
 
 FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-OTHERS = ("gymnax:",)
+NOT_FACTORIES = ("gymnax:",)
 """Beginnings of names that look like a factory's and are not."""
 
 
 @dataclass(frozen=True)
 class GymnasiumTask:
-    """An environment of others by name, and what is known of it; it can be pickled.
+    """A Gymnasium environment by name, with its spaces; it can be pickled.
 
     `open` makes a stream of it. The spaces are those of an agent without wrappers; `observed`
     tells what wrappers make of them.
@@ -145,13 +145,13 @@ class GymnasiumTask:
 
 def is_gymnasium(name: str) -> bool:
     """Whether a task's name is "gymnasium:ID" or "module:factory"."""
-    if name.startswith(OTHERS):
+    if name.startswith(NOT_FACTORIES):
         return False
     return name.startswith(GYMNASIUM) or FACTORY.fullmatch(name) is not None
 
 
 def gymnasium_task(name: str, options: Mapping[str, Any] | None = None) -> GymnasiumTask:
-    """Finds an environment of others and its spaces, by building it once and closing it again.
+    """Finds a Gymnasium environment and its spaces, by building it once and closing it again.
 
     A factory that has a parameter called `num_envs` makes vector environments: it is called once,
     with num_envs=..., and returns a `gymnasium.vector.VectorEnv`. Any other is called once for

@@ -401,7 +401,7 @@ def failed(
         name: of the environment.
         call: "reset" or "step".
         text: the traceback.
-        failures: what the groups of environments told; then call and text are theirs.
+        failures: what the groups of environments reported, in place of call and text.
     """
     if failures:
         first = failures[0]
