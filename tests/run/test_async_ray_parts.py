@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from fake_actors import ActorDiedError, FakeActors, RayError, RayTaskError
 
 from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.cli import run
@@ -22,7 +23,6 @@ from clew.run.asynchronous.actor import ActorParams, ActorSpec
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.compiled import init_run, make_parts
 from clew.run.config import config_from_json
-from fake_actors import ActorDiedError, FakeActors, RayError, RayTaskError
 from small_async import async_config, run_dir
 
 MODULES = ("ray_actor", "ray_pool")
