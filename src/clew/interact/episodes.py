@@ -2,7 +2,7 @@
 
 import math
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,8 +13,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 from clew.agents.network import Agent
 from clew.envs.stream import AutoReset
 from clew.errors import UserError, require_episodes
+from clew.interact.acting import ActorState, act_and_step
 from clew.interact.flat import in_one_axis
-from clew.interact.rollout import ActorState, init_actor
+from clew.interact.rollout import init_actor
 
 BATCH = 64
 """Episodes played side by side."""
@@ -130,19 +131,18 @@ def _play(
     def one(carry: tuple[ActorState, Array], key: PRNGKeyArray) -> tuple:
         actor, over = carry
         action_key, env_key = jax.random.split(key)
-        seen = actor.timestep
-        memory, logits, _ = jax.vmap(agent.step)(actor.memory, seen.observation, seen.start)
-        action = agent.distribution.choose(logits, action_key, greedy=greedy)
-        taken = cast(Array, agent.distribution.decode(action))
-        env, then = jax.vmap(stream.step)(actor.env, taken, jax.random.split(env_key, batch))
+        pick = partial(agent.distribution.choose, key=action_key, greedy=greedy)
+        keys = jax.random.split(env_key, batch)
+        after, choice = act_and_step(agent, stream, actor, pick, keys)
+        seen, then = actor.timestep, after.timestep
         first = then.ended & ~over
         row = {
             "observation": in_one_axis(seen.observation, 1),
-            "action": action,
+            "action": choice.action,
             "ended": first,
             "metrics": {n: jnp.where(first, x, 0.0) for n, x in then.metrics.items()},
         }
-        return (ActorState(env, then, memory), over | first), row
+        return (after, over | first), row
 
     return jax.lax.scan(one, carry, jax.random.split(key, PIECE))
 

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,7 +14,8 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from clew.agents.network import Agent
 from clew.envs.stream import AutoReset
 from clew.errors import UserError
-from clew.interact.rollout import ActorState, init_actor
+from clew.interact.acting import ActorState, act_and_step
+from clew.interact.rollout import init_actor
 
 BATCH = 64
 """Episodes evaluated side by side."""
@@ -79,14 +81,13 @@ def play(
     def one(carry: tuple) -> tuple:
         actor, ended, metrics, key, steps = carry
         key, action_key, env_key = jax.random.split(key, 3)
-        seen = actor.timestep
-        memory, logits, _ = jax.vmap(agent.step)(actor.memory, seen.observation, seen.start)
-        action = agent.distribution.choose(logits, action_key, greedy=greedy)
-        taken = cast(Array, agent.distribution.decode(action))
-        env, then = jax.vmap(stream.step)(actor.env, taken, jax.random.split(env_key, count))
+        pick = partial(agent.distribution.choose, key=action_key, greedy=greedy)
+        keys = jax.random.split(env_key, count)
+        actor, _ = act_and_step(agent, stream, actor, pick, keys)
+        then = actor.timestep
         first = then.ended & ~ended
         metrics = {n: jnp.where(first, then.metrics[n], metrics[n]) for n in metrics}
-        return ActorState(env, then, memory), ended | first, metrics, key, steps + 1
+        return actor, ended | first, metrics, key, steps + 1
 
     zeros = {name: jnp.zeros(count, jnp.float32) for name in stream.metric_names}
     carry = (actor, jnp.zeros(count, jnp.bool_), zeros, key, jnp.zeros((), jnp.int32))

@@ -10,9 +10,10 @@ import numpy as np
 from clew.agents.network import Agent
 from clew.bridges.gymnasium.stream import HostStream
 from clew.errors import UserError, require_episodes
+from clew.interact.acting import compile_act, only_action, step
 from clew.interact.episodes import Episodes, none_ended
 from clew.interact.flat import in_one_axis
-from clew.interact.host_evaluate import SIDE_BY_SIDE, make_choose
+from clew.interact.host_evaluate import SIDE_BY_SIDE
 from clew.interact.host_state import environment_seed
 from clew.interact.rollout import empty_memories
 
@@ -54,7 +55,7 @@ def record_host_episodes(
     """
     require_episodes(episodes, max_steps, seed)
     arrays, static = eqx.partition(agent, eqx.is_array)
-    choose = partial(make_choose(static, greedy), arrays)
+    choose = partial(compile_act(static, greedy=greedy, keep=only_action), arrays)
     count = min(SIDE_BY_SIDE, episodes)
     with task.open(count, seed=environment_seed(seed, 0), frozen=True) as stream:
         if statistics is not None:
@@ -85,20 +86,20 @@ class _Player:
         """
         stream = self._stream
         found: list[list] = [[] for _ in range(stream.num_envs)]
-        step, time = stream.reset(), 0
+        now, time = stream.reset(), 0
         while any(len(own) < each for own in found):
-            seen = np.asarray(in_one_axis(step.observation, 1))
-            moment = (step.observation, step.start, self._key, np.int32(time))
+            seen = np.asarray(in_one_axis(now.observation, 1))
+            moment = (now.observation, now.start, self._key, np.int32(time))
             self._memory, action = self._choose(self._memory, *moment)
             action = np.asarray(action)
-            final = step.last
-            step, time = stream.step(self._distribution.decode(action)), time + 1
+            final = now.last
+            (now,), time = step([stream], self._distribution, [action]), time + 1
             for index in np.flatnonzero(~final).tolist():
                 if len(found[index]) < each:
                     self._keep(index, seen[index], action[index])
-            for index in np.flatnonzero(step.ended).tolist():
+            for index in np.flatnonzero(now.ended).tolist():
                 if len(found[index]) < each:
-                    found[index].append(self._closed(index, step.metrics))
+                    found[index].append(self._closed(index, now.metrics))
         return [own[number] for number in range(each) for own in found]
 
     def _keep(self, index: int, seen: np.ndarray, action: np.ndarray) -> None:

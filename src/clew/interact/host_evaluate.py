@@ -2,10 +2,8 @@
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
@@ -14,6 +12,7 @@ from clew.agents.distributions import Distribution
 from clew.agents.network import Agent
 from clew.bridges.gymnasium.stream import HostStream
 from clew.errors import UserError
+from clew.interact.acting import step
 from clew.interact.host_state import environment_seed
 from clew.interact.rollout import empty_memories
 
@@ -41,7 +40,7 @@ def evaluate_agent(
     Args:
         task: the environment.
         agent: the network.
-        choose: of `make_choose`, with the agent's arrays.
+        choose: of `compile_act`, with the agent's arrays.
         statistics: of the wrappers.
         episodes: how many.
         max_steps: gives up after so many steps of one episode.
@@ -60,15 +59,6 @@ def evaluate_agent(
         return _play(stream, choose, agent.distribution, memory, key, episodes, max_steps)
 
 
-def make_choose(static: Agent, greedy: bool) -> Callable:
-    """Compiles what chooses in environments side by side, as the distribution keeps actions.
-
-    It takes the agent's arrays, memories, which are used up, observations, which of them open an
-    episode, the episodes' random key and the time; it gives memories and actions.
-    """
-    return jax.jit(partial(_choose, static, greedy), donate_argnums=1)
-
-
 def _play(
     stream: HostStream,
     choose: Callable,
@@ -82,30 +72,14 @@ def _play(
     each = math.ceil(episodes / stream.num_envs)
     played = np.zeros(stream.num_envs, int)
     kept: list[dict[int, dict[str, float]]] = [{} for _ in range(each)]
-    step, time = stream.reset(), 0
+    now, time = stream.reset(), 0
     while (played < each).any():
         if time >= max_steps * each:
             raise UserError(f"an episode of {stream.name} did not end within {max_steps} steps")
-        memory, action = choose(memory, step.observation, step.start, key, np.int32(time))
-        step, time = stream.step(distribution.decode(np.asarray(action))), time + 1
-        for index in np.flatnonzero(step.ended & (played < each)):
-            kept[played[index]][index] = {n: float(x[index]) for n, x in step.metrics.items()}
+        memory, action = choose(memory, now.observation, now.start, key, np.int32(time))
+        (now,), time = step([stream], distribution, [np.asarray(action)]), time + 1
+        for index in np.flatnonzero(now.ended & (played < each)):
+            kept[played[index]][index] = {n: float(x[index]) for n, x in now.metrics.items()}
             played[index] += 1
     rows = [row[i] for row in kept for i in sorted(row)][:episodes]
     return {name: np.array([row[name] for row in rows]) for name in stream.metric_names}
-
-
-def _choose(
-    static: Agent,
-    greedy: bool,
-    params: PyTree[Array],
-    memory: PyTree[Array],
-    observation: Any,
-    start: Array,
-    key: PRNGKeyArray,
-    time: Array,
-) -> tuple[PyTree[Array], Array]:
-    agent = eqx.combine(params, static)
-    memory, logits, _ = jax.vmap(agent.step)(memory, observation, start)
-    now = jax.random.fold_in(key, time)
-    return memory, agent.distribution.choose(logits, now, greedy=greedy)

@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 import equinox as eqx
 import gymnasium
 import jax
-import jax.numpy as jnp
 import numpy as np
 from gymnasium.vector import SyncVectorEnv
+from jaxtyping import Array
 
+from clew.agents.distributions import Distribution
 from clew.agents.network import Agent
 from clew.bridges.gymnasium.build import takes
 from clew.bridges.gymnasium.stream import HostStep, HostStream
 from clew.errors import require_episodes
+from clew.interact.acting import Choice, compile_act, step
 from clew.interact.recording import Picture, Recording, chances
+from clew.interact.rollout import empty_memories
 
 if TYPE_CHECKING:
     from clew.interact.hosted_task import HostedTask
@@ -53,32 +56,29 @@ def record_host(
     """
     require_episodes(episodes, max_steps, seed)
     arrays, static = eqx.partition(agent, eqx.is_array)
-    choose = partial(jax.jit(partial(_choose, static, greedy)), arrays)
-    empty = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], agent.init_state())
+    choose = partial(compile_act(static, greedy=greedy, keep=_kept), arrays)
     stream, env = _opened(task, seed)
     with stream:
         if statistics is not None:
             stream.restore(statistics)
-        step = stream.reset()
+        now = stream.reset()
         for number in range(episodes):
             key = jax.random.fold_in(jax.random.key(seed), number)
-            rows, memory = [], empty
+            rows, memory = [], empty_memories(agent, 1)
             while True:
-                now = jax.random.fold_in(key, len(rows))
-                memory, *chosen = choose(memory, step.observation, step.start, now)
+                seen, picture = now.observation, _picture(env)
+                memory, chosen = choose(memory, seen, now.start, key, np.int32(len(rows)))
                 action, likely, value = jax.device_get(chosen)
-                taken = np.asarray(agent.distribution.decode(action))
-                seen, picture = step.observation, _picture(env)
-                step = stream.step(taken)
-                kept = taken if likely is None else action
-                rows.append((seen, kept, likely, value, step.reward, step.own_reward, picture))
-                if step.ended[0] or len(rows) >= max_steps:
+                (now,) = step([stream], agent.distribution, [action])
+                kept = agent.distribution.decode(action) if likely is None else action
+                rows.append((seen, kept, likely, value, now.reward, now.own_reward, picture))
+                if now.ended[0] or len(rows) >= max_steps:
                     break
-            yield _recording(rows, step)
-            if step.last[0]:
-                step = stream.step(taken)
-            elif not step.start[0]:
-                step = stream.reset()
+            yield _recording(rows, now)
+            if now.last[0]:
+                (now,) = step([stream], agent.distribution, [action])
+            elif not now.start[0]:
+                now = stream.reset()
 
 
 def _opened(task: "HostedTask", seed: int) -> tuple[HostStream, gymnasium.Env | None]:
@@ -118,15 +118,9 @@ def _picture(env: gymnasium.Env | None) -> Picture | None:
     return np.array(picture, np.uint8)
 
 
-def _choose(
-    static: Agent, greedy: bool, arrays: Any, memory: Any, observation: Any, start: Any, key: Any
-) -> tuple[Any, Any, Any, Any]:
-    """Memory, action, probabilities of the choices or None, value; each of one environment."""
-    agent = eqx.combine(arrays, static)
-    memory, logits, value = jax.vmap(agent.step)(memory, observation, start)
-    distribution = agent.distribution
-    action = distribution.choose(logits, key, greedy=greedy)
-    return memory, action, chances(distribution, logits), value
+def _kept(distribution: Distribution, choice: Choice) -> tuple[Array, Array | None, Array]:
+    """Actions, the probabilities of the choices or None, and values."""
+    return choice.action, chances(distribution, choice.logits), choice.value
 
 
 def _recording(rows: list[tuple], last: HostStep) -> Recording:

@@ -8,13 +8,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from clew.agents.devices import jit_over
+from clew.agents.distributions import Distribution
 from clew.agents.network import Agent
 from clew.agents.trajectory import step_all
 from clew.bridges.gymnasium.stream import HostStep, HostStream
 from clew.envs.base import Observation
+from clew.interact.acting import Choice, act, step
 from clew.interact.host_state import of_seeds
 from clew.memory.base import State
 from clew.run.config import TrainConfig
@@ -77,7 +79,7 @@ class HostActor:
         self._length, self._sequence = learning.rollout_length, config.sequence_length
         self._gamma, self._timeout = np.float32(learning.gamma), config.host.timeout
         sharing = sharding_of(config)
-        choose = sharing.each_seed(partial(_choose, static), (0, 0, 0, 0, 0, None))
+        choose = sharing.each_seed(partial(act, static, False, _kept), (0, 0, 0, 0, 0, None))
         judge = sharing.each_seed(partial(_judge, static), (0, 0, 0))
         # A memory that has read its observation is used up: a window is written to in place.
         self._choose = jit_over(sharing.mesh, choose, donate_argnums=1)
@@ -111,11 +113,10 @@ class HostActor:
             if time % self._sequence == 0:
                 states.append(jax.tree.map(jnp.copy, memory))
             observation, start, _ = seen[-1]
-            memory, action, log_prob, value = self._choose(
-                params, memory, observation, start, key, np.int32(time)
-            )
-            action = np.asarray(action)
-            steps = self._step(streams, action)
+            memory, chosen = self._choose(params, memory, observation, start, key, np.int32(time))
+            action, log_prob, value = np.asarray(chosen[0]), *chosen[1:]
+            actions = list(action) if self._seeds > 1 else [action]
+            steps = step(streams, self._static.distribution, actions, self._timeout)
             reward, discount, ended, metrics = self._told(steps, params, memory)
             acted = (action, reward, discount, np.asarray(log_prob), np.asarray(value))
             rows.append((*acted, ended, metrics))
@@ -127,19 +128,13 @@ class HostActor:
         sums |= {name: x.sum(axes, dtype=np.float32) for name, x in metrics.items()}
         return HostRollout(Experience(*observed, *acted), tuple(states), memory, sums), steps
 
-    def _step(self, streams: Sequence[HostStream], action: np.ndarray) -> list[HostStep]:
-        decoded = self._static.distribution.decode(action)
-        for stream, taken in zip(streams, decoded if self._seeds > 1 else [decoded], strict=True):
-            stream.step_async(taken)
-        return [stream.step_wait(self._timeout) for stream in streams]
-
     def _told(
         self, steps: Sequence[HostStep], params: PyTree[Array], memory: State
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Rewards and discounts, which episodes ended, and their metrics."""
         told = [(s.reward, s.discount, s.ended, s.metrics) for s in steps]
         reward, discount, ended, metrics = of_seeds(told)
-        if any(step.final is not None for step in steps):
+        if any(s.final is not None for s in steps):
             # The next episode has been opened already: only the reward can tell what would follow.
             never = np.zeros_like(steps[0].start)
             finals = [s.final or (never, s.observation) for s in steps]
@@ -156,25 +151,12 @@ class HostActor:
 
 
 def _seen(steps: Sequence[HostStep]) -> tuple[Leaves, np.ndarray, np.ndarray]:
-    return of_seeds([(step.observation, step.start, step.last) for step in steps])
+    return of_seeds([(s.observation, s.start, s.last) for s in steps])
 
 
-def _choose(
-    static: Agent,
-    params: PyTree[Array],
-    memory: State,
-    observation: Observation,
-    start: Bool[Array, " batch"],
-    key: PRNGKeyArray,
-    time: Int[Array, ""],
-) -> tuple[State, Array, Array, Array]:
-    """Reads an observation and draws an action: memory, action, its log-probability, value."""
-    agent = eqx.combine(params, static)
-    memory, logits, value = step_all(agent, memory, observation, start)
-    distribution = agent.distribution
-    noise = distribution.noise(jax.random.fold_in(key, time), start.shape)
-    action = distribution.sample(logits, noise)
-    return memory, action, distribution.log_prob(logits, action), value
+def _kept(distribution: Distribution, choice: Choice) -> tuple[Array, Array, Array]:
+    """Actions, their log-probabilities, and values."""
+    return choice.action, distribution.log_prob(choice.logits, choice.action), choice.value
 
 
 def _judge(static: Agent, params: PyTree[Array], memory: State, observation: Observation) -> Array:

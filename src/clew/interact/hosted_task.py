@@ -15,9 +15,10 @@ from clew.bridges.gymnasium.wrappers import Transforms
 from clew.envs.stream import AutoReset
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
+from clew.interact.acting import compile_act, only_action
 from clew.interact.episodes import Episodes
 from clew.interact.host_episodes import record_host_episodes
-from clew.interact.host_evaluate import evaluate_agent, make_choose
+from clew.interact.host_evaluate import evaluate_agent
 from clew.interact.host_recording import record_host
 from clew.interact.host_state import HostState, packed
 from clew.interact.recording import Recording
@@ -97,7 +98,7 @@ class HostedTask:
 
     def evaluator(self, static: Agent, *, greedy: bool, max_steps: int) -> Evaluator:
         """Environments side by side each play the same number of episodes to their ends."""
-        choose = make_choose(static, greedy)
+        choose = compile_act(static, greedy=greedy, keep=only_action)
 
         def evaluate(
             params: Any, statistics: Any, episodes: int, entropy: tuple[int, ...]

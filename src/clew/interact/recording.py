@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,7 +14,8 @@ from clew.agents.network import Agent
 from clew.envs.base import Environment
 from clew.envs.stream import AutoReset
 from clew.errors import require_episodes
-from clew.interact.rollout import ActorState, init_actor
+from clew.interact.acting import ActorState, act_and_step
+from clew.interact.rollout import init_actor
 
 PIECE = 32
 """Steps between two looks at whether the episode has ended."""
@@ -150,11 +151,9 @@ def _play(
 
     def one(actor: ActorState, key: PRNGKeyArray) -> tuple[ActorState, dict[str, Array]]:
         action_key, env_key = jax.random.split(key)
-        seen = actor.timestep
-        memory, logits, value = jax.vmap(agent.step)(actor.memory, seen.observation, seen.start)
-        action = agent.distribution.choose(logits, action_key, greedy=greedy)
-        taken = cast(Array, agent.distribution.decode(action))
-        env, then = jax.vmap(stream.step)(actor.env, taken, env_key[None])
+        pick = partial(agent.distribution.choose, key=action_key, greedy=greedy)
+        after, (logits, action, value) = act_and_step(agent, stream, actor, pick, env_key[None])
+        seen, then = actor.timestep, after.timestep
         row = {
             "state": actor.env.env,
             "observation": seen.observation,
@@ -166,7 +165,7 @@ def _play(
             "truncated": then.last,
             "metrics": then.metrics,
         }
-        return ActorState(env, then, memory), jax.tree.map(lambda leaf: leaf[0], row)
+        return after, jax.tree.map(lambda leaf: leaf[0], row)
 
     return jax.lax.scan(one, actor, jax.random.split(key, PIECE))
 

@@ -1,7 +1,6 @@
 """Acting: T steps of B environments under one policy, in one scan."""
 
 from functools import partial
-from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -13,16 +12,9 @@ from clew.agents.network import Agent
 from clew.agents.trajectory import Trajectory
 from clew.envs.base import OpenLoop
 from clew.envs.stream import AutoReset, AutoResetState, TimeStep
+from clew.interact.acting import ActorState, act_and_step
 from clew.interact.open_loop import apply_actions, episode_sums, precompute
 from clew.memory.base import State
-
-
-class ActorState(NamedTuple):
-    """Where acting stands: every leaf has the environments as its first axis."""
-
-    env: AutoResetState
-    timestep: TimeStep
-    memory: State
 
 
 def init_actor(agent: Agent, stream: AutoReset, num_envs: int, key: PRNGKeyArray) -> ActorState:
@@ -101,16 +93,13 @@ def _act(
 
     def one(carry: tuple[ActorState, Array], inputs: tuple[Array, Array]) -> tuple:
         (now, over), (noise, keys) = carry, inputs
-        seen = now.timestep
-        memory, logits, value = jax.vmap(agent.step)(now.memory, seen.observation, seen.start)
-        action = distribution.sample(logits, noise)
+        pick = partial(distribution.sample, noise=noise)
+        after, (logits, action, value) = act_and_step(agent, stream, now, pick, keys)
+        seen, then = now.timestep, after.timestep
         log_prob = distribution.log_prob(logits, action)
-        taken = cast(Array, distribution.decode(action))
-        env, then = jax.vmap(stream.step)(now.env, taken, keys)
         acted = (seen.observation, seen.start, seen.last | over, action, log_prob, value)
         reward = jnp.where(over, 0.0, then.reward)
         result = (reward, then.discount, then.ended & ~over, then.metrics)
-        after = ActorState(env, then, memory)
         if whole_episodes:
             after = jax.tree.map(partial(_where, over), now, after)
             over = over | then.start

@@ -1,0 +1,135 @@
+"""One step of acting: in compiled tasks `act_and_step`, in hosted ones `act` and `step`.
+
+Rollouts, evaluations, inspections and films are made of these steps; each keeps of them what it
+needs.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
+
+from clew.agents.distributions import Distribution
+from clew.agents.network import Agent
+from clew.agents.trajectory import step_all
+from clew.bridges.gymnasium.stream import HostStep, HostStream
+from clew.envs.base import Observation
+from clew.envs.stream import AutoReset, AutoResetState, TimeStep
+from clew.memory.base import State
+
+
+class ActorState(NamedTuple):
+    """Where acting in a compiled task stands: every leaf has the environments as first axis."""
+
+    env: AutoResetState
+    timestep: TimeStep
+    memory: State
+
+
+class Choice(NamedTuple):
+    """What an agent made of an observation, in B environments."""
+
+    logits: Float[Array, "batch n"]
+    """The numbers of the policy's distribution."""
+    action: Array
+    """As the distribution keeps it."""
+    value: Float[Array, " batch"]
+
+
+def act_and_step(
+    agent: Agent,
+    stream: AutoReset,
+    actor: ActorState,
+    pick: Callable[[Float[Array, "batch n"]], Array],
+    keys: Key[Array, " batch"],
+) -> tuple[ActorState, Choice]:
+    """One step of every environment of a compiled task.
+
+    Args:
+        agent: the network.
+        stream: the task.
+        actor: where acting stands; its `timestep` is what the agent sees.
+        pick: the actions, from the policy's numbers.
+        keys: of the environments.
+
+    Returns:
+        Where acting stands now, whose `timestep` says what the actions did, and the choices.
+    """
+    seen = actor.timestep
+    memory, logits, value = jax.vmap(agent.step)(actor.memory, seen.observation, seen.start)
+    action = pick(logits)
+    taken = cast(Array, agent.distribution.decode(action))
+    env, then = jax.vmap(stream.step)(actor.env, taken, keys)
+    return ActorState(env, then, memory), Choice(logits, action, value)
+
+
+def act(
+    static: Agent,
+    greedy: bool,
+    keep: Callable[[Distribution, Choice], Any],
+    params: PyTree[Array],
+    memory: State,
+    observation: Observation,
+    start: Bool[Array, " batch"],
+    key: PRNGKeyArray,
+    time: Int[Array, ""],
+) -> tuple[State, Any]:
+    """What an agent makes of observations of a hosted task; for use within a compiled function.
+
+    Args:
+        static: the agent without its arrays.
+        greedy: take the most probable action, instead of sampling from the policy.
+        keep: what is returned of the choices.
+        params: the agent's arrays.
+        memory: before the observations.
+        observation: of every environment.
+        start: which of them open an episode.
+        key: of the samples, the same at every step.
+        time: which step this is.
+
+    Returns:
+        The memory after the observations, and what is kept.
+    """
+    agent = eqx.combine(params, static)
+    memory, logits, value = step_all(agent, memory, observation, start)
+    now = jax.random.fold_in(key, time)
+    action = agent.distribution.choose(logits, now, greedy=greedy)
+    return memory, keep(agent.distribution, Choice(logits, action, value))
+
+
+def compile_act(
+    static: Agent, *, greedy: bool, keep: Callable[[Distribution, Choice], Any]
+) -> Callable[..., tuple[State, Any]]:
+    """`act` compiled for one agent; memories that it is given are used up."""
+    return jax.jit(partial(act, static, greedy, keep), donate_argnums=1)
+
+
+def only_action(distribution: Distribution, choice: Choice) -> Array:
+    """What `act` keeps where nothing but the actions is asked for."""
+    return choice.action
+
+
+def step(
+    streams: Sequence[HostStream],
+    distribution: Distribution,
+    actions: Sequence[np.ndarray],
+    timeout: float | None = None,
+) -> list[HostStep]:
+    """Sends actions to hosted environments and waits for all of them.
+
+    Args:
+        streams: stepped at the same time where they have processes.
+        distribution: of the actions.
+        actions: for every stream, as the distribution keeps them.
+        timeout: seconds, after which an environment counts as hung.
+
+    Raises:
+        EnvironmentFault: an environment failed.
+    """
+    for stream, action in zip(streams, actions, strict=True):
+        stream.step_async(distribution.decode(action))
+    return [stream.step_wait(timeout) for stream in streams]
