@@ -8,7 +8,6 @@ EXCEPTIONS: dict[str, set[str]] = {
         "src/clew/interact/shipped.py",
     },
     "imports_in_functions_have_reasons": {
-        "src/clew/bridges/memory_maze.py",
         "src/clew/run/evaluate.py",
         "src/clew/watch/run.py",
     },

@@ -311,7 +311,7 @@ def _copy(function: Callable[..., Any], **names: Any) -> Callable[..., Any]:
 
 @functools.cache
 def _quick_task_class() -> type:
-    from dm_control.locomotion.props import target_sphere  # pyright: ignore
+    from dm_control.locomotion.props import target_sphere  # pyright: ignore # optional: dm_control
 
     class QuickTarget(target_sphere.TargetSphere):
         def _update_activation(self, physics: Any) -> None:
