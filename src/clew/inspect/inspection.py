@@ -33,7 +33,7 @@ class Inspection:
     left_out: int
     """Those that did not."""
     greedy: bool
-    """Whether the likeliest actions were taken."""
+    """Whether the most probable actions were taken."""
     metrics: dict[str, float]
     """Means of the task's numbers over the episodes."""
     questions: Questions
@@ -100,7 +100,7 @@ def inspect_agent(
         memory: name of its memory, for pictures.
         task: name of the task, for pictures.
         steps: that it was trained for.
-        greedy: whether the likeliest actions were taken.
+        greedy: whether the most probable actions were taken.
 
     Raises:
         UserError: for impossible questions, or a decision or label that no episode has.

@@ -33,9 +33,9 @@ def inspect_run(
         path: the run's folder or name.
         questions: what to look at.
         episodes: that are played; all are probed, the first few explained.
-        greedy: take the likeliest action, instead of drawing from the policy.
+        greedy: take the most probable action, instead of sampling from the policy.
         max_steps: an episode that takes longer is left out.
-        seed: of the episodes and draws.
+        seed: of the episodes and samples.
         seed_index: which of the run's seeds, from 0.
 
     Raises:

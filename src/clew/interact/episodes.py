@@ -85,9 +85,9 @@ def record_episodes(
         agent: the network.
         stream: the task.
         episodes: how many, at least 1.
-        greedy: take the likeliest action, instead of drawing from the policy.
+        greedy: take the most probable action, instead of sampling from the policy.
         max_steps: an episode that takes longer is left out, and counted.
-        seed: of the episodes and draws.
+        seed: of the episodes and samples.
 
     Raises:
         UserError: if no episode ended in time.
@@ -151,7 +151,7 @@ def none_ended(count: int, max_steps: int) -> UserError:
     """The error for episodes of which none ended in time."""
     return UserError(
         f"none of {count} episodes ended within {max_steps} steps; raise max_steps, or take "
-        "actions as drawn from the policy (sampled) if the likeliest ones lead nowhere"
+        "actions sampled from the policy if the greedy ones lead nowhere"
     )
 
 

@@ -28,7 +28,7 @@ def play_episodes(
 
     Args:
         play: a compiled `play_batch` of one agent.
-        key: of the episodes and draws.
+        key: of the episodes and samples.
         episodes: how many.
         env: the task's name, for the error.
         max_steps: of an episode, as `play` has it.
@@ -66,7 +66,7 @@ def play(
         agent: the network.
         stream: the task.
         actor: each environment at the beginning of an episode, with an empty memory.
-        greedy: take the likeliest action, instead of drawing from the policy.
+        greedy: take the most probable action, instead of sampling from the policy.
         max_steps: gives up after so many steps.
         key: of the draws, and of the environments' own chance.
 

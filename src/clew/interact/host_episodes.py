@@ -1,4 +1,4 @@
-"""Whole episodes of environments of others, for everything that is asked afterwards."""
+"""Whole episodes of Gymnasium environments, for everything that is asked afterwards."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ def record_host_episodes(
     max_steps: int = 1000,
     seed: int = 0,
 ) -> Episodes:
-    """Plays fresh episodes of an environment of others, as `record_episodes` does of other tasks.
+    """Plays fresh episodes of a Gymnasium environment, as `record_episodes` does of other tasks.
 
     Every environment plays the same number of episodes, so that short ones do not count more than
     long ones. Nothing is known of what was to be remembered, so there are no labels.
@@ -44,9 +44,9 @@ def record_host_episodes(
         task: the environment, with the wrappers of the training.
         statistics: what the wrappers have learned, which they keep; None for nothing.
         episodes: how many, at least 1.
-        greedy: take the likeliest action, instead of drawing from the policy.
+        greedy: take the most probable action, instead of sampling from the policy.
         max_steps: an episode that takes longer is left out, and counted.
-        seed: of the episodes and draws.
+        seed: of the episodes and samples.
 
     Raises:
         UserError: for impossible numbers, if no episode ends in time, or if all that is seen takes

@@ -1,4 +1,4 @@
-"""Fresh episodes of environments of others, played by a run's agents."""
+"""Fresh episodes of Gymnasium environments, played by a run's agents."""
 
 import math
 from collections.abc import Callable

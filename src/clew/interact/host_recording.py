@@ -36,7 +36,7 @@ def record_host(
     max_steps: int = 10_000,
     seed: int = 0,
 ) -> Iterator[Recording]:
-    """Plays episodes of an environment of others, one after another; as `record` does otherwise.
+    """Plays episodes of a Gymnasium environment, one after another; as `record` does otherwise.
 
     Pictures are what it renders as "rgb_array", if it does. `rewards` are those that the
     agent learns from, which its values are about; `earned` and the metrics are the environment's.
@@ -46,9 +46,9 @@ def record_host(
         task: the environment, with the wrappers of the training.
         statistics: what the wrappers have learned; None for nothing.
         episodes: how many, at least 1.
-        greedy: take the likeliest action, instead of drawing from the policy.
+        greedy: take the most probable action, instead of sampling from the policy.
         max_steps: an episode that takes longer is cut there.
-        seed: of the episodes and draws.
+        seed: of the episodes and samples.
 
     Raises:
         UserError: for impossible numbers, or an environment that cannot be built.

@@ -1,4 +1,4 @@
-"""Acting in environments of others: the host steps them, the compiled network chooses."""
+"""Acting in Gymnasium environments: the host steps them, the compiled network chooses."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Where acting in environments of others stands, as a checkpoint holds it."""
+"""Where acting in Gymnasium environments stands, as a checkpoint holds it."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

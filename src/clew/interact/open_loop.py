@@ -50,11 +50,11 @@ def precompute(
         keys: of every step, as `AutoReset.step` takes them.
     """
     axes = Precomputed(1, 1, 1, 1, 1, 0)  # pyright: ignore[reportArgumentType]
-    one = jax.vmap(partial(_foresee, env), in_axes=(0, 0, 0, 1), out_axes=axes)
+    one = jax.vmap(partial(_precompute, env), in_axes=(0, 0, 0, 1), out_axes=axes)
     return one(state.env, timestep.observation, timestep.start, keys)
 
 
-def _foresee(
+def _precompute(
     env: OpenLoop,
     state: EnvState,
     observation: Float[Array, " n"],
@@ -83,7 +83,7 @@ def _foresee(
 def apply_actions(
     env: OpenLoop,
     before: AutoResetState,
-    foreseen: Precomputed,
+    precomputed: Precomputed,
     logits: Float[Array, "time batch actions"],
     values: Float[Array, "time batch"],
     noise: Array,
@@ -95,7 +95,7 @@ def apply_actions(
     Args:
         env: the task.
         before: every environment before the rollout.
-        foreseen: what it shows.
+        precomputed: what it shows.
         logits: what the policy says of it.
         values: what is expected.
         noise: of the actions, see `rollout`.
@@ -105,8 +105,8 @@ def apply_actions(
     action = distribution.sample(logits, noise)
     log_prob = distribution.log_prob(logits, action)
     taken = cast(Array, distribution.decode(action))
-    earned = jax.vmap(jax.vmap(env.step))(foreseen.states, taken, foreseen.keys)[1]
-    over, finished = foreseen.over[:-1], foreseen.over[-1]
+    earned = jax.vmap(jax.vmap(env.step))(precomputed.states, taken, precomputed.keys)[1]
+    over, finished = precomputed.over[:-1], precomputed.over[-1]
     ended = earned.terminated & ~over
     reward = jnp.where(over, 0.0, earned.reward)
     total = before.episode_return[None] + jnp.cumsum(reward, axis=0)
@@ -114,9 +114,9 @@ def apply_actions(
     count = before.episode_length[None] + steps[:, None]
     metrics = earned.metrics | {"return": total, "length": count.astype(jnp.float32)}
     trajectory = Trajectory(
-        observation=foreseen.observation,
-        start=foreseen.start,
-        last=foreseen.over.at[-1].set(False),
+        observation=precomputed.observation,
+        start=precomputed.start,
+        last=precomputed.over.at[-1].set(False),
         action=action,
         reward=reward,
         discount=1.0 - ended.astype(jnp.float32),
@@ -125,16 +125,16 @@ def apply_actions(
         state0=state0,
     )
     after = AutoResetState(
-        env=foreseen.after,
+        env=precomputed.after,
         last=before.last,
         episode_return=jnp.where(finished, 0.0, total[-1]),
         episode_length=jnp.where(finished, 0, count[-1]),
     )
     timestep = TimeStep(
-        observation=foreseen.observation[-1],
+        observation=precomputed.observation[-1],
         reward=reward[-1],
         discount=trajectory.discount[-1],
-        start=foreseen.start[-1],
+        start=precomputed.start[-1],
         last=trajectory.last[-1],
         ended=ended[-1],
         metrics={name: jnp.where(ended[-1], value[-1], 0.0) for name, value in metrics.items()},

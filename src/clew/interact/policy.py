@@ -22,8 +22,8 @@ class Policy:
 
     Args:
         agent: the network.
-        greedy: take the likeliest action (deterministic), instead of drawing from the policy.
-        seed: of the draws when not greedy.
+        greedy: take the most probable action (deterministic), instead of sampling from the policy.
+        seed: of the samples when not greedy.
     """
 
     def __init__(self, agent: Agent, *, greedy: bool = True, seed: int = 0):

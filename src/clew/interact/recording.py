@@ -113,9 +113,9 @@ def record(
         agent: the network.
         stream: the task.
         episodes: how many, at least 1.
-        greedy: take the likeliest action, instead of drawing from the policy.
+        greedy: take the most probable action, instead of sampling from the policy.
         max_steps: an episode that takes longer is cut there.
-        seed: of the episodes and draws.
+        seed: of the episodes and samples.
 
     Raises:
         UserError: for impossible numbers.

@@ -113,17 +113,17 @@ def _act(
 def _at_once(
     agent: Agent, env: OpenLoop, actor: ActorState, keys: Array, noise: Array
 ) -> tuple[ActorState, Trajectory, dict[str, Array]]:
-    foreseen = precompute(env, actor.env, actor.timestep, keys)
+    precomputed = precompute(env, actor.env, actor.timestep, keys)
     axes = (0, 1, 1)
     unroll = shard_batch(
         lambda agent, *seen: jax.vmap(agent.unroll, axes, axes)(*seen), (None, *axes), axes
     )
-    read = (foreseen.observation[:-1], foreseen.start[:-1])
+    read = (precomputed.observation[:-1], precomputed.start[:-1])
     memory, logits, values = unroll(agent, actor.memory, *read)
-    settled = apply_actions(
-        env, actor.env, foreseen, logits, values, noise, actor.memory, agent.distribution
+    applied = apply_actions(
+        env, actor.env, precomputed, logits, values, noise, actor.memory, agent.distribution
     )
-    return ActorState(*settled.after, memory), settled.trajectory, settled.sums
+    return ActorState(*applied.after, memory), applied.trajectory, applied.sums
 
 
 def draw(

@@ -32,8 +32,8 @@ class ShippedPolicy:
 
     Args:
         loaded: an agent and its run.
-        greedy: take the likeliest action (deterministic), instead of drawing from the policy.
-        seed: of the draws when not greedy.
+        greedy: take the most probable action (deterministic), instead of sampling from the policy.
+        seed: of the samples when not greedy.
     """
 
     def __init__(self, loaded: Loaded, *, greedy: bool = True, seed: int = 0):
@@ -109,8 +109,8 @@ def load_policy(
         path: the run's folder or name.
         seed_index: which of the run's seeds, from 0.
         checkpoint: its file name or update; empty takes the newest good one.
-        greedy: take the likeliest action (deterministic), instead of drawing from the policy.
-        seed: of the draws when not greedy.
+        greedy: take the most probable action (deterministic), instead of sampling from the policy.
+        seed: of the samples when not greedy.
 
     Raises:
         UserError: if there is no such run, seed or checkpoint, or the checkpoint is damaged.

@@ -20,7 +20,7 @@ class EvalResult(NamedTuple):
     episodes: int
     """Episodes of every seed."""
     greedy: bool
-    """Whether the likeliest action was taken, instead of a draw from the policy."""
+    """Whether the most probable action was taken, instead of a sample from the policy."""
     steps: int
     """Environment steps of each seed that the checkpoint was trained for."""
     per_seed: dict[str, list[float]]
@@ -64,8 +64,8 @@ def evaluate(
     Args:
         path: the run's folder or name.
         episodes: for every seed, at least 1.
-        greedy: take the likeliest action, instead of drawing from the policy.
-        seed: of the episodes and draws.
+        greedy: take the most probable action, instead of sampling from the policy.
+        seed: of the episodes and samples.
         max_steps: gives up after so many steps of one episode.
 
     Raises:

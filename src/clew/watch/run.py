@@ -27,9 +27,9 @@ class Viewing:
     episodes: int = 1
     """Episodes, one after another."""
     seed: int = 0
-    """Seed of the episodes and draws."""
+    """Seed of the episodes and samples."""
     greedy: bool = True
-    """Take the likeliest action, instead of drawing from the policy."""
+    """Take the most probable action, instead of sampling from the policy."""
     seed_index: int = 0
     """Which of the run's seeds, from 0."""
     checkpoint: str = ""
