@@ -89,8 +89,8 @@ def fake(modules: Any, monkeypatch: pytest.MonkeyPatch) -> FakeActors:
 def pool_of(modules: Any, ray: FakeActors, told: list[str], **changes: Any) -> Any:
     """Two actors at work, on the nodes 0 and 0, each asked for two rollouts."""
     config = async_config(asynchronous=AsyncConfig(ray="auto", **changes))
-    side: Any = SimpleNamespace(task=SimpleNamespace(vector=False))
-    pool = modules.ray_pool.RayPool([ActorSpec(config, side, n, 2) for n in (0, 1)], told.append)
+    task: Any = SimpleNamespace(environment=SimpleNamespace(vector=False))
+    pool = modules.ray_pool.RayPool([ActorSpec(config, task, n, 2) for n in (0, 1)], told.append)
     pool.publish(0, None)
     for actor in (0, 1):
         versions = modules.ray_actor.installed()
