@@ -90,7 +90,7 @@ import sys
 sys.path.insert(0, {tests!r})
 from pathlib import Path
 import clew
-from clew.run.asynchronous import program
+from clew.run import train as training
 from small_async import run_dir
 from small_run import Watch
 
@@ -98,12 +98,12 @@ def tell(report):
     if report.steps > 200:
         print(*tell.program._pool.pids, flush=True)
 
-class Known(program.AsyncProgram):
+class Known(training.AsyncProgram):
     def __init__(self, *args):
         super().__init__(*args)
         tell.program = self
 
-program.AsyncProgram = Known
+training.AsyncProgram = Known
 if __name__ == "__main__":
     clew.train(run_dir(Path({folder!r}), steps=10**7, checkpoint_seconds=0.0), progress=Watch(tell))
 """
