@@ -2,11 +2,8 @@
 
 EXCEPTIONS: dict[str, set[str]] = {
     "only_lab_and_cli_import_lab": {
-        "src/clew/__main__.py",
     },
-    "protocols_and_no_guesses": {
-        "src/clew/interact/shipped.py",
-    },
+    "protocols_and_no_guesses": {},
     "imports_in_functions_have_reasons": {
         "src/clew/run/evaluate.py",
         "src/clew/watch/run.py",

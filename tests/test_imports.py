@@ -151,7 +151,7 @@ def workers_import_no_jax() -> Iterator[str]:
 def only_lab_and_cli_import_lab() -> Iterator[str]:
     """The laboratory stands beside the library."""
     for module in library().values():
-        if module.room not in ("lab", "cli"):
+        if module.room not in ("lab", "cli", "__main__"):
             for found in own_imports(module):
                 if room_of(found.module) in ("lab", "cli"):
                     yield module.breach(found.line, f"{module.room} imports {found.module}")

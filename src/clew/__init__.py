@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from clew.envs import ENVS, AutoReset, Environment
     from clew.envs.wrappers import WrapperConfig
     from clew.errors import UserError
-    from clew.interact.policy import Policy
-    from clew.interact.shipped import load_policy
+    from clew.interact.policy import Policy, load_policy
     from clew.interact.tasks import HostConfig
     from clew.memory import MEMORIES, AbstractMemory, make_memory
     from clew.memory.laws import check
@@ -52,7 +51,7 @@ _HOMES = {
     "TrainConfig": "clew.run.config",
     "evaluate": "clew.run.evaluate",
     "load": "clew.run.evaluate",
-    "load_policy": "clew.interact.shipped",
+    "load_policy": "clew.interact.policy",
     "read_metrics": "clew.run.record",
     "TrainingDiverged": "clew.run.stop",
     "TrainingInterrupted": "clew.run.stop",

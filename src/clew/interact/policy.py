@@ -1,50 +1,150 @@
-"""A trained agent as a plain object with a memory of its own, to be shipped."""
+"""A trained agent as a plain object that keeps its memory's state: what is shipped."""
 
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gymnasium import spaces
 from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
 
 from clew.agents.encoders import Dense
 from clew.agents.network import Agent
+from clew.bridges.gymnasium.spaces import adapt_action, adapt_observation
+from clew.bridges.gymnasium.wrappers import Transforms
+from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
+from clew.interact.hosted_task import HostedTask
+from clew.interact.tasks import make_task
+from clew.run.load import Loaded, load_agent
+
+
+class TrainedWrappers:
+    """The wrappers that stood between environment and agent in training, for one environment.
+
+    Their statistics are those of the checkpoint and stay as they are.
+
+    Args:
+        loaded: an agent and its run.
+    """
+
+    def __init__(self, loaded: Loaded):
+        config = loaded.config
+        self._config = config.wrappers
+        task = make_task(config.env, config.env_options, WrapperConfig())
+        if isinstance(task, HostedTask):
+            self._adapt = task.environment.observations
+            self._to_environment = adapt_action(task.environment.own_action_space, config.env)
+        else:  # a JAX task takes what the agent chooses
+            self._adapt = adapt_observation(task.observation_space, config.env)
+            self._to_environment = None
+        space = task.action_space
+        self._first = space.start if isinstance(space, spaces.Discrete) else 0
+        self._transforms = Transforms(config.wrappers, self._adapt.space, space, 1, frozen=True)
+        self._transforms.restore(loaded.statistics or {})
+        self._taken: np.ndarray | None = None
+
+    def observe(self, observation: Any, start: bool, reward: float | None) -> PyTree[np.ndarray]:
+        """What the agent sees of an observation, and of its previous action and reward.
+
+        Raises:
+            UserError: if the observation is of another shape, or the reward is missing.
+        """
+        if start:
+            self._transforms.begin()
+            self._taken = None
+        elif self._config.previous and reward is None:
+            raise UserError(
+                "this agent sees its previous reward: give policy(observation, reward=...), or "
+                "start=True if the observation opens an episode"
+            )
+        counted, flags = np.array([not start]), np.array([start])
+        given = np.array([0.0 if start or reward is None else reward], np.float32)
+        earned = self._transforms.reward(given, counted, np.zeros(1, bool))
+        raw = jax.tree.map(lambda x: x[None], self._adapt(observation))
+        seen = self._transforms.observe(raw, self._taken, earned, flags)
+        return jax.tree.map(lambda x: x[0], seen)
+
+    def act(self, action: np.ndarray) -> np.ndarray:
+        """The agent's action as the environment takes it."""
+        self._taken = np.asarray(action)[None] - self._first
+        return np.asarray(
+            action if self._to_environment is None else self._to_environment(self._taken)[0]
+        )
 
 
 class Policy:
     """Chooses actions one observation at a time and remembers what it saw.
 
-        policy = clew.Policy(clew.load("runs/maze"))
-        action = policy(observation, start=True)    # the first observation of an episode
-        action = policy(observation)                # every other one
+        policy = clew.load_policy("runs/cartpole")
+        observation, _ = env.reset()
+        action = policy(observation, start=True)       # the first observation of an episode
+        observation, reward, *_ = env.step(action)
+        action = policy(observation, reward=reward)    # every other one
+
+    A policy from `load_policy` reads observations as the environment gives them: between
+    environment and agent stands what stood there in training (entries that are kept, normalised
+    observations, the previous action, the previous reward with its scale). What changes the
+    environment itself is not in it: `frame_skip` (repeat the action, sum the rewards) and
+    `time_limit`. `Policy(agent)` reads observations as the agent's encoder does.
 
     Args:
         agent: the network.
-        greedy: take the most probable action (deterministic), instead of sampling from the policy.
-        seed: of the samples when not greedy.
+        wrappers: what stands between environment and agent; None if nothing does.
+        greedy: take the most probable action (deterministic) instead of sampling one.
+        seed: of the sampling, when not greedy.
     """
 
-    def __init__(self, agent: Agent, *, greedy: bool = True, seed: int = 0):
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        wrappers: TrainedWrappers | None = None,
+        greedy: bool = True,
+        seed: int = 0,
+    ):
         self._agent = agent
+        self._wrappers = wrappers
         self._greedy = greedy
         self._key = jax.random.key(seed)
-        self._state = agent.init_state()
+        self.reset()
 
-    def __call__(self, observation: Any, start: bool = False) -> Any:
+    def __call__(self, observation: Any, start: bool = False, reward: float | None = None) -> Any:
         """The action for this observation.
 
         Args:
             observation: of the kind that the agent was trained on: an array, or a dict of arrays.
             start: whether the observation opens an episode; the memory then forgets first.
+            reward: what the last action earned, as the environment gave it. Only agents that see
+                their previous reward need it, but not at a start.
 
         Returns:
-            What an environment takes: an int for a discrete action, otherwise an array.
+            What the environment takes: an int for one discrete action, otherwise an array.
 
         Raises:
-            UserError: if the observation has another shape.
+            UserError: if the observation is of another shape, or the reward is missing.
         """
+        start, self._fresh = bool(start) or self._fresh, False
+        x = self._read(observation, start, reward)
+        self._key, key = jax.random.split(self._key)
+        self._state, chosen = _choose(
+            self._agent, self._state, x, jnp.asarray(start), key, greedy=self._greedy
+        )
+        action = np.asarray(self._agent.distribution.decode(np.asarray(chosen)))
+        if self._wrappers is not None:
+            action = self._wrappers.act(action)
+        return int(action) if action.ndim == 0 else action
+
+    def reset(self) -> None:
+        """Forgets everything, as before the first observation."""
+        self._state = self._agent.init_state()
+        self._fresh = True
+
+    def _read(self, observation: Any, start: bool, reward: float | None) -> PyTree[np.ndarray]:
+        if self._wrappers is not None:
+            observation = self._wrappers.observe(observation, start, reward)
         x = jax.tree.map(np.asarray, observation, is_leaf=lambda leaf: isinstance(leaf, list))
         encoder = self._agent.encoder
         if isinstance(encoder, Dense):
@@ -54,21 +154,31 @@ class Policy:
                     f"the policy expected an observation of shape {list(encoder.shape)}, got "
                     f"{list(x.shape)}"
                 )
-        self._key, key = jax.random.split(self._key)
-        self._state, action = _choose(
-            self._agent,
-            self._state,
-            x,
-            jnp.asarray(start, bool),
-            key,
-            greedy=self._greedy,
-        )
-        taken = self._agent.distribution.decode(np.asarray(action))
-        return int(taken) if np.ndim(taken) == 0 else taken
+        return x
 
-    def reset(self) -> None:
-        """Forgets everything, as before the first observation."""
-        self._state = self._agent.init_state()
+
+def load_policy(
+    path: str | Path,
+    seed_index: int = 0,
+    *,
+    checkpoint: str = "",
+    greedy: bool = True,
+    seed: int = 0,
+) -> Policy:
+    """The agent of a run with its wrappers, for observations as its environment gives them.
+
+    Args:
+        path: the run's folder or name.
+        seed_index: which of the run's seeds, from 0.
+        checkpoint: its file name or update; empty takes the newest good one.
+        greedy: take the most probable action (deterministic) instead of sampling one.
+        seed: of the sampling, when not greedy.
+
+    Raises:
+        UserError: if there is no such run, seed or checkpoint, or the checkpoint is damaged.
+    """
+    loaded = load_agent(path, seed_index, checkpoint)
+    return Policy(loaded.agent, wrappers=TrainedWrappers(loaded), greedy=greedy, seed=seed)
 
 
 @eqx.filter_jit

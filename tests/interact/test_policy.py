@@ -100,7 +100,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_it_chooses_what_evaluation_does(name: str, tmp_path: Path) -> None:
     """Over whole episodes, of each of which only the environment's own side is shown to it."""
-    path = trained(tmp_path, f"test_shipped:{name}", wrappers=CASES[name])
+    path = trained(tmp_path, f"test_policy:{name}", wrappers=CASES[name])
     policy, played = clew.load_policy(path), 0
     for seed in range(3):
         LOG.clear()
