@@ -6,11 +6,11 @@ from clew.errors import UserError
 
 
 class EnvironmentFault(UserError):
-    """An environment failed, or gave a number that is none.
+    """An environment failed, or gave a number that is not finite.
 
     Attributes:
         env: name of the environment, "gymnasium:CartPole-v1".
-        index: which of the environments side by side, or None where it cannot be told.
+        indices: the environments of the batch that failed; empty where it is not known.
         episode_step: steps of the episode before the failing call, or None.
         field: "observation", "observation NAME" or "reward"; "step", "reset" or "worker" where
             the environment raised or its process died.
@@ -24,27 +24,27 @@ class EnvironmentFault(UserError):
         *,
         env: str = "",
         index: int | None = None,
+        indices: Sequence[int] = (),
         episode_step: int | None = None,
         field: str = "",
         lost: bool = False,
     ):
         super().__init__(message)
         self.env = env
-        self.index = index
+        self.indices = tuple(indices) if index is None else (index,)
         self.episode_step = episode_step
         self.field = field
         self.lost = lost
+
+    @property
+    def index(self) -> int | None:
+        """The environment that failed, where it is known to be a single one."""
+        return self.indices[0] if len(self.indices) == 1 else None
 
 
 class EnvironmentHung(EnvironmentFault):
     """An environment did not answer in time; the stream is lost.
 
-    Attributes:
-        indices: the environments that still have not answered; of those that share a process,
-            the one that it is at work on.
+    `indices` are the environments that still have not answered; of those that share a process,
+    the one that it is at work on.
     """
-
-    def __init__(self, message: str, *, env: str = "", indices: Sequence[int] = ()):
-        index = indices[0] if len(indices) == 1 else None
-        super().__init__(message, env=env, index=index, field="worker", lost=True)
-        self.indices = tuple(indices)

@@ -251,6 +251,8 @@ class GroupedVectorEnv(VectorEnv):
                 f"{timeout:g} s",
                 env=self.name,
                 indices=indices,
+                field="worker",
+                lost=True,
             )
 
     def _busy(self, place: int) -> int:
@@ -440,4 +442,6 @@ def unanswered(vector: VectorEnv, name: str, seconds: Any) -> EnvironmentHung:
         f"{name}: environments {', '.join(map(str, late))} gave no answer within {seconds:g} s",
         env=name,
         indices=late,
+        field="worker",
+        lost=True,
     )
