@@ -127,6 +127,15 @@ def tasks_know_no_agents() -> Iterator[str]:
                     yield module.breach(found.line, f"envs imports {found.module}")
 
 
+def interact_imports_no_run() -> Iterator[str]:
+    """Acting is given what it needs of a run's settings."""
+    for module in library().values():
+        if module.room == "interact":
+            for found in own_imports(module):
+                if room_of(found.module) in ("run", "inspect", "watch"):
+                    yield module.breach(found.line, f"interact imports {found.module}")
+
+
 def workers_import_no_jax() -> Iterator[str]:
     """What a worker process of Gymnasium environments loads never reaches JAX."""
     seen: set[str] = set()
@@ -329,6 +338,7 @@ def classes_are_abstract_or_final() -> Iterator[str]:
 RULES: tuple[Callable[[], Iterator[str]], ...] = (
     memory_stands_alone,
     tasks_know_no_agents,
+    interact_imports_no_run,
     workers_import_no_jax,
     only_lab_and_cli_import_lab,
     only_interact_knows_two_worlds,

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from clew.envs import ENVS, AutoReset, Environment
     from clew.envs.wrappers import WrapperConfig
     from clew.errors import UserError
-    from clew.interact.policy import Policy, load_policy
+    from clew.interact.policy import Policy
     from clew.interact.tasks import HostConfig
     from clew.memory import MEMORIES, AbstractMemory, make_memory
     from clew.memory.laws import check
     from clew.run.config import TrainConfig
     from clew.run.evaluate import evaluate, load
+    from clew.run.load import load_policy
     from clew.run.record import read_metrics
     from clew.run.stop import EnvironmentFailed, TrainingDiverged, TrainingInterrupted
     from clew.run.train import resume_run, train
@@ -51,7 +52,7 @@ _HOMES = {
     "TrainConfig": "clew.run.config",
     "evaluate": "clew.run.evaluate",
     "load": "clew.run.evaluate",
-    "load_policy": "clew.interact.policy",
+    "load_policy": "clew.run.load",
     "read_metrics": "clew.run.record",
     "TrainingDiverged": "clew.run.stop",
     "TrainingInterrupted": "clew.run.stop",

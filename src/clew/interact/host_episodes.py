@@ -14,7 +14,7 @@ from clew.interact.acting import compile_act, only_action, step
 from clew.interact.episodes import Episodes, none_ended
 from clew.interact.flat import in_one_axis
 from clew.interact.host_evaluate import SIDE_BY_SIDE
-from clew.interact.host_state import environment_seed
+from clew.interact.host_rollout import environment_seed
 from clew.interact.rollout import empty_memories
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from clew.agents.network import Agent
 from clew.bridges.gymnasium.stream import HostStream
 from clew.errors import UserError
 from clew.interact.acting import step
-from clew.interact.host_state import environment_seed
+from clew.interact.host_rollout import environment_seed
 from clew.interact.rollout import empty_memories
 
 if TYPE_CHECKING:

@@ -1,60 +1,43 @@
 """Acting in Gymnasium environments: the host steps them, the compiled network chooses."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray, PyTree
+from jaxtyping import Array, PRNGKeyArray, PyTree, UInt32
 
-from clew.agents.devices import jit_over
 from clew.agents.distributions import Distribution
 from clew.agents.network import Agent
-from clew.agents.trajectory import step_all
+from clew.agents.trajectory import Trajectory, step_all
 from clew.bridges.gymnasium.stream import HostStep, HostStream
 from clew.envs.base import Observation
 from clew.interact.acting import Choice, act, step
-from clew.interact.host_state import of_seeds
 from clew.memory.base import State
-from clew.run.config import TrainConfig
-from clew.run.sharding import sharding_of
 
 Leaves = PyTree[np.ndarray]
 
 
-class Experience(NamedTuple):
-    """A rollout of B environments, time first, as the host gathered it.
+class HostState(NamedTuple):
+    """What of acting can be kept; the environments themselves cannot."""
 
-    See `clew.agents.trajectory.Trajectory` for what is what. With several seeds every leaf has
-    them as first axis.
-    """
-
-    observation: Leaves
-    """[T+1, B, ...]."""
-    start: np.ndarray
-    """[T+1, B]."""
-    last: np.ndarray
-    """[T+1, B]."""
-    action: np.ndarray
-    """[T, B, ...]."""
-    reward: np.ndarray
-    """[T, B]; where a step truncated an episode and opened the next one at once, the discounted
-    value of the final observation is in it."""
-    discount: np.ndarray
-    """[T, B]; 0 where a step terminated an episode, or where the reward is completed so."""
-    log_prob: np.ndarray
-    """[T, B]."""
-    value: np.ndarray
-    """[T, B]."""
+    memory: State
+    """Before what the environments show next, each leaf [B, ...]."""
+    statistics: PyTree[UInt32[Array, "..."]]
+    """What the wrappers have learned, `packed`."""
 
 
 class HostRollout(NamedTuple):
     """What came of a rollout."""
 
-    experience: Experience
+    experience: Trajectory
+    """Of B environments, as the host gathered it: NumPy arrays, with several seeds as first axis
+    of every leaf. `state0` is empty, see `states`. Where a step truncated an episode and opened
+    the next one at once, the reward has the discounted value of the final observation in it, and
+    the discount is 0."""
     states: tuple[State, ...]
     """The memory before each sequence of the rollout."""
     memory: State
@@ -67,23 +50,35 @@ class HostActor:
     """Acts for one agent, or for several seeds side by side, each in its own environments.
 
     Args:
-        config: of the run: its seeds, the rollout's length, after how many steps the memory's
-            state is kept for the learner, the discount that completes the returns of truncated
-            episodes, and when an environment in a worker process counts as hung.
         static: the agent without its arrays.
+        compile_seeds: compiles a function of one seed for all of them, see
+            `clew.run.sharding.Sharding.compile`.
+        seeds: how many.
+        length: of the rollout.
+        sequence: the memory's state is kept for the learner after every so many steps.
+        gamma: the discount that completes the returns of truncated episodes.
+        timeout: seconds after which an environment in a worker process counts as hung.
     """
 
-    def __init__(self, config: TrainConfig, static: Agent):
-        learning, seeds = config.learning, config.seeds
+    def __init__(
+        self,
+        static: Agent,
+        compile_seeds: Callable[..., Callable],
+        *,
+        seeds: int,
+        length: int,
+        sequence: int,
+        gamma: float,
+        timeout: float,
+    ):
         self._static, self._seeds = static, seeds
-        self._length, self._sequence = learning.rollout_length, config.sequence_length
-        self._gamma, self._timeout = np.float32(learning.gamma), config.host.timeout
-        sharing = sharding_of(config)
-        choose = sharing.each_seed(partial(act, static, False, _kept), (0, 0, 0, 0, 0, None))
-        judge = sharing.each_seed(partial(_judge, static), (0, 0, 0))
+        self._length, self._sequence = length, sequence
+        self._gamma, self._timeout = np.float32(gamma), timeout
         # A memory that has read its observation is used up: a window is written to in place.
-        self._choose = jit_over(sharing.mesh, choose, donate_argnums=1)
-        self._judge = jit_over(sharing.mesh, judge)
+        self._choose = compile_seeds(
+            partial(act, static, False, _kept), (0, 0, 0, 0, 0, None), donate_argnums=1
+        )
+        self._judge = compile_seeds(partial(_judge, static), (0, 0, 0))
 
     def rollout(
         self,
@@ -117,7 +112,7 @@ class HostActor:
             action, log_prob, value = np.asarray(chosen[0]), *chosen[1:]
             actions = list(action) if self._seeds > 1 else [action]
             steps = step(streams, self._static.distribution, actions, self._timeout)
-            reward, discount, ended, metrics = self._told(steps, params, memory)
+            reward, discount, ended, metrics = self._outcomes(steps, params, memory)
             acted = (action, reward, discount, np.asarray(log_prob), np.asarray(value))
             rows.append((*acted, ended, metrics))
             seen.append(_seen(steps))
@@ -126,14 +121,15 @@ class HostActor:
         axes = (-2, -1)
         sums = {"episodes": ended.sum(axes, dtype=np.float32)}
         sums |= {name: x.sum(axes, dtype=np.float32) for name, x in metrics.items()}
-        return HostRollout(Experience(*observed, *acted), tuple(states), memory, sums), steps
+        experience = Trajectory(*observed, *acted, state0=())
+        return HostRollout(experience, tuple(states), memory, sums), steps
 
-    def _told(
+    def _outcomes(
         self, steps: Sequence[HostStep], params: PyTree[Array], memory: State
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Rewards and discounts, which episodes ended, and their metrics."""
-        told = [(s.reward, s.discount, s.ended, s.metrics) for s in steps]
-        reward, discount, ended, metrics = of_seeds(told)
+        rows = [(s.reward, s.discount, s.ended, s.metrics) for s in steps]
+        reward, discount, ended, metrics = of_seeds(rows)
         if any(s.final is not None for s in steps):
             # The next episode has been opened already: only the reward can tell what would follow.
             never = np.zeros_like(steps[0].start)
@@ -164,3 +160,35 @@ def _judge(static: Agent, params: PyTree[Array], memory: State, observation: Obs
     agent = eqx.combine(params, static)
     never = jnp.zeros(jax.tree.leaves(observation)[0].shape[0], bool)
     return step_all(agent, memory, observation, never)[2]
+
+
+def packed(statistics: PyTree[np.ndarray]) -> PyTree[UInt32[Array, "..."]]:
+    """Arrays of float64, which JAX would round, as pairs of 32 bits on a new last axis."""
+
+    def pack(array: np.ndarray) -> Array:
+        whole = np.asarray(array, np.float64)
+        return jnp.asarray(np.frombuffer(whole.tobytes(), np.uint32).reshape(*whole.shape, 2))
+
+    return jax.tree.map(pack, statistics)
+
+
+def unpacked(statistics: PyTree[UInt32[Array, "..."]]) -> PyTree[np.ndarray]:
+    """What `packed` was given."""
+
+    def unpack(array: Array) -> np.ndarray:
+        bits = np.asarray(array)
+        return np.frombuffer(bits.tobytes(), np.float64).reshape(bits.shape[:-1])
+
+    return jax.tree.map(unpack, statistics)
+
+
+def of_seeds(trees: Sequence[Any]) -> Any:
+    """One tree of all seeds: theirs as first axis, unless there is only one."""
+    if len(trees) == 1:
+        return trees[0]
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
+def environment_seed(*entropy: int) -> int:
+    """The seed of a stream of environments, from whole numbers that tell it from all others."""
+    return int(np.random.SeedSequence(entropy).generate_state(1)[0])

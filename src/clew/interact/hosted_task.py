@@ -20,7 +20,7 @@ from clew.interact.episodes import Episodes
 from clew.interact.host_episodes import record_host_episodes
 from clew.interact.host_evaluate import evaluate_agent
 from clew.interact.host_recording import record_host
-from clew.interact.host_state import HostState, packed
+from clew.interact.host_rollout import HostState, packed
 from clew.interact.recording import Recording
 from clew.interact.rollout import empty_memories
 from clew.interact.task import Evaluator, Task

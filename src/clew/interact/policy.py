@@ -1,6 +1,5 @@
 """A trained agent as a plain object that keeps its memory's state: what is shipped."""
 
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -18,7 +17,6 @@ from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from clew.interact.hosted_task import HostedTask
 from clew.interact.tasks import make_task
-from clew.run.load import Loaded, load_agent
 
 
 class TrainedWrappers:
@@ -27,23 +25,27 @@ class TrainedWrappers:
     Their statistics are those of the checkpoint and stay as they are.
 
     Args:
-        loaded: an agent and its run.
+        env: the task's name, see `make_task`.
+        options: of the task.
+        wrappers: of the training.
+        statistics: what they have learned; None for nothing.
     """
 
-    def __init__(self, loaded: Loaded):
-        config = loaded.config
-        self._config = config.wrappers
-        task = make_task(config.env, config.env_options, WrapperConfig())
+    def __init__(
+        self, env: str, options: dict[str, Any], wrappers: WrapperConfig, statistics: Any = None
+    ):
+        self._config = wrappers
+        task = make_task(env, options, WrapperConfig())
         if isinstance(task, HostedTask):
             self._adapt = task.environment.observations
-            self._to_environment = adapt_action(task.environment.own_action_space, config.env)
+            self._to_environment = adapt_action(task.environment.own_action_space, env)
         else:  # a JAX task takes what the agent chooses
-            self._adapt = adapt_observation(task.observation_space, config.env)
+            self._adapt = adapt_observation(task.observation_space, env)
             self._to_environment = None
         space = task.action_space
         self._first = space.start if isinstance(space, spaces.Discrete) else 0
-        self._transforms = Transforms(config.wrappers, self._adapt.space, space, 1, frozen=True)
-        self._transforms.restore(loaded.statistics or {})
+        self._transforms = Transforms(wrappers, self._adapt.space, space, 1, frozen=True)
+        self._transforms.restore(statistics or {})
         self._taken: np.ndarray | None = None
 
     def observe(self, observation: Any, start: bool, reward: float | None) -> PyTree[np.ndarray]:
@@ -155,30 +157,6 @@ class Policy:
                     f"{list(x.shape)}"
                 )
         return x
-
-
-def load_policy(
-    path: str | Path,
-    seed_index: int = 0,
-    *,
-    checkpoint: str = "",
-    greedy: bool = True,
-    seed: int = 0,
-) -> Policy:
-    """The agent of a run with its wrappers, for observations as its environment gives them.
-
-    Args:
-        path: the run's folder or name.
-        seed_index: which of the run's seeds, from 0.
-        checkpoint: its file name or update; empty takes the newest good one.
-        greedy: take the most probable action (deterministic) instead of sampling one.
-        seed: of the sampling, when not greedy.
-
-    Raises:
-        UserError: if there is no such run, seed or checkpoint, or the checkpoint is damaged.
-    """
-    loaded = load_agent(path, seed_index, checkpoint)
-    return Policy(loaded.agent, wrappers=TrainedWrappers(loaded), greedy=greedy, seed=seed)
 
 
 @eqx.filter_jit

@@ -16,7 +16,7 @@ from clew.agents.learners.base import all_finite, init_optimiser
 from clew.agents.network import Agent
 from clew.envs import ENVS
 from clew.envs.stream import AutoReset
-from clew.interact.host_state import HostState
+from clew.interact.host_rollout import HostState
 from clew.interact.rollout import ActorState
 from clew.interact.task import Task
 from clew.memory import MEMORIES

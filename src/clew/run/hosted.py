@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -10,13 +10,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
-from clew.agents.devices import jit_over
 from clew.agents.learners.base import all_finite
-from clew.agents.trajectory import Rollout, Trajectory, refresh_all
+from clew.agents.network import Agent
+from clew.agents.trajectory import Rollout, refresh_all
 from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.bridges.gymnasium.stream import HostStep, HostStream
-from clew.interact.host_rollout import HostActor, HostRollout
-from clew.interact.host_state import HostState, environment_seed, of_seeds, packed, unpacked
+from clew.interact.host_rollout import (
+    HostActor,
+    HostRollout,
+    HostState,
+    environment_seed,
+    of_seeds,
+    packed,
+    unpacked,
+)
 from clew.interact.hosted_task import HostedTask
 from clew.run.compiled import Parts, RunState, SeedState, state_layouts
 from clew.run.config import TrainConfig
@@ -71,7 +78,7 @@ class HostProgram:
     ):
         self._parts, self._task = parts, task
         config = parts.config
-        self._actor = HostActor(config, parts.static)
+        self._actor = host_actor(config, parts.static)
         self._budget = FaultBudget(config.host.restarts, log)
         self._learn = make_learn(parts)
         split: Callable = partial(jax.random.split, num=3)
@@ -143,11 +150,24 @@ class HostProgram:
         return RunState(state.update + 1, made._replace(actor=whole))
 
 
+def host_actor(config: TrainConfig, static: Agent) -> HostActor:
+    """What acts for all seeds of a run, on its devices; `static` is the agent without arrays."""
+    learning = config.learning
+    return HostActor(
+        static,
+        sharding_of(config).compile,
+        seeds=config.seeds,
+        length=learning.rollout_length,
+        sequence=config.sequence_length,
+        gamma=learning.gamma,
+        timeout=config.host.timeout,
+    )
+
+
 def make_learn(parts: Parts) -> Callable[..., SeedState]:
     """`learn_seed` for all seeds, compiled, on the run's devices."""
     sharding, layouts = sharding_of(parts.config), state_layouts(parts).seed
-    learn_one = sharding.each_seed(partial(learn_seed, parts), (0, 0, 0, None))
-    compiled = jit_over(sharding.mesh, learn_one)
+    compiled = sharding.compile(partial(learn_seed, parts), (0, 0, 0, None))
     batch: Any = sharding.environments(0)
     steps: Any = sharding.environments(1)
     of_seed: Any = sharding.of_seed
@@ -187,7 +207,7 @@ def learn_seed(
     """
     agent = eqx.combine(seed.agent, parts.static)
     experience, states, memory, episodes = acted
-    rollout = Rollout.cut(Trajectory(*cast(Any, experience), state0=()), states, memory)
+    rollout = Rollout.cut(experience, states, memory)
     agent, optimiser, losses = parts.learner.learn(agent, seed.optimiser, rollout, key)
     refreshed = refresh_all(agent, memory, parts.config.learning.num_envs)
     added = losses | episodes

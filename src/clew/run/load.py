@@ -9,7 +9,8 @@ from jaxtyping import Array, PyTree
 
 from clew.agents.network import Agent
 from clew.errors import UserError, require_at_least, unknown_name
-from clew.interact.host_state import packed, unpacked
+from clew.interact.host_rollout import packed, unpacked
+from clew.interact.policy import Policy, TrainedWrappers
 from clew.run import checkpoint, folder
 from clew.run.build import agent_parts, make_task
 from clew.run.config import TrainConfig
@@ -63,6 +64,32 @@ def load_agent(path: str | Path, seed_index: int = 0, wanted: str = "") -> Loade
         )
     params, statistics = jax.tree.map(lambda x: x[seed_index], (run.params, run.statistics))
     return Loaded(run.path, run.config, eqx.combine(params, run.static), run.update, statistics)
+
+
+def load_policy(
+    path: str | Path,
+    seed_index: int = 0,
+    *,
+    checkpoint: str = "",
+    greedy: bool = True,
+    seed: int = 0,
+) -> Policy:
+    """The agent of a run with its wrappers, for observations as its environment gives them.
+
+    Args:
+        path: the run's folder or name.
+        seed_index: which of the run's seeds, from 0.
+        checkpoint: its file name or update; empty takes the newest good one.
+        greedy: take the most probable action (deterministic) instead of sampling one.
+        seed: of the sampling, when not greedy.
+
+    Raises:
+        UserError: if there is no such run, seed or checkpoint, or the checkpoint is damaged.
+    """
+    loaded = load_agent(path, seed_index, checkpoint)
+    config = loaded.config
+    wrappers = TrainedWrappers(config.env, config.env_options, config.wrappers, loaded.statistics)
+    return Policy(loaded.agent, wrappers=wrappers, greedy=greedy, seed=seed)
 
 
 def load_run(path: str | Path, wanted: str = "") -> LoadedRun:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from clew.agents.devices import make_mesh, shard_batch, spec_of
+from clew.agents.devices import jit_over, make_mesh, shard_batch, spec_of
 from clew.errors import UserError, require_at_least
 from clew.memory import MEMORIES
 
@@ -62,6 +62,12 @@ class Sharding(NamedTuple):
         if not self.by_seed:
             return every
         return lambda *args: shard_batch(every, in_axes, 0)(*args)
+
+    def compile(
+        self, function: Callable, in_axes: tuple[int | None, ...], **options: Any
+    ) -> Callable:
+        """`each_seed` compiled for the run's devices; `options` are those of `jax.jit`."""
+        return jit_over(self.mesh, self.each_seed(function, in_axes), **options)
 
     def _layout(self, spec: PartitionSpec) -> Layout:
         return None if self.mesh is None else NamedSharding(self.mesh, spec)

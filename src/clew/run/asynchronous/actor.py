@@ -13,17 +13,17 @@ from gymnasium import spaces
 from jaxtyping import Array, PyTree
 
 from clew.agents.network import Agent
-from clew.agents.trajectory import refresh_all
+from clew.agents.trajectory import Trajectory, refresh_all
 from clew.bridges.gymnasium.stream import HostStep, HostStream
 from clew.bridges.gymnasium.vector import GroupedVectorEnv
-from clew.interact.host_rollout import Experience, HostActor, HostRollout
-from clew.interact.host_state import environment_seed
+from clew.interact.host_rollout import HostRollout, environment_seed
 from clew.interact.hosted_task import HostedTask
 from clew.interact.rollout import empty_memories
 from clew.memory.base import State
 from clew.run.asynchronous.heartbeat import Heartbeat
 from clew.run.build import agent_parts
 from clew.run.config import TrainConfig
+from clew.run.hosted import host_actor
 
 
 class ActorParams(NamedTuple):
@@ -70,7 +70,7 @@ class Actor:
         self._spec, self._heartbeat = spec, heartbeat
         _, self._static = agent_parts(spec.config, spec.task)
         # The devices are the learner's.
-        self._actor = HostActor(replace(spec.config, devices=1), self._static)
+        self._actor = host_actor(replace(spec.config, devices=1), self._static)
         self._refresh = jax.jit(partial(_refresh, self._static, spec.num_envs))
         self._stream: HostStream | None = None
         self._steps: list[HostStep] = []
@@ -181,7 +181,7 @@ def gathered_template(config: TrainConfig, task: HostedTask, num_envs: int) -> G
     number = shape((length, num_envs), np.float32)
     actions = shape((length, *action.shape), action.dtype)
     shapes = (observation, flags, flags, actions, number, number, number, number)
-    experience = Experience(*cast(Any, shapes))
+    experience = Trajectory(*cast(Any, shapes), state0=())
     sums = {name: shape((), np.float32) for name in ("episodes", *task.metric_names)}
     states = (memory,) * (length // config.sequence_length)
     statistics = task.statistics()

@@ -9,8 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Int
 
-from clew.interact.host_rollout import HostRollout
-from clew.interact.host_state import packed, unpacked
+from clew.interact.host_rollout import HostRollout, packed, unpacked
 from clew.interact.hosted_task import HostedTask
 from clew.run.asynchronous.actor import ActorParams, ActorSpec, Gathered
 from clew.run.asynchronous.pool import ActorPool, Rollout, SerialPool
