@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_loggers import Event, FakeTensorboardX, FakeWandb
 
 import clew
 from clew.errors import UserError
@@ -18,7 +19,6 @@ from clew.run.loggers.base import scalars
 from clew.run.loggers.listen import Background, Logged, with_loggers
 from clew.run.loggers.weights_biases import log_in
 from clew.run.progress import Quiet, Report
-from fake_loggers import Event, FakeTensorboardX, FakeWandb
 from small_run import STEPS_PER_UPDATE, Watch, small_config, untimed
 
 ROW = {"update": 8, "steps": 80, "seconds": 0.5, "episodes": [3, 5], "return": [1.0, None]}
