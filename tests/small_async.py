@@ -9,7 +9,7 @@ import numpy as np
 
 from clew.agents.learners.ppo import PPOConfig
 from clew.agents.network import NetworkConfig
-from clew.interact.tasks import HostConfig
+from clew.interact.task import HostConfig
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.compiled import RunState, init_run, make_parts
 from clew.run.config import TrainConfig

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from clew.interact.tasks import HostConfig
+from clew.interact.task import HostConfig
 from clew.run.asynchronous import ray_pool
 from clew.run.asynchronous.ray_actor import Made, RayActor
 from clew.run.asynchronous.settings import AsyncConfig

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from clew.envs.wrappers import WrapperConfig
     from clew.errors import UserError
     from clew.interact.policy import Policy
-    from clew.interact.tasks import HostConfig
+    from clew.interact.task import HostConfig
     from clew.memory import MEMORIES, AbstractMemory, make_memory
     from clew.memory.laws import check
     from clew.run.config import TrainConfig
@@ -38,7 +38,7 @@ _HOMES = {
     "Policy": "clew.interact.policy",
     "PPOConfig": "clew.agents.learners.ppo",
     "WrapperConfig": "clew.envs.wrappers",
-    "HostConfig": "clew.interact.tasks",
+    "HostConfig": "clew.interact.task",
     "EnvironmentFailed": "clew.run.stop",
     "ENVS": "clew.envs",
     "AutoReset": "clew.envs",

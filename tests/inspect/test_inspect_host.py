@@ -13,8 +13,8 @@ from clew.errors import UserError
 from clew.inspect import Episodes
 from clew.inspect.influence import episode_influence
 from clew.inspect.run import inspect_run
+from clew.interact.episodes import record_host_episodes
 from clew.interact.flat import in_one_axis, reads_one_axis
-from clew.interact.host_episodes import record_host_episodes
 from clew.interact.hosted_task import HostedTask
 from clew.run.build import build_agent, make_task
 from clew.run.config import TrainConfig
@@ -70,7 +70,7 @@ def test_long_episodes_are_left_out_and_counted() -> None:
 
 def test_too_much_to_hold_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before it is there."""
-    monkeypatch.setattr("clew.interact.host_episodes.LARGEST", 100)
+    monkeypatch.setattr("clew.interact.episodes.LARGEST", 100)
     agent, side = parts("labelled:Labelled")
     with pytest.raises(UserError, match="Labelled takes more than 0 GiB; take fewer episodes"):
         record_host_episodes(agent, side, episodes=20)

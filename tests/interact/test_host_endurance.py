@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from clew.errors import UserError
-from clew.interact.tasks import HostConfig
+from clew.interact.task import HostConfig
 from clew.run import checkpoint
 from clew.run.config import TrainConfig
 from clew.run.progress import Quiet

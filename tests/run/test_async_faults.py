@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from clew.bridges.gymnasium.faults import EnvironmentFault
-from clew.interact.tasks import HostConfig
+from clew.interact.task import HostConfig
 from clew.run.asynchronous.pool import Rollout
 from clew.run.asynchronous.processes import ProcessPool
 from clew.run.asynchronous.program import AsyncProgram

@@ -11,7 +11,7 @@ from clew.agents.learners.ppo import PPOConfig
 from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.bridges.gymnasium.wrappers import RunningMoments
 from clew.errors import UserError
-from clew.interact.tasks import HostConfig
+from clew.interact.task import HostConfig
 from clew.run.asynchronous.heartbeat import HangDetector, Heartbeat
 from clew.run.asynchronous.pool import Ready, Rollout
 from clew.run.asynchronous.program import merged

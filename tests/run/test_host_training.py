@@ -13,7 +13,7 @@ from clew.agents.learners.ppo import PPOConfig
 from clew.agents.network import NetworkConfig
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
-from clew.interact.tasks import HostConfig
+from clew.interact.task import HostConfig
 from clew.run.compiled import init_run, make_parts
 from clew.run.config import TrainConfig
 from clew.run.evaluate import evaluate

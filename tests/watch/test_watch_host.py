@@ -15,7 +15,7 @@ import clew.cli
 from clew.agents.network import NetworkConfig
 from clew.cli import run
 from clew.errors import UserError
-from clew.interact.host_recording import record_host
+from clew.interact.recording import record_host
 from clew.run.build import build_agent, make_task
 from clew.run.config import TrainConfig
 from clew.run.load import load_agent

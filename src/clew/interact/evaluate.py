@@ -1,30 +1,38 @@
-"""Whole episodes of a task written in JAX, played in one compiled program."""
+"""Whole episodes, played for their metrics; those of a JAX task in one compiled program."""
 
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
+from clew.agents.distributions import Distribution
 from clew.agents.network import Agent
+from clew.bridges.gymnasium.stream import HostStream
 from clew.envs.stream import AutoReset
 from clew.errors import UserError
-from clew.interact.acting import ActorState, act_and_step
-from clew.interact.rollout import init_actor
+from clew.interact.acting import ActorState, act_and_step, step
+from clew.interact.host_rollout import environment_seed
+from clew.interact.rollout import empty_memories, init_actor
+
+if TYPE_CHECKING:
+    from clew.interact.hosted_task import HostedTask
 
 BATCH = 64
-"""Episodes evaluated side by side."""
+"""Episodes of a compiled task that are evaluated side by side."""
+HOST_BATCH = 16
+"""Gymnasium environments that are played side by side."""
 
 
 def play_episodes(
     play: Callable[[PRNGKeyArray], Any], key: PRNGKeyArray, episodes: int, env: str, max_steps: int
 ) -> dict[str, np.ndarray]:
-    """Every metric of so many episodes, `BATCH` of them at a time.
+    """Every metric of `episodes` episodes of a JAX task, `BATCH` of them at a time.
 
     Args:
         play: a compiled `play_batch` of one agent.
@@ -67,8 +75,8 @@ def play(
         stream: the task.
         actor: each environment at the beginning of an episode, with an empty memory.
         greedy: take the most probable action, instead of sampling from the policy.
-        max_steps: gives up after so many steps.
-        key: of the draws, and of the environments' own chance.
+        max_steps: gives up after this many steps.
+        key: of the sampled actions and of the environments.
 
     Returns:
         The stream's metrics of every episode, and whether it ended.
@@ -93,3 +101,65 @@ def play(
     carry = (actor, jnp.zeros(count, jnp.bool_), zeros, key, jnp.zeros((), jnp.int32))
     _, ended, metrics, _, _ = jax.lax.while_loop(more, one, carry)
     return metrics, ended
+
+
+def play_host_episodes(
+    task: "HostedTask",
+    agent: Agent,
+    choose: Callable,
+    statistics: Any,
+    episodes: int,
+    max_steps: int,
+    entropy: tuple[int, ...],
+) -> dict[str, np.ndarray]:
+    """Every metric of every episode of one agent in a Gymnasium environment.
+
+    Every environment plays the same number of episodes to their ends, so that short ones do not
+    count more than long ones. What the wrappers learned in training is used and learns no more.
+
+    Args:
+        task: the environment.
+        agent: the network.
+        choose: of `compile_act`, with the agent's arrays.
+        statistics: of the wrappers.
+        episodes: how many.
+        max_steps: gives up after this many steps of one episode.
+        entropy: see `Evaluator`.
+
+    Raises:
+        UserError: if an episode does not end.
+    """
+    # More than two numbers are hashed to one, so that published results stay what they are.
+    seed, index = entropy if len(entropy) == 2 else (environment_seed(*entropy), 0)
+    count = min(episodes, HOST_BATCH)
+    with task.open(count, seed=environment_seed(seed, index), frozen=True) as stream:
+        stream.restore(statistics)
+        memory = empty_memories(agent, count)
+        key = jax.random.fold_in(jax.random.key(seed), index)
+        return _play_host(stream, choose, agent.distribution, memory, key, episodes, max_steps)
+
+
+def _play_host(
+    stream: HostStream,
+    choose: Callable,
+    distribution: Distribution,
+    memory: PyTree[Array],
+    key: PRNGKeyArray,
+    episodes: int,
+    max_steps: int,
+) -> dict[str, np.ndarray]:
+    """The metrics of the first episodes, as many of every environment."""
+    each = math.ceil(episodes / stream.num_envs)
+    played = np.zeros(stream.num_envs, int)
+    kept: list[dict[int, dict[str, float]]] = [{} for _ in range(each)]
+    now, time = stream.reset(), 0
+    while (played < each).any():
+        if time >= max_steps * each:
+            raise UserError(f"an episode of {stream.name} did not end within {max_steps} steps")
+        memory, action = choose(memory, now.observation, now.start, key, np.int32(time))
+        (now,), time = step([stream], distribution, [np.asarray(action)]), time + 1
+        for index in np.flatnonzero(now.ended & (played < each)):
+            kept[played[index]][index] = {n: float(x[index]) for n, x in now.metrics.items()}
+            played[index] += 1
+    rows = [row[i] for row in kept for i in sorted(row)][:episodes]
+    return {name: np.array([row[name] for row in rows]) for name in stream.metric_names}

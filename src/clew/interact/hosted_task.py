@@ -16,12 +16,10 @@ from clew.envs.stream import AutoReset
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from clew.interact.acting import compile_act, only_action
-from clew.interact.episodes import Episodes
-from clew.interact.host_episodes import record_host_episodes
-from clew.interact.host_evaluate import evaluate_agent
-from clew.interact.host_recording import record_host
+from clew.interact.episodes import Episodes, record_host_episodes
+from clew.interact.evaluate import play_host_episodes
 from clew.interact.host_rollout import HostState, packed
-from clew.interact.recording import Recording
+from clew.interact.recording import Recording, record_host
 from clew.interact.rollout import empty_memories
 from clew.interact.task import Evaluator, Task
 
@@ -104,7 +102,7 @@ class HostedTask:
             params: Any, statistics: Any, episodes: int, entropy: tuple[int, ...]
         ) -> dict[str, np.ndarray]:
             agent, own = eqx.combine(params, static), partial(choose, params)
-            return evaluate_agent(self, agent, own, statistics, episodes, max_steps, entropy)
+            return play_host_episodes(self, agent, own, statistics, episodes, max_steps, entropy)
 
         return evaluate
 

@@ -1,21 +1,30 @@
 """One episode as it was played, step by step: what a video is made from."""
 
+import dataclasses
+import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
+import gymnasium
 import jax
 import numpy as np
+from gymnasium.vector import SyncVectorEnv
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
 from clew.agents.distributions import Categorical, Distribution
 from clew.agents.network import Agent
+from clew.bridges.gymnasium.build import takes
+from clew.bridges.gymnasium.stream import HostStep, HostStream
 from clew.envs.base import Environment
 from clew.envs.stream import AutoReset
 from clew.errors import require_episodes
-from clew.interact.acting import ActorState, act_and_step
-from clew.interact.rollout import init_actor
+from clew.interact.acting import ActorState, Choice, act_and_step, compile_act, step
+from clew.interact.rollout import empty_memories, init_actor
+
+if TYPE_CHECKING:
+    from clew.interact.hosted_task import HostedTask
 
 PIECE = 32
 """Steps between two looks at whether the episode has ended."""
@@ -158,7 +167,7 @@ def _play(
             "state": actor.env.env,
             "observation": seen.observation,
             "action": action,
-            "probability": chances(agent.distribution, logits),
+            "probability": _chances(agent.distribution, logits),
             "value": value,
             "reward": then.reward,
             "ended": then.ended,
@@ -170,7 +179,7 @@ def _play(
     return jax.lax.scan(one, actor, jax.random.split(key, PIECE))
 
 
-def chances(
+def _chances(
     distribution: Distribution, logits: Float[Array, "*lead n"]
 ) -> Float[Array, "*lead n"] | None:
     """The probability of every action; None where actions are no choices."""
@@ -202,4 +211,119 @@ def _recording(rows: dict[str, Any], env: Environment, max_steps: int) -> Record
         metrics={name: float(values[-1]) for name, values in rows["metrics"].items()}
         if len(ends)
         else {},
+    )
+
+
+def record_host(
+    agent: Agent,
+    task: "HostedTask",
+    *,
+    statistics: Any = None,
+    episodes: int = 1,
+    greedy: bool = True,
+    max_steps: int = 10_000,
+    seed: int = 0,
+) -> Iterator[Recording]:
+    """Plays episodes of a Gymnasium environment, one after another; as `record` does otherwise.
+
+    Pictures are what it renders as "rgb_array", if it does. `rewards` are those that the
+    agent learns from, which its values are about; `earned` and the metrics are the environment's.
+
+    Args:
+        agent: the network.
+        task: the environment, with the wrappers of the training.
+        statistics: what the wrappers have learned; None for nothing.
+        episodes: how many, at least 1.
+        greedy: take the most probable action, instead of sampling from the policy.
+        max_steps: an episode that takes longer is cut there.
+        seed: of the episodes and samples.
+
+    Raises:
+        UserError: for impossible numbers, or an environment that cannot be built.
+        EnvironmentFault: the environment failed.
+    """
+    require_episodes(episodes, max_steps, seed)
+    arrays, static = eqx.partition(agent, eqx.is_array)
+    choose = partial(compile_act(static, greedy=greedy, keep=_shown), arrays)
+    stream, env = _opened(task, seed)
+    with stream:
+        if statistics is not None:
+            stream.restore(statistics)
+        now = stream.reset()
+        for number in range(episodes):
+            key = jax.random.fold_in(jax.random.key(seed), number)
+            rows, memory = [], empty_memories(agent, 1)
+            while True:
+                seen, picture = now.observation, _picture(env)
+                memory, chosen = choose(memory, seen, now.start, key, np.int32(len(rows)))
+                action, likely, value = jax.device_get(chosen)
+                (now,) = step([stream], agent.distribution, [action])
+                kept = agent.distribution.decode(action) if likely is None else action
+                rows.append((seen, kept, likely, value, now.reward, now.own_reward, picture))
+                if now.ended[0] or len(rows) >= max_steps:
+                    break
+            yield _host_recording(rows, now)
+            if now.last[0]:
+                (now,) = step([stream], agent.distribution, [action])
+            elif not now.start[0]:
+                now = stream.reset()
+
+
+def _opened(task: "HostedTask", seed: int) -> tuple[HostStream, gymnasium.Env | None]:
+    """A stream of one environment, and that environment if it can be rendered."""
+    environment, wrappers = task.environment, dataclasses.replace(task.wrappers, video_every=0)
+    if environment.vector:
+        return environment.open(1, seed=seed, wrappers=wrappers, frozen=True), None
+    options = dict(environment.options)
+    if takes(task.name, "render_mode"):
+        options.setdefault("render_mode", "rgb_array")
+    env = dataclasses.replace(environment, options=options).builder(wrappers)()
+    # Wrappers of a single environment are applied already.
+    others = dataclasses.replace(wrappers, frame_skip=1, time_limit=None)
+    stream = HostStream(
+        SyncVectorEnv([lambda: env]), name=task.name, wrappers=others, seed=seed, frozen=True
+    )
+    return stream, env if _renders(env) else None
+
+
+def _renders(env: gymnasium.Env) -> bool:
+    """Whether it gives pictures; a package that drawing needs may be missing."""
+    if env.render_mode != "rgb_array":
+        return False
+    try:
+        env.reset()
+        env.render()
+    except gymnasium.error.DependencyNotInstalled as error:
+        warnings.warn(f"no pictures of the environment: {error}", UserWarning, stacklevel=2)
+        return False
+    return True
+
+
+def _picture(env: gymnasium.Env | None) -> Picture | None:
+    if env is None:
+        return None
+    picture: Any = env.render()
+    return np.array(picture, np.uint8)
+
+
+def _shown(distribution: Distribution, choice: Choice) -> tuple[Array, Array | None, Array]:
+    """Actions, the probabilities of the choices or None, and values."""
+    return choice.action, _chances(distribution, choice.logits), choice.value
+
+
+def _host_recording(rows: list[tuple], last: HostStep) -> Recording:
+    seen, actions, likely, values, rewards, own, pictures = zip(*rows, strict=True)
+    ended = "cut"
+    if last.ended[0]:
+        ended = "truncated" if last.discount[0] else "terminated"
+    return Recording(
+        observations=jax.tree.map(lambda *x: np.concatenate(x), *seen),
+        actions=np.concatenate(actions),
+        rewards=np.concatenate(rewards),
+        values=np.concatenate(values),
+        probabilities=None if likely[0] is None else np.concatenate(likely),
+        ended=ended,
+        pictures=None if pictures[0] is None else pictures,
+        metrics={name: float(x[0]) for name, x in last.metrics.items()} if last.ended[0] else {},
+        own_rewards=None if np.array_equal(own, rewards) else np.concatenate(own),
     )

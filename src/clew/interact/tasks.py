@@ -10,9 +10,7 @@ from clew.envs.stream import AutoReset
 from clew.envs.wrappers import WrapperConfig, wrap
 from clew.interact.compiled_task import CompiledTask
 from clew.interact.hosted_task import HostedTask
-from clew.interact.task import DefaultSettings, HostConfig, Task
-
-__all__ = ["DefaultSettings", "HostConfig", "Task", "default_settings", "make_task"]
+from clew.interact.task import DefaultSettings, Task
 
 
 def make_task(env: str, options: dict[str, Any], wrappers: WrapperConfig) -> Task:

@@ -4,9 +4,9 @@
 
     watch_run("runs/maze", Viewing(episodes=2, greedy=False), "maze.gif")
 
-Three parts that can be used alone: `record` plays episodes of a task written in JAX, `record_host`
-of `clew.interact.host_recording` those of Gymnasium's, and whoever has another fills in a
-`Recording`; a `Film` is the frames of one; `write_video` writes frames to a file.
+Three parts that can be used alone: `record` plays episodes of a task written in JAX,
+`clew.interact.recording.record_host` those of a Gymnasium environment, and any other loop fills in
+a `Recording`; a `Film` is the frames of one; `write_video` writes frames to a file.
 """
 
 from clew.interact.recording import Recording, record
