@@ -11,7 +11,7 @@ from clew.agents.distributions import Distribution
 from clew.agents.trajectory import Trajectory
 from clew.envs.base import EnvState, Metrics, OpenLoop
 from clew.envs.stream import AutoResetState, TimeStep
-from clew.memory.base import State
+from clew.interact.acting import ActorState
 
 
 class Precomputed(NamedTuple):
@@ -27,15 +27,6 @@ class Precomputed(NamedTuple):
     """Of every step."""
     after: EnvState
     """After the rollout."""
-
-
-class Applied(NamedTuple):
-    """What came of a rollout."""
-
-    after: tuple[AutoResetState, TimeStep]
-    trajectory: Trajectory
-    sums: dict[str, Float[Array, ""]]
-    """Over the episodes that ended in it."""
 
 
 def precompute(
@@ -82,25 +73,26 @@ def _precompute(
 
 def apply_actions(
     env: OpenLoop,
-    before: AutoResetState,
+    before: ActorState,
     precomputed: Precomputed,
     logits: Float[Array, "time batch actions"],
     values: Float[Array, "time batch"],
     noise: Array,
-    state0: State,
     distribution: Distribution,
-) -> Applied:
-    """Draws the actions and finds out what they earn.
+) -> tuple[ActorState, Trajectory, dict[str, Float[Array, ""]]]:
+    """Samples the actions and computes what they earn.
 
     Args:
         env: the task.
-        before: every environment before the rollout.
-        precomputed: what it shows.
+        before: where acting stood before the rollout.
+        precomputed: what the rollout shows.
         logits: what the policy says of it.
         values: what is expected.
         noise: of the actions, see `rollout`.
-        state0: the memory's before the first observation.
         distribution: of the actions.
+
+    Returns:
+        What `rollout` does, but for the memory, which is still that of `before`.
     """
     action = distribution.sample(logits, noise)
     log_prob = distribution.log_prob(logits, action)
@@ -109,9 +101,9 @@ def apply_actions(
     over, finished = precomputed.over[:-1], precomputed.over[-1]
     ended = earned.terminated & ~over
     reward = jnp.where(over, 0.0, earned.reward)
-    total = before.episode_return[None] + jnp.cumsum(reward, axis=0)
+    total = before.env.episode_return[None] + jnp.cumsum(reward, axis=0)
     steps = jnp.arange(1, len(action) + 1, dtype=jnp.int32)
-    count = before.episode_length[None] + steps[:, None]
+    count = before.env.episode_length[None] + steps[:, None]
     metrics = earned.metrics | {"return": total, "length": count.astype(jnp.float32)}
     trajectory = Trajectory(
         observation=precomputed.observation,
@@ -122,11 +114,11 @@ def apply_actions(
         discount=1.0 - ended.astype(jnp.float32),
         log_prob=log_prob,
         value=values,
-        state0=state0,
+        state0=before.memory,
     )
-    after = AutoResetState(
+    state = AutoResetState(
         env=precomputed.after,
-        last=before.last,
+        last=before.env.last,
         episode_return=jnp.where(finished, 0.0, total[-1]),
         episode_length=jnp.where(finished, 0, count[-1]),
     )
@@ -139,7 +131,8 @@ def apply_actions(
         ended=ended[-1],
         metrics={name: jnp.where(ended[-1], value[-1], 0.0) for name, value in metrics.items()},
     )
-    return Applied((after, timestep), trajectory, episode_sums(ended, metrics))
+    after = ActorState(state, timestep, before.memory)
+    return after, trajectory, episode_sums(ended, metrics)
 
 
 def episode_sums(ended: Bool[Array, "time batch"], metrics: Metrics) -> dict[str, Float[Array, ""]]:

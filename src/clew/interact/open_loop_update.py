@@ -11,7 +11,7 @@ from clew.agents.learners.base import gradient_step_as_acted
 from clew.agents.network import Agent
 from clew.agents.trajectory import Outputs, Trajectory
 from clew.envs.base import Environment, Metrics, OpenLoop
-from clew.interact.open_loop import Applied, apply_actions, precompute
+from clew.interact.open_loop import apply_actions, precompute
 from clew.interact.rollout import ActorState, draw
 
 
@@ -47,15 +47,15 @@ def open_loop_update(
     env_keys, noise = draw(key, config.rollout_length, config.num_envs, agent.distribution)
     precomputed = precompute(task, before.env, before.timestep, env_keys)
 
-    def act(outputs: Outputs) -> tuple[Trajectory, Applied]:
+    def act(outputs: Outputs) -> tuple[Trajectory, tuple[ActorState, Metrics]]:
         logits, values, _ = jax.tree.map(lambda x: x[:-1], outputs)
-        applied = apply_actions(
-            task, before.env, precomputed, logits, values, noise, before.memory, agent.distribution
+        after, trajectory, sums = apply_actions(
+            task, before, precomputed, logits, values, noise, agent.distribution
         )
-        return applied.trajectory, applied
+        return trajectory, (after, sums)
 
     seen = (precomputed.observation, precomputed.start)
-    agent, opt_state, losses, applied = gradient_step_as_acted(
+    agent, opt_state, losses, (after, sums) = gradient_step_as_acted(
         agent, opt_state, before.memory, *seen, act, loss, learner.optimiser
     )
-    return ActorState(*applied.after, before.memory), agent, opt_state, losses, applied.sums
+    return after, agent, opt_state, losses, sums

@@ -120,10 +120,10 @@ def _at_once(
     )
     read = (precomputed.observation[:-1], precomputed.start[:-1])
     memory, logits, values = unroll(agent, actor.memory, *read)
-    applied = apply_actions(
-        env, actor.env, precomputed, logits, values, noise, actor.memory, agent.distribution
+    after, trajectory, sums = apply_actions(
+        env, actor, precomputed, logits, values, noise, agent.distribution
     )
-    return ActorState(*applied.after, memory), applied.trajectory, applied.sums
+    return after._replace(memory=memory), trajectory, sums
 
 
 def draw(
