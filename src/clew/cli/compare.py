@@ -11,7 +11,7 @@ from clew.cli.parse import parse
 from clew.cli.tables import final_text, print_json, print_table
 from clew.errors import UserError
 
-ABOUT = """Draws the learning curves of several runs into one picture, and lists what each reached
+ABOUT = """Plots the learning curves of several runs in one picture, and lists what each reached
 in the last tenth of its training; runs that are still training can be compared too."""
 
 METRICS = ("success", "return")

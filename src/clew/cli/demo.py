@@ -7,7 +7,7 @@ from clew.cli.parse import parse
 from clew.errors import require_at_least
 
 ABOUT = """Trains agents with a memory (AReLiT) and agents without on a short T-Maze, evaluates both
-on fresh episodes and draws their learning curves. After Ctrl-C it continues where it stopped."""
+on fresh episodes and plots their learning curves. After Ctrl-C it continues where it stopped."""
 
 INTRODUCTION = """A T-Maze: at the start a cue says up or down; 19 steps of corridor later the agent
 must turn that way. It never sees the cue again, so without memory it can only guess.

@@ -34,7 +34,7 @@ class WatchCommand:
     fps: float = 10.0
     """Steps shown in a second."""
     max_frames: int = 500
-    """Of a longer episode only so many steps are shown, evenly spread."""
+    """Most steps shown of an episode; those of a longer one are evenly spread."""
     max_steps: int = 10_000
     """A longer episode is cut there."""
     checkpoint: str = ""

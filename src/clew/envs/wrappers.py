@@ -39,7 +39,7 @@ class WrapperConfig:
     frame_skip: int = 1
     """Times that every action is taken; the rewards are summed, and an end stops it."""
     time_limit: int | None = None
-    """Truncate episodes after so many of the agent's steps, besides what the environment does by
+    """Truncate episodes after this many of the agent's steps, besides what the environment does by
     itself; None for no further limit."""
     keep: tuple[int, ...] | None = None
     """Indices of the entries of a vector observation that the agent sees, in this order; None for
