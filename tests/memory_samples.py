@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from clew.memory import AbstractMemory, make_memory
+from clew.memory import AbstractMemory, make_memory, options_of
 
 INPUT_SIZE = 5
 
@@ -35,7 +35,8 @@ def sample(name: str, num_layers: int = 2, seed: int = 0, **options: Any) -> Abs
     so that enough relus are alive: where keys are dead a_t is 0 / epsilon, and rounding counts.
     """
     key, random = jax.random.key(seed), np.random.default_rng(seed)
-    options = {**SMALL.get(name, {}), "num_layers": num_layers, **options}
+    small = {"hidden_size": 12, "num_layers": num_layers} | SMALL.get(name, {})
+    options = {n: value for n, value in small.items() if n in options_of(name)} | options
     memory = make_memory(name, input_size=INPUT_SIZE, key=key, **options)
 
     def moved(path: tuple, leaf: Any) -> Any:

@@ -25,9 +25,16 @@ from clew.errors import (
     unknown_name,
 )
 from clew.interact.task import HostConfig, Task
+from clew.memory import MEMORIES
 from clew.run.asynchronous.settings import PLACE, AsyncConfig, check_async
 from clew.run.build import abstract_agent, make_task
-from clew.run.defaults import ENV, DefaultOptions, defaults_for
+from clew.run.defaults import (
+    ENV,
+    MEMORY_OPTIONS,
+    DefaultOptions,
+    defaults_for,
+    memory_defaults,
+)
 from clew.run.json_values import with_lists, with_tuples
 from clew.run.loggers import WandbConfig, check_loggers
 from clew.run.sharding import check_devices
@@ -58,10 +65,8 @@ class TrainConfig(LearnerSettings):
     """Options of the task; unless they are given, another task than the default one has none."""
     memory: str = "arelit"
     """Name of the memory model."""
-    memory_options: dict[str, Any] = field(
-        default_factory=lambda: {"hidden_size": 64, "num_layers": 2}
-    )
-    """Options of the memory model."""
+    memory_options: dict[str, Any] = field(default_factory=lambda: DefaultOptions(MEMORY_OPTIONS))
+    """Options of the memory model; those that are left out are given where the model has them."""
     network: NetworkConfig = _chosen(NetworkConfig)
     """The network around the memory: encoder, projection and heads."""
     algorithm: str = "auto"
@@ -109,6 +114,9 @@ class TrainConfig(LearnerSettings):
             left_out.append("env_options")
         for name in ("algorithm", *left_out):
             object.__setattr__(self, name, chosen[name])
+        if isinstance(self.memory_options, DefaultOptions) and self.memory in MEMORIES:
+            options = memory_defaults(self.memory)
+            object.__setattr__(self, "memory_options", options)
 
     def _differs(self, learner: str) -> bool:
         return self.algorithm == "auto" and getattr(self, learner) != LEARNERS[learner].settings()

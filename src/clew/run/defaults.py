@@ -7,6 +7,7 @@ from clew.agents.network import NetworkConfig
 from clew.envs.wrappers import WrapperConfig
 from clew.interact.task import DefaultSettings
 from clew.interact.tasks import default_settings
+from clew.memory import options_of
 
 ENV = "tmaze"
 """The default task."""
@@ -14,8 +15,12 @@ OWN = "a2c"
 """The algorithm of "auto" on clew's own tasks, whose studies use it, whatever is given."""
 
 
+MEMORY_OPTIONS = {"hidden_size": 64, "num_layers": 2}
+"""The default options of memories, as far as they have them."""
+
+
 class DefaultOptions(dict[str, Any]):
-    """Options of the default task that were left out; another task does not inherit them."""
+    """Options that were left out; another task or memory does not inherit them."""
 
 
 class Defaults(NamedTuple):
@@ -50,6 +55,12 @@ def defaults_for(env: str, algorithm: str, given: Collection[str]) -> Defaults:
         NetworkConfig() if fit.encoder is None else NetworkConfig(encoder=fit.encoder),
         WrapperConfig(normalise_rewards=fit.normalise_rewards),
     )
+
+
+def memory_defaults(memory: str) -> DefaultOptions:
+    """The options of a registered memory where they are left out."""
+    known = options_of(memory)
+    return DefaultOptions({n: value for n, value in MEMORY_OPTIONS.items() if n in known})
 
 
 def choose_algorithm(env: str, given: Collection[str]) -> str:
