@@ -19,11 +19,11 @@ from clew.inspect.influence import (
 )
 from clew.inspect.inspection import Inspection, inspect_agent
 from clew.inspect.lengths import MemoryLength, by_lag, memory_length, shares
+from clew.inspect.maps import MapSummary, summarise_maps
 from clew.inspect.page import Written, write_comparison, write_inspection
 from clew.inspect.probe import Probe, Readings, held_out, probe_steps, read_episodes
 from clew.inspect.questions import Questions, choose_labels
 from clew.inspect.run import inspect_run
-from clew.inspect.tell import Told, tell_maps
 from clew.interact.episodes import Episodes, record_episodes
 
 __all__ = [
@@ -34,7 +34,7 @@ __all__ = [
     "Probe",
     "Questions",
     "Readings",
-    "Told",
+    "MapSummary",
     "Written",
     "ablation_influence",
     "by_lag",
@@ -49,7 +49,7 @@ __all__ = [
     "read_episodes",
     "record_episodes",
     "shares",
-    "tell_maps",
+    "summarise_maps",
     "to_json",
     "write_comparison",
     "write_inspection",

@@ -9,9 +9,9 @@ from clew.agents.network import Agent
 from clew.errors import UserError
 from clew.inspect.influence import Influence, episode_influence
 from clew.inspect.lengths import MemoryLength, by_lag, memory_length, shares
+from clew.inspect.maps import MapSummary, summarise_maps
 from clew.inspect.probe import Probe, Readings, probe_steps, read_episodes
 from clew.inspect.questions import Questions, choose_labels
-from clew.inspect.tell import Told, tell_maps
 from clew.interact.episodes import Episodes
 
 MEASURES = ("policy", "log_prob", "value")
@@ -54,7 +54,7 @@ class Inspection:
     probes: list[Probe]
     state_size: int
     """Numbers that the memory carries from step to step."""
-    maps: dict[str, Told]
+    maps: dict[str, MapSummary]
     """What the memory itself tells of the first episode, see `AbstractMemory.maps`."""
 
     def lags(self, way: str, measure: str) -> Float[np.ndarray, "episodes lags"]:
@@ -141,7 +141,7 @@ def inspect_agent(
         },
         probes=_probes(readings, episodes, labels, questions),
         state_size=readings.state_size,
-        maps=tell_maps(agent, first),
+        maps=summarise_maps(agent, first),
     )
 
 

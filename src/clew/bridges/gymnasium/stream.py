@@ -276,7 +276,7 @@ def autoreset_mode(vector: VectorEnv, name: str) -> AutoresetMode:
     return mode
 
 
-class Told(NamedTuple):
+class StepOutcome(NamedTuple):
     """A step's rewards and flags, every field [B]; see `HostStep`."""
 
     reward: Array
@@ -302,7 +302,7 @@ class Accounts:
         for array in (self.returns, self.lengths, self.last):
             array[:] = 0
 
-    def step(self, rewards: Array, terminated: Array, truncated: Array, same: bool) -> Told:
+    def step(self, rewards: Array, terminated: Array, truncated: Array, same: bool) -> StepOutcome:
         """Counts a step.
 
         Args:
@@ -324,7 +324,7 @@ class Accounts:
         start = ended.copy() if same else self.last
         self.last = np.zeros_like(ended) if same else ended.copy()
         discount = (~terminated).astype(np.float32)
-        return Told(rewards, counted, discount, start, self.last.copy(), ended, metrics)
+        return StepOutcome(rewards, counted, discount, start, self.last.copy(), ended, metrics)
 
 
 def check_finite(name: str, field: str, array: Array, accounts: Accounts) -> None:

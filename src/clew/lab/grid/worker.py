@@ -44,14 +44,14 @@ def main(work: str) -> None:
         run_job = resolve(work)
     except UserError as error:
         sys.exit(str(error))
-    _tell(events, event="ready")
+    _send(events, event="ready")
     while True:
         job = jobs.get()
         try:
-            rows = run_job(job, lambda share: _tell(events, event="progress", share=share))
-            _tell(events, event="rows", rows=rows)
+            rows = run_job(job, lambda share: _send(events, event="progress", share=share))
+            _send(events, event="rows", rows=rows)
         except Exception as error:
-            _tell(events, **failure(error))
+            _send(events, **failure(error))
 
 
 def failure(error: Exception) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _read(jobs: "queue.Queue[dict[str, Any]]") -> None:
     os._exit(0)  # the parent has ended, in whatever way; the job is not wanted any more
 
 
-def _tell(events: TextIO, **event: Any) -> None:
+def _send(events: TextIO, **event: Any) -> None:
     try:
         events.write(json.dumps(event) + "\n")
         events.flush()

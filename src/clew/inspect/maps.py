@@ -13,7 +13,7 @@ from clew.agents.network import Agent
 from clew.memory.parts.maps import left
 
 
-class Told(NamedTuple):
+class MapSummary(NamedTuple):
     """One map of a memory, its units taken together."""
 
     kind: str
@@ -25,34 +25,36 @@ class Told(NamedTuple):
     s, the mean over units (`left`); None for a gate."""
 
 
-def tell_maps(agent: Agent, observations: Float[np.ndarray, "time n"]) -> dict[str, Told]:
-    """What the agent's memory tells of an episode; nothing if it offers no maps.
+def summarise_maps(
+    agent: Agent, observations: Float[np.ndarray, "time n"]
+) -> dict[str, MapSummary]:
+    """The maps of the agent's memory for an episode; empty if it offers none.
 
     Args:
         agent: the network.
         observations: of the whole episode.
     """
     arrays, static = eqx.partition(agent, eqx.is_array)
-    found = jax.device_get(jax.jit(partial(_tell, static))(arrays, jnp.asarray(observations)))
-    return {name: Told(kind.kind, *values) for name, (kind, *values) in found.items()}
+    found = jax.device_get(jax.jit(partial(_summarise, static))(arrays, jnp.asarray(observations)))
+    return {name: MapSummary(kind.kind, *values) for name, (kind, *values) in found.items()}
 
 
 class _Kind(eqx.Module):
     kind: str = eqx.field(static=True)
 
 
-def _tell(static: Agent, arrays: Any, xs: Float[Array, "time n"]) -> dict[str, tuple]:
+def _summarise(static: Agent, arrays: Any, xs: Float[Array, "time n"]) -> dict[str, tuple]:
     agent = eqx.combine(arrays, static)
     times = jnp.arange(len(xs), dtype=jnp.float32)
     lags = times[:, None] - times[None, :]
     found = {}
-    for name, told in agent.memory.maps(agent.encoder(xs)).items():
-        values = told.values.astype(jnp.float32)
-        if told.kind == "attention":
+    for name, found_map in agent.memory.maps(agent.encoder(xs)).items():
+        values = found_map.values.astype(jnp.float32)
+        if found_map.kind == "attention":
             pairs = jnp.mean(values, axis=0)
             mean = jnp.sum(pairs * lags, axis=1)
         else:
             mean = jnp.mean(values, axis=1)
-            pairs = left(values) if told.kind == "keep" else None
-        found[name] = (_Kind(told.kind), mean, pairs)
+            pairs = left(values) if found_map.kind == "keep" else None
+        found[name] = (_Kind(found_map.kind), mean, pairs)
     return found
