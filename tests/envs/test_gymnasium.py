@@ -9,7 +9,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
 from clew.envs import ENVS, TMaze
-from clew.envs.gymnasium_api import IDS, JaxTaskEnv, register
+from clew.envs.gymnasium_api import JaxTaskEnv, register, task_ids
 from clew.envs.tmaze import DISTRACTOR_BITS, DOWN, LEFT, RIGHT, UP
 from clew.errors import UserError
 from oracles.tmaze import TMazeOracle
@@ -122,11 +122,11 @@ def test_a_process_forked_from_one_that_stepped_is_refused():
 
 @pytest.mark.filterwarnings("ignore:.*Box observation space")  # a task need not know its bounds
 @pytest.mark.filterwarnings("ignore:.*rendering should produce")  # nor draw anything
-@pytest.mark.parametrize("name", list(IDS))
+@pytest.mark.parametrize("name", list(task_ids()))
 def test_every_task_has_a_gymnasium_form(name):
     env = gymnasium.make(name)
     check_env(env.unwrapped)
-    assert env.unwrapped.task == ENVS[IDS[name]]()  # type: ignore[attr-defined]
+    assert env.unwrapped.task == ENVS[task_ids()[name]]()  # type: ignore[attr-defined]
 
 
 def test_it_draws_a_line_of_text():

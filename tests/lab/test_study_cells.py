@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from clew.lab.grid.jobs import learning_curve, make_job, run_job, run_name
 from clew.lab.grid.results import finished_cells
 from clew.run.record import read_metrics
 from small_cells import FURTHER, small_cells, timeless
+from worker_processes import workers_of
 
 CELL = Cell("gru", "corridor-3", 0)
 PACK = Pack("gru", ("corridor-3",), (0,))
@@ -143,7 +143,7 @@ def test_a_study_survives_its_workers(tmp_path) -> None:
             """Kills, and keeps how far the training is from then on."""
             (after if killed else before).extend(standing.working.values())
             if not killed and before and max(before) > 0.4:
-                killed.extend(children())
+                killed.extend(workers_of(os.getpid()))
                 for process in killed:
                     os.kill(process, signal.SIGKILL)
 
@@ -172,18 +172,3 @@ def test_a_study_that_is_killed_goes_on_within_its_cells(whole, tmp_path) -> Non
     assert finished < 4 == len(result.rows) == len(read_results(tmp_path))
     (row,) = (row for row in result.rows if (row["model"], row["seed"]) == ("gru", 0))
     assert row["curve"]["steps"] == whole[1]["curve"]["steps"]
-
-
-def children() -> list[int]:
-    """Processes that this one has started and that are still there."""
-    found = []
-    for path in os.listdir("/proc"):
-        if path.isdigit():
-            try:
-                with open(f"/proc/{path}/stat") as file:
-                    parent = int(re.sub(r"^.*\) \S ", "", file.read()).split()[0])
-            except OSError:
-                continue
-            if parent == os.getpid():
-                found.append(int(path))
-    return found

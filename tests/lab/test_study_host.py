@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from clew.errors import UserError
 from clew.lab.grid import Evaluation, Pack, QuietStudy, Setting, read_results, run_study
 from clew.lab.grid.jobs import make_job, run_job
 from pixel_maze import TASK, pixel_study
+from worker_processes import processes, workers_of
 
 
 def test_what_runs_alone_must_be_resumable() -> None:
@@ -92,25 +92,6 @@ class Watch(QuietStudy):
             self.killed += workers_of(os.getpid())
             for process in self.killed:
                 os.kill(process, signal.SIGKILL)
-
-
-def workers_of(parent: int) -> list[int]:
-    """The workers of a study's process."""
-    found = []
-    for process, above, command in processes():
-        if above == parent and "engine.worker" in command:
-            found.append(process)
-    return found
-
-
-def processes() -> Iterator[tuple[int, int, str]]:
-    """Number, parent and command line of every process that is there."""
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((path / "stat").read_text().rpartition(") ")[2].split()[1])
-            yield int(path.name), parent, (path / "cmdline").read_text()
-        except OSError:
-            continue
 
 
 @pytest.mark.slow

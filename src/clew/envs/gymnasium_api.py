@@ -24,7 +24,6 @@ from clew.envs import ENVS
 from clew.envs.programs import program_of, words_of_call
 from clew.errors import UserError, unknown_name
 
-IDS = {f"clew/{kind.__name__}-v0": name for name, kind in ENVS.items()}
 MEMORY_MAZES = {f"clew/MemoryMaze-{size}x{size}-v0": size for size in (9, 11, 13, 15)}
 RENDER_MODES = ["ansi"]
 SEEDS = 2**32
@@ -198,12 +197,17 @@ def known_options(
     return {name: value for name, value in options.items() if value is not None}
 
 
+def task_ids() -> dict[str, str]:
+    """The Gymnasium id of every task in `ENVS`, and the task's name."""
+    return {f"clew/{kind.__name__}-v0": name for name, kind in ENVS.items()}
+
+
 def register() -> None:
     """Makes the tasks known to `gymnasium.make`; calling it again changes nothing.
 
     No `max_episode_steps`: Gymnasium's own limit would truncate whatever the task's rules say.
     """
-    for env_id, task in IDS.items():
+    for env_id, task in task_ids().items():
         if env_id not in gymnasium.registry:
             entry_point = "clew.envs.gymnasium_api:JaxTaskEnv"
             gymnasium.register(env_id, entry_point=entry_point, kwargs={"task": task})
