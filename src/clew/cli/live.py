@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from clew.run.config import TrainConfig
-from clew.run.progress import Lines, Report, format_seconds
+from clew.run.progress import Lines, Report, format_scores, format_seconds
 from clew.run.progress import Progress as Listener
 
 
@@ -87,11 +87,7 @@ def summary_line(report: Report, row: dict[str, Any]) -> str:
         f"{report.rate:,.0f} steps/s",
         f"{format_seconds(report.seconds_left)} left",
     ]
-    for name in ("return", "success"):
-        known = [value for value in row.get(name, []) if value is not None]
-        if known:
-            words.append(f"{name} {sum(known) / len(known):.2f}")
-    return "  ".join(words)
+    return "  ".join(words + format_scores(row))
 
 
 def short(count: float) -> str:

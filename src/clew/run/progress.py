@@ -117,11 +117,17 @@ def format_report(report: Report, row: dict[str, Any]) -> str:
         f"{report.rate:,.0f} steps/s",
         f"{format_seconds(report.seconds_left)} left",
     ]
+    return "  ".join(words + format_scores(row))
+
+
+def format_scores(row: dict[str, Any]) -> list[str]:
+    """Return and success of a row of metrics, where it has them, as means over seeds."""
+    words = []
     for name in ("return", "success"):
         known = [value for value in row.get(name, []) if value is not None]
         if known:
             words.append(f"{name} {sum(known) / len(known):.2f}")
-    return "  ".join(words)
+    return words
 
 
 def format_seconds(seconds: float) -> str:
