@@ -77,20 +77,18 @@ class Draw(NamedTuple):
 class Episodes(eqx.Module):
     """Where episodes come from: random keys, or a fixed stream, which needs no keys.
 
-    Args:
-        num_bits: bits of an episode, at least 1.
-        with_query: whether one of them is asked for.
-        stream_seed: None draws every episode afresh; a number plays that stream.
-        stream_length: after so many episodes the stream begins again.
-
     Raises:
         UserError: what is no seed of a stream, or no length of one.
     """
 
     num_bits: int = eqx.field(static=True)
+    """Bits of an episode, at least 1."""
     with_query: bool = eqx.field(static=True)
+    """Whether one of them is asked for."""
     stream_seed: int | None = eqx.field(static=True)
+    """None draws every episode afresh; a number plays that stream."""
     stream_length: int = eqx.field(static=True)
+    """The stream begins again after this many episodes."""
 
     def __check_init__(self) -> None:
         check_stream(self.stream_seed, self.stream_length)

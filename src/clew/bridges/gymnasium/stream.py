@@ -306,7 +306,9 @@ class Accounts:
         """Counts a step.
 
         Args:
-            rewards, terminated, truncated: [B], what the environments said.
+            rewards: [B], of this step.
+            terminated: [B], whether the episode ended in the task itself.
+            truncated: [B], whether it was cut off, as by a limit of time.
             same: the step that ends an episode opens the next one.
         """
         counted = ~self.last

@@ -158,7 +158,9 @@ def merged(base: dict[str, Any], begin: dict[str, Any], end: dict[str, Any]) -> 
     and the mean square of returns like a mean.
 
     Args:
-        base, begin, end: trees as `HostStream.state` gives them, in float64.
+        base: the learner's statistics, a tree as `HostStream.state` gives it, in float64.
+        begin: the actor's before its rollout, alike.
+        end: the actor's after it, alike.
     """
     if "count" not in end:
         return {name: merged(base[name], begin[name], end[name]) for name in end}
