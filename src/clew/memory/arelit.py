@@ -70,11 +70,11 @@ class ApproximateLinearAttention(eqx.Module):
         """Zero vectors; a carried tick starts at 1 as in the published code, else at 0."""
         f = self.features
         vectors = self._waves().table.shape[1]
-        rows = vectors + self._extra_rows()
+        rows, dtype = vectors + self._extra_rows(), f.inputs.weight.dtype
         first = 1 if self.tick == "carried" else 0
         return AReLiTState(
-            jnp.zeros((rows, f.num_heads, f.eta, f.head_size), jnp.float32),
-            jnp.zeros((vectors, f.num_heads, f.head_size), jnp.float32),
+            jnp.zeros((rows, f.num_heads, f.eta, f.head_size), dtype),
+            jnp.zeros((vectors, f.num_heads, f.head_size), dtype),
             jnp.array(first % len(self._waves().table), jnp.int32),
         )
 
@@ -102,7 +102,7 @@ class ApproximateLinearAttention(eqx.Module):
         q = outer(f.query_map, f.query)
         kq = jnp.sum(k * q[None], axis=(2, 3))
         waves = self._waves()
-        w = jnp.asarray(waves.weights, jnp.float32)
+        w = jnp.asarray(waves.weights, k.dtype)
         above = jnp.sum(v * (w[:, None] * kq[skip:])[:, :, None], axis=0)
         below = kq[0] / waves.scale + self.epsilon  # the first row of k~ is s
         return (k, v), above / below[:, None]
@@ -118,9 +118,8 @@ class ApproximateLinearAttention(eqx.Module):
 
         tick, ticks = jax.lax.scan(count, state.tick, starts)
         cosines = self._cosines(ticks)
-        if uses_kernel(self.backend):
+        if uses_kernel(self.backend, self.features, xs, state):
             products = self.features.products(self.norm(xs))
-            cosines = cosines.astype(products[0].dtype)
             inputs = AReLiTInputs(*products, cosines, starts, state.keys, state.values)
             attended, keys, values = arelit_recurrence(self._readout(), inputs)
         else:
@@ -157,7 +156,7 @@ class ApproximateLinearAttention(eqx.Module):
         table = self._waves().table
         if self._extra_rows():
             table = np.concatenate([np.ones((len(table), 1)), table], axis=1)
-        return jnp.asarray(table, jnp.float32)[tick]
+        return jnp.asarray(table, self.features.inputs.weight.dtype)[tick]
 
 
 def _decay(
@@ -279,14 +278,14 @@ class AReLiT(LayerStack):
         self, state: State, x: Float[Array, " in"], start: Bool[Array, ""]
     ) -> tuple[State, Float[Array, " out"]]:
         """One observation: e, then y and out of every layer."""
-        check_step_input(self, x, start)
+        x = check_step_input(self, x, start, state)
         return step_layers(self.layers, state, self.embed(x), start)
 
     def unroll(
         self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
     ) -> tuple[State, Float[Array, "time out"]]:
         """A chunk, layer by layer."""
-        check_unroll_input(self, xs, starts)
+        xs = check_unroll_input(self, xs, starts, state)
         return unroll_layers(self.layers, state, self.embed(xs), starts)
 
 

@@ -101,23 +101,31 @@ def scan_steps(
     return jax.lax.scan(lambda s, inputs: memory.step(s, *inputs), state, (xs, starts))
 
 
-def check_step_input(memory: AbstractMemory, x: Any, start: Any) -> None:
+def check_step_input(memory: AbstractMemory, x: Any, start: Any, state: State = ()) -> Array:
     """Refuses a wrong observation or start flag, naming both shapes.
 
+    Returns:
+        The observation in the type of the parameters, so that no state changes its type.
+
     Raises:
-        UserError: if `x` is not a floating-point vector of `input_size` numbers or `start` is
-            not one boolean.
+        UserError: if `x` is not a floating-point vector of `input_size` numbers, `start` is not
+            one boolean, or the state is of a narrower type than the parameters.
     """
     _check_array(memory, "x", x, (memory.input_size,), jnp.floating)
     _check_array(memory, "start", start, (), jnp.bool_)
+    return _of_own_type(memory, state, x)
 
 
-def check_unroll_input(memory: AbstractMemory, xs: Any, starts: Any) -> None:
+def check_unroll_input(memory: AbstractMemory, xs: Any, starts: Any, state: State = ()) -> Array:
     """Refuses wrong chunks of observations or start flags, naming both shapes.
+
+    Returns:
+        The observations in the type of the parameters, so that no state changes its type.
 
     Raises:
         UserError: if `xs` is not floating-point [time, input_size] with at least one time step,
-            or `starts` is not boolean [time] of the same length.
+            `starts` is not boolean [time] of the same length, or the state is of a narrower type
+            than the parameters.
     """
     time = jnp.shape(xs)[0] if jnp.ndim(xs) else 0
     if time == 0:
@@ -127,6 +135,22 @@ def check_unroll_input(memory: AbstractMemory, xs: Any, starts: Any) -> None:
         )
     _check_array(memory, "xs", xs, (time, memory.input_size), jnp.floating)
     _check_array(memory, "starts", starts, (time,), jnp.bool_)
+    return _of_own_type(memory, state, xs)
+
+
+def _of_own_type(memory: AbstractMemory, state: State, x: Any) -> Array:
+    """`x` in the type of the parameters, if they have one; see `check_step_input`."""
+    types = {leaf.dtype for leaf in jax.tree.leaves(eqx.filter(memory, eqx.is_inexact_array))}
+    if len(types) != 1:
+        return jnp.asarray(x)
+    own = types.pop()
+    for kind in {jnp.result_type(leaf) for leaf in jax.tree.leaves(state)}:
+        if jnp.issubdtype(kind, jnp.inexact) and jnp.finfo(kind).bits < jnp.finfo(own).bits:
+            raise UserError(
+                f"{type(memory).__name__} has parameters of type {own.name} and was given a state "
+                f"of type {kind.name}; begin with its own init_state()"
+            )
+    return jnp.asarray(x, own)
 
 
 def _check_array(memory: AbstractMemory, name: str, value: Any, shape: tuple, kind: Any) -> None:

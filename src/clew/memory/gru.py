@@ -50,7 +50,7 @@ class GRUCell(AbstractCell):
 
     def init_state(self) -> State:
         """A zero output h."""
-        return jnp.zeros(self.size, jnp.float32)
+        return jnp.zeros(self.size, self.recurrent.weight.dtype)
 
     def project(self, x: Float[Array, "*lead in"]) -> Float[Array, "*lead gates"]:
         """x [W_r | W_z | W_n] + b."""

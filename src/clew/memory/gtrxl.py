@@ -123,12 +123,12 @@ class GTrXL(LayerStack):
         self, state: State, x: Float[Array, " in"], start: Bool[Array, ""]
     ) -> tuple[State, Float[Array, " out"]]:
         """One observation: e, then y and out of every layer."""
-        check_step_input(self, x, start)
+        x = check_step_input(self, x, start, state)
         return step_layers(share_biases(self.layers), state, self.embed(x), start)
 
     def unroll(
         self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
     ) -> tuple[State, Float[Array, "time out"]]:
         """A chunk, layer by layer."""
-        check_unroll_input(self, xs, starts)
+        xs = check_unroll_input(self, xs, starts, state)
         return unroll_layers(share_biases(self.layers), state, self.embed(xs), starts)

@@ -47,10 +47,8 @@ class LinearAttention(eqx.Module):
 
     def init_state(self) -> LinearState:
         """Zeros."""
-        heads, head = self.num_heads, self.head_size
-        return LinearState(
-            jnp.zeros((heads, head, head), jnp.float32), jnp.zeros((heads, head), jnp.float32)
-        )
+        heads, head, dtype = self.num_heads, self.head_size, self.inputs.weight.dtype
+        return LinearState(jnp.zeros((heads, head, head), dtype), jnp.zeros((heads, head), dtype))
 
     def step(
         self, state: LinearState, x: Float[Array, " n"], start: Bool[Array, ""]
@@ -217,12 +215,12 @@ class LinearTransformer(LayerStack):
         self, state: State, x: Float[Array, " in"], start: Bool[Array, ""]
     ) -> tuple[State, Float[Array, " out"]]:
         """One observation: e, then y and out of every layer."""
-        check_step_input(self, x, start)
+        x = check_step_input(self, x, start, state)
         return step_layers(self.layers, state, self.embed(x), start)
 
     def unroll(
         self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
     ) -> tuple[State, Float[Array, "time out"]]:
         """A chunk, layer by layer."""
-        check_unroll_input(self, xs, starts)
+        xs = check_unroll_input(self, xs, starts, state)
         return unroll_layers(self.layers, state, self.embed(xs), starts)

@@ -53,7 +53,7 @@ class LSTMCell(AbstractCell):
 
     def init_state(self) -> State:
         """Zero cell and zero output, (c, h)."""
-        zeros = jnp.zeros(self.size, jnp.float32)
+        zeros = jnp.zeros(self.size, self.recurrent.weight.dtype)
         return zeros, zeros
 
     def project(self, x: Float[Array, "*lead in"]) -> Float[Array, "*lead gates"]:
@@ -63,7 +63,7 @@ class LSTMCell(AbstractCell):
     def offset(self) -> Float[Array, " gates"]:
         """The biases of the recurrent product; zeros unless the cell has them."""
         if self.recurrent_bias is None:
-            return jnp.zeros(4 * self.size, jnp.float32)
+            return jnp.zeros(4 * self.size, self.recurrent.weight.dtype)
         return self.recurrent_bias
 
     def output(self, state: tuple[Array, Array]) -> Float[Array, " size"]:

@@ -59,14 +59,14 @@ class NoMemory(AbstractMemory):
         self, state: State, x: Float[Array, " in"], start: Bool[Array, ""]
     ) -> tuple[State, Float[Array, " out"]]:
         """The net's answer to this observation alone."""
-        check_step_input(self, x, start)
+        x = check_step_input(self, x, start, state)
         return state, self._forward(x)
 
     def unroll(
         self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
     ) -> tuple[State, Float[Array, "time out"]]:
         """The net's answers, all times in one product."""
-        check_unroll_input(self, xs, starts)
+        xs = check_unroll_input(self, xs, starts, state)
         return state, self._forward(xs)
 
     def _forward(self, x: Float[Array, "*lead in"]) -> Float[Array, "*lead out"]:

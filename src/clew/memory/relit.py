@@ -58,10 +58,10 @@ class GatedLinearAttention(eqx.Module):
     def init_state(self) -> ReLiTState:
         """Zeros."""
         f = self.features
-        keys = (f.eta, f.head_size)
+        keys, dtype = (f.eta, f.head_size), f.inputs.weight.dtype
         return ReLiTState(
-            jnp.zeros((f.num_heads, f.head_size, *keys), jnp.float32),
-            jnp.zeros((f.num_heads, *keys), jnp.float32),
+            jnp.zeros((f.num_heads, f.head_size, *keys), dtype),
+            jnp.zeros((f.num_heads, *keys), dtype),
         )
 
     def step(
@@ -95,7 +95,7 @@ class GatedLinearAttention(eqx.Module):
         self, state: ReLiTState, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
     ) -> tuple[ReLiTState, Float[Array, "time n"]]:
         """A chunk: products all at once, then the recurrence, which keeps few of its states."""
-        if uses_kernel(self.backend):
+        if uses_kernel(self.backend, self.features, xs, state):
             products = self.features.products(self.norm(xs))
             recurrence = Recurrence(self.decay == "joint", self.epsilon)
             a, *after = relit_recurrence(recurrence, ReLiTInputs(*products, starts, *state))
@@ -210,12 +210,12 @@ class ReLiT(LayerStack):
         self, state: State, x: Float[Array, " in"], start: Bool[Array, ""]
     ) -> tuple[State, Float[Array, " out"]]:
         """One observation: e, then y and out of every layer."""
-        check_step_input(self, x, start)
+        x = check_step_input(self, x, start, state)
         return step_layers(self.layers, state, self.embed(x), start)
 
     def unroll(
         self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
     ) -> tuple[State, Float[Array, "time out"]]:
         """A chunk, layer by layer."""
-        check_unroll_input(self, xs, starts)
+        xs = check_unroll_input(self, xs, starts, state)
         return unroll_layers(self.layers, state, self.embed(xs), starts)

@@ -121,9 +121,9 @@ class Transformer(AbstractMemory):
         self, state: TransformerState, x: Float[Array, " in"], start: Bool[Array, ""]
     ) -> tuple[TransformerState, Float[Array, " out"]]:
         """One observation through all layers."""
-        check_step_input(self, x, start)
+        x = check_step_input(self, x, start, state)
         position = jnp.where(start, 0, state.position)
-        embedded = self.embedding(x) + encode(position, self.output_size)
+        embedded = self._embed(x, position)
         rings, y = step_layers(self.layers, state.layers, embedded, start)
         return TransformerState(rings, position + 1), y
 
@@ -131,16 +131,20 @@ class Transformer(AbstractMemory):
         self, state: TransformerState, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
     ) -> tuple[TransformerState, Float[Array, "time out"]]:
         """A chunk, layer by layer."""
-        check_unroll_input(self, xs, starts)
+        xs = check_unroll_input(self, xs, starts, state)
         positions, position = count_positions(state.position, starts)
-        embedded = self.embedding(xs) + encode(positions, self.output_size)
+        embedded = self._embed(xs, positions)
         rings, ys = unroll_layers(self.layers, state.layers, embedded, starts)
         return TransformerState(rings, position), ys
+
+    def _embed(self, x: Array, position: Array) -> Array:
+        e = self.embedding(x)
+        return e + encode(position, self.output_size).astype(e.dtype)
 
     def maps(self, xs: Float[Array, "time in"]) -> dict[str, MemoryMap]:
         """The maps of every layer."""
         positions = jnp.arange(len(xs), dtype=jnp.int32)
-        return layer_maps(self.layers, self.embedding(xs) + encode(positions, self.output_size))
+        return layer_maps(self.layers, self._embed(xs, positions))
 
     def refresh(self, state: TransformerState) -> TransformerState:
         """Every layer's keys and values, projected again."""

@@ -78,7 +78,7 @@ class AbstractUniversal(AbstractMemory):
         self, state: UniversalState, x: Float[Array, " in"], start: Bool[Array, ""]
     ) -> tuple[UniversalState, Float[Array, " out"]]:
         """One observation x_t: s_0 = e, then u_n and s_n until it halts, and y_t."""
-        check_step_input(self, x, start)
+        x = check_step_input(self, x, start, state)
         state, after = self._read_one(select(start, self.init_state(), state), x)
         return state, after.blend
 
@@ -92,7 +92,7 @@ class AbstractUniversal(AbstractMemory):
         self, state: UniversalState, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
     ) -> tuple[UniversalState, Float[Array, "time out"], Metrics]:
         """`unroll`, and the metrics of every observation."""
-        check_unroll_input(self, xs, starts)
+        xs = check_unroll_input(self, xs, starts, state)
         if not any(layer.recurrent for layer in self.layers):
             return self._read_together(state, xs, starts)
         if all(layer.attention.gradient == "current" for layer in self.layers):
@@ -164,7 +164,8 @@ class AbstractUniversal(AbstractMemory):
     def _enter(self, x: Array, position: Array) -> tuple[Array, Array | None]:
         """s_0 = e, and P_t with coordinates."""
         e = x if self.embedding is None else self.embedding(x)
-        return e, encode(position, self.output_size) if self.coordinates else None
+        where = encode(position, self.output_size).astype(e.dtype) if self.coordinates else None
+        return e, where
 
     def _remember(
         self, state: UniversalState, inputs: Array, starts: Bool[Array, " time"]

@@ -8,18 +8,20 @@ for each recurrence.
 import contextlib
 import contextvars
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 
 from clew.errors import UserError, require_choice
 from clew.memory.kernels.build import source_hash
-from clew.memory.kernels.call import register
+from clew.memory.kernels.call import TYPES, register
 
 Backend = Literal["auto", "kernel", "xla"]
 """What computes a chunk: "kernel", compiled C++, or "xla".
 
-"auto" is the kernel where JAX runs on a processor that has it, else XLA. Both are the same function
+"auto" is the kernel where JAX runs on a processor that has it and all numbers are of one type,
+float32 or float64; else XLA. Both are the same function
 within rounding; only "xla" has forward-mode and second derivatives."""
 
 BACKENDS = ("auto", "kernel", "xla")
@@ -27,8 +29,12 @@ BACKENDS = ("auto", "kernel", "xla")
 _ALLOWED = contextvars.ContextVar("clew_kernels_allowed", default=True)
 
 
-def uses_kernel(backend: Backend) -> bool:
+def uses_kernel(backend: Backend, *arrays: Any) -> bool:
     """Whether a kernel is to be used, on JAX's default platform.
+
+    Args:
+        backend: what was asked for.
+        arrays: trees of arrays; those of floats are what the kernel would read.
 
     Raises:
         UserError: for "kernel" where there is none, with the reason.
@@ -36,7 +42,7 @@ def uses_kernel(backend: Backend) -> bool:
     require_choice("backend", backend, BACKENDS)
     if backend == "xla" or not _ALLOWED.get():
         return False
-    reason = why_not()
+    reason = why_not() or _wrong_types(arrays)
     if reason and backend == "kernel":
         raise UserError(f"backend='kernel' is not possible: {reason}; backend='auto' does without")
     return not reason
@@ -58,6 +64,15 @@ def why_not() -> str:
     if platform != "cpu":
         return f"the kernels are for CPUs, and JAX runs on {platform}"
     return register()
+
+
+def _wrong_types(arrays: Any) -> str:
+    """Why there is no kernel for arrays of these types; empty if there is one."""
+    types = {jnp.result_type(x) for x in jax.tree.leaves(arrays)}
+    floats = sorted(str(x) for x in types if jnp.issubdtype(x, jnp.inexact))
+    if not floats or (len(floats) == 1 and floats[0] in TYPES):
+        return ""
+    return f"the kernels read one type, {' or '.join(TYPES)}, and here is {', '.join(floats)}"
 
 
 def provenance() -> str:

@@ -14,7 +14,9 @@ _KERNELS = (
     *("window_forward", "window_backward", "window_step"),
     *("lstm_forward", "lstm_backward", "gru_forward", "gru_backward"),
 )
-_NAMES = tuple(f"clew_{name}_{kind}" for name in _KERNELS for kind in ("float32", "float64"))
+TYPES = ("float32", "float64")
+"""What the numbers of a call may be, all of them alike."""
+_NAMES = tuple(f"clew_{name}_{kind}" for name in _KERNELS for kind in TYPES)
 
 
 @functools.cache

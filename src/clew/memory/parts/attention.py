@@ -10,7 +10,7 @@ the window of a block is the keys that any of its queries may see.
 """
 
 import math
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -123,10 +123,10 @@ class WindowAttention(eqx.Module):
 
     def init_state(self) -> WindowState:
         """An empty ring."""
-        slots, size = self.window + 1, self.query.weight.shape[0]
-        ring = jnp.zeros((self.num_heads, slots, self.head_size), jnp.float32)
+        slots, size, dtype = self.window + 1, self.query.weight.shape[0], self.query.weight.dtype
+        ring = jnp.zeros((self.num_heads, slots, self.head_size), dtype)
         zero = jnp.array(0, jnp.int32)
-        return WindowState(jnp.zeros((slots, size), jnp.float32), ring, ring, zero, zero)
+        return WindowState(jnp.zeros((slots, size), dtype), ring, ring, zero, zero)
 
     def step(
         self, state: WindowState, x: Float[Array, " n"], start: Bool[Array, ""]
@@ -135,7 +135,9 @@ class WindowAttention(eqx.Module):
         after, at = self._written(state, x, start)
         query, ring = self._rows(self.query(self._asking(x))), (after.keys, after.values)
         inputs = RingInputs(query, *ring, at, after.length, *self._places(self.window, x))
-        read = read_ring(inputs) if self._uses_kernel() else attend_ring(inputs, *self._own(x))
+        read = (
+            read_ring(inputs) if self._uses_kernel(inputs) else attend_ring(inputs, *self._own(x))
+        )
         return after, self.output(read.reshape(-1))
 
     def attend(
@@ -192,7 +194,7 @@ class WindowAttention(eqx.Module):
         stored = self._stored(xs)
         key, value = self.keys_values(stored)
         after = ring_after(band, state, stored, key, value)
-        if self._uses_kernel():
+        if self._uses_kernel(self.query, state, xs):
             counts = count_visible(state.length, starts, self.window, reach)
             query = self._rows(self.query(self._asking(xs)))
             chunk = (query, jnp.moveaxis(key, 0, 1), jnp.moveaxis(value, 0, 1))
@@ -252,9 +254,9 @@ class WindowAttention(eqx.Module):
         seen = jnp.broadcast_to((distance >= 0) & (distance <= reach), scores.shape)
         return jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1)
 
-    def _uses_kernel(self) -> bool:
+    def _uses_kernel(self, *arrays: Any) -> bool:
         # Stopped gradients are differences of products, which the kernels do not know.
-        return self.gradient == "full" and uses_kernel(self.backend)
+        return self.gradient == "full" and uses_kernel(self.backend, *arrays)
 
     def _stored(self, x: Float[Array, "*time n"]) -> Float[Array, "*time n"]:
         return x if self.gradient == "full" else jax.lax.stop_gradient(x)
@@ -289,7 +291,7 @@ class WindowAttention(eqx.Module):
     def _distance_rows(self, count: int) -> Float[Array, "count heads head"]:
         assert self.distance is not None
         table = sinusoids(np.arange(count), self.query.weight.shape[0])
-        return self._rows(self.distance(jnp.asarray(table)))
+        return self._rows(self.distance(jnp.asarray(table, self.distance.weight.dtype)))
 
     def _places(self, reach: int, like: Array) -> tuple[Array, Array, Array]:
         """The distances up to `reach` [reach + 1, heads, head] and both biases, for the kernels."""

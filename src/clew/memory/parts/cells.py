@@ -85,7 +85,7 @@ class CellStack(AbstractMemory):
         self, state: State, x: Float[Array, " in"], start: Bool[Array, ""]
     ) -> tuple[State, Float[Array, " out"]]:
         """One observation through all cells."""
-        check_step_input(self, x, start)
+        x = check_step_input(self, x, start, state)
         after = []
         for cell, before in zip(self.cells, state, strict=True):
             before = select(start, cell.init_state(), before)
@@ -97,7 +97,7 @@ class CellStack(AbstractMemory):
         self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
     ) -> tuple[State, Float[Array, "time out"]]:
         """A chunk, cell by cell: one input product for the chunk, then the recurrence."""
-        check_unroll_input(self, xs, starts)
+        xs = check_unroll_input(self, xs, starts, state)
         after = []
         for cell, before in zip(self.cells, state, strict=True):
             new, xs = scan_cell(cell, before, xs, starts)
@@ -129,7 +129,7 @@ def scan_cell(
     """
     projected = cell.project(xs)
     weight, offset = cell.recurrent.weight, cell.offset().astype(projected.dtype)
-    kernel = cell.kernel if uses_kernel(cell.backend) else None
+    kernel = cell.kernel if uses_kernel(cell.backend, cell, state, projected) else None
     known, inputs = jax.lax.stop_gradient(
         (cell, CellInputs(weight, offset, state, projected, starts))
     )

@@ -167,8 +167,12 @@ class Halting(eqx.Module):
     def _input(self, stream: Array, where: Array | None, number: Array) -> Array:
         if where is None:
             return stream
-        table = jnp.asarray(sinusoids(np.arange(1, self.max_steps + 1), stream.shape[-1]))
-        return stream + where + jnp.broadcast_to(table[number], stream.shape)
+        table = sinusoids(np.arange(1, self.max_steps + 1), stream.shape[-1])
+        return (
+            stream
+            + where
+            + jnp.broadcast_to(jnp.asarray(table, stream.dtype)[number], stream.shape)
+        )
 
     def _filled(self, after: Pondering, where: Array | None) -> Array:
         """The inputs, with `unreached` in place of those of readings that did not happen."""

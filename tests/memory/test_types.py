@@ -1,0 +1,73 @@
+"""Types of numbers: every memory in bfloat16 and in double precision, and what is mixed."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from clew.errors import UserError
+from clew.memory import MEMORIES, scan_steps
+from clew.memory.laws.runs import cast, unroll
+from memory_samples import INPUT_SIZE, episodes, quick_compilation, sample
+
+__all__ = ["quick_compilation"]
+
+TIME = 20
+WITH_KERNELS = ("lstm", "gtrxl", "relit", "arelit")
+NAMES = [n if n in WITH_KERNELS else pytest.param(n, marks=pytest.mark.slow) for n in MEMORIES]
+
+unroll_compiled, steps_compiled = eqx.filter_jit(unroll), eqx.filter_jit(scan_steps)
+
+
+def types(tree: Any) -> list[str]:
+    """Of every array."""
+    return [leaf.dtype.name for leaf in jax.tree.leaves(tree)]
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float64"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_memory_keeps_its_type(name: str, precision: str, ordinary_promotion: None) -> None:
+    """With parameters cast, and observations that are not: state and outputs have theirs.
+
+    There are no kernels for bfloat16, so that a chunk goes through XLA.
+    """
+    xs, starts = episodes(TIME)
+    single = sample(name, num_layers=1)
+    with jax.enable_x64(precision == "float64"):
+        memory = cast(single, precision)
+        state = memory.init_state()
+        after, ys = unroll_compiled(memory, state, jnp.asarray(xs, jnp.float32), starts)
+        stepped, zs = steps_compiled(memory, state, jnp.asarray(xs, jnp.float32), starts)
+    assert types(after) == types(stepped) == types(state)
+    assert precision in types(state) or not types(state)
+    assert types((ys, zs)) == [precision, precision]
+    np.testing.assert_allclose(ys, zs, atol=0.05 if precision == "bfloat16" else 1e-13)
+    expected = unroll_compiled(single, single.init_state(), xs, starts)[1]
+    difference = np.max(np.abs(np.asarray(ys, np.float64) - expected))
+    assert difference < (0.1 if precision == "bfloat16" else 1e-5)
+
+
+@pytest.mark.parametrize("name", ["lstm", "relit"])
+def test_a_state_never_becomes_wider(name: str, ordinary_promotion: None) -> None:
+    """Observations of float64 are read as float32; a narrower state is refused."""
+    memory = sample(name, num_layers=1)
+    xs, starts = episodes(TIME)
+    with jax.enable_x64(True):
+        wide = jnp.asarray(xs, jnp.float64)
+        state, y = memory.step(memory.init_state(), wide[0], jnp.asarray(starts[0]))
+        after, ys = memory.unroll(state, wide, jnp.asarray(starts))
+        assert set(types((state, y, after, ys))) == {"float32"}
+        grown: Any = cast(memory, "float64")
+        with pytest.raises(UserError, match="type float64 and was given a state of type float32"):
+            grown.step(memory.init_state(), wide[0], jnp.asarray(starts[0]))
+
+
+def test_a_kernel_is_refused_what_it_does_not_read() -> None:
+    """By the names of the types; "auto" does without."""
+    memory = cast(sample("gru", num_layers=1, backend="kernel"), "bfloat16")
+    xs, starts = jnp.zeros((TIME, INPUT_SIZE), jnp.bfloat16), jnp.zeros(TIME, bool)
+    with pytest.raises(UserError, match="not possible: .* float32 or float64, .* bfloat16"):
+        memory.unroll(memory.init_state(), xs, starts)
