@@ -6,7 +6,9 @@ import pytest
 
 from clew.cli import run
 from clew.errors import UserError
+from clew.lab.studies.report.edition import read_edition
 from clew.lab.studies.report.make import make_report
+from clew.run.json_lines import DamagedRowWarning
 from report_study import own_study, write_folder
 
 
@@ -18,9 +20,7 @@ from report_study import own_study, write_folder
         ({"study.json": '{"format": 1}'}, "has no 'name'"),
         ({"study.json": '{"format": 9}'}, "was written by a newer clew"),
         ({"results.jsonl": ""}, "has no finished cell yet"),
-        ({"results.jsonl": "{\n{}\n"}, "line 1 is damaged"),
         ({"results.jsonl": '{"model": "a"}\n'}, "line 1 has no 'setting'"),
-        ({"results.jsonl": "[]\n"}, "line 1 is no row of a study"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path: Path, capsys, change, message: str) -> None:
@@ -30,6 +30,19 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys, change, message: str) -> 
     assert run(["report", str(folder)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ") and message in line
+
+
+def test_a_damaged_row_is_left_out_and_named(tmp_path: Path, capsys) -> None:
+    """And the line of another mistake is counted in the file, not among the good rows."""
+    folder = write_folder(tmp_path / "own", own_study(), lambda cell: 0.5)
+    rows = (folder / "results.jsonl").read_text()
+    (folder / "results.jsonl").write_text(f"{{\n{rows}")
+    with pytest.warns(DamagedRowWarning, match="results.jsonl: line 1 is damaged, it is no JSON"):
+        assert len(read_edition(folder).rows) == len(own_study().cells())
+    (folder / "results.jsonl").write_text("[]\n{}\n")
+    with pytest.warns(DamagedRowWarning, match="line 1 is damaged, it is no JSON object"):
+        assert run(["report", str(folder)]) == 2
+    assert "line 2 has no 'model'" in capsys.readouterr().err
 
 
 def test_mistakes_of_the_command(tmp_path: Path, capsys, monkeypatch) -> None:

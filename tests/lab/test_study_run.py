@@ -21,9 +21,10 @@ from clew.lab.grid import (
     read_results,
     run_study,
 )
-from clew.lab.grid.results import ResultsFile, cell_of
+from clew.lab.grid.results import cell_of
 from clew.lab.grid.worker import ACTIVE
 from clew.run.folder import locked
+from clew.run.json_lines import DamagedRowWarning
 from small_study import begun, run_pretended, small_study
 
 CELLS = small_study().cells()
@@ -125,15 +126,20 @@ def test_a_line_cut_short_is_mended(tmp_path, faults) -> None:
     assert sorted(file.read_bytes().splitlines()) == sorted(whole.splitlines())
 
 
-def test_damage_elsewhere_is_told_and_not_mended(tmp_path) -> None:
-    (tmp_path / "results.jsonl").write_text('{"a": 1}\nnonsense\n{"a": 2}\n')
-    with pytest.raises(UserError, match="results.jsonl: line 2 is damaged"):
-        ResultsFile(tmp_path)
-    (tmp_path / "results.jsonl").write_text('{"a": 1}\n\0\0\0\n')
-    file = ResultsFile(tmp_path)
-    file.append([{"a": 2}])
-    file.close()
-    assert read_results(tmp_path) == [{"a": 1}, {"a": 2}]
+def test_a_damaged_row_is_named_kept_aside_and_made_again(tmp_path, faults) -> None:
+    """A carriage return, one flipped bit, used to cost every row after it."""
+    run_pretended(tmp_path)
+    file = tmp_path / "results.jsonl"
+    lines = file.read_bytes().splitlines(keepends=True)
+    damaged = lines[4].replace(b'": ', b'":\r', 1)
+    file.write_bytes(b"".join([*lines[:4], damaged, *lines[5:]]))
+    with pytest.warns(DamagedRowWarning, match="results.jsonl: line 5 is damaged, its checksum"):
+        assert len(read_results(tmp_path)) == 26
+    watch = Watch()
+    assert_whole(run_pretended(tmp_path, progress=watch))
+    assert len(begun(tmp_path)) == 28
+    assert [m for m in watch.messages if "line 5 is damaged" in m and "kept in" in m]
+    assert (tmp_path / "results.jsonl.damaged").read_bytes() == damaged
 
 
 def test_what_fails_is_told_and_the_others_go_on(tmp_path, faults) -> None:

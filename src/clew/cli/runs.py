@@ -8,6 +8,7 @@ from typing import Any
 from clew.cli.parse import parse
 from clew.cli.tables import print_json, print_table
 from clew.errors import UserError
+from clew.run import json_lines
 
 ABOUT = "Lists the runs of a folder, how far they are and what they reached."
 
@@ -57,13 +58,8 @@ def main(args: list[str]) -> int:
 def _describe(path: Path) -> dict[str, Any]:
     """A run by its settings and its newest row of metrics; JAX is not needed for that."""
     config = json.loads((path / "config.json").read_text())["config"]
-    row: dict[str, Any] = {}
-    metrics = path / "metrics.jsonl"
-    for line in metrics.read_text().splitlines() if metrics.exists() else []:
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
-            break
+    rows = json_lines.read(path / "metrics.jsonl")
+    row = rows[-1].row if rows else {}
     # The first runs had one algorithm and did not name it.
     learning = config[config.get("algorithm", "a2c")]
     per_update = learning["num_envs"] * learning["rollout_length"]

@@ -28,6 +28,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from clew.errors import UserError
+from clew.run.files import write_file
 
 MAGIC = b"CLEWCKPT"
 FORMAT = 1
@@ -57,8 +58,7 @@ class Checkpoint(NamedTuple):
 def save(folder: Path, state: PyTree, meta: dict[str, Any], versions: dict[str, str]) -> Path:
     """Writes a checkpoint and removes all but the newest three.
 
-    The bytes go to a name that no reader matches, reach the disk, and only then get their name,
-    so that a kill or a full disk leaves the checkpoints that were there before.
+    A kill or a full disk leaves the checkpoints that were there before (see `write_file`).
 
     Args:
         folder: where to; made if it is not there.
@@ -70,22 +70,13 @@ def save(folder: Path, state: PyTree, meta: dict[str, Any], versions: dict[str, 
         CheckpointError: if the disk is full or cannot be written to.
     """
     path = folder / f"update-{meta['update']:09d}.clew"
-    temporary = folder / f".{path.name}.{os.getpid()}.writing"
     blocks = encode(state, meta, versions)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
-            for block in blocks:
-                file.write(block)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _sync_folder(folder)
+        write_file(path, blocks)
         for old in list_checkpoints(folder)[:-KEEP]:
             old.unlink(missing_ok=True)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
         raise CheckpointError(_write_failure(folder, path, error)) from error
     return path
 
@@ -191,16 +182,6 @@ def set_aside(paths: list[Path]) -> None:
     """Renames unusable checkpoints, so that they neither are read again nor count as kept."""
     for path in paths:
         os.replace(path, path.with_name(f"unusable-{path.name}"))
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes a rename survive a power cut; not every system can open a folder."""
-    with contextlib.suppress(PermissionError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _write_failure(folder: Path, path: Path, error: OSError) -> str:

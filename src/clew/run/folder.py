@@ -13,6 +13,7 @@ from typing import Any
 from clew.errors import UserError, unknown_name
 from clew.run.asynchronous.settings import PLACE
 from clew.run.config import BESIDE, TrainConfig, config_from_json, differences
+from clew.run.files import write_file
 from clew.run.machine import git_commit, versions
 
 CONFIG, METRICS, SUMMARY, CHECKPOINTS = (
@@ -148,16 +149,9 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         UserError: if the disk is full or cannot be written to.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.writing")
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        write_file(path, [text.encode()])
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
         raise UserError(f"cannot write {path}: {error.strerror}") from error
 
 

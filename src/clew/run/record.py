@@ -1,27 +1,27 @@
 """What is recorded of a run: rows of metrics, its summary, advice on its settings."""
 
 import contextlib
-import json
 import math
-import os
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TextIO
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
 from jaxtyping import Array, Float
 
 from clew.agents.learners import describes_updates
-from clew.errors import UserError
 from clew.interact.tasks import default_settings
+from clew.run import json_lines
 from clew.run.config import TrainConfig
-from clew.run.folder import METRICS, write_text
+from clew.run.folder import METRICS
+from clew.run.json_lines import Row, RowFile
+from clew.run.json_values import finite
 from clew.run.machine import versions
 from clew.stats import bootstrap_interval
 
-Row = dict[str, Any]
+_KINDS = {"steps": int, "episodes": list}
 FINAL_SHARE = 0.1
 """Share of a run, at its end, that the summary's final numbers are means over."""
 MUCH_CLIPPED = 10.0
@@ -71,33 +71,41 @@ class MetricsFile:
     Args:
         path: the run's folder.
         config: of the run.
+        log: is called with a line about every row that is not where it was.
     """
 
-    def __init__(self, path: Path, config: TrainConfig):
-        self._path, self._config = path, config
-        self._file: TextIO | None = None
+    def __init__(self, path: Path, config: TrainConfig, log: Callable[[str], None]):
+        self._path, self._config, self._log = path / METRICS, config, log
+        self._file: RowFile | None = None
 
     def open(self, update: int, meta: dict[str, Any]) -> None:
-        """Opens the file, without the rows that the run will write again."""
-        if update < self._config.updates:
-            cut_back(self._path, update, self._config.log_every)
-        with self._reported():
-            self._file = open(self._path / METRICS, "a", encoding="utf-8")
+        """Opens the file, without the rows that the run will write again.
+
+        Those are the rows after the checkpoint's update, and a row that was written early because
+        the run had reached its end.
+        """
+        log_every = self._config.log_every
+
+        def stays(row: Row) -> bool:
+            return row["update"] <= update and row["update"] % log_every == 0
+
+        ended = update >= self._config.updates
+        self._file = RowFile(self._path, {"update": int, **_KINDS}, None if ended else stays)
+        for line in self._file.mended:
+            self._log(line)
+        if self._file.dropped:
+            rows = "1 row is" if self._file.dropped == 1 else f"{self._file.dropped} rows are"
+            self._log(f"{self._path}: {rows} dropped, to be written again from update {update} on")
 
     def log(self, point: LogPoint) -> Row:
         """Appends a row, and hands it to the operating system."""
         row = make_row(point, self._config)
-        file = self._opened()
-        with self._reported():
-            file.write(json.dumps(row) + "\n")
-            file.flush()
+        self._opened().append([finite(row)])
         return row
 
     def sync(self) -> None:
         """Waits until the disk has every row; before a checkpoint that counts on them."""
-        file = self._opened()
-        with self._reported():
-            os.fsync(file.fileno())
+        self._opened().sync()
 
     def meta(self) -> dict[str, Any]:
         """Nothing: the rows are in the file."""
@@ -109,16 +117,9 @@ class MetricsFile:
             with contextlib.suppress(OSError):
                 self._file.close()
 
-    def _opened(self) -> TextIO:
+    def _opened(self) -> RowFile:
         assert self._file is not None, "not open"
         return self._file
-
-    @contextlib.contextmanager
-    def _reported(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise UserError(f"cannot write {self._path / METRICS}: {error.strerror}") from error
 
 
 def make_row(point: LogPoint, config: TrainConfig) -> Row:
@@ -153,34 +154,12 @@ def make_row(point: LogPoint, config: TrainConfig) -> Row:
 def read_metrics(path: str | Path) -> list[Row]:
     """The rows of a run, oldest first; a line cut short by a kill is left out.
 
+    A row that is damaged is left out with a `DamagedRowWarning` that names it.
+
     Args:
         path: the run's folder.
     """
-    file = Path(path) / METRICS
-    if not file.exists():
-        return []
-    rows = []
-    for line in file.read_text(encoding="utf-8").splitlines():
-        try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
-    return rows
-
-
-def cut_back(path: Path, update: int, log_every: int) -> list[Row]:
-    """Drops the rows that a resumed run will write again.
-
-    Those are the rows after the checkpoint's update, and a row that was written early because the
-    run had reached its end.
-
-    Returns:
-        The rows that stay.
-    """
-    rows = read_metrics(path)
-    kept = [row for row in rows if row["update"] <= update and row["update"] % log_every == 0]
-    write_text(path / METRICS, "".join(json.dumps(row) + "\n" for row in kept))
-    return kept
+    return [line.row for line in json_lines.read(Path(path) / METRICS, _KINDS)]
 
 
 def summarise(rows: list[Row], config: TrainConfig, *, seconds: float, parameters: int) -> Row:

@@ -93,7 +93,7 @@ def _train(
     runner = Runner(
         parts,
         seed_lanes(config),
-        record.MetricsFile(path, config),
+        record.MetricsFile(path, config, progress.message),
         make_program=partial(make_program, parts, progress),
         init_state=partial(init_run, parts),
         progress=progress,

@@ -1,35 +1,34 @@
 """The files of a study's folder: one line for every finished cell, one for every failure."""
 
-import json
-import os
+import contextlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from clew.errors import UserError
 from clew.lab.grid.packs import Pack
 from clew.lab.grid.study import Cell, Study
+from clew.run import json_lines
 from clew.run.folder import write_json
+from clew.run.json_lines import Row, RowFile
 from clew.run.machine import git_commit, versions
 
 RESULTS, FAILURES, STUDY, LOGS = "results.jsonl", "failures.jsonl", "study.json", "logs"
 FORMAT = 1
 
-Row = dict[str, Any]
-
 
 def read_results(path: str | Path) -> list[Row]:
     """The rows of a study, in the order in which they were finished; nothing is changed.
 
-    A last line that a kill cut short is left out.
+    A last line that a kill cut short is left out. A row that is damaged is left out with a
+    `DamagedRowWarning` that names it.
 
     Args:
         path: the study's folder.
 
     Raises:
-        UserError: if the file is damaged anywhere else, naming the line.
+        UserError: if the file cannot be read.
     """
-    return _read(Path(path) / RESULTS)[0]
+    return [line.row for line in json_lines.read(Path(path) / RESULTS)]
 
 
 def cell_of(row: Row) -> Cell:
@@ -83,40 +82,12 @@ def rows_of(study: Study, rows: Sequence[Row]) -> list[Row]:
     return [found[cell] for cell in study.cells() if cell in found]
 
 
-class ResultsFile:
-    """The study's results.jsonl, appended to and nothing else.
+def record_failure(path: Path, pack: Pack, error: str, attempts: int) -> list[str]:
+    """Appends a pack that could not be run to the folder's failures.jsonl.
 
-    Opening it mends what a kill left: a last line without its end is cut off.
-
-    Raises:
-        UserError: if the disk is full or cannot be written to, or the file is damaged.
+    Returns:
+        A line for the user about each damaged row that was moved.
     """
-
-    def __init__(self, path: Path):
-        self._path = path / RESULTS
-        try:
-            if self._path.exists():
-                self.rows, good = _read(self._path)
-                if good < self._path.stat().st_size:
-                    os.truncate(self._path, good)
-            else:
-                self.rows = []
-            self._file = open(self._path, "ab", buffering=0)
-        except OSError as error:
-            raise UserError(f"cannot write {self._path}: {error.strerror}") from error
-
-    def append(self, rows: Sequence[Row]) -> None:
-        """Writes rows, whole lines at once, and waits until the disk has them."""
-        _append(self._file, self._path, rows)
-        self.rows.extend(rows)
-
-    def close(self) -> None:
-        """Closes the file."""
-        self._file.close()
-
-
-def record_failure(path: Path, pack: Pack, error: str, attempts: int) -> None:
-    """Appends a pack that could not be run to the folder's failures.jsonl."""
     row = {
         "format": FORMAT,
         "model": pack.model,
@@ -125,8 +96,10 @@ def record_failure(path: Path, pack: Pack, error: str, attempts: int) -> None:
         "attempts": attempts,
         "error": error,
     }
-    with open(path / FAILURES, "ab", buffering=0) as file:
-        _append(file, path / FAILURES, [row])
+    with contextlib.closing(RowFile(path / FAILURES)) as file:
+        file.append([row])
+        file.sync()
+        return file.mended
 
 
 def write_study(path: Path, study: Study) -> None:
@@ -159,36 +132,3 @@ def write_study(path: Path, study: Study) -> None:
             "git_commit": git_commit(),
         },
     )
-
-
-def _read(path: Path) -> tuple[list[Row], int]:
-    """The rows of a file and how many of its bytes they take."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return [], 0
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from error
-    rows: list[Row] = []
-    good = 0
-    for number, line in enumerate(data.splitlines(keepends=True), 1):
-        try:
-            if not line.endswith(b"\n"):
-                break
-            rows.append(json.loads(line))
-        except ValueError as error:
-            if good + len(line) == len(data):
-                break  # a power cut may leave a last line of the right length and no content
-            raise UserError(f"{path}: line {number} is damaged; remove it to resume") from error
-        good += len(line)
-    return rows, good
-
-
-def _append(file: Any, path: Path, rows: Sequence[Row]) -> None:
-    data = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode()
-    try:
-        while data:
-            data = data[file.write(data) :]
-        os.fsync(file.fileno())
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}; make room and resume") from error

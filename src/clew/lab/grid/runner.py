@@ -13,12 +13,12 @@ from clew.lab.grid import results
 from clew.lab.grid.jobs import make_job
 from clew.lab.grid.packs import Pack, make_packs, pack_cost, pack_steps, split
 from clew.lab.grid.progress import Standing, StudyLines, StudyProgress
-from clew.lab.grid.results import ResultsFile, Row
 from clew.lab.grid.study import Study, registered
 from clew.lab.grid.worker import ACTIVE
 from clew.lab.grid.workers import Event, LocalWorkers, Workers
 from clew.run.build import make_task
 from clew.run.folder import locked
+from clew.run.json_lines import Row, RowFile
 from clew.run.stop import stop_signals
 
 ATTEMPTS = 2
@@ -53,7 +53,9 @@ class _Session:
 
     study: Study
     path: Path
-    file: ResultsFile
+    file: RowFile
+    rows: list[Row]
+    """Those of the file."""
     queue: list[Pack]
     """Packs that wait, longest first."""
     finished: int
@@ -106,17 +108,19 @@ def run_study(
     except OSError as error:
         raise UserError(f"cannot make the folder {path}: {error.strerror}") from error
     listener = progress or StudyLines()
-    with locked(path), stop_signals() as stop, closing(ResultsFile(path)) as file:
+    with locked(path), stop_signals() as stop, closing(RowFile(path / results.RESULTS)) as file:
         session = _open(study, path, file)
         try:
             listener.start(path, study, _standing(session))
+            for line in file.mended:
+                listener.message(line)
             if session.queue:
                 with closing(_workers(study, workers, path)) as crew:
                     _work(session, crew, listener, stop.is_set, how_to_go_on)
             listener.report(_standing(session))
         finally:
             listener.close()
-        return StudyResult(path, results.rows_of(study, file.rows), session.failures)
+        return StudyResult(path, results.rows_of(study, session.rows), session.failures)
 
 
 def check_study(study: Study) -> None:
@@ -141,10 +145,11 @@ def check_study(study: Study) -> None:
                 raise UserError(f"{setting}: {error}") from error
 
 
-def _open(study: Study, path: Path, file: ResultsFile) -> _Session:
+def _open(study: Study, path: Path, file: RowFile) -> _Session:
     finished = results.finished_cells(study, file.rows, path)
     results.write_study(path, study)
-    session = _Session(study, path, file, make_packs(study, finished), len(finished))
+    packs = make_packs(study, finished)
+    session = _Session(study, path, file, list(file.rows), packs, len(finished))
     for cell in finished:
         session.counts[cell.model] = session.counts.get(cell.model, 0) + 1
     return session
@@ -192,6 +197,8 @@ def _take(session: _Session, event: Event, listener: StudyProgress) -> None:
     made = 1.0 - session.bases.pop(pack, 0.0)
     if event.kind == "rows":
         session.file.append(event.rows)
+        session.file.sync()
+        session.rows += event.rows
         session.finished += len(event.rows)
         session.counts[pack.model] = session.counts.get(pack.model, 0) + len(event.rows)
         session.cost += made * pack_cost(session.study, pack)
@@ -207,7 +214,8 @@ def _take(session: _Session, event: Event, listener: StudyProgress) -> None:
     else:
         listener.message(f"failed: {pack}: {event.error}")
         session.failures.append(Failure(pack, event.error))
-        results.record_failure(session.path, pack, event.error, attempts)
+        for line in results.record_failure(session.path, pack, event.error, attempts):
+            listener.message(line)
 
 
 def _standing(session: _Session) -> Standing:

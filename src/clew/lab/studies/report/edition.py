@@ -12,8 +12,10 @@ from jaxtyping import Float
 
 from clew.errors import UserError, unknown_name
 from clew.lab.grid import Setting
-from clew.lab.grid.results import FORMAT, RESULTS, STUDY, Row, read_results
+from clew.lab.grid.results import FORMAT, RESULTS, STUDY
 from clew.lab.studies import STUDIES, find_study
+from clew.run import json_lines
+from clew.run.json_lines import Row
 from clew.stats import Spread, mean_and_deviation
 
 if TYPE_CHECKING:
@@ -248,15 +250,16 @@ def read_edition(folder: str | Path, run_dir: str | Path = "runs") -> Edition:
         run_dir: where studies are looked for by name.
 
     Raises:
-        UserError: if there is no such folder, no study or no finished cell in it, or a damaged
-            line.
+        UserError: if there is no such folder, no study or no finished cell in it, or a row of
+            something else.
     """
     path = _find(Path(folder), Path(run_dir))
-    study, rows = _read_study(path / STUDY), read_results(path)
+    study, lines = _read_study(path / STUDY), json_lines.read(path / RESULTS)
+    rows = [line.row for line in lines]
     if not rows:
         raise UserError(f"{path} has no finished cell yet; clew study appends them to {RESULTS}")
-    for number, row in enumerate(rows, 1):
-        _check_row(row, path / RESULTS, number)
+    for line in lines:
+        _check_row(line.row, path / RESULTS, line.number)
     cells: dict[tuple[str, str], dict[int, Row]] = {}
     for row in rows:
         cells.setdefault((row["model"], row["setting"]), {})[row["seed"]] = row
@@ -305,9 +308,7 @@ def _read_study(path: Path) -> dict[str, Any]:
     return study
 
 
-def _check_row(row: Any, path: Path, number: int) -> None:
-    if not isinstance(row, dict):
-        raise UserError(f"{path}: line {number} is no row of a study")
+def _check_row(row: Row, path: Path, number: int) -> None:
     for key in NEEDED:
         if key not in row:
             raise UserError(f"{path}: line {number} has no {key!r}: it is no row of a study")

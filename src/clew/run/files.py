@@ -1,0 +1,80 @@
+"""Files of a run's folder: read only if they are files, written whole or not at all."""
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def read_file(path: Path, most: int | None = None) -> bytes:
+    """The bytes of a regular file.
+
+    Nothing else is read: a pipe would wait for its writer, and a device may never end.
+
+    Args:
+        path: of the file; a link is followed.
+        most: bytes that it may have.
+
+    Raises:
+        OSError: if it cannot be read, is no regular file or has more bytes.
+    """
+    _require_regular(os.stat(path))
+    # Without waiting, in case it has just been replaced by a pipe.
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with open(handle, "rb") as file:
+        found = os.fstat(handle)
+        _require_regular(found)
+        if most is not None and found.st_size > most:
+            raise OSError(errno.EFBIG, f"has {found.st_size} bytes, expected {most} at most")
+        return file.read(found.st_size)
+
+
+def write_file(path: Path, blocks: Iterable[bytes]) -> None:
+    """Writes a file whole or not at all.
+
+    The bytes go to a hidden name of this process, reach the disk, and only then get their name:
+    whoever reads `path` at any moment, also after a kill or a power cut, finds what was there
+    before or what is there now.
+
+    Raises:
+        OSError: if the disk is full or cannot be written to.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.writing")
+    try:
+        with open(temporary, "wb") as file:
+            for block in blocks:
+                file.write(block)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync_folder(path.parent)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def _require_regular(found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
+        raise OSError(errno.EINVAL, f"it is {kind}, not a file")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes a rename survive a power cut; not every system can open a folder."""
+    with contextlib.suppress(PermissionError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,178 @@
+"""Rows of JSON lines: whatever happens to some bytes of a file, the other rows stay."""
+
+import json
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import clew
+from clew.errors import UserError
+from clew.run import json_lines
+from clew.run.json_lines import CUT_SHORT, DamagedRowWarning, RowFile, aside, decode, encode
+
+CASES = 300
+TEXTS = ("", "a", "\n", "\r\n", "\x1c\x85\u2028", '"}', ', "crc32": "00000000"}', "é\\", "😀{[")
+
+
+def value(random: np.random.Generator, depth: int = 0) -> Any:
+    """Any JSON value."""
+    kind = random.integers(7 if depth < 3 else 5)
+    if kind == 0:
+        return random.choice([True, False, None])
+    if kind == 1:
+        return int(random.integers(-(2**60), 2**60))
+    if kind == 2:
+        return float(random.normal() * 10.0 ** random.integers(-300, 300))
+    if kind in (3, 4):
+        return "".join(random.choice(TEXTS, random.integers(4)))
+    if kind == 5:
+        return [value(random, depth + 1) for _ in range(random.integers(4))]
+    return {str(value(random, 3)): value(random, depth + 1) for _ in range(random.integers(4))}
+
+
+def rows_of(random: np.random.Generator) -> list[dict[str, Any]]:
+    """Rows that are told apart by their number."""
+    return [{"n": n, str(value(random, 3)) + "x": value(random)} for n in range(8)]
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_rows_come_back(checked: bool) -> None:
+    """With checksums, and without them as earlier versions wrote them."""
+    for case in range(CASES):
+        rows = rows_of(np.random.default_rng(case))
+        data = b"".join(encode(r) if checked else json.dumps(r).encode() + b"\n" for r in rows)
+        lines, damages = decode(data)
+        assert [line.row for line in lines] == rows and not damages
+        assert [json.loads(line)["n"] for line in data.split(b"\n")[:-1]] == list(range(8))
+        # Without its last end, and with those of another system, they are the same.
+        assert decode(data[:-1]) == (lines, [])
+        assert [line.row for line in decode(data.replace(b"\n", b"\r\n"))[0]] == rows
+
+
+def flip_bit(data: bytearray, random: np.random.Generator) -> None:
+    """One bit of one byte."""
+    data[random.integers(len(data))] ^= 1 << int(random.integers(8))
+
+
+def set_byte(data: bytearray, random: np.random.Generator) -> None:
+    """One byte, often one of those at which lines are split elsewhere."""
+    data[random.integers(len(data))] = random.choice([*b"\r\n\v\f\x1c\x85\0{}", 255])
+
+
+def zero_block(data: bytearray, random: np.random.Generator) -> None:
+    """Thirty bytes of zeros, as a power cut leaves them."""
+    begin = int(random.integers(len(data)))
+    data[begin : begin + 30] = bytes(len(data[begin : begin + 30]))
+
+
+def lose_block(data: bytearray, random: np.random.Generator) -> None:
+    """Thirty bytes less."""
+    begin = int(random.integers(len(data)))
+    del data[begin : begin + 30]
+
+
+@pytest.mark.parametrize("damage", [flip_bit, set_byte, zero_block, lose_block])
+def test_damage_costs_the_rows_that_it_touches(damage: Any) -> None:
+    """No other row is lost or changed, nothing wrong is accepted, and every loss is named."""
+    for case in range(CASES):
+        random = np.random.default_rng(case)
+        rows = rows_of(random)
+        whole = b"".join(map(encode, rows))
+        data = bytearray(whole)
+        damage(data, random)
+        lines, damages = decode(bytes(data))
+        numbers = [line.row["n"] for line in lines]
+        assert numbers == sorted(set(numbers))
+        # A row that lost its checksum with a block reads as one of before.
+        assert damage is lose_block or all(line.row == rows[line.row["n"]] for line in lines)
+        untouched = [n for n, row in enumerate(rows) if encode(row)[:-1] in bytes(data)]
+        assert set(untouched) <= set(numbers)
+        assert damages or bytes(data) == whole or numbers == list(range(8))
+
+
+def test_a_row_of_before_is_damaged_where_it_lacks_a_key() -> None:
+    """Without a checksum a key may have become another one."""
+    data = b'{"update": 1}\n{"updatd": 2}\n{"update": "3"}\n[4]\n\n{"update": 5}\n' + b"[" * 99_999
+    lines, damages = decode(data, {"update": int})
+    assert [(line.number, line.row["update"]) for line in lines] == [(1, 1), (6, 5)]
+    assert [(d.number, d.reason) for d in damages] == [
+        (2, "it has no 'update'"),
+        (3, "its 'update' is no int"),
+        (4, "it is no JSON object"),
+        (7, CUT_SHORT),
+    ]
+
+
+def write(path: Path, *rows: dict[str, Any]) -> None:
+    """Rows as their owner writes them."""
+    file = RowFile(path)
+    file.append(rows)
+    file.sync()
+    file.close()
+
+
+def test_reading_changes_nothing_and_names_the_line(tmp_path: Path) -> None:
+    """A line that another process may be writing is no damage."""
+    path = tmp_path / "rows.jsonl"
+    assert json_lines.read(path) == []
+    write(path, {"a": 1}, {"a": 2}, {"a": 3})
+    data = path.read_bytes().replace(b'"a": 2', b'"a": 7') + b'{"a": 4, "cr'
+    path.write_bytes(data)
+    with pytest.warns(DamagedRowWarning) as told:
+        assert [line.row for line in json_lines.read(path)] == [{"a": 1}, {"a": 3}]
+    (warning,) = told
+    assert f"{path}: line 2 is damaged, its checksum does not match" in str(warning.message)
+    assert path.read_bytes() == data and os.listdir(tmp_path) == [path.name]
+
+
+def test_the_owner_moves_damaged_lines_and_says_so(tmp_path: Path) -> None:
+    """Then the file is whole, and the good lines are the bytes that they were."""
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"a": 0}\n')  # of an earlier version
+    write(path, {"a": 1}, {"a": 2}, {"a": 3})
+    good = path.read_bytes().split(b"\n")
+    bad = good[2].replace(b"2", b"7", 1)
+    path.write_bytes(b"\n".join([*good[:2], bad, *good[3:]]) + b'{"a": 4, "cr')
+    file = RowFile(path)
+    assert file.rows == [{"a": 0}, {"a": 1}, {"a": 3}] and file.dropped == 0
+    assert [line.split(" is ")[0] for line in file.mended] == [f"{path}: line {n}" for n in (3, 5)]
+    assert all(f"kept in {aside(path)}" in line for line in file.mended)
+    file.append([{"a": 5}])
+    file.close()
+    assert path.read_bytes() == b"\n".join([*good[:2], good[3], encode({"a": 5})])
+    assert aside(path).read_bytes() == bad + b'\n{"a": 4, "cr\n'
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(json_lines.read(path)) == 4
+    before = path.stat().st_mtime_ns, path.stat().st_ino
+    RowFile(path).close()
+    assert (path.stat().st_mtime_ns, path.stat().st_ino) == before
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    """A pipe would wait for its writer."""
+    path = tmp_path / "metrics.jsonl"
+    os.mkfifo(path)
+    with pytest.raises(UserError, match="metrics.jsonl cannot be read: it is a pipe, not a file"):
+        clew.read_metrics(tmp_path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(UserError, match="it is a folder, not a file"):
+        RowFile(path)
+
+
+def test_a_full_disk_is_said(tmp_path: Path) -> None:
+    """And the row that was cut short is no row afterwards."""
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no device that is always full")
+    file = RowFile(tmp_path / "rows.jsonl")
+    file.append([{"a": 1}])
+    file._file.close()
+    file._file = open("/dev/full", "ab", buffering=0)
+    with pytest.raises(UserError, match="cannot write .*rows.jsonl: No space left.*make room"):
+        file.append([{"a": 2}])
+    file.close()
