@@ -133,8 +133,7 @@ def resumed() -> float:
 QUICK: dict[str, Callable[[], float]] = {
     "kernels": partial(in_jax, small("arelit", KERNELS), 2),
     "gathered for kernels": gathered,
-    "ppo": partial(in_jax, small("gru", {"hidden_size": 4}, "ppo"), 4),
-    "seeds": partial(in_jax, small("gru", {"hidden_size": 4}, seeds=4), 2),
+    "ppo of several seeds": partial(in_jax, small("gru", {"hidden_size": 4}, "ppo", seeds=2), 4),
     "environments of others": partial(of_others, 2),
 }
 DEALT = A2CConfig(num_envs=8, rollout_length=8, minibatches=2, adam_eps=EPS)
@@ -158,7 +157,11 @@ EXHAUSTIVE: dict[str, Callable[[], float]] = FAMILIES | {
     "read once": partial(in_jax, small("gtrxl", TINY, a2c=A2CConfig(8, 8, **WHOLE)), 2),
     "at once": partial(in_jax, small("gtrxl", TINY, a2c=A2CConfig(8, 4, **WHOLE)), 2),
     "vtrace": partial(in_jax, small("gtrxl", TINY, "ppo", ppo=VTRACE), 4),
-    "ppo of several seeds": partial(in_jax, small("lstm", {"hidden_size": 4}, "ppo", seeds=2), 4),
+    "ppo": partial(in_jax, small("gru", {"hidden_size": 4}, "ppo"), 4),
+    "seeds": partial(in_jax, small("gru", {"hidden_size": 4}, seeds=4), 2),
+    "lstm, ppo of several seeds": partial(
+        in_jax, small("lstm", {"hidden_size": 4}, "ppo", seeds=2), 4
+    ),
     "seeds in environments of others": partial(of_others, 2, seeds=2),
     "windows in environments of others": partial(
         of_others, 4, memory="gtrxl", memory_options={**TINY, "window": 3}

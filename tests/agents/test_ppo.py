@@ -76,9 +76,14 @@ def whole(chunks):
     return type(chunks)(*seen, *acted, state0=first)
 
 
-def present(agent, batch):
+@eqx.filter_jit
+def answers(agent, batch):
     state0 = refresh_all(agent, batch.state0, batch.valid.shape[1])
-    logits, values, _ = read(agent, state0, batch.observation, batch.start)
+    return read(agent, state0, batch.observation, batch.start)[:2]
+
+
+def present(agent, batch):
+    logits, values = answers(agent, batch)
     return np.asarray(logits), np.asarray(values)
 
 

@@ -27,7 +27,7 @@ PER_UPDATE = 4 * LENGTH
 
 CHILD = """
 import sys
-sys.path.insert(0, {tests!r})
+sys.path[:0] = {tests!r}
 from pathlib import Path
 from test_host_endurance import begin_or_go_on
 if __name__ == "__main__":
@@ -55,7 +55,8 @@ def newest(folder: Path) -> int:
 
 def kill_later(folder: Path, runner: str, moments: random.Random) -> None:
     """Trains in another process, which is killed soon after a checkpoint of its own."""
-    code = CHILD.format(tests=str(Path(__file__).parents[1]), folder=str(folder), runner=runner)
+    tests = [str(path) for path in Path(__file__).parents[:2]]
+    code = CHILD.format(tests=tests, folder=str(folder), runner=runner)
     script = folder / "child.py"  # actors import the main module, which must be a file
     script.write_text(code)
     began, said = newest(folder), folder / "said"

@@ -10,6 +10,7 @@ import pytest
 from clew.lab.costs import multiply_adds, parameters, state_size
 from clew.memory import MEMORIES, make_memory
 from clew.memory.base import AbstractMemory, scan_steps
+from memory_samples import SMALL
 
 
 class Toy(AbstractMemory):
@@ -119,7 +120,7 @@ def test_lstm_by_formula() -> None:
 @pytest.mark.parametrize("name", MEMORIES)
 def test_abstract_models_cost_the_same(name: str) -> None:
     def make(key: jax.Array) -> AbstractMemory:
-        return make_memory(name, input_size=5, key=key)
+        return make_memory(name, input_size=5, key=key, **SMALL[name])
 
     concrete = make(jax.random.key(0))
     abstract = eqx.filter_eval_shape(make, jax.random.key(0))

@@ -150,11 +150,11 @@ def test_a_study_survives_its_workers(tmp_path) -> None:
     told: list[str] = []
     before: list[float] = []
     after: list[float] = []
-    study = small_cells(models={"gru": small_cells().models["gru"]}, seeds=(0,), steps=96_000)
+    study = small_cells(models={"gru": small_cells().models["gru"]}, seeds=(0,), steps=32_000)
     result = run_study(study, tmp_path, workers=1, progress=Watch())
     assert killed and len(told) == 1 and "trying that again" in told[0]
     assert min(share for share in after if share) > 0.35  # it did not begin anew
-    assert [row["steps"] for row in result.rows] == [96_000] and not result.failures
+    assert [row["steps"] for row in result.rows] == [32_000] and not result.failures
 
 
 @pytest.mark.slow

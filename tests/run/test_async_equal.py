@@ -32,6 +32,7 @@ def assert_equal(config: Any, updates: int = 3) -> None:
         np.testing.assert_array_equal(array, other)
 
 
+@pytest.mark.slow
 def test_serial_equals_sync() -> None:
     """Parameters, optimiser, memories, sums of metrics and keys; the next step resets."""
     assert_equal(async_config(**CARTPOLE, asynchronous=AsyncConfig(serial=True)))

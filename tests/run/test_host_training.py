@@ -1,5 +1,7 @@
 """Training on environments of others: nothing is learned twice, wrongly, or lost."""
 
+import itertools
+
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -93,19 +95,26 @@ def values_of(path, times) -> list[float]:
     return np.asarray(agent.unroll(agent.init_state(), shown, starts)[2]).tolist()
 
 
-@pytest.mark.parametrize("factory", ["counting", "counting_same_step"])
+# Every pair of settings is among the quick ones.
+QUICK = [
+    ("a2c", False, "counting"),
+    ("a2c", True, "counting_same_step"),
+    ("ppo", True, "counting"),
+    ("ppo", False, "counting_same_step"),
+    ("async", False, "counting_same_step"),
+]
+
+
 @pytest.mark.parametrize(
-    ("learner", "terminate"),
+    ("learner", "terminate", "factory"),
     [
-        ("a2c", False),
-        ("a2c", True),
-        ("ppo", False),
-        ("ppo", True),
-        ("async", False),
-        pytest.param("async", True, marks=pytest.mark.slow),
+        pytest.param(*case, marks=[pytest.mark.slow] * (case not in QUICK))
+        for case in itertools.product(
+            ("a2c", "ppo", "async"), (False, True), ("counting", "counting_same_step")
+        )
     ],
 )
-def test_values_tell_truncation_from_termination(tmp_path, learner, factory, terminate):
+def test_values_tell_truncation_from_termination(tmp_path, learner, terminate, factory):
     """One more step pays 1, for ever at GAMMA: 1 + 1/2 + 1/4 + ... unless the episode terminates.
 
     Cut off after three steps the value is 2 at all times that are learned from; after a termination
@@ -134,7 +143,7 @@ def test_values_tell_truncation_from_termination(tmp_path, learner, factory, ter
         np.testing.assert_allclose(found, [*expected, 1 + GAMMA * last], atol=0.1)
 
 
-@pytest.mark.parametrize("algorithm", ["a2c", "ppo"])
+@pytest.mark.parametrize("algorithm", [pytest.param("a2c", marks=pytest.mark.slow), "ppo"])
 def test_a_resumed_run_goes_on(tmp_path, algorithm):
     wrappers = WrapperConfig(normalise_observations=True, normalise_rewards=True)
     config = config_of(tmp_path, algorithm=algorithm, wrappers=wrappers, steps=32 * 20, name="run")

@@ -17,6 +17,8 @@ from clew.run.config import config_from_json
 
 FOLDER = Path(__file__).with_name("old_runs")
 RUNS = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
+# One of each program: hosted, asynchronous and compiled. The others' agents are loaded as well.
+GOING_ON_QUICKLY = {"lstm-cartpole", "gru-async", "relit"}
 SIZES = {"tmaze": 16, "memory_chain": 3, "gymnasium:CartPole-v1": 4}
 
 
@@ -35,7 +37,13 @@ def test_the_agent_acts_as_it_did(name: str) -> None:
         np.testing.assert_allclose(answered, expected[t], atol=1e-5)
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in GOING_ON_QUICKLY))
+        for name in RUNS
+    ],
+)
 def test_the_run_goes_on(name: str, tmp_path: Path) -> None:
     """Resuming makes the updates that are missing, from the state of the old checkpoint."""
     path = tmp_path / name
