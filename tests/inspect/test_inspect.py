@@ -14,12 +14,12 @@ from clew.inspect import (
     Episodes,
     Influence,
     Questions,
-    ablation_influence,
     by_lag,
     choose_labels,
     gradient_influence,
     inspect_agent,
     memory_length,
+    occlusion_influence,
 )
 from clew.inspect.run import with_whole_gradient
 from clew.memory import MEMORIES, AbstractMemory
@@ -84,7 +84,7 @@ def test_an_average_has_the_influence_of_its_closed_form() -> None:
         expected = policy[:, int(actions[t])] - policy @ np.asarray(jax.nn.softmax(logits))
         np.testing.assert_allclose(found.log_prob[row], share * np.linalg.norm(expected), atol=1e-6)
     reference = jnp.ones(INPUT_SIZE)
-    away = jax.jit(ablation_influence)(
+    away = jax.jit(occlusion_influence)(
         agent, xs, starts, actions, jnp.array(at, jnp.int32), reference
     )
     moved = np.linalg.norm((1.0 - np.asarray(xs)) @ centred, axis=1)

@@ -93,14 +93,14 @@ def test_every_space_is_explained(name: str) -> None:
     time = min(some.longest, 5)
     flat = reads_one_axis(agent, side.observation_space.sample())
     at = np.minimum(some.lengths, time)[:, None] - 1
-    gradient, ablation = episode_influence(
+    gradient, occlusion = episode_influence(
         flat,
         some.observations[:, :time],
         some.actions[:, :time],
         at,
         np.zeros_like(some.observations[:, 0]),
     )
-    for way in (gradient, ablation):
+    for way in (gradient, occlusion):
         for measure in way:
             assert np.isfinite(measure).all()
             for number, (decision,) in enumerate(at):

@@ -40,7 +40,7 @@ def test_inspecting_a_run_writes_all_it_found(tiny: Path, capsys: pytest.Capture
     assert 0 < found["first_share"]["gradient"] < 1
     assert gradient.shape == (3, max(found["lengths"])) and np.all(gradient[:, 0] > 0)
     assert np.array_equal(decisions, np.array(found["lengths"]) - 1)
-    for way in ("gradient", "ablation"):
+    for way in ("gradient", "occlusion"):
         last = np.array(found[f"{way}_map"]["policy"])
         later = np.array(found["map_steps"])[:, None] < np.arange(last.shape[1])[None, :]
         assert np.all(last[later] == 0)

@@ -10,7 +10,7 @@ import pytest
 
 from clew.agents.network import NetworkConfig
 from clew.errors import UserError
-from clew.inspect import ablation_influence, gradient_influence
+from clew.inspect import gradient_influence, occlusion_influence
 from clew.run.build import build_agent, jax_stream, make_task
 from clew.run.config import TrainConfig
 from clew.watch import Caption, Film, Recording, influences, record, shown_steps
@@ -95,7 +95,7 @@ def test_greedy_takes_the_most_probable_action() -> None:
     assert np.array_equal(recording.actions, recording.probabilities.argmax(axis=1))
 
 
-@pytest.mark.parametrize("way", ["ablation", "gradient"])
+@pytest.mark.parametrize("way", ["occlusion", "gradient"])
 def test_influence_is_that_of_inspect_in_shares(recordings: list[Recording], way: Any) -> None:
     """Though episodes are filled up; and only what was asked for is there."""
     recording = max(recordings, key=lambda r: r.length)
@@ -111,7 +111,7 @@ def test_influence_is_that_of_inspect_in_shares(recordings: list[Recording], way
     if way == "gradient":
         direct = eqx.filter_jit(gradient_influence)(*given)
     else:
-        direct = eqx.filter_jit(ablation_influence)(*given, nothing)
+        direct = eqx.filter_jit(occlusion_influence)(*given, nothing)
     expected = np.asarray(direct.policy, float)
     expected /= expected.sum(axis=1, keepdims=True)
     explain = influences(AGENT, way)

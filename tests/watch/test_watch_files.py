@@ -184,7 +184,8 @@ def test_playing_in_the_terminal() -> None:
 def test_watching_a_run(tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """The command says where the video is; the same seed makes the same file."""
     capsys.readouterr()
-    assert run(["watch", str(tiny), "--actions", "sampled", "--episodes", "2"]) == 0
+    former = ["--influence", "ablation"]  # an earlier name of occlusion
+    assert run(["watch", str(tiny), "--actions", "sampled", "--episodes", "2", *former]) == 0
     assert capsys.readouterr().out == f"video: {tiny / 'watch.gif'}\n"
     viewing = Viewing(episodes=2, greedy=False)
     again = watch_run(tiny, viewing, tmp_path / "again.gif")

@@ -129,7 +129,7 @@ def _row(found: "Inspection") -> list[str]:
         "" if success is None else f"{success:.2f}",
         "" if steps is None else f"{steps:.0f}",
         length("gradient"),
-        length("ablation"),
+        length("occlusion"),
         read("state"),
         read("output"),
     ]

@@ -28,9 +28,9 @@ class WatchCommand:
     """Seed of the episodes and of sampled actions."""
     actions: Literal["greedy", "sampled"] = "greedy"
     """How actions are chosen."""
-    influence: Literal["ablation", "gradient", "none"] = "ablation"
+    influence: Literal["occlusion", "gradient", "none", "ablation"] = "occlusion"
     """How to find what a decision rests on: by occlusion or by gradients; none leaves
-    it out, which is faster."""
+    it out, which is faster. Ablation is an earlier name of occlusion."""
     fps: float = 10.0
     """Steps shown in a second."""
     max_frames: int = 500
@@ -56,7 +56,7 @@ def main(args: list[str]) -> int:
         greedy=command.actions == "greedy",
         seed_index=command.seed_index,
         checkpoint=command.checkpoint,
-        influence=command.influence,
+        influence="occlusion" if command.influence == "ablation" else command.influence,
         max_frames=command.max_frames,
         max_steps=command.max_steps,
         fps=command.fps,

@@ -7,15 +7,15 @@
     write_inspection(found, "maze")
 
 Agents and environments that are no run of `clew train` go through `Episodes` and
-`inspect_agent`; single chunks through `gradient_influence` and `ablation_influence`.
+`inspect_agent`; single chunks through `gradient_influence` and `occlusion_influence`.
 """
 
 from clew.inspect.files import to_json, write_tables
 from clew.inspect.influence import (
     Influence,
-    ablation_influence,
     episode_influence,
     gradient_influence,
+    occlusion_influence,
 )
 from clew.inspect.inspection import Inspection, inspect_agent
 from clew.inspect.lengths import MemoryLength, by_lag, memory_length, shares
@@ -36,7 +36,7 @@ __all__ = [
     "Readings",
     "MapSummary",
     "Written",
-    "ablation_influence",
+    "occlusion_influence",
     "by_lag",
     "choose_labels",
     "episode_influence",

@@ -27,15 +27,15 @@ def to_json(found: Inspection) -> dict[str, Any]:
         "decisions": found.decisions.tolist(),
         "state_size": found.state_size,
         "gradient": _plain(found.gradient._asdict()),
-        "ablation": _plain(found.ablation._asdict()),
+        "occlusion": _plain(found.occlusion._asdict()),
         "map_steps": found.map_steps.tolist(),
         "gradient_map": _plain(found.gradient_map._asdict()),
-        "ablation_map": _plain(found.ablation_map._asdict()),
+        "occlusion_map": _plain(found.occlusion_map._asdict()),
         "memory_lengths": {
             f"{way} {measure}": _plain(length._asdict() | {"mean": length.mean._asdict()})
             for (way, measure), length in found.memory_lengths.items()
         },
-        "first_share": {way: _plain(found.first_share(way)) for way in ("gradient", "ablation")},
+        "first_share": {way: _plain(found.first_share(way)) for way in ("gradient", "occlusion")},
         "probes": [
             _plain(probe._asdict() | {"accuracy": [a._asdict() for a in probe.accuracy]})
             for probe in found.probes
@@ -63,7 +63,7 @@ def write_tables(found: Inspection, place: Path) -> list[Path]:
 
 
 def _influence_rows(found: Inspection) -> Iterator[dict[str, Any]]:
-    for way in ("gradient", "ablation"):
+    for way in ("gradient", "occlusion"):
         by_measure = getattr(found, way)._asdict()
         for episode, decision in enumerate(found.decisions):
             for step in range(decision + 1):
@@ -73,7 +73,7 @@ def _influence_rows(found: Inspection) -> Iterator[dict[str, Any]]:
 
 
 def _map_rows(found: Inspection) -> Iterator[dict[str, Any]]:
-    for way in ("gradient", "ablation"):
+    for way in ("gradient", "occlusion"):
         by_measure = getattr(found, f"{way}_map")._asdict()
         for number, decision in enumerate(found.map_steps):
             for step in range(decision + 1):

@@ -88,7 +88,7 @@ def gradient_influence(
     return jax.lax.map(wanted, at)
 
 
-def ablation_influence(
+def occlusion_influence(
     agent: Agent,
     observations: Float[Array, "time n"],
     starts: Bool[Array, " time"],
@@ -143,7 +143,7 @@ def episode_influence(
     at: Int[np.ndarray, "episodes decisions"],
     references: Float[np.ndarray, "episodes n"],
 ) -> tuple[Influence, Influence]:
-    """Gradient and ablation influence in whole episodes, each from its beginning.
+    """Gradient and occlusion influence in whole episodes, each from its beginning.
 
     Args:
         agent: the network.
@@ -153,7 +153,7 @@ def episode_influence(
         references: what stands for an observation, for every episode.
 
     Returns:
-        Influences [episodes, decisions, time] by gradients, and by ablation.
+        Influences [episodes, decisions, time] by gradients, and by occlusion.
     """
     arrays, static = eqx.partition(agent, eqx.is_array)
     starts = np.arange(observations.shape[1]) == 0
@@ -165,7 +165,7 @@ def episode_influence(
         def one(inputs: tuple) -> tuple[Influence, Influence]:
             xs, chosen, steps, reference = inputs
             gradient = gradient_influence(whole, xs, jnp.asarray(starts), chosen, steps)
-            return gradient, ablation_influence(
+            return gradient, occlusion_influence(
                 whole, xs, jnp.asarray(starts), chosen, steps, reference
             )
 

@@ -43,14 +43,14 @@ class Inspection:
     """The step of the decision that is explained in each."""
     gradient: Influence
     """On that decision, [influence_episodes, time]."""
-    ablation: Influence
+    occlusion: Influence
     map_steps: Int[np.ndarray, " rows"]
     """Decisions of the map."""
     gradient_map: Influence
     """The mean over episodes that are still going on, [rows, time]; NaN where none is."""
-    ablation_map: Influence
+    occlusion_map: Influence
     memory_lengths: dict[tuple[str, str], MemoryLength]
-    """By ("gradient" or "ablation", measure)."""
+    """By ("gradient" or "occlusion", measure)."""
     probes: list[Probe]
     state_size: int
     """Numbers that the memory carries from step to step."""
@@ -61,7 +61,7 @@ class Inspection:
         """Influence on each episode's decision by lag.
 
         Args:
-            way: "gradient" or "ablation".
+            way: "gradient" or "occlusion".
             measure: one of `MEASURES`.
         """
         return by_lag(getattr(getattr(self, way), measure), self.decisions)
@@ -70,7 +70,7 @@ class Inspection:
         """The first observation's share of the influence on the decision, mean over episodes.
 
         Args:
-            way: "gradient" or "ablation".
+            way: "gradient" or "occlusion".
             measure: one of `MEASURES`.
         """
         parts = shares(self.lags(way, measure))
@@ -110,9 +110,9 @@ def inspect_agent(
     labels = choose_labels(episodes, questions.probe)
     explained, decisions = _explained(episodes, questions)
     rows = _map_steps(questions, explained.longest)
-    gradient, ablation = _influences(agent, explained, decisions, rows, questions)
+    gradient, occlusion = _influences(agent, explained, decisions, rows, questions)
     maps_of = explained.lengths[: questions.map_episodes]
-    last = {"gradient": _last(gradient), "ablation": _last(ablation)}
+    last = {"gradient": _last(gradient), "occlusion": _last(occlusion)}
     readings = read_episodes(agent, episodes.observations)
     first = explained.observations[0, : explained.lengths[0]]
     return Inspection(
@@ -128,10 +128,10 @@ def inspect_agent(
         lengths=explained.lengths,
         decisions=decisions,
         gradient=last["gradient"],
-        ablation=last["ablation"],
+        occlusion=last["occlusion"],
         map_steps=rows,
         gradient_map=_mean_map(gradient, maps_of, rows),
-        ablation_map=_mean_map(ablation, maps_of, rows),
+        occlusion_map=_mean_map(occlusion, maps_of, rows),
         memory_lengths={
             (way, measure): memory_length(
                 by_lag(getattr(found, measure), decisions), questions.share
@@ -188,7 +188,7 @@ def _map_steps(questions: Questions, longest: int) -> Int[np.ndarray, " rows"]:
 def _influences(
     agent: Agent, episodes: Episodes, decisions: np.ndarray, rows: np.ndarray, questions: Questions
 ) -> tuple[Influence, Influence]:
-    """Gradient and ablation influence [episodes, rows + 1, time]; the decision comes last."""
+    """Gradient and occlusion influence [episodes, rows + 1, time]; the decision comes last."""
     at = np.tile(np.append(rows, 0), (episodes.number, 1))
     at = np.where(at < episodes.lengths[:, None], at, -1)
     at[questions.map_episodes :] = -1

@@ -107,10 +107,10 @@ def title_of(found: Inspection) -> str:
 def headline(found: Inspection) -> list[tuple[str, str]]:
     """The main numbers, each with a description."""
     shown = []
-    for way, words in (("gradient", "gradient"), ("ablation", "occlusion")):
+    for way in ("gradient", "occlusion"):
         length = found.memory_lengths[way, "policy"]
         low, half, high = length.quartiles
-        what = f"steps hold {length.share:.0%} of the influence by {words}"
+        what = f"steps hold {length.share:.0%} of the influence by {way}"
         what += f", the first observation {found.first_share(way):.0%}"
         shown.append((f"{half:.0f} ({low:.0f} to {high:.0f})", what))
     for probe in found.probes[:2]:

@@ -18,8 +18,7 @@ from clew.report.figures import COLOURS
 BLUE, ORANGE, GREEN = COLOURS[:3]
 SHADES = LinearSegmentedColormap.from_list("clew", ["#ffffff", "#9ecae1", "#2171b5", "#08306b"])
 MOST_MAPS = 8
-WAYS = {"gradient": BLUE, "ablation": ORANGE}
-WORDS = {"gradient": "gradient", "ablation": "occlusion"}
+WAYS = {"gradient": BLUE, "occlusion": ORANGE}
 
 
 def panels(found: Inspection) -> list[Panel]:
@@ -29,7 +28,7 @@ def panels(found: Inspection) -> list[Panel]:
         Panel("How far back it goes, summed up", partial(draw_summed, found)),
         Panel("What can be read from the memory", partial(draw_probes, found)),
         Panel("Influence on every decision, by gradient", partial(draw_map, found, "gradient")),
-        Panel("... and by occlusion", partial(draw_map, found, "ablation")),
+        Panel("... and by occlusion", partial(draw_map, found, "occlusion")),
     ]
     if any(traced.kind != "attention" for traced in found.maps.values()):
         pictures.append(Panel("Gates over one episode, means over units", partial(_gates, found)))
@@ -45,7 +44,7 @@ def compared(several: Sequence[Inspection]) -> list[Panel]:
     """Several agents in the same panels, one line each."""
     return [
         Panel("What the decision rests on (gradient)", partial(_compare_lags, several, "gradient")),
-        Panel("... and by occlusion", partial(_compare_lags, several, "ablation")),
+        Panel("... and by occlusion", partial(_compare_lags, several, "occlusion")),
         Panel("Read from the state", partial(_compare_probes, several, "state")),
         Panel("Read from the output", partial(_compare_probes, several, "output")),
     ]
@@ -59,7 +58,7 @@ def draw_lags(found: Inspection, axes: Axes) -> None:
             continue
         low, high = np.nanquantile(lags, (0.25, 0.75), axis=0)
         axes.fill_between(range(len(low)), low, high, color=colour, alpha=0.2, linewidth=0)
-        _line(axes, np.nanmean(lags, axis=0), colour, WORDS[way])
+        _line(axes, np.nanmean(lags, axis=0), colour, way)
     _lag_axis(axes, found.decisions.max())
     _mark_first(axes, found)
     axes.set_ylabel("share of the influence")
@@ -70,13 +69,13 @@ def draw_summed(found: Inspection, axes: Axes) -> None:
     """The share of the influence up to each lag; it reaches 90% at the memory length."""
     share = found.questions.share
     axes.axhline(share, color="0.55", linewidth=0.9, linestyle=(0, (4, 3)))
-    lines = [("gradient", "policy", BLUE), ("ablation", "policy", ORANGE)]
+    lines = [("gradient", "policy", BLUE), ("occlusion", "policy", ORANGE)]
     for way, measure, colour in [*lines, ("gradient", "value", GREEN)]:
         lags = shares(found.lags(way, measure))
         if np.isnan(lags).all():
             continue
         middle = found.memory_lengths[way, measure].quartiles[1]
-        what = f"{measure}, {WORDS[way]}"
+        what = f"{measure}, {way}"
         mean = np.cumsum(np.nanmean(lags, axis=0))
         axes.plot(mean, color=colour, linewidth=1.8, label=f"{what}: {middle:.0f} steps")
         low, _, high = found.memory_lengths[way, measure].quartiles

@@ -90,7 +90,7 @@ class Film(Sequence[Frame]):
         caption: Caption,
         influence: Float[np.ndarray, "time time"] | None = None,
         *,
-        way: str = "ablation",
+        way: str = "occlusion",
         gamma: float | None = None,
         max_frames: int = 500,
     ):

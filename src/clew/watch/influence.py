@@ -12,29 +12,29 @@ from jaxtyping import Float, Int
 
 from clew.agents.network import Agent
 from clew.errors import require_choice
-from clew.inspect.influence import ablation_influence, gradient_influence
+from clew.inspect.influence import gradient_influence, occlusion_influence
 from clew.interact.recording import Recording
 
-WAYS = ("ablation", "gradient")
-Way = Literal["ablation", "gradient"]
+WAYS = ("occlusion", "gradient")
+Way = Literal["occlusion", "gradient"]
 ROUNDED = 32
 """Episodes are filled up to a multiple of so many steps, and share compiled programs."""
 
 
 def influences(
-    agent: Agent, way: Way = "ablation"
+    agent: Agent, way: Way = "occlusion"
 ) -> Callable[[Recording, Int[np.ndarray, " some"]], Float[np.ndarray, "time time"]]:
     """What tells the share of each observation s in what moves the policy at each step t.
 
         share[t, s] = I[t, s] / (I[t, 0] + ... + I[t, t])
 
     with I the influence on the logits less their mean, by replacing x_s by zeros or by gradients:
-    see `clew.inspect.ablation_influence` and `gradient_influence`.
+    see `clew.inspect.occlusion_influence` and `gradient_influence`.
 
     Args:
         agent: the network that played; for gradients without any that its training stopped
             (`clew.inspect.run.with_whole_gradient`).
-        way: "ablation" costs T passes over an episode of T steps, "gradient" one backward pass for
+        way: "occlusion" costs T passes over an episode of T steps, "gradient" one backward pass for
             each action and each step that is asked for.
 
     Returns:
@@ -77,4 +77,4 @@ def _influence(static: Agent, way: str, arrays: Any, observations: Any, at: Any)
     if way == "gradient":
         return gradient_influence(agent, observations, starts, actions, at).policy
     nothing = jnp.zeros_like(observations[0])
-    return ablation_influence(agent, observations, starts, actions, at, nothing).policy
+    return occlusion_influence(agent, observations, starts, actions, at, nothing).policy

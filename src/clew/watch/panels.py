@@ -291,9 +291,8 @@ class InfluencePanel:
     height = 96
     cells = True
 
-    def __init__(self, shares: Float[np.ndarray, "time time"], way: str = "ablation"):
-        how = {"ablation": "by occlusion", "gradient": "by gradient"}.get(way, way)
-        self.title = f"memory: share of this decision that rests on each observation, {how}"
+    def __init__(self, shares: Float[np.ndarray, "time time"], way: str = "occlusion"):
+        self.title = f"memory: share of this decision that rests on each observation, by {way}"
         self.shares = shares
         self._axis = TimeAxis(len(shares))
         # The first decisions rest on few observations; they shall not make all others small.

@@ -34,7 +34,7 @@ class Viewing:
     """Which of the run's seeds, from 0."""
     checkpoint: str = ""
     """Name or update of a checkpoint; empty takes the newest."""
-    influence: Literal["ablation", "gradient", "none"] = "ablation"
+    influence: Literal["occlusion", "gradient", "none"] = "occlusion"
     """How to find what a decision rests on; none leaves it out, which is faster."""
     max_frames: int = 500
     """Of a longer episode only so many steps are shown."""
