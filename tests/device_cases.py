@@ -106,8 +106,8 @@ def gathered() -> float:
     return float(text.count("all-gather("))
 
 
-def of_others(devices: int, **changes: Any) -> float:
-    """Devices that share a run in environments of others."""
+def in_gymnasium(devices: int, **changes: Any) -> float:
+    """Devices that share a run in Gymnasium environments."""
     config = async_config(**{"runner": "sync", **changes})
     config = replace(config, ppo=replace(config.ppo, adam_eps=EPS))
     replace(config, devices=devices).validate()
@@ -134,7 +134,7 @@ QUICK: dict[str, Callable[[], float]] = {
     "kernels": partial(in_jax, small("arelit", KERNELS), 2),
     "gathered for kernels": gathered,
     "ppo of several seeds": partial(in_jax, small("gru", {"hidden_size": 4}, "ppo", seeds=2), 4),
-    "environments of others": partial(of_others, 2),
+    "Gymnasium environments": partial(in_gymnasium, 2),
 }
 DEALT = A2CConfig(num_envs=8, rollout_length=8, minibatches=2, adam_eps=EPS)
 SIZES = {"hidden_size": 6, "head_size": 2, "num_layers": 1}
@@ -162,12 +162,12 @@ EXHAUSTIVE: dict[str, Callable[[], float]] = FAMILIES | {
     "lstm, ppo of several seeds": partial(
         in_jax, small("lstm", {"hidden_size": 4}, "ppo", seeds=2), 4
     ),
-    "seeds in environments of others": partial(of_others, 2, seeds=2),
-    "windows in environments of others": partial(
-        of_others, 4, memory="gtrxl", memory_options={**TINY, "window": 3}
+    "seeds in Gymnasium environments": partial(in_gymnasium, 2, seeds=2),
+    "windows in Gymnasium environments": partial(
+        in_gymnasium, 4, memory="gtrxl", memory_options={**TINY, "window": 3}
     ),
-    "asynchronous, serial": partial(of_others, 2, **SERIAL),
-    "asynchronous, by turns": partial(of_others, 2, **TURNS),
+    "asynchronous, serial": partial(in_gymnasium, 2, **SERIAL),
+    "asynchronous, by turns": partial(in_gymnasium, 2, **TURNS),
 }
 CASES = QUICK | EXHAUSTIVE
 

@@ -18,7 +18,7 @@ SOURCE = ROOT / "src"
 # Modules that Gymnasium's worker processes load.
 WORKER_MODULES = ("clew.bridges.gymnasium.group",)
 # The kinds of tasks, and what asks for them.
-STREAMS = {"AutoReset", "HostStream", "HostState", "OpenLoop"}
+STREAMS = {"AutoReset", "GymnasiumStream", "HostState", "OpenLoop"}
 TASK_KINDS = {"CompiledTask", "HostedTask", "GymnasiumTask"} | STREAMS
 TASK_QUESTIONS = {"of_others", "is_gymnasium"}
 # The defaults of the library and the demonstration may name a memory.

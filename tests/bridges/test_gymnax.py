@@ -206,5 +206,5 @@ def test_it_trains(pretended_gymnax, tmp_path, algorithm):
 
 
 def test_its_name_alone_is_enough(pretended_gymnax):
-    """Nothing is chosen for it that only environments of others take."""
+    """Nothing is chosen for it that only Gymnasium environments take."""
     clew.TrainConfig(env="gymnax:Labelled-v0", memory="gru").validate()

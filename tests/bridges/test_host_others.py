@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from clew.bridges.gymnasium.stream import HostStep
+from clew.bridges.gymnasium.stream import GymnasiumStep
 from clew.bridges.gymnasium.task import GymnasiumTask, gymnasium_task
 from clew.envs.wrappers import WrapperConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the packages' own
 
 
-def play(task: GymnasiumTask, steps: int, **options: Any) -> tuple[list[HostStep], np.ndarray]:
+def play(task: GymnasiumTask, steps: int, **options: Any) -> tuple[list[GymnasiumStep], np.ndarray]:
     """A reset of four environments and random steps."""
     task.action_space.seed(0)
     actions = np.array([[task.action_space.sample() for _ in range(4)] for _ in range(steps)])

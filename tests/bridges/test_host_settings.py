@@ -10,7 +10,7 @@ from gymnasium.vector import SyncVectorEnv
 from PIL import Image
 
 from clew.bridges.gymnasium.build import GIF_PIXELS
-from clew.bridges.gymnasium.stream import HostStream
+from clew.bridges.gymnasium.stream import GymnasiumStream
 from clew.bridges.gymnasium.task import gymnasium_task
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
@@ -69,7 +69,9 @@ def test_settings_that_do_not_fit() -> None:
     """The environment, or the way in which it came."""
     for settings in ({"frame_skip": 2}, {"time_limit": 5}, {"video_every": 1}):
         with pytest.raises(UserError, match="goes around single environments, and maze is a vec"):
-            HostStream(SyncVectorEnv(makers(2)), name="maze", wrappers=WrapperConfig(**settings))
+            GymnasiumStream(
+                SyncVectorEnv(makers(2)), name="maze", wrappers=WrapperConfig(**settings)
+            )
     dicts = gymnasium_task("labelled:DictLabelled")
     with pytest.raises(UserError, match="keep is for vector observations"):
         dicts.observed(WrapperConfig(keep=(0,)))

@@ -1,4 +1,4 @@
-"""Spaces of others: what the agent sees of them, and what reaches the environment."""
+"""Spaces of Gymnasium environments: what the agent sees, and what reaches the environment."""
 
 import pickle
 from typing import Any
@@ -11,7 +11,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from clew.bridges.gymnasium.build import EnvBuilder
 from clew.bridges.gymnasium.group import GroupPlan
 from clew.bridges.gymnasium.spaces import adapt_action, adapt_observation
-from clew.bridges.gymnasium.stream import HostStream
+from clew.bridges.gymnasium.stream import GymnasiumStream
 from clew.bridges.gymnasium.task import GymnasiumTask, gymnasium_task
 from clew.bridges.gymnasium.vector import GroupedVectorEnv
 from clew.errors import UserError
@@ -112,7 +112,7 @@ def test_actions_reach_the_environment(space: Any, chosen: Any, taken: Any) -> N
     builder = EnvBuilder("labelled:Echo", {"action": space})
     for processes in (0, 2):
         plan = GroupPlan(builder, adapt_observation(Echo.observation_space), space, 0, 2)
-        with HostStream(GroupedVectorEnv(plan, 2, processes)) as stream:
+        with GymnasiumStream(GroupedVectorEnv(plan, 2, processes)) as stream:
             stream.reset(0)
             told = stream.step(np.array(chosen))
         rows = [np.resize(np.asarray(row, np.float32), 3) for row in taken]

@@ -8,7 +8,7 @@ import pytest
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.wrappers.vector import DictInfoToList
 
-from clew.bridges.gymnasium.stream import HostStep, HostStream
+from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream
 from clew.bridges.gymnasium.task import gymnasium_task
 from clew.errors import UserError
 from labelled import ENDS, LENGTHS, DictLabelled, Labelled, makers
@@ -63,7 +63,7 @@ def labels(observation: Any) -> np.ndarray:
     return np.stack(columns, axis=1).astype(np.float64)
 
 
-def record(stream: HostStream, steps: int = STEPS, seed: int = 0) -> list[HostStep]:
+def record(stream: GymnasiumStream, steps: int = STEPS, seed: int = 0) -> list[GymnasiumStep]:
     """A reset and some steps with random actions."""
     random = np.random.default_rng(0)
     told = [stream.reset(seed)]
@@ -71,7 +71,7 @@ def record(stream: HostStream, steps: int = STEPS, seed: int = 0) -> list[HostSt
     return told
 
 
-def transitions(told: list[HostStep], i: int) -> Iterator[tuple[Any, ...]]:
+def transitions(told: list[GymnasiumStep], i: int) -> Iterator[tuple[Any, ...]]:
     """What a learner learns of environment i: label, reward, discount, label that completes it.
 
     The last is None where nothing follows. It is the learner's rule, written once for both modes.
@@ -107,7 +107,7 @@ PROCESSES = [(over_processes, NEXT), (over_processes, SAME)]
 @pytest.mark.parametrize(("make", "mode"), [*VECTORS, *PROCESSES, (compiled, SAME)])
 def test_every_transition_is_learned_once(make: Callable[..., Any], mode: AutoresetMode) -> None:
     """In order, with its own reward, and with the value of the right observation behind it."""
-    with HostStream(make(mode)) as stream:
+    with GymnasiumStream(make(mode)) as stream:
         told = record(stream)
     for i in range(ENVS):
         learned = list(transitions(told, i))
@@ -119,7 +119,7 @@ def test_every_transition_is_learned_once(make: Callable[..., Any], mode: Autore
 @pytest.mark.parametrize(("make", "mode"), VECTORS)
 def test_starts_ends_and_metrics(make: Callable[..., Any], mode: AutoresetMode) -> None:
     """A start is step 0 and nothing else; returns and lengths are the episode's own."""
-    with HostStream(make(mode)) as stream:
+    with GymnasiumStream(make(mode)) as stream:
         told = record(stream)
     for step in told:
         np.testing.assert_array_equal(step.start, labels(step.observation)[:, 1] == 0)
@@ -147,7 +147,7 @@ def test_starts_ends_and_metrics(make: Callable[..., Any], mode: AutoresetMode) 
 @pytest.mark.parametrize("mode", [NEXT, SAME])
 def test_dummy_steps_and_finals(mode: AutoresetMode) -> None:
     """The step out of a final observation earns nothing; finals are of truncated episodes only."""
-    told = record(HostStream(sync(mode)))
+    told = record(GymnasiumStream(sync(mode)))
     for before, after in zip(told, told[1:], strict=False):
         assert (after.reward[before.last] == 0).all()
         assert (after.discount[before.last] == 1).all()
@@ -204,14 +204,14 @@ def test_steps_are_kept_as_they_were() -> None:
 def test_a_mode_that_opens_no_episodes_is_refused() -> None:
     """Disabled, unknown or not said."""
     with pytest.raises(UserError, match=r"DISABLED.*NEXT_STEP and SAME_STEP work"):
-        HostStream(sync(AutoresetMode.DISABLED), name="maze")
+        GymnasiumStream(sync(AutoresetMode.DISABLED), name="maze")
     for declared in ({}, {"autoreset_mode": "sometimes"}):
         vector = sync(NEXT)
         vector.metadata = declared
         with pytest.raises(UserError, match=r"maze: metadata\['autoreset_mode'\].*it is"):
-            HostStream(vector, name="maze")
+            GymnasiumStream(vector, name="maze")
     vector.metadata = {"autoreset_mode": "NextStep"}
-    assert HostStream(vector).num_envs == ENVS
+    assert GymnasiumStream(vector).num_envs == ENVS
 
 
 def test_a_missing_final_observation_is_named() -> None:
@@ -221,14 +221,14 @@ def test_a_missing_final_observation_is_named() -> None:
         def step(self, actions: Any) -> Any:
             return *super().step(actions)[:4], {}
 
-    stream = HostStream(Silent(makers(ENVS), autoreset_mode=SAME), name="maze")
+    stream = GymnasiumStream(Silent(makers(ENVS), autoreset_mode=SAME), name="maze")
     with pytest.raises(UserError, match=r'maze: environment 1 was truncated.*"final_obs"'):
         record(stream)
 
 
 def test_calls_out_of_order_are_refused() -> None:
     """A step before the reset, two at once, an answer to nothing."""
-    stream = HostStream(sync(NEXT), name="maze")
+    stream = GymnasiumStream(sync(NEXT), name="maze")
     with pytest.raises(UserError, match="maze: call reset before the next step"):
         stream.step([0] * ENVS)
     stream.reset(0)

@@ -1,4 +1,4 @@
-"""Environments of others by name: ids, factories, their seeds, and one line for every mistake."""
+"""Gymnasium environments by name: ids, factories, their seeds, and one line for every mistake."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Wrappers of environments of others, each against a loop written out."""
+"""Wrappers of Gymnasium environments, each against a loop written out."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from clew.bridges.gymnasium.build import FrameSkip
-from clew.bridges.gymnasium.stream import HostStep, HostStream
+from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream
 from clew.bridges.gymnasium.task import gymnasium_task
 from clew.bridges.gymnasium.wrappers import RunningMoments
 from clew.envs.wrappers import WrapperConfig
@@ -19,13 +19,13 @@ NEXT, SAME = AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP
 ENVS, STEPS = 3, 40
 
 
-def opened(mode: AutoresetMode = NEXT, frozen: bool = False, **settings: Any) -> HostStream:
+def opened(mode: AutoresetMode = NEXT, frozen: bool = False, **settings: Any) -> GymnasiumStream:
     """Labelled environments through wrappers."""
     vector = SyncVectorEnv(makers(ENVS), autoreset_mode=mode)
-    return HostStream(vector, name="maze", wrappers=WrapperConfig(**settings), frozen=frozen)
+    return GymnasiumStream(vector, name="maze", wrappers=WrapperConfig(**settings), frozen=frozen)
 
 
-def play(stream: HostStream, steps: int = STEPS) -> tuple[list[HostStep], np.ndarray]:
+def play(stream: GymnasiumStream, steps: int = STEPS) -> tuple[list[GymnasiumStep], np.ndarray]:
     """A reset and steps with random actions, which come with them."""
     actions = np.random.default_rng(1).integers(2, size=(steps, stream.num_envs))
     told = [stream.reset(0)]
@@ -89,7 +89,7 @@ def test_keep() -> None:
     assert np.isfinite(stream.observation_space.high).all()  # of positions, not of velocities
 
 
-def seen_rows(step: HostStep) -> np.ndarray:
+def seen_rows(step: GymnasiumStep) -> np.ndarray:
     """Every observation that a step brought, final ones too."""
     rows = array(step.observation)
     return rows if step.final is None else np.vstack([rows, array(step.final[1])[step.final[0]]])
@@ -119,7 +119,7 @@ def test_both_modes_learn_the_same_statistics() -> None:
     states = []
     for mode, steps in ((NEXT, 4 * 5 - 1), (SAME, 3 * 5)):
         env = [lambda: Labelled(7, lengths=(3,), ends=("truncated",))] * 2
-        stream = HostStream(
+        stream = GymnasiumStream(
             SyncVectorEnv(env, autoreset_mode=mode),
             wrappers=WrapperConfig(normalise_observations=True, normalise_rewards=True),
         )

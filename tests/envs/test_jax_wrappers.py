@@ -12,7 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import clew
-from clew.bridges.gymnasium.stream import HostStream
+from clew.bridges.gymnasium.stream import GymnasiumStream
 from clew.envs import AutoReset, Environment, TMaze, Transition
 from clew.envs.spaces import encode_actions
 from clew.envs.wrappers import (
@@ -130,7 +130,7 @@ def test_they_show_what_the_host_s_show(actions, settings):
     space.seed(1)
     table = {(e, t): space.sample() for e in range(20) for t in range(4)}
     env = wrap(Counting(actions), config)
-    stream = HostStream(
+    stream = GymnasiumStream(
         SyncVectorEnv([lambda: HostCounting(actions)], autoreset_mode=AutoresetMode.NEXT_STEP),
         wrappers=config,
     )
@@ -145,7 +145,7 @@ def test_they_show_what_the_host_s_show(actions, settings):
     assert env.observation_space == stream.observation_space
 
 
-def played_by_label(stream: HostStream, table: Any, space: Any) -> dict[Any, Any]:
+def played_by_label(stream: GymnasiumStream, table: Any, space: Any) -> dict[Any, Any]:
     """(episode, step) to what was seen and earned, on the host."""
     told, found = stream.reset(0), {}
     episode = time = 0

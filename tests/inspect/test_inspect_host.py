@@ -1,4 +1,4 @@
-"""`clew inspect` on environments of others, whatever they show and take."""
+"""`clew inspect` on Gymnasium environments, whatever they show and take."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Studies of environments of others: cells are runs, on the whole machine, and survive kills."""
+"""Studies of Gymnasium environments: cells are runs, on the whole machine, and survive kills."""
 
 import json
 import os

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
-from clew.bridges.gymnasium.stream import EnvironmentFault, EnvironmentHung, HostStream
+from clew.bridges.gymnasium.stream import EnvironmentFault, EnvironmentHung, GymnasiumStream
 from clew.bridges.gymnasium.task import gymnasium_task
 from clew.bridges.gymnasium.vector import GroupedVectorEnv
 from clew.errors import UserError
@@ -19,19 +19,19 @@ from labelled import Labelled, Troubled
 NAME = "labelled:Troubled"
 
 
-def opened(trouble: str, processes: int, **options: Any) -> HostStream:
+def opened(trouble: str, processes: int, **options: Any) -> GymnasiumStream:
     """Four environments, in which trouble comes in the second step with an action 1."""
     task = gymnasium_task(NAME, {"trouble": trouble, **options})
     return task.open(4, processes=processes, seed=0)
 
 
-def own(stream: HostStream) -> GroupedVectorEnv:
+def own(stream: GymnasiumStream) -> GroupedVectorEnv:
     """The stream's vector environment, one of ours."""
     assert isinstance(stream.vector, GroupedVectorEnv)
     return stream.vector
 
 
-def provoke(stream: HostStream, timeout: float | None = None) -> None:
+def provoke(stream: GymnasiumStream, timeout: float | None = None) -> None:
     """Two steps, the second of which troubles environment 2."""
     stream.reset()
     stream.step([0, 0, 0, 0])
@@ -168,7 +168,7 @@ def test_ctrl_c_is_the_parents_affair() -> None:
 
 def test_a_reset_forgets_a_step_that_is_pending() -> None:
     """Of ours and of Gymnasium's own."""
-    for stream in (opened("raise", 2), HostStream(vector("raise", True))):
+    for stream in (opened("raise", 2), GymnasiumStream(vector("raise", True))):
         with stream:
             stream.reset(0)
             stream.step_async([0] * stream.num_envs)
@@ -196,11 +196,11 @@ def vector(trouble: str, processes: bool) -> Any:
 @pytest.mark.parametrize("processes", [False, True])
 def test_faults_of_gymnasiums_own(processes: bool) -> None:
     """Their exceptions come with a traceback, and with the index where Gymnasium tells it."""
-    with HostStream(vector("inf reward", processes), name="maze") as stream:
+    with GymnasiumStream(vector("inf reward", processes), name="maze") as stream:
         stream.reset(0)
         with pytest.raises(EnvironmentFault, match="maze: environment 1 gave inf in its reward"):
             stream.step([0, 1])
-    with HostStream(vector("shape", processes), name="maze") as stream:
+    with GymnasiumStream(vector("shape", processes), name="maze") as stream:
         stream.reset(0)
         with pytest.raises(EnvironmentFault, match="Traceback") as caught:
             stream.step([0, 1])
@@ -211,7 +211,7 @@ def test_nan_in_a_final_observation() -> None:
     """It is told of an episode that the same step has left already."""
     makers = [lambda: Troubled("nan observation", at=1, end="truncated")] * 2
     vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
-    stream = HostStream(vector, name="maze")
+    stream = GymnasiumStream(vector, name="maze")
     stream.reset(0)
     says = "maze: environment 1 gave nan in its observation, 0 steps into its episode"
     with pytest.raises(EnvironmentFault, match=says):
@@ -220,7 +220,7 @@ def test_nan_in_a_final_observation() -> None:
 
 def test_a_hung_worker_of_gymnasiums_own() -> None:
     """Named by its index; closing ends it."""
-    stream = HostStream(vector("hang", True), name="maze")
+    stream = GymnasiumStream(vector("hang", True), name="maze")
     stream.reset(0)
     with pytest.raises(EnvironmentHung, match="maze: environments 1 gave no answer within 0.3 s"):
         stream.step([0, 1], timeout=0.3)

@@ -1,4 +1,4 @@
-"""Training on environments of others: nothing is learned twice, wrongly, or lost."""
+"""Training on Gymnasium environments: nothing is learned twice, wrongly, or lost."""
 
 import itertools
 

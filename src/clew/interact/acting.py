@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 from clew.agents.distributions import Distribution
 from clew.agents.network import Agent
 from clew.agents.trajectory import step_all
-from clew.bridges.gymnasium.stream import HostStep, HostStream
+from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream
 from clew.envs.base import Observation
 from clew.envs.stream import AutoReset, AutoResetState, TimeStep
 from clew.memory.base import State
@@ -114,11 +114,11 @@ def only_action(distribution: Distribution, choice: Choice) -> Array:
 
 
 def step(
-    streams: Sequence[HostStream],
+    streams: Sequence[GymnasiumStream],
     distribution: Distribution,
     actions: Sequence[np.ndarray],
     timeout: float | None = None,
-) -> list[HostStep]:
+) -> list[GymnasiumStep]:
     """Sends actions to hosted environments and waits for all of them.
 
     Args:

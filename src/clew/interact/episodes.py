@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from clew.agents.network import Agent
-from clew.bridges.gymnasium.stream import HostStream
+from clew.bridges.gymnasium.stream import GymnasiumStream
 from clew.envs.stream import AutoReset
 from clew.errors import UserError, require_episodes
 from clew.interact.acting import ActorState, act_and_step, compile_act, only_action, step
@@ -241,7 +241,9 @@ def record_host_episodes(
 class _Player:
     """Plays Gymnasium environments, and holds the rows of every episode that has not ended."""
 
-    def __init__(self, agent: Agent, stream: HostStream, choose: Any, key: Any, max_steps: int):
+    def __init__(
+        self, agent: Agent, stream: GymnasiumStream, choose: Any, key: Any, max_steps: int
+    ):
         self._distribution, self._stream, self._choose = agent.distribution, stream, choose
         self._key, self._max_steps = key, max_steps
         self._memory = empty_memories(agent, stream.num_envs)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from clew.agents.distributions import Distribution
 from clew.agents.network import Agent
-from clew.bridges.gymnasium.stream import HostStream
+from clew.bridges.gymnasium.stream import GymnasiumStream
 from clew.envs.stream import AutoReset
 from clew.errors import UserError
 from clew.interact.acting import ActorState, act_and_step, step
@@ -140,7 +140,7 @@ def play_host_episodes(
 
 
 def _play_host(
-    stream: HostStream,
+    stream: GymnasiumStream,
     choose: Callable,
     distribution: Distribution,
     memory: PyTree[Array],

@@ -13,7 +13,7 @@ from jaxtyping import Array, PRNGKeyArray, PyTree, UInt32
 from clew.agents.distributions import Distribution
 from clew.agents.network import Agent
 from clew.agents.trajectory import Trajectory, step_all
-from clew.bridges.gymnasium.stream import HostStep, HostStream
+from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream
 from clew.envs.base import Observation
 from clew.interact.acting import Choice, act, step
 from clew.memory.base import State
@@ -82,12 +82,12 @@ class HostActor:
 
     def rollout(
         self,
-        streams: Sequence[HostStream],
-        steps: Sequence[HostStep],
+        streams: Sequence[GymnasiumStream],
+        steps: Sequence[GymnasiumStep],
         params: PyTree[Array],
         memory: State,
         key: PRNGKeyArray,
-    ) -> tuple[HostRollout, Sequence[HostStep]]:
+    ) -> tuple[HostRollout, Sequence[GymnasiumStep]]:
         """Acts for a rollout.
 
         Args:
@@ -125,7 +125,7 @@ class HostActor:
         return HostRollout(experience, tuple(states), memory, sums), steps
 
     def _outcomes(
-        self, steps: Sequence[HostStep], params: PyTree[Array], memory: State
+        self, steps: Sequence[GymnasiumStep], params: PyTree[Array], memory: State
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Rewards and discounts, which episodes ended, and their metrics."""
         rows = [(s.reward, s.discount, s.ended, s.metrics) for s in steps]
@@ -146,7 +146,7 @@ class HostActor:
         return jax.tree.map(lambda *leaves: np.stack(leaves, axis), *rows)
 
 
-def _seen(steps: Sequence[HostStep]) -> tuple[Leaves, np.ndarray, np.ndarray]:
+def _seen(steps: Sequence[GymnasiumStep]) -> tuple[Leaves, np.ndarray, np.ndarray]:
     return of_seeds([(s.observation, s.start, s.last) for s in steps])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from clew.agents.network import Agent
-from clew.bridges.gymnasium.stream import HostStream
+from clew.bridges.gymnasium.stream import GymnasiumStream
 from clew.bridges.gymnasium.task import GymnasiumTask
 from clew.bridges.gymnasium.wrappers import Transforms
 from clew.envs.stream import AutoReset
@@ -49,7 +49,7 @@ class HostedTask:
 
     def open(
         self, num_envs: int, *, seed: int, processes: int = 0, frozen: bool = False
-    ) -> HostStream:
+    ) -> GymnasiumStream:
         """Opens `num_envs` environments, see `GymnasiumTask.open`."""
         return self.environment.open(
             num_envs, processes=processes, seed=seed, wrappers=self.wrappers, frozen=frozen

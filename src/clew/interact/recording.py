@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 from clew.agents.distributions import Categorical, Distribution
 from clew.agents.network import Agent
 from clew.bridges.gymnasium.build import takes
-from clew.bridges.gymnasium.stream import HostStep, HostStream
+from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream
 from clew.envs.base import Environment
 from clew.envs.stream import AutoReset
 from clew.errors import require_episodes
@@ -269,7 +269,7 @@ def record_host(
                 now = stream.reset()
 
 
-def _opened(task: "HostedTask", seed: int) -> tuple[HostStream, gymnasium.Env | None]:
+def _opened(task: "HostedTask", seed: int) -> tuple[GymnasiumStream, gymnasium.Env | None]:
     """A stream of one environment, and that environment if it can be rendered."""
     environment, wrappers = task.environment, dataclasses.replace(task.wrappers, video_every=0)
     if environment.vector:
@@ -280,7 +280,7 @@ def _opened(task: "HostedTask", seed: int) -> tuple[HostStream, gymnasium.Env | 
     env = dataclasses.replace(environment, options=options).builder(wrappers)()
     # Wrappers of a single environment are applied already.
     others = dataclasses.replace(wrappers, frame_skip=1, time_limit=None)
-    stream = HostStream(
+    stream = GymnasiumStream(
         SyncVectorEnv([lambda: env]), name=task.name, wrappers=others, seed=seed, frozen=True
     )
     return stream, env if _renders(env) else None
@@ -311,7 +311,7 @@ def _shown(distribution: Distribution, choice: Choice) -> tuple[Array, Array | N
     return choice.action, _chances(distribution, choice.logits), choice.value
 
 
-def _host_recording(rows: list[tuple], last: HostStep) -> Recording:
+def _host_recording(rows: list[tuple], last: GymnasiumStep) -> Recording:
     seen, actions, likely, values, rewards, own, pictures = zip(*rows, strict=True)
     ended = "cut"
     if last.ended[0]:

@@ -14,7 +14,7 @@ from clew.agents.learners.base import all_finite
 from clew.agents.network import Agent
 from clew.agents.trajectory import Rollout, refresh_all
 from clew.bridges.gymnasium.faults import EnvironmentFault
-from clew.bridges.gymnasium.stream import HostStep, HostStream
+from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream
 from clew.interact.host_rollout import (
     HostActor,
     HostRollout,
@@ -83,8 +83,8 @@ class HostProgram:
         self._learn = make_learn(parts)
         split: Callable = partial(jax.random.split, num=3)
         self._split = jax.jit(jax.vmap(split, out_axes=1) if config.seeds > 1 else split)
-        self._streams: list[HostStream] = []
-        self._steps: list[HostStep] = []
+        self._streams: list[GymnasiumStream] = []
+        self._steps: list[GymnasiumStep] = []
         self.state: RunState | None = None
 
     def __call__(self, state: RunState, count: Int[Array, ""]) -> RunState:

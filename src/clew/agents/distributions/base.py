@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-HostOrArray = Array | np.ndarray
+AnyArray = Array | np.ndarray
 """An action on the device, or on the host as NumPy's."""
 
 
@@ -89,7 +89,7 @@ class Distribution(eqx.Module):
         return parameters
 
     @abc.abstractmethod
-    def decode(self, action: HostOrArray) -> HostOrArray:
+    def decode(self, action: AnyArray) -> AnyArray:
         """The environment's actions for stored ones, in the same kind of array.
 
         NumPy arrays get the type of the space; JAX arrays keep the type that they are stored in.

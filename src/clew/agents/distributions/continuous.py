@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from clew.agents.distributions.base import Distribution, HostOrArray
+from clew.agents.distributions.base import AnyArray, Distribution
 from clew.errors import UserError, require_choice
 
 DEVIATIONS = ("free", "head")
@@ -60,7 +60,7 @@ class Bounds(eqx.Module):
                     f"component {i} of shape {self.shape}; choose gaussian, or bound the space"
                 )
 
-    def clip(self, action: HostOrArray) -> HostOrArray:
+    def clip(self, action: AnyArray) -> AnyArray:
         """The nearest action within the limits."""
         if isinstance(action, jax.Array):
             low, high = self._limits(action.dtype)
@@ -70,7 +70,7 @@ class Bounds(eqx.Module):
         with np.errstate(over="ignore"):
             return np.clip(np.asarray(action).astype(self.dtype), *self._limits(self.dtype))
 
-    def scale(self, action: HostOrArray) -> HostOrArray:
+    def scale(self, action: AnyArray) -> AnyArray:
         """-1 becomes low, 1 high, and what lies between is linear between."""
         low, high = self._limits(np.float64)
         centre, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
@@ -204,7 +204,7 @@ class DiagonalGaussian(Distribution):
         distance = jnp.square((mean_p - mean_q) * jnp.exp(-log_q))
         return jnp.sum(log_q - log_p + 0.5 * (ratio + distance - 1.0), axis=-1)
 
-    def decode(self, action: HostOrArray) -> HostOrArray:
+    def decode(self, action: AnyArray) -> AnyArray:
         """The action clipped to the limits."""
         return self.bounds.clip(action)
 
@@ -312,7 +312,7 @@ class TanhGaussian(Distribution):
         """That of u: squashing both alike changes no divergence."""
         return self.normal.kl(p, q)
 
-    def decode(self, action: HostOrArray) -> HostOrArray:
+    def decode(self, action: AnyArray) -> AnyArray:
         """tanh(u) scaled to the limits."""
         on_device = isinstance(action, jax.Array)
         return self.normal.bounds.scale(jnp.tanh(action) if on_device else np.tanh(action))

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from clew.agents.distributions.base import Distribution, HostOrArray
+from clew.agents.distributions.base import AnyArray, Distribution
 from clew.errors import UserError, require_at_least
 
 
@@ -72,7 +72,7 @@ class Categorical(Distribution):
         """The logits less their mean."""
         return parameters - jnp.mean(parameters, axis=-1, keepdims=True)
 
-    def decode(self, action: HostOrArray) -> HostOrArray:
+    def decode(self, action: AnyArray) -> AnyArray:
         """start + a."""
         return _from(action, self.start, self.dtype)
 
@@ -152,7 +152,7 @@ class MultiCategorical(Distribution):
         pairs = zip(self._choices(), self._split(parameters), strict=True)
         return jnp.concatenate([choice.centred(logits) for choice, logits in pairs], axis=-1)
 
-    def decode(self, action: HostOrArray) -> HostOrArray:
+    def decode(self, action: AnyArray) -> AnyArray:
         """start + a, choice by choice."""
         return _from(action, np.reshape(self.start, self.action_shape), self.dtype)
 
@@ -211,7 +211,7 @@ class MultiBinary(Distribution):
         """The sum over bits of p log(p / q) + (1 - p) log((1 - p) / (1 - q))."""
         return jnp.sum(_expected_log(p, p) - _expected_log(p, q), axis=-1)
 
-    def decode(self, action: HostOrArray) -> HostOrArray:
+    def decode(self, action: AnyArray) -> AnyArray:
         """The bits."""
         return _from(action, 0, self.dtype)
 
@@ -221,7 +221,7 @@ def _expected_log(p: Float[Array, "*lead n"], q: Float[Array, "*lead n"]) -> Arr
     return jax.nn.sigmoid(p) * jax.nn.log_sigmoid(q) + jax.nn.sigmoid(-p) * jax.nn.log_sigmoid(-q)
 
 
-def _from(action: HostOrArray, start: int | np.ndarray, dtype: str) -> HostOrArray:
+def _from(action: AnyArray, start: int | np.ndarray, dtype: str) -> AnyArray:
     """Counted from `start`; as it is where that is 0, and of the given type on the host."""
     if not isinstance(action, jax.Array):
         return (np.asarray(action).astype(np.int64) + start).astype(dtype)

@@ -15,7 +15,7 @@ class EnvironmentFault(UserError):
         field: "observation", "observation NAME" or "reward"; "step", "reset" or "worker" where
             the environment raised or its process died.
         lost: True if a process is gone and the stream with it: `close` it and open another.
-            False if `HostStream.reset` is enough, which builds the faulty environment again.
+            False if `GymnasiumStream.reset` is enough, which builds the faulty environment again.
     """
 
     def __init__(

@@ -19,10 +19,10 @@ from clew.bridges.gymnasium.wrappers import Transforms
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 
-__all__ = ["EnvironmentFault", "EnvironmentHung", "HostStep", "HostStream"]
+__all__ = ["EnvironmentFault", "EnvironmentHung", "GymnasiumStep", "GymnasiumStream"]
 
 
-class HostStep(NamedTuple):
+class GymnasiumStep(NamedTuple):
     """What an agent sees after a step of B environments: `TimeStep` in NumPy, every field [B]."""
 
     observation: Arrays
@@ -48,7 +48,7 @@ class HostStep(NamedTuple):
     observations of which those rows are the final ones. Their value completes the return."""
 
 
-class HostStream:
+class GymnasiumStream:
     """An endless stream of episodes of a Gymnasium vector environment.
 
     The two ways in which vector environments open the next episode look different:
@@ -111,7 +111,7 @@ else the final observation in `final` | goes on |
         """What it chooses from: Discrete or MultiDiscrete from 0, MultiBinary, Box of float32."""
         return self._act.space
 
-    def reset(self, seed: int | None = None, timeout: float | None = None) -> HostStep:
+    def reset(self, seed: int | None = None, timeout: float | None = None) -> GymnasiumStep:
         """Opens an episode in every environment.
 
         Args:
@@ -134,7 +134,7 @@ else the final observation in `final` | goes on |
         seen = self._transforms.observe(observations, None, nothing, start)
         self._ready = True
         metrics = {name: nothing.copy() for name in self.metric_names}
-        return HostStep(
+        return GymnasiumStep(
             observation=seen,
             reward=nothing,
             discount=np.ones_like(nothing),
@@ -145,7 +145,7 @@ else the final observation in `final` | goes on |
             own_reward=nothing.copy(),
         )
 
-    def step(self, actions: Any, timeout: float | None = None) -> HostStep:
+    def step(self, actions: Any, timeout: float | None = None) -> GymnasiumStep:
         """`step_async` and `step_wait`."""
         self.step_async(actions)
         return self.step_wait(timeout)
@@ -164,7 +164,7 @@ else the final observation in `final` | goes on |
         self._calls.send(self._act(self._actions))
         self._ready = True
 
-    def step_wait(self, timeout: float | None = None) -> HostStep:
+    def step_wait(self, timeout: float | None = None) -> GymnasiumStep:
         """What the environments answer to `step_async`.
 
         Args:
@@ -200,7 +200,7 @@ else the final observation in `final` | goes on |
         """
         self._transforms.restore(state)
 
-    def __enter__(self) -> "HostStream":
+    def __enter__(self) -> "GymnasiumStream":
         return self
 
     def __exit__(self, *reason: object) -> None:
@@ -208,7 +208,7 @@ else the final observation in `final` | goes on |
 
     def _told(
         self, observations: Any, rewards: Any, terminated: Any, truncated: Any, info: Any
-    ) -> HostStep:
+    ) -> GymnasiumStep:
         """Makes the step of what the vector environment answered."""
         observations = self._read(observations)
         rewards = np.asarray(rewards, np.float32)
@@ -229,7 +229,7 @@ else the final observation in `final` | goes on |
             none = np.zeros_like(cut)
             final = (cut, self._transforms.observe(raw, self._actions, earned, none))
         seen = self._transforms.observe(observations, self._actions, earned, told.start)
-        return HostStep(
+        return GymnasiumStep(
             observation=seen,
             reward=earned,
             discount=told.discount,
@@ -277,7 +277,7 @@ def autoreset_mode(vector: VectorEnv, name: str) -> AutoresetMode:
 
 
 class StepOutcome(NamedTuple):
-    """A step's rewards and flags, every field [B]; see `HostStep`."""
+    """A step's rewards and flags, every field [B]; see `GymnasiumStep`."""
 
     reward: Array
     counted: Array

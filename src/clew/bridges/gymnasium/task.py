@@ -21,7 +21,7 @@ from clew.bridges.gymnasium.build import (
 )
 from clew.bridges.gymnasium.group import GroupPlan
 from clew.bridges.gymnasium.spaces import ObservationAdapter, adapt_action, adapt_observation
-from clew.bridges.gymnasium.stream import HostStream
+from clew.bridges.gymnasium.stream import GymnasiumStream
 from clew.bridges.gymnasium.vector import GroupedVectorEnv
 from clew.envs.wrappers import WrapperConfig, observed
 from clew.errors import UserError, require_at_least
@@ -50,7 +50,7 @@ class GymnasiumTask:
     vector: bool = False
     """Whether the factory makes vector environments."""
 
-    metric_names = HostStream.metric_names
+    metric_names = GymnasiumStream.metric_names
 
     @property
     def observation_space(self) -> Any:
@@ -80,7 +80,7 @@ class GymnasiumTask:
         seed: int | None = None,
         wrappers: WrapperConfig | None = None,
         frozen: bool = False,
-    ) -> HostStream:
+    ) -> GymnasiumStream:
         """Opens `num_envs` environments as a stream; close it when it is no longer needed.
 
         Args:
@@ -109,7 +109,7 @@ class GymnasiumTask:
                     "environments"
                 )
             vector = GroupedVectorEnv(self._plan(num_envs, wrappers), num_envs, processes)
-        return HostStream(vector, name=self.name, wrappers=wrappers, seed=seed, frozen=frozen)
+        return GymnasiumStream(vector, name=self.name, wrappers=wrappers, seed=seed, frozen=frozen)
 
     def builder(self, wrappers: WrapperConfig | None = None) -> EnvBuilder:
         """What builds a single environment of it, with the wrappers around single ones."""

@@ -14,7 +14,7 @@ from jaxtyping import Array, PyTree
 
 from clew.agents.network import Agent
 from clew.agents.trajectory import Trajectory, refresh_all
-from clew.bridges.gymnasium.stream import HostStep, HostStream
+from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream
 from clew.bridges.gymnasium.vector import GroupedVectorEnv
 from clew.interact.host_rollout import HostRollout, environment_seed
 from clew.interact.hosted_task import HostedTask
@@ -72,8 +72,8 @@ class Actor:
         # The devices are the learner's.
         self._actor = host_actor(replace(spec.config, devices=1), self._static)
         self._refresh = jax.jit(partial(_refresh, self._static, spec.num_envs))
-        self._stream: HostStream | None = None
-        self._steps: list[HostStep] = []
+        self._stream: GymnasiumStream | None = None
+        self._steps: list[GymnasiumStep] = []
         self._memory: State = None
         self._params: PyTree[Array] = None
         self._version, self._made, self._fresh = -1, 0, False
@@ -131,7 +131,7 @@ class Actor:
             stream.restore(latest.statistics)
         begin = latest.statistics
         key = actors_key(latest.key, self._spec.number, self._made)
-        watched = cast(HostStream, _Watched(stream, self._heartbeat))
+        watched = cast(GymnasiumStream, _Watched(stream, self._heartbeat))
         acted, steps = self._actor.rollout([watched], self._steps, self._params, self._memory, key)
         self._memory, self._steps = acted.memory, list(steps)
         self._made, self._fresh = self._made + 1, False
@@ -141,14 +141,14 @@ class Actor:
 class _Watched:
     """A stream whose steps are heartbeats."""
 
-    def __init__(self, stream: HostStream, heartbeat: Heartbeat):
+    def __init__(self, stream: GymnasiumStream, heartbeat: Heartbeat):
         self._stream, self._heartbeat = stream, heartbeat
 
     def step_async(self, actions: Any) -> None:
         with self._heartbeat.at_environments():
             self._stream.step_async(actions)
 
-    def step_wait(self, timeout: float | None = None) -> HostStep:
+    def step_wait(self, timeout: float | None = None) -> GymnasiumStep:
         with self._heartbeat.at_environments():
             return self._stream.step_wait(timeout)
 

@@ -158,7 +158,7 @@ def merged(base: dict[str, Any], begin: dict[str, Any], end: dict[str, Any]) -> 
     and the mean square of returns like a mean.
 
     Args:
-        base: the learner's statistics, a tree as `HostStream.state` gives it, in float64.
+        base: the learner's statistics, a tree as `GymnasiumStream.state` gives it, in float64.
         begin: the actor's before its rollout, alike.
         end: the actor's after it, alike.
     """
