@@ -1,9 +1,16 @@
 """Checkpoint files: what is written comes back, what is not whole is refused by name."""
 
+import contextlib
+import copy
 import errno
+import hashlib
+import json
+import math
 import os
+import socket
 import struct
 import warnings
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -175,3 +182,161 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, where):
     monkeypatch.undo()
     assert [path.name for path in tmp_path.iterdir()] == ["update-000000001.clew"]
     assert_is(load(tmp_path)[1], 1)
+
+
+RUN = checkpoint.Identity("3f", ("new", "old"))
+
+
+@pytest.mark.parametrize(
+    "meta, reason",
+    [
+        ({"run": "4a", "digest": "new"}, r"another run \(4a\), not to this one \(3f\)"),
+        ({"run": "3f", "digest": "else"}, "other settings, of digest else, not .* new or old"),
+        ({"run": "3f", "digest": "old"}, None),
+        (RUN.meta(), None),
+        ({}, None),  # of an earlier version
+    ],
+)
+def test_a_checkpoint_says_whose_it_is(tmp_path, meta, reason):
+    """A checkpoint of the same shapes from another run used to be taken without a word."""
+    meta = {"update": 3, "seconds": 1.5, **meta}
+    found = checkpoint.read(checkpoint.save(tmp_path, tree(3), meta, {}))
+    if reason is None:
+        assert RUN.check(found) is found
+    else:
+        with pytest.raises(CheckpointError, match=f"update-000000003.clew: belongs to {reason}"):
+            RUN.check(found)
+
+
+def test_a_checkpoint_keeps_its_name(tmp_path):
+    """An old one under a new name used to be the newest."""
+    path = save(tmp_path, 3)
+    renamed = path.with_name("update-000000009.clew")
+    path.rename(renamed)
+    with pytest.raises(CheckpointError, match="update-000000009.clew: it is of update 3, its name"):
+        checkpoint.read(renamed)
+    state = {"update": jnp.int32(3)}
+    path = checkpoint.save(tmp_path, state, {"update": 4}, {})
+    with pytest.raises(CheckpointError, match="it is of update 4, its state of 3"):
+        checkpoint.read(path)
+
+
+def crafted(header: Any, rest: bytes = bytes(8)) -> bytes:
+    """A file whose checksums are right, whatever its header says."""
+    raw = header if isinstance(header, bytes) else json.dumps(header).encode()
+    head = struct.pack("<8sIQ32s", MAGIC, FORMAT, len(raw), hashlib.sha256(raw).digest())
+    return head + raw + rest
+
+
+def header_of(*leaves: Any, **changes: Any) -> dict[str, Any]:
+    """A header for eight bytes."""
+    own = [{"path": "/a", "shape": [2], "dtype": "float32", "offset": 0}]
+    return {
+        "versions": {},
+        "meta": {"update": 1, "seconds": 0.0},
+        "size": 8,
+        "sha256": hashlib.sha256(bytes(8)).hexdigest(),
+        "leaves": list(leaves) or own,
+    } | changes
+
+
+def leaf(**changes: Any) -> dict[str, Any]:
+    """A leaf of eight bytes."""
+    return {"path": "/a", "shape": [2], "dtype": "float32", "offset": 0} | changes
+
+
+CRAFTED = {
+    "no JSON": b"{",
+    "no text": b"\xff\xfe{}",
+    "deep": b"[" * 100_000,
+    "a list": [],
+    "null": None,
+    "empty": {},
+    "no meta": header_of(meta=None),
+    "no update": header_of(meta={}),
+    "update true": header_of(meta={"update": True}),
+    "update NaN": header_of(meta={"update": math.nan}),
+    "update below zero": header_of(meta={"update": -1}),
+    "seconds NaN": header_of(meta={"update": 1, "seconds": math.nan}),
+    "seconds infinite": header_of(meta={"update": 1, "seconds": math.inf}),
+    "seconds a text": header_of(meta={"update": 1, "seconds": "1"}),
+    "size a text": header_of(size="8"),
+    "size below zero": header_of(size=-8),
+    "size huge": header_of(size=2**70),
+    "checksum null": header_of(sha256=None),
+    "leaves an object": header_of(leaves={}),
+    "no leaves": header_of(leaves=[]),
+    "leaf a number": header_of(3),
+    "leaf empty": header_of({}),
+    "path a number": header_of(leaf(path=3)),
+    "shape a number": header_of(leaf(shape=2)),
+    "shape huge": header_of(leaf(shape=[2**40])),
+    "shape of huge product": header_of(leaf(shape=[2**30] * 8)),
+    "shape of many axes": header_of(leaf(shape=[1] * 1000)),
+    "shape below zero": header_of(leaf(shape=[-1, -2])),
+    "shape of fractions": header_of(leaf(shape=[2.0])),
+    "shape NaN": header_of(leaf(shape=[math.nan])),
+    "shape empty and huge": header_of(leaf(shape=[0, 2**30, 2**30]), leaf(path="/b")),
+    "dtype unknown": header_of(leaf(dtype="float31")),
+    "dtype object": header_of(leaf(shape=[1], dtype="O")),
+    "dtype of fields": header_of(leaf(shape=[1], dtype="f4,f4")),
+    "dtype of nothing": header_of(leaf(dtype="V0")),
+    "dtype a list": header_of(leaf(dtype=["f4"])),
+    "offset missing": header_of({"path": "/a", "shape": [2], "dtype": "float32"}),
+    "offset below zero": header_of(leaf(offset=-4)),
+    "offset beyond": header_of(leaf(offset=8)),
+    "overlap": header_of(leaf(shape=[1]), leaf(path="/b", shape=[1])),
+    "gap": header_of(leaf(shape=[1])),
+    "twice": header_of(leaf(shape=[1]), leaf(shape=[1], offset=4)),
+}
+
+
+@pytest.mark.parametrize("kind", CRAFTED)
+def test_a_crafted_header_is_one_clear_line(tmp_path, kind):
+    """Its checksum says that nobody changed it, not that it was written by a friend."""
+    path = tmp_path / "update-000000001.clew"
+    path.write_bytes(crafted(header_of()))
+    assert checkpoint.read(path).leaves["/a"].shape == (2,)
+    path.write_bytes(crafted(CRAFTED[kind]))
+    with pytest.raises(CheckpointError, match=path.name) as error:
+        checkpoint.read(path)
+    assert "\n" not in str(error.value) and len(str(error.value)) < len(str(path)) + 150
+
+
+def test_any_change_of_a_header_is_read_or_refused():
+    """Values of a true header replaced at random by others, its checksum made anew."""
+    values = (None, True, -1, 0, 7, 2**70, 0.5, math.nan, "", "float32", [], [2**40], {}, [[]])
+    data = b"".join(checkpoint.encode(tree(), {"update": 1, "seconds": 0.0}, {"clew": "0"}))
+    length = struct.unpack_from("<8sIQ32s", data)[2]
+    raw, rest = data[52 : 52 + length], data[52 + length :]
+    for case in range(300):
+        random = np.random.default_rng(case)
+        header = json.loads(raw)
+        for _ in range(random.integers(1, 3)):
+            holder: Any = header
+            key: Any = list(header)[random.integers(len(header))]
+            while isinstance(holder[key], dict | list) and holder[key] and random.random() < 0.7:
+                holder = holder[key]
+                keys = list(holder) if isinstance(holder, dict) else range(len(holder))
+                key = keys[random.integers(len(keys))]
+            holder[key] = copy.deepcopy(values[random.integers(len(values))])
+        with contextlib.suppress(CheckpointError):
+            _, leaves = checkpoint.decode(memoryview(crafted(header, rest)))
+            assert sum(leaf.nbytes for leaf in leaves.values()) == len(rest)
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a socket", "a device", "a folder"])
+def test_what_is_no_file_is_refused_at_once(tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)  # the name of a socket is short
+    path = Path("update-000000001.clew")
+    with contextlib.ExitStack() as stack:
+        if kind == "a pipe":
+            os.mkfifo(path)
+        elif kind == "a socket":
+            stack.enter_context(socket.socket(socket.AF_UNIX)).bind(str(path))
+        elif kind == "a device":
+            path.symlink_to("/dev/zero")
+        else:
+            path.mkdir()
+        with pytest.raises(CheckpointError, match=f"it is {kind}, not a file"):
+            checkpoint.read(path)

@@ -1,6 +1,6 @@
 """`clew runs`: the runs of a folder."""
 
-import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from clew.cli.parse import parse
 from clew.cli.tables import print_json, print_table
 from clew.errors import UserError
 from clew.run import json_lines
+from clew.run.files import read_json
 
 ABOUT = "Lists the runs of a folder, how far they are and what they reached."
 
@@ -31,9 +32,8 @@ def main(args: list[str]) -> int:
         raise UserError(
             f"there is no folder {folder}; clew train makes it, --run-dir names another"
         )
-    found = [
-        _describe(path) for path in sorted(folder.iterdir()) if (path / "config.json").exists()
-    ]
+    paths = [path for path in sorted(folder.iterdir()) if (path / "config.json").exists()]
+    found = [run for run in map(_describe, paths) if run is not None]
     if command.json:
         print_json(found)
         return 0
@@ -55,26 +55,33 @@ def main(args: list[str]) -> int:
     return 0
 
 
-def _describe(path: Path) -> dict[str, Any]:
+def _describe(path: Path) -> dict[str, Any] | None:
     """A run by its settings and its newest row of metrics; JAX is not needed for that."""
-    config = json.loads((path / "config.json").read_text())["config"]
-    rows = json_lines.read(path / "metrics.jsonl")
+    try:
+        config = read_json(path / "config.json")["config"]
+        # The first runs had one algorithm and did not name it.
+        learning = config[config.get("algorithm", "a2c")]
+        per_update = learning["num_envs"] * learning["rollout_length"]
+        described = {
+            "name": path.name,
+            "memory": str(config["memory"]),
+            "env": str(config["env"]),
+            "seeds": int(config["seeds"]),
+            "total_steps": -(-config["steps"] // per_update) * per_update,
+        }
+        rows = json_lines.read(path / "metrics.jsonl", {"steps": int})
+    except UserError as error:
+        print(f"warning: {error}", file=sys.stderr)
+        return None
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        text = f"{path / 'config.json'} has no settings of a run ({type(error).__name__}: {error})"
+        print(f"warning: {text}", file=sys.stderr)
+        return None
     row = rows[-1].row if rows else {}
-    # The first runs had one algorithm and did not name it.
-    learning = config[config.get("algorithm", "a2c")]
-    per_update = learning["num_envs"] * learning["rollout_length"]
-    return {
-        "name": path.name,
-        "memory": config["memory"],
-        "env": config["env"],
-        "seeds": config["seeds"],
-        "steps": row.get("steps", 0),
-        "total_steps": -(-config["steps"] // per_update) * per_update,
-        "success": _mean(row.get("success")),
-        "return": _mean(row.get("return")),
-    }
+    scores = {name: _mean(row.get(name)) for name in ("success", "return")}
+    return described | {"steps": row.get("steps", 0)} | scores
 
 
 def _mean(values: list[float | None] | None) -> float | None:
-    known = [value for value in values or [] if value is not None]
+    known = [value for value in values or [] if isinstance(value, int | float)]
     return sum(known) / len(known) if known else None

@@ -14,8 +14,10 @@ All integers are little-endian:
 import contextlib
 import hashlib
 import json
+import math
 import os
 import re
+import secrets
 import struct
 import warnings
 from collections.abc import Callable
@@ -28,13 +30,15 @@ import numpy as np
 from jaxtyping import PyTree
 
 from clew.errors import UserError
-from clew.run.files import write_file
+from clew.run.files import read_file, write_file
 
 MAGIC = b"CLEWCKPT"
 FORMAT = 1
 _HEAD = struct.Struct("<8sIQ32s")
 KEEP = 3
-_NAME = re.compile(r"update-(\d+)\.clew")
+_NAME = re.compile(r"update-([0-9]{1,18})\.clew")
+_AXES = 16
+"""Most axes of an array that is read."""
 
 
 class CheckpointError(UserError):
@@ -45,12 +49,48 @@ class CheckpointWarning(UserWarning):
     """A checkpoint was passed over for the one before it."""
 
 
+class Identity(NamedTuple):
+    """Which run a checkpoint is of."""
+
+    run: str
+    """Drawn when the run's folder was made; empty for a run of an earlier version."""
+    digests: tuple[str, ...]
+    """Of the settings: the present one, and those that earlier parts of the run had."""
+
+    def meta(self) -> dict[str, str]:
+        """What a checkpoint of this run says of it."""
+        return {"run": self.run, "digest": self.digests[0]}
+
+    def going_on(self, digest: str) -> "Identity":
+        """The run's identity with perhaps other settings; one of before is given an identifier."""
+        earlier = (known for known in self.digests if known != digest)
+        return Identity(self.run or secrets.token_hex(8), (digest, *earlier))
+
+    def check(self, checkpoint: "Checkpoint") -> "Checkpoint":
+        """Refuses a checkpoint of another run or other settings; earlier versions wrote neither.
+
+        Raises:
+            CheckpointError: naming both.
+        """
+        path, meta = checkpoint.path, checkpoint.meta
+        run, digest = meta.get("run"), meta.get("digest")
+        if run is not None and run != self.run:
+            text = f"another run ({run}), not to this one ({self.run or 'without identifier'})"
+            raise CheckpointError(f"{path}: belongs to {text}")
+        if digest is not None and digest not in self.digests:
+            raise CheckpointError(
+                f"{path}: belongs to other settings, of digest {digest}, not to this run's, of "
+                f"{' or '.join(self.digests)}"
+            )
+        return checkpoint
+
+
 class Checkpoint(NamedTuple):
     """What a file held."""
 
     path: Path
     meta: dict[str, Any]
-    """"update", "seconds" and whatever else the writer gave."""
+    """"update", "seconds", "run" and "digest", and whatever else the writer gave."""
     leaves: dict[str, np.ndarray]
     """Every leaf by its path in the tree."""
 
@@ -101,7 +141,8 @@ def read(path: Path) -> Checkpoint:
         CheckpointError: naming the file and what is wrong with it.
     """
     try:
-        meta, leaves = decode(memoryview(path.read_bytes()))
+        meta, leaves = decode(memoryview(read_file(path)))
+        _check_update(path, meta, leaves)
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
     except CheckpointError as error:
@@ -253,14 +294,14 @@ def decode(data: memoryview) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         raise CheckpointError("cut short within its header")
     if hashlib.sha256(raw).digest() != digest:
         raise CheckpointError("damaged, its header does not match its checksum")
-    header = json.loads(bytes(raw))
+    header = _read_header(bytes(raw))
     rest = data[_HEAD.size + length :]
     if len(rest) != header["size"]:
         kind = "cut short" if len(rest) < header["size"] else "damaged"
         raise CheckpointError(f"{kind}, {len(rest)} bytes of {header['size']} are there")
     if hashlib.sha256(rest).hexdigest() != header["sha256"]:
         raise CheckpointError("damaged, its contents do not match their checksum")
-    return header["meta"], {entry["path"]: _leaf(rest, entry) for entry in header["leaves"]}
+    return header["meta"], _read_leaves(rest, header["leaves"])
 
 
 def path_name(path: Any) -> str:
@@ -273,7 +314,78 @@ def is_random_key(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _leaf(rest: memoryview, entry: dict[str, Any]) -> np.ndarray:
-    dtype, shape = np.dtype(entry["dtype"]), tuple(entry["shape"])
-    count = int(np.prod(shape))
-    return np.frombuffer(rest, dtype, count, entry["offset"]).reshape(shape)
+def _read_header(raw: bytes) -> dict[str, Any]:
+    """The header, with the keys and types that `encode` gives it.
+
+    Its checksum says that it is what was written, not who wrote it: nothing in it is believed.
+    """
+    try:
+        header = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError("its header is no JSON") from error
+    _require_types("its header", header, {"meta": dict, "size": int, "sha256": str, "leaves": list})
+    _require_types("its header's meta", header["meta"], {"update": int})
+    seconds = header["meta"].get("seconds", 0.0)
+    if type(seconds) not in (int, float) or not 0 <= seconds < math.inf:
+        raise CheckpointError(f"its seconds of training are {seconds!r}")
+    if header["meta"]["update"] < 0:
+        raise CheckpointError(f"its update is {header['meta']['update']}")
+    return header
+
+
+def _require_types(what: str, value: Any, types: dict[str, type]) -> None:
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{what} is no JSON object")
+    for key, kind in types.items():
+        if type(value.get(key)) is not kind:
+            raise CheckpointError(f"{what} has {value.get(key)!r:.40} as {key}, no {kind.__name__}")
+
+
+def _read_leaves(rest: memoryview, entries: list[Any]) -> dict[str, np.ndarray]:
+    """The leaves, which fill the rest of the file one after another, without gap or overlap."""
+    leaves: dict[str, np.ndarray] = {}
+    end = 0
+    for number, entry in enumerate(entries):
+        what = f"leaf {number} of its header"
+        _require_types(what, entry, {"path": str, "shape": list, "dtype": str, "offset": int})
+        what = f"its leaf {entry['path']!r:.80}"
+        if entry["path"] in leaves:
+            raise CheckpointError(f"{what} is there twice")
+        if entry["offset"] != end:
+            raise CheckpointError(f"{what} is at byte {entry['offset']}, expected {end}")
+        leaves[entry["path"]] = leaf = _leaf(rest[end:], entry, what)
+        end += leaf.nbytes
+    if end != len(rest):
+        raise CheckpointError(f"its leaves have {end} bytes of {len(rest)}")
+    return leaves
+
+
+def _leaf(rest: memoryview, entry: dict[str, Any], what: str) -> np.ndarray:
+    """One array; nothing is allocated, it lies in the file's own bytes."""
+    shape = entry["shape"]
+    if len(shape) > _AXES or not all(type(n) is int and 0 <= n < 2**31 for n in shape):
+        raise CheckpointError(f"{what} has the shape {str(shape):.60}")
+    try:
+        dtype = np.dtype(entry["dtype"])
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"{what} has the type {entry['dtype']!r:.40}") from error
+    if dtype.hasobject or dtype.names or dtype.subdtype or not dtype.itemsize:
+        raise CheckpointError(f"{what} has the type {entry['dtype']!r:.40}")
+    count = math.prod(shape)
+    if count * dtype.itemsize > len(rest):
+        raise CheckpointError(f"{what} has {count} numbers, more than the file")
+    if not count and math.prod(n for n in shape if n) >= 2**31:
+        raise CheckpointError(f"{what} has the shape {str(shape):.60}")
+    return np.frombuffer(rest, dtype, count).reshape(shape)
+
+
+def _check_update(path: Path, meta: dict[str, Any], leaves: dict[str, np.ndarray]) -> None:
+    """The update that a file's name, its header and its state say is one and the same."""
+    named = _NAME.fullmatch(path.name)
+    if named and int(named[1]) != meta["update"]:
+        raise CheckpointError(f"it is of update {meta['update']}, its name says another")
+    counted = leaves.get("/update")
+    if counted is None or counted.shape or counted.dtype.kind not in "iu":
+        return
+    if int(counted) != meta["update"]:
+        raise CheckpointError(f"it is of update {meta['update']}, its state of {int(counted)}")

@@ -6,7 +6,8 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from clew.agents.learners import (
     LEARNERS,
@@ -262,18 +263,42 @@ def config_from_json(values: dict[str, Any]) -> TrainConfig:
     Raises:
         UserError: for a field that this version does not know, or a value of the wrong kind.
     """
+    if not isinstance(values, dict):
+        raise UserError(f"settings must be an object, got {values!r:.40}")
     values = dict(values)
     parts = {name: values.pop(name, {}) for name in _GROUPS}
     for kind, given in ((TrainConfig, values), *((_GROUPS[n], v) for n, v in parts.items())):
         known = [f.name for f in dataclasses.fields(kind)]
-        for name in given:
+        if not isinstance(given, dict):
+            raise UserError(f"settings of {kind.__name__} must be an object, got {given!r:.40}")
+        hints = get_type_hints(kind)
+        for name, value in given.items():
             if name not in known:
                 raise unknown_name("setting", name, known)
+            if not _fits(value, hints[name]):
+                raise UserError(
+                    f"the setting {name} has another type than it should: {value!r:.60}"
+                )
     values["loggers"] = tuple(values.get("loggers", ()))
     if "memory_options" in values:
         values["memory_options"] = _renamed(values["memory_options"], _MEMORY_OPTIONS)
     made = {name: _GROUPS[name](**with_tuples(group)) for name, group in parts.items()}
     return TrainConfig(**values, **made)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a JSON value is of a setting's type; what JSON cannot tell apart passes."""
+    if get_origin(hint) in (Union, UnionType):
+        return any(_fits(value, one) for one in get_args(hint))
+    if get_origin(hint) is Literal:
+        return value in get_args(hint)
+    if hint is float:
+        return type(value) in (int, float)
+    if hint in (bool, int, str, NoneType):
+        return type(value) is hint
+    if get_origin(hint) in (tuple, list):
+        return isinstance(value, tuple | list)
+    return isinstance(value, dict) if get_origin(hint) is dict else True
 
 
 def _renamed(

@@ -2,11 +2,16 @@
 
 import contextlib
 import errno
+import json
 import os
 import stat
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+from clew.errors import UserError
+
+_SETTINGS_BYTES = 2**24
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
@@ -36,7 +41,28 @@ def read_file(path: Path, most: int | None = None) -> bytes:
         _require_regular(found)
         if most is not None and found.st_size > most:
             raise OSError(errno.EFBIG, f"has {found.st_size} bytes, expected {most} at most")
-        return file.read(found.st_size)
+        try:
+            return file.read(found.st_size)
+        except (MemoryError, OverflowError) as error:
+            text = f"has {found.st_size} bytes, more than the memory"
+            raise OSError(errno.ENOMEM, text) from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file of settings.
+
+    Raises:
+        UserError: if it cannot be read, is no regular file, larger than 16 MB or no JSON object.
+    """
+    try:
+        found = json.loads(read_file(path, _SETTINGS_BYTES).decode())
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} cannot be read: it is no JSON, {error}") from error
+    if not isinstance(found, dict):
+        raise UserError(f"{path} cannot be read: it is no JSON object")
+    return found
 
 
 def write_file(path: Path, blocks: Iterable[bytes]) -> None:

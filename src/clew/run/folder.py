@@ -1,19 +1,22 @@
 """The folder of a run: its name, its lock, its settings, where things are."""
 
 import contextlib
+import hashlib
 import json
 import os
 import platform
 import re
+import secrets
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from clew.errors import UserError, unknown_name
 from clew.run.asynchronous.settings import PLACE
+from clew.run.checkpoint import Identity
 from clew.run.config import BESIDE, TrainConfig, config_from_json, differences
-from clew.run.files import write_file
+from clew.run.files import read_json, write_file
 from clew.run.machine import git_commit, versions
 
 CONFIG, METRICS, SUMMARY, CHECKPOINTS = (
@@ -94,23 +97,44 @@ def to_resume(config: TrainConfig | None, resume: bool | str | Path) -> tuple[Pa
     return path, replace(own, steps=new, asynchronous=place, **beside)
 
 
-def write_new_config(path: Path, config: TrainConfig) -> None:
-    """Writes config.json of a new run.
+class SavedRun(NamedTuple):
+    """What config.json says of a run."""
+
+    config: TrainConfig
+    """The settings that it was started with."""
+    identity: Identity
+
+
+def write_new_config(path: Path, config: TrainConfig) -> Identity:
+    """Writes config.json of a new run, and returns what the run is known by.
 
     Raises:
         UserError: if another process was quicker to start a run in this folder.
     """
     if (path / CONFIG).exists():
         raise _exists(path)
-    write_config(path, config)
+    identity = Identity(secrets.token_hex(8), (config.digest(),))
+    write_config(path, config, identity)
+    return identity
 
 
-def write_config(path: Path, config: TrainConfig) -> None:
-    """Writes config.json: the settings, the versions, the commit of a source checkout."""
+def write_config(path: Path, config: TrainConfig, identity: Identity | None = None) -> None:
+    """Writes config.json: the settings, the versions, the commit of a source checkout.
+
+    Args:
+        path: the run's folder.
+        config: the settings.
+        identity: what the run is known by; None for a run without an identifier.
+    """
+    identity = identity or Identity("", (config.digest(),))
+    values = json.loads(json.dumps(config.to_json()))
     text = {
         "format": FORMAT,
-        "config": config.to_json(),
-        "digest": config.digest(),
+        "run": identity.run,
+        "config": values,
+        "digest": identity.digests[0],
+        "earlier_digests": list(identity.digests[1:]),
+        "checksum": _checksum(values),
         "versions": versions(),
         "git_commit": git_commit(),
     }
@@ -118,20 +142,51 @@ def write_config(path: Path, config: TrainConfig) -> None:
 
 
 def read_config(path: Path) -> TrainConfig:
-    """The settings that a run was started with.
+    """The settings that a run was started with; see `read_run`."""
+    return read_run(path).config
+
+
+def read_run(path: Path) -> SavedRun:
+    """The settings that a run was started with, and what the run is known by.
 
     Raises:
-        UserError: if config.json cannot be read or is of a newer version.
+        UserError: if config.json cannot be read, is of a newer version, or has been changed.
     """
+    file = path / CONFIG
+    text = read_json(file)
     try:
-        text = json.loads((path / CONFIG).read_text(encoding="utf-8"))
         if text["format"] > FORMAT:
-            raise UserError(f"{path / CONFIG} was written by a newer clew")
-        return config_from_json(text["config"])
-    except UserError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path / CONFIG} cannot be read: {error}") from error
+            raise UserError(f"{file} was written by a newer clew")
+        config = config_from_json(text["config"])
+        digest = config.digest()
+        earlier = tuple(map(str, text.get("earlier_digests", ())))
+        identity = Identity(str(text.get("run", "")), (digest, *earlier))
+    except UserError as error:
+        raise UserError(f"{file}: {error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UserError(f"{file} cannot be read: {type(error).__name__}: {error}") from error
+    _require_unchanged(file, text, digest)
+    return SavedRun(config, identity)
+
+
+def _require_unchanged(file: Path, text: dict[str, Any], digest: str) -> None:
+    """Compares digest and checksum with the settings; the first versions wrote no checksum."""
+    written, checksum = text.get("digest", digest), _checksum(text["config"])
+    if written == digest and text.get("checksum", checksum) == checksum:
+        return
+    accepted = f'"digest": "{digest}", "checksum": "{checksum}"'
+    if written != digest:
+        accepted += f', "earlier_digests": ["{written}"]'
+    raise UserError(
+        f"{file} was changed after it was written: its settings have the digest {digest} and the "
+        f"checksum {checksum}, it says {written} and {text.get('checksum', 'nothing')}. Restore "
+        f"it; or, if the change is meant, write {accepted} in it"
+    )
+
+
+def _checksum(values: Any) -> str:
+    """Of all settings as they are in the file, also those that the digest leaves out."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -95,7 +95,7 @@ def load_policy(
 def load_run(path: str | Path, wanted: str = "") -> LoadedRun:
     """Loads the agents of all seeds; see `load_agent`."""
     found = folder.find_run(path)
-    config = folder.read_config(found)
+    config, identity = folder.read_run(found)
     task = make_task(config)
     shapes, static = agent_parts(config, task)
     learned = packed(task.statistics())
@@ -105,6 +105,7 @@ def load_run(path: str | Path, wanted: str = "") -> LoadedRun:
         )
 
     def arrays(read: checkpoint.Checkpoint) -> tuple[Any, Any]:
+        identity.check(read)
         params = checkpoint.restore(read, shapes, prefix="/seed/agent")
         prefix = "/seed/actor/statistics"
         return params, None if learned is None else checkpoint.restore(read, learned, prefix)

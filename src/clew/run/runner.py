@@ -39,6 +39,7 @@ class Runner:
         init_state: the state before the first update.
         progress: the listener.
         checkpoints: their folder; None saves nothing.
+        identity: what checkpoints say of the run, and must say to be resumed from.
         stop: an event that ends the run after the current call of the program.
         resume_with: the command that resumes the run, for messages.
 
@@ -61,6 +62,7 @@ class Runner:
         init_state: Callable[[], RunState],
         progress: Progress,
         checkpoints: Path | None = None,
+        identity: checkpoint.Identity | None = None,
         stop: threading.Event | None = None,
         resume_with: str = "",
     ):
@@ -69,6 +71,7 @@ class Runner:
         self._make_program, self._init_state = make_program, init_state
         self._checkpoints, self._stop = checkpoints, stop or threading.Event()
         self._resume_with = resume_with
+        self._identity = identity or checkpoint.Identity("", (parts.config.digest(),))
         self._program: Program | None = None
         self.update, self.seconds, self.compile_seconds = 0, 0.0, 0.0
         self._saved: int | None = None  # the newest checkpoint's update
@@ -92,7 +95,8 @@ class Runner:
             checkpoint.remove_leftovers(self._checkpoints)
             template = run_template(self._parts)
             found = checkpoint.load_newest(
-                self._checkpoints, lambda read: checkpoint.restore(read, template)
+                self._checkpoints,
+                lambda read: checkpoint.restore(self._identity.check(read), template),
             )
         if found is None:
             self._begin()
@@ -204,7 +208,7 @@ class Runner:
             self._progress.phase("saving")
             self._record.sync()
             meta: dict[str, Any] = {"update": self.update, "seconds": self.seconds}
-            meta |= self._record.meta()
+            meta |= self._identity.meta() | self._record.meta()
             checkpoint.save(self._checkpoints, self.state, meta, machine.versions())
             self._progress.phase("training")
         self._saved, self._saved_at = self.update, self.seconds

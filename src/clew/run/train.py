@@ -88,7 +88,10 @@ def _train(
     path: Path, config: TrainConfig, progress: Progress, stop: threading.Event, *, fresh: bool
 ) -> RunResult:
     if fresh:
-        folder.write_new_config(path, config)
+        saved = folder.SavedRun(config, folder.write_new_config(path, config))
+    else:
+        saved = folder.read_run(path)
+    identity = saved.identity.going_on(config.digest())
     parts = make_parts(config)
     runner = Runner(
         parts,
@@ -98,6 +101,7 @@ def _train(
         init_state=partial(init_run, parts),
         progress=progress,
         checkpoints=path / folder.CHECKPOINTS,
+        identity=identity,
         stop=stop,
         resume_with=f"clew train --resume {path}",
     )
@@ -107,8 +111,8 @@ def _train(
             progress.message(
                 f"{path} has made its {config.steps} steps already; raise steps to train it further"
             )
-        if config != folder.read_config(path):
-            folder.write_config(path, config)
+        if (config, identity) != saved:
+            folder.write_config(path, config, identity)
         runner.run()
     rows = record.read_metrics(path)
     parameters = count_parameters(runner.state, config.seeds)

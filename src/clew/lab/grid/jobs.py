@@ -188,6 +188,7 @@ def _run_pack(job: Job, progress: Share) -> list[Row]:
         init_state=partial(init_lanes, parts, lanes),
         progress=_Shares(progress, config.log_every * config.steps_per_update),
         checkpoints=checkpoints,
+        identity=checkpoint.Identity(checkpoints.name if checkpoints else "", (config.digest(),)),
     )
     with contextlib.closing(runner):
         runner.prepare()

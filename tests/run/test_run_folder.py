@@ -1,0 +1,130 @@
+"""A run's folder is read with suspicion: what was changed or exchanged in it is named."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import clew
+from clew.cli import run
+from clew.errors import UserError
+from clew.run import folder
+from clew.run.checkpoint import CheckpointWarning, list_checkpoints
+from clew.run.config import TrainConfig
+from small_run import STEPS_PER_UPDATE, Watch, small_config
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A run with two checkpoints and one of the same shapes beside it."""
+    parent = tmp_path_factory.mktemp("runs")
+    for name in ("run", "other"):
+        config = small_config(parent, name, steps=16 * STEPS_PER_UPDATE, checkpoint_seconds=0.0)
+        clew.train(config, progress=Watch())
+    return parent / "run"
+
+
+@pytest.fixture
+def copy(trained: Path, tmp_path: Path) -> Path:
+    """The run, to be damaged."""
+    shutil.copytree(trained, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def edit(path: Path, **changes: Any) -> None:
+    """Changes keys of config.json; names with a dot are in its settings."""
+    text = json.loads((path / "config.json").read_text())
+    for name, value in changes.items():
+        (text["config"] if name in text["config"] else text)[name] = value
+    (path / "config.json").write_text(json.dumps(text))
+
+
+def test_a_changed_setting_is_refused_until_it_is_accepted(copy: Path) -> None:
+    """One digit of config.json used to change what is computed, without a word."""
+    text = json.loads((copy / "config.json").read_text())
+    before = text["digest"]
+    a2c = text["config"]["a2c"] | {"gamma": 0.5}
+    edit(copy, a2c=a2c)
+    with pytest.raises(UserError, match=f"changed after .* it says {before}") as error:
+        clew.load(copy)
+    said = "{" + str(error.value).partition("write ")[2].removesuffix(" in it") + "}"
+    edit(copy, **json.loads(said))
+    assert folder.read_run(copy).identity.digests == (json.loads(said)["digest"], before)
+    clew.resume_run(copy, steps=20 * STEPS_PER_UPDATE, progress=Watch())
+
+
+def test_a_setting_beside_the_digest_is_seen_too(copy: Path) -> None:
+    """The digest names what an update depends on; the checksum has the rest."""
+    edit(copy, steps=2**40)
+    with pytest.raises(UserError, match="the checksum .*if the change is meant"):
+        clew.resume_run(copy, progress=Watch())
+
+
+def test_another_runs_checkpoint_is_passed_over(copy: Path, trained: Path, capsys) -> None:
+    """Of the same shapes: it used to load and to resume silently."""
+    (foreign,) = list_checkpoints(trained.with_name("other") / "checkpoints")[-1:]
+    newest = copy / "checkpoints" / foreign.name
+    shutil.copy(foreign, newest)
+    with pytest.warns(CheckpointWarning, match="belongs to another run.*resuming from"):
+        clew.load(copy)
+    with pytest.raises(UserError, match="belongs to another run"):
+        clew.load_policy(copy, checkpoint="16")
+    for path in list_checkpoints(copy / "checkpoints")[:-1]:
+        path.unlink()
+    assert run(["evaluate", str(copy)]) == 2
+    assert "another run" in capsys.readouterr().err
+
+
+def test_a_run_of_before_is_given_an_identifier(copy: Path) -> None:
+    """And its old checkpoints, which have none, are its own."""
+    shutil.rmtree(copy)
+    shutil.copytree(Path(__file__).with_name("old_runs") / "gtrxl", copy)
+    assert folder.read_run(copy).identity.run == ""
+    steps = folder.read_config(copy).steps
+    clew.resume_run(copy, steps=steps + 100, progress=Watch())
+    identity = folder.read_run(copy).identity
+    assert len(identity.run) == 16
+    clew.load(copy)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "null", "[" * 99_999, '{"format": 1}', '{"format": "1"}', '{"format": 9}']
+    + [f'{{"format": 1, "config": {value}}}' for value in ("[]", "7", '{"steps": "a"}')]
+    + [f'{{"format": 1, "config": {{"{key}": []}}}}' for key in ("memory", "a2c", "env", "wandb")],
+)
+def test_a_wrong_config_is_one_line(tmp_path: Path, capsys, text: str) -> None:
+    """For the commands that read one."""
+    path = tmp_path / "runs" / "run"
+    path.mkdir(parents=True)
+    (path / "config.json").write_text(text)
+    for command in (["evaluate", str(path)], ["train", "--resume", str(path)]):
+        assert run(command) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"error: {path}/config.json")
+    assert run(["runs", "--run-dir", str(path.parent)]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"warning: {path}/config.json")
+
+
+def test_any_change_of_a_config_is_read_or_refused(tmp_path: Path) -> None:
+    """Values replaced at random, digest and checksum left out as the first versions did."""
+    values = (None, True, -1, 0, 2**70, 0.5, "", "a2c", [], [None], {}, {"a": []}, [[]])
+    whole = json.loads(json.dumps(TrainConfig().to_json()))
+    for case in range(300):
+        random = np.random.default_rng(case)
+        config = json.loads(json.dumps(whole))
+        holder, key = config, list(config)[random.integers(len(config))]
+        while isinstance(holder[key], dict) and holder[key] and random.random() < 0.7:
+            holder = holder[key]
+            key = list(holder)[random.integers(len(holder))]
+        holder[key] = values[random.integers(len(values))]
+        (tmp_path / "config.json").write_text(json.dumps({"format": 1, "config": config}))
+        try:
+            read = folder.read_config(tmp_path)
+        except UserError:
+            continue
+        assert json.loads(json.dumps(read.to_json())).keys() == whole.keys()
