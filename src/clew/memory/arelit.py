@@ -17,7 +17,7 @@ from clew.memory.base import State, check_step_input, check_unroll_input
 from clew.memory.kernels import Backend, uses_kernel
 from clew.memory.kernels.arelit import AReLiTInputs, Readout, arelit_recurrence
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
-from clew.memory.parts.features import Features, GatedFeatures, gate_maps, outer
+from clew.memory.parts.features import Features, GatedFeatures, InitPer, gate_maps, outer
 from clew.memory.parts.layer import Layer
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.scans import checkpointed_scan
@@ -199,6 +199,10 @@ class AReLiT(LayerStack):
             an episode (unless frequencies are multiples of pi, or have cosine and sine).
         epsilon: added to the denominator; the published code has 1e-5, the thesis none.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
+        init_per: what of the products for keys, queries, values and gates starts as one orthogonal
+            matrix: the whole "product", each "role" (K, Q, V, beta, gamma, p1, p2, p3), or each
+            role of each "head". The published code has "product". Smaller matrices have
+            larger weights.
         backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
 
     Raises:
@@ -236,6 +240,7 @@ class AReLiT(LayerStack):
         tick: Tick = "episode",
         epsilon: float = 1e-5,
         init: Init = "orthogonal",
+        init_per: InitPer = "product",
         backend: Backend = "auto",
     ):
         check_sizes(input_size, hidden_size, num_layers)
@@ -257,6 +262,7 @@ class AReLiT(LayerStack):
                     eta=eta,
                     query="single",
                     init=init,
+                    init_per=init_per,
                 ),
                 output=Linear(num_heads * head_size, hidden_size, key=output_key, init=init),
                 frequencies=frequencies,

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from clew.errors import require_at_least
+from clew.errors import require_at_least, require_choice
 from clew.memory.base import State
 from clew.memory.kernels import Backend, uses_kernel
 from clew.memory.kernels.cells import CellKernel
 from clew.memory.parts.blocks import Init, Linear
-from clew.memory.parts.cells import AbstractCell, CellStack
+from clew.memory.parts.cells import AbstractCell, CellStack, InitPer
 from clew.memory.parts.maps import MemoryMap
 
 
@@ -36,13 +36,17 @@ class GRUCell(AbstractCell):
         *,
         key: PRNGKeyArray,
         init: Init,
+        init_per: InitPer = "product",
         all_biases: bool = False,
         backend: Backend = "auto",
     ):
         input_key, recurrent_key = jax.random.split(key)
-        recurrent = Linear(size, 3 * size, key=recurrent_key, init=init)
+        blocks = 3 if init_per == "gate" else 1
+        recurrent = Linear(size, 3 * size, key=recurrent_key, init=init, blocks=blocks)
         assert recurrent.bias is not None
-        self.inputs = Linear(input_size, 3 * size, key=input_key, init=init, fan=size)
+        self.inputs = Linear(
+            input_size, 3 * size, key=input_key, init=init, fan=size, blocks=blocks
+        )
         self.recurrent_bias = recurrent.bias if all_biases else recurrent.bias[2 * size :]
         self.recurrent = eqx.tree_at(lambda linear: linear.bias, recurrent, None)
         self.size = size
@@ -104,7 +108,10 @@ class GRU(CellStack):
         num_layers: cells on top of each other.
         all_biases: whether the recurrent products of r and z have biases beside b, which add
             nothing that b could not, as in PyTorch and what was published with it.
-        init: "orthogonal" (gain sqrt 2, one draw over the three gates), "lecun" or "uniform".
+        init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
+        init_per: what is one orthogonal matrix: "product", the three gates side by side, or "gate",
+            each by itself, as in flax and in Pramanik's code; then the recurrent weights are
+            sqrt 3 times as large. PyTorch's are uniform. The other draws do not differ by it.
         backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
 
     Raises:
@@ -127,9 +134,11 @@ class GRU(CellStack):
         num_layers: int = 1,
         all_biases: bool = False,
         init: Init = "orthogonal",
+        init_per: InitPer = "product",
         backend: Backend = "auto",
     ):
         require_at_least("input_size", input_size, 1)
+        require_choice("init_per", init_per, ("product", "gate"))
         require_at_least("hidden_size", hidden_size, 1)
         require_at_least("num_layers", num_layers, 1)
         uses_kernel(backend)
@@ -141,6 +150,7 @@ class GRU(CellStack):
                 hidden_size,
                 key=keys[i],
                 init=init,
+                init_per=init_per,
                 all_biases=all_biases,
                 backend=backend,
             )

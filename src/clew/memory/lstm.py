@@ -10,12 +10,12 @@ from jax.nn import sigmoid
 from jax.numpy import tanh
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from clew.errors import UserError, require_at_least
+from clew.errors import UserError, require_at_least, require_choice
 from clew.memory.base import State
 from clew.memory.kernels import Backend, uses_kernel
 from clew.memory.kernels.cells import CellKernel
 from clew.memory.parts.blocks import Init, Linear
-from clew.memory.parts.cells import AbstractCell, CellStack
+from clew.memory.parts.cells import AbstractCell, CellStack, InitPer
 from clew.memory.parts.maps import MemoryMap
 
 
@@ -36,13 +36,15 @@ class LSTMCell(AbstractCell):
         *,
         key: PRNGKeyArray,
         init: Init,
+        init_per: InitPer,
         forget_bias: float,
         all_biases: bool,
         backend: Backend,
     ):
         input_key, recurrent_key = jax.random.split(key)
-        inputs = Linear(input_size, 4 * size, key=input_key, init=init, fan=size)
-        recurrent = Linear(size, 4 * size, key=recurrent_key, init=init)
+        blocks = 4 if init_per == "gate" else 1
+        inputs = Linear(input_size, 4 * size, key=input_key, init=init, fan=size, blocks=blocks)
+        recurrent = Linear(size, 4 * size, key=recurrent_key, init=init, blocks=blocks)
         assert inputs.bias is not None
         bias = inputs.bias.at[size : 2 * size].add(forget_bias)
         self.inputs = eqx.tree_at(lambda linear: linear.bias, inputs, bias)
@@ -108,7 +110,10 @@ class LSTM(CellStack):
             1 keeps the cell longer at the start of training.
         all_biases: whether the recurrent products have biases beside b, which add nothing that b
             could not, as in PyTorch and what was published with it.
-        init: "orthogonal" (gain sqrt 2, one draw over the four gates), "lecun" or "uniform".
+        init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
+        init_per: what is one orthogonal matrix: "product", the four gates side by side, or "gate",
+            each by itself, as in flax and in Pramanik's code; then the recurrent weights are
+            twice as large. PyTorch's are uniform. The other draws do not differ by it.
         backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
 
     Raises:
@@ -132,9 +137,11 @@ class LSTM(CellStack):
         forget_bias: float = 0.0,
         all_biases: bool = False,
         init: Init = "orthogonal",
+        init_per: InitPer = "product",
         backend: Backend = "auto",
     ):
         require_at_least("input_size", input_size, 1)
+        require_choice("init_per", init_per, ("product", "gate"))
         require_at_least("hidden_size", hidden_size, 1)
         require_at_least("num_layers", num_layers, 1)
         uses_kernel(backend)
@@ -148,6 +155,7 @@ class LSTM(CellStack):
                 hidden_size,
                 key=keys[i],
                 init=init,
+                init_per=init_per,
                 forget_bias=forget_bias,
                 all_biases=all_biases,
                 backend=backend,

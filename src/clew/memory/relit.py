@@ -15,6 +15,7 @@ from clew.memory.parts.blocks import Init, LayerNorm, Linear
 from clew.memory.parts.features import (
     Features,
     GatedFeatures,
+    InitPer,
     QueryPath,
     gate_maps,
     outer,
@@ -139,6 +140,10 @@ class ReLiT(LayerStack):
         embedding_relu: whether the embedding ends in a relu.
         epsilon: added to the denominator; the published code has 1e-10, the thesis none.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
+        init_per: what of the products for keys, queries, values and gates starts as one orthogonal
+            matrix: the whole "product", each "role" (K, Q, V, beta, gamma, p1, p2, p3), or each
+            role of each "head". The published code has "head". Smaller matrices have
+            larger weights.
         backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
 
     Raises:
@@ -172,6 +177,7 @@ class ReLiT(LayerStack):
         embedding_relu: bool = True,
         epsilon: float = 1e-5,
         init: Init = "orthogonal",
+        init_per: InitPer = "product",
         backend: Backend = "auto",
     ):
         check_sizes(input_size, hidden_size, num_layers)
@@ -192,6 +198,7 @@ class ReLiT(LayerStack):
                     eta=eta,
                     query=query,
                     init=init,
+                    init_per=init_per,
                 ),
                 output=Linear(num_heads * head_size, hidden_size, key=output_key, init=init),
                 decay=decay,

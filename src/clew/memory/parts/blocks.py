@@ -33,6 +33,9 @@ class Linear(eqx.Module):
     Pramanik (2023) does; `lecun` draws a truncated normal of variance 1 / in; their biases start
     at 0. `uniform` draws weights and biases uniformly from -1 / sqrt(in) to 1 / sqrt(in), which is
     PyTorch's default; `fan` replaces the "in" of this rule.
+
+    `blocks` draws W as that many matrices [in, out / blocks] side by side, each by itself. Only
+    orthogonal weights differ by it: their standard deviation is sqrt(2 / max(in, out / blocks)).
     """
 
     weight: Float[Array, "in out"]
@@ -47,6 +50,7 @@ class Linear(eqx.Module):
         init: Init = "orthogonal",
         bias: bool = True,
         fan: int | None = None,
+        blocks: int = 1,
     ):
         require_choice("init", init, INITS)
         draw_bias = jax.nn.initializers.zeros
@@ -56,7 +60,12 @@ class Linear(eqx.Module):
             draw = jax.nn.initializers.lecun_normal()
         else:
             draw = draw_bias = _uniform(1.0 / math.sqrt(input_size if fan is None else fan))
-        self.weight = draw(key, (input_size, output_size), jnp.float32)
+        if blocks == 1:
+            self.weight = draw(key, (input_size, output_size), jnp.float32)
+        else:
+            shape = (input_size, output_size // blocks)
+            drawn = jax.vmap(lambda k: draw(k, shape, jnp.float32))(jax.random.split(key, blocks))
+            self.weight = jnp.moveaxis(drawn, 0, 1).reshape(input_size, output_size)
         bias_key = jax.random.fold_in(key, 1)
         self.bias = draw_bias(bias_key, (output_size,), jnp.float32) if bias else None
 

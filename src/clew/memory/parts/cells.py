@@ -5,7 +5,7 @@ the first is one large product, and so is the gradient of the second.
 """
 
 import abc
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -31,6 +31,8 @@ from clew.memory.kernels.cells import (
 from clew.memory.parts.blocks import Linear
 from clew.memory.parts.maps import MemoryMap, prefixed
 from clew.memory.parts.products import product as weigh
+
+InitPer = Literal["product", "gate"]
 
 
 class AbstractCell(eqx.Module):

@@ -12,6 +12,7 @@ from clew.memory.parts.blocks import Init, Linear
 from clew.memory.parts.maps import MemoryMap
 
 QueryPath = Literal["single", "double"]
+InitPer = Literal["product", "role", "head"]
 
 
 class Features(NamedTuple):
@@ -46,6 +47,9 @@ class GatedFeatures(eqx.Module):
     `inputs` holds [K | Q | V | beta | gamma], each [heads, head_size], and `maps`
     [p1 | p3] or [p1 | p2 | p3], each [heads, eta].
 
+    `init_per` says what is one orthogonal matrix at the start: "product" all of `inputs` and all
+    of `maps`, "role" each of K, Q, V, ..., p3 over its heads, "head" each of them for each head.
+
     Source: Pramanik (2023), Algorithm 5, lines 4-11; section 3.2 for the maps. Deviation: biases.
     """
 
@@ -69,15 +73,22 @@ class GatedFeatures(eqx.Module):
         eta: int,
         query: QueryPath,
         init: Init,
+        init_per: InitPer,
     ):
         require_at_least("num_heads", num_heads, 1)
         require_at_least("head_size", head_size, 1)
         require_at_least("eta", eta, 1)
         require_choice("query", query, ("single", "double"))
+        require_choice("init_per", init_per, ("product", "role", "head"))
         double = query == "double"
         keys = jax.random.split(key, 4)
-        self.inputs = Linear(size, 5 * num_heads * head_size, key=keys[0], init=init)
-        self.maps = Linear(size, (2 if double else 3) * num_heads * eta, key=keys[1], init=init)
+
+        def roles(number: int, width: int, key: PRNGKeyArray) -> Linear:
+            blocks = {"product": 1, "role": number, "head": number * num_heads}[init_per]
+            return Linear(size, number * num_heads * width, key=key, init=init, blocks=blocks)
+
+        self.inputs = roles(5, head_size, keys[0])
+        self.maps = roles(2 if double else 3, eta, keys[1])
         self.query_again = _per_head(num_heads, head_size, head_size, keys[2], init, double)
         self.query_again_bias = jnp.zeros((num_heads, head_size), jnp.float32) if double else None
         self.query_map = _per_head(num_heads, head_size, eta, keys[3], init, double)

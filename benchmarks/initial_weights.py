@@ -1,0 +1,47 @@
+"""What should be one orthogonal matrix at the start: a product, or each of its gates and heads?
+
+LSTM, GRU, ReLiT and AReLiT, `init_per` by turns, on three tasks with ten seeds each:
+
+    python benchmarks/initial_weights.py results/initial-weights
+
+It goes on where it stopped. `clew report results/initial-weights` draws the curves. Seeds are the
+same for every way of drawing, but what is drawn from them is not, so nothing is paired.
+"""
+
+import sys
+
+from clew import A2CConfig, TrainConfig
+from clew.lab.grid import Evaluation, Setting, Study, run_study
+
+A2C = A2CConfig(num_envs=16, rollout_length=64)
+CELL = {"hidden_size": 128}
+LAYERS = {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "head_size": 32}
+WAYS = {
+    "lstm": (CELL, ("product", "gate")),
+    "gru": (CELL, ("product", "gate")),
+    "relit": (LAYERS, ("product", "role", "head")),
+    "arelit": (LAYERS, ("product", "role", "head")),
+}
+STUDY = Study(
+    name="initial-weights",
+    models={
+        f"{memory}-{way}": TrainConfig(
+            memory=memory, memory_options=options | {"init_per": way}, a2c=A2C
+        )
+        for memory, (options, ways) in WAYS.items()
+        for way in ways
+    },
+    settings={
+        "tmaze-20": Setting("tmaze", {"corridor_length": 20}),
+        "chain-20": Setting("memory_chain", {"memory_length": 20}),
+        "distributed-10-3": Setting("distributed_memory", {"memory_length": 10, "num_bits": 3}),
+    },
+    seeds=tuple(range(10)),
+    steps=300_000,
+    evaluation=Evaluation(episodes=500),
+    score="success",
+)
+
+
+if __name__ == "__main__":
+    run_study(STUDY, sys.argv[1] if sys.argv[1:] else "runs/initial-weights", workers=1)
