@@ -37,7 +37,10 @@ _CODED_RELIT = _LAYERS | {
     "decay": "joint",
     "embedding_relu": False,
     "epsilon": 1e-10,
+    "init_per": "head",
 }
+_CODED_LSTM = {"hidden_size": 600, "init_per": "gate"}
+_CODED_GRU = {"hidden_size": 680, "init_per": "gate"}
 # The band stays: without it the learner is another function than the actor.
 _CODED_GTRXL = _LAYERS | {"query_norm": False, "init": "lecun"}
 
@@ -69,8 +72,8 @@ def _preset(
 PRESETS: dict[str, TrainConfig] = {
     config.preset: config
     for config in (
-        _preset("lstm", "lstm", {"hidden_size": 600}, 1e-4, 1e-3),
-        _preset("gru", "gru", {"hidden_size": 680}, 5e-4, 1e-2),
+        _preset("lstm", "lstm", _CODED_LSTM, 1e-4, 1e-3),
+        _preset("gru", "gru", _CODED_GRU, 5e-4, 1e-2),
         _preset("gtrxl-128", "gtrxl", _CODED_GTRXL | {"window": 128}, 5e-4, 1e-2),
         _preset("gtrxl-256", "gtrxl", _CODED_GTRXL | {"window": 256}, 5e-4, 1e-3),
         _preset("relit-2", "relit", _CODED_RELIT | {"eta": 2}, 1e-4, 1e-3),
@@ -118,6 +121,9 @@ _WEIGHTS = {
     "gtrxl-256-one-layer": 1.0,
     "relit": 1.5,
     "relit-2": 1.2,
+    "lstm-one-draw": 1.0,
+    "gru-one-draw": 1.0,
+    "relit-one-draw": 1.5,
     "transformer": 2.5,
     "none": 0.1,
 }
@@ -218,6 +224,7 @@ def models(edition: str = "published") -> dict[str, TrainConfig]:
         for name in ("gtrxl-128", "gtrxl-256"):
             agents[name] = _with(agents[name], banded=False)
         own = {"gtrxl-128-banded": gtrxl, "relit-2": coded["relit-2"]}
+        own |= {f"{name}-one-draw": _one_draw(agents[name]) for name in ("lstm", "gru", "relit")}
     else:
         agents |= {
             "gtrxl-128": _of(agents["gtrxl-128"], "gtrxl", _LAYERS | {"window": 128}),
@@ -267,6 +274,12 @@ def _options(length: int, edition: str) -> dict[str, Any]:
 
 def _with(config: TrainConfig, **options: Any) -> TrainConfig:
     return replace(config, memory_options=config.memory_options | options, preset="")
+
+
+def _one_draw(config: TrainConfig) -> TrainConfig:
+    """With smaller weights than the authors': one orthogonal matrix over all gates or heads."""
+    options = {k: v for k, v in config.memory_options.items() if k != "init_per"}
+    return replace(config, memory_options=options, preset="")
 
 
 def _of(config: TrainConfig, memory: str, options: dict[str, Any]) -> TrainConfig:
