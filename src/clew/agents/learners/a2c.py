@@ -121,8 +121,9 @@ def a2c_loss(
         The loss, and "policy_loss", "value_loss", "entropy", "value" (the mean value), and the
         means of the memory's metrics as "memory.NAME".
 
-    Source: Pramanik (2023), Algorithm 1 and section 5.1; constants in `A2CConfig`. Makkink (2021),
-    section 3.2, as its published code has it, with whole episodes and normalised returns.
+    Source: Pramanik (2023), section 5.1 and Table A.1; constants in `A2CConfig`. Makkink (2021),
+    section 3.2 and Algorithm 1, as its published code has it, with whole episodes and normalised
+    returns.
     """
     return loss_of_outputs(reread(agent, trajectory), trajectory, config, agent.distribution)
 

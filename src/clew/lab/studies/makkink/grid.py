@@ -6,7 +6,7 @@ recurrent nets, a residual connection and a norm inside every attention, no grad
 inputs, no coordinates, returns scaled within every episode, and the same episodes in every run.
 
 `study` makes the whole grid, in one of two editions: "published", all that as it was, and
-"repaired", without it (`clew study makkink`).
+"repaired", without it but for the scaled returns, which both have (`clew study makkink`).
 """
 
 import csv
