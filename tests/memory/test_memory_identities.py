@@ -230,3 +230,24 @@ def test_a_window_wider_than_the_episode_changes_nothing() -> None:
         )
         found.append(memory.unroll(memory.init_state(), xs, starts)[1])
     np.testing.assert_allclose(found[0], found[1], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("way", ["unroll", "step"])
+def test_a_compensated_sum_loses_no_observation(way: str) -> None:
+    """After as many keys as 10^8 steps bring, where a plain sum of float32 grows no more."""
+    time, before = 256, 2.0**27
+    xs, starts = inputs(time), jnp.zeros(time, bool)
+    gained = {}
+    for summation in ("plain", "compensated"):
+        memory: Any = sample("linear_transformer", 1, summation=summation)
+        attention = memory.layers[0].attention
+        state = attention.init_state()
+        state = state._replace(normaliser=jnp.full_like(state.normaliser, before))
+        run = scan_steps if way == "step" else lambda a, *data: a.unroll(*data)
+        after = eqx.filter_jit(run)(attention, state, xs, starts)[0]
+        gained[summation] = np.asarray(after.normaliser, np.float64) - before
+        if after.lost:
+            gained[summation] += np.asarray(after.lost[1], np.float64)
+    keys = np.asarray(attention._heads(xs)[1], np.float64).sum(axis=0)
+    np.testing.assert_allclose(gained["compensated"], keys, rtol=1e-6)
+    assert way == "unroll" or np.all(gained["plain"] == 0.0)

@@ -31,6 +31,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("integrated", {"gate": "temporal_gru", "crossed_states": True, "unreached": "zero"}),
     ("integrated", {"gate": "temporal_gru", "crossed_states": True, "gradient": "current"}),
     ("linear_transformer", {"norm": "after", "gate": "residual"}),
+    ("linear_transformer", {"summation": "compensated"}),
     ("relit", {"decay": "joint", "query": "double"}),
     ("lstm", {"backend": "xla", "all_biases": True}),
     ("gru", {"backend": "xla", "all_biases": True}),

@@ -62,6 +62,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("integrated", {"num_layers": 1, **INTEGRATED_AS_CODED}),
     ("linear_transformer", {"gate": "residual", "norm": "after", "epsilon": 1e-2}),
     ("linear_transformer", {"gate": "gru", "norm": "after"}),
+    ("linear_transformer", {"summation": "compensated"}),
     ("relit", {"decay": "joint", "query": "double", "embedding_relu": False, "eta": 3}),
     ("relit", {"decay": "joint", "ffn_size": 7, "epsilon": 1e-2}),
     ("relit", {"query": "double", "epsilon": 1e-10}),
