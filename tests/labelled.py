@@ -62,6 +62,21 @@ class Labelled(gymnasium.Env):
         return self.label(), 10.0 * self.episode + self.time, terminated, truncated, {}
 
 
+class Drawn(Labelled):
+    """The same episodes with random observations; those of each environment begin elsewhere."""
+
+    def label(self) -> Any:
+        """Three numbers that are always the same here."""
+        place = (self.number, self.episode, self.time)
+        return np.random.default_rng(place).standard_normal(3)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Opens the next episode; the first of a seed is one of all kinds."""
+        if seed is not None:
+            self.episode = seed % len(self.lengths)
+        return super().reset(seed=seed, options=options)
+
+
 class DictLabelled(Labelled):
     """The same labels in a Dict with a nested one, and a sentence that nobody can use."""
 

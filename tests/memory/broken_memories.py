@@ -1,6 +1,6 @@
 """A sound toy memory, and toys that are broken in one way each."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -45,6 +45,65 @@ class LearnedStart(Average):
     def init_state(self) -> Any:
         """The parameter."""
         return self.first, jnp.array(0, jnp.int32)
+
+
+class WindowState(NamedTuple):
+    """The last four inputs, the newest last, and what was projected from them."""
+
+    hidden: jax.Array
+    keys: jax.Array
+    values: jax.Array
+    seen: jax.Array
+
+
+class Window(AbstractMemory):
+    """A sound memory with a cache: attention to the last four inputs, whose keys it keeps."""
+
+    query: jax.Array
+    key: jax.Array
+    value: jax.Array
+    input_size: int = eqx.field(static=True, default=3)
+    output_size: int = eqx.field(static=True, default=2)
+
+    def init_state(self) -> Any:
+        """Nothing seen."""
+        empty = (jnp.zeros((4, n), self.key.dtype) for n in (3, 4, 2))
+        return WindowState(*empty, jnp.zeros(4, bool))
+
+    def step(self, state: Any, x: Any, start: Any) -> Any:
+        """One observation."""
+        state = select(start, Window.init_state(self), state)
+        rows = (x, x @ self.key, x @ self.value, jnp.ones((), bool))
+        state = jax.tree.map(
+            lambda ring, row: jnp.concatenate([ring[1:], row[None]]), state, WindowState(*rows)
+        )
+        scores = jnp.where(state.seen, state.keys @ (x @ self.query), -jnp.inf)
+        return state, jax.nn.softmax(scores) @ state.values
+
+    def unroll(self, state: Any, xs: Any, starts: Any) -> Any:
+        """A chunk."""
+        return scan_steps(self, state, xs, starts)
+
+    def refresh(self, state: Any) -> Any:
+        """Keys and values, projected again."""
+        return state._replace(keys=state.hidden @ self.key, values=state.hidden @ self.value)
+
+
+class Keys(Window):
+    """The same without the inputs, so that keys stay as they were made."""
+
+    def init_state(self) -> Any:
+        """Nothing seen."""
+        return super().init_state()[1:]
+
+    def step(self, state: Any, x: Any, start: Any) -> Any:
+        """One observation."""
+        state, y = super().step(WindowState(jnp.zeros((4, 3), x.dtype), *state), x, start)
+        return state[1:], y
+
+    def refresh(self, state: Any) -> Any:
+        """Nothing."""
+        return state
 
 
 class ResetByProduct(Average):
@@ -184,8 +243,11 @@ class GrowsItsState(Average):
         return (hidden, count.astype(jnp.float32)), ys
 
 
-def build(kind: type[Average], **more: Any) -> Average:
+def build(kind: Any, **more: Any) -> Any:
     """A memory with random weights."""
-    keys = jax.random.split(jax.random.key(0), 2)
-    write, read = jax.random.normal(keys[0], (3, 4)), jax.random.normal(keys[1], (4, 2))
-    return kind(write, read, jnp.array([0.5, 0.8, 0.9, 0.95]), **more)
+    keys = jax.random.split(jax.random.key(0), 3)
+    shapes = ((3, 4), (3, 4), (3, 2)) if issubclass(kind, Window) else ((3, 4), (4, 2))
+    weights = [jax.random.normal(k, shape) for k, shape in zip(keys, shapes, strict=False)]
+    if issubclass(kind, Window):
+        return kind(*weights, **more)
+    return kind(*weights, jnp.array([0.5, 0.8, 0.9, 0.95]), **more)

@@ -15,9 +15,10 @@ import pytest
 from clew.errors import UserError
 from clew.memory import AbstractMemory, kernels, make_memory
 from clew.memory.kernels import build
-from clew.memory.laws.runs import cast, pull_one, unroll
+from clew.memory.laws.runs import cast, pull, unroll
 from memory_samples import episodes, sample
 
+pull_one = eqx.filter_jit(pull)
 needs_kernels = pytest.mark.skipif(bool(kernels.why_not()), reason=kernels.why_not() or "-")
 
 # Rows of states that fill groups of four and that do not, widths that fill vectors and do not.

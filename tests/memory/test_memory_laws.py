@@ -17,7 +17,8 @@ from memory_samples import quick_compilation, sample
 
 __all__ = ["quick_compilation"]
 
-LENGTHS = (1, 7, 63, 257)
+# Odd and even, multiples of the window and of 64 and those beside them, and longer than any block.
+LENGTHS = (1, 2, 7, 10, 63, 64, 257, 320)
 
 # Options whose code takes another way through time than the defaults.
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
@@ -70,7 +71,7 @@ def test_every_memory_obeys_the_laws(
     """One layer, single precision; the tolerances are those of `check`."""
     memory = sample(name, num_layers=1)
     # Halting compiles slowly; long chunks of it are among the slow tests.
-    lengths = (1, 7) if memory.metric_names else (1, 7, 257)
+    lengths = (1, 7) if memory.metric_names else (1, 7, 320)
     report = check(memory, lengths=lengths, raise_on_failure=False)
     say(report, record_property)
 

@@ -40,7 +40,7 @@ class CheckCommand:
     """Options of the model, or keyword arguments of the factory."""
     input_size: int = 5
     """Numbers in one observation, for a model given by name."""
-    lengths: tuple[int, ...] = (1, 7, 63, 257)
+    lengths: tuple[int, ...] = (1, 7, 64, 321)
     """Lengths of the chunks to unroll, in steps."""
     json: bool = False
     """Print JSON instead of a table."""

@@ -6,10 +6,13 @@ import numpy as np
 
 from clew.memory.base import AbstractMemory, State, scan_steps
 from clew.memory.laws.report import Precision
-from clew.memory.laws.runs import Run, as_numpy, cast, chain, is_float, many, pull_many, zero_floats
+from clew.memory.laws.runs import Programs, Run, as_numpy, cast, is_float, many, zero_floats
 
 CONTINUATION = 16
-PATTERNS = ("none, fresh state", "none", "first", "random", "every step")
+PATTERNS = (
+    *("none, fresh state", "none", "first", "random", "every step", "last", "every other step"),
+    *("random, observations of size 10", "random, observations of size 1,000"),
+)
 CASES = len(PATTERNS)
 
 
@@ -20,6 +23,7 @@ class Subject(NamedTuple):
     precision: Precision
     lengths: list[int]
     tolerances: tuple[float, float]
+    programs: Programs
 
 
 class Cases:
@@ -27,38 +31,59 @@ class Cases:
 
     def __init__(self, subject: Subject, random: np.random.Generator):
         self.memory = subject.memory
+        self.programs = subject.programs
         self.state = cast(subject.memory.init_state(), subject.precision)
         self.dtype = np.dtype(subject.precision)
         self.random = random
+        self.columns = self.memory.output_size + len(self.memory.metric_names)
+        self.tolerance = subject.tolerances[0]
         self.scan_length = max(subject.lengths) + CONTINUATION
         self.fresh = self.warm = many(self.state, CASES)
 
     def warm_up(self) -> None:
         """Draws `warm`, states in the middle of an episode."""
         time = self.scan_length
-        nothing = (zero_floats(self.fresh), self.weights(time))
-        data = (self.fresh, self.inputs(time), self.starts(time), nothing)
-        warm, _, _ = pull_many(scan_steps, self.memory, *data)
+        weights = np.zeros((CASES, time, self.memory.output_size), self.dtype)
+        data = (
+            self.fresh,
+            self.inputs(time),
+            self.starts(time),
+            (zero_floats(self.fresh), weights),
+        )
+        warm, _, _ = self.programs.pull_many(scan_steps, self.memory, *data)
         self.warm = as_numpy(warm)
 
     def inputs(self, time: int, size: float = 1.0) -> np.ndarray:
         """Random observations [case, time, in]."""
-        return self._normal(time, self.memory.input_size) * self.dtype.type(size)
+        return self.normal(CASES, time, self.memory.input_size) * self.dtype.type(size)
 
     def weights(self, time: int) -> np.ndarray:
-        """Random cotangents of the outputs, [case, time, out]."""
-        return self._normal(time, self.memory.output_size)
+        """Random cotangents of the outputs and then of the metrics, [case, time, out]."""
+        return self.normal(CASES, time, self.columns)
+
+    def nudged(self, inputs: np.ndarray) -> np.ndarray:
+        """Observations with other last bits: rounding of some operations, as far as it can go."""
+        size = 8 * np.finfo(self.dtype).eps
+        signs = np.sign(self.random.standard_normal(inputs.shape))
+        return (inputs * (1.0 + size * signs)).astype(self.dtype)
+
+    def of_outputs(self, weights: np.ndarray) -> np.ndarray:
+        """Weights of outputs alone: zeros for the metrics, which `step` does not have."""
+        columns = np.arange(weights.shape[-1]) < self.memory.output_size
+        return np.where(columns, weights, 0).astype(self.dtype)
 
     def starts(self, time: int, rate: float = 0.125) -> np.ndarray:
         """Random start flags [case, time]: with this rate, episodes of 8 steps on average."""
         return self.random.random((CASES, time)) < rate
 
-    def run(self, pieces: list, state: State, xs: Any, starts: Any, weights: Any) -> Run:
-        """`chain` for this memory."""
-        return chain(self.memory, pieces, state, xs, starts, weights, self.scan_length)
+    def normal(self, *shape: int) -> np.ndarray:
+        """Random numbers of the check's precision."""
+        return self.random.standard_normal(shape).astype(self.dtype)
 
-    def _normal(self, time: int, size: int) -> np.ndarray:
-        return self.random.standard_normal((CASES, time, size)).astype(self.dtype)
+    def run(self, pieces: list, state: State, xs: Any, starts: Any, weights: Any) -> Run:
+        """`Programs.chain` for this memory."""
+        data = (pieces, state, xs, starts, weights, self.scan_length)
+        return self.programs.chain(self.memory, *data)
 
 
 def poisoned(array: np.ndarray, poison: list[float]) -> np.ndarray:

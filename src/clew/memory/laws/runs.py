@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from clew.memory.base import AbstractMemory, State, scan_steps
@@ -20,7 +21,7 @@ class Run(NamedTuple):
     """Outputs of some runs of a memory, and gradients of their weighted sum; leaves [case, ...].
 
     Attributes:
-        output: [case, time, out].
+        output: [case, time, out], and behind them one column for each metric.
         parameters: gradient with respect to every float array of the memory.
         state: gradient with respect to every float array of the state before the run.
         inputs: gradient with respect to the observations, [case, time, in].
@@ -37,13 +38,25 @@ def unroll(memory: AbstractMemory, state: State, xs: Any, starts: Any) -> tuple[
     return memory.unroll(state, xs, starts)
 
 
+def learn(memory: AbstractMemory, state: State, xs: Any, starts: Any) -> tuple[State, Any]:
+    """`memory.unroll_with_metrics`, what learners call; the metrics are more columns."""
+    state, ys, metrics = memory.unroll_with_metrics(state, xs, starts)
+    columns = [metrics[name][:, None].astype(ys.dtype) for name in memory.metric_names]
+    return state, jnp.concatenate([ys, *columns], axis=1)
+
+
+def renew(memory: AbstractMemory, state: State, xs: Any, starts: Any) -> tuple[State, Any]:
+    """`memory.refresh`, as a chunk of no steps; `xs` is [0, in]."""
+    return memory.refresh(state), jnp.zeros((0, memory.output_size), xs.dtype)
+
+
 def pull(
     run: RunFunction, memory: AbstractMemory, state: State, xs: Any, starts: Any, cotangents: Any
 ) -> tuple[State, Any, tuple[Any, Any, Any]]:
     """One run and its vector-Jacobian product.
 
     Args:
-        run: `unroll` or `scan_steps`.
+        run: `learn`, `unroll`, `renew` or `scan_steps`.
         memory: the memory.
         state: the state before the run.
         xs: observations [time, in].
@@ -66,59 +79,94 @@ def pull(
     return eqx.combine(after, rest), ys, vjp(cotangents)
 
 
-scan_one = eqx.filter_jit(scan_steps)
-pull_one = eqx.filter_jit(pull)
-pull_many = eqx.filter_jit(eqx.filter_vmap(pull, in_axes=(None, None, 0, 0, 0, 0)))
+class Programs:
+    """The compiled programs of one check; given back with it.
 
-
-def one_alone(memory: AbstractMemory, state: State, xs: Any, starts: Any, weights: Any) -> Run:
-    """One case of `unroll` without `vmap`."""
-    cotangents = (zero_floats(state), weights)
-    _, ys, gradients = pull_one(unroll, memory, state, xs, starts, cotangents)
-    return as_numpy(Run(ys, *gradients))
-
-
-def chain(
-    memory: AbstractMemory,
-    pieces: list[tuple[RunFunction, int]],
-    state: State,
-    xs: np.ndarray,
-    starts: np.ndarray,
-    weights: np.ndarray,
-    scan_length: int,
-) -> Run:
-    """Runs the pieces one after the other and carries the gradient back through all of them.
-
-    A scan is padded to `scan_length`, so that it compiles once; it can only be the last piece.
+    Every program maps memory some dozens of times, and Linux lets a process have 65,530 maps. So
+    these are functions of their own, which no cache outlives.
 
     Args:
-        memory: the memory.
-        pieces: how to run each piece, and its length.
-        state: the state before the first, leaves [case, ...].
-        xs: observations of all pieces together, [case, time, in].
-        starts: start flags [case, time].
-        weights: cotangents of the outputs, [case, time, out].
-        scan_length: steps of every scan.
+        memory: what is checked; its parameters are arguments of the programs.
     """
-    parts, at = [], 0
-    for run, length in pieces:
-        end = scan_length if run is scan_steps else length
-        cut = [_padded(a[:, at : at + length], end) for a in (xs, starts, weights)]
-        parts.append((run, length, *cut))
-        at += length
-    before = [state]
-    for run, _, x, start, weight in parts[:-1]:
-        nothing = (zero_floats(state), np.zeros_like(weight))
-        after, _, _ = pull_many(run, memory, before[-1], x, start, nothing)
-        before.append(as_numpy(after))
-    cotangent, outputs, inputs, total = zero_floats(state), [], [], None
-    for (run, length, x, start, weight), old in reversed(list(zip(parts, before, strict=True))):
-        _, ys, gradients = pull_many(run, memory, old, x, start, (cotangent, weight))
-        of_parameters, cotangent, of_inputs = as_numpy(gradients)
-        total = of_parameters if total is None else jax.tree.map(np.add, total, of_parameters)
-        outputs.insert(0, np.asarray(ys)[:, :length])
-        inputs.insert(0, of_inputs[:, :length])
-    return Run(np.concatenate(outputs, 1), total, cotangent, np.concatenate(inputs, 1))
+
+    def __init__(self, memory: AbstractMemory) -> None:
+        _, static = eqx.partition(memory, eqx.is_inexact_array)
+
+        def scan(parameters: Any, *data: Any) -> tuple[State, Any]:
+            return scan_steps(eqx.combine(parameters, static), *data)
+
+        def pulled(run: RunFunction) -> Callable[..., Any]:
+            return lambda parameters, *data: pull(run, eqx.combine(parameters, static), *data)
+
+        self._one = jax.jit(pulled(learn))
+        self._scan = jax.jit(scan)
+        over_cases = (None, 0, 0, 0, 0)
+        runs: tuple[RunFunction, ...] = (learn, unroll, renew, scan_steps)
+        many = {run: jax.jit(jax.vmap(pulled(run), over_cases)) for run in runs}
+        self._many: dict[RunFunction, Callable[..., Any]] = many
+
+    def scan_one(self, memory: AbstractMemory, *data: Any) -> tuple[State, Any]:
+        """`scan_steps` without `vmap`."""
+        return self._scan(eqx.filter(memory, eqx.is_inexact_array), *data)
+
+    def pull_many(self, run: RunFunction, memory: AbstractMemory, *data: Any) -> Any:
+        """`pull` for all cases."""
+        return self._many[run](eqx.filter(memory, eqx.is_inexact_array), *data)
+
+    def one_alone(
+        self, memory: AbstractMemory, state: State, xs: Any, starts: Any, weights: Any
+    ) -> Run:
+        """One case of `learn` without `vmap`."""
+        cotangents = (zero_floats(state), weights)
+        parameters = eqx.filter(memory, eqx.is_inexact_array)
+        _, ys, gradients = self._one(parameters, state, xs, starts, cotangents)
+        return as_numpy(Run(ys, *gradients))
+
+    def chain(
+        self,
+        memory: AbstractMemory,
+        pieces: list[tuple[RunFunction, int]],
+        state: State,
+        xs: np.ndarray,
+        starts: np.ndarray,
+        weights: np.ndarray,
+        scan_length: int,
+    ) -> Run:
+        """Runs the pieces one after the other and carries the gradient back through all of them.
+
+        A scan is padded to `scan_length`, so that it compiles once; it can only be the last piece.
+
+        Args:
+            memory: the memory.
+            pieces: how to run each piece, and its length.
+            state: the state before the first, leaves [case, ...].
+            xs: observations of all pieces together, [case, time, in].
+            starts: start flags [case, time].
+            weights: cotangents of the outputs and the metrics, [case, time, out].
+            scan_length: steps of every scan.
+        """
+        parts, at = [], 0
+        for run, length in pieces:
+            end = scan_length if run is scan_steps else length
+            cut = [_padded(a[:, at : at + length], end) for a in (xs, starts, weights)]
+            if run is not learn:
+                cut[2] = cut[2][..., : memory.output_size]
+            parts.append((run, length, *cut))
+            at += length
+        before = [state]
+        for run, _, x, start, weight in parts[:-1]:
+            nothing = (zero_floats(state), np.zeros_like(weight))
+            after, _, _ = self.pull_many(run, memory, before[-1], x, start, nothing)
+            before.append(as_numpy(after))
+        cotangent, outputs, inputs, total = zero_floats(state), [], [], None
+        for (run, length, x, start, weight), old in reversed(list(zip(parts, before, strict=True))):
+            _, ys, gradients = self.pull_many(run, memory, old, x, start, (cotangent, weight))
+            of_parameters, cotangent, of_inputs = as_numpy(gradients)
+            total = of_parameters if total is None else jax.tree.map(np.add, total, of_parameters)
+            columns = [(0, 0), (0, 0), (0, weights.shape[-1] - ys.shape[-1])]
+            outputs.insert(0, np.pad(np.asarray(ys)[:, :length], columns))
+            inputs.insert(0, of_inputs[:, :length])
+        return Run(np.concatenate(outputs, 1), total, cotangent, np.concatenate(inputs, 1))
 
 
 def through_init_state(memory: AbstractMemory, run: Run) -> Run:
@@ -138,7 +186,7 @@ def through_init_state(memory: AbstractMemory, run: Run) -> Run:
 
 
 def cast(tree: Any, precision: str) -> Any:
-    """A memory or a state with its float arrays in double precision, if that is asked for."""
+    """A memory or a state with its float arrays in another precision, if one is asked for."""
     if precision == "float32":
         return tree
 

@@ -1,0 +1,80 @@
+"""The first law, without running a memory: what its functions return."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from clew.memory.base import AbstractMemory, State
+from clew.memory.laws.report import Book
+
+
+def check_interface(memory: AbstractMemory, state: State, dtype: Any, book: Book) -> bool:
+    """Whether a memory's functions give what the interface promises.
+
+    Types count: a state that changes its own cannot be carried by a compiled loop, and what does
+    not say so in words would be an error from within JAX.
+    """
+    xs, starts = jnp.zeros((2, memory.input_size), dtype), jnp.zeros(2, bool)
+    calls: dict[str, tuple[int, Callable[[], tuple]]] = {
+        "step": (1, lambda: memory.step(state, xs[0], starts[0])),
+        "unroll": (2, lambda: memory.unroll(state, xs, starts)),
+        "unroll_with_metrics": (2, lambda: memory.unroll_with_metrics(state, xs, starts)),
+        "refresh": (0, lambda: (memory.refresh(state),)),
+    }
+    book.note("interface", 0, "init_state", _changes(memory))
+    for name, (length, call) in calls.items():
+        # What is wrong in a step is mostly wrong in a chunk too, and said of the step first.
+        if book.report.passed:
+            wrong = next(iter(_wrong(memory, name, call, state, dtype)), "")
+            book.note("interface", length, name, wrong)
+    return book.report.passed
+
+
+def _wrong(
+    memory: AbstractMemory, name: str, call: Callable[[], tuple], state: State, dtype: Any
+) -> Iterator[str]:
+    """What is wrong with the values that a function returns, in words."""
+    try:
+        after, *outputs = eqx.filter_eval_shape(call)
+    except (TypeError, ValueError) as error:
+        yield f"{name} raises {type(error).__name__}: {str(error).strip().splitlines()[0]}"
+        return
+    if _shapes(after) != _shapes(state):
+        yield f"the state becomes {_shapes(after)}, not {_shapes(state)} as it began,"
+    lead = () if name == "step" else (2,)
+    if outputs:
+        yield from _unlike("the output", outputs[0], (*lead, memory.output_size), dtype)
+    if len(outputs) == 2:
+        names = memory.metric_names
+        if set(outputs[1]) != set(names):
+            yield f"the metrics are {sorted(outputs[1])}, not {sorted(names)} as metric_names says,"
+        for metric, values in outputs[1].items():
+            yield from _unlike(f"the metric {metric}", values, lead, None)
+
+
+def _unlike(what: str, array: Any, shape: tuple[int, ...], dtype: Any) -> Iterator[str]:
+    if array.shape != shape:
+        yield f"{what} has shape {list(array.shape)}, not {list(shape)},"
+    if dtype is not None and array.dtype != dtype:
+        yield f"{what} has type {array.dtype.name}, not {np.dtype(dtype).name} as the observations,"
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        yield f"{what} has type {array.dtype.name}, which is no float,"
+
+
+def _changes(memory: AbstractMemory) -> str:
+    """What is wrong with the initial state, in words."""
+    first, again = (jax.tree.leaves(memory.init_state()) for _ in range(2))
+    if all(np.array_equal(a, b, equal_nan=True) for a, b in zip(first, again, strict=True)):
+        return ""
+    return "the initial state is another one every time,"
+
+
+def _shapes(state: State) -> str:
+    def one(array: Any) -> str:
+        return f"{jnp.result_type(array).name}{list(jnp.shape(array))}"
+
+    return str(jax.tree.map(one, state))

@@ -1,0 +1,255 @@
+"""The law of `refresh`: what a state caches is what the present parameters would have left.
+
+Which arrays those are is found out by trying. An array of the state is *rebuilt* if `refresh` gives
+it back whatever it is replaced by, from others that are its *sources*.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from clew.memory.base import AbstractMemory, State, scan_steps
+from clew.memory.laws.cases import CASES, Cases
+from clew.memory.laws.report import Book
+from clew.memory.laws.runs import as_numpy, is_float, learn, many, renew, zero_floats
+
+DIRECTIONS = 3
+STEP = {"float32": 1e-2, "float64": 1e-5}
+"""Of the central difference, relative to the size of what it moves."""
+ALLOWED = {"float32": 2e-2, "float64": 1e-5}
+"""How far a derivative may be from the central difference: its own error is a third of that."""
+
+
+def check_refresh(cases: Cases, book: Book, lengths: list[int]) -> None:
+    """`refresh` with the same parameters, its gradients, and `refresh` after a change of them."""
+    probe = _Probe(cases, lengths)
+    _check_same(cases, probe, book)
+    unread = probe.unread()
+    for name in unread:
+        place = f"nothing reads the state's {name}, and refresh rebuilds nothing from it,"
+        book.note("refresh", 0, "changed parameters", place)
+    if probe.rebuilds() or unread:
+        _check_gradients(probe, book)
+        _check_changed(probe, book)
+
+
+def _check_same(cases: Cases, probe: "_Probe", book: Book) -> None:
+    time = cases.scan_length
+    data = (cases.inputs(time), cases.starts(time), cases.weights(time))
+    piece = [(scan_steps, time)]
+    actual = cases.run(piece, probe.refreshed(cases.memory, cases.warm), *data)
+    expected = cases.run(piece, cases.warm, *data)
+    names = [f"{time} steps from a refreshed state, member {b}" for b in range(CASES)]
+    book.compare("refresh", time, names, actual, expected)
+    probe.direct = expected.state
+
+
+def _check_gradients(probe: "_Probe", book: Book) -> None:
+    """The derivative of an output by way of `refresh` in some directions, by differences too."""
+    allowed = ALLOWED[probe.precision]
+    for number in range(DIRECTIONS):
+        deviation = probe.derivative()
+        wrong = f"the gradient that passes refresh is off by {deviation:.2g} of its size,"
+        name = f"an output after refresh, direction {number}, against differences"
+        # Written down as a share of what is allowed, since differences have an error of their own.
+        share = book.tolerances["gradient"] * deviation / allowed
+        book.note("refresh", 1, name, "" if deviation <= allowed else wrong, gradient=share)
+
+
+def _check_changed(probe: "_Probe", book: Book) -> None:
+    """After a change of one parameter: as if the episode had been read with it."""
+    for name, changed in probe.changes():
+        value, stale = probe.stale(changed)
+        wrong = f"the state's {stale} after refresh" if stale else ""
+        what = f"parameters{name} changed after {probe.length} steps"
+        book.note("refresh", probe.length, what, wrong, value=value)
+
+
+class _Probe:
+    """What can be asked of a memory's `refresh`; the programs are those of the other laws."""
+
+    def __init__(self, cases: Cases, lengths: list[int]):
+        self.cases, self.memory = cases, cases.memory
+        self.shortest, self.length = lengths[0], lengths[:2][-1]
+        self.precision = cases.dtype.name
+        self.xs = cases.inputs(self.length)
+        self.history = self._learn(self.memory, many(cases.state, CASES))[0]
+        leaves, self.tree = jax.tree.flatten(self.history)
+        paths = jax.tree_util.tree_leaves_with_path(self.history)
+        self.names = [jax.tree_util.keystr(path) for path, _ in paths]
+        self.floats = [i for i, leaf in enumerate(leaves) if is_float(leaf)]
+        self.direct: Any = None
+        self._find_sources()
+
+    def refreshed(self, memory: AbstractMemory, state: State) -> State:
+        """The states, rebuilt for a memory's parameters."""
+        return self._pull_refresh(memory, state, zero_floats(state))[0]
+
+    def rebuilds(self) -> bool:
+        """Whether `refresh` does anything, be it to gradients alone."""
+        pairs = zip(*map(jax.tree.leaves, self._gradients()), strict=True)
+        return any(self.reads) or not all(np.array_equal(a, b) for a, b in pairs)
+
+    def unread(self) -> list[str]:
+        """The arrays of floats that neither a run nor `refresh` reads."""
+        direct, through = map(jax.tree.leaves, self._gradients())
+        found = []
+        for i, here, there in zip(self.floats, direct, through, strict=True):
+            if (
+                here.size
+                and not here.any()
+                and not there.any()
+                and not any(i in s for s in self.sources)
+            ):
+                found.append(self.names[i])
+        return found
+
+    def derivative(self) -> float:
+        """How far the gradient through `refresh` is from a central difference, as a median."""
+        warm, time = self.cases.warm, self.shortest
+        parameters, static = eqx.partition(self.memory, eqx.is_inexact_array)
+        floats = zero_floats(warm)
+        movable = jax.tree.map(
+            lambda z, a: None if z is None else a, floats, warm, is_leaf=_is_none
+        )
+        ways = [jax.tree.map(self._direction, tree) for tree in (parameters, movable)]
+        xs = self.cases.inputs(time)
+        weights = self.cases.of_outputs(self.cases.weights(time)) * (np.arange(time) == 0)[:, None]
+
+        def output(size: float) -> tuple[np.ndarray, State, Any]:
+            """The weighted output of each case, its state and what flows back to that."""
+            here = jax.tree.map(lambda a, d: (a + size * d).astype(a.dtype), parameters, ways[0])
+            there = _moved(warm, ways[1], size)
+            new = self.refreshed(eqx.combine(here, static), there)
+            _, ys, (_, back, _) = self._pull_learn(self.memory, new, xs, weights)
+            return np.asarray(np.sum(ys * weights, (1, 2), np.float64)), new, back
+
+        step = STEP[self.precision]
+        expected = (output(step)[0] - output(-step)[0]) / (2 * step)
+        _, gradients = self._pull_refresh(self.memory, warm, output(0.0)[2])
+        of_parameters = jax.tree.map(
+            lambda g, d: _dot(g, np.asarray(d)[None]), gradients[0], ways[0]
+        )
+        of_state = jax.tree.map(_dot, gradients[1], ways[1])
+        parts = np.array(jax.tree.leaves((of_parameters, of_state)))
+        size = np.sqrt(np.sum(parts**2, axis=0)) + np.abs(expected)
+        known = size > 0
+        off = np.abs(parts.sum(axis=0) - expected)[known] / size[known]
+        return float(np.median(off)) if known.any() else 0.0
+
+    def changes(self) -> Iterator[tuple[str, AbstractMemory]]:
+        """The memory with one array of its parameters changed, for each of them."""
+        parameters, static = eqx.partition(self.memory, eqx.is_inexact_array)
+        leaves, tree = jax.tree.flatten(parameters)
+        paths = jax.tree_util.tree_leaves_with_path(parameters)
+        for i, (path, leaf) in enumerate(paths):
+            new = (leaf + 0.3 * self._direction(leaf)).astype(leaf.dtype)
+            changed = jax.tree.unflatten(tree, [*leaves[:i], new, *leaves[i + 1 :]])
+            yield jax.tree_util.keystr(path), eqx.combine(changed, static)
+
+    def stale(self, changed: AbstractMemory) -> tuple[float, str]:
+        """How far a refreshed state is from one that was read with other parameters.
+
+        Compared is what is rebuilt from sources that the change left alone, by what it does to the
+        outputs of a chunk. Returned too is the name of an array that is not as it should be.
+        """
+        read = self._learn(changed, many(self.cases.state, CASES))[0]
+        new = jax.tree.leaves(self.refreshed(changed, self.history))
+        old, read = jax.tree.leaves(self.history), jax.tree.leaves(read)
+        moved = {i for i in self.floats if not np.array_equal(old[i], read[i])}
+        every = set().union(*self.reads)
+        expected, largest = None, 0.0
+        for i in sorted(moved):
+            sources = self.sources[i] or (every if self._written_once(i) else set())
+            if not sources or sources & moved:
+                continue
+            if expected is None:
+                expected = self._learn(changed, jax.tree.unflatten(self.tree, read))[1]
+            mixed = jax.tree.unflatten(self.tree, [*read[:i], new[i], *read[i + 1 :]])
+            outputs = self._learn(changed, mixed)[1]
+            value = float(np.max(np.abs(outputs - expected)) / (1e-30 + np.max(np.abs(expected))))
+            if not value <= self.cases.tolerance:
+                return value, self.names[i]
+            largest = max(largest, value)
+        return largest, ""
+
+    def _find_sources(self) -> None:
+        """For each array which others `refresh` reads for it, and those of what it rebuilds."""
+        before = jax.tree.leaves(self.refreshed(self.memory, self.history))
+        self.reads: list[set[int]] = [set() for _ in before]
+        rebuilt = set()
+        for j in self.floats:
+            scrambled = self.refreshed(self.memory, self._scrambled(self.history, j))
+            for i, after in enumerate(jax.tree.leaves(scrambled)):
+                same = np.array_equal(after, before[i])
+                if same and i == j:
+                    rebuilt.add(i)
+                if not same and i != j:
+                    self.reads[i].add(j)
+        self.sources = [reads if i in rebuilt else set() for i, reads in enumerate(self.reads)]
+
+    def _gradients(self) -> tuple[Any, Any]:
+        """Those of some run with respect to the states before it, and before their refresh."""
+        _, (_, through, _) = self._pull_refresh(self.memory, self.cases.warm, self.direct)
+        return self.direct, through
+
+    def _written_once(self, i: int) -> bool:
+        """Whether a step only moves an array's numbers and adds new ones, as a cache's does."""
+        there = self._scrambled(self.history, i)
+        plain, moved = (
+            jax.tree.leaves(self._learn(self.memory, s, self.shortest)[0])[i]
+            for s in (self.history, there)
+        )
+        return bool(np.all((plain == moved) | np.isin(moved, jax.tree.leaves(there)[i])))
+
+    def _scrambled(self, state: State, i: int) -> State:
+        leaves = jax.tree.leaves(state)
+        noise = self.cases.normal(*leaves[i].shape)
+        return jax.tree.unflatten(self.tree, [*leaves[:i], noise, *leaves[i + 1 :]])
+
+    def _direction(self, leaf: Any) -> np.ndarray:
+        """Random numbers of the size of an array's."""
+        size = float(np.sqrt(np.mean(np.square(leaf)))) if leaf.size else 0.0
+        return self.cases.normal(*leaf.shape) * self.cases.dtype.type(size or 1.0)
+
+    def _learn(
+        self, memory: AbstractMemory, state: State, time: int | None = None
+    ) -> tuple[State, np.ndarray]:
+        """The states and outputs of a chunk without starts."""
+        xs = self.xs[:, : time or self.length]
+        weights = np.zeros((*xs.shape[:2], self.cases.columns), self.cases.dtype)
+        return self._pull_learn(memory, state, xs, weights)[:2]
+
+    def _pull_learn(self, memory: AbstractMemory, state: State, xs: Any, weights: Any) -> tuple:
+        starts, nothing = np.zeros(xs.shape[:2], bool), zero_floats(state)
+        pull: Callable[..., tuple] = self.cases.programs.pull_many
+        return as_numpy(pull(learn, memory, state, xs, starts, (nothing, weights)))
+
+    def _pull_refresh(self, memory: AbstractMemory, state: State, cotangent: Any) -> tuple:
+        """The refreshed states, and what flows back to parameters and states."""
+        xs = np.zeros((CASES, 0, memory.input_size), self.cases.dtype)
+        ys = np.zeros((CASES, 0, memory.output_size), self.cases.dtype)
+        starts, pull = np.zeros((CASES, 0), bool), self.cases.programs.pull_many
+        after, _, gradients = pull(renew, memory, state, xs, starts, (cotangent, ys))
+        return as_numpy(after), as_numpy(gradients)
+
+
+def _moved(state: State, way: Any, size: float) -> State:
+    return jax.tree.map(
+        lambda d, a: a if d is None else (a + size * d).astype(a.dtype),
+        *(way, state),
+        is_leaf=_is_none,
+    )
+
+
+def _is_none(leaf: Any) -> bool:
+    return leaf is None
+
+
+def _dot(gradient: np.ndarray, way: np.ndarray) -> np.ndarray:
+    """The product for each case."""
+    product = np.asarray(gradient, np.float64) * way
+    return product.reshape(len(product), -1).sum(axis=1)

@@ -1,0 +1,68 @@
+"""Every planted breach is caught, by the law that says most, in a check as users run it."""
+
+from pathlib import Path
+
+import breaches
+import jax
+import pytest
+from breaches import BREACHES, UNSEEN, Breach
+
+from clew.memory.laws import check
+from memory_samples import quick_compilation
+
+__all__ = ["quick_compilation"]
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "laws.md"
+
+# One of each kind that takes a program of its own to see, and the lengths that this one needs.
+QUICK = {
+    "multiples of 64 differ": (1, 64),
+    "chunks clip observations at 30": (5,),
+    "no gradient where outputs are 1e-6": (5,),
+    "outputs of a step are float16": (5,),
+    "a counter becomes int16 in a step": (5,),
+    "batches of 8 and more differ": (5,),
+    "learning has no gradient": (5,),
+    "a metric is that of the next step": (5,),
+    "no refresh at all": (5,),
+    "refresh stops gradients to one parameter": (5,),
+    "refresh rebuilds keys, not values": (5,),
+    "refresh has the gradients, not the values": (5,),
+}
+
+
+def first_broken(breach: Breach, lengths: tuple[int, ...] | None = None) -> str:
+    """The law that a check names first, or nothing."""
+    options = {} if lengths is None else {"lengths": lengths}
+    report = check(breach.make(), raise_on_failure=False, **options)
+    jax.clear_caches()
+    return "" if report.passed else report.failures[0].law
+
+
+@pytest.mark.parametrize("what", QUICK)
+def test_a_planted_breach_is_caught(what: str) -> None:
+    """With few lengths, because what it costs is compiling."""
+    breach = next(breach for breach in BREACHES if breach.what == what)
+    assert first_broken(breach, QUICK[what]) == breach.law
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("breach", BREACHES, ids=lambda breach: breach.what)
+def test_every_planted_breach_is_caught(breach: Breach) -> None:
+    """With the lengths that `check` has of its own."""
+    assert first_broken(breach) == breach.law
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("breach", UNSEEN, ids=lambda breach: breach.what)
+def test_what_no_law_sees_passes(breach: Breach) -> None:
+    """So that the documentation says so for a reason."""
+    assert first_broken(breach) == ""
+
+
+def test_the_documentation_has_the_tables() -> None:
+    """As `python tests/memory/breaches.py` prints them."""
+    assert len(BREACHES) >= 45
+    assert len({breach.what for breach in (*BREACHES, *UNSEEN)}) == len(BREACHES) + len(UNSEEN)
+    text = DOCUMENT.read_text()
+    assert breaches.caught_table() in text and breaches.unseen_table() in text

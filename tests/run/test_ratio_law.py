@@ -1,0 +1,146 @@
+"""The ratio law in whole runs: what acting was, learning reads again, whoever acts.
+
+Every runner is the one of a run. Only its learner is wrapped: before it learns, it reads its
+rollout again with the parameters that acted, and reports how far log-probabilities and values are
+from those of acting. Parameters change between rollouts, so that what memories cache is rebuilt.
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from clew.agents.learners import LEARNERS
+from clew.agents.network import NetworkConfig
+from clew.agents.trajectory import Rollout, reread
+from clew.memory import MEMORIES, options_of
+from clew.run.asynchronous.settings import AsyncConfig
+from clew.run.compiled import CompiledProgram, compile_loop, init_run, make_parts, update
+from clew.run.config import TrainConfig
+from clew.run.progress import Quiet
+from clew.run.train import make_program
+from memory_samples import SMALL, quick_compilation
+from small_async import by_turns
+
+__all__ = ["quick_compilation"]
+
+UPDATES = 3
+SEQUENCES = {7: 7, 16: 8, 33: 11}
+"""PPO's by the length of a rollout."""
+RUNNERS = ("compiled", "hosted", "asynchronous")
+LIMIT = 5e-5  # of a log-probability and of a value, in single precision
+
+
+class Measured:
+    """A learner that reports how far its reading is from what acting was, as a metric."""
+
+    def __init__(self, inner: Any, shift: int = 0):
+        self.inner, self.shift = inner, shift
+        self.metrics = (*inner.metrics, "off")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def learn(self, agent: Any, opt_state: Any, rollout: Rollout, key: Any) -> Any:
+        """The learner's, and the largest deviation; `shift` moves the starts by so many steps."""
+        found = []
+        for number in range(rollout.chunks.reward.shape[0]):
+            chunk = jax.tree.map(lambda x, i=number: x[i], rollout.chunks)
+            chunk = chunk._replace(start=jnp.roll(chunk.start, self.shift, axis=0))
+            logits, values, _ = reread(agent, chunk)
+            log_prob = agent.distribution.log_prob(logits[:-1], chunk.action)
+            found.append(jnp.max(jnp.abs(log_prob - chunk.log_prob)))
+            found.append(jnp.max(jnp.abs(values[:-1] - chunk.value)))
+        *learned, metrics = self.inner.learn(agent, opt_state, rollout, key)
+        return *learned, metrics | {"off": jnp.max(jnp.stack(found))}
+
+
+def run_config(memory: str, learner: str, runner: str, length: int) -> TrainConfig:
+    """Three environments whose episodes of 1 to 5 steps end anywhere, by either kind of end."""
+    options = {"num_layers": 1} | SMALL[memory] | {"hidden_size": 6}
+    settings: Any = LEARNERS[learner].settings(num_envs=3, rollout_length=length, minibatches=1)
+    if learner == "ppo":
+        settings = replace(settings, sequence_length=SEQUENCES[length], epochs=1)
+    task = {"env": "labelled:Drawn", "env_options": {}}
+    if runner == "compiled":
+        options_of_task = {"corridor_length": 2, "time_limit": 4, "on_time_limit": "truncate"}
+        task = {"env": "tmaze", "env_options": options_of_task}
+    return TrainConfig(
+        **task,
+        memory=memory,
+        memory_options={n: v for n, v in options.items() if n in options_of(memory)},
+        network=NetworkConfig(head_size=4),
+        algorithm=learner,
+        **{learner: replace(settings, learning_rate=1e-2)},
+        steps=3 * length * UPDATES,
+        log_every=UPDATES,
+        runner="async" if runner == "asynchronous" else "sync",
+        asynchronous=AsyncConfig(serial=True),
+    )
+
+
+def largest(config: TrainConfig, shift: int = 0) -> float:
+    """The sum over the updates of each one's largest deviation."""
+    parts = make_parts(config)
+    parts = parts._replace(learner=Measured(parts.learner, shift))  # pyright: ignore[reportArgumentType]
+    if config.env == "tmaze":
+        program: Any = CompiledProgram(compile_loop(parts, partial(update, parts)))
+    else:
+        program = make_program(parts, Quiet())
+    try:
+        sums = program(init_run(parts), jnp.int32(UPDATES)).seed.sums
+        assert sums["episodes"] > UPDATES
+        return float(sums["off"])
+    finally:
+        program.close()
+
+
+def assert_the_ratio_is_one(memory: str, learner: str, runner: str, length: int) -> None:
+    """Log-probabilities and values of learning are those of acting."""
+    off = largest(run_config(memory, learner, runner, length))
+    assert np.isfinite(off) and off < UPDATES * LIMIT, f"T = {length}: {off}"
+
+
+COMBINATIONS = [
+    (memory, learner, runner)
+    for memory in MEMORIES
+    for learner in LEARNERS
+    for runner in RUNNERS
+    # What cannot learn from older rollouts is refused an asynchronous runner.
+    if runner != "asynchronous" or LEARNERS[learner].tolerates_lag
+]
+
+
+def test_ratio_law_in_a_run() -> None:
+    """One of them that compiles quickly."""
+    assert_the_ratio_is_one("gru", "ppo", "hosted", 16)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("memory", "learner", "runner"), COMBINATIONS)
+def test_ratio_law(memory: str, learner: str, runner: str) -> None:
+    """Every memory, learner and runner, for lengths that a window and a sequence divide or not."""
+    for length in SEQUENCES:
+        assert_the_ratio_is_one(memory, learner, runner, length)
+    jax.clear_caches()
+
+
+@pytest.mark.slow
+def test_ratio_law_with_actors_in_processes() -> None:
+    """By turns, so that no rollout is older than its learner."""
+    config = run_config("gtrxl", "ppo", "asynchronous", 16)
+    config = replace(config, asynchronous=by_turns(actors=1))
+    assert largest(config) < UPDATES * LIMIT
+
+
+@pytest.mark.parametrize(
+    "runner",
+    ["hosted", *(pytest.param(n, marks=pytest.mark.slow) for n in RUNNERS if n != "hosted")],
+)
+def test_the_ratio_law_can_fail(runner: str) -> None:
+    """Starts that are one step late are seen, so that the others may be believed."""
+    assert largest(run_config("gru", "ppo", runner, 16), shift=1) > 1e-2
