@@ -1,8 +1,11 @@
 """Settings of every test: strict promotion, one compilation cache, slow tests on request."""
 
+import atexit
 import gc
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +13,10 @@ from pathlib import Path
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".jax_cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 os.environ.setdefault("MPLBACKEND", "Agg")
+# Runs that tests train are theirs, not the user's.
+if "CLEW_STATE_DIR" not in os.environ:
+    os.environ["CLEW_STATE_DIR"] = tempfile.mkdtemp(prefix="clew-state-")
+    atexit.register(shutil.rmtree, os.environ["CLEW_STATE_DIR"], ignore_errors=True)
 # The fast tests mostly wait for the compiler, so it optimises little, in processes that they start
 # as well, and writes loops out in its older way, in half of the time; the slow ones run what users
 # run. Told to xdist's workers, which see no command line.

@@ -25,6 +25,8 @@ class EvaluateCommand:
     """Seed of the episodes and of sampled actions."""
     actions: Literal["both", "greedy", "sampled"] = "both"
     """How actions are chosen."""
+    trust: bool = False
+    """Import the code that the run's settings name, if this machine has not trained it."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -39,7 +41,11 @@ def main(args: list[str]) -> int:
     ways = ("greedy", "sampled") if command.actions == "both" else (command.actions,)
     results = {
         way: evaluate(
-            command.run, episodes=command.episodes, greedy=way == "greedy", seed=command.seed
+            command.run,
+            episodes=command.episodes,
+            greedy=way == "greedy",
+            seed=command.seed,
+            trust=command.trust,
         )
         for way in ways
     }

@@ -50,6 +50,8 @@ class InspectCommand:
     output: str = ""
     """Folder to write to; empty is inspect/ in the run's folder. With several runs each gets a
     folder of its name in it."""
+    trust: bool = False
+    """Import the code that the run's settings name, if this machine has not trained it."""
     json: bool = False
     """Print all numbers as JSON instead of a table."""
 
@@ -75,6 +77,7 @@ def main(args: list[str]) -> int:
             max_steps=command.max_steps,
             seed=command.seed,
             seed_index=command.seed_index,
+            trust=command.trust,
         )
         several.append(found)
         pages.append(inspect.write_inspection(found, _place(command, path)).picture)

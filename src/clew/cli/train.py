@@ -12,7 +12,7 @@ from clew.cli.live import listener
 from clew.cli.parse import parse, value_before_parsing
 from clew.cli.tables import final_text
 from clew.errors import UserError
-from clew.run import folder
+from clew.run import folder, trust
 from clew.run.config import TrainConfig
 from clew.run.defaults import choose_algorithm
 from clew.run.progress import format_seconds
@@ -33,6 +33,9 @@ class TrainCommand:
     ray: str = ""
     """Actors on a Ray cluster, with runner async: auto, local, HOST:PORT or ray://HOST:PORT. Short
     for --asynchronous.ray."""
+    trust: bool = False
+    """Of a run that is resumed: import the code that its settings name, if this machine has not
+    trained it."""
     cpu_threads: int = 0
     """Processor cores to use; 0 takes all there are. Several runs side by side are faster with
     their own cores."""
@@ -53,6 +56,8 @@ def main(args: list[str]) -> int:
     from clew.run.train import train  # start: JAX takes a second
 
     resume = folder.find_run(command.resume, config.run_dir) if command.resume else False
+    if resume:
+        trust.require(resume, folder.read_config(resume), trust=command.trust)
     result = train(config, resume=resume, progress=listener())
     print(report(result.path, result.summary))
     return 0

@@ -41,6 +41,8 @@ class WatchCommand:
     """Update or file name of the checkpoint; empty takes the newest."""
     seed_index: int = 0
     """Which of a run's seeds, from 0."""
+    trust: bool = False
+    """Import the code that the run's settings name, if this machine has not trained it."""
 
 
 def main(args: list[str]) -> int:
@@ -62,7 +64,8 @@ def main(args: list[str]) -> int:
         fps=command.fps,
     )
     if command.terminal:
-        play_run(command.run, viewing)
+        play_run(command.run, viewing, trust=command.trust)
     if command.out or not command.terminal:
-        print(f"video: {watch_run(command.run, viewing, command.out)}")
+        video = watch_run(command.run, viewing, command.out, trust=command.trust)
+        print(f"video: {video}")
     return 0

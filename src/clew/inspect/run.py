@@ -26,6 +26,7 @@ def inspect_run(
     max_steps: int = 1000,
     seed: int = 0,
     seed_index: int = 0,
+    trust: bool = False,
 ) -> Inspection:
     """Plays fresh episodes with a run's agent and finds out what it remembers.
 
@@ -37,14 +38,16 @@ def inspect_run(
         max_steps: an episode that takes longer is left out.
         seed: of the episodes and samples.
         seed_index: which of the run's seeds, from 0.
+        trust: consent to import the code that the run's settings name; see `clew.run.trust`.
 
     Raises:
-        UserError: if there is no such run or seed, no usable checkpoint, or no episode ends.
+        UserError: if there is no such run or seed, no usable checkpoint, or no episode ends; or the
+            run names code, and is neither trusted nor trained here.
     """
     questions = Questions() if questions is None else questions
     questions.validate()
     machine.use_compilation_cache()
-    found, config, agent, update, statistics = load_agent(path, seed_index)
+    found, config, agent, update, statistics = load_agent(path, seed_index, trust=trust)
     task = make_task(config)
     played = task.episodes(
         agent,

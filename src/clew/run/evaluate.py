@@ -35,17 +35,19 @@ class EvalResult(NamedTuple):
         return self.pooled.get("success")
 
 
-def load(path: str | Path, seed_index: int = 0) -> Agent:
+def load(path: str | Path, seed_index: int = 0, *, trust: bool = False) -> Agent:
     """The agent of a run, from its newest good checkpoint.
 
     Args:
         path: the run's folder or name.
         seed_index: which of the run's seeds, from 0.
+        trust: consent to import the code that the run's settings name; see `clew.run.trust`.
 
     Raises:
-        UserError: if there is no such run or seed, or no usable checkpoint.
+        UserError: if there is no such run or seed, or no usable checkpoint; or the run names code,
+            and is neither trusted nor trained here.
     """
-    return load_agent(path, seed_index).agent
+    return load_agent(path, seed_index, trust=trust).agent
 
 
 def evaluate(
@@ -55,6 +57,7 @@ def evaluate(
     greedy: bool = True,
     seed: int = 0,
     max_steps: int = 100_000,
+    trust: bool = False,
 ) -> EvalResult:
     """Plays fresh episodes with every agent of a run.
 
@@ -67,13 +70,15 @@ def evaluate(
         greedy: take the most probable action, instead of sampling from the policy.
         seed: of the episodes and samples.
         max_steps: gives up after so many steps of one episode.
+        trust: consent to import the code that the run's settings name; see `clew.run.trust`.
 
     Raises:
-        UserError: if there is no such run, no usable checkpoint, or an episode does not end.
+        UserError: if there is no such run, no usable checkpoint, or an episode does not end; or the
+            run names code, and is neither trusted nor trained here.
     """
     require_episodes(episodes, max_steps, seed)
     machine.use_compilation_cache()
-    run = load_run(path)
+    run = load_run(path, trust=trust)
     config = run.config
     play = make_task(config).evaluator(run.static, greedy=greedy, max_steps=max_steps)
     found = []

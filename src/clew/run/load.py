@@ -14,6 +14,7 @@ from clew.interact.policy import Policy, TrainedWrappers
 from clew.run import checkpoint, folder
 from clew.run.build import agent_parts, make_task
 from clew.run.config import TrainConfig
+from clew.run.trust import require
 
 
 class LoadedRun(NamedTuple):
@@ -45,19 +46,23 @@ class Loaded(NamedTuple):
     JAX."""
 
 
-def load_agent(path: str | Path, seed_index: int = 0, wanted: str = "") -> Loaded:
+def load_agent(
+    path: str | Path, seed_index: int = 0, wanted: str = "", *, trust: bool = False
+) -> Loaded:
     """Loads one agent.
 
     Args:
         path: the run's folder or name.
         seed_index: which of the run's seeds, from 0.
         wanted: the checkpoint's file name or update; empty takes the newest good one.
+        trust: consent to import the code that the run's settings name; see `clew.run.trust`.
 
     Raises:
-        UserError: if there is no such run, seed or checkpoint, or the checkpoint is damaged.
+        UserError: if there is no such run, seed or checkpoint, or the checkpoint is damaged; or the
+            run names code, and is neither trusted nor trained here.
     """
     require_at_least("seed_index", seed_index, 0)
-    run = load_run(path, wanted)
+    run = load_run(path, wanted, trust=trust)
     if seed_index >= run.config.seeds:
         raise UserError(
             f"seed_index must be below the run's {run.config.seeds} seeds: {seed_index}"
@@ -73,6 +78,7 @@ def load_policy(
     checkpoint: str = "",
     greedy: bool = True,
     seed: int = 0,
+    trust: bool = False,
 ) -> Policy:
     """The agent of a run with its wrappers, for observations as its environment gives them.
 
@@ -82,20 +88,22 @@ def load_policy(
         checkpoint: its file name or update; empty takes the newest good one.
         greedy: take the most probable action (deterministic) instead of sampling one.
         seed: of the sampling, when not greedy.
+        trust: consent to import the code that the run's settings name; see `clew.run.trust`.
 
     Raises:
-        UserError: if there is no such run, seed or checkpoint, or the checkpoint is damaged.
+        UserError: as `load_agent`.
     """
-    loaded = load_agent(path, seed_index, checkpoint)
+    loaded = load_agent(path, seed_index, checkpoint, trust=trust)
     config = loaded.config
     wrappers = TrainedWrappers(config.env, config.env_options, config.wrappers, loaded.statistics)
     return Policy(loaded.agent, wrappers=wrappers, greedy=greedy, seed=seed)
 
 
-def load_run(path: str | Path, wanted: str = "") -> LoadedRun:
+def load_run(path: str | Path, wanted: str = "", *, trust: bool = False) -> LoadedRun:
     """Loads the agents of all seeds; see `load_agent`."""
     found = folder.find_run(path)
     config, identity = folder.read_run(found)
+    require(found, config, trust=trust)
     task = make_task(config)
     shapes, static = agent_parts(config, task)
     learned = packed(task.statistics())

@@ -21,6 +21,7 @@ from clew.run.loggers.listen import with_loggers
 from clew.run.progress import Lines, Progress
 from clew.run.runner import Runner
 from clew.run.stop import stop_signals
+from clew.run.trust import record_training, require
 
 
 class RunResult(NamedTuple):
@@ -35,6 +36,7 @@ def train(
     *,
     resume: bool | str | Path = False,
     progress: Progress | None = None,
+    trust: bool = False,
 ) -> RunResult:
     """Trains an agent, or resumes its training.
 
@@ -44,6 +46,8 @@ def train(
             `config` may then be None. A folder's own settings hold; only `steps` may be raised,
             and loggers, devices and Ray cluster changed.
         progress: the listener; by default lines on standard error.
+        trust: consent to import the code that a resumed run's own settings name; see
+            `clew.run.trust`. Settings that are given as `config` are trusted.
 
     Returns:
         The run's folder and its summary.
@@ -61,7 +65,9 @@ def train(
         config.validate()
         path = None
     else:
+        given = config is not None
         path, config = folder.to_resume(config, resume)
+        require(path, config, trust=trust or given)
         config.validate()
     # First, so that a cluster that does not answer leaves no folder behind.
     with cluster.joined(config.asynchronous.ray):
@@ -76,11 +82,16 @@ def train(
 
 
 def resume_run(
-    path: str | Path, *, steps: int | None = None, progress: Progress | None = None
+    path: str | Path,
+    *,
+    steps: int | None = None,
+    progress: Progress | None = None,
+    trust: bool = False,
 ) -> RunResult:
     """Resumes the run at `path`, to `steps` environment steps if given; see `train`."""
     found = folder.find_run(path)
     config = folder.read_config(found)
+    require(found, config, trust=trust)
     return train(replace(config, steps=steps or config.steps), resume=found, progress=progress)
 
 
@@ -91,6 +102,9 @@ def _train(
         saved = folder.SavedRun(config, folder.write_new_config(path, config))
     else:
         saved = folder.read_run(path)
+    warning = record_training(path, config)
+    if warning:
+        progress.message(warning)
     identity = saved.identity.going_on(config.digest())
     parts = make_parts(config)
     runner = Runner(

@@ -65,13 +65,20 @@ class Watched(NamedTuple):
     influence: Float[np.ndarray, "time time"] | None
 
 
-def watch_run(path: str | Path, viewing: Viewing | None = None, out: str | Path = "") -> Path:
+def watch_run(
+    path: str | Path,
+    viewing: Viewing | None = None,
+    out: str | Path = "",
+    *,
+    trust: bool = False,
+) -> Path:
     """Writes a video of a run's agent.
 
     Args:
         path: the run's folder or name.
         viewing: how to watch.
         out: the .gif or .mp4 file; empty is watch.gif in the run's folder.
+        trust: consent to import the code that the run's settings name; see `clew.run.trust`.
 
     Returns:
         The file.
@@ -94,12 +101,12 @@ def watch_run(path: str | Path, viewing: Viewing | None = None, out: str | Path 
             gamma=gamma,
             max_frames=viewing.max_frames,
         )
-        for seen in watched(found, viewing)
+        for seen in watched(found, viewing, trust=trust)
     ]
     return write_video(films, place, viewing.fps)
 
 
-def play_run(path: str | Path, viewing: Viewing | None = None) -> None:
+def play_run(path: str | Path, viewing: Viewing | None = None, *, trust: bool = False) -> None:
     """Plays a run's agent in the terminal.
 
     Raises:
@@ -107,18 +114,18 @@ def play_run(path: str | Path, viewing: Viewing | None = None) -> None:
     """
     viewing = Viewing() if viewing is None else viewing
     viewing.validate()
-    for seen in watched(path, viewing):
+    for seen in watched(path, viewing, trust=trust):
         play(*seen, fps=viewing.fps, max_frames=viewing.max_frames)
 
 
-def watched(path: str | Path, viewing: Viewing) -> Iterator[Watched]:
+def watched(path: str | Path, viewing: Viewing, *, trust: bool = False) -> Iterator[Watched]:
     """Plays the episodes, and finds what their decisions rest on.
 
     Raises:
         UserError: if there is no such run, seed or checkpoint.
     """
     machine.use_compilation_cache()
-    loaded = load_agent(path, viewing.seed_index, viewing.checkpoint)
+    loaded = load_agent(path, viewing.seed_index, viewing.checkpoint, trust=trust)
     config, agent = loaded.config, loaded.agent
     explain = None
     if viewing.influence != "none":

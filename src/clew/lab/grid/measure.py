@@ -117,7 +117,7 @@ def measure_run(
     if not evaluation.episodes:
         return None, {}
     home = make_task(config)
-    loaded = load_agent(path)
+    loaded = load_agent(path, trust=True)  # its settings are those of the study
     params, static = eqx.partition(loaded.agent, eqx.is_array)
 
     def played(number: int, task: Task) -> Played:

@@ -1,0 +1,118 @@
+"""Consent to code that a run's folder names: a folder is data, and data run nothing unasked.
+
+The settings of a run may name code outside the tasks that clew and the installed packages
+register: "module:factory", Gymnasium's "gymnasium:module:ID", "gymnax:module:factory", or a Ray
+cluster, which can run anything here. Whoever made the folder chose that code, so it is imported
+only if the user consents, or trained this run on this machine. A training is recorded outside of
+the folder, where the folder's maker cannot write, under its path and what it runs.
+"""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from clew.bridges.gymnasium.build import GYMNASIUM
+from clew.bridges.gymnax import GYMNAX
+from clew.errors import UserError
+from clew.run.config import TrainConfig
+from clew.run.files import write_file
+
+STATE = "CLEW_STATE_DIR"
+"""Environment variable: the folder of the user's records, if not the system's usual one."""
+LOCAL_RAY = ("", "auto", "local")
+SHOWN = 300
+"""Most characters of the options that a message shows."""
+IMPORTERS = ("GymV",)
+"""How the ids begin of Gymnasium's environments that import what their options name."""
+
+
+class Untrusted(UserError):
+    """A folder names code that the user has not consented to; nothing of it was run."""
+
+
+def named_code(config: TrainConfig) -> list[str]:
+    """What the settings would run that no registry of installed packages has, one line each."""
+    found = []
+    if _is_named(config.env):
+        found.append(f"{config.env!r} with the options {_shown(config.env_options)}")
+    if config.asynchronous.ray not in LOCAL_RAY:
+        found.append(f"whatever the Ray cluster at {config.asynchronous.ray!r} asks for")
+    return found
+
+
+def require(path: Path, config: TrainConfig, *, trust: bool) -> None:
+    """Refuses a folder that names code, unless its user consents or trained it here.
+
+    Args:
+        path: the run's folder.
+        config: its settings.
+        trust: whether the user consents.
+
+    Raises:
+        Untrusted: saying what would run.
+    """
+    code = named_code(config)
+    if not code or trust or _is_recorded(path, config):
+        return
+    raise Untrusted(
+        f"{path} would run {' and '.join(code)}, code that is named in the folder and not "
+        "installed with clew. Nothing was run. If you know that code and trust the folder's maker: "
+        "--trust, in Python trust=True"
+    )
+
+
+def record_training(path: Path, config: TrainConfig) -> str | None:
+    """Records that the user trains this run on this machine, if it names code.
+
+    Returns:
+        A line for the user if that is not possible: the run goes on.
+    """
+    if not named_code(config):
+        return None
+    try:
+        place = _place(path, config)
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        text = {"path": str(path.resolve()), "code": named_code(config)}
+        write_file(place, [json.dumps(text).encode()])
+    except (OSError, RuntimeError) as error:
+        return f"{path} cannot be recorded as yours ({error}): evaluating it will need --trust"
+    return None
+
+
+def _is_named(env: str) -> bool:
+    """Whether a task is named by where its code is: safe is only what is known to be."""
+    if env.startswith(GYMNASIUM):
+        name = env.removeprefix(GYMNASIUM)
+        return ":" in name or name.startswith(IMPORTERS)
+    return ":" in env.removeprefix(GYMNAX)
+
+
+def _is_recorded(path: Path, config: TrainConfig) -> bool:
+    try:
+        return _place(path, config).is_file()
+    except (OSError, RuntimeError):
+        return False
+
+
+def _place(path: Path, config: TrainConfig) -> Path:
+    """The record of a folder and of all the code that its settings name."""
+    what = [str(path.resolve()), config.env, config.env_options, config.asynchronous.ray]
+    digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
+    return _state_folder() / "trusted" / f"{digest}.json"
+
+
+def _state_folder() -> Path:
+    """Where this user's programs keep their records, by the conventions of the system."""
+    own = os.environ.get(STATE)
+    if own:
+        return Path(own)
+    usual = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_STATE_HOME", "")
+    if Path(usual).is_absolute():
+        return Path(usual) / "clew"
+    return Path.home() / ".local" / "state" / "clew"
+
+
+def _shown(options: dict) -> str:
+    text = repr(options)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text)} characters)"

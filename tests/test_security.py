@@ -1,0 +1,207 @@
+"""A run's folder from somebody else: every command, and the table in docs/security.md."""
+
+import json
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clew
+from clew.cli import run
+from clew.errors import UserError
+from clew.lab.grid import Evaluation, Setting, Study
+from clew.lab.grid.results import write_study
+from clew.run import folder
+from clew.run.asynchronous.settings import AsyncConfig
+from clew.run.checkpoint import Identity
+from clew.run.progress import Quiet
+from clew.run.trust import named_code
+
+TABLE = re.findall(
+    r"^\| `(clew.*)` \| (refused|shown) \|$",
+    (Path(__file__).parents[1] / "docs" / "security.md").read_text(),
+    re.MULTILINE,
+)
+FORMS: dict[str, dict[str, Any]] = {
+    "a function": {"env": "os:system", "env_options": {"command": "touch MARKER"}},
+    "a module": {"env": "evil:make", "env_options": {}},
+    "a module of Gymnasium's": {"env": "gymnasium:evil:Evil-v0", "env_options": {}},
+    "a module of gymnax's": {"env": "gymnax:evil:make", "env_options": {}},
+    "a name in options": {
+        "env": "gymnasium:GymV26Environment-v0",
+        "env_options": {"env_id": "evil:Evil-v0"},
+    },
+    "a cluster": {
+        "env": "gymnasium:CartPole-v1",
+        "env_options": {},
+        "runner": "async",
+        "asynchronous": AsyncConfig(ray="ray://127.0.0.1:9"),
+    },
+}
+MODULE = "open('MARKER', 'w').close()\n\ndef make(**options): raise SystemExit('ran')\n"
+
+
+def write_run(path: Path, **settings: Any) -> None:
+    """A folder whose maker took care that every checksum is right."""
+    path.mkdir(parents=True)
+    config = clew.TrainConfig(memory="none", memory_options={}, name=path.name, **settings)
+    folder.write_config(path, config, Identity("ab", (config.digest(),)))
+    row = {"update": 5, "steps": 10, "seconds": 1.0, "episodes": [1], "return": [1.0]}
+    (path / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+
+
+def write_study_of(path: Path, form: dict[str, Any]) -> None:
+    """A study's folder whose settings, memories and tasks name code."""
+    path.mkdir()
+    study = Study(
+        name="os:system",
+        models={"a": clew.TrainConfig(memory="none", memory_options={})},
+        settings={"s": Setting(form["env"], form["env_options"])},
+        seeds=(0,),
+        steps=40,
+        evaluation=Evaluation(episodes=10),
+        score="return",
+    )
+    study = replace(study, memories={"evil": "evil:make"}, tasks={"evil": "evil:make"})
+    write_study(path, study)
+    curve = {"steps": [10], "episodes": [5], "return": [0.0]}
+    row = {"model": "a", "setting": "s", "seed": 0, "mean": 0.5, "score": "return", "steps": 40}
+    row |= {
+        "curve": curve,
+        "parameters": 3,
+        "seconds": 1.0,
+        "finished": "2026-01-02T03:04:05+00:00",
+    }
+    row |= {"pack": {"compile": 1.0, "train": 2.0, "evaluate": 1.0}, "versions": {}, "format": 1}
+    (path / "results.jsonl").write_text(json.dumps(row | {"git_commit": "abc"}) + "\n")
+
+
+@pytest.fixture
+def gift(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """A function that writes folders of a form, and a current folder with a module in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "evil.py").write_text(MODULE)
+
+    def write(form: str) -> Path:
+        write_run(tmp_path / "runs" / "gift", **FORMS[form])
+        write_study_of(tmp_path / "study", FORMS[form])
+        return tmp_path / "runs" / "gift"
+
+    return write
+
+
+def call(command: str, path: Path) -> tuple[int, str]:
+    """A line of the table: its exit code and its error."""
+    if command.startswith("clew."):
+        with pytest.raises(UserError) as error:
+            eval(command, {"clew": clew, "RUN": str(path)})
+        return 2, f"error: {error.value}"
+    words = {"RUN": str(path), "PARENT": "runs", "STUDY": "study", "PICTURE": "a.png"}
+    words["PAGE"] = "page"
+    return run([words.get(word, word) for word in shlex.split(command)[1:]]), ""
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_page_is_right(form: str, gift: Callable[[str], Path], capsys: Any) -> None:
+    """No command runs what a folder names; each says or shows what its line says."""
+    path = gift(form)
+    (code,) = named_code(folder.read_config(path))
+    assert len(TABLE) == 12
+    for command, outcome in TABLE:
+        if outcome == "shown" and form != "a function":
+            continue  # whatever the name, it is a text
+        exit_code, error = call(command, path)
+        error = error or capsys.readouterr().err.strip()
+        if outcome == "refused":
+            assert exit_code == 2, command
+            assert error.startswith(f"error: {path} would run {code}"), command
+            assert "\n" not in error and "--trust" in error and "trust=True" in error
+        else:
+            assert exit_code == 0, (command, error)
+        assert "evil" not in sys.modules and not Path("MARKER").exists(), command
+
+
+OWN = """
+import gymnasium, numpy
+
+class Own(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 1, (1,), numpy.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    def __init__(self, length=2):
+        self.length = length
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return numpy.zeros(1, numpy.float32), {}
+    def step(self, action):
+        self.time += 1
+        return numpy.zeros(1, numpy.float32), 1.0, self.time >= self.length, False, {}
+"""
+
+
+def test_ones_own_run_needs_no_consent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trained here it evaluates and resumes; elsewhere, or changed, it has to be asked for."""
+    monkeypatch.setenv("CLEW_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "own_env.py").write_text(OWN)
+    config = clew.TrainConfig(
+        env="own_env:Own",
+        memory="none",
+        memory_options={},
+        algorithm="a2c",
+        a2c=clew.A2CConfig(num_envs=2, rollout_length=4),
+        steps=8,
+        run_dir="runs",
+        name="own",
+    )
+    path = clew.train(config, progress=Quiet()).path
+    assert clew.evaluate(path, episodes=2).per_seed["length"] == [2.0]
+    clew.resume_run(path.resolve(), steps=16, progress=Quiet())
+
+    shutil.copytree(path, "gift")
+    with pytest.raises(UserError, match=r"gift would run 'own_env:Own' with the options \{\}"):
+        clew.load("gift")
+    clew.load("gift", trust=True)
+    clew.load_policy("gift", trust=True)
+    with pytest.raises(UserError, match="gift would run"):
+        clew.resume_run("gift", steps=24)
+    # A record that lies in the folder itself says nothing.
+    shutil.copytree(tmp_path / "state", "gift/state")
+    with pytest.raises(UserError, match="gift would run"):
+        clew.load("gift")
+    assert run(["train", "--resume", "gift", "--steps", "24", "--trust"]) == 0
+    clew.load("gift")
+
+    # The same path with other options is other code.
+    folder.write_config(path, replace(config, env_options={"length": 3}))
+    with pytest.raises(UserError, match=r"'own_env:Own' with the options \{'length': 3\}"):
+        clew.load(path)
+    for record in (tmp_path / "state" / "trusted").iterdir():
+        record.unlink()
+    with pytest.raises(UserError, match="gift would run"):
+        clew.load("gift")
+
+
+def test_a_message_shows_no_control_characters(tmp_path: Path) -> None:
+    """Nor can it be pushed out of sight by long options."""
+    options = {"a": "\x1b[2J\n\r", "b": "x" * 10_000}
+    write_run(tmp_path / "gift", env="os:\x1b[2Jsystem", env_options=options)
+    with pytest.raises(UserError) as error:
+        clew.load(tmp_path / "gift")
+    assert str(error.value).isprintable() and len(str(error.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    "env", ["tmaze", "gymnasium:CartPole-v1", "gymnasium:ALE/Pong-v5", "gymnax:X"]
+)
+def test_what_is_installed_needs_no_consent(env: str) -> None:
+    """Registered tasks, and plain ids of packages."""
+    assert named_code(clew.TrainConfig(env=env, env_options={})) == []
