@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
 #include "features.h"
 #include "tiles.h"
@@ -128,7 +127,7 @@ void advance(const AReLiT<T>& w, const Features<T>& f, const T* cosines, const T
 template <typename T, typename Keep>
 void run_arelit(const AReLiT<T>& w, int64_t n, int64_t h, T* outputs, T* state, const Keep& keep) {
   const Sizes& s = w.sizes;
-  std::vector<T> room(Features<T>::size(s)), read(w.rows);
+  Room<T> room(Features<T>::size(s)), read(w.rows);
   Features<T> f(s, room.data());
   load(w, n, h, w.keys, w.values, state);
   for (int64_t t = 0; t < s.time; ++t) {
@@ -143,7 +142,7 @@ void run_arelit(const AReLiT<T>& w, int64_t n, int64_t h, T* outputs, T* state, 
 
 template <typename T>
 void arelit_forward(const AReLiT<T>& w, int64_t n, int64_t h, T* outputs, T* keys, T* values) {
-  std::vector<T> state(w.state_size());
+  Room<T> state(w.state_size());
   run_arelit(w, n, h, outputs, state.data(), [](int64_t, const T*) {});
   store(w, n, h, state.data(), keys, values);
 }

@@ -94,8 +94,8 @@ void arelit_backward(const AReLiT<T>& w, const AReLiTGradients<T>& g, int64_t n,
   const Sizes& s = w.sizes;
   const int64_t size = w.state_size(), features = Features<T>::size(s);
   const int64_t pieces = (s.time + kPiece - 1) / kPiece;
-  std::vector<T> kept(pieces * size), states((kPiece + 1) * size), zeros(size), of_state(size);
-  std::vector<T> room(kPiece * features), read(kPiece * w.rows), of_read(w.rows);
+  Room<T> kept(pieces * size), states((kPiece + 1) * size), zeros(size), of_state(size);
+  Room<T> room(kPiece * features), read(kPiece * w.rows), of_read(w.rows);
   FeatureGradients<T> of(s);
   run_arelit(w, n, h, static_cast<T*>(nullptr), states.data(), [&](int64_t t, const T* state) {
     if (t % kPiece == 0) std::copy_n(state, size, kept.data() + t / kPiece * size);

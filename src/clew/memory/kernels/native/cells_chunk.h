@@ -3,7 +3,6 @@
 #ifndef CLEW_CELLS_CHUNK_H_
 #define CLEW_CELLS_CHUNK_H_
 
-#include <vector>
 
 #include "batch.h"
 #include "cells.h"
@@ -37,7 +36,7 @@ void cells_forward(const CellChunk<T>& c, const Panels<T>& weight, const int64_t
                    int64_t count, const CellOutputs<T>& out) {
   using C = Cell<T>;
   const int64_t size = c.size, wide = C::states * size, kept = C::kept * size;
-  std::vector<T> room(count * (wide + weight.padded()) + kept);
+  Room<T> room(count * (wide + weight.padded()) + kept);
   T *states = room.data(), *products = states + count * wide;
   T* nowhere = products + count * weight.padded();
   for (int64_t r = 0; r < count; ++r)
@@ -64,7 +63,7 @@ void cells_backward(const CellChunk<T>& c, const Panels<T>& turned, const int64_
                     int64_t count, const CellGradients<T>& g) {
   using C = Cell<T>;
   const int64_t size = c.size, wide = C::states * size, gates = C::gates * size;
-  std::vector<T> room(count * (wide + gates + turned.padded()) + size);
+  Room<T> room(count * (wide + gates + turned.padded()) + size);
   T *states = room.data(), *products = states + count * wide, *back = products + count * gates;
   const T* zeros = back + count * turned.padded();
   for (int64_t r = 0; r < count; ++r)

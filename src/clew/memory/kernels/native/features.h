@@ -5,9 +5,9 @@
 
 #include <cstdint>
 #include <type_traits>
-#include <vector>
 
 #include "numbers.h"
+#include "room.h"
 
 namespace clew {
 
@@ -101,7 +101,7 @@ struct Features {
 template <typename T>
 struct FeatureGradients {
   T *keep, *add, *query, *value, *beta;
-  std::vector<T> room, sums;
+  Room<T> room, sums;
 
   explicit FeatureGradients(const Sizes& s) : room(3 * s.wide() + 2 * s.head), sums(3 * s.head) {
     keep = room.data();

@@ -12,6 +12,7 @@ namespace clew {
 
 constexpr int64_t kPanelVectors = 4;
 constexpr int kSums = kTileRows == 8 ? 16 : 8;  // vectors that hold sums at the same time
+constexpr int64_t kAhead = 8;  // rows of a panel that are asked for before they are read
 
 // A matrix [rows, columns] as panels of `width` columns, each from the first row to the last; what
 // lies beyond the last column is zero.
@@ -19,13 +20,14 @@ template <typename T>
 struct Panels {
   static constexpr int64_t width = kPanelVectors * Vector<T>::lanes;
   int64_t rows, columns, count;
-  std::unique_ptr<T[]> room;
+  std::unique_ptr<T[], void (*)(T*)> room;  // not set to zero first, as `Room` would be
 
   Panels(int64_t rows, int64_t columns)
       : rows(rows),
         columns(columns),
         count(round_up(columns, width) / width),
-        room(new T[rows * count * width]) {}
+        room(LineAllocator<T>().allocate(rows * count * width),
+             [](T* at) { LineAllocator<T>().deallocate(at, 0); }) {}
 
   int64_t padded() const { return count * width; }
   const T* at(int64_t panel) const { return room.get() + panel * rows * width; }
@@ -59,8 +61,11 @@ inline void multiply_tile(const T* a, int64_t a_step, int64_t sums, const T* b, 
   V sum[rows][vectors] = {};
   for (int64_t k = 0; k < sums; ++k) {
     V right[vectors];
-    for (int v = 0; v < vectors; ++v)
-      right[v] = load_vector(b + k * Panels<T>::width + v * lanes);
+    for (int v = 0; v < vectors; ++v) {
+      const T* at = b + k * Panels<T>::width + v * lanes;
+      __builtin_prefetch(at + kAhead * Panels<T>::width);
+      right[v] = load_vector(at);
+    }
     for (int r = 0; r < rows; ++r) {
       const T x = a[r * a_step + k];
       for (int v = 0; v < vectors; ++v) sum[r][v] += x * right[v];

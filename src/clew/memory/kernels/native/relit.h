@@ -31,7 +31,7 @@ struct ReLiT {
 template <typename T>
 struct Piece {
   int64_t begin, count, rows;
-  std::vector<T> room, from, by, added, read;
+  Room<T> room, from, by, added, read;
   std::vector<Features<T>> steps;
   const bool* starts;
 

@@ -19,7 +19,7 @@ struct ReLiTGradients {
 template <typename T>
 struct PieceGradients {
   std::vector<FeatureGradients<T>> steps;
-  std::vector<T> below, of_below, zeros;
+  Room<T> below, of_below, zeros;
 
   explicit PieceGradients(const ReLiT<T>& o)
       : below(kPiece), of_below(kPiece), zeros(kRows * o.sizes.wide()) {
@@ -133,8 +133,8 @@ void relit_backward(const ReLiT<T>& o, const ReLiTGradients<T>& g, int64_t n, in
   const Sizes& s = o.sizes;
   const int64_t wide = s.wide(), size = o.state_size(), head = s.head;
   const int64_t pieces = (s.time + kPiece - 1) / kPiece;
-  std::vector<T> kept(pieces * size), of_state(size);
-  std::vector<T> states((kPiece + 1) * kRows * wide), sums((kPiece + 1) * wide);
+  Room<T> kept(pieces * size), of_state(size);
+  Room<T> states((kPiece + 1) * kRows * wide), sums((kPiece + 1) * wide);
   Piece<T> p(o);
   PieceGradients<T> of(o);
   load(o, n, h, o.matrix, o.normaliser, kept.data());

@@ -10,6 +10,8 @@
 #include <immintrin.h>
 #endif
 
+#include "room.h"
+
 namespace clew {
 
 #if defined(__AVX512F__)

@@ -34,13 +34,13 @@ template <typename T>
 struct Head {
   const Window<T>& w;
   int64_t n, h, past, rows, wide, long_rows, reach;
-  std::vector<T>& room;
+  Room<T>& room;
   T *keys, *turned_keys, *values, *turned_values, *far, *turned_far;
   T *content, *distant, *weights, *scores, *shifted;
   std::vector<int32_t> spoiled;  // how many rows before this one were not finite
   int64_t long_far, span;
 
-  Head(const Window<T>& window, int64_t n, int64_t h, std::vector<T>& room)
+  Head(const Window<T>& window, int64_t n, int64_t h, Room<T>& room)
       : w(window), n(n), h(h), room(room) {
     past = std::min<int64_t>(*w.length.at(n), w.slots - 1);
     rows = past + w.time;
@@ -203,8 +203,8 @@ struct Block {
 
 // Scratch space that a thread keeps, because fresh memory costs more than it is used here.
 template <typename T>
-std::vector<T>& scratch(int which) {
-  thread_local std::vector<T> rooms[2];
+Room<T>& scratch(int which) {
+  thread_local Room<T> rooms[2];
   return rooms[which];
 }
 

@@ -18,7 +18,7 @@ template <typename T>
 struct HeadGradients {
   T *keys, *values, *far, *outputs, *content, *distant, *u, *v;
 
-  HeadGradients(const Head<T>& head, std::vector<T>& room) {
+  HeadGradients(const Head<T>& head, Room<T>& room) {
     const int64_t rows = head.long_rows * head.wide, block = kQueries * head.wide;
     const int64_t held[] = {rows, rows, head.long_far * head.wide, block, block, block,
                             head.wide, head.wide};

@@ -46,7 +46,7 @@ struct InSight {
 template <typename T>
 void ring_step(const RingStep<T>& s, int64_t n, int64_t h, T* outputs) {
   const InSight seen(*s.at.at(n), *s.length.at(n), s.slots);
-  std::vector<T>& room = scratch<T>(0);
+  Room<T>& room = scratch<T>(0);
   const int64_t total = 2 * seen.length + 2 * s.head;
   if (static_cast<int64_t>(room.size()) < total) room.resize(total);
   T *weights = room.data(), *by_distance = weights + seen.length;
