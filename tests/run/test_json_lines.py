@@ -12,6 +12,7 @@ import pytest
 import clew
 from clew.errors import UserError
 from clew.run import json_lines
+from clew.run.folder import locked
 from clew.run.json_lines import CUT_SHORT, DamagedRowWarning, RowFile, aside, decode, encode
 
 CASES = 300
@@ -163,6 +164,24 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     path.mkdir()
     with pytest.raises(UserError, match="it is a folder, not a file"):
         RowFile(path)
+
+
+def test_a_link_is_not_written_through(tmp_path: Path) -> None:
+    """In a folder of somebody else's it may lead to a file of the user's."""
+    own, folder = tmp_path / "own", tmp_path / "run"
+    folder.mkdir()
+    own.write_text('{"a": 1}\n')
+    for name in ("rows.jsonl", ".lock", "rows.jsonl.damaged"):
+        (folder / name).symlink_to(own)
+    with pytest.raises(UserError, match="cannot write .*rows.jsonl: it is a link, not a file"):
+        RowFile(folder / "rows.jsonl")
+    with pytest.raises(UserError, match="it is a link"), locked(folder):
+        pass
+    (folder / "rows.jsonl").unlink()
+    (folder / "rows.jsonl").write_text("damaged\n")
+    with pytest.raises(UserError, match="it is a link"):
+        RowFile(folder / "rows.jsonl")
+    assert own.read_text() == '{"a": 1}\n'
 
 
 def test_a_full_disk_is_said(tmp_path: Path) -> None:

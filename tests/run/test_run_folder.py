@@ -14,6 +14,7 @@ from clew.errors import UserError
 from clew.run import folder
 from clew.run.checkpoint import CheckpointWarning, list_checkpoints
 from clew.run.config import TrainConfig
+from clew.run.json_lines import DamagedRowWarning
 from small_run import STEPS_PER_UPDATE, Watch, small_config
 
 
@@ -76,6 +77,21 @@ def test_another_runs_checkpoint_is_passed_over(copy: Path, trained: Path, capsy
         path.unlink()
     assert run(["evaluate", str(copy)]) == 2
     assert "another run" in capsys.readouterr().err
+
+
+def test_rows_are_not_rewritten_without_a_word(copy: Path) -> None:
+    """A damaged row costs itself; rows after the checkpoint are dropped, and counted."""
+    file = copy / "metrics.jsonl"
+    first, second = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(first.replace(b": ", b":\r", 1) + second)
+    with pytest.warns(DamagedRowWarning, match="metrics.jsonl: line 1 is damaged"):
+        assert [row["update"] for row in clew.read_metrics(copy)] == [16]
+    list_checkpoints(copy / "checkpoints")[-1].unlink()
+    watch = Watch()
+    clew.resume_run(copy, steps=24 * STEPS_PER_UPDATE, progress=watch)
+    assert "line 1 is damaged" in watch.messages[0] and "metrics.jsonl.damaged" in watch.messages[0]
+    assert "1 row is dropped" in watch.messages[1]
+    assert [row["update"] for row in clew.read_metrics(copy)] == [16, 24]
 
 
 def test_a_run_of_before_is_given_an_identifier(copy: Path) -> None:

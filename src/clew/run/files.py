@@ -48,6 +48,28 @@ def read_file(path: Path, most: int | None = None) -> bytes:
             raise OSError(errno.ENOMEM, text) from error
 
 
+def open_to_append(path: Path) -> int:
+    """A handle of a regular file that is appended to and read, made if it is not there.
+
+    A link is not followed: in a folder that somebody else made it may lead to any file.
+
+    Raises:
+        OSError: if it cannot be opened, or is a link or no regular file.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):
+        flags |= getattr(os, name, 0)
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, "it is a link, not a file")
+    handle = os.open(path, flags, 0o666)
+    try:
+        _require_regular(os.fstat(handle))
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in a file of settings.
 

@@ -16,7 +16,7 @@ from clew.errors import UserError, unknown_name
 from clew.run.asynchronous.settings import PLACE
 from clew.run.checkpoint import Identity
 from clew.run.config import BESIDE, TrainConfig, config_from_json, differences
-from clew.run.files import read_json, write_file
+from clew.run.files import open_to_append, read_json, write_file
 from clew.run.machine import git_commit, versions
 
 CONFIG, METRICS, SUMMARY, CHECKPOINTS = (
@@ -227,7 +227,7 @@ def locked(path: Path) -> Iterator[None]:
         yield
         return
     try:
-        opened = open(path / ".lock", "a+", encoding="utf-8")
+        opened = open(open_to_append(path / ".lock"), "a+", encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot write in {path}: {error.strerror}") from error
     with opened as file:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clew.errors import UserError
-from clew.run.files import read_file, write_file
+from clew.run.files import open_to_append, read_file, write_file
 
 Row = dict[str, Any]
 Kinds = Mapping[str, type]
@@ -156,7 +156,7 @@ class RowFile:
                 _append_synced(aside(path), b"".join(d.raw + b"\n" for d in damages))
             if self.mended or self.dropped or (data and not data.endswith(b"\n")):
                 write_file(path, (line.raw + b"\n" for line in kept))
-            self._file = open(path, "ab", buffering=0)
+            self._file = open(open_to_append(path), "ab", buffering=0)
         except OSError as error:
             raise _cannot_write(path, error) from error
 
@@ -245,7 +245,7 @@ def _where(path: Path, damage: Damage) -> str:
 
 
 def _append_synced(path: Path, data: bytes) -> None:
-    with open(path, "ab") as file:
+    with open(open_to_append(path), "ab") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clew.errors import UserError
+from clew.run.files import read_json
 from clew.run.loggers.base import WandbConfig, scalars
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class WeightsAndBiases:
 def read_state(place: Path) -> tuple[str, int]:
     """The id at W&B and the last update logged; a new id if there is none."""
     try:
-        found = json.loads(place.read_text())
+        found = read_json(place)
         return str(found["id"]), int(found["update"])
     except (OSError, ValueError, KeyError, TypeError):
         return uuid.uuid4().hex[:12], 0

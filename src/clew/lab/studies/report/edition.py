@@ -1,6 +1,5 @@
 """A study's folder as a report reads it: the grid, its scores, floors and published numbers."""
 
-import json
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from clew.lab.grid import Setting
 from clew.lab.grid.results import FORMAT, RESULTS, STUDY
 from clew.lab.studies import STUDIES, find_study
 from clew.run import json_lines
+from clew.run.files import read_json
 from clew.run.json_lines import Row
 from clew.stats import Spread, mean_and_deviation
 
@@ -295,7 +295,7 @@ def _find(folder: Path, run_dir: Path) -> Path:
 
 def _read_study(path: Path) -> dict[str, Any]:
     try:
-        study = json.loads(path.read_text(encoding="utf-8"))
+        study = read_json(path)
         if study["format"] > FORMAT:
             raise UserError(f"{path} was written by a newer clew")
         missing = [k for k in ("name", "models", "settings", "seeds", "expected") if k not in study]
