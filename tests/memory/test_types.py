@@ -1,5 +1,6 @@
 """Types of numbers: every memory in bfloat16 and in double precision, and what is mixed."""
 
+import itertools
 from typing import Any
 
 import equinox as eqx
@@ -16,8 +17,12 @@ from memory_samples import INPUT_SIZE, episodes, quick_compilation, sample
 __all__ = ["quick_compilation"]
 
 TIME = 20
-WITH_KERNELS = ("lstm", "gtrxl", "relit", "arelit")
-NAMES = [n if n in WITH_KERNELS else pytest.param(n, marks=pytest.mark.slow) for n in MEMORIES]
+QUICK = (("lstm", "bfloat16"), ("gtrxl", "bfloat16"), ("relit", "bfloat16"))
+"""Those that have kernels, and none for this type; the kernels' own tests have float64."""
+CASES = [
+    pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow)
+    for case in itertools.product(MEMORIES, ("bfloat16", "float64"))
+]
 
 unroll_compiled, steps_compiled = eqx.filter_jit(unroll), eqx.filter_jit(scan_steps)
 
@@ -27,8 +32,7 @@ def types(tree: Any) -> list[str]:
     return [leaf.dtype.name for leaf in jax.tree.leaves(tree)]
 
 
-@pytest.mark.parametrize("precision", ["bfloat16", "float64"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "precision"), CASES)
 def test_a_memory_keeps_its_type(name: str, precision: str, ordinary_promotion: None) -> None:
     """With parameters cast, and observations that are not: state and outputs have theirs.
 
