@@ -61,7 +61,7 @@ def require_fraction(name: str, value: Any) -> None:
 
 
 def require_episodes(episodes: Any, max_steps: Any, seed: Any) -> None:
-    """Raises `UserError` unless so many episodes of so many steps at most can be played."""
+    """Raises `UserError` unless there are episodes, steps and a seed to play with."""
     require_at_least("episodes", episodes, 1)
     require_at_least("max_steps", max_steps, 1)
     require_at_least("seed", seed, 0)

@@ -140,7 +140,7 @@ class MemoryMazeEnv(gymnasium.Env[Any, np.int64]):
 
     @property
     def steps_per_episode(self) -> int:
-        """After so many steps an episode is truncated."""
+        """Steps after which an episode is truncated."""
         return SIZES[self.size][1] * self._options["control_freq"]
 
     def reset(
@@ -284,7 +284,7 @@ def _require_own_drawing() -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Takes one warning, which tells at every reset that a ball is no free body, out of the log."""
+    """Takes one warning out of the log: that of every reset, that a ball is no free body."""
     logger = logging.getLogger("absl")
     noise = _NoNoise()
     logger.addFilter(noise)

@@ -15,7 +15,7 @@ from clew.errors import UserError
 
 COMMANDS = {
     "demo": "see in a minute or two that memory matters: train with one and without, draw both",
-    "train": "train agents and record the run; or go on with a run (--resume)",
+    "train": "train agents and record the run; or resume a run (--resume)",
     "evaluate": "play fresh episodes with a run's agents, greedily and as trained",
     "study": "run a published study's grid of models, settings and seeds; go on where it stopped",
     "report": "make one page of studies: tables beside the published ones, figures, tests, floors",

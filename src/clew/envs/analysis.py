@@ -93,7 +93,7 @@ def optimal_return(
 
 
 def one_bit_return(num_bits: int) -> float:
-    """What one of k fair bits tells about their majority, as a return of +1 or -1.
+    """What one of k fair bits reveals about their majority, as a return of +1 or -1.
 
         G = C(k-1, floor((k-1)/2)) / 2^(k-1)
 

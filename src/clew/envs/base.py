@@ -77,8 +77,8 @@ class Environment(eqx.Module):
     def next_episode(self, state: EnvState, key: Key[Array, ""]) -> tuple[EnvState, Observation]:
         """Opens the episode after the one that ended in `state`: a new one, as `reset` does.
 
-        The one method that a task may replace, if its episodes follow a fixed order: what `state`
-        counts tells it where it stands. `reset` then opens the first.
+        The one method that a task may replace, if its episodes follow a fixed order: `state`
+        counts them. `reset` then opens the first.
         """
         return self.reset(key)
 

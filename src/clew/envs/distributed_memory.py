@@ -71,7 +71,7 @@ class DistributedMemory(Recall):
         stream_seed: None draws the bits of every episode afresh. A number plays the bits that the
             published code draws with that seed, in order, from the first episode on, in every
             environment, whatever the keys; that of every published run is 0.
-        stream_length: after so many episodes the fixed stream begins again.
+        stream_length: episodes after which the fixed stream repeats.
 
     Raises:
         UserError: impossible sizes, an unknown schedule, or what is no seed.

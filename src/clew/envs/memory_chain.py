@@ -61,7 +61,7 @@ class MemoryChain(Recall):
         stream_seed: None draws every episode afresh. A number plays the episodes that bsuite draws
             with that seed, in order, from the first one on, in every environment, whatever the
             keys; bsuite's own default, and that of every published run, is 0.
-        stream_length: after so many episodes the fixed stream begins again.
+        stream_length: episodes after which the fixed stream repeats.
 
     Raises:
         UserError: a size below 1, or what is no seed.

@@ -122,7 +122,7 @@ class Episodes(eqx.Module):
         return Draw(jnp.asarray(contexts)[episode], jnp.asarray(queries)[episode], episode)
 
     def forced(self, context: Any, query: Any = 0) -> Draw:
-        """The given bits and query; a stream goes on with its first episode after them.
+        """The given bits and query; a stream continues with its first episode after them.
 
         Raises:
             UserError: a wrong number of bits.

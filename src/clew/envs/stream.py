@@ -139,7 +139,7 @@ class AutoReset(eqx.Module):
                 f"returned {sorted(own)}"
             )
         counted = {"return": episode_return, "length": episode_length.astype(jnp.float32)}
-        return counted | own  # a wrapper that changes rewards tells the task's own return
+        return counted | own  # a wrapper that changes rewards reports the task's own return
 
 
 def _where(choice: Bool[Array, ""], a: PyTree[Array], b: PyTree[Array]) -> PyTree[Array]:

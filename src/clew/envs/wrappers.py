@@ -188,7 +188,7 @@ class Wrapper(Environment):
 
     @abc.abstractmethod
     def task_observation(self, observation: Any) -> Any:
-        """The task's observation within the wrapper's; None if it cannot be told from it."""
+        """The task's observation within the wrapper's; None if it cannot be recovered."""
 
     @property
     def observation_space(self) -> spaces.Space:

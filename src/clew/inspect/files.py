@@ -22,25 +22,27 @@ def to_json(found: Inspection) -> dict[str, Any]:
     for name in ("name", "memory", "task", "steps", "episodes", "left_out", "greedy"):
         several[name] = getattr(found, name)
     return several | {
-        "metrics": _plain(found.metrics),
+        "metrics": _json_values(found.metrics),
         "lengths": found.lengths.tolist(),
         "decisions": found.decisions.tolist(),
         "state_size": found.state_size,
-        "gradient": _plain(found.gradient._asdict()),
-        "occlusion": _plain(found.occlusion._asdict()),
+        "gradient": _json_values(found.gradient._asdict()),
+        "occlusion": _json_values(found.occlusion._asdict()),
         "map_steps": found.map_steps.tolist(),
-        "gradient_map": _plain(found.gradient_map._asdict()),
-        "occlusion_map": _plain(found.occlusion_map._asdict()),
+        "gradient_map": _json_values(found.gradient_map._asdict()),
+        "occlusion_map": _json_values(found.occlusion_map._asdict()),
         "memory_lengths": {
-            f"{way} {measure}": _plain(length._asdict() | {"mean": length.mean._asdict()})
+            f"{way} {measure}": _json_values(length._asdict() | {"mean": length.mean._asdict()})
             for (way, measure), length in found.memory_lengths.items()
         },
-        "first_share": {way: _plain(found.first_share(way)) for way in ("gradient", "occlusion")},
+        "first_share": {
+            way: _json_values(found.first_share(way)) for way in ("gradient", "occlusion")
+        },
         "probes": [
-            _plain(probe._asdict() | {"accuracy": [a._asdict() for a in probe.accuracy]})
+            _json_values(probe._asdict() | {"accuracy": [a._asdict() for a in probe.accuracy]})
             for probe in found.probes
         ],
-        "maps": {name: _plain(traced._asdict()) for name, traced in found.maps.items()},
+        "maps": {name: _json_values(traced._asdict()) for name, traced in found.maps.items()},
     }
 
 
@@ -124,14 +126,14 @@ def _written(value: Any) -> Any:
     return value
 
 
-def _plain(value: Any) -> Any:
+def _json_values(value: Any) -> Any:
     """As JSON values: lists, rounded numbers, None for numbers that are not finite."""
     if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items()}
+        return {name: _json_values(inner) for name, inner in value.items()}
     if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
+        return _json_values(value.tolist())
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        return [_json_values(inner) for inner in value]
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}") if np.isfinite(value) else None
     return value

@@ -55,7 +55,7 @@ class Inspection:
     state_size: int
     """Numbers that the memory carries from step to step."""
     maps: dict[str, MapSummary]
-    """What the memory itself tells of the first episode, see `AbstractMemory.maps`."""
+    """What the memory itself reports of the first episode, see `AbstractMemory.maps`."""
 
     def lags(self, way: str, measure: str) -> Float[np.ndarray, "episodes lags"]:
         """Influence on each episode's decision by lag.

@@ -34,7 +34,7 @@ class Laid(eqx.Module):
 
 
 def in_one_axis(observation: Any, lead: int) -> Float[Array, "*lead n"]:
-    """All numbers of observations with so many leading axes, as float32 in one last axis."""
+    """All numbers of observations with this many leading axes, as float32 in one last axis."""
     leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(observation)]
     flat = [leaf.astype(jnp.float32).reshape(*leaf.shape[:lead], -1) for leaf in leaves]
     return flat[0] if len(flat) == 1 else jnp.concatenate(flat, axis=-1)

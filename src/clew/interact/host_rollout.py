@@ -55,7 +55,7 @@ class HostActor:
             `clew.run.sharding.Sharding.compile`.
         seeds: how many.
         length: of the rollout.
-        sequence: the memory's state is kept for the learner after every so many steps.
+        sequence: steps after which the memory's state is kept for the learner, again and again.
         gamma: the discount that completes the returns of truncated episodes.
         timeout: seconds after which an environment in a worker process counts as hung.
     """
@@ -156,7 +156,7 @@ def _kept(distribution: Distribution, choice: Choice) -> tuple[Array, Array, Arr
 
 
 def _judge(static: Agent, params: PyTree[Array], memory: State, observation: Observation) -> Array:
-    """The value of observations that go on with the episodes; the memory does not keep them."""
+    """The value of observations that continue the episodes; the memory does not keep them."""
     agent = eqx.combine(params, static)
     never = jnp.zeros(jax.tree.leaves(observation)[0].shape[0], bool)
     return step_all(agent, memory, observation, never)[2]

@@ -237,8 +237,8 @@ _NEWER = (
     *(f"network.{name}" for name in ("precision", "continuous", "log_std", "initial_log_std")),
 )
 BESIDE = ("loggers", "wandb", "devices")
-"""Settings that no number of a run depends on, but for rounding; a run that is gone on with may
-change them."""
+"""Settings that no number of a run depends on, but for rounding; a resumed run may change
+them."""
 _MEMORY_OPTIONS = {
     ("scan", "auto"): ("backend", "auto"),
     ("scan", "kernel"): ("backend", "kernel"),

@@ -69,7 +69,7 @@ def evaluate(
         episodes: for every seed, at least 1.
         greedy: take the most probable action, instead of sampling from the policy.
         seed: of the episodes and samples.
-        max_steps: gives up after so many steps of one episode.
+        max_steps: steps after which an episode that has not ended is an error.
         trust: consent to import the code that the run's settings name; see `clew.run.trust`.
 
     Raises:

@@ -49,7 +49,7 @@ def git_commit() -> str | None:
 def use_compilation_cache() -> None:
     """Keeps compiled programs in ~/.cache/clew/jax, or in CLEW_CACHE_DIR, for the next process.
 
-    Does nothing where the user has told JAX of another folder, or the folder cannot be made.
+    Does nothing where the user has given JAX another folder, or the folder cannot be made.
     """
     if jax.config.values["jax_compilation_cache_dir"]:
         return

@@ -18,13 +18,13 @@ from clew.interact.recording import Recording
 WAYS = ("occlusion", "gradient")
 Way = Literal["occlusion", "gradient"]
 ROUNDED = 32
-"""Episodes are filled up to a multiple of so many steps, and share compiled programs."""
+"""Episodes are padded to a multiple of this many steps, so that they share compiled programs."""
 
 
 def influences(
     agent: Agent, way: Way = "occlusion"
 ) -> Callable[[Recording, Int[np.ndarray, " some"]], Float[np.ndarray, "time time"]]:
-    """What tells the share of each observation s in what moves the policy at each step t.
+    """Finds the share of each observation s in what moves the policy at each step t.
 
         share[t, s] = I[t, s] / (I[t, 0] + ... + I[t, t])
 

@@ -66,7 +66,7 @@ class TimeAxis(NamedTuple):
 
 
 def round_numbers(low: float, high: float, about: int, *, whole: bool = False) -> list[float]:
-    """Multiples of 1, 2 or 5 times a power of ten between two numbers, about so many.
+    """Multiples of 1, 2 or 5 times a power of ten between two numbers, `about` of them.
 
     Args:
         low: none is below it.

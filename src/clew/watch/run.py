@@ -37,7 +37,7 @@ class Viewing:
     influence: Literal["occlusion", "gradient", "none"] = "occlusion"
     """How to find what a decision rests on; none leaves it out, which is faster."""
     max_frames: int = 500
-    """Of a longer episode only so many steps are shown."""
+    """Most steps shown of an episode; those of a longer one are evenly spread."""
     max_steps: int = 10_000
     """A longer episode is cut there."""
     fps: float = 10.0
@@ -110,7 +110,7 @@ def play_run(path: str | Path, viewing: Viewing | None = None, *, trust: bool = 
     """Plays a run's agent in the terminal.
 
     Raises:
-        UserError: if there is no such run, seed or checkpoint, or the task cannot be told in text.
+        UserError: if there is no such run, seed or checkpoint, or the task has no form in text.
     """
     viewing = Viewing() if viewing is None else viewing
     viewing.validate()

@@ -187,7 +187,7 @@ def _backward_kernel(
 
 
 def _in_chunks(x: Array, g: Array) -> Array:
-    """A batch in equal parts, filled up with zeros; so many that a part of `g` stays cached."""
+    """A batch in equal parts, padded with zeros, so small that a part of `g` stays cached."""
     batch = x.shape[0]
     parts = min(batch, -(-g.size // CACHED))
     size = -(-batch // parts)

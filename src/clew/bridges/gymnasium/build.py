@@ -31,7 +31,7 @@ PACKAGES = {
     "memory_gym": "--no-deps memory-gym",
     "gymnax": "'clew[jaxenvs]'",
 }
-"""What to install for a module, as pip is told; others are supposed to be called as the module."""
+"""What pip installs for a module; other packages are supposed to be called as their module."""
 
 REGISTERED_BY = {
     "MiniGrid-": "minigrid",

@@ -219,25 +219,25 @@ else the final observation in `final` | goes on |
         if same and cut.any():
             raw = final_observations(info, cut, observations, self._adapt, self.name)
             self._check(raw)
-        told = self._accounts.step(rewards, terminated, truncated, same)
+        outcome = self._accounts.step(rewards, terminated, truncated, same)
         self._transforms.learn(observations)
         if raw is not None:
             self._transforms.learn(raw, cut)
-        earned = self._transforms.reward(told.reward, told.counted, told.ended)
+        earned = self._transforms.reward(outcome.reward, outcome.counted, outcome.ended)
         final = None
         if raw is not None:
             none = np.zeros_like(cut)
             final = (cut, self._transforms.observe(raw, self._actions, earned, none))
-        seen = self._transforms.observe(observations, self._actions, earned, told.start)
+        seen = self._transforms.observe(observations, self._actions, earned, outcome.start)
         return GymnasiumStep(
             observation=seen,
             reward=earned,
-            discount=told.discount,
-            start=told.start,
-            last=told.last,
-            ended=told.ended,
-            metrics=told.metrics,
-            own_reward=told.reward,
+            discount=outcome.discount,
+            start=outcome.start,
+            last=outcome.last,
+            ended=outcome.ended,
+            metrics=outcome.metrics,
+            own_reward=outcome.reward,
             final=final,
         )
 

@@ -36,7 +36,7 @@ class GymnasiumTask:
     """A Gymnasium environment by name, with its spaces; it can be pickled.
 
     `open` makes a stream of it. The spaces are those of an agent without wrappers; `observed`
-    tells what wrappers make of them.
+    says what wrappers make of them.
     """
 
     name: str

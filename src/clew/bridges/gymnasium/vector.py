@@ -155,7 +155,7 @@ class GroupedVectorEnv(VectorEnv):
         """Opens an episode in every environment.
 
         Args:
-            seed: a list of num_envs integers, or None to go on with the random streams there are.
+            seed: a list of num_envs integers, or None to continue the present random streams.
             options: not used.
             timeout: seconds to wait for worker processes, None for ever.
 

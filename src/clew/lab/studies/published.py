@@ -102,8 +102,8 @@ class PublishedStudy(Generic[Options]):
     presets: Mapping[str, "TrainConfig"] = field(default_factory=dict)
     """Settings for `clew train --preset`, by their whole name."""
     pages: str = ""
-    """Where its `clew.lab.studies.report.Page` by the name of the grid is, as "module:function";
-    without one, a report has the form of any study's."""
+    """Where its `clew.lab.studies.report.edition.Page` by the name of the grid is, as
+    "module:function"; without one, a report has the form of any study's."""
 
 
 def first_seeds(own: tuple[int, ...], count: int) -> tuple[int, ...]:

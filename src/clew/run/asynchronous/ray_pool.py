@@ -26,7 +26,8 @@ ANSWER_SECONDS = 30.0
 """Least time that an actor has to answer, whatever its environments have: its node is shared,
 and Ray gives its processes a low priority."""
 LOOK_FRACTION, LOOK_LEAST = 0.1, 0.2
-"""Time between two looks at an actor: this fraction of its patience, at least so many seconds."""
+"""Time between two looks at an actor: this fraction of its patience, but at least this many
+seconds."""
 
 
 class Gone(NamedTuple):

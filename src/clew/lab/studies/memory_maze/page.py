@@ -19,7 +19,6 @@ from clew.report.document import (
     Cell,
     Column,
     Heading,
-    Numbers,
     Table,
     Text,
     counted,
@@ -80,7 +79,7 @@ def blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
     learner = learner_table(scores)
     return [
         Heading(scores.edition.name, 1, scores.edition.slug),
-        _numbers(scores, judged),
+        scores.numbers(scores.seeds_of(scores.models, scores.mazes), judged, "of training"),
         *(Text(sentence) for sentence in _sentences(scores)),
         *_claims(scores, judged),
         scores.heading("Learning", "learning"),
@@ -94,18 +93,6 @@ def blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
         scores.heading("How this was made", "made-section"),
         provenance(scores.edition, note),
     ]
-
-
-def _numbers(scores: Scores, judged: Sequence[Judged]) -> Numbers:
-    rows = scores.edition.rows
-    return Numbers(
-        [
-            (f"{len(rows):,}", f"trainings of {scores.budget}"),
-            (scores.seeds_of(scores.models, scores.mazes).split(" seed")[0], "seeds a cell"),
-            *claims.counts(judged),
-            (duration(sum(row["seconds"] for row in rows)), "of training"),
-        ]
-    )
 
 
 def _claims(scores: Scores, judged: Sequence[Judged]) -> list[Table]:

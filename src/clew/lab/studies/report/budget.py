@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from clew.lab import claims
+from clew.lab.claims import Judged
 from clew.lab.grid.results import Row
 from clew.lab.studies.report.costs import rows_of
 from clew.lab.studies.report.edition import Edition
-from clew.report.document import Cell, Heading, counted
+from clew.report.document import Cell, Heading, Numbers, counted, duration
 from clew.stats import bootstrap_interval
 
 
@@ -31,6 +33,24 @@ class OneBudget:
         """A cell's rows, seed by seed."""
         found = self.edition.cells.get((model, setting), {})
         return [found[seed] for seed in sorted(found)]
+
+    def numbers(self, seeds: str, judged: Sequence[Judged], of: str) -> Numbers:
+        """The numbers at the head of a report.
+
+        Args:
+            seeds: how many seeds the cells have, in words.
+            judged: the claims.
+            of: whose time it is that the trainings took.
+        """
+        rows = self.edition.rows
+        return Numbers(
+            [
+                (f"{len(rows):,}", f"trainings of {self.budget}"),
+                (seeds.split(" seed")[0], "seeds a cell"),
+                *claims.counts(judged),
+                (duration(sum(row["seconds"] for row in rows)), of),
+            ]
+        )
 
     def seeds_of(self, models: Iterable[str], settings: Sequence[str]) -> str:
         """How many seeds some cells have, in words."""

@@ -24,7 +24,6 @@ from clew.report.document import (
     Cell,
     Column,
     Heading,
-    Numbers,
     Table,
     Text,
     counted,
@@ -98,7 +97,7 @@ def blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
     beside = [block for block in (figures.windows(scores, styles), windows_table(scores)) if block]
     return [
         Heading(scores.edition.name, 1, scores.edition.slug),
-        _numbers(scores, judged),
+        scores.numbers(scores.seeds(), judged, "of one core"),
         *(Text(sentence) for sentence in _sentences(scores)),
         *_claims(scores, judged),
         scores.heading("Figures 5.2 and 5.3", "figures"),
@@ -120,18 +119,6 @@ def blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
         scores.heading("How this was made", "made-section"),
         provenance(scores.edition, note),
     ]
-
-
-def _numbers(scores: Scores, judged: Sequence[Judged]) -> Numbers:
-    rows = scores.edition.rows
-    return Numbers(
-        [
-            (f"{len(rows):,}", f"trainings of {scores.budget}"),
-            (scores.seeds().split(" seed")[0], "seeds a cell"),
-            *claims.counts(judged),
-            (duration(sum(row["seconds"] for row in rows)), "of one core"),
-        ]
-    )
 
 
 def _claims(scores: Scores, judged: Sequence[Judged]) -> list[Table]:
