@@ -38,7 +38,7 @@ def new_folder(config: TrainConfig) -> Path:
     try:
         parent.mkdir(parents=True, exist_ok=True)
         if not config.name:
-            return _numbered(parent, f"{plain(config.env)}-{config.memory}")
+            return _numbered(parent, f"{slug(config.env)}-{config.memory}")
         path = parent / config.name
         if (path / CONFIG).exists():
             raise _exists(path)
@@ -243,7 +243,7 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def plain(name: str) -> str:
+def slug(name: str) -> str:
     """A task's name as part of a folder's: "gymnasium:ALE/Pong-v5" is "gymnasium-ALE-Pong-v5"."""
     return re.sub(r"[^\w.-]+", "-", name)
 

@@ -28,7 +28,7 @@ from clew.lab.studies.search import Search
 from clew.memory import options_of
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.config import RUNNERS, TrainConfig
-from clew.run.folder import plain
+from clew.run.folder import slug
 
 SIZES = (9, 11, 13, 15)
 """Sides of the mazes of Figure 5.5."""
@@ -141,7 +141,7 @@ def study(
             raise UserError(f"a maze of Memory Maze has side {known}, got {size}")
     named = {f"{n}x{n}": maze(n) for n in mazes}
     if tasks:
-        named = {plain(task): task for task in tasks}
+        named = {slug(task): task for task in tasks}
     models = {
         name.removeprefix("memory-maze/"): _of_size(config, actors, environments, runner)
         for name, config in PRESETS.items()
