@@ -83,7 +83,8 @@ MISTAKES = {
     "bench --memories lstmm": "did you mean 'lstm'",
     "bench --repeats 0": "repeats must be an integer of at least 1",
     "bench --peers --lengths": "give one of --peers, --lengths and --memory-maze",
-    "bench --lengths --memories relit": "give one of --memories, --peers and --lengths",
+    "bench --peers --memories relit": "give one of --memories and --peers",
+    "bench --lengths --memories relits": "did you mean 'relit'",
     "bench --output here": "--output needs --peers, --lengths or --memory-maze",
     "demo --seeds 0": "seeds must be an integer of at least 1",
 }

@@ -9,7 +9,15 @@ import pytest
 
 import clew.lab.bench.lengths
 from clew.cli import run
-from clew.lab.bench.lengths import SIZES, Plan, Row, compile_gradient, kernel_bytes, measure
+from clew.lab.bench.lengths import (
+    SIZES,
+    Plan,
+    Row,
+    compile_gradient,
+    kernel_bytes,
+    measure,
+    subjects,
+)
 from clew.lab.bench.machine import planned_bytes
 from clew.lab.bench.timing import estimate
 from clew.memory import make_memory, scan_steps
@@ -56,11 +64,10 @@ def test_relits_gradient_needs_a_twentieth_of_one_that_keeps_its_states() -> Non
     assert held <= planned_bytes(kept) / 20
 
 
-def test_lengths_are_measured_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clew.lab.bench.lengths, "MEMORIES", ("linear_transformer",))
+def test_lengths_are_measured_by_turns() -> None:
     sizes = {"hidden_size": 4, "num_layers": 1, "num_heads": 1, "head_size": 2}
     logged: list[str] = []
-    (row,) = measure(Plan((4,), 2, 2, sizes), 2, logged.append)
+    (row,) = measure(Plan((4,), 2, 2, sizes, ("linear_transformer",)), 2, logged.append)
     assert row.times_shortest[:3] == (1, 1, 1) and row.microseconds.middle > 0
     assert row.planned_bytes > 0 and row.kept_bytes > 0 and row.kernel_bytes == 0
     assert row.state_bytes == 4 * (2 * 2 + 2) * 4 * 2
@@ -68,6 +75,16 @@ def test_lengths_are_measured_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         "compiling linear_transformer, chunks of 4",
         *(f"turn {n} of 2" for n in range(3)),
     ]
+
+
+def test_every_form_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the memories that have several, without the kernel where there is none."""
+    plan = clew.lab.bench.lengths.QUICK
+    labels = [subject.label for subject in subjects(plan)]
+    assert ["arelit, chunkwise", "arelit, associative", "linear_transformer"] == labels[-3:]
+    monkeypatch.setattr(clew.lab.bench.lengths, "why_not", lambda: "no compiler")
+    without = [subject.label for subject in subjects(plan._replace(memories=("relit",)))]
+    assert without == ["relit, xla", "relit, chunkwise", "relit, associative"]
 
 
 def test_the_command_shows_and_writes(

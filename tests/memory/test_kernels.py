@@ -15,10 +15,10 @@ import pytest
 from clew.errors import UserError
 from clew.memory import AbstractMemory, kernels, make_memory
 from clew.memory.kernels import build
-from clew.memory.laws.runs import cast, pull, unroll
+from clew.memory.laws.runs import unroll
+from memory_forms import TIME, assert_equal_forms, cotangent, forms, gated, largest, pull_one
 from memory_samples import episodes, sample
 
-pull_one = eqx.filter_jit(pull)
 needs_kernels = pytest.mark.skipif(bool(kernels.why_not()), reason=kernels.why_not() or "-")
 
 # Rows of states that fill groups of four and that do not, widths that fill vectors and do not.
@@ -48,36 +48,6 @@ PRECISIONS = [(name, options, "float32") for name, options in VARIANTS] + [
     )
     for index, (name, options) in enumerate(VARIANTS)
 ]
-TIME, WARM = 37, 13
-TOLERANCES = {"float32": (2e-6, 1e-4), "float64": (1e-13, 1e-11)}
-
-
-def both(name: str, options: dict[str, Any], precision: str) -> list[Any]:
-    """Outputs, last state and gradients by the kernel and by steps, from a state that is not 0."""
-    found = []
-    for backend in ("kernel", "xla"):
-        memory = cast(sample(name, num_layers=1, backend=backend, **options), precision)
-        xs, starts = episodes(TIME, seed=5)
-        xs = xs.astype(precision)
-        state = cast(memory.init_state(), precision)
-        state = unroll(memory, state, -xs[:WARM], starts[:WARM])[0]
-        weights = np.random.default_rng(6).standard_normal((TIME, memory.output_size))
-        floats = jax.tree.map(partial(_cotangent, precision), state)
-        after, ys, gradients = pull_one(
-            unroll, memory, state, xs, starts, (floats, weights.astype(precision))
-        )
-        found.append(((after, ys), gradients))
-    return found
-
-
-def _cotangent(precision: str, leaf: Any) -> Any:
-    return np.full(leaf.shape, 0.3, precision) if leaf.dtype == precision else None
-
-
-def largest(actual: Any, expected: Any) -> float:
-    """The largest deviation of any leaf, relative to 1 + its largest number."""
-    pairs = zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True)
-    return max(float(np.max(np.abs(a - e)) / (1 + np.max(np.abs(e)))) for a, e in pairs)
 
 
 @needs_kernels
@@ -85,15 +55,8 @@ def largest(actual: Any, expected: Any) -> float:
 def test_a_kernel_is_its_steps(name: str, options: dict[str, Any], precision: str) -> None:
     """Values and all gradients, those of the state and into it included."""
     with jax.enable_x64(precision == "float64"), jax.numpy_dtype_promotion("standard"):
-        kernel, steps = both(name, options, precision)
-        values, gradients = TOLERANCES[precision]
-        assert largest(kernel[0], steps[0]) < values
-        assert largest(kernel[1], steps[1]) < gradients
-
-
-def biases(memory: Any) -> Any:
-    """Of the first layer's keys, queries, values and gates."""
-    return memory.layers[0].attention.features.inputs.bias
+        kernel, steps = forms(name, options, precision, ("kernel", "xla"))
+        assert_equal_forms(kernel, steps, precision)
 
 
 @needs_kernels
@@ -101,16 +64,7 @@ def biases(memory: Any) -> Any:
 @pytest.mark.parametrize("name", ["relit", "arelit"])
 def test_saturated_gates_are_those_of_steps(name: str, gate: float) -> None:
     """Gates at 0 and at 1, where exponentials overflow: finite, and within rounding."""
-    found = []
-    for backend in ("kernel", "xla"):
-        memory = sample(name, num_layers=1, backend=backend)
-        bias = np.array(biases(memory))
-        bias[-2 * bias.size // 5 :] = gate  # beta's and gamma's
-        memory = eqx.tree_at(biases, memory, jnp.asarray(bias))
-        xs, starts = episodes(TIME, seed=5)
-        zeros = jax.tree.map(partial(_cotangent, "float32"), memory.init_state())
-        weights = np.ones((TIME, memory.output_size), np.float32)
-        found.append(pull_one(unroll, memory, memory.init_state(), xs, starts, (zeros, weights)))
+    found = [gated(name, backend, gate) for backend in ("kernel", "xla")]
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found[0]))
     assert largest(found[0], found[1]) < 1e-4
 
@@ -124,7 +78,7 @@ def test_saturated_cells_are_those_of_steps(name: str, size: float) -> None:
     for backend in ("kernel", "xla"):
         memory: Any = sample(name, num_layers=1, backend=backend)
         xs, starts = episodes(TIME, seed=5)
-        zeros = jax.tree.map(partial(_cotangent, "float32"), memory.init_state())
+        zeros = jax.tree.map(partial(cotangent, "float32"), memory.init_state())
         weights = np.ones((TIME, memory.output_size), np.float32)
         found.append(
             pull_one(unroll, memory, memory.init_state(), xs * size, starts, (zeros, weights))

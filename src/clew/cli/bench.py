@@ -26,7 +26,8 @@ class BenchCommand:
     """Compare with other libraries instead, in an environment of their own that is built if it is
     missing (2 GB, once); 8 minutes."""
     lengths: bool = False
-    """Measure ReLiT, AReLiT and the linear transformer on chunks of 256 to 8,192 steps instead."""
+    """Measure ReLiT and AReLiT, in every form that computes a chunk of theirs, and the linear
+    transformer on chunks of 256 to 8,192 steps instead; --memories chooses memories."""
     memory_maze: bool = False
     """Measure frames per second and peak memory of the learner of the Memory Maze agents instead,
     at the sizes of Table A.4 on pictures of noise; --memories chooses agents."""
@@ -67,8 +68,8 @@ def _validate(command: BenchCommand) -> None:
     others = command.peers + command.lengths + command.memory_maze
     if others > 1:
         raise UserError("give one of --peers, --lengths and --memory-maze")
-    if command.memories and (command.peers or command.lengths):
-        raise UserError("give one of --memories, --peers and --lengths")
+    if command.memories and command.peers:
+        raise UserError("give one of --memories and --peers")
     if command.output and not others:
         raise UserError("--output needs --peers, --lengths or --memory-maze")
     if command.memory_maze:
@@ -87,6 +88,7 @@ def _measure(command: BenchCommand) -> tuple[Document, str]:
         from clew.lab.bench import lengths  # start: JAX takes 0.5 s
 
         plan = lengths.QUICK if quick else lengths.Plan(rounds=rounds)
+        plan = lengths.of_memories(plan, command.memories)
         return lengths.report(plan, 1 if quick else 5, log), lengths.QUICK_NOTE
     if command.memory_maze:
         from clew.lab.bench import learner  # start: JAX takes 0.5 s

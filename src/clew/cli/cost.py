@@ -43,6 +43,8 @@ class CostCommand:
     """Timed calls of each program; the table has their median and its 95% interval."""
     terms: bool = False
     """Show the terms of each formula instead."""
+    forms: bool = False
+    """Count a chunk of ReLiT and AReLiT in every form of their option backend instead."""
     published: bool = False
     """Show the published tables and ratios beside the counted ones instead."""
     output: str = ""
@@ -58,14 +60,26 @@ def main(args: list[str]) -> int:
         require_at_least(name, getattr(command, name), 1)
     if command.published and (command.memories or command.options):
         raise UserError("--published has memories and sizes of its own; leave out the others")
-    if command.terms:
+    if command.forms and (command.memories or command.options or command.published):
+        raise UserError("--forms has memories and sizes of its own; leave out the others")
+    if command.forms:
+        document = _forms()
+    elif command.terms:
         show(_terms(command), as_json=command.json)
         return 0
-    document = _measure(command)
+    else:
+        document = _measure(command)
     if command.output:
         document.write(command.output)
     show(document, as_json=command.json)
     return 0
+
+
+def _forms() -> Document:
+    """The forms of a chunk, counted."""
+    from clew.lab.costs.forms import forms_document  # start: JAX takes 0.5 s
+
+    return forms_document()
 
 
 def _measure(command: CostCommand) -> Document:

@@ -4,6 +4,7 @@ The model, its attention, and below them the cosines that approximate the Kronec
 """
 
 import math
+from functools import partial
 from typing import Literal, NamedTuple, get_args
 
 import equinox as eqx
@@ -14,18 +15,22 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from clew.errors import require_at_least, require_choice, require_rate
 from clew.memory.base import State, check_step_input, check_unroll_input
-from clew.memory.kernels import Backend, uses_kernel
+from clew.memory.kernels import RecurrenceBackend, choose_form
 from clew.memory.kernels.arelit import AReLiTInputs, Readout, arelit_recurrence
+from clew.memory.parts import chunkwise
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
 from clew.memory.parts.features import Features, GatedFeatures, InitPer, gate_maps, outer
 from clew.memory.parts.layer import Layer
 from clew.memory.parts.maps import MemoryMap
-from clew.memory.parts.scans import checkpointed_scan
+from clew.memory.parts.positions import count_positions
+from clew.memory.parts.scans import checkpointed_scan, linear_scan, scan_pieces
 from clew.memory.parts.stack import LayerStack, check_sizes, step_layers, unroll_layers
 
 Frequencies = Literal["half_wave", "full_wave", "odd_wave", "printed", "code"]
 Scale = Literal["derived", "printed", "code"]
 Tick = Literal["episode", "carried"]
+
+_STATES = 256  # steps whose states are held at once by the associative scan
 
 
 class AReLiTState(NamedTuple):
@@ -37,6 +42,13 @@ class AReLiTState(NamedTuple):
     keys: Float[Array, "rows heads eta head"]
     values: Float[Array, "vectors heads head"]
     tick: Int[Array, ""]
+
+
+class Vectors(NamedTuple):
+    """The state without its counter."""
+
+    keys: Float[Array, "rows heads eta head"]
+    values: Float[Array, "vectors heads head"]
 
 
 class ApproximateLinearAttention(eqx.Module):
@@ -64,7 +76,7 @@ class ApproximateLinearAttention(eqx.Module):
     scale: Scale = eqx.field(static=True)
     tick: Tick = eqx.field(static=True)
     epsilon: float = eqx.field(static=True)
-    backend: Backend = eqx.field(static=True, default="auto")
+    backend: RecurrenceBackend = eqx.field(static=True, default="auto")
 
     def init_state(self) -> AReLiTState:
         """Zero vectors; a carried tick starts at 1 as in the published code, else at 0."""
@@ -82,52 +94,113 @@ class ApproximateLinearAttention(eqx.Module):
         self, state: AReLiTState, x: Float[Array, " n"], start: Bool[Array, ""]
     ) -> tuple[AReLiTState, Float[Array, " n"]]:
         """One observation."""
-        tick = self._tick(state.tick, start)
-        cosines = self._cosines(tick)
-        inputs = (self.features(self.norm(x)), cosines, start)
-        (k, v), a = self._recur((state.keys, state.values), inputs)
-        return AReLiTState(k, v, tick), self.output(a.reshape(-1))
+        tick = self._ticks(state.tick, start[None])[0]
+        inputs = (self.features(self.norm(x)), self._cosines(tick), start)
+        vectors, a = self._recur(Vectors(state.keys, state.values), inputs)
+        return AReLiTState(*vectors, tick), self.output(a.reshape(-1))
 
     def _recur(
-        self, carry: tuple[Array, Array], inputs: tuple[Features, Array, Array]
-    ) -> tuple[tuple[Array, Array], Float[Array, "heads head"]]:
+        self, state: Vectors, inputs: tuple[Features, Array, Array]
+    ) -> tuple[Vectors, Float[Array, "heads head"]]:
         """k~_t, v~_t and a_t of all heads; `cosines` are those of the rows of k~ at time t."""
-        k, v = carry
         f, cosines, start = inputs
+        keep, add = self._decay(f, cosines)
+        old = jax.tree.map(lambda s: jnp.where(start, 0.0, s), state)
+        state = jax.tree.map(lambda k, s, a: k * s + a, keep, old, add)
+        return state, self._read(state, f)
+
+    def _decay(self, f: Features, cosines: Float[Array, " rows"]) -> tuple[Vectors, Vectors]:
+        """What a step keeps of k~ and v~, whatever the row, and what it adds to each row."""
         gamma = outer(f.gamma_map, f.gamma)
         g = gamma * outer(f.key_map, f.key)
-        k = _decay(k, 1.0 - gamma, g, cosines, start)
-        skip = self._extra_rows()
-        v = _decay(v, 1.0 - f.beta, f.beta * f.value, cosines[skip:], start)
+        of_values = cosines[self._extra_rows() :]
+        return Vectors((1.0 - gamma)[None], (1.0 - f.beta)[None]), Vectors(
+            cosines[:, None, None, None] * g[None],
+            of_values[:, None, None] * (f.beta * f.value)[None],
+        )
+
+    def _read(self, state: Vectors, f: Features) -> Float[Array, "heads head"]:
+        """a_t of all heads."""
         q = outer(f.query_map, f.query)
-        kq = jnp.sum(k * q[None], axis=(2, 3))
+        kq = jnp.sum(state.keys * q[None], axis=(2, 3))
         waves = self._waves()
-        w = jnp.asarray(waves.weights, k.dtype)
-        above = jnp.sum(v * (w[:, None] * kq[skip:])[:, :, None], axis=0)
+        w = jnp.asarray(waves.weights, kq.dtype)
+        above = jnp.sum(state.values * (w[:, None] * kq[self._extra_rows() :])[:, :, None], axis=0)
         below = kq[0] / waves.scale + self.epsilon  # the first row of k~ is s
-        return (k, v), above / below[:, None]
+        return above / below[:, None]
 
     def unroll(
         self, state: AReLiTState, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
     ) -> tuple[AReLiTState, Float[Array, "time n"]]:
         """A chunk: products all at once, then the recurrence with its readout."""
-
-        def count(tick: Array, start: Array) -> tuple[Array, Array]:
-            tick = self._tick(tick, start)
-            return tick, tick
-
-        tick, ticks = jax.lax.scan(count, state.tick, starts)
+        ticks = self._ticks(state.tick, starts)
         cosines = self._cosines(ticks)
-        if uses_kernel(self.backend, self.features, xs, state):
+        vectors = Vectors(state.keys, state.values)
+        form = choose_form(self.backend, self.features, xs, state)
+        if form == "kernel":
             products = self.features.products(self.norm(xs))
-            inputs = AReLiTInputs(*products, cosines, starts, state.keys, state.values)
-            attended, keys, values = arelit_recurrence(self._readout(), inputs)
+            inputs = AReLiTInputs(*products, cosines, starts, *vectors)
+            a, keys, values = arelit_recurrence(self._readout(), inputs)
+            return AReLiTState(keys, values, ticks[-1]), self.output(a.reshape(len(xs), -1))
+        inputs = (self.features(self.norm(xs)), cosines, starts)
+        if form == "chunkwise":
+            vectors, a = scan_pieces(self._chunks, vectors, inputs, chunkwise.PIECE)
+        elif form == "associative":
+            vectors, a = scan_pieces(self._all_states, vectors, inputs, _STATES)
         else:
-            inputs = (self.features(self.norm(xs)), cosines, starts)
-            (keys, values), attended = checkpointed_scan(
-                self._recur, (state.keys, state.values), inputs
-            )
-        return AReLiTState(keys, values, tick), self.output(attended.reshape(len(xs), -1))
+            vectors, a = checkpointed_scan(self._recur, vectors, inputs)
+        return AReLiTState(*vectors, ticks[-1]), self.output(a.reshape(len(xs), -1))
+
+    def _all_states(
+        self, state: Vectors, inputs: tuple[Features, Array, Array]
+    ) -> tuple[Vectors, Float[Array, "time heads head"]]:
+        """Some steps in parallel: the states of all of them."""
+        f, cosines, starts = inputs
+        states = linear_scan(*jax.vmap(self._decay)(f, cosines), state, starts)
+        return jax.tree.map(lambda s: s[-1], states), jax.vmap(self._read)(states, f)
+
+    def _chunks(
+        self, state: Vectors, inputs: tuple[Features, Array, Array]
+    ) -> tuple[Vectors, Float[Array, "time heads head"]]:
+        """Some steps in parallel, by matrix products; the axes of k~ are [chunk, head, row, k]."""
+        features, cosines, starts = inputs
+        fine = chunkwise.without_nonfinite(state, features, starts)
+        f, size, skip = fine.inputs, chunkwise.chunk_size(len(starts)), self._extra_rows()
+
+        def wide(first: Array, second: Array) -> Array:
+            return outer(first, second).reshape(*second.shape[:2], -1)
+
+        gamma = wide(f.gamma_map, f.gamma)
+        q = chunkwise.cut(wide(f.query_map, f.query), size)
+        k = chunkwise.cut(gamma * wide(f.key_map, f.key), size)
+        v = chunkwise.cut(f.beta * f.value, size)
+        rows = jnp.broadcast_to(cosines[:, None], (len(starts), v.shape[1], cosines.shape[1]))
+        rows = chunkwise.cut(rows, size)
+        of_keys = chunkwise.decays(gamma, starts, size)
+        of_values = chunkwise.decays(f.beta, starts, size)
+        # What the chunks leave behind, and the states before them.
+        late_k, late_v, early_q = k * of_keys.after, v * of_values.after, q * of_keys.before
+        product = partial(jnp.einsum, precision=chunkwise.EXACT)
+        keep = Vectors(of_keys.whole[:, :, None], of_values.whole[:, :, None])
+        add = Vectors(
+            product("chtr,chtk->chrk", rows, late_k),
+            product("chtr,chtv->chrv", rows[..., skip:], late_v),
+        )
+        old = jax.tree.map(lambda s, a: jnp.swapaxes(s, 0, 1).reshape(a.shape[1:]), fine.state, add)
+        after = linear_scan(keep, add, old)
+        seen = chunkwise.previous(old, after)
+        # k~ . q: of the steps of a chunk among each other, and of the state.
+        kq = chunkwise.weigh(chunkwise.score(q, k, of_keys), rows)
+        kq += product("chrk,chtk->chtr", seen.keys, early_q)
+        waves = self._waves()
+        wkq = kq[..., skip:] * jnp.asarray(waves.weights, kq.dtype)[None, None, None]
+        above = chunkwise.weigh(chunkwise.score(wkq, rows[..., skip:]), v, of_values)
+        above += of_values.before * product("chrv,chtr->chtv", seen.values, wkq)
+        above, below = (chunkwise.join(x, len(starts)) for x in (above, kq[..., :1]))
+        last = jax.tree.map(
+            lambda s, like: jnp.swapaxes(s[-1], 0, 1).reshape(like.shape), after, state
+        )
+        return fine.spoil(above / (below / waves.scale + self.epsilon), last)
 
     def refresh(self, state: State) -> State:
         """The state as it is: nothing in it was derived from the parameters."""
@@ -148,27 +221,16 @@ class ApproximateLinearAttention(eqx.Module):
         # The others have omega_0 = 0, whose key vector is the normaliser already.
         return 1 if self.frequencies in ("code", "odd_wave") else 0
 
-    def _tick(self, tick: Int[Array, ""], start: Bool[Array, ""]) -> Int[Array, ""]:
-        before = jnp.where(start, 0, tick) if self.tick == "episode" else tick
-        return (before + 1) % len(self._waves().table)
+    def _ticks(self, tick: Int[Array, ""], starts: Bool[Array, " time"]) -> Int[Array, " time"]:
+        """The ticks of all steps at once."""
+        resets = starts if self.tick == "episode" else jnp.zeros_like(starts)
+        return (count_positions(tick, resets)[0] + 1) % len(self._waves().table)
 
     def _cosines(self, tick: Int[Array, "*lead"]) -> Float[Array, "*lead rows"]:
         table = self._waves().table
         if self._extra_rows():
             table = np.concatenate([np.ones((len(table), 1)), table], axis=1)
         return jnp.asarray(table, self.features.inputs.weight.dtype)[tick]
-
-
-def _decay(
-    state: Float[Array, "rows *shape"],
-    keep: Float[Array, "*shape"],
-    add: Float[Array, "*shape"],
-    cosines: Float[Array, " rows"],
-    start: Bool[Array, ""],
-) -> Float[Array, "rows *shape"]:
-    waves = cosines.reshape(-1, *[1] * keep.ndim)
-    kept = jnp.where(start, 0.0, state)
-    return keep[None] * kept + waves * add[None]
 
 
 class AReLiT(LayerStack):
@@ -203,7 +265,8 @@ class AReLiT(LayerStack):
             matrix: the whole "product", each "role" (K, Q, V, beta, gamma, p1, p2, p3), or each
             role of each "head". The published code has "product". Smaller matrices have
             larger weights.
-        backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
+        backend: what computes a chunk: "kernel", "xla", "chunkwise", "associative" or "auto"; see
+            `RecurrenceBackend`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -241,13 +304,13 @@ class AReLiT(LayerStack):
         epsilon: float = 1e-5,
         init: Init = "orthogonal",
         init_per: InitPer = "product",
-        backend: Backend = "auto",
+        backend: RecurrenceBackend = "auto",
     ):
         check_sizes(input_size, hidden_size, num_layers)
         require_choice("tick", tick, ("episode", "carried"))
         require_rate("epsilon", epsilon)
         oscillators(frequencies, r, scale)
-        uses_kernel(backend)
+        choose_form(backend)
         keys = jax.random.split(key, 1 + num_layers)
 
         def layer(key: PRNGKeyArray) -> Layer[ApproximateLinearAttention]:

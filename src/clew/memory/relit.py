@@ -1,16 +1,18 @@
 """ReLiT, the recurrent linear transformer."""
 
-from typing import Literal, NamedTuple
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from clew.errors import require_choice, require_rate
+from clew.errors import UserError, require_choice, require_rate
 from clew.memory.base import State, check_step_input, check_unroll_input
-from clew.memory.kernels import Backend, uses_kernel
+from clew.memory.kernels import Form, RecurrenceBackend, choose_form
 from clew.memory.kernels.relit import Recurrence, ReLiTInputs, relit_recurrence
+from clew.memory.parts import chunkwise
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
 from clew.memory.parts.features import (
     Features,
@@ -22,10 +24,12 @@ from clew.memory.parts.features import (
 )
 from clew.memory.parts.layer import Layer
 from clew.memory.parts.maps import MemoryMap
-from clew.memory.parts.scans import checkpointed_scan
+from clew.memory.parts.scans import checkpointed_scan, linear_scan, scan_pieces
 from clew.memory.parts.stack import LayerStack, check_sizes, step_layers, unroll_layers
 
 Decay = Literal["separate", "joint"]
+
+_STATES = 64  # steps whose states are held at once by the associative scan
 
 
 class ReLiTState(NamedTuple):
@@ -54,7 +58,7 @@ class GatedLinearAttention(eqx.Module):
     output: Linear
     decay: Decay = eqx.field(static=True)
     epsilon: float = eqx.field(static=True)
-    backend: Backend = eqx.field(static=True, default="auto")
+    backend: RecurrenceBackend = eqx.field(static=True, default="auto")
 
     def init_state(self) -> ReLiTState:
         """Zeros."""
@@ -75,8 +79,15 @@ class GatedLinearAttention(eqx.Module):
     def _recur(
         self, state: ReLiTState, inputs: tuple[Features, Array]
     ) -> tuple[ReLiTState, Float[Array, "heads head"]]:
-        """C_t, s_t and a_t of all heads; the axes of C are [heads, v, eta, k]."""
+        """C_t, s_t and a_t of all heads."""
         f, start = inputs
+        keep, add = self._decay(f)
+        old = jax.tree.map(lambda s: jnp.where(start, 0.0, s), state)
+        state = jax.tree.map(lambda k, s, a: k * s + a, keep, old, add)
+        return state, self._read(state, f)
+
+    def _decay(self, f: Features) -> tuple[ReLiTState, ReLiTState]:
+        """What a step keeps of C and s, and what it adds; the axes of C are [heads, v, eta, k]."""
         gamma = outer(f.gamma_map, f.gamma)
         gated_k = gamma * outer(f.key_map, f.key)
         beta = f.beta[:, :, None, None]
@@ -85,26 +96,80 @@ class GatedLinearAttention(eqx.Module):
         else:
             d = 1.0 - beta * gamma[:, None]
         gated_v = (f.beta * f.value)[:, :, None, None]
-        c = d * jnp.where(start, 0.0, state.matrix) + gated_v * gated_k[:, None]
-        s = (1.0 - gamma) * jnp.where(start, 0.0, state.normaliser) + gated_k
+        return ReLiTState(d, 1.0 - gamma), ReLiTState(gated_v * gated_k[:, None], gated_k)
+
+    def _read(self, state: ReLiTState, f: Features) -> Float[Array, "heads head"]:
+        """a_t of all heads."""
         q = outer(f.query_map, f.query)
-        above = jnp.einsum("hvam,ham->hv", c, q)
-        below = jnp.sum(s * q, axis=(1, 2)) + self.epsilon
-        return ReLiTState(c, s), above / below[:, None]
+        above = jnp.einsum("hvam,ham->hv", state.matrix, q)
+        below = jnp.sum(state.normaliser * q, axis=(1, 2)) + self.epsilon
+        return above / below[:, None]
 
     def unroll(
         self, state: ReLiTState, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
     ) -> tuple[ReLiTState, Float[Array, "time n"]]:
         """A chunk: products all at once, then the recurrence, which keeps few of its states."""
-        if uses_kernel(self.backend, self.features, xs, state):
+        form = self._form(self.features, xs, state)
+        if form == "kernel":
             products = self.features.products(self.norm(xs))
             recurrence = Recurrence(self.decay == "joint", self.epsilon)
             a, *after = relit_recurrence(recurrence, ReLiTInputs(*products, starts, *state))
-            state = ReLiTState(*after)
+            return ReLiTState(*after), self.output(a.reshape(len(xs), -1))
+        inputs = (self.features(self.norm(xs)), starts)
+        if form == "chunkwise":
+            state, a = scan_pieces(self._chunks, state, inputs, chunkwise.PIECE)
+        elif form == "associative":
+            state, a = scan_pieces(self._all_states, state, inputs, _STATES)
         else:
-            inputs = (self.features(self.norm(xs)), starts)
             state, a = checkpointed_scan(self._recur, state, inputs)
         return state, self.output(a.reshape(len(xs), -1))
+
+    def _form(self, *arrays: Any) -> Form:
+        # The joint decay of a pair of steps is no outer product, so no matrix product has it.
+        parallel = "chunkwise" if self.decay == "separate" else "associative"
+        return choose_form(self.backend, *arrays, parallel=parallel)
+
+    def _all_states(
+        self, state: ReLiTState, inputs: tuple[Features, Array]
+    ) -> tuple[ReLiTState, Float[Array, "time heads head"]]:
+        """Some steps in parallel: the states of all of them."""
+        f, starts = inputs
+        states = linear_scan(*jax.vmap(self._decay)(f), state, starts)
+        return jax.tree.map(lambda s: s[-1], states), jax.vmap(self._read)(states, f)
+
+    def _chunks(
+        self, state: ReLiTState, inputs: tuple[Features, Array]
+    ) -> tuple[ReLiTState, Float[Array, "time heads head"]]:
+        """Some steps in parallel, by matrix products; the axes of C are [chunk, head, v, k]."""
+        fine = chunkwise.without_nonfinite(state, *inputs)
+        f, starts, size = fine.inputs, inputs[1], chunkwise.chunk_size(len(inputs[1]))
+
+        def wide(first: Array, second: Array) -> Array:
+            return outer(first, second).reshape(*second.shape[:2], -1)
+
+        gamma = wide(f.gamma_map, f.gamma)
+        q = chunkwise.cut(wide(f.query_map, f.query), size)
+        k = chunkwise.cut(gamma * wide(f.key_map, f.key), size)
+        v = chunkwise.cut(f.beta * f.value, size)
+        of_keys = chunkwise.decays(gamma, starts, size)
+        of_values = chunkwise.decays(f.beta, starts, size)
+        # What the steps of a chunk see of each other.
+        pairs = chunkwise.score(q, k, of_keys)
+        above = chunkwise.weigh(pairs, v, of_values)
+        below = chunkwise.weigh(pairs, jnp.ones_like(v[..., :1]))
+        # What the chunks leave behind, and what their steps see of the state before them.
+        late_k, late_v, early_q = k * of_keys.after, v * of_values.after, q * of_keys.before
+        product = partial(jnp.einsum, precision=chunkwise.EXACT)
+        keep = ReLiTState(outer(of_values.whole, of_keys.whole), of_keys.whole)
+        add = ReLiTState(product("chtv,chtk->chvk", late_v, late_k), jnp.sum(late_k, axis=2))
+        old = jax.tree.map(lambda s, a: s.reshape(a.shape[1:]), fine.state, add)
+        after = linear_scan(keep, add, old)
+        seen = chunkwise.previous(old, after)
+        above += of_values.before * product("chvk,chtk->chtv", seen.matrix, early_q)
+        below += product("chk,chtk->cht", seen.normaliser, early_q)[..., None]
+        above, below = (chunkwise.join(x, len(starts)) for x in (above, below))
+        last = jax.tree.map(lambda s, like: s[-1].reshape(like.shape), after, state)
+        return fine.spoil(above / (below + self.epsilon), last)
 
     def refresh(self, state: State) -> State:
         """The state as it is: nothing in it was derived from the parameters."""
@@ -144,7 +209,8 @@ class ReLiT(LayerStack):
             matrix: the whole "product", each "role" (K, Q, V, beta, gamma, p1, p2, p3), or each
             role of each "head". The published code has "head". Smaller matrices have
             larger weights.
-        backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
+        backend: what computes a chunk: "kernel", "xla", "chunkwise" (with `decay="separate"`),
+            "associative" or "auto"; see `RecurrenceBackend`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -178,12 +244,17 @@ class ReLiT(LayerStack):
         epsilon: float = 1e-5,
         init: Init = "orthogonal",
         init_per: InitPer = "product",
-        backend: Backend = "auto",
+        backend: RecurrenceBackend = "auto",
     ):
         check_sizes(input_size, hidden_size, num_layers)
         require_choice("decay", decay, ("separate", "joint"))
         require_rate("epsilon", epsilon)
-        uses_kernel(backend)
+        choose_form(backend)
+        if backend == "chunkwise" and decay == "joint":
+            raise UserError(
+                "backend='chunkwise' needs decay='separate': products of 1 - beta (x) gamma over "
+                "time are no outer products; 'associative' is the parallel form for decay='joint'"
+            )
         keys = jax.random.split(key, 1 + num_layers)
 
         def layer(key: PRNGKeyArray) -> Layer[GatedLinearAttention]:

@@ -1,29 +1,36 @@
 """How time and memory of learning grow with the length of a chunk.
 
 Of the memories whose state does not grow with time, one layer each at the sizes of Pramanik
-(2023), Table A.2: the gradient of `unroll`, compiled for chunks of several lengths.
+(2023), Table A.2, in every form that a chunk of theirs is computed in: the gradient of `unroll`,
+compiled for chunks of several lengths.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
+from clew.errors import unknown_name
 from clew.lab.bench.machine import device, matrix_product_rate, planned_bytes, until_ready
 from clew.lab.bench.timing import Estimate, by_turns, estimate, ratio, seconds_of
 from clew.lab.document import Document, Grid
 from clew.memory import AbstractMemory, make_memory, scan_steps
-from clew.memory.kernels import uses_kernel
-from clew.report.figures import COLOURS, new_figure
+from clew.memory.kernels import Form, RecurrenceBackend, choose_form, why_not
+from clew.report.figures import new_figure, styles_of
 from clew.run.machine import git_commit
 
 SIZES = {"hidden_size": 128, "num_layers": 1, "num_heads": 4, "head_size": 64}
-MEMORIES = ("relit", "arelit", "linear_transformer")
+FORMS: dict[str, tuple[Form, ...]] = {
+    "relit": get_args(Form),
+    "arelit": get_args(Form),
+    "linear_transformer": (),
+}
+"""The memories, and the values of their option `backend`."""
 INPUT_SIZE = 16
 PIECE = 16  # kPiece in kernels/native/features.h: of this many steps a kernel keeps one state
 ROWS = 4  # kRows in kernels/native/features.h
@@ -36,6 +43,7 @@ class Plan(NamedTuple):
     envs: int = 2
     rounds: int = 6
     sizes: dict[str, int] = SIZES
+    memories: tuple[str, ...] = tuple(FORMS)
 
 
 NOTE = (
@@ -50,10 +58,23 @@ QUICK = Plan((16, 32), 1, 2, {"hidden_size": 16, "num_layers": 1, "num_heads": 2
 QUICK_NOTE = "QUICK: short chunks and two turns, no figures to quote"
 
 
+def of_memories(plan: Plan, names: Sequence[str]) -> Plan:
+    """The plan for some of the memories, or for all if there are no names.
+
+    Raises:
+        UserError: for a name that is not in `FORMS`.
+    """
+    for name in names:
+        if name not in FORMS:
+            raise unknown_name("memory to measure", name, FORMS)
+    return plan._replace(memories=tuple(names)) if names else plan
+
+
 class Row(NamedTuple):
-    """One memory at one length."""
+    """One memory in one form at one length."""
 
     memory: str
+    """with its form, for example `relit, kernel`"""
     length: int
     envs: int
     microseconds: Estimate
@@ -98,7 +119,7 @@ def document(rows: Sequence[Row], machine: Mapping[str, Any], plan: Plan) -> Doc
 
 
 def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Grid:
-    """One row a memory and length."""
+    """One row a memory, form and length."""
     lines = [
         [
             row.memory,
@@ -145,14 +166,21 @@ def compile_gradient(memory: AbstractMemory, length: int, envs: int, read: Gradi
     return jax.jit(jax.grad(total, argnums=(0, 1))).lower(params, xs, starts).compile()
 
 
-def kernel_bytes(name: str, memory: Any, length: int, envs: int, threads: int) -> int:
+def kernel_bytes(
+    name: str,
+    memory: Any,
+    length: int,
+    envs: int,
+    threads: int,
+    backend: RecurrenceBackend = "auto",
+) -> int:
     """What a compiled kernel allocates in its backward pass, at most.
 
     For each head that is worked at at the same time, at most one a thread: one state for every
     `PIECE` steps, one gradient, and the states of one piece, of which ReLiT's has `ROWS` rows of C
     and the normaliser. Of the two kernels' arrays these are those that grow, and the largest.
     """
-    if name not in ("relit", "arelit") or not uses_kernel("auto"):
+    if name not in ("relit", "arelit") or choose_form(backend) != "kernel":
         return 0
     features = memory.layers[0].attention.features
     wide, heads = features.eta * features.head_size, features.num_heads
@@ -167,44 +195,63 @@ def kernel_bytes(name: str, memory: Any, length: int, envs: int, threads: int) -
 
 
 def measure(plan: Plan, threads: int, log: Callable[[str], None]) -> list[Row]:
-    """All memories at all lengths, by turns."""
+    """All memories in all forms at all lengths, by turns."""
     compiled, calls = {}, {}
-    for name, memory, length in _points(plan):
-        log(f"compiling {name}, chunks of {length:,}")
+    for subject, length in ((s, length) for s in subjects(plan) for length in plan.lengths):
+        memory = subject.memory
+        log(f"compiling {subject.label}, chunks of {length:,}")
         program = compile_gradient(memory, length, plan.envs, lambda m, *args: m.unroll(*args))
-        compiled[name, length] = memory, program
-        calls[name, length] = _call(memory, program, length, plan.envs)
+        compiled[subject.label, length] = subject, program
+        calls[subject.label, length] = _call(memory, program, length, plan.envs)
     measures = {point: partial(seconds_of, call) for point, call in calls.items()}
     seconds = {
         point: [took / (point[1] * plan.envs) for took in each]
         for point, each in by_turns(measures, plan.rounds, warm_up=True, log=log).items()
     }
+    kept: dict[tuple[str, int], int] = {}  # the same for every form: `step` has one
     rows = []
-    for (name, length), (memory, program) in compiled.items():
-        took, shortest = seconds[name, length], seconds[name, plan.lengths[0]]
-        kept = compile_gradient(memory, length, plan.envs, scan_steps)
+    for (label, length), (subject, program) in compiled.items():
+        name, memory, backend = subject.name, subject.memory, subject.backend
+        took, shortest = seconds[label, length], seconds[label, plan.lengths[0]]
+        if (name, length) not in kept:
+            whole = compile_gradient(memory, length, plan.envs, scan_steps)
+            kept[name, length] = planned_bytes(whole)
         floats = sum(x.size for x in jax.tree.leaves(memory.init_state()))
         rows.append(
             Row(
-                name,
+                label,
                 length,
                 plan.envs,
                 estimate([1e6 * s for s in took]),
                 ratio(took, shortest),
                 planned_bytes(program),
-                kernel_bytes(name, memory, length, plan.envs, threads),
-                planned_bytes(kept),
+                kernel_bytes(name, memory, length, plan.envs, threads, backend),
+                kept[name, length],
                 4 * floats * length * plan.envs,
             )
         )
     return rows
 
 
-def _points(plan: Plan) -> Iterator[tuple[str, AbstractMemory, int]]:
-    for name in MEMORIES:
-        memory = make_memory(name, input_size=INPUT_SIZE, key=jax.random.key(0), **plan.sizes)
-        for length in plan.lengths:
-            yield name, memory, length
+class Subject(NamedTuple):
+    """A memory in one of its forms."""
+
+    name: str
+    memory: AbstractMemory
+    backend: RecurrenceBackend
+    label: str
+
+
+def subjects(plan: Plan) -> Iterator[Subject]:
+    """The plan's memories, in every form that this machine has."""
+    make = partial(make_memory, input_size=INPUT_SIZE, key=jax.random.key(0), **plan.sizes)
+    for name in plan.memories:
+        for form in FORMS[name]:
+            if form == "kernel" and why_not():
+                continue
+            yield Subject(name, make(name, backend=form), form, f"{name}, {form}")
+        if not FORMS[name]:
+            yield Subject(name, make(name), "auto", name)
 
 
 def _call(memory: AbstractMemory, program: Any, length: int, envs: int) -> Callable[[], Any]:
@@ -220,24 +267,28 @@ def draw(rows: Sequence[Row], path: Path, title: str) -> None:
     figure = new_figure(12, 5)
     left, right = figure.subplots(1, 2)
     lengths = sorted({row.length for row in rows})
-    for name, colour in zip(dict.fromkeys(r.memory for r in rows), COLOURS, strict=False):
-        mine = [row for row in rows if row.memory == name]
+    for label, style in styles_of(row.memory for row in rows).items():
+        mine = [row for row in rows if row.memory == label]
         times = [row.microseconds for row in mine]
-        left.plot(lengths, [t.middle for t in times], "o-", color=colour, label=name)
+        look: dict[str, Any] = {
+            "color": style.colour,
+            "marker": style.marker,
+            "linestyle": style.dash,
+        }
+        left.plot(lengths, [t.middle for t in times], **look, label=label)
         low, high = [t.low for t in times], [t.high for t in times]
-        left.fill_between(lengths, low, high, color=colour, alpha=0.2, linewidth=0)
+        left.fill_between(lengths, low, high, color=style.colour, alpha=0.2, linewidth=0)
         held = [(row.planned_bytes + row.kernel_bytes) / 2**20 for row in mine]
-        right.plot(lengths, held, "o-", color=colour)
+        right.plot(lengths, held, **look)
         kept = [row.kept_bytes / 2**20 for row in mine]
-        right.plot(lengths, kept, "--", color=colour)
+        right.plot(lengths, kept, ":", color=style.colour)
     left.set_title("Microseconds per observation, forward and backward", loc="left", fontsize=11)
-    right.set_title("MiB at the peak; dashed: if every state were kept", loc="left", fontsize=11)
-    left.set_ylim(bottom=0)
-    right.set_yscale("log")
-    right.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    right.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    right.yaxis.set_minor_formatter(NullFormatter())
+    right.set_title("MiB at the peak; dotted: if every state were kept", loc="left", fontsize=11)
     for axes in (left, right):
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
         axes.set_xscale("log", base=2)
         axes.set_xticks(lengths, [f"{n:,}" for n in lengths])
         axes.xaxis.set_minor_formatter(NullFormatter())

@@ -8,7 +8,7 @@ for each recurrence.
 import contextlib
 import contextvars
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,17 @@ float32 or float64; else XLA. Both are the same function
 within rounding; only "xla" has forward-mode and second derivatives."""
 
 BACKENDS = ("auto", "kernel", "xla")
+
+Form = Literal["kernel", "xla", "chunkwise", "associative"]
+"""What computes a chunk of ReLiT or AReLiT: two more forms, parallel in time.
+
+"chunkwise" multiplies matrices of some steps at a time, see `clew.memory.parts.chunkwise`;
+"associative" is `clew.memory.parts.scans.linear_scan` over the states of all steps."""
+
+RecurrenceBackend = Literal["auto", Form]
+"""A `Form`, or "auto": the kernel where there is one, else the parallel form on an accelerator,
+and "xla" on a processor. All are the same function within rounding; all but "kernel" have
+forward-mode and second derivatives."""
 
 _ALLOWED = contextvars.ContextVar("clew_kernels_allowed", default=True)
 
@@ -46,6 +57,27 @@ def uses_kernel(backend: Backend, *arrays: Any) -> bool:
     if reason and backend == "kernel":
         raise UserError(f"backend='kernel' is not possible: {reason}; backend='auto' does without")
     return not reason
+
+
+def choose_form(backend: RecurrenceBackend, *arrays: Any, parallel: Form = "chunkwise") -> Form:
+    """What computes a chunk of ReLiT or AReLiT on JAX's default platform.
+
+    Args:
+        backend: what was asked for.
+        arrays: as for `uses_kernel`.
+        parallel: the form for accelerators.
+
+    Raises:
+        UserError: for "kernel" where there is none, with the reason.
+    """
+    require_choice("backend", backend, get_args(RecurrenceBackend))
+    if backend == "chunkwise" or backend == "associative":
+        return backend
+    if uses_kernel(backend, *arrays):
+        return "kernel"
+    if backend == "auto" and _ALLOWED.get() and jax.default_backend() != "cpu":
+        return parallel
+    return "xla"
 
 
 @contextlib.contextmanager

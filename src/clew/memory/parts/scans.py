@@ -1,4 +1,4 @@
-"""Recurrences over a chunk of time whose states are recomputed and not stored."""
+"""Recurrences over a chunk of time: states recomputed and not stored, or all in parallel."""
 
 import math
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Bool, PyTree
 
 Carry = TypeVar("Carry", bound=PyTree)
 
@@ -71,3 +71,49 @@ def scan_pieces(
     piece = jax.checkpoint(lambda carry, steps: f(carry, steps), prevent_cse=False)
     carry, outputs = jax.lax.scan(piece, init, jax.tree.map(cut, inputs))
     return carry, jax.tree.map(lambda y: y.reshape(count * size, *y.shape[2:])[:time], outputs)
+
+
+def linear_scan(
+    keep: Carry, add: Carry, init: Carry, starts: Bool[Array, " time"] | None = None
+) -> Carry:
+    """The states s_t = keep_t * s_{t-1} + add_t of all steps, in parallel.
+
+    Two steps in a row are one step of the same kind, s -> keep_2 keep_1 s + (keep_2 add_1 + add_2),
+    so that 2 log2(time) rounds of multiplications replace the steps. Nothing is divided. A start
+    selects and does not multiply, so that nothing of what precedes it passes, even if not finite.
+
+    Args:
+        keep: leaves [time, ...], that broadcast against those of `add`.
+        add: leaves [time, ...].
+        init: the state before the first step.
+        starts: where the state before a step counts as zero.
+
+    Returns:
+        The states after every step, [time, ...].
+
+    Source: Blelloch (1990), Prefix sums and their applications.
+    """
+    first = jax.tree.leaves(add)[0]
+    flags = jnp.zeros(len(first), bool) if starts is None else starts
+
+    def without(started: Array, tree: Carry) -> Carry:
+        if starts is None:
+            return tree
+
+        def one(x: Array) -> Array:
+            return jnp.where(started.reshape(-1, *[1] * (x.ndim - 1)), 0.0, x)
+
+        return jax.tree.map(one, tree)
+
+    def join(left: tuple, right: tuple) -> tuple:
+        earlier, keep_1, add_1 = left
+        later, keep_2, add_2 = right
+        keep_1, add_1 = without(later, keep_1), without(later, add_1)
+        added = jax.tree.map(lambda k, a, b: k * a + b, keep_2, add_1, add_2)
+        return earlier | later, jax.tree.map(jnp.multiply, keep_2, keep_1), added
+
+    old = jax.tree.map(lambda s: s[None], init)
+    _, keep_1, add_1 = (jax.tree.map(lambda x: x[:1], tree) for tree in (flags, keep, add))
+    opened = jax.tree.map(lambda k, s, a: k * s + a, keep_1, without(flags[:1], old), add_1)
+    add = jax.tree.map(lambda o, a: jnp.concatenate([o, a[1:]]), opened, add)
+    return jax.lax.associative_scan(join, (flags, keep, add))[2]

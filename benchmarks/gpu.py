@@ -1,0 +1,229 @@
+"""The stages of `benchmarks/gpu.sh`: commands of clew, each with a limit, resumed by their results.
+
+The laws run side by side, what is timed runs alone. Every product is computed in full float32
+(`JAX_DEFAULT_MATMUL_PRECISION=highest`), because the laws are about rounding and a GPU's products
+have 10 bits by default. Compiled programs are kept in the folder of results, so that a stage that
+ran out of time comes further at the next call.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+BUDGET = 570.0
+LEAST = 15.0  # seconds without which no stage is begun
+FINDING = 1  # exit code of a command that ran and found something, such as a broken law
+
+
+class Stage(NamedTuple):
+    """One command of clew."""
+
+    name: str
+    args: tuple[str, ...]
+    limit: float
+    """seconds"""
+    alone: bool = True
+    """whether it is timed, so that nothing may run beside it"""
+    result: str = ""
+    """the file in the folder of results that it writes; by default what it prints is the result"""
+    resumed: tuple[str, ...] = ()
+    """the arguments if an interrupted one has left its folder, `Stage.partial`"""
+    partial: str = ""
+    finding: bool = False
+    """whether exit code 1 is a result too"""
+
+    def path(self, output: Path) -> Path:
+        """What exists once the stage has a result."""
+        return output / (self.result or f"{self.name}.json")
+
+    def command(self, output: Path) -> list[str]:
+        """What is run."""
+        again = self.partial and (output / self.partial).exists()
+        return [sys.executable, "-m", "clew", *(self.resumed if again else self.args)]
+
+
+def stages(output: Path, tiny: bool = False) -> list[Stage]:
+    """All of them, in the order in which they are run."""
+    return [*_laws(tiny), *_measures(output, tiny)]
+
+
+def _laws(tiny: bool) -> list[Stage]:
+    from clew.memory import MEMORIES  # start: --help needs no JAX
+
+    lengths = ("1", "3") if tiny else ("1", "7", "63", "257")
+    cases: dict[str, tuple[str, ...]] = {
+        name: (name,) for name in (("arelit",) if tiny else MEMORIES)
+    }
+    if not tiny:
+        for name in ("relit", "arelit"):
+            for form in ("xla", "chunkwise", "associative"):
+                cases[f"{name}-{form}"] = (name, "--options", f"backend={form}")
+        cases["relit-joint"] = ("relit", "--options", "decay=joint")
+    return [
+        Stage(
+            f"laws-{name}",
+            ("check", *args, "--lengths", *lengths, "--json"),
+            240,
+            False,
+            finding=True,
+        )
+        for name, args in cases.items()
+    ]
+
+
+def _measures(output: Path, tiny: bool) -> list[Stage]:
+    from clew.lab.bench.lengths import FORMS  # start: --help needs no JAX
+    from clew.lab.bench.speed import cases  # start: --help needs no JAX
+
+    def bench(name: str, limit: float, written: str, *args: str) -> Stage:
+        """A benchmark that writes a folder."""
+        more = ("--quick",) if tiny else ("--repeats", "3")
+        folder = str(output / name)
+        return Stage(
+            name, ("bench", *args, *more, "--output", folder), limit, result=f"{name}/{written}"
+        )
+
+    runs, seeds = output / "runs", ("2", "2048") if tiny else ("50", "102400")
+    trained = "tmaze-many-seeds"
+    train = ("train", "--preset", "pramanik/arelit", "--seeds", seeds[0], "--steps", seeds[1])
+    quick = ("--quick",) if tiny else ("--repeats", "3")
+    return [
+        *(
+            bench(f"lengths-{name}", 150, "lengths.json", "--lengths", "--memories", name)
+            for name in (("linear_transformer",) if tiny else FORMS)
+        ),
+        Stage(
+            trained,
+            (*train, "--run-dir", str(runs), "--name", trained),
+            120,
+            result=f"runs/{trained}/summary.json",
+            resumed=("train", "--resume", str(runs / trained)),
+            partial=f"runs/{trained}/config.json",
+        ),
+        bench("learner", 180, "memory-maze-learner.json", "--memory-maze"),
+        *(
+            Stage(f"bench-{name}", ("bench", "--memories", name, *quick, "--json"), 90)
+            for name in (("none",) if tiny else cases())
+        ),
+    ]
+
+
+class Runner:
+    """Runs stages until the time is up, and keeps what they printed and how they ended."""
+
+    def __init__(self, output: Path, budget: float, log: Callable[[str], None] = print):
+        self.output = output
+        self.until = time.monotonic() + budget
+        self.log = log
+
+    def run(self, stages: Sequence[Stage], jobs: int) -> list[Stage]:
+        """Runs what has no result yet; returns the stages that still have none."""
+        self.output.mkdir(parents=True, exist_ok=True)
+        wanted = [stage for stage in stages if not stage.path(self.output).exists()]
+        for stage in stages:
+            if stage not in wanted:
+                self.log(f"{stage.name}: has its result")
+        with ThreadPoolExecutor(jobs) as pool:
+            list(pool.map(self._stage, [stage for stage in wanted if not stage.alone]))
+        for stage in wanted:
+            if stage.alone:
+                self._stage(stage)
+        return [stage for stage in wanted if not stage.path(self.output).exists()]
+
+    def _stage(self, stage: Stage) -> None:
+        limit = min(stage.limit, self.until - time.monotonic())
+        if limit < LEAST:
+            return
+        command, begin = stage.command(self.output), time.monotonic()
+        printed = self.output / f"{stage.name}.part"
+        with printed.open("w") as out, (self.output / f"{stage.name}.log").open("w") as log:
+            process = subprocess.Popen(command, stdout=out, stderr=log, start_new_session=True)
+            try:
+                code = process.wait(limit)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                code = None
+        fine = code == 0 or (code == FINDING and stage.finding)
+        if fine and not stage.result:
+            printed.replace(stage.path(self.output))
+        else:
+            printed.unlink()
+        took = time.monotonic() - begin
+        how = "out of time" if code is None else f"exit code {code}"
+        self.log(f"{stage.name}: {how} after {took:.0f} s")
+        self._record(stage, command, code, took)
+
+    def _record(self, stage: Stage, command: list[str], code: int | None, took: float) -> None:
+        line = {
+            "stage": stage.name,
+            "command": shlex.join(["clew", *command[3:]]),
+            "exit_code": code,
+            "seconds": round(took, 1),
+            "limit": stage.limit,
+            "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
+        with (self.output / "stages.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def machine(commit: str) -> dict[str, Any]:
+    """What it all runs on."""
+    from clew.lab.bench.machine import device  # start: --help needs no JAX
+    from clew.run.machine import git_commit, versions  # start: --help needs no JAX
+
+    found = {"commit": commit or git_commit(), **device(), "versions": versions()}
+    if shutil.which("nvidia-smi"):
+        query = ("--query-gpu=name,memory.total,driver_version", "--format=csv,noheader")
+        asked = subprocess.run(["nvidia-smi", *query], capture_output=True, text=True)
+        found["nvidia_smi"] = asked.stdout.strip()
+    return found
+
+
+def main() -> int:
+    """Runs the stages; 0 if all have a result, 1 if some are left, 2 without a GPU."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("runs/gpu"), help="folder of results")
+    parser.add_argument("--budget", type=float, default=BUDGET, help="seconds for this call")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="laws side by side")
+    parser.add_argument("--commit", default="", help="of a copy without .git, for the record")
+    parser.add_argument("--tiny", action="store_true", help="try every stage, on any machine")
+    parser.add_argument("--list", action="store_true", help="show the commands, and run none")
+    args = parser.parse_args()
+    if args.list:
+        for stage in stages(args.output, args.tiny):
+            print(shlex.join(["clew", *stage.args]))
+        return 0
+    runner = Runner(args.output, args.budget)
+    os.environ |= {
+        "JAX_DEFAULT_MATMUL_PRECISION": "highest",
+        "JAX_COMPILATION_CACHE_DIR": str((args.output / "cache").absolute()),
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+    }
+    here = machine(args.commit)
+    if here["platform"] == "cpu" and not args.tiny:
+        print(
+            "error: JAX sees no accelerator here; --tiny tries the stages without", file=sys.stderr
+        )
+        return 2
+    args.output.mkdir(parents=True, exist_ok=True)
+    (args.output / "machine.json").write_text(json.dumps(here, indent=2) + "\n")
+    left = runner.run(stages(args.output, args.tiny), args.jobs)
+    if left:
+        names = ", ".join(stage.name for stage in left)
+        print(f"{len(left)} stages have no result yet: {names}; the same command goes on")
+    return 1 if left else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""What a chunk costs in each form that ReLiT and AReLiT can be computed in: multiply-adds, counted.
+
+Of one layer's attention at the sizes of Pramanik (2023), Table A.2, with its products of weights,
+which are the same in every form. The kernel computes what `xla` counts.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, get_args
+
+import equinox as eqx
+import jax
+
+from clew.errors import UserError
+from clew.lab.costs.count import multiply_adds, state_size
+from clew.lab.document import Document, Grid
+from clew.memory import make_memory
+from clew.memory.kernels import Form
+
+SIZES = {"hidden_size": 128, "num_layers": 1, "num_heads": 4, "head_size": 64, "eta": 4}
+MEMORIES: dict[str, dict[str, Any]] = {
+    "relit": {},
+    "relit, joint": {"decay": "joint"},
+    "arelit": {},
+}
+LENGTHS = (256, 8192)
+
+
+class FormCost(NamedTuple):
+    """One form of one memory, for one observation of a chunk."""
+
+    memory: str
+    form: str
+    """of `Form`, or "step", what acting computes"""
+    length: int
+    products: float
+    """multiply-adds in matrix products"""
+    elementwise: float
+    """multiply-adds, number by number"""
+    state: int
+    """floats of a state, which the definition updates at every step"""
+
+
+def form_costs(lengths: Sequence[int] = LENGTHS) -> list[FormCost]:
+    """Counts of every form at every length, from the traced programs; nothing is compiled."""
+    found = []
+    for label, options in MEMORIES.items():
+        for form in ("step", *get_args(Form)):
+            if form == "kernel":
+                continue
+            try:
+                attention = _attention(label.partition(",")[0], form, options)
+            except UserError:  # a form that this memory does not have
+                continue
+            for length in lengths[:1] if form == "step" else lengths:
+                count = None if form == "step" else length
+                work = multiply_adds(attention, SIZES["hidden_size"], length=count)
+                steps, floats = count or 1, state_size(attention).floats
+                each = (work.products / steps, work.elementwise / steps)
+                found.append(FormCost(label, form, steps, *each, floats))
+    return found
+
+
+def forms_document() -> Document:
+    """The counts as a table, `forms.md` and `forms.json`."""
+    costs = form_costs()
+    rows = [
+        [
+            cost.memory,
+            cost.form,
+            f"{cost.length:,}",
+            f"{cost.products:,.0f}",
+            f"{cost.elementwise:,.0f}",
+            f"{cost.state:,}",
+        ]
+        for cost in costs
+    ]
+    columns = ("", "form", "chunk", "in products", "elementwise", "state floats")
+    note = (
+        "Multiply-adds for one observation, forward, of one layer's attention with its products of "
+        "weights; counted from the program. The kernel's are those of xla."
+    )
+    grid = Grid("Forms of a chunk, 4 heads of 64, eta = 4", columns, rows, note)
+    return Document("forms", {"costs": costs}, [grid], pages={"forms.md": grid.markdown()})
+
+
+def _attention(name: str, form: str, options: dict[str, Any]) -> Any:
+    """One layer's attention, as shapes alone."""
+    backend = "xla" if form == "step" else form
+
+    def make(key: jax.Array) -> Any:
+        return make_memory(name, input_size=16, key=key, backend=backend, **SIZES, **options)
+
+    return eqx.filter_eval_shape(make, jax.random.key(0)).layers[0].attention

@@ -1,0 +1,187 @@
+"""Linear attention with decay, chunk by chunk: matrix products in place of a recurrence over time.
+
+What step t reads of step j <= t is a sum over the features n of keys and over the entries v of
+values,
+
+    score[t, j] = sum_n queries[t, n] keys[j, n] prod_{j < i <= t} keep[i, n]
+    out[t, v]   = sum_{j <= t} score[t, j] values[j, v] prod_{j < i <= t} keep'[i, v]
+
+The textbook form divides cumulative products of `keep`, from the start of the chunk to t and to j,
+and these underflow: a gate of 0.9 is 1e-46 after 1,000 steps, and one gate at 1 makes 0 / 0. Here
+a chunk is halved, and its halves again, down to single steps. For a pair (t, j) there is one level
+at which t lies in a right half and j in the left half beside it, and
+
+    prod_{j < i <= t} keep[i] = prod_{i in the left half after j} keep[i]
+                                prod_{i in the right half up to t} keep[i]
+
+so that the scores between two halves are one matrix product, of keys that have decayed to the end
+of the left half and of queries that have decayed from the start of the right one. No factor exceeds
+1, nothing is divided, no logarithm is taken, and no pair with j > t is ever computed. A start is a
+keep of 0.
+
+Arrays are [chunks, heads, size, n] with `size` a power of two. Source: chunks of products as in
+Yang et al. (2024), Gated Linear Attention; the halving in place of their division and logarithms is
+that of parallel prefix sums (Blelloch, 1990).
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+CHUNK = 64
+"""Steps that see each other by scores; what is older is seen by the state. With longer chunks the
+scores cost more than the state does."""
+
+PIECE = 256
+"""Steps that are computed at once; between two such pieces the gradient keeps a state."""
+
+EXACT = jax.lax.Precision.HIGHEST
+"""A state sums thousands of steps: its products are never rounded to fewer bits than it has."""
+
+
+class Pairs(NamedTuple):
+    """A number for every step and every step before it in its chunk."""
+
+    same: Float[Array, "chunks heads size"]
+    """of each step with itself"""
+    halves: tuple[Float[Array, "chunks heads pairs half half"], ...]
+    """of the steps of right halves with those of the left halves beside them, for halves of 1, 2,
+    4, ... steps"""
+
+
+class Decays(NamedTuple):
+    """Products of what is kept, over the steps of halves and of whole chunks."""
+
+    halves: tuple[tuple[Array, Array], ...]
+    """for each level, of right halves up to each step, and of left halves after each step"""
+    before: Float[Array, "chunks heads size n"]
+    """from the start of the chunk up to each step"""
+    after: Float[Array, "chunks heads size n"]
+    """after each step up to the end of the chunk"""
+
+    @property
+    def whole(self) -> Float[Array, "chunks heads n"]:
+        """Over all steps of a chunk."""
+        return self.before[..., -1, :]
+
+
+def chunk_size(time: int) -> int:
+    """Steps in a chunk: `CHUNK`, or the power of two that holds a shorter sequence."""
+    return min(CHUNK, 1 << (time - 1).bit_length())
+
+
+def cut(x: Float[Array, "time heads n"], size: int) -> Float[Array, "chunks heads size n"]:
+    """In chunks of `size` steps, the last filled up with zeros."""
+    count = -(-len(x) // size)
+    padded = jnp.pad(x, [(0, count * size - len(x))] + [(0, 0)] * (x.ndim - 1))
+    return jnp.swapaxes(padded.reshape(count, size, *x.shape[1:]), 1, 2)
+
+
+def join(x: Float[Array, "chunks heads size n"], time: int) -> Float[Array, "time heads n"]:
+    """The inverse of `cut`."""
+    steps = jnp.swapaxes(x, 1, 2)
+    return steps.reshape(-1, *steps.shape[2:])[:time]
+
+
+def decays(gate: Float[Array, "time heads n"], starts: Bool[Array, " time"], size: int) -> Decays:
+    """The products of 1 - gate, of 0 at a start, in chunks; each level's from the one below."""
+    keep = jnp.where(cut(starts[:, None, None], size), 0.0, 1.0 - cut(gate, size))
+    before, after, halves = keep, jnp.ones_like(keep), []
+    for half in _levels(size):
+        halves.append((_split(before, half)[1], _split(after, half)[0]))
+        left, right = (part[..., -1:, :] for part in _split(before, half))
+        before = _scaled(before, half, jnp.ones_like(left), left)
+        after = _scaled(after, half, right, jnp.ones_like(right))
+    return Decays(tuple(halves), before, after)
+
+
+def score(
+    queries: Float[Array, "chunks heads size n"],
+    keys: Float[Array, "chunks heads size n"],
+    decays: Decays | None = None,
+) -> Pairs:
+    """sum_n queries[t, n] keys[j, n], decayed from j to t; without `decays`, as they are."""
+    halves = []
+    for level, half in enumerate(_levels(queries.shape[-2])):
+        right, left = _split(queries, half)[1], _split(keys, half)[0]
+        if decays is not None:
+            before, after = decays.halves[level]
+            right, left = right * before, left * after
+        halves.append(jnp.einsum("...tn,...jn->...tj", right, left, precision=EXACT))
+    return Pairs(jnp.sum(queries * keys, axis=-1), tuple(halves))
+
+
+def weigh(
+    pairs: Pairs, values: Float[Array, "chunks heads size n"], decays: Decays | None = None
+) -> Float[Array, "chunks heads size n"]:
+    """sum_{j <= t} pairs[t, j] values[j], decayed from j to t; without `decays`, as they are."""
+    out = pairs.same[..., None] * values
+    for level, half in enumerate(_levels(values.shape[-2])):
+        left = _split(values, half)[0]
+        if decays is not None:
+            left = left * decays.halves[level][1]
+        seen = jnp.einsum("...tj,...jn->...tn", pairs.halves[level], left, precision=EXACT)
+        if decays is not None:
+            seen = seen * decays.halves[level][0]
+        out = out + jnp.stack([jnp.zeros_like(seen), seen], axis=-3).reshape(out.shape)
+    return out
+
+
+def previous(first: Any, after: Any) -> Any:
+    """The states before each chunk, from the first one and those after each chunk."""
+    return jax.tree.map(lambda f, a: jnp.concatenate([f[None], a[:-1]]), first, after)
+
+
+class Finite(NamedTuple):
+    """A state and inputs with zeros for what is not finite, and the steps that must see it."""
+
+    state: Any
+    inputs: Any
+    spoiled: Bool[Array, " time"]
+
+    def spoil(self, outputs: Array, after: Any) -> tuple[Any, Array]:
+        """The state after the steps and their outputs, NaN where they see what was not finite."""
+        where = self.spoiled.reshape(-1, *[1] * (outputs.ndim - 1))
+        after = jax.tree.map(lambda s: jnp.where(self.spoiled[-1], jnp.nan, s), after)
+        return after, jnp.where(where, jnp.nan, outputs)
+
+
+def without_nonfinite(state: Any, inputs: Any, starts: Bool[Array, " time"]) -> Finite:
+    """Takes out what would pass a start, because 0 times infinity is not 0.
+
+    Args:
+        state: float arrays of any shape.
+        inputs: float arrays [time, ...]. Of a step with a number that is not finite all become
+            0, which must leave the state as it is.
+        starts: where episodes start.
+    """
+    steps = [jnp.all(jnp.isfinite(x), axis=range(1, x.ndim)) for x in jax.tree.leaves(inputs)]
+    fine = jnp.all(jnp.stack(steps), axis=0)
+    old = jnp.all(jnp.stack([jnp.all(jnp.isfinite(s)) for s in jax.tree.leaves(state)]))
+    at = jnp.arange(1, len(starts) + 1)
+    last_start = jax.lax.cummax(jnp.where(starts, at, 0))
+    last_bad = jax.lax.cummax(jnp.where(fine, jnp.where(old, -1, 0), at))
+
+    def finite(x: Array) -> Array:
+        return jnp.where(fine.reshape(-1, *[1] * (x.ndim - 1)), x, 0.0)
+
+    state = jax.tree.map(lambda s: jnp.where(jnp.isfinite(s), s, 0.0), state)
+    return Finite(state, jax.tree.map(finite, inputs), last_bad >= last_start)
+
+
+def _levels(size: int) -> list[int]:
+    return [1 << level for level in range(size.bit_length() - 1)]
+
+
+def _split(x: Array, half: int) -> tuple[Array, Array]:
+    """Left and right halves, [..., pairs, half, n]."""
+    halves = x.reshape(*x.shape[:-2], -1, 2, half, x.shape[-1])
+    return halves[..., 0, :, :], halves[..., 1, :, :]
+
+
+def _scaled(x: Array, half: int, left: Array, right: Array) -> Array:
+    """Left halves times `left`, right halves times `right`."""
+    halves = x.reshape(*x.shape[:-2], -1, 2, half, x.shape[-1])
+    return (halves * jnp.stack([left, right], axis=-3)).reshape(x.shape)

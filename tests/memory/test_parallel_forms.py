@@ -1,0 +1,178 @@
+"""The forms of ReLiT and AReLiT that are parallel in time, against the definition's steps."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import clew.memory.arelit
+import clew.memory.relit
+from clew.errors import UserError
+from clew.memory import kernels, make_memory
+from clew.memory.laws import check
+from clew.memory.parts import chunkwise
+from clew.memory.parts.chunkwise import score
+from clew.memory.parts.scans import linear_scan
+from memory_forms import assert_equal_forms, forms, gated, largest
+from memory_samples import episodes, quick_compilation, sample
+
+__all__ = ["quick_compilation"]
+
+SLOW = pytest.mark.slow
+# Pieces and chunks that fill 37 steps and that do not.
+CASES: list[tuple[str, str, dict[str, Any]]] = [
+    ("relit", "chunkwise", {}),
+    ("relit", "associative", {"decay": "joint"}),
+    ("arelit", "chunkwise", {"frequencies": "odd_wave", "r": 3}),
+    ("arelit", "associative", {"tick": "carried"}),
+]
+
+
+FAST = [
+    pytest.param(*case, marks=() if case[0] == "relit" else SLOW, id=str(case)) for case in CASES
+]
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Chunks of 4 steps and pieces of 16, so that a short sequence has several of either."""
+    jax.clear_caches()
+    monkeypatch.setattr(chunkwise, "CHUNK", 4)
+    monkeypatch.setattr(chunkwise, "PIECE", 16)
+    for model in (clew.memory.relit, clew.memory.arelit):
+        monkeypatch.setattr(model, "_STATES", 16)
+    yield
+    jax.clear_caches()
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("precision", ["float32", pytest.param("float64", marks=SLOW)])
+@pytest.mark.parametrize(("name", "backend", "options"), FAST)
+def test_a_parallel_form_is_its_steps(
+    name: str, backend: str, options: dict[str, Any], precision: str
+) -> None:
+    """Values and all gradients, those of the state and into it included."""
+    with jax.enable_x64(precision == "float64"), jax.numpy_dtype_promotion("standard"):
+        found, steps = forms(name, options, precision, (backend, "xla"))
+        assert_equal_forms(found, steps, precision)
+
+
+def test_a_parallel_form_obeys_the_laws() -> None:
+    """With NaN in the old state among them; the others are slow."""
+    memory = sample("arelit", num_layers=1, backend="chunkwise")
+    report = check(memory, lengths=(1, 7), raise_on_failure=False)
+    assert report.passed, str(report)
+
+
+@pytest.mark.parametrize("size", [pytest.param(1, marks=SLOW), pytest.param(2, marks=SLOW), 8])
+def test_halves_have_every_pair_once(size: int) -> None:
+    """Scores and sums of the equations, pair by pair, with gates at 0 and at 1, and starts."""
+    random, time, heads, wide = np.random.default_rng(size), 3 * size, 2, 3
+    q, k, v, gate = (random.standard_normal((time, heads, wide)) for _ in range(4))
+    gate = np.where(random.random(gate.shape) < 0.2, np.sign(gate) > 0, np.abs(np.sin(gate)))
+    starts = random.random(time) < 0.2
+    keep = np.where(starts[:, None, None], 0.0, 1 - gate)
+    expected = np.zeros_like(v)
+    for t in range(time):
+        for j in range(t // size * size, t + 1):
+            decay = np.prod(keep[j + 1 : t + 1], axis=0)
+            expected[t] += np.sum(q[t] * k[j] * decay, axis=-1, keepdims=True) * v[j] * decay
+    with jax.enable_x64(True):
+        decays = chunkwise.decays(jnp.asarray(gate), jnp.asarray(starts), size)
+        cuts = [chunkwise.cut(jnp.asarray(x), size) for x in (q, k, v)]
+        out = chunkwise.weigh(chunkwise.score(*cuts[:2], decays), cuts[2], decays)
+        assert np.allclose(chunkwise.join(out, time), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_linear_scan_passes_nothing_by_a_start() -> None:
+    """Not even what is not finite, in values and in gradients."""
+    keep, add = jnp.full((7, 1), 0.5), jnp.arange(7.0)[:, None].at[2].set(jnp.nan)
+    starts = jnp.arange(7) == 4
+
+    @jax.jit
+    def states(keep: Any, add: Any, init: Any) -> Any:
+        return linear_scan(keep, add, init, starts)
+
+    found, pull = jax.vjp(states, keep.at[1].set(jnp.inf), add, jnp.full(1, jnp.nan))
+    assert np.allclose(found[4:, 0], [4.0, 7.0, 9.5])
+    gradients = pull(jnp.zeros((7, 1)).at[6].set(1.0))
+    assert np.allclose(gradients[1][4:, 0], [0.25, 0.5, 1.0])
+    assert np.allclose(gradients[0][5:, 0], [2.0, 7.0])
+
+
+@pytest.mark.parametrize("gate", [pytest.param(-200.0, marks=SLOW), 30.0])
+def test_saturated_gates_are_those_of_steps(gate: float) -> None:
+    """Where cumulative products are 0 or 1 and their quotients are not numbers."""
+    found, steps = (gated("relit", backend, gate) for backend in ("chunkwise", "xla"))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
+    assert largest(found, steps) < 1e-4
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize(("name", "backend", "options"), FAST)
+def test_what_is_not_finite_stays_in_its_episode(
+    name: str, backend: str, options: dict[str, Any]
+) -> None:
+    """From the observation that has it to the next start, and nowhere else."""
+    memory = sample(name, num_layers=1, backend=backend, **options)
+    xs, starts = episodes(24, seed=3)
+    starts[:], spoiled = np.arange(24) == 19, np.zeros(24, bool)
+    spoiled[6:19] = True
+    unroll = jax.jit(lambda xs: memory.unroll(memory.init_state(), xs, jnp.asarray(starts)))
+    clean = unroll(xs)
+    bad = unroll(np.where(np.arange(24)[:, None] == 6, np.nan, xs))
+    assert np.array_equal(np.isnan(bad[1]).all(axis=1), spoiled)
+    assert largest((bad[0], bad[1][~spoiled]), (clean[0], clean[1][~spoiled])) < 1e-6
+
+
+def test_accelerators_have_a_parallel_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By themselves; the joint decay, which no product of matrices has, by a scan."""
+    small: dict[str, Any] = {
+        "num_layers": 1,
+        "hidden_size": 4,
+        "num_heads": 1,
+        "head_size": 2,
+        "eta": 1,
+    }
+    make: dict[str, Any] = {"input_size": 3, "key": jax.random.key(0)}
+    relit = make_memory("relit", **make, **small)
+    joint = make_memory("relit", **make, **small, decay="joint")
+    assert kernels.choose_form("auto") in ("kernel", "xla")
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert kernels.choose_form("auto") == "chunkwise"
+    assert kernels.choose_form("xla") == "xla"
+    with kernels.without_kernels():
+        assert kernels.choose_form("auto") == "xla"
+
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("not the form for an accelerator")
+
+    monkeypatch.setattr(clew.memory.relit, "checkpointed_scan", refuse)
+    monkeypatch.setattr(clew.memory.relit, "relit_recurrence", refuse)
+    scored: list[int] = []
+    monkeypatch.setattr(chunkwise, "score", lambda *args: scored.append(1) or score(*args))
+    for memory, times in ((relit, 1), (joint, 0)):
+        scored.clear()
+        jax.eval_shape(memory.unroll, memory.init_state(), jnp.zeros((3, 3)), jnp.zeros(3, bool))
+        assert len(scored) == times
+    with pytest.raises(UserError, match="'associative' is the parallel form"):
+        make_memory("relit", **make, decay="joint", backend="chunkwise")
+    with pytest.raises(UserError, match="backend"):
+        make_memory("lstm", input_size=3, key=jax.random.key(0), backend="chunkwise")
+
+
+@SLOW
+def test_forward_mode_goes_through_chunks() -> None:
+    """Which a compiled kernel has not."""
+    memory = sample("arelit", num_layers=1, backend="chunkwise")
+    xs, starts = episodes(7, seed=5)
+
+    def outputs(xs: Any) -> Any:
+        return memory.unroll(memory.init_state(), xs, jnp.asarray(starts))[1]
+
+    _, moved = jax.jvp(outputs, (xs,), (xs,))
+    _, pull = jax.vjp(outputs, xs)
+    assert float(jnp.sum(pull(moved)[0] * xs)) == pytest.approx(float(jnp.sum(moved**2)), rel=1e-3)

@@ -1,0 +1,71 @@
+"""Two forms of one memory side by side: outputs, states and gradients, and how far they differ."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from clew.memory.laws.runs import cast, pull, unroll
+from memory_samples import episodes, sample
+
+pull_one = eqx.filter_jit(pull)
+TIME, WARM = 37, 13
+TOLERANCES = {"float32": (2e-6, 1e-4), "float64": (1e-13, 1e-11)}
+"""Of values and of gradients."""
+
+
+def forms(name: str, options: dict[str, Any], precision: str, backends: Sequence[str]) -> list[Any]:
+    """Outputs, last state and gradients by several backends, from a state that is not 0."""
+    found = []
+    for backend in backends:
+        memory = cast(sample(name, num_layers=1, backend=backend, **options), precision)
+        xs, starts = episodes(TIME, seed=5)
+        xs = xs.astype(precision)
+        state = cast(memory.init_state(), precision)
+        state = unroll(memory, state, -xs[:WARM], starts[:WARM])[0]
+        weights = np.random.default_rng(6).standard_normal((TIME, memory.output_size))
+        floats = jax.tree.map(partial(cotangent, precision), state)
+        after, ys, gradients = pull_one(
+            unroll, memory, state, xs, starts, (floats, weights.astype(precision))
+        )
+        found.append(((after, ys), gradients))
+    return found
+
+
+def cotangent(precision: str, leaf: Any) -> Any:
+    """Of one array of a state."""
+    return np.full(leaf.shape, 0.3, precision) if leaf.dtype == precision else None
+
+
+def largest(actual: Any, expected: Any) -> float:
+    """The largest deviation of any leaf, relative to 1 + its largest number."""
+    pairs = zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True)
+    return max(float(np.max(np.abs(a - e)) / (1 + np.max(np.abs(e)))) for a, e in pairs)
+
+
+def assert_equal_forms(one: Any, other: Any, precision: str) -> None:
+    """Values and gradients within rounding."""
+    values, gradients = TOLERANCES[precision]
+    assert largest(one[0], other[0]) < values
+    assert largest(one[1], other[1]) < gradients
+
+
+def biases(memory: Any) -> Any:
+    """Of the first layer's keys, queries, values and gates."""
+    return memory.layers[0].attention.features.inputs.bias
+
+
+def gated(name: str, backend: str, gate: float, **options: Any) -> Any:
+    """What `pull_one` gives with gates at 0 or at 1."""
+    memory = sample(name, num_layers=1, backend=backend, **options)
+    bias = np.array(biases(memory))
+    bias[-2 * bias.size // 5 :] = gate  # beta's and gamma's
+    memory = eqx.tree_at(biases, memory, jnp.asarray(bias))
+    xs, starts = episodes(TIME, seed=5)
+    zeros = jax.tree.map(partial(cotangent, "float32"), memory.init_state())
+    weights = np.ones((TIME, memory.output_size), np.float32)
+    return pull_one(unroll, memory, memory.init_state(), xs, starts, (zeros, weights))
