@@ -208,6 +208,13 @@ def test_a_checkpoint_says_whose_it_is(tmp_path, meta, reason):
             RUN.check(found)
 
 
+def test_a_run_that_goes_on_with_more_steps_keeps_its_checkpoints():
+    """Where the step size depends on the run's length, more steps are another digest."""
+    assert RUN.going_on("new") == RUN
+    assert RUN.going_on("next") == checkpoint.Identity("3f", ("next", "new", "old"))
+    assert len(checkpoint.Identity("", ("new",)).going_on("new").run) == 16
+
+
 def test_a_checkpoint_keeps_its_name(tmp_path):
     """An old one under a new name used to be the newest."""
     path = save(tmp_path, 3)
