@@ -11,9 +11,10 @@ from typing import Any
 import jax
 import pytest
 
+from clew.cli.check import make
 from clew.memory import MEMORIES
 from clew.memory.laws import LAWS, LawReport, check
-from memory_samples import quick_compilation, sample
+from memory_samples import INPUT_SIZE, quick_compilation, sample
 
 __all__ = ["quick_compilation"]
 
@@ -80,6 +81,15 @@ def test_every_memory_obeys_the_laws(
     lengths = (1, 7) if memory.metric_names else (1, 7, 320)
     report = check(memory, lengths=lengths, raise_on_failure=False)
     say(report, record_property)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MEMORIES)
+def test_every_memory_obeys_the_laws_as_users_check_it(
+    name: str, record_property: Callable[[str, object], None]
+) -> None:
+    """At the sizes of `clew check`, with parameters where they start and keys that are dead."""
+    say(check(make(name, INPUT_SIZE, {}), raise_on_failure=False), record_property)
 
 
 @pytest.mark.slow
