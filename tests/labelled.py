@@ -1,7 +1,9 @@
 """Environments whose every observation says where it belongs, and some that fail."""
 
 import os
+import re
 import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -122,11 +124,52 @@ class Blind(Labelled):
         super().__init__()
 
 
+class Misfit(DictLabelled):
+    """Gives a value that its spaces do not have, in the second step with an action 1.
+
+    Args:
+        what: "category", "fraction", "large" (for uint8), "terminated" or "truncated" (NaN).
+    """
+
+    def __init__(self, what: str):
+        super().__init__(lengths=(9,))
+        self.what = what
+
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Trouble if the action is 1, else one step on."""
+        label, reward, terminated, truncated, info = super().step(action)
+        if action == 1 and self.time == 2:
+            if self.what == "category":
+                label["episode"] = np.int64(500)
+            if self.what in ("fraction", "large"):
+                label["more"]["step"] = np.array([0.5 if self.what == "fraction" else 256])
+            terminated = np.nan if self.what == "terminated" else terminated
+            truncated = np.nan if self.what == "truncated" else truncated
+        return label, reward, terminated, truncated, info
+
+
+class BadlyClosed(Labelled):
+    """Raises, ends the process or hangs when it is closed."""
+
+    def __init__(self, how: str):
+        super().__init__()
+        self.how = how
+
+    def close(self) -> None:
+        """Does not."""
+        if self.how == "exit":
+            sys.exit(3)
+        if self.how == "raise":
+            raise RuntimeError("100% open")
+        time.sleep(60)
+
+
 class Troubled(Labelled):
     """Does something bad in step `at` of an episode, if the action is 1.
 
     Args:
-        trouble: "raise", "unpicklable", "hang" (but for a kill), "sleep", "die", "nan observation",
+        trouble: "raise", "exit", "interrupt" (KeyboardInterrupt), "unpicklable", "hang" (but for a
+            kill), "spin" (holding the interpreter's lock), "sleep", "die", "nan observation",
             "inf reward", "shape", "reset" (raises in reset) or "build" (raises when built).
         at: step of the first episode in which it happens.
         only: a file; there is trouble while it exists. "" for always.
@@ -160,12 +203,18 @@ class Troubled(Labelled):
         """Raises, hangs, dies or spoils the observation or the reward."""
         if self.trouble == "raise":
             raise RuntimeError("100% broken")
+        if self.trouble == "exit":
+            sys.exit("no more mazes")
+        if self.trouble == "interrupt":
+            raise KeyboardInterrupt
         if self.trouble == "unpicklable":
             raise type("Local", (Exception,), {})("cannot be pickled")
         if self.trouble == "hang":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if self.trouble in ("hang", "sleep"):
             time.sleep(60)
+        if self.trouble == "spin":
+            re.match(r"(x+x+)+y", 60 * "x")  # C code that holds the interpreter's lock
         if self.trouble == "die":
             os._exit(3)
         if self.trouble == "nan observation":

@@ -1,6 +1,7 @@
 """Errors that a user can mend, worded so that the mending is obvious."""
 
 import difflib
+import errno
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -12,6 +13,15 @@ class UserError(ValueError):
     The message names the value, what was expected and, for names, the nearest valid one. The
     command line prints it without a traceback and exits with code 2.
     """
+
+
+def system_error(error: OSError) -> str:
+    """What the operating system refused, as one line: the file and the true cause."""
+    names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    cause = error.strerror or " ".join(str(error).split()) or type(error).__name__
+    if error.errno == errno.EMFILE:
+        cause += " (more are allowed after `ulimit -n 4096`)"
+    return ": ".join([" -> ".join(names), cause] if names else [cause])
 
 
 def unknown_name(kind: str, name: Any, valid: Iterable[str]) -> UserError:

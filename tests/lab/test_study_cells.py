@@ -6,14 +6,17 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from clew.errors import UserError
 from clew.lab.grid import Cell, Pack, QuietStudy, make_packs, read_results, run_study
-from clew.lab.grid.jobs import learning_curve, make_job, run_job, run_name
+from clew.lab.grid.jobs import agent_of, learning_curve, make_job, provenance, run_job, run_name
 from clew.lab.grid.results import finished_cells
+from clew.memory.kernels import why_not
+from clew.memory.kernels.build import source_hash
 from clew.run.record import read_metrics
 from small_cells import FURTHER, small_cells, timeless
 from worker_processes import workers_of
@@ -60,6 +63,17 @@ def test_a_row_tells_training_end_and_other_corridors(whole) -> None:
     assert row["seconds"] == pytest.approx(sum(row["timed"].values()), abs=0.002)
     assert json.loads(json.dumps(row, allow_nan=False)) == row
     assert len(list((path / "runs" / run_name(CELL) / "checkpoints").glob("*.clew"))) == 1
+
+
+def test_rows_say_the_same_of_how_they_were_made() -> None:
+    """A worker that has had another model before says what a fresh one says."""
+    study = small_cells()
+    config = study.config("gru", "corridor-3", (0,))
+    plain = replace(config, memory="none", memory_options={})
+    kernels = [provenance(agent_of(c).kernels)["versions"].get("kernels") for c in (plain, config)]
+    again = [provenance(agent_of(c).kernels)["versions"].get("kernels") for c in (config, plain)]
+    assert kernels == again[::-1]
+    assert kernels == [None, why_not() or source_hash()]
 
 
 def test_a_killed_cell_goes_on_and_ends_as_if_nothing_had_been(whole, tmp_path) -> None:

@@ -1,20 +1,28 @@
 """What goes wrong in an environment: named, never a stall, and the stream can be closed."""
 
+import contextlib
 import gc
 import os
+import re
+import resource
 import signal
 import time
+from collections.abc import Iterator
+from multiprocessing import forkserver, heap
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
+from clew.bridges.gymnasium.processes import close_quietly
 from clew.bridges.gymnasium.stream import EnvironmentFault, EnvironmentHung, GymnasiumStream
 from clew.bridges.gymnasium.task import gymnasium_task
 from clew.bridges.gymnasium.vector import GroupedVectorEnv
 from clew.errors import UserError
-from labelled import Labelled, Troubled
+from clew.run.stop import stop_signals
+from labelled import Labelled, Misfit, Troubled
 
 NAME = "labelled:Troubled"
 
@@ -44,6 +52,7 @@ def provoke(stream: GymnasiumStream, timeout: float | None = None) -> None:
     [
         ("raise", "step", "raised in step, 1 steps into its episode: RuntimeError: 100% broken"),
         ("unpicklable", "step", "cannot be pickled"),
+        ("exit", "step", "SystemExit: no more mazes"),
         ("shape", "step", r"has shape \(2,\), its space says \(3,\)"),
         ("nan observation", "observation", "gave nan in its observation, 1 steps into its episode"),
         ("inf reward", "reward", "gave inf in its reward, 1 steps into its episode"),
@@ -59,7 +68,7 @@ def test_a_fault_is_named(trouble: str, field: str, says: str, processes: int) -
         assert (fault.env, fault.index, fault.episode_step) == (NAME, 2, 1)
         assert fault.field == field and not fault.lost
         assert ("Traceback" in str(fault)) == (field == "step")
-        assert ("make_trouble" in str(fault)) == (trouble in ("raise", "unpicklable"))
+        assert ("make_trouble" in str(fault)) == (trouble in ("raise", "unpicklable", "exit"))
         with pytest.raises(UserError, match="call reset before"):
             stream.step([0, 0, 0, 0])
         before = Labelled.built
@@ -67,6 +76,127 @@ def test_a_fault_is_named(trouble: str, field: str, says: str, processes: int) -
         rebuilt = processes == 0 and field == "step"  # those that raised, and in this process
         assert Labelled.built - before == int(rebuilt)
         assert not stream.step([0, 0, 0, 0]).start.any()
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_a_keyboard_interrupt_of_an_environment_is_its_fault(processes: int) -> None:
+    """While a training handles Ctrl-C, and in a worker always; else it may be the user's."""
+    with opened("interrupt", processes) as stream:
+        with stop_signals(), pytest.raises(EnvironmentFault, match="environment 2 .*Interrupt"):
+            provoke(stream)
+        if not processes:
+            with pytest.raises(KeyboardInterrupt):
+                provoke(stream)
+
+
+MISFITS = {
+    "category": "gave 1000 in its observation episode, 1 steps.* expected values of Discrete",
+    "fraction": "1 steps into its episode: .* observation more.step has a value 0.5",
+    "large": "1 steps into its episode: .* observation more.step has a value 256",
+    "terminated": "1 steps into its episode: .* terminated is nan, expected True or False",
+    "truncated": "1 steps into its episode: .* truncated is nan, expected True or False",
+}
+OF_VECTORS = {
+    "category": "gave 1000 in its observation episode, 1 steps.* expected values of Discrete",
+    "fraction": "gave 0.5 in its observation more.step, 1 steps",
+    "large": "gave 256 in its observation more.step, 1 steps",
+    "terminated": "gave nan in its terminated, 1 steps.* expected True or False",
+    "truncated": "gave nan in its truncated, 1 steps.* expected True or False",
+}
+
+
+@pytest.mark.parametrize("what", MISFITS)
+@pytest.mark.parametrize("processes", [0, 2])
+def test_values_outside_of_their_space_are_named(what: str, processes: int) -> None:
+    """And not cut to what the agent's type can hold."""
+    task = gymnasium_task("labelled:Misfit", {"what": what})
+    with task.open(4, processes=processes, seed=0) as stream:
+        with pytest.raises(EnvironmentFault, match="environment 2 ") as caught:
+            provoke(stream)
+    assert re.search(MISFITS[what], str(caught.value).replace("\n", " "))
+
+
+class AsArrays(SyncVectorEnv):
+    """A vector environment that hands on what its environments gave, whatever its type."""
+
+    def step(self, actions: Any) -> Any:
+        """Takes a step in each."""
+        made = [env.step(action) for env, action in zip(self.envs, actions, strict=True)]
+        observations, rewards, terminated, truncated, _ = zip(*made, strict=True)
+        step = np.stack([o["more"]["step"] for o in observations])
+        batch = {
+            "episode": np.array([o["episode"] for o in observations]),
+            "more": {"step": step},
+            "number": np.array([o["number"] for o in observations]),
+        }
+        flags = np.array(terminated), np.array(truncated)
+        return batch, np.array(rewards), *flags, {}
+
+
+@pytest.mark.parametrize("what", OF_VECTORS)
+def test_values_outside_of_the_space_of_a_vector(what: str) -> None:
+    """Of a vector environment that is not ours."""
+    stream = GymnasiumStream(AsArrays([lambda: Misfit(what)] * 3), name="maze")
+    stream.reset(0)
+    stream.step([0, 0, 0])
+    with pytest.raises(EnvironmentFault, match=f"maze: environment 1 {OF_VECTORS[what]}"):
+        stream.step([0, 1, 0])
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+@pytest.mark.parametrize("how", ["raise", "exit", "hang"])
+def test_closing_ends_whatever_environments_do(
+    how: str, processes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within seconds, and without an error."""
+    for module in ("group", "vector"):
+        monkeypatch.setattr(f"clew.bridges.gymnasium.{module}.CLOSE_SECONDS", 0.3)
+    monkeypatch.setattr(close_quietly, "__defaults__", (0.3,))
+    task = gymnasium_task("labelled:BadlyClosed", {"how": how})
+    with task.open(2, processes=processes) as stream:
+        stream.reset()
+        began = time.monotonic()
+    assert time.monotonic() - began < 3
+
+
+@contextlib.contextmanager
+def few_descriptors(left: int) -> Iterator[None]:
+    """Leaves this process so many file descriptors."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = max(int(name) for name in os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 2, limits[1]))
+    taken = []
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        for _ in range(min(left, len(taken))):
+            os.close(taken.pop())
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for number in taken:
+            os.close(number)
+
+
+def test_what_the_system_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shared memory that cannot be had, and too few descriptors: the cause, and nothing else."""
+    task = gymnasium_task(NAME, {"trouble": "raise"})
+    with monkeypatch.context() as patch:
+        patch.setattr(heap.Arena, "_choose_dir", lambda arena, size: "/proc")
+        patch.setattr(heap.BufferWrapper, "_heap", heap.Heap())
+        with pytest.raises(UserError, match="cannot be started: .*No such file") as refused:
+            task.open(4, processes=2)
+    assert "__main__" not in str(refused.value)
+    with few_descriptors(4):
+        with pytest.raises(UserError, match="cannot be started: .*Too many open files.*ulimit"):
+            task.open(4, processes=2)
+
+
+def test_an_environment_that_exits_while_it_is_built() -> None:
+    """Is named, and ends nothing."""
+    with pytest.raises(UserError, match=r"sys:exit called sys.exit\(None\) while it was built"):
+        gymnasium_task("sys:exit")
 
 
 def test_nan_in_a_dict_is_named_by_its_key() -> None:
@@ -156,14 +286,19 @@ def test_what_nobody_closed_leaves_nothing() -> None:
     assert not path.exists() and not any(process.is_alive() for process in processes)
 
 
-def test_ctrl_c_is_the_parents_affair() -> None:
-    """It reaches every process of a terminal; the workers go on until they are closed."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_stopping_is_the_parents_affair(number: signal.Signals) -> None:
+    """A signal reaches every process of a group; the workers go on until they are closed."""
     with opened("raise", 2) as stream:
         stream.reset()
-        for process in own(stream)._workers.processes:
-            os.kill(process.pid, signal.SIGINT)
+        workers = own(stream)._workers.processes
+        server: Any = forkserver._forkserver
+        for pid in [process.pid for process in workers] + [server._forkserver_pid]:
+            os.kill(pid, number)
         for _ in range(3):
             assert not stream.step([0, 0, 0, 0]).start.any()
+        assert all(process.is_alive() for process in workers)
+    assert not any(process.is_alive() for process in workers)
 
 
 def test_a_reset_forgets_a_step_that_is_pending() -> None:

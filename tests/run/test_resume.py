@@ -1,9 +1,11 @@
 """A run that is interrupted in whatever way ends bit for bit like one that is not."""
 
 import errno
+import fcntl
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from clew.errors import UserError
 from clew.run import checkpoint
 from clew.run.checkpoint import CheckpointWarning
 from clew.run.folder import locked
+from clew.run.record import LogPoint, MetricsFile
 from clew.run.stop import TrainingInterrupted
 from small_run import STEPS_PER_UPDATE, UPDATES, Watch, assert_same_run, small_config
 
@@ -54,7 +57,7 @@ def test_raised_steps_go_on_as_if_they_had_been_so_from_the_start(tmp_path, unin
     assert result.summary["updates"] == 320
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_saves_and_says_how_to_go_on(tmp_path, uninterrupted, number):
     config = small_config(tmp_path)
     before = signal.getsignal(number)
@@ -67,6 +70,85 @@ def test_a_signal_saves_and_says_how_to_go_on(tmp_path, uninterrupted, number):
     clew.train(resume=path, progress=watch)
     assert "resuming from update-0000000" in watch.messages[0]
     assert_same_run(path, uninterrupted)
+
+
+def test_a_full_disk_can_be_locked(tmp_path, monkeypatch):
+    """And what else may happen to a lock is no other process."""
+    refuse = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def fail(*arguments: object) -> None:
+        raise refuse
+
+    monkeypatch.setattr(os, "pwrite", fail)
+    with locked(tmp_path), pytest.raises(UserError, match="in use by another process"):
+        with locked(tmp_path):
+            pass
+    monkeypatch.setattr(fcntl, "flock", fail)
+    with pytest.raises(UserError, match=f"cannot lock {tmp_path}: No space left"):
+        with locked(tmp_path):
+            pass
+
+
+class Unforeseen(Exception):
+    """What nobody catches."""
+
+
+def test_an_unforeseen_error_saves_first(tmp_path, uninterrupted):
+    """And says so; at a log point and between two."""
+    path = tmp_path / "run"
+
+    def fail(update: int, error: Exception):
+        def raise_error() -> None:
+            raise error
+
+        with pytest.raises(type(error)) as caught:
+            resume = (path / "config.json").exists()
+            clew.train(
+                small_config(tmp_path), resume=resume, progress=at_update(update, raise_error)
+            )
+        made = checkpoint.read(checkpoint.list_checkpoints(path / "checkpoints")[-1]).meta["update"]
+        assert made >= update
+        assert f"saved after {made * STEPS_PER_UPDATE} steps" in caught.value.__notes__[0]
+
+    fail(88, Unforeseen())
+    fail(91, UserError("no more processes"))
+    clew.train(resume=path, progress=Watch())
+    assert_same_run(path, uninterrupted)
+
+
+def test_an_error_before_its_row_is_written_saves_nothing(tmp_path, uninterrupted, monkeypatch):
+    """Else a resumed run would lack the row."""
+
+    def fail(self: MetricsFile, point: LogPoint) -> None:
+        raise Unforeseen
+
+    with monkeypatch.context() as patch, pytest.raises(Unforeseen):
+        patch.setattr(MetricsFile, "log", fail)
+        clew.train(small_config(tmp_path), progress=Watch())
+    clew.train(resume=tmp_path / "run", progress=Watch())
+    assert_same_run(tmp_path / "run", uninterrupted)
+
+
+def test_another_current_folder_changes_nothing(tmp_path, uninterrupted, monkeypatch):
+    """An environment of somebody else's may change it."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(tmp_path)
+    config = small_config(Path("runs"), checkpoint_seconds=0.0)
+    result = clew.train(config, progress=at_update(90, lambda: os.chdir(elsewhere)))
+    assert result.path == tmp_path / "runs" / "run"
+    assert not list(elsewhere.iterdir())
+    assert_same_run(result.path, uninterrupted)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e9])
+def test_a_removed_folder_stops_the_run(tmp_path, uninterrupted, seconds):
+    """At its next row or checkpoint, with a line that says so, and nothing of it comes back."""
+    path = tmp_path / "run"
+    config = small_config(tmp_path, checkpoint_seconds=seconds)
+    with pytest.raises(UserError, match="was removed"):
+        clew.train(config, progress=at_update(90, lambda: shutil.rmtree(path)))
+    assert not path.exists()
 
 
 def test_a_finished_run_says_so_and_stays(tmp_path, uninterrupted):

@@ -1,9 +1,11 @@
 """The command line: one module for each command, imported when the command is used."""
 
+import atexit
 import contextlib
 import difflib
 import importlib
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -11,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from clew.cli.pages import take_large_pages
-from clew.errors import UserError
+from clew.errors import UserError, system_error
+from clew.run.output import FailSafeOutput, flush_streams, open_missing_streams
 
 COMMANDS = {
     "demo": "see in a minute or two that memory matters: train with one and without, draw both",
@@ -31,29 +34,68 @@ COMMANDS = {
 }
 """Every command with what it does; its module `clew.cli.<name>` has `main(args)`."""
 
+TRAINING = ("demo", "study", "train")
+"""Commands whose work is worth more than what they print: they go on without a reader."""
+
 
 def main(args: Sequence[str] | None = None) -> None:
     """The command `clew`: runs and exits, with 0, 1 (a finding), 2 (a mistake) or 130 (Ctrl-C)."""
     if args is None and len(sys.argv) > 1:
         take_large_pages(sys.argv[1])
-    sys.exit(run(list(sys.argv[1:] if args is None else args)))
+    open_missing_streams()
+    sys.unraisablehook = _unraisable
+    atexit.register(_leave)
+    code = 130
+    with contextlib.suppress(KeyboardInterrupt):
+        code = run(list(sys.argv[1:] if args is None else args))
+    sys.exit(code)
+
+
+def _leave() -> None:
+    """The exit takes a moment, in which another Ctrl-C has nothing left to stop."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    flush_streams()
+
+
+def _unraisable(found: Any) -> None:
+    """Says what Python could not raise, but for a Ctrl-C that came at such a moment."""
+    if not isinstance(found.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(found)
 
 
 def run(args: list[str]) -> int:
     """Runs one command and returns its exit code; mistakes become a line on standard error."""
     try:
-        with _plain_warnings():
-            return dispatch(args)
+        with _plain_warnings(), _lasting_output(args):
+            code = dispatch(args)
+            print(end="", flush=True)
+            return code
     except UserError as mistake:
-        print(f"error: {mistake}", file=sys.stderr)
+        _say("\n".join([f"error: {mistake}", *vars(mistake).get("__notes__", [])]))
         return 2
     except KeyboardInterrupt as interrupt:
-        print(f"\n{interrupt}" if interrupt.args else "\ninterrupted", file=sys.stderr)
+        _say(f"\n{interrupt}" if interrupt.args else "\ninterrupted")
         return 130
     except BrokenPipeError:
-        # The reader, such as `head`, closed the pipe; Python would complain at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return 0  # the reader, such as `head`, has what it wants
+    except OSError as error:
+        _say(f"error: {system_error(error)}")
+        return 2
+
+
+def _say(line: str) -> None:
+    print(line, file=FailSafeOutput(sys.stderr), flush=True)
+
+
+@contextlib.contextmanager
+def _lasting_output(args: list[str]) -> Iterator[None]:
+    """Has what a training command prints fall silent where nobody can read it."""
+    if not args or args[0] not in TRAINING:
+        yield
+        return
+    output = FailSafeOutput(sys.stdout)
+    with contextlib.redirect_stdout(output):
+        yield
 
 
 @contextlib.contextmanager

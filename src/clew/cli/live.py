@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from clew.run.config import TrainConfig
+from clew.run.output import fail_safe
 from clew.run.progress import Lines, Report, format_scores, format_seconds
 from clew.run.progress import Progress as Listener
 
@@ -19,7 +20,7 @@ def listener(label: str = "", *, every: float = 5.0) -> Listener:
         label: what the line begins with; by default the run's name.
         every: seconds between plain lines.
     """
-    console = Console(stderr=True)
+    console = Console(file=fail_safe(sys.stderr), markup=False, highlight=False)
     if console.is_terminal and not console.is_dumb_terminal:
         return Live(console, label)
     return Lines(every, sys.stderr)
@@ -39,9 +40,10 @@ class Live:
         self._text = "training"
         self._bar = Progress(
             SpinnerColumn(),
-            TextColumn("[bold]{task.fields[label]}"),
+            # Names and messages may have brackets, which Rich would read as its markup.
+            TextColumn("{task.fields[label]}", style="bold", markup=False),
             BarColumn(bar_width=18),
-            TextColumn("{task.fields[text]}"),
+            TextColumn("{task.fields[text]}", markup=False),
             console=console,
         )
         self._task: TaskID | None = None
@@ -51,7 +53,7 @@ class Live:
         seeds = f"{config.seeds} seeds, " if config.seeds > 1 else ""
         each = " each" if seeds else ""
         what = f"{config.memory} on {config.env}, {seeds}{config.steps:,} steps{each}"
-        self._bar.console.print(f"{what} -> {path}", highlight=False)
+        self._bar.console.print(f"{what} -> {path}", markup=False, highlight=False)
         label = self._label or path.name
         self._task = self._bar.add_task("", total=None, label=label, text="starting")
         self._bar.start()
@@ -69,7 +71,7 @@ class Live:
 
     def message(self, text: str) -> None:
         """Prints a line above the live one."""
-        self._bar.console.print(text, highlight=False)
+        self._bar.console.print(text, markup=False, highlight=False)
 
     def close(self) -> None:
         """Leaves the line as it is."""

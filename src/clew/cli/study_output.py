@@ -20,6 +20,7 @@ from clew.lab.grid import (
 )
 from clew.lab.grid.progress import format_standing
 from clew.lab.grid.results import finished_cells
+from clew.run.output import fail_safe
 
 SHOWN = 8
 """Packs in progress that are shown."""
@@ -27,7 +28,7 @@ SHOWN = 8
 
 def study_listener() -> StudyProgress:
     """What reports the progress: a live table on a terminal, plain lines elsewhere."""
-    console = Console(stderr=True, highlight=False)
+    console = Console(file=fail_safe(sys.stderr), markup=False, highlight=False)
     if console.is_terminal and not console.is_dumb_terminal:
         return StudyTable(console)
     return StudyLines(stream=sys.stderr)

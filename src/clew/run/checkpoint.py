@@ -101,7 +101,8 @@ def save(folder: Path, state: PyTree, meta: dict[str, Any], versions: dict[str, 
     A kill or a full disk leaves the checkpoints that were there before (see `write_file`).
 
     Args:
-        folder: where to; made if it is not there.
+        folder: where to; made if it is not there, but not the one that it is in: a run whose
+            folder was removed has nothing to save for.
         state: a pytree of arrays.
         meta: JSON values to go with it; "update" names the file.
         versions: of the libraries.
@@ -112,7 +113,7 @@ def save(folder: Path, state: PyTree, meta: dict[str, Any], versions: dict[str, 
     path = folder / f"update-{meta['update']:09d}.clew"
     blocks = encode(state, meta, versions)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)
         write_file(path, blocks)
         for old in list_checkpoints(folder)[:-KEEP]:
             old.unlink(missing_ok=True)
@@ -226,6 +227,8 @@ def set_aside(paths: list[Path]) -> None:
 
 
 def _write_failure(folder: Path, path: Path, error: OSError) -> str:
+    if not folder.parent.is_dir():
+        return f"cannot write {path}: the folder {folder.parent} was removed"
     with contextlib.suppress(OSError):
         kept = list_checkpoints(folder)
         if kept:

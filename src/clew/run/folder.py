@@ -7,7 +7,7 @@ import os
 import platform
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -227,20 +227,28 @@ def locked(path: Path) -> Iterator[None]:
         yield
         return
     try:
-        opened = open(open_to_append(path / ".lock"), "a+", encoding="utf-8")
+        lock = open_to_append(path / ".lock")
     except OSError as error:
         raise UserError(f"cannot write in {path}: {error.strerror}") from error
-    with opened as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            file.seek(0)
-            holder = file.read().strip() or "unknown"
-            raise UserError(f"{path} is in use by another process ({holder})") from error
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {platform.node()}\n")
-        file.flush()
+    try:
+        _take(fcntl.flock, lock, fcntl.LOCK_EX | fcntl.LOCK_NB, path)
+        with contextlib.suppress(OSError):  # a full disk can be locked
+            os.truncate(lock, 0)
+            os.pwrite(lock, f"process {os.getpid()} on {platform.node()}\n".encode(), 0)
         yield
+    finally:
+        os.close(lock)
+
+
+def _take(flock: Callable[[int, int], None], lock: int, how: int, path: Path) -> None:
+    """Takes a lock, or says who has it, or why there is none."""
+    try:
+        flock(lock, how)
+    except BlockingIOError as error:
+        holder = os.pread(lock, 1000, 0).decode(errors="replace").strip() or "unknown"
+        raise UserError(f"{path} is in use by another process ({holder})") from error
+    except OSError as error:
+        raise UserError(f"cannot lock {path}: {error.strerror}") from error
 
 
 def slug(name: str) -> str:

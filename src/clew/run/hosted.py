@@ -29,7 +29,7 @@ from clew.run.compiled import Parts, RunState, SeedState, state_layouts
 from clew.run.config import TrainConfig
 from clew.run.sharding import place_on_devices, sharding_of
 
-WRONG_VALUES = ("observation", "reward")
+WRONG_VALUES = ("observation", "reward", "terminated", "truncated")
 """Fields of faults in what an environment returned, which opening it again would not mend."""
 
 

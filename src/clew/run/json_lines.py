@@ -163,6 +163,8 @@ class RowFile:
     def append(self, rows: Sequence[Row]) -> None:
         """Hands rows to the operating system, whole lines at once."""
         data = b"".join(map(encode, rows))
+        if not os.fstat(self._file.fileno()).st_nlink:
+            raise UserError(f"{self._path} was removed while rows were written to it")
         try:
             while data:
                 data = data[self._file.write(data) :]

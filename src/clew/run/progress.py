@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TextIO
 
 from clew.run.config import TrainConfig
+from clew.run.output import FailSafeOutput
 
 
 class Report(NamedTuple):
@@ -106,7 +107,7 @@ class Lines:
         """Does nothing."""
 
     def _print(self, text: str) -> None:
-        print(text, file=self._stream or sys.stderr, flush=True)
+        print(text, file=FailSafeOutput(self._stream or sys.stderr), flush=True)
 
 
 def format_report(report: Report, row: dict[str, Any]) -> str:

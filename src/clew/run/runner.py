@@ -3,9 +3,10 @@
 `clew train` runs one with rows of metrics, a study runs one for every pack of its cells.
 """
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,8 @@ class Runner:
         self.update, self.seconds, self.compile_seconds = 0, 0.0, 0.0
         self._saved: int | None = None  # the newest checkpoint's update
         self._saved_at = 0.0
+        self._calling = False
+        self._recorded = True  # every row that is due
         self._logged = 0, 0.0  # update and seconds of the last log point, or of the beginning
 
     @property
@@ -116,7 +119,8 @@ class Runner:
             self._save()
         if self._program is not None:
             self._progress.phase("training")
-            self._loop(self._program)
+            with self._rescued(self._program):
+                self._loop(self._program)
         if self._saved != self.update:
             self._save()
 
@@ -162,7 +166,9 @@ class Runner:
             elapsed = self._call(program, count)
             per_update = elapsed / count
             rate = config.steps_per_update * config.seeds / per_update
+            self._recorded = False
             row = self._log(program)
+            self._recorded = True
             rate = row["rate"] if row else rate
             self._progress.report(self._report(rate, row))
             if self.seconds - self._saved_at >= config.checkpoint_seconds:
@@ -171,12 +177,17 @@ class Runner:
     def _call(self, program: Program, count: int) -> float:
         """Makes `count` updates and returns the seconds they took."""
         began = time.perf_counter()
+        self._calling = True
         try:
             self.state = program(self.state, jnp.int32(count))
         except EnvironmentFault as fault:
-            raise self._failed(program, fault) from fault
+            self._take_whole(program)
+            if self._stop.is_set():  # the signal may have reached the environments as well
+                raise self._interrupted() from fault
+            raise self._failed(fault) from fault
         finite = np.atleast_1d(jax.device_get(self.state.seed.finite))
         elapsed = time.perf_counter() - began
+        self._calling = False
         self.update = int(self.state.update)
         self.seconds += elapsed
         if not finite.all():
@@ -221,11 +232,39 @@ class Runner:
             f"{self._resume_with}"
         )
 
-    def _failed(self, program: Program, fault: EnvironmentFault) -> EnvironmentFailed:
-        """Saves what there was before an environment failed; the error to raise."""
-        assert program.state is not None
+    @contextlib.contextmanager
+    def _rescued(self, program: Program) -> Iterator[None]:
+        """Saves what there is before an error that nobody foresaw ends the run.
+
+        Unless the disk lacks rows that belong before the state: a resumed run would never write
+        them. Nor at a second Ctrl-C, which wants no waiting.
+        """
+        try:
+            yield
+        except (KeyboardInterrupt, EnvironmentFailed, TrainingDiverged, checkpoint.CheckpointError):
+            raise  # what could be saved is saved
+        except BaseException as error:
+            with contextlib.suppress(Exception):
+                if self._calling:
+                    self._take_whole(program)
+                if self._recorded and self._saved != self.update:
+                    self._save()
+                if self._saved == self.update and self._checkpoints is not None:
+                    error.add_note(
+                        f"The run is saved after {self._steps} steps; resume with: "
+                        f"{self._resume_with}"
+                    )
+            raise
+
+    def _take_whole(self, program: Program) -> None:
+        """Takes the state after the last whole update of a call that raised."""
+        if program.state is None:
+            raise ValueError("no update was made")
         self.state = program.state
         self.update = int(self.state.update)
+
+    def _failed(self, fault: EnvironmentFault) -> EnvironmentFailed:
+        """Saves what there was before an environment failed; the error to raise."""
         if self._saved != self.update:
             self._save()
         return EnvironmentFailed(

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
+from clew.bridges.gymnasium.processes import StoppedAtOnce, stopping_signals
 from clew.errors import UserError
 
 
@@ -23,21 +24,25 @@ class TrainingInterrupted(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set; a second one stops at once, saving nothing.
+    """An event that Ctrl-C, SIGTERM and SIGHUP set.
+
+    A second Ctrl-C stops at once, saving nothing. Further signals of other kinds change nothing:
+    a terminal that closes and a scheduler send several, and mean one. SIGHUP that is ignored, as
+    `nohup` has it, stays ignored.
 
     On another thread than the main one signals are not touched, and the event is never set.
     """
     stop = threading.Event()
 
     def handle(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
+        if stop.is_set() and number == signal.SIGINT:
+            raise StoppedAtOnce
         stop.set()
 
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    previous = {n: signal.signal(n, handle) for n in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, handle) for number in stopping_signals()}
     try:
         yield stop
     finally:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 
+from clew.errors import system_error
 from clew.interact.hosted_task import HostedTask
 from clew.run import cluster, folder, machine, record
 from clew.run.asynchronous.program import AsyncProgram
@@ -71,14 +72,17 @@ def train(
         config.validate()
     # First, so that a cluster that does not answer leaves no folder behind.
     with cluster.joined(config.asynchronous.ray):
-        path = path or folder.new_folder(config)
+        shown = path or folder.new_folder(config)
+        # An environment of somebody else's may change the current folder.
+        path = shown.absolute()
         listener = with_loggers(progress or Lines(), config)
         with folder.locked(path), stop_signals() as stop:
             try:
-                listener.start(path, config)
-                return _train(path, config, listener, stop, fresh=resume is False)
+                listener.start(shown, config)
+                summary = _train(path, shown, config, listener, stop, fresh=resume is False)
             finally:
                 listener.close()
+        return RunResult(shown if shown.absolute() == path else path, summary)
 
 
 def resume_run(
@@ -96,8 +100,15 @@ def resume_run(
 
 
 def _train(
-    path: Path, config: TrainConfig, progress: Progress, stop: threading.Event, *, fresh: bool
-) -> RunResult:
+    path: Path,
+    shown: Path,
+    config: TrainConfig,
+    progress: Progress,
+    stop: threading.Event,
+    *,
+    fresh: bool,
+) -> dict[str, Any]:
+    """Trains in the folder `path`, which messages call `shown`; the summary."""
     if fresh:
         saved = folder.SavedRun(config, folder.write_new_config(path, config))
     else:
@@ -117,13 +128,14 @@ def _train(
         checkpoints=path / folder.CHECKPOINTS,
         identity=identity,
         stop=stop,
-        resume_with=f"clew train --resume {path}",
+        resume_with=f"clew train --resume {shown}",
     )
     with contextlib.closing(runner):
         runner.prepare()
         if runner.complete:
             progress.message(
-                f"{path} has made its {config.steps} steps already; raise steps to train it further"
+                f"{shown} has made its {config.steps} steps already; raise steps to train it "
+                "further"
             )
         if (config, identity) != saved:
             folder.write_config(path, config, identity)
@@ -132,11 +144,11 @@ def _train(
     parameters = count_parameters(runner.state, config.seeds)
     summary = record.summarise(rows, config, seconds=runner.seconds, parameters=parameters)
     folder.write_json(path / folder.SUMMARY, summary)
-    _draw_curve(path)
+    _draw_curve(path, progress)
     advice = record.advice(rows, config)
     if advice:
         progress.message(advice)
-    return RunResult(path, summary)
+    return summary
 
 
 def make_program(parts: Parts, progress: Progress) -> Program:
@@ -155,8 +167,11 @@ def count_parameters(state: RunState, seeds: int) -> int:
     return sum(leaf.size for leaf in arrays) // seeds
 
 
-def _draw_curve(path: Path) -> None:
-    """Draws curve.png."""
+def _draw_curve(path: Path, progress: Progress) -> None:
+    """Draws curve.png; where it cannot be written, the run is complete all the same."""
     from clew.report.curves import draw_curve  # start: matplotlib takes 0.4 s
 
-    draw_curve(path)
+    try:
+        draw_curve(path)
+    except OSError as error:
+        progress.message(f"warning: no curve.png: {system_error(error)}")

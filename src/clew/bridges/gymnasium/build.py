@@ -147,6 +147,8 @@ def call(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> 
     """Calls a factory; what the user can mend about it becomes a `UserError`."""
     try:
         return factory(**options)
+    except SystemExit as error:
+        raise UserError(f"{name} called sys.exit({error.code!r}) while it was built") from error
     except DependencyNotInstalled as error:
         line = " ".join(str(error).split())
         raise UserError(f"{name} needs a package that is not installed: {line}") from error
@@ -270,7 +272,7 @@ class EpisodeGif(gymnasium.Wrapper):
             raise UserError(
                 f"a video needs the render mode 'rgb_array', this one's is {env.render_mode!r}"
             )
-        self.folder, self.every = Path(folder), every
+        self.folder, self.every = Path(folder).absolute(), every
         self._episode, self._frames = -1, []
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:

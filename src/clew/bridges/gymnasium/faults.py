@@ -12,7 +12,8 @@ class EnvironmentFault(UserError):
         env: name of the environment, "gymnasium:CartPole-v1".
         indices: the environments of the batch that failed; empty where it is not known.
         episode_step: steps of the episode before the failing call, or None.
-        field: "observation", "observation NAME" or "reward"; "step", "reset" or "worker" where
+        field: "observation", "observation NAME", "reward", "terminated" or "truncated"; "step",
+            "reset" or "worker" where
             the environment raised or its process died.
         lost: True if a process is gone and the stream with it: `close` it and open another.
             False if `GymnasiumStream.reset` is enough, which builds the faulty environment again.

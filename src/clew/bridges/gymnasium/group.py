@@ -1,8 +1,7 @@
 """Several environments in one process, stepped in order, as one environment of batches."""
 
-import contextlib
 import multiprocessing
-import signal
+import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,10 +12,26 @@ import numpy as np
 from gymnasium import spaces
 
 from clew.bridges.gymnasium.build import EnvBuilder
-from clew.bridges.gymnasium.spaces import Array, Arrays, ObservationAdapter, adapt_observation
+from clew.bridges.gymnasium.processes import (
+    CLOSE_SECONDS,
+    close_quietly,
+    end_with_parent,
+    is_ctrl_c,
+    leave_stopping_to_parent,
+)
+from clew.bridges.gymnasium.spaces import (
+    Array,
+    Arrays,
+    ObservationAdapter,
+    adapt_observation,
+    exact_types,
+    flag,
+    require_exact,
+)
 from clew.errors import UserError
 
 NUMBERS = (float, int, np.floating, np.integer)
+FLAGS = (bool, np.bool_)
 NOBODY = -1
 
 
@@ -79,7 +94,7 @@ class EnvGroup(gymnasium.Env):
         self._envs: list[gymnasium.Env | None] = [None] * plan.count
         self._fresh = [np.zeros((plan.count, *leaf.shape), leaf.dtype) for leaf in self._leaves]
         self._slots = [
-            (leaf, array, leaf.raw_shape, leaf.raw_shape != leaf.shape)
+            (leaf, array, leaf.raw_shape, leaf.raw_shape != leaf.shape, exact_types(leaf.dtype))
             for leaf, array in zip(self._leaves, self._fresh, strict=True)
         ]
         self._ended = np.zeros(plan.count, np.bool_)
@@ -110,7 +125,7 @@ class EnvGroup(gymnasium.Env):
                 env = self._built(i)
                 own = None if seeds is None else int(seeds[self.plan.place][i])
                 self._open(i, env, own)
-            except Exception as error:
+            except BaseException as error:  # also what ends a process, as sys.exit
                 self._fail(i, "reset", error)
         return self._answer()
 
@@ -129,11 +144,13 @@ class EnvGroup(gymnasium.Env):
                 if self._ended[i]:
                     self._open(i, env, None)
                 else:
-                    observation, reward, terminated[i], truncated[i], _ = env.step(action[i])
+                    observation, reward, ends, cut, _ = env.step(action[i])
                     rewards[i] = reward if isinstance(reward, NUMBERS) else _number(reward)
+                    terminated[i] = ends if isinstance(ends, FLAGS) else flag("terminated", ends)
+                    truncated[i] = cut if isinstance(cut, FLAGS) else flag("truncated", cut)
                     self._write(i, observation)
                     self._steps[i] += 1
-            except Exception as error:
+            except BaseException as error:
                 self._fail(i, call, error)
         self._ended = terminated | truncated
         observations, info = self._answer()
@@ -141,18 +158,18 @@ class EnvGroup(gymnasium.Env):
 
     def close(self) -> None:
         """Closes every environment, whatever the others say to it."""
+        deadline = time.monotonic() + CLOSE_SECONDS
         for env in self._envs:
-            with contextlib.suppress(Exception):
-                if env is not None:
-                    env.close()
+            if env is not None:
+                close_quietly(env, max(0.1, deadline - time.monotonic()))
         self._envs = [None] * self.plan.count
 
     def _prepare_process(self) -> None:
         if self._progress is None and self.plan.progress:
             self._progress = np.memmap(self.plan.progress, np.int32, "r+")
             if multiprocessing.parent_process() is not None:
-                # Ctrl-C reaches every process of a terminal; the parent decides what it means.
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                leave_stopping_to_parent()
+                end_with_parent()
 
     def _built(self, i: int) -> gymnasium.Env:
         env = self._envs[i]
@@ -174,12 +191,14 @@ class EnvGroup(gymnasium.Env):
         self._write(i, observation)
 
     def _write(self, i: int, observation: Any) -> None:
-        for leaf, array, raw_shape, flat in self._slots:
+        for leaf, array, raw_shape, flat, exact in self._slots:
             value = leaf.pick(observation)
             if value.shape != raw_shape:
                 raise ValueError(
                     f"observation {leaf.name} has shape {value.shape}, its space says {raw_shape}"
                 )
+            if exact and value.dtype.char not in exact:
+                require_exact(leaf, value)
             array[i] = value.ravel() if flat else value
             if leaf.offset is not None:
                 array[i] -= leaf.offset
@@ -196,14 +215,15 @@ class EnvGroup(gymnasium.Env):
         if self._progress is not None:
             self._progress[self.plan.place] = NOBODY if i == NOBODY else self.plan.first + i
 
-    def _fail(self, i: int, call: str, error: Exception) -> None:
+    def _fail(self, i: int, call: str, error: BaseException) -> None:
+        if is_ctrl_c(error):
+            raise error
         index = self.plan.first + i
         text = str(error) if isinstance(error, UserError) else traceback.format_exc()
         self._failures.append(Failure(index, call, self._steps[i], text))
         env, self._envs[i] = self._envs[i], None
-        with contextlib.suppress(Exception):
-            if env is not None:
-                env.close()
+        if env is not None:
+            close_quietly(env)
 
 
 def _number(reward: Any) -> float:

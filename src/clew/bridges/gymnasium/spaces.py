@@ -59,6 +59,40 @@ class Leaf:
         return adapted if self.offset is None else adapted - self.offset
 
 
+def exact_types(dtype: np.dtype) -> str:
+    """Letters of the types whose values a leaf's type holds as they are; empty if it takes all.
+
+    Whole numbers of int32 count as held from every whole type: categories are far from its limits.
+    """
+    return {"u": "?B", "i": "?bBhHiIlLqQ"}.get(dtype.kind, "")
+
+
+def lost(value: Array, dtype: np.dtype) -> Array:
+    """Which values a type cannot hold: fractions and NaN for whole numbers, 256 for uint8."""
+    with np.errstate(invalid="ignore"):
+        return value.astype(dtype) != value
+
+
+def require_exact(leaf: Leaf, value: Array) -> None:
+    """Raises ValueError for a value that the leaf's type would change."""
+    wrong = lost(value, leaf.dtype)
+    if wrong.any():
+        what = f"observation {leaf.name}".rstrip()
+        raise ValueError(f"{what} has a value {value[wrong].flat[0]}, its space is {leaf.space}")
+
+
+def flag(name: str, value: Any) -> bool:
+    """The value of `terminated` or `truncated`, as anything that is 0 or 1.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "biuf" or array.item() not in (0, 1):
+        raise ValueError(f"{name} is {value!r}, expected True or False")
+    return bool(array.item())
+
+
 @dataclass(frozen=True)
 class ObservationAdapter:
     """Turns observations of an environment into those that the agent sees."""
@@ -85,6 +119,12 @@ class ObservationAdapter:
 def is_categorical(space: spaces.Space) -> bool:
     """Whether values are names and no quantities: int32 arrays for the agent."""
     return isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
+
+
+def category_counts(space: spaces.Space) -> Array:
+    """How many values a Discrete has, or each number of a MultiDiscrete; uint32."""
+    assert isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
+    return np.asarray(space.n if isinstance(space, spaces.Discrete) else space.nvec, np.uint32)
 
 
 def is_text(space: spaces.Space) -> bool:

@@ -10,9 +10,14 @@ from clew.bridges.gymnasium.faults import EnvironmentFault, EnvironmentHung
 from clew.bridges.gymnasium.spaces import (
     Array,
     Arrays,
+    Leaf,
     ObservationAdapter,
     adapt_action,
     adapt_observation,
+    category_counts,
+    exact_types,
+    is_categorical,
+    lost,
 )
 from clew.bridges.gymnasium.vector import VectorCalls
 from clew.bridges.gymnasium.wrappers import Transforms
@@ -89,6 +94,11 @@ else the final observation in `final` | goes on |
         self._mode = autoreset_mode(vector, name)
         self._calls = VectorCalls(vector, name)
         self._adapt = adapt_observation(vector.single_observation_space, name)
+        self._categories = [
+            (leaf, category_counts(leaf.space))
+            for leaf in self._adapt.leaves
+            if is_categorical(leaf.space)
+        ]
         self._act = adapt_action(vector.single_action_space, name)
         wrappers = wrappers or WrapperConfig()
         wrappers.validate()
@@ -213,7 +223,8 @@ else the final observation in `final` | goes on |
         observations = self._read(observations)
         rewards = np.asarray(rewards, np.float32)
         check_finite(self.name, "reward", rewards, self._accounts)
-        terminated, truncated = np.asarray(terminated, np.bool_), np.asarray(truncated, np.bool_)
+        terminated = self._flags("terminated", terminated)
+        truncated = self._flags("truncated", truncated)
         same, raw = self._mode is AutoresetMode.SAME_STEP, None
         cut = truncated & ~terminated
         if same and cut.any():
@@ -242,16 +253,53 @@ else the final observation in `final` | goes on |
         )
 
     def _read(self, observations: Any) -> Arrays:
-        adapted = observations if self._calls.grouped else self._adapt(observations)
+        adapted = observations
+        if not self._calls.grouped:  # groups have checked their own
+            for leaf in self._adapt.leaves:
+                value, exact = leaf.pick(observations), exact_types(leaf.dtype)
+                if exact and value.dtype.char not in exact and value.dtype != object:
+                    self._require_none("observation", leaf, lost(value, leaf.dtype), value)
+            adapted = self._adapt(observations)
         self._check(adapted)
         return adapted
 
     def _check(self, observations: Arrays) -> None:
+        for leaf, count in self._categories:
+            array = observations[leaf.name] if isinstance(observations, dict) else observations
+            # As numbers without a sign those below 0 are large, so that one comparison is enough.
+            wrong = array.view(np.uint32) >= count
+            if wrong.any():
+                self._require_none("observation", leaf, wrong, array)
         if not isinstance(observations, dict):
             check_finite(self.name, "observation", observations, self._accounts)
             return
         for name, array in observations.items():
             check_finite(self.name, f"observation {name}", array, self._accounts)
+
+    def _require_none(self, field: str, leaf: Leaf | None, wrong: Array, values: Array) -> None:
+        """Raises `EnvironmentFault` for the first environment with a wrong value [B, ...]."""
+        rows = wrong.reshape(len(wrong), -1)
+        if not rows.any():
+            return
+        index = int(np.argmax(rows.any(axis=1)))
+        value = values.reshape(len(wrong), -1)[index][rows[index]][0]
+        allowed = "True or False" if leaf is None else f"values of {leaf.space}"
+        field = f"{field} {leaf.name}".rstrip() if leaf is not None else field
+        step = int(self._accounts.lengths[index])
+        raise EnvironmentFault(
+            f"{self.name}: environment {index} gave {value} in its {field}, {step} steps into its "
+            f"episode; expected {allowed}",
+            env=self.name,
+            index=index,
+            episode_step=step,
+            field=field,
+        )
+
+    def _flags(self, name: str, values: Any) -> Array:
+        flags = np.asarray(values)
+        if flags.dtype != np.bool_:
+            self._require_none(name, None, (flags != 0) & (flags != 1), flags)
+        return flags.astype(np.bool_, copy=False)
 
 
 WORKING = "NEXT_STEP and SAME_STEP work"

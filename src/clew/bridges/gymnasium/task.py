@@ -20,6 +20,7 @@ from clew.bridges.gymnasium.build import (
     parameters_of,
 )
 from clew.bridges.gymnasium.group import GroupPlan
+from clew.bridges.gymnasium.processes import close_quietly
 from clew.bridges.gymnasium.spaces import ObservationAdapter, adapt_action, adapt_observation
 from clew.bridges.gymnasium.stream import GymnasiumStream
 from clew.bridges.gymnasium.vector import GroupedVectorEnv
@@ -177,7 +178,7 @@ def gymnasium_task(name: str, options: Mapping[str, Any] | None = None) -> Gymna
     else:
         env = build(name, options)
         own = env.observation_space, env.action_space
-    env.close()
+    close_quietly(env)
     adapt_action(own[1], name)  # refuses what is not supported
     return GymnasiumTask(name, adapt_observation(own[0], name), own[1], options, vector)
 

@@ -8,9 +8,8 @@ import select
 import tempfile
 import time
 import traceback
-import weakref
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing import connection
+from multiprocessing import connection, util
 from typing import Any
 
 import numpy as np
@@ -19,34 +18,33 @@ from gymnasium.vector.utils import batch_space
 
 from clew.bridges.gymnasium.faults import EnvironmentFault, EnvironmentHung
 from clew.bridges.gymnasium.group import NOBODY, EnvGroup, Failure, GroupPlan, split_evenly
+from clew.bridges.gymnasium.processes import (
+    CLOSE_SECONDS,
+    close_quietly,
+    is_ctrl_c,
+    start_method,
+)
 from clew.bridges.gymnasium.spaces import Array, Arrays
+from clew.errors import UserError, system_error
 
-CLOSE_SECONDS = 5.0
+TERMINATE, KILL = multiprocessing.Process.terminate, multiprocessing.Process.kill
 LOST = (EOFError, ConnectionError, OSError)
 """What a pipe raises whose other end is gone."""
 
 
-def start_method() -> str:
-    """How worker processes are made: "forkserver", or "spawn" where there is none (Windows).
-
-    Never "fork": JAX runs threads, and a process forked while one of them holds a lock (of the
-    allocator, say) waits for ever for a thread that it has no copy of. A fork server is a fresh
-    process without threads of JAX, started before it could have any; it imports this package once
-    and its forks share that memory, so a worker starts in milliseconds where spawning one imports
-    everything again.
-    """
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return "spawn"
-    multiprocessing.set_forkserver_preload(
-        ["clew.bridges.gymnasium.group"]
-    )  # of no effect once it runs
-    return "forkserver"
-
-
-def close_workers(workers: AsyncVectorEnv, patience: float) -> None:
+def close_workers(
+    workers: AsyncVectorEnv,
+    patience: float,
+    ends: Sequence[Callable[[Any], None]] = (TERMINATE, KILL),
+) -> None:
     """Ends the processes of a vector environment within `patience` seconds and a little more.
 
     Gymnasium's own `close` waits for ever for a worker that hangs.
+
+    Args:
+        workers: the vector environment.
+        patience: seconds for them to end by themselves.
+        ends: what is done to those that have not, one after the other.
     """
     deadline = time.monotonic() + patience
     for pipe in workers.parent_pipes if patience else ():
@@ -54,7 +52,7 @@ def close_workers(workers: AsyncVectorEnv, patience: float) -> None:
             pipe.send(("close", None))
     for process in workers.processes:
         process.join(max(0.0, deadline - time.monotonic()))
-    for end in (multiprocessing.Process.terminate, multiprocessing.Process.kill):
+    for end in ends:
         late = [process for process in workers.processes if process.is_alive()]
         for process in late:
             end(process)
@@ -109,7 +107,7 @@ class GroupedVectorEnv(VectorEnv):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._progress_file = ""
-        self._forget: Any = None
+        self._closing: Any = None
         self._stuck = False
         self._local: EnvGroup | None = None
         self._workers: AsyncVectorEnv | None = None
@@ -120,9 +118,29 @@ class GroupedVectorEnv(VectorEnv):
             self._local = dataclasses.replace(plan, first=0, count=num_envs)()
 
     def _start(self, plan: GroupPlan) -> None:
-        handle, self._progress_file = tempfile.mkstemp(prefix="clew-progress-")
+        try:
+            self._workers = self._make_workers(plan)
+        except (EOFError, ConnectionError) as error:
+            raise EnvironmentFault(
+                f"{self.name}: a worker process ended while it started ({error!r}); a script that "
+                "starts processes keeps its work under `if __name__ == '__main__':`",
+                env=self.name,
+                field="worker",
+                lost=True,
+            ) from error
+        except OSError as error:
+            raise UserError(
+                f"{self.name}: its worker processes cannot be started: {system_error(error)}"
+            ) from error
+        self._pollers = [poller(pipe) for pipe in self._workers.parent_pipes]
+        # If nobody closes them, an ending process would wait for its children for ever.
+        ending = (self._workers, self._progress_file)
+        self._closing = util.Finalize(self, _close_grouped, ending, exitpriority=10)
+
+    def _make_workers(self, plan: GroupPlan) -> AsyncVectorEnv:
+        # In the folder that is removed with this process, however it ends.
+        handle, self._progress_file = tempfile.mkstemp("", "clew-progress-", util.get_temp_dir())
         os.close(handle)
-        self._forget = weakref.finalize(self, _remove, self._progress_file)
         self._progress = np.memmap(self._progress_file, np.int32, "w+", shape=(self.processes,))
         self._progress[:] = NOBODY
         plans = [
@@ -131,23 +149,13 @@ class GroupedVectorEnv(VectorEnv):
             )
             for place, r in enumerate(split_evenly(self.num_envs, self.processes))
         ]
-        try:
-            self._workers = AsyncVectorEnv(
-                plans,
-                shared_memory=True,
-                copy=False,
-                context=start_method(),
-                autoreset_mode=AutoresetMode.DISABLED,
-            )
-        except LOST as error:
-            raise EnvironmentFault(
-                f"{self.name}: a worker process ended while it started ({error!r}); a script that "
-                "starts processes keeps its work under `if __name__ == '__main__':`",
-                env=self.name,
-                field="worker",
-                lost=True,
-            ) from error
-        self._pollers = [poller(pipe) for pipe in self._workers.parent_pipes]
+        return AsyncVectorEnv(
+            plans,
+            shared_memory=True,
+            copy=False,
+            context=start_method(),
+            autoreset_mode=AutoresetMode.DISABLED,
+        )
 
     def reset(
         self, *, seed: Any = None, options: dict[str, Any] | None = None, timeout: Any = None
@@ -216,10 +224,10 @@ class GroupedVectorEnv(VectorEnv):
         """Ends the workers: asks them, and after 5 seconds, or if one hung, makes them."""
         if self._local is not None:
             self._local.close()
-        if self._workers is not None and not self._workers.closed:
-            close_workers(self._workers, 0.0 if self._stuck else CLOSE_SECONDS)
-        if self._forget is not None:
-            self._forget()
+        if self._workers is not None and self._stuck:
+            close_workers(self._workers, 0.0, (KILL,))
+        if self._closing is not None:
+            self._closing()
 
     def _batch(self, observations: Any) -> Any:
         if isinstance(observations, dict):
@@ -292,9 +300,12 @@ class GroupedVectorEnv(VectorEnv):
         )
 
 
-def _remove(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
+def _close_grouped(workers: AsyncVectorEnv, progress_file: str) -> None:
+    """Ends workers, which ignore SIGTERM, and removes the file of what they were at."""
+    if not workers.closed:
+        close_workers(workers, CLOSE_SECONDS, (KILL,))
+    with contextlib.suppress(OSError):
+        os.unlink(progress_file)
 
 
 def _flat(info: dict[str, Any]) -> dict[str, Any]:
@@ -364,7 +375,7 @@ class VectorCalls:
         """Closes the environments and ends their processes, within a few seconds at most."""
         inner = self.vector.unwrapped
         if not isinstance(inner, AsyncVectorEnv):
-            self.vector.close()
+            close_quietly(self.vector, 2 * CLOSE_SECONDS)  # its own processes take their time
         elif not inner.closed:
             close_workers(inner, 0.0 if self._hung else CLOSE_SECONDS)
 
@@ -378,7 +389,9 @@ class VectorCalls:
         except multiprocessing.TimeoutError as error:
             self._hung = True
             raise unanswered(self.vector, self.name, timeout) from error
-        except Exception as error:
+        except BaseException as error:
+            if is_ctrl_c(error):
+                raise
             raise failed(self.vector, self.name, call, traceback.format_exc()) from error
 
     def _require_no_failures(self, info: Any) -> None:

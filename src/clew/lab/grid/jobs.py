@@ -27,6 +27,7 @@ from clew.lab.grid.measure import Played, evaluate_lanes, measure_run
 from clew.lab.grid.packs import Pack
 from clew.lab.grid.results import FORMAT, Row
 from clew.lab.grid.study import Cell, Evaluation, Study, registered
+from clew.memory.kernels import provenance_of
 from clew.run import checkpoint, folder, machine
 from clew.run.build import abstract_agent, make_task
 from clew.run.compiled import make_parts
@@ -180,6 +181,8 @@ def _run_pack(job: Job, progress: Share) -> list[Row]:
     require_choice("score", job["score"], parts.task.metric_names)
     curves = Curves(lanes, job["score"])
     checkpoints = Path(job["folder"]) if job["folder"] else None
+    if checkpoints is not None:
+        checkpoints.parent.mkdir(parents=True, exist_ok=True)
     runner = Runner(
         parts,
         lanes,
@@ -224,7 +227,7 @@ def _pack_rows(
 ) -> list[Row]:
     """The rows of a pack's cells, each with its part of the time."""
     count = len(job["seeds"])
-    sizes = [_parameters(lane.config) for lane in lanes[::count]]
+    agents = [agent_of(lane.config) for lane in lanes[::count]]
     steps = sum(lane.config.steps for lane in lanes)
     seconds = {name: round(value, 3) for name, value in timed._asdict().items()}
     pack = {"settings": job["settings"], "seeds": job["seeds"], **seconds}
@@ -232,11 +235,11 @@ def _pack_rows(
     for index, (lane, curve, scores) in enumerate(zip(lanes, curves, played, strict=True)):
         values = scores[job["score"]].astype(np.float64)
         rows.append(
-            _identity(job, index // count, lane.config)
+            _identity(job, index // count, lane.config, agents[index // count].kernels)
             | _measured(job, values, scores)
             | {
                 "curve": curve,
-                "parameters": sizes[index // count],
+                "parameters": agents[index // count].parameters,
                 "seconds": round(sum(timed) * lane.config.steps / steps, 3),
                 "pack": pack,
             }
@@ -244,8 +247,19 @@ def _pack_rows(
     return rows
 
 
-def _parameters(config: TrainConfig) -> int:
-    return parameters(abstract_agent(config, make_task(config)))
+class BuiltAgent(NamedTuple):
+    """What an agent is found to be when it is built, without computing anything."""
+
+    parameters: int
+    kernels: str
+    """See `clew.memory.kernels.provenance_of`."""
+
+
+def agent_of(config: TrainConfig) -> BuiltAgent:
+    """The agent of a cell; nothing is computed."""
+    task = make_task(config)
+    agent, kernels = provenance_of(lambda: abstract_agent(config, task))
+    return BuiltAgent(parameters(agent), kernels)
 
 
 def _run_cell(job: Job, progress: Share) -> list[Row]:
@@ -278,7 +292,7 @@ def _cell_row(
     names, begin = make_task(config).metric_names, rows[-1]["steps"] - job["last_steps"]
     last = _pooled([row for row in rows if row["steps"] > begin], names)
     values = None if own is None else own[job["score"]].astype(np.float64)
-    row = _identity(job, 0, config) | _measured(job, values, own)
+    row = _identity(job, 0, config, agent_of(config).kernels) | _measured(job, values, own)
     if own is None:
         row["mean"] = last[job["score"]]
     return row | {
@@ -322,7 +336,7 @@ def _pooled(rows: list[Row], names: tuple[str, ...]) -> Row:
     return found
 
 
-def _identity(job: Job, index: int, config: TrainConfig) -> Row:
+def _identity(job: Job, index: int, config: TrainConfig, kernels: str) -> Row:
     """What every row says of its cell: which one, how long it was trained, made with what."""
     return {
         "format": FORMAT,
@@ -332,7 +346,7 @@ def _identity(job: Job, index: int, config: TrainConfig) -> Row:
         "score": job["score"],
         "steps": config.updates * config.steps_per_update,
         "digest": job["digests"][index],
-        **provenance(),
+        **provenance(kernels),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
@@ -356,7 +370,13 @@ def _means(played: Played) -> dict[str, float]:
     return {name: short(values.mean()) for name, values in played.items()}
 
 
+def provenance(kernels: str) -> Row:
+    """What a row was made with: the same in every worker, whatever it has run before."""
+    versions, commit = _machine()
+    versions = {name: version for name, version in versions.items() if name != "kernels"}
+    return {"versions": versions | ({"kernels": kernels} if kernels else {}), "git_commit": commit}
+
+
 @lru_cache(maxsize=1)
-def provenance() -> Row:
-    """What a row was made with."""
-    return {"versions": machine.versions(), "git_commit": machine.git_commit()}
+def _machine() -> tuple[dict[str, str], str | None]:
+    return machine.versions(), machine.git_commit()

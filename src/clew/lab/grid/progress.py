@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, TextIO
 
 from clew.lab.grid.study import Study
+from clew.run.output import FailSafeOutput
 from clew.run.progress import format_seconds
 
 
@@ -102,7 +103,7 @@ class StudyLines:
         """Does nothing."""
 
     def _print(self, text: str) -> None:
-        print(text, file=self._stream or sys.stderr, flush=True)
+        print(text, file=FailSafeOutput(self._stream or sys.stderr), flush=True)
 
 
 def format_standing(standing: Standing) -> str:

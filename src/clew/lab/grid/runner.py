@@ -101,8 +101,11 @@ def run_study(
             "a study was begun while a worker imported this script; put the call under "
             "if __name__ == '__main__':"
         )
+    given = Path(run_dir)
+    path = given.absolute()
     check_study(study)
-    path = Path(run_dir)
+    # Building an environment of somebody else's may have changed the current folder.
+    path = given if given.absolute() == path else path
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -178,7 +181,7 @@ def _work(
             session.shares[pack] = 0.0
             crew.submit(pack, make_job(session.study, pack, session.path))
         event = crew.next(0.2)
-        if event is not None:
+        if event is not None and not (event.kind == "died" and stopped()):
             _take(session, event, listener)
         if time.monotonic() - reported >= 1.0:
             reported = time.monotonic()

@@ -8,12 +8,12 @@ import json
 import os
 import platform
 import queue
-import signal
 import sys
 import threading
 import traceback
 from typing import Any, TextIO
 
+from clew.bridges.gymnasium.processes import leave_stopping_to_parent
 from clew.errors import UserError
 from clew.names import resolve
 from clew.run.stop import TrainingDiverged
@@ -33,9 +33,7 @@ def main(work: str) -> None:
     Args:
         work: "package.module:function" that makes rows of a job.
     """
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C is for the parent, which then ends this process
+    leave_stopping_to_parent()
     events = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     jobs: queue.Queue[dict[str, Any]] = queue.Queue()

@@ -7,8 +7,8 @@ for each recurrence.
 
 import contextlib
 import contextvars
-from collections.abc import Iterator
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, TypeVar, get_args
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,8 @@ Backend = Literal["auto", "kernel", "xla"]
 float32 or float64; else XLA. Both are the same function
 within rounding; only "xla" has forward-mode and second derivatives."""
 
+T = TypeVar("T")
+
 BACKENDS = ("auto", "kernel", "xla")
 
 Form = Literal["kernel", "xla", "chunkwise", "associative"]
@@ -38,6 +40,9 @@ and "xla" on a processor. All are the same function within rounding; all but "ke
 forward-mode and second derivatives."""
 
 _ALLOWED = contextvars.ContextVar("clew_kernels_allowed", default=True)
+_ASKED: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar(
+    "clew_kernels_asked", default=None
+)
 
 
 def uses_kernel(backend: Backend, *arrays: Any) -> bool:
@@ -53,7 +58,11 @@ def uses_kernel(backend: Backend, *arrays: Any) -> bool:
     require_choice("backend", backend, BACKENDS)
     if backend == "xla" or not _ALLOWED.get():
         return False
-    reason = why_not() or _wrong_types(arrays)
+    missing = why_not()
+    asked = _ASKED.get()
+    if asked is not None:
+        asked.append(missing)
+    reason = missing or _wrong_types(arrays)
     if reason and backend == "kernel":
         raise UserError(f"backend='kernel' is not possible: {reason}; backend='auto' does without")
     return not reason
@@ -112,3 +121,18 @@ def provenance() -> str:
     if not register.cache_info().currsize:
         return ""
     return register() or source_hash()
+
+
+def provenance_of(build: Callable[[], T]) -> tuple[T, str]:
+    """What is built, and what it found, whatever else this process has built; see `provenance`.
+
+    Args:
+        build: builds a memory, or an agent with one; it asks for its kernels then, if it has any.
+    """
+    asked: list[str] = []
+    token = _ASKED.set(asked)
+    try:
+        made = build()
+    finally:
+        _ASKED.reset(token)
+    return made, (asked[0] or source_hash()) if asked else ""

@@ -102,7 +102,10 @@ def _build(compiler: list[str], path: Path) -> None:
     if sys.stderr.isatty():
         print("Compiling clew's kernels, once for this machine (20 s) ...", file=sys.stderr)
     main = ("-isystem", jax.ffi.include_dir(), str(SOURCES / "kernels.cc"))
-    handle, name = tempfile.mkstemp(suffix=".so", dir=path.parent)
+    try:
+        handle, name = tempfile.mkstemp(suffix=".so", dir=path.parent)
+    except OSError as error:
+        raise NotBuilt(f"{path.parent} cannot be written to: {error}") from error
     os.close(handle)
     try:
         # A compiler that does not know the processor's flags gets along without them.

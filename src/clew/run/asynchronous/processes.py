@@ -2,21 +2,24 @@
 
 import contextlib
 import multiprocessing
-import os
-import signal
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from multiprocessing import connection, parent_process, util
+from multiprocessing import connection, util
 from typing import Any, NamedTuple
 
 import jax
 from jaxtyping import PyTree
 
 from clew.bridges.gymnasium.faults import EnvironmentFault
-from clew.bridges.gymnasium.vector import CLOSE_SECONDS, LOST, start_method
-from clew.errors import UserError
+from clew.bridges.gymnasium.processes import (
+    CLOSE_SECONDS,
+    end_with_parent,
+    leave_stopping_to_parent,
+    start_method,
+)
+from clew.bridges.gymnasium.vector import LOST
+from clew.errors import UserError, system_error
 from clew.run.asynchronous.actor import (
     Actor,
     ActorParams,
@@ -85,8 +88,8 @@ class Start(NamedTuple):
 
 def work(start: Start) -> None:
     """Acts until the learner hangs up; errors are sent to it, and not printed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the learner decides what Ctrl-C means
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    leave_stopping_to_parent()
+    end_with_parent()
     try:
         if start.cache:
             jax.config.update("jax_compilation_cache_dir", start.cache)
@@ -166,13 +169,6 @@ def _hang_up(link: Link, error: UserError | str) -> None:
         pass  # the learner has ended
 
 
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        connection.wait([parent.sentinel])
-        os._exit(1)
-
-
 class _Running:
     """One actor process, from its start to its end.
 
@@ -231,11 +227,10 @@ class ProcessPool:
     def __init__(self, specs: list[ActorSpec], params: PyTree, log: Callable[[str], None]):
         config = specs[0].config
         self._specs, self._config = specs, config
-        self._context = multiprocessing.get_context(start_method())
-        if self._context.get_start_method() == "forkserver":
-            self._context.set_forkserver_preload(PRELOADED)  # no effect once the server runs
+        self._context = multiprocessing.get_context(start_method(PRELOADED))
         self._params, layout = params, Layout(params)
-        self._block = shared_bytes(self._context, Versions.size(layout))
+        with self._started():
+            self._block = shared_bytes(self._context, Versions.size(layout))
         self._versions = Versions(self._block, layout)
         self._gathered = gathered_template(config, specs[0].task, specs[0].num_envs)
         self._budget = FaultBudget(config.host.restarts, log)
@@ -252,7 +247,8 @@ class ProcessPool:
         self._versions.write(version, latest)
         self._version = version
         if not self._running:
-            self._running.extend(self._start(spec) for spec in self._specs)
+            with self._started():
+                self._running.extend(self._start(spec) for spec in self._specs)
         for running in self._taken:
             running.send(Ack(1))
         self._taken = []
@@ -335,7 +331,16 @@ class ProcessPool:
         if not started:
             raise fault
         self._budget.spend(fault, "started anew", f"{name}: {fault}")
-        self._running[place] = self._start(self._specs[place])
+        with self._started():
+            self._running[place] = self._start(self._specs[place])
+
+    @contextlib.contextmanager
+    def _started(self) -> Iterator[None]:
+        """Says what the system refuses to an actor: memory, processes, descriptors."""
+        try:
+            yield
+        except OSError as error:
+            raise UserError(f"the actors cannot be started: {system_error(error)}") from error
 
 
 def _close(running: list[_Running]) -> None:

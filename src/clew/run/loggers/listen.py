@@ -90,7 +90,7 @@ class Logged:
 
     def start(self, path: Path, config: "TrainConfig") -> None:
         """Keeps folder and settings for the loggers."""
-        self._run = (path, config)
+        self._run = (path.absolute(), config)
         self._listener.start(path, config)
 
     def phase(self, name: str) -> None:

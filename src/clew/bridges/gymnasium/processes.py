@@ -1,0 +1,136 @@
+"""Worker processes: how they are made, which signals are not theirs, and when they end."""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from multiprocessing import connection
+from types import FrameType
+from typing import Protocol
+
+CLOSE_SECONDS = 5.0
+"""How long environments and their processes may take to close."""
+FORK_SERVER = "clew.bridges.gymnasium.fork_server"
+
+
+class Closeable(Protocol):
+    """An environment, or a vector environment."""
+
+    def close(self) -> None:
+        """Closes it."""
+
+
+class StoppedAtOnce(KeyboardInterrupt):
+    """The second Ctrl-C of a training, which waits for nothing."""
+
+
+def is_ctrl_c(error: BaseException) -> bool:
+    """Whether an exception in an environment is the user's Ctrl-C, and no fault of its own.
+
+    Where a training handles the signal, or in a worker, which ignores it, Ctrl-C raises nothing
+    but `StoppedAtOnce`, so any other KeyboardInterrupt is the environment's.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        return isinstance(error, KeyboardInterrupt)
+    return isinstance(error, StoppedAtOnce)
+
+
+@contextlib.contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Raises TimeoutError in what takes longer, also in what waits for ever.
+
+    On the main thread of Unix; elsewhere, and within compiled code, there is no way to.
+    """
+    if os.name != "posix" or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def late(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"it took longer than {seconds:g} s")
+
+    previous = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+def close_quietly(env: Closeable, seconds: float = CLOSE_SECONDS) -> None:
+    """Closes an environment that is not needed any more, whatever it does then."""
+    try:
+        with at_most(seconds):
+            env.close()
+    except BaseException as error:
+        if is_ctrl_c(error):
+            raise
+
+
+def stopping_signals() -> list[signal.Signals]:
+    """The signals that stop a training: of Ctrl-C, of a scheduler, of a terminal that closes.
+
+    Without SIGHUP where it is ignored, as `nohup` has it, or where there is none (Windows).
+    """
+    names = ("SIGINT", "SIGTERM", "SIGHUP")
+    known = [signal.Signals[name] for name in names if name in signal.Signals.__members__]
+    ignored = known[2:] and signal.getsignal(known[2]) is signal.SIG_IGN
+    return known[:2] if ignored else known
+
+
+def leave_stopping_to_parent() -> None:
+    """Has this process ignore what stops a training, which may be sent to a whole group.
+
+    A terminal, a scheduler (Slurm) or a container signals every process; the one that learns
+    decides what it means, and ends its workers when it has saved.
+    """
+    for number in stopping_signals():
+        signal.signal(number, signal.SIG_IGN)
+
+
+def end_with_parent() -> None:
+    """Has this process end when the one that it works for does, in whatever way it ends.
+
+    Also while an environment hangs: on Linux the kernel ends it, without waiting for Python.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    if sys.platform == "linux":
+        import fcntl  # optional: Windows has none
+
+        # The end of the parent closes a pipe; its reader gets a signal, and this one cannot wait.
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETSIG, signal.SIGKILL)
+        flags = fcntl.fcntl(parent.sentinel, fcntl.F_GETFL)
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, flags | os.O_ASYNC)
+        if connection.wait([parent.sentinel], 0):
+            os._exit(1)  # it ended before
+        return
+    threading.Thread(target=_wait_for_end, args=(parent.sentinel,), daemon=True).start()
+
+
+def _wait_for_end(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os._exit(1)
+
+
+def start_method(preload: Sequence[str] = ("clew.bridges.gymnasium.group",)) -> str:
+    """How worker processes are made: "forkserver", or "spawn" where there is none (Windows).
+
+    Never "fork": JAX runs threads, and a process forked while one of them holds a lock (of the
+    allocator, say) waits for ever for a thread that it has no copy of. A fork server is a fresh
+    process without threads of JAX, started before it could have any; it imports this package once
+    and its forks share that memory, so a worker starts in milliseconds where spawning one imports
+    everything again.
+
+    Args:
+        preload: modules that it imports; of no effect once it runs.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return "spawn"
+    multiprocessing.set_forkserver_preload([FORK_SERVER, *preload])
+    return "forkserver"
