@@ -9,6 +9,7 @@ import json
 import shutil
 from pathlib import Path
 
+import equinox as eqx
 import numpy as np
 import pytest
 
@@ -30,9 +31,9 @@ def test_the_agent_acts_as_it_did(name: str) -> None:
     size = len(config["wrappers"]["keep"] or range(SIZES[config["env"]]))
     observations = np.random.default_rng(0).normal(size=(12, size)).astype(np.float32)
     agent = clew.load(FOLDER / name)
-    state = agent.init_state()
+    state, step = agent.init_state(), eqx.filter_jit(agent.step)
     for t, observation in enumerate(observations):
-        state, logits, value = agent.step(state, observation, np.bool_(t in (0, 7)))
+        state, logits, value = step(state, observation, np.bool_(t in (0, 7)))
         answered = [*np.asarray(logits), float(value)]
         np.testing.assert_allclose(answered, expected[t], atol=1e-5)
 
