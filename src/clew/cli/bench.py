@@ -12,7 +12,8 @@ ABOUT = """Measures how fast each memory acts, learns and trains on this machine
 Pramanik (2023), Table A.2, with 8 environments x 256 steps, and the fraction reached of the
 machine's own rate of matrix products. The laws are run first: if a memory breaks one, nothing is
 reported. Or, with --peers, compares with other libraries' memories by turns; with --lengths, how
-time and memory of learning grow with the length of chunks; with --memory-maze, the learner of
+time and memory of learning grow with the length of chunks; with --start, how long `clew train`
+takes to its first step, cold and warm; with --memory-maze, the learner of
 Pramanik's Memory Maze study (Figure 5.6). Leave the machine alone meanwhile."""
 
 
@@ -28,6 +29,9 @@ class BenchCommand:
     lengths: bool = False
     """Measure ReLiT and AReLiT, in every form that computes a chunk of theirs, and the linear
     transformer on chunks of 256 to 8,192 steps instead; --memories chooses memories."""
+    start: bool = False
+    """Measure the seconds to the first training step of `clew train` and of the thesis's agents
+    instead, with an empty cache of compiled programs and with a filled one; 15 minutes."""
     memory_maze: bool = False
     """Measure frames per second and peak memory of the learner of the Memory Maze agents instead,
     at the sizes of Table A.4 on pictures of noise; --memories chooses agents."""
@@ -35,13 +39,13 @@ class BenchCommand:
     """Of 100 frames in a timed gradient step of --memory-maze, an even number; memory is always
     reported for Table A.3's 32."""
     repeats: int | None = None
-    """Timed calls of each program, 5, or turns with --peers, --lengths and --memory-maze, 6; the
-    table has their median."""
+    """Timed calls of each program, 5, or turns: with --start 5, with --peers, --lengths and
+    --memory-maze 6; the table has their median."""
     quick: bool = False
     """Short chunks and 2 repeats: to see that it works, not to quote."""
     output: str = ""
-    """Write tables, a picture and JSON into this folder; with --peers, --lengths or
-    --memory-maze."""
+    """Write tables, a picture and JSON into this folder; with --peers, --lengths,
+    --start or --memory-maze."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -65,13 +69,13 @@ def _validate(command: BenchCommand) -> None:
     """Raises `UserError` for options that contradict each other."""
     if command.repeats is not None:
         require_at_least("repeats", command.repeats, 1)
-    others = command.peers + command.lengths + command.memory_maze
+    others = command.peers + command.lengths + command.start + command.memory_maze
     if others > 1:
-        raise UserError("give one of --peers, --lengths and --memory-maze")
+        raise UserError("give one of --peers, --lengths, --start and --memory-maze")
     if command.memories and command.peers:
         raise UserError("give one of --memories and --peers")
     if command.output and not others:
-        raise UserError("--output needs --peers, --lengths or --memory-maze")
+        raise UserError("--output needs --peers, --lengths, --start or --memory-maze")
     if command.memory_maze:
         require_at_least("sequences", command.sequences, 2)
 
@@ -90,6 +94,11 @@ def _measure(command: BenchCommand) -> tuple[Document, str]:
         plan = lengths.QUICK if quick else lengths.Plan(rounds=rounds)
         plan = lengths.of_memories(plan, command.memories)
         return lengths.report(plan, 1 if quick else 5, log), lengths.QUICK_NOTE
+    if command.start:
+        from clew.lab.bench import start  # start: JAX takes 0.5 s
+
+        plan = start.QUICK if quick else start.Plan(command.repeats or 5)
+        return start.report(command.memories, plan, log), start.QUICK_NOTE
     if command.memory_maze:
         from clew.lab.bench import learner  # start: JAX takes 0.5 s
 

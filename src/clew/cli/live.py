@@ -5,7 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from clew.run.config import TrainConfig
 from clew.run.output import fail_safe
@@ -27,7 +34,7 @@ def listener(label: str = "", *, every: float = 5.0) -> Listener:
 
 
 class Live:
-    """One line on a terminal: a bar, steps, rate, time left, return and success.
+    """One line on a terminal: a bar, time since the start, steps, rate, time left and scores.
 
     Args:
         console: where to.
@@ -43,6 +50,7 @@ class Live:
             # Names and messages may have brackets, which Rich would read as its markup.
             TextColumn("{task.fields[label]}", style="bold", markup=False),
             BarColumn(bar_width=18),
+            TimeElapsedColumn(),
             TextColumn("{task.fields[text]}", markup=False),
             console=console,
         )

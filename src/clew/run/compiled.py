@@ -142,15 +142,19 @@ def init_run(parts: Parts, numbers: Sequence[int] | None = None) -> RunState:
         parts: of the run.
         numbers: as many seeds as the run has, if they do not follow each other.
     """
-    init = jax.jit(partial(_init_seed, parts))
     config = parts.config
     numbers = range(config.seed, config.seed + config.seeds) if numbers is None else numbers
     assert len(numbers) == config.seeds
-    seeds = [init(jax.random.key(number)) for number in numbers]
+    begin = jax.jit(partial(_begin_seed, parts))
+    seeds = [_init_seed(parts, begin, jax.random.key(number)) for number in numbers]
     update = jnp.zeros((), jnp.int32)
     if config.seeds == 1:
         return RunState(update, seeds[0])
-    return RunState(update, jax.tree.map(lambda *leaves: jnp.stack(leaves), *seeds))
+    return RunState(update, jax.jit(_stack)(seeds))
+
+
+def _stack(trees: Sequence[SeedState]) -> SeedState:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
 def run_template(parts: Parts) -> RunState:
@@ -202,9 +206,16 @@ def state_layouts(parts: Parts) -> RunState:
     return RunState(whole, SeedState(one, one, actor, one, one, one))
 
 
-def _init_seed(parts: Parts, key: PRNGKeyArray) -> SeedState:
+def _init_seed(parts: Parts, begin: Callable[..., SeedState], key: PRNGKeyArray) -> SeedState:
+    """One seed's state; the agent is built outside of `begin`, where its draws compile little."""
     agent_key, env_key, key = jax.random.split(key, 3)
     agent = build_agent(parts.config, parts.task, agent_key)
+    return begin(eqx.filter(agent, eqx.is_array), env_key, key)
+
+
+def _begin_seed(parts: Parts, arrays: Any, env_key: PRNGKeyArray, key: PRNGKeyArray) -> SeedState:
+    # A memory may have one array at two places, and the loop uses up every array of a state.
+    agent = eqx.combine(jax.tree.map(jnp.copy, arrays), parts.static)
     actor = parts.task.init_actor(agent, parts.config.learning.num_envs, env_key)
     return begin_seed(parts, agent, actor, key)
 

@@ -61,7 +61,7 @@ def use_compilation_cache() -> None:
     except OSError:
         return
     jax.config.update("jax_compilation_cache_dir", folder)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     # JAX decides at its first compilation, which may be past, whether there is a cache at all.
     compilation_cache.reset_cache()

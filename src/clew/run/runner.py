@@ -96,11 +96,7 @@ class Runner:
         found = None
         if self._checkpoints is not None:
             checkpoint.remove_leftovers(self._checkpoints)
-            template = run_template(self._parts)
-            found = checkpoint.load_newest(
-                self._checkpoints,
-                lambda read: checkpoint.restore(self._identity.check(read), template),
-            )
+            found = checkpoint.load_newest(self._checkpoints, self._restore)
         if found is None:
             self._begin()
         else:
@@ -129,6 +125,9 @@ class Runner:
         if self._program is not None:
             self._program.close()
         self._record.close()
+
+    def _restore(self, read: checkpoint.Checkpoint) -> RunState:
+        return checkpoint.restore(self._identity.check(read), run_template(self._parts))
 
     def _begin(self) -> None:
         self._record.open(0, {})

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, like
 
 Padding = tuple[tuple[int, int], tuple[int, int]]
@@ -66,14 +67,10 @@ class Convolution(eqx.Module):
         shape = (size, size, *channels)
         bound = (size * size * channels[0]) ** -0.5
         weight_key, bias_key = jax.random.split(key)
-        self.bias = jnp.zeros(channels[1], jnp.float32)
-        if init == "orthogonal":
-            self.weight = jax.nn.initializers.orthogonal(gain)(weight_key, shape, jnp.float32)
-        elif init == "lecun":
-            self.weight = jax.nn.initializers.lecun_normal()(weight_key, shape, jnp.float32)
-        else:
-            self.weight = jax.random.uniform(weight_key, shape, jnp.float32, -bound, bound)
-            self.bias = jax.random.uniform(bias_key, channels[1:], jnp.float32, -bound, bound)
+        self.weight = initial.weight(init, weight_key, shape, bound=bound, gain=gain)
+        self.bias = initial.constant(channels[1])
+        if init == "uniform":
+            self.bias = initial.uniform(bias_key, channels[1:], bound)
         self.stride, self.same = stride, same
 
     def __call__(self, x: Picture, scale: float = 1.0) -> Picture:

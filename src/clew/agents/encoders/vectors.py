@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from clew.agents.encoders.base import AbstractEncoder, activate, flat, in_precision
+from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, Linear
 
 
@@ -114,7 +115,7 @@ class Embedding(AbstractEncoder):
 
     def __init__(self, one_hot: OneHot, size: int, *, key: PRNGKeyArray):
         self.one_hot = one_hot
-        self.tables = jax.random.normal(key, (one_hot.output_size, size), jnp.float32)
+        self.tables = initial.normal(key, (one_hot.output_size, size))
         self.output_size = size * len(one_hot.sizes)
 
     def __call__(self, x: Int[Array, "..."]) -> Float[Array, "*lead out"]:

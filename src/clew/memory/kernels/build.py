@@ -44,7 +44,7 @@ def load_kernels() -> ctypes.CDLL:
     if os.environ.get("CLEW_KERNELS", "1") == "0":
         raise NotBuilt("CLEW_KERNELS is 0")
     compiler = _find_compiler()
-    path = _cache_folder() / f"kernels-{_fingerprint(compiler)}.so"
+    path = cache_folder() / f"kernels-{_fingerprint(compiler)}.so"
     if not path.exists():
         _build(compiler, path)
     try:
@@ -87,7 +87,12 @@ def _fingerprint(compiler: list[str]) -> str:
     return hashlib.sha256(version + "\0".join(parts).encode()).hexdigest()[:16]
 
 
-def _cache_folder() -> Path:
+def cache_folder() -> Path:
+    """Where the kernels of this machine are kept; see `load_kernels`.
+
+    Raises:
+        NotBuilt: if it cannot be made.
+    """
     base = os.environ.get("CLEW_CACHE_DIR") or os.path.expanduser("~/.cache/clew")
     folder = Path(base) / "kernels"
     try:

@@ -7,7 +7,6 @@ tolerances.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import jax
 import numpy as np
@@ -191,29 +190,25 @@ def _check_causal(cases: Cases, length: int, book: Book) -> None:
 
 
 def _check_batch(cases: Cases, length: int, book: Book) -> None:
+    members = [jax.tree.map(lambda a, b=b: a[b], cases.warm) for b in range(CASES)]
     for run, time in ((learn, length), (scan_steps, cases.scan_length)):
         xs, starts, weights = cases.inputs(time), cases.starts(time, 0.3), cases.weights(time)
         together = cases.run([(run, time)], cases.warm, xs, starts, weights)
-        one_by_one = partial(_one_by_one, cases, run, together, starts, weights)
+        if run is learn:
+            data = zip(members, xs, starts, weights, strict=True)
+            alone = [cases.programs.one_alone(cases.memory, *member) for member in data]
+            expected = jax.tree.map(lambda *a: np.stack(a), *alone)
+        else:
+            # Nobody differentiates acting: outputs are compared, and the gradients are taken over.
+            data = zip(members, xs, starts, strict=True)
+            ys = [cases.programs.scan_one(cases.memory, *member)[1] for member in data]
+            metrics = np.zeros((CASES, time, len(cases.memory.metric_names)), cases.dtype)
+            output = np.concatenate([np.stack(ys), metrics], axis=-1)
+            expected = together._replace(output=output)
         name = f"{'unroll' if run is learn else 'step'} over {time}"
         names = [f"{name}, member {b}" for b in range(CASES)]
-        again = partial(one_by_one, cases.nudged(xs))
-        book.compare("batch", time, names, together, one_by_one(xs), again)
-
-
-def _one_by_one(
-    cases: Cases, run: Any, together: Run, starts: np.ndarray, weights: np.ndarray, xs: np.ndarray
-) -> Run:
-    """What a batch must be: every member without `vmap`."""
-    members = [jax.tree.map(lambda a, b=b: a[b], cases.warm) for b in range(CASES)]
-    if run is learn:
-        data = zip(members, xs, starts, weights, strict=True)
-        alone = [cases.programs.one_alone(cases.memory, *member) for member in data]
-        return jax.tree.map(lambda *a: np.stack(a), *alone)
-    # Nobody differentiates acting: outputs are compared, and the gradients are taken over.
-    data = zip(members, xs, starts, strict=True)
-    ys = np.stack([cases.programs.scan_one(cases.memory, *member)[1] for member in data])
-    return together._replace(output=np.pad(ys, [(0, 0), (0, 0), (0, cases.columns - ys.shape[-1])]))
+        again = partial(cases.run, [(run, time)], cases.warm, cases.nudged(xs), starts, weights)
+        book.compare("batch", time, names, together, expected, again)
 
 
 def _pieces(length: int, shorter: list[int]) -> list[int]:

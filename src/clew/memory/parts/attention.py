@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from clew.errors import UserError, require_at_least, require_choice
 from clew.memory.kernels import Backend, uses_kernel
 from clew.memory.kernels.window import RingInputs, WindowInputs, attend_ring, read_ring, read_window
+from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.positions import count_positions, sinusoids
@@ -110,9 +111,9 @@ class WindowAttention(eqx.Module):
         self.value = Linear(size, wide, key=keys[2], init=init, bias=bias)
         self.output = Linear(wide, size, key=keys[3], init=init, bias=bias)
         self.distance = Linear(size, wide, key=keys[4], init=init, bias=bias) if relative else None
-        zeros = jnp.zeros((num_heads, head_size), jnp.float32)
-        self.content_bias = zeros if relative and owns_biases else None
-        self.distance_bias = zeros if relative and owns_biases else None
+        owned, heads = relative and owns_biases, (num_heads, head_size)
+        self.content_bias = initial.constant(heads) if owned else None
+        self.distance_bias = initial.constant(heads) if owned else None
         self.window = window
         self.num_heads = num_heads
         self.head_size = head_size

@@ -4,15 +4,15 @@ Everything here works on any leading axes, so that a whole chunk of time goes th
 """
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.nn.initializers import Initializer
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from clew.errors import require_choice
+from clew.memory.parts import initial
 from clew.memory.parts.products import product
 
 Init = Literal["orthogonal", "lecun", "uniform"]
@@ -53,36 +53,16 @@ class Linear(eqx.Module):
         blocks: int = 1,
     ):
         require_choice("init", init, INITS)
-        draw_bias = jax.nn.initializers.zeros
-        if init == "orthogonal":
-            draw = jax.nn.initializers.orthogonal(math.sqrt(2.0))
-        elif init == "lecun":
-            draw = jax.nn.initializers.lecun_normal()
-        else:
-            draw = draw_bias = _uniform(1.0 / math.sqrt(input_size if fan is None else fan))
-        if blocks == 1:
-            self.weight = draw(key, (input_size, output_size), jnp.float32)
-        else:
-            shape = (input_size, output_size // blocks)
-            drawn = jax.vmap(lambda k: draw(k, shape, jnp.float32))(jax.random.split(key, blocks))
-            self.weight = jnp.moveaxis(drawn, 0, 1).reshape(input_size, output_size)
-        bias_key = jax.random.fold_in(key, 1)
-        self.bias = draw_bias(bias_key, (output_size,), jnp.float32) if bias else None
+        bound = 1.0 / math.sqrt(input_size if fan is None else fan)
+        keys = [key] if blocks == 1 else jax.random.split(key, blocks)
+        shape = (input_size, output_size // blocks)
+        drawn = [initial.weight(init, k, shape, bound=bound) for k in keys]
+        self.weight = drawn[0] if blocks == 1 else jnp.concatenate(drawn, axis=1)
+        self.bias = initial.bias(init, key, output_size, bound=bound) if bias else None
 
     def __call__(self, x: Float[Array, "*lead in"]) -> Float[Array, "*lead out"]:
         y = product(x, self.weight)
         return y if self.bias is None else y + like(self.bias, y)
-
-
-def _uniform(bound: float) -> Initializer:
-    """Draws uniformly from -bound to bound."""
-
-    def draw(
-        key: PRNGKeyArray, shape: Any, dtype: Any = jnp.float32, out_sharding: Any = None
-    ) -> Array:
-        return jax.random.uniform(key, shape, dtype, -bound, bound)
-
-    return draw
 
 
 class LayerNorm(eqx.Module):
@@ -95,8 +75,8 @@ class LayerNorm(eqx.Module):
     offset: Float[Array, " n"]
 
     def __init__(self, size: int):
-        self.scale = jnp.ones(size, jnp.float32)
-        self.offset = jnp.zeros(size, jnp.float32)
+        self.scale = initial.constant(size, 1.0)
+        self.offset = initial.constant(size)
 
     def __call__(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
         centred = x - jnp.mean(x, axis=-1, keepdims=True)

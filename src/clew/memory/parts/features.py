@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from clew.errors import require_at_least, require_choice
+from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, Linear
 from clew.memory.parts.maps import MemoryMap
 
@@ -90,9 +91,9 @@ class GatedFeatures(eqx.Module):
         self.inputs = roles(5, head_size, keys[0])
         self.maps = roles(2 if double else 3, eta, keys[1])
         self.query_again = _per_head(num_heads, head_size, head_size, keys[2], init, double)
-        self.query_again_bias = jnp.zeros((num_heads, head_size), jnp.float32) if double else None
+        self.query_again_bias = initial.constant((num_heads, head_size)) if double else None
         self.query_map = _per_head(num_heads, head_size, eta, keys[3], init, double)
-        self.query_map_bias = jnp.zeros((num_heads, eta), jnp.float32) if double else None
+        self.query_map_bias = initial.constant((num_heads, eta)) if double else None
         self.num_heads = num_heads
         self.head_size = head_size
         self.eta = eta

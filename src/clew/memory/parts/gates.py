@@ -12,6 +12,7 @@ from clew.errors import require_choice
 from clew.memory.base import State, select
 from clew.memory.gru import GRUCell
 from clew.memory.kernels import Backend
+from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, Linear, like
 from clew.memory.parts.cells import cell_maps, scan_cell
 from clew.memory.parts.maps import MemoryMap
@@ -125,7 +126,7 @@ class GRUGate(AbstractDepthGate):
         self.update = _beside(square[:3])
         self.stream = _beside(square[3:5])
         self.candidate = square[5]
-        self.bias = jnp.full(size, bias, jnp.float32)
+        self.bias = initial.constant(size, bias)
 
     def __call__(
         self, x: Float[Array, "*lead n"], y: Float[Array, "*lead n"]

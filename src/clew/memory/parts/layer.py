@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from clew.errors import UserError, require_at_least, require_choice
 from clew.memory.base import State
 from clew.memory.kernels import Backend
+from clew.memory.parts import initial
 from clew.memory.parts.blocks import MLP, Init, LayerNorm
 from clew.memory.parts.gates import AbstractGate, GateName, make_gate
 from clew.memory.parts.maps import MemoryMap, prefixed
@@ -110,7 +111,7 @@ class Layer(eqx.Module, Generic[A]):
         self.mlp = MLP(size, ffn_size, key=keys[1], init=init)
         self.mlp_gate = make_gate(gate, size, key=keys[2], init=init, backend=backend)
         self.mlp_norm = LayerNorm(size) if norm != "none" else None
-        self.weight = jnp.zeros((), jnp.float32) if residual_weight else None
+        self.weight = initial.constant(()) if residual_weight else None
         self.norm = norm
         self.relu_before_gate = gate == "gru"
         self.crossed_states = crossed_states

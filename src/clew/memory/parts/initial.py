@@ -1,0 +1,119 @@
+"""How parameters begin: the draws of all weights, and what begins at a constant.
+
+Draws are slow to compile: the random numbers of every shape are a program of their own, and so is
+every QR factorisation. Outside of compiled functions the numbers therefore come from a few programs
+that serve all shapes, and the factorisation from SciPy's LAPACK, whose routines XLA calls too. The
+values are bit for bit those of `jax.nn.initializers`, which draws within compiled functions.
+"""
+
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Float, PRNGKeyArray
+from scipy.linalg import get_lapack_funcs
+
+Shape = tuple[int, ...]
+
+_FEWEST, _GROWTH = 2**16, 16
+"""Numbers that the smallest program draws, and how many times more the next one."""
+
+
+def weight(
+    init: str, key: PRNGKeyArray, shape: Shape, *, bound: float, gain: float = math.sqrt(2.0)
+) -> Array:
+    """A weight by the name of its distribution.
+
+    Args:
+        init: orthogonal, lecun or uniform.
+        key: of the draw.
+        shape: of the weight; its last axis is the output's.
+        bound: of uniform weights.
+        gain: of orthogonal weights.
+    """
+    if init == "orthogonal":
+        return orthogonal(key, shape, gain)
+    return lecun(key, shape) if init == "lecun" else uniform(key, shape, bound)
+
+
+def bias(init: str, key: PRNGKeyArray, size: int, *, bound: float) -> Float[Array, " size"]:
+    """The bias beside a `weight` of the same key: zero, or uniform as the weight is."""
+    if init != "uniform":
+        return constant(size)
+    return uniform(jax.random.fold_in(key, 1), (size,), bound)
+
+
+def orthogonal(key: PRNGKeyArray, shape: Shape, gain: float = math.sqrt(2.0)) -> Array:
+    """Orthonormal rows or columns, whichever are fewer, times a gain.
+
+    Args:
+        key: of the draw.
+        shape: of the weight; the matrix is [product of the others, last axis].
+        gain: standard deviation of an entry times the square root of the longer side.
+
+    Source: Saxe et al. (2014); the uniform distribution by QR from Mezzadri (2007).
+    """
+    rows, columns = math.prod(shape[:-1]), shape[-1]
+    drawn = _draw(_normal, key, (max(rows, columns), min(rows, columns)))
+    if isinstance(drawn, Tracer):
+        return jax.nn.initializers.orthogonal(gain)(key, shape, jnp.float32)
+    matrix = _orthonormal_columns(np.asarray(drawn))
+    matrix = matrix.T if rows < columns else matrix
+    return jnp.array(np.float32(gain) * matrix.reshape(shape))
+
+
+def lecun(key: PRNGKeyArray, shape: Shape) -> Array:
+    """A truncated normal of variance 1 / (product of all axes but the last)."""
+    return jax.nn.initializers.lecun_normal()(key, shape, jnp.float32)
+
+
+def uniform(key: PRNGKeyArray, shape: Shape, bound: float) -> Array:
+    """Uniform from -bound to bound."""
+    return jnp.array(
+        _draw(lambda k, s: jax.random.uniform(k, s, jnp.float32, -bound, bound), key, shape)
+    )
+
+
+def normal(key: PRNGKeyArray, shape: Shape) -> Array:
+    """Standard normal."""
+    return jnp.array(_draw(_normal, key, shape))
+
+
+def constant(shape: int | Shape, value: float = 0.0) -> Array:
+    """The same number everywhere; nothing is compiled."""
+    return jnp.array(np.full(shape, value, np.float32))
+
+
+def _normal(key: PRNGKeyArray, shape: Shape) -> Array:
+    return jax.random.normal(key, shape, jnp.float32)
+
+
+def _draw(
+    draw: Callable[[PRNGKeyArray, Shape], Array], key: PRNGKeyArray, shape: Shape
+) -> Array | Float[np.ndarray, "..."]:
+    """`draw(key, shape)`, as the first of so many numbers that other shapes share the program.
+
+    The n-th number of a Threefry key depends on n alone, unless JAX is set to draw as it once did.
+    """
+    counted = jax.config.values["jax_threefry_partitionable"]
+    threefry = jax.random.key_impl(key) == "threefry2x32"
+    if isinstance(key, Tracer) or not (counted and threefry):
+        return draw(key, shape)
+    count, most = math.prod(shape), _FEWEST
+    while most < count:
+        most *= _GROWTH
+    drawn = draw(key, (most,))
+    if isinstance(drawn, Tracer):  # a concrete key within a compiled function
+        return draw(key, shape)
+    return np.asarray(drawn)[:count].reshape(shape)
+
+
+def _orthonormal_columns(matrix: np.ndarray) -> np.ndarray:
+    """Q of QR = matrix, [m, n] with m >= n, where R's diagonal is positive."""
+    size, factor, multiply = get_lapack_funcs(("geqrf_lwork", "geqrf", "orgqr"), (matrix,))
+    room = int(size(*matrix.shape)[0])
+    factored, scales, *_ = factor(matrix, lwork=room)
+    return multiply(factored, scales, lwork=room)[0] * np.sign(np.diagonal(factored))

@@ -1,0 +1,93 @@
+"""How parameters begin: bit for bit as JAX draws them, with the right statistics."""
+
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+from clew.memory.parts import initial
+
+SHAPES = ((7, 128), (300, 400), (3, 3, 4, 8))
+DRAWS: dict[str, tuple[Callable[..., Array], Callable[..., Array]]] = {
+    "orthogonal": (
+        lambda key, shape: initial.orthogonal(key, shape, 0.7),
+        lambda key, shape: jax.nn.initializers.orthogonal(0.7)(key, shape, jnp.float32),
+    ),
+    "lecun": (initial.lecun, jax.nn.initializers.lecun_normal()),
+    "uniform": (
+        lambda key, shape: initial.uniform(key, shape, 0.3),
+        lambda key, shape: jax.random.uniform(key, shape, jnp.float32, -0.3, 0.3),
+    ),
+    "normal": (initial.normal, jax.random.normal),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_draws_are_those_of_jax(name: str) -> None:
+    """Outside of compiled functions, whose numbers are shared by shapes."""
+    own, of_jax = DRAWS[name]
+    for number, shape in enumerate(SHAPES):
+        key = jax.random.key(number)
+        drawn = own(key, shape)
+        assert drawn.dtype == jnp.float32
+        assert np.array_equal(drawn, of_jax(key, shape))
+
+
+def test_draws_within_a_compiled_function_are_the_same() -> None:
+    """Also of a key that it has closed over."""
+    key, shape = jax.random.key(0), SHAPES[0]
+    expected = initial.orthogonal(key, shape)
+    assert np.array_equal(jax.jit(lambda k: initial.orthogonal(k, shape))(key), expected)
+    assert np.array_equal(jax.jit(lambda: initial.orthogonal(key, shape))(), expected)
+
+
+def test_weights_are_narrow_where_jax_is_wide() -> None:
+    """With JAX's 64-bit types switched on they are those without."""
+    key = jax.random.key(0)
+    narrow = initial.orthogonal(key, (7, 128))
+    with jax.enable_x64(True):
+        wide = initial.orthogonal(key, (7, 128))
+        assert wide.dtype == initial.normal(key, (2,)).dtype == jnp.float32
+        assert np.array_equal(wide, narrow)
+
+
+def test_draws_of_other_keys_are_those_of_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their numbers depend on how many are drawn."""
+    key = jax.random.key(3, impl="rbg")
+    assert np.array_equal(initial.normal(key, (5, 6)), jax.random.normal(key, (5, 6)))
+    with jax.threefry_partitionable(False):
+        key = jax.random.key(3)
+        assert np.array_equal(initial.normal(key, (5, 6)), jax.random.normal(key, (5, 6)))
+
+
+@pytest.mark.parametrize("shape", [(96, 160), (160, 96), (3, 3, 16, 32)])
+def test_orthogonal_weights_are_orthonormal_times_the_gain(shape: tuple[int, ...]) -> None:
+    """Rows or columns, and entries of mean 0 and deviation gain / sqrt(longer side)."""
+    weight = np.asarray(initial.orthogonal(jax.random.key(0), shape, 1.5), np.float64)
+    matrix = weight.reshape(-1, shape[-1])
+    fewer = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
+    assert np.allclose(fewer @ fewer.T, 2.25 * np.eye(len(fewer)), atol=1e-5)
+    deviation = 1.5 / math.sqrt(max(matrix.shape))
+    assert matrix.std() == pytest.approx(deviation, rel=1e-2)
+    assert abs(matrix.mean()) < 4 * deviation / math.sqrt(matrix.size)
+
+
+def test_shapes_share_programs(capfd: pytest.CaptureFixture[str]) -> None:
+    """A new shape compiles nothing."""
+    key = jax.random.key(0)
+    initial.orthogonal(key, (11, 13))
+    with jax.log_compiles():
+        initial.orthogonal(key, (17, 23))
+        initial.constant((29, 31))
+    assert "Compiling" not in capfd.readouterr().err
+
+
+def test_constants_are_arrays_of_their_own() -> None:
+    """The training loop uses up every array of a state, each once."""
+    first, second = initial.constant(3), initial.constant(3)
+    assert first.unsafe_buffer_pointer() != second.unsafe_buffer_pointer()
+    assert np.array_equal(initial.constant((2, 2), 2.0), np.full((2, 2), 2.0))
