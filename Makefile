@@ -8,9 +8,10 @@ PYTHON ?=
 WORKERS ?= 2
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+FAULTS_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-ray test-memory-maze lint format docs bench bench-torch bench-peers lock clean
+.PHONY: help venv demo test test-slow test-ray test-memory-maze lint format docs faults bench bench-torch bench-peers lock clean
 
 help:  ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +53,9 @@ format: $(INSTALLED)  ## mend what of the style can be mended by itself
 docs: $(INSTALLED)  ## build the documentation into site/, warnings are errors
 	@$(BIN)/mkdocs build --strict
 	@echo "Built site/index.html"
+
+faults: $(INSTALLED)  ## inject faults into runs for an hour (FAULTS_ARGS="--minutes 5") and count what is lost
+	@$(BIN)/python -m clew.lab.faults $(FAULTS_ARGS)
 
 bench: $(INSTALLED)  ## measure every memory's speed (BENCH_ARGS=--json for a machine)
 	@$(BIN)/clew bench $(BENCH_ARGS)

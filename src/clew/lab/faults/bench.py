@@ -1,0 +1,214 @@
+"""Runs for faults to be injected into, and what a fault has made of one."""
+
+import contextlib
+import json
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clew.agents.learners.a2c import A2CConfig
+from clew.agents.network import NetworkConfig
+from clew.errors import UserError
+from clew.interact.task import HostConfig
+from clew.run import checkpoint, folder
+from clew.run.config import TrainConfig
+from clew.run.progress import Quiet, Report
+from clew.run.record import Row, read_metrics
+from clew.run.stop import TrainingInterrupted
+from clew.run.train import train
+
+PER_UPDATE = 4 * 8
+SHORT, LONG = 40, 4_000
+"""Updates of the runs of this process, and of those of processes that are killed."""
+CLOCK = ("seconds", "rate")
+
+
+class Lost(Exception):
+    """Something that was computed is gone, or there twice."""
+
+
+class Accepted(Exception):
+    """Something wrong was taken for right."""
+
+
+class Watch:
+    """A listener that keeps messages, and does something once, after so many updates.
+
+    Args:
+        update: how many.
+        action: what.
+    """
+
+    def __init__(self, update: int = 0, action: Callable[[], None] = lambda: None):
+        self._update, self._action = update, action
+        self._waiting = True
+        self.messages: list[str] = []
+
+    def start(self, path: Path, config: TrainConfig) -> None:
+        """Does nothing."""
+
+    def phase(self, name: str) -> None:
+        """Does nothing."""
+
+    def report(self, report: Report) -> None:
+        """Is it time?"""
+        if self._waiting and report.steps >= self._update * PER_UPDATE:
+            self._waiting = False
+            self._action()
+
+    def message(self, text: str) -> None:
+        """Keeps it."""
+        self.messages.append(text)
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+@dataclass
+class Bench:
+    """A folder for a campaign's runs, and the runs that nothing happened to.
+
+    Args:
+        path: the folder.
+    """
+
+    path: Path
+    trials: int = field(default=0)
+
+    def compiled(self, name: str, updates: int) -> TrainConfig:
+        """A compiled task's run: resumed in whatever way, it is the undisturbed one bit for bit."""
+        return TrainConfig(
+            env="tmaze",
+            env_options={"corridor_length": 3},
+            memory="gru",
+            memory_options={"hidden_size": 4},
+            network=NetworkConfig(head_size=4),
+            algorithm="a2c",
+            a2c=A2CConfig(num_envs=4, rollout_length=8),
+            steps=updates * PER_UPDATE,
+            log_every=4 if updates == SHORT else 50,
+            checkpoint_seconds=0.0,
+            run_dir=str(self.path),
+            name=name,
+        )
+
+    def hosted(self, name: str, armed: Path, processes: int) -> TrainConfig:
+        """A run on environments of which one fails when `armed` is there."""
+        return replace(
+            self.compiled(name, SHORT),
+            env="clew.lab.faults.environments:Faulty",
+            env_options={"armed": str(armed)},
+            host=HostConfig(processes=processes, timeout=2.0, restarts=2),
+        )
+
+    def new_name(self) -> str:
+        """A name that no run of the campaign has had."""
+        self.trials += 1
+        return f"trial-{self.trials}"
+
+    @cached_property
+    def short(self) -> Path:
+        """The folder of an undisturbed short run."""
+        return train(self.compiled("short", SHORT), progress=Quiet()).path
+
+    @cached_property
+    def long(self) -> Path:
+        """The folder of an undisturbed long run."""
+        return train(self.compiled("long", LONG), progress=Quiet()).path
+
+    def tidy(self) -> None:
+        """Removes what trials have left; the undisturbed runs stay."""
+        for path in self.path.iterdir():
+            if path.name.startswith("trial-"):
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name.startswith("armed-"):
+                path.unlink(missing_ok=True)
+
+    def copy(self) -> Path:
+        """A copy of the short run, to be damaged."""
+        return Path(shutil.copytree(self.short, self.path / self.new_name()))
+
+    def interrupted(self, dice: random.Random) -> Path:
+        """The folder of a short run that has stopped somewhere, with some checkpoints."""
+        config = self.compiled(self.new_name(), SHORT)
+        update = dice.randrange(12, SHORT - 4)
+
+        def stop() -> None:
+            raise KeyboardInterrupt
+
+        with contextlib.suppress(KeyboardInterrupt, TrainingInterrupted):
+            train(config, progress=Watch(update, stop))
+        return self.path / config.name
+
+    def require_same(self, path: Path, whole: Path) -> None:
+        """Raises `Lost` unless a run ended with the rows and the bits of another."""
+        require_rows(path, read_metrics(whole))
+        state, expected = (last_state(run) for run in (path, whole))
+        different = [n for n in expected if state[n].tobytes() != expected[n].tobytes()]
+        if different:
+            raise Lost(f"{path}: {', '.join(different[:3])} differ")
+
+    def resume(self, path: Path, whole: Path) -> None:
+        """Resumes a run, which must end as the undisturbed one."""
+        train(resume=path, progress=Quiet())
+        self.require_same(path, whole)
+
+
+def last_state(path: Path) -> dict[str, np.ndarray]:
+    """Every array of a run's newest checkpoint."""
+    return checkpoint.read(checkpoint.list_checkpoints(path / folder.CHECKPOINTS)[-1]).leaves
+
+
+def untimed(rows: list[Row]) -> list[Row]:
+    """Rows without what the clock says."""
+    return [{k: v for k, v in row.items() if k not in CLOCK} for row in rows]
+
+
+def require_rows(path: Path, expected: list[Row]) -> None:
+    """Raises `Lost` unless a run has these rows."""
+    rows = untimed(read_metrics(path))
+    if rows != untimed(expected):
+        raise Lost(f"{path}: {len(rows)} rows of {len(expected)}, or others")
+
+
+def require_history(path: Path, updates: int, log_every: int) -> None:
+    """Raises `Lost` unless a run has every row once, up to its last update."""
+    found = [row["update"] for row in read_metrics(path)]
+    if found != list(range(log_every, updates + 1, log_every)):
+        raise Lost(f"{path}: rows of updates {found}")
+
+
+def require_refused(action: Callable[[], Any], what: str) -> str:
+    """Does what must be refused with a line; raises `Accepted` if it is not."""
+    try:
+        action()
+    except UserError as error:
+        return str(error)
+    raise Accepted(what)
+
+
+def damage(path: Path, dice: random.Random) -> str:
+    """Damages a file as a disk might; returns how."""
+    data = bytearray(path.read_bytes())
+    at = dice.randrange(len(data))
+    how = dice.choice(["flip", "cut", "zeros", "noise"])
+    if how == "flip":
+        data[at] ^= 1 << dice.randrange(8)
+    if how == "cut":
+        del data[at:]
+    if how in ("zeros", "noise"):
+        length = min(dice.randrange(1, 200), len(data) - at)
+        data[at : at + length] = bytes(length) if how == "zeros" else dice.randbytes(length)
+    path.write_bytes(bytes(data))
+    return f"{how} at byte {at} of {path.name}"
+
+
+def config_of(path: Path) -> Any:
+    """The settings of a run's folder as JSON values."""
+    return json.loads((path / folder.CONFIG).read_text(encoding="utf-8"))["config"]
