@@ -1,4 +1,4 @@
-"""Large memory pages for the commands that compute: the same numbers, faster."""
+"""Memory in large pages, and kept, for the commands that compute: the same numbers, faster."""
 
 import os
 import re
@@ -9,20 +9,28 @@ COMPUTING = ("bench", "demo", "evaluate", "inspect", "study", "train", "watch")
 """Commands that hold large arrays."""
 
 _MODE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-_VARIABLE, _SETTING = "GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"
+_VARIABLE = "GLIBC_TUNABLES"
+_LARGE = "glibc.malloc.hugetlb=1"
+# Whatever its size, memory comes from the heap, which is never given back; one heap, as those of
+# other threads are limited.
+_KEPT = ("arena_max=1", "mmap_max=0", f"trim_threshold={2**36}")
+SETTING = ":".join((_LARGE, *(f"glibc.malloc.{setting}" for setting in _KEPT)))
+"""What GLIBC_TUNABLES is set to."""
 _FIRST = (2, 35)  # the GNU C library that knows the setting
 
 
 def take_large_pages(command: str) -> None:
-    """Restarts this process with large pages, where Linux gives them on request.
+    """Restarts this process with large pages that it keeps, where Linux gives them on request.
 
-    XLA's buffers are allocated at every call, page by page: with pages of 2 MB in place of 4 KB
-    learning took 16 to 23% less time on the machine that clew was measured on. The C library
-    reads its setting before Python starts, hence the restart; the process keeps its id, its files
-    and its arguments. If GLIBC_TUNABLES is already set, nothing is changed.
+    XLA allocates its buffers at every call of a program. The system would hand them out page by
+    page, each set to zero, and take them back after the call: with pages of 2 MB in place of 4 KB
+    learning took 16 to 23% less time on the machine that clew was measured on, and a quarter of
+    what was left went into zeros (`docs/benchmarks.md`). The C library reads its settings before
+    Python starts, hence the restart; the process keeps its id, its files and its arguments. If
+    GLIBC_TUNABLES is already set, nothing is changed.
     """
     if command in COMPUTING and _VARIABLE not in os.environ and is_possible():
-        os.environ[_VARIABLE] = _SETTING
+        os.environ[_VARIABLE] = SETTING
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
