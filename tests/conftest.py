@@ -17,6 +17,8 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 if "CLEW_STATE_DIR" not in os.environ:
     os.environ["CLEW_STATE_DIR"] = tempfile.mkdtemp(prefix="clew-state-")
     atexit.register(shutil.rmtree, os.environ["CLEW_STATE_DIR"], ignore_errors=True)
+# One device, also for commands that would take every core for one, wherever the tests run.
+os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")
 # The fast tests mostly wait for the compiler, so it optimises little, in processes that they start
 # as well, and writes loops out in its older way, in half of the time; the slow ones run what users
 # run. Told to xdist's workers, which see no command line.

@@ -27,14 +27,17 @@ from clew.agents.learners.a2c import A2CConfig
 from clew.agents.learners.ppo import PPOConfig
 from clew.agents.trajectory import read
 from clew.interact.rollout import empty_memories
+from clew.lab.bench.speed import Plan, measure
 from clew.memory import MEMORIES
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.compiled import compile_program, init_run, make_parts
 from clew.run.config import TrainConfig
+from clew.run.folder import read_config
 from clew.run.progress import Quiet
+from clew.run.sharding import available_cores
 from memory_samples import SMALL
 from small_async import after, arrays, async_config, by_turns
-from small_run import STEPS_PER_UPDATE, last_state, small_config
+from small_run import STEPS_PER_UPDATE, assert_same_run, last_state, small_config
 
 DEVICES = 4
 EPS = 1e-2
@@ -118,7 +121,8 @@ def resumed() -> float:
     """Two seeds on two devices, gone on with by four devices, which share environments then."""
     with tempfile.TemporaryDirectory() as folder:
         changes = {"a2c": A2CConfig(num_envs=8, rollout_length=16, adam_eps=EPS)}
-        whole = small_config(Path(folder), "whole", steps=6 * STEPS_PER_UPDATE, **changes)
+        steps = 6 * STEPS_PER_UPDATE
+        whole = small_config(Path(folder), "whole", steps=steps, devices=1, **changes)
         clew.train(whole, progress=Quiet())
         half = replace(whole, name="half", steps=3 * STEPS_PER_UPDATE, devices=2)
         clew.train(half, progress=Quiet())
@@ -130,9 +134,40 @@ def resumed() -> float:
         return apart(list(state.values()), list(expected.values()))
 
 
+def most_devices() -> int:
+    """Devices that a run of eight environments takes here."""
+    return max(n for n in (1, 2, 4) if n <= min(DEVICES, available_cores()))
+
+
+def benched() -> float:
+    """`clew bench` measures a run as it is divided."""
+    plan = Plan(length=8, repeats=2, law_lengths=(3,))
+    figures = measure("gru", "gru", {"hidden_size": 4}, plan)
+    assert figures.devices == most_devices() and figures.peak_bytes > 0
+    return 0.0
+
+
+def chosen() -> float:
+    """A run whose devices are chosen, stopped and resumed bit for bit, against one device."""
+    with tempfile.TemporaryDirectory() as folder:
+        steps = 6 * STEPS_PER_UPDATE
+        changes = {"a2c": A2CConfig(num_envs=8, rollout_length=16, adam_eps=EPS), "seeds": 1}
+        whole = small_config(Path(folder), "whole", steps=steps, **changes)
+        path = clew.train(whole, progress=Quiet()).path
+        config = read_config(path)
+        assert (config.devices, config.device_threads) == (most_devices(), "one")
+        half = replace(whole, name="half", steps=steps // 2)
+        clew.train(half, progress=Quiet())
+        resumed = replace(half, steps=steps)
+        assert_same_run(clew.train(resumed, resume=True, progress=Quiet()).path, path)
+        one = clew.train(replace(whole, name="one", devices=1), progress=Quiet()).path
+        return apart(list(last_state(path).values()), list(last_state(one).values()))
+
+
 QUICK: dict[str, Callable[[], float]] = {
     "kernels": partial(in_jax, small("arelit", KERNELS), 2),
     "gathered for kernels": gathered,
+    "chosen": chosen,
     "ppo of several seeds": partial(in_jax, small("gru", {"hidden_size": 4}, "ppo", seeds=2), 4),
     "Gymnasium environments": partial(in_gymnasium, 2),
 }
@@ -153,6 +188,7 @@ SERIAL = {"runner": "async", "asynchronous": AsyncConfig(serial=True)}
 TURNS = {"runner": "async", "asynchronous": by_turns(actors=2)}
 VTRACE = PPOConfig(8, 8, 4, 2, 2, advantages="vtrace", target_kl=0.5, adam_eps=EPS)
 EXHAUSTIVE: dict[str, Callable[[], float]] = FAMILIES | {
+    "benched": benched,
     "resumed": resumed,
     "read once": partial(in_jax, small("gtrxl", TINY, a2c=A2CConfig(8, 8, **WHOLE)), 2),
     "at once": partial(in_jax, small("gtrxl", TINY, a2c=A2CConfig(8, 4, **WHOLE)), 2),

@@ -7,17 +7,27 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import jax
 import pytest
 
+import clew
 from clew.agents.learners.a2c import A2CConfig
 from clew.agents.learners.ppo import PPOConfig
 from clew.errors import UserError
 from clew.memory import MEMORIES
+from clew.run import sharding
 from clew.run.config import TrainConfig, config_from_json
-from clew.run.folder import to_resume, write_config
-from clew.run.sharding import check_devices, sharding_of
+from clew.run.folder import read_config, read_run, to_resume, write_config
+from clew.run.progress import Quiet
+from clew.run.sharding import (
+    check_devices,
+    choose_devices,
+    count_is_given,
+    open_devices,
+    sharding_of,
+)
 from device_cases import DEVICES, EXHAUSTIVE, FAMILIES, QUICK
-from small_run import small_config
+from small_run import STEPS_PER_UPDATE, Watch, small_config
 
 TOLERANCE = 1e-5
 PROGRAM = Path(__file__).parents[1] / "device_cases.py"
@@ -26,11 +36,12 @@ PROGRAM = Path(__file__).parents[1] / "device_cases.py"
 def deviations(names: list[str]) -> dict[str, float]:
     """How far apart are one and several devices, for each case; in one process for all."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES}"
+    environment = {n: v for n, v in os.environ.items() if n != "JAX_NUM_CPU_DEVICES"}
     run = subprocess.run(
         [sys.executable, str(PROGRAM), *names],
         capture_output=True,
         text=True,
-        env=os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags},
+        env=environment | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags},
     )
     assert run.returncode == 0, run.stderr[-3000:]
     return dict(json.loads(line) for line in run.stdout.splitlines())
@@ -82,6 +93,55 @@ def test_one_device_lays_nothing_out(devices: int) -> None:
     check_devices(config)
     sharing = sharding_of(config)
     assert sharing.mesh is sharing.whole is sharing.of_seed is sharing.environments(0) is None
+
+
+def test_a_run_of_before_goes_on_as_it_was() -> None:
+    """Its config.json has no threads, and perhaps no devices, or 0, which was one."""
+    config = TrainConfig()
+    for old in ({}, {"devices": 0}, {"devices": 1}):
+        values = {n: v for n, v in config.to_json().items() if not n.startswith("device")} | old
+        read = config_from_json(values)
+        assert (read.devices, read.device_threads) == (1, "all")
+        assert sharding_of(read).compiler_options is None
+    assert sharding_of(replace(config, device_threads="one")).compiler_options
+
+
+def test_what_is_chosen_without_several_devices() -> None:
+    """One thread where acting is compiled; Gymnasium environments as they were."""
+    found = choose_devices(TrainConfig())
+    assert (found.devices, found.device_threads) == (1, "one")
+    for config in (TrainConfig(memory="universal"), TrainConfig(env="gymnasium:CartPole-v1")):
+        found = choose_devices(config)
+        assert (found.devices, found.device_threads) == (1, "all")
+    given = TrainConfig(devices=1, device_threads="all")
+    assert choose_devices(given) == given
+
+
+def test_cores_become_devices_unless_the_user_has_said_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As many as there are cores, or as a resumed run needs."""
+    updates: list[tuple[str, int]] = []
+    monkeypatch.setattr(jax.config, "update", lambda *setting: updates.append(setting))
+    monkeypatch.setattr(sharding, "available_cores", lambda: 16)
+    open_devices()
+    assert count_is_given() and not updates  # the tests have one device, see conftest.py
+    monkeypatch.setattr(sharding, "count_is_given", lambda: False)
+    open_devices()
+    open_devices(32)
+    assert updates == [("jax_num_cpu_devices", 16), ("jax_num_cpu_devices", 32)]
+
+
+def test_a_run_goes_on_with_the_devices_that_there_are(tmp_path: Path) -> None:
+    """And says so, where they are fewer than it was begun with."""
+    config = small_config(tmp_path, steps=2 * STEPS_PER_UPDATE)
+    path = clew.train(config, progress=Quiet()).path
+    saved = read_run(path)
+    write_config(path, replace(saved.config, devices=2), saved.identity)
+    watch = Watch()
+    clew.train(replace(config, steps=4 * STEPS_PER_UPDATE), resume=True, progress=watch)
+    assert any(text.startswith("devices: 2 until now, 1 from here on") for text in watch.messages)
+    assert read_config(path).devices == 1
 
 
 def test_devices_name_no_result(tmp_path: Path) -> None:

@@ -108,6 +108,8 @@ def _measure(command: BenchCommand) -> tuple[Document, str]:
             plan = learner.QUICK._replace(models=command.memories or learner.QUICK.models)
         return learner.report(plan, log), learner.QUICK_NOTE
     from clew.lab.bench import speed  # start: JAX takes 0.5 s
+    from clew.run.sharding import open_devices  # start: JAX takes 0.5 s
 
+    open_devices()
     plan = speed.QUICK if quick else speed.Plan(repeats=command.repeats or 5)
     return speed.report(command.memories, plan, log), speed.QUICK_NOTE

@@ -36,7 +36,9 @@ def main(args: list[str]) -> int:
     from clew.cli.live import listener  # start: rich takes 0.1 s
     from clew.lab.demo import LABELS, run  # start: JAX takes a second
     from clew.run.progress import format_seconds  # start: JAX takes a second
+    from clew.run.sharding import open_devices  # start: JAX takes a second
 
+    open_devices()
     outcome = run(
         command.run_dir, seeds=command.seeds, episodes=command.episodes, progress=listener
     )

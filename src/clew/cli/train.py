@@ -16,6 +16,7 @@ from clew.run import folder, trust
 from clew.run.config import TrainConfig
 from clew.run.defaults import choose_algorithm
 from clew.run.progress import format_seconds
+from clew.run.sharding import open_devices
 
 ABOUT = """Trains agents and records the run in a folder: config.json, metrics.jsonl, checkpoints,
 summary.json and curve.png. Ctrl-C saves and says how to resume."""
@@ -53,6 +54,7 @@ def main(args: list[str]) -> int:
         config = dataclasses.replace(config, asynchronous=place)
     if command.cpu_threads:
         use_cores(command.cpu_threads)
+    open_devices(config.devices)
     from clew.run.train import train  # start: JAX takes a second
 
     resume = folder.find_run(command.resume, config.run_dir) if command.resume else False

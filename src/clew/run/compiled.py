@@ -22,7 +22,7 @@ from clew.interact.task import Task
 from clew.memory import MEMORIES
 from clew.run.build import agent_parts, build_agent, make_task
 from clew.run.config import TrainConfig
-from clew.run.sharding import place_on_devices, sharding_of
+from clew.run.sharding import Layout, place_on_devices, sharding_of
 from clew.run.updates import make_update
 
 
@@ -101,6 +101,23 @@ class CompiledProgram:
         """Does nothing."""
 
 
+class ShardedLoop(NamedTuple):
+    """A loop compiled for several devices, which brings its arguments to them."""
+
+    compiled: Any
+    layouts: RunState
+    whole: Layout
+
+    def __call__(self, state: RunState, count: Int[Array, ""]) -> RunState:
+        """See `Loop`."""
+        placed = place_on_devices(state, self.layouts), place_on_devices(count, self.whole)
+        return self.compiled(*placed)
+
+    def memory_analysis(self) -> Any:
+        """XLA's plan of the buffers of one device."""
+        return self.compiled.memory_analysis()
+
+
 _LOOPS: dict[Hashable, Loop] = {}
 _KEPT_LOOPS = 4
 
@@ -172,7 +189,8 @@ def compile_program(parts: Parts) -> CompiledProgram:
     # A process that resumes a run, or repeats one, has the program already.
     # Two tasks of one name outside of the registry may differ, so their programs are not shared.
     task = ENVS.get(config.env, jax.tree.structure(parts.jax_stream))
-    key = (config.digest(), config.devices, task, MEMORIES[config.memory])
+    devices = config.devices, config.device_threads
+    key = (config.digest(), devices, task, MEMORIES[config.memory])
     if key not in _LOOPS:
         while len(_LOOPS) >= _KEPT_LOOPS:
             del _LOOPS[next(iter(_LOOPS))]
@@ -187,14 +205,9 @@ def compile_loop(parts: Parts, one: Callable[[SeedState, Bool[Array, ""]], SeedS
     if sharding.mesh is not None:
         options = {"in_shardings": (layouts, sharding.whole), "out_shardings": layouts}
     jitted = jit_over(sharding.mesh, partial(advance, parts, one), donate_argnums=0, **options)
-    compiled = jitted.lower(run_template(parts), jax.ShapeDtypeStruct((), jnp.int32)).compile()
-    if sharding.mesh is None:
-        return compiled
-
-    def loop(state: RunState, count: Int[Array, ""]) -> RunState:
-        return compiled(place_on_devices(state, layouts), place_on_devices(count, sharding.whole))
-
-    return loop
+    lowered = jitted.lower(run_template(parts), jax.ShapeDtypeStruct((), jnp.int32))
+    compiled = lowered.compile(compiler_options=sharding.compiler_options)
+    return compiled if sharding.mesh is None else ShardedLoop(compiled, layouts, sharding.whole)
 
 
 def state_layouts(parts: Parts) -> RunState:

@@ -87,9 +87,13 @@ class TrainConfig(LearnerSettings):
     """Environment steps for every seed, over all its environments; rounded up to whole rollouts."""
     seeds: int = 1
     """Independent agents trained side by side in one compiled program."""
-    devices: int = 1
+    devices: int = 0
     """Devices that share the computing, each a part of the seeds if their number divides those,
-    else of the environments; 0 or 1 is one."""
+    else of the environments; 0 chooses, for a task written in JAX one for each core of a
+    processor if that divides them. config.json has the number."""
+    device_threads: str = "auto"
+    """Threads of each device of a processor: one, all that XLA takes, or auto, which is one for
+    a task written in JAX."""
     seed: int = 0
     """First seed; the others follow it."""
     name: str = ""
@@ -236,7 +240,7 @@ _NEWER = (
     *(f"network.{name}" for name in ("encoder_projection", "encoder_norm", "nonlinearity")),
     *(f"network.{name}" for name in ("precision", "continuous", "log_std", "initial_log_std")),
 )
-BESIDE = ("loggers", "wandb", "devices")
+BESIDE = ("loggers", "wandb", "devices", "device_threads")
 """Settings that no number of a run depends on, but for rounding; a resumed run may change
 them."""
 _MEMORY_OPTIONS = {
@@ -266,6 +270,9 @@ def config_from_json(values: dict[str, Any]) -> TrainConfig:
     if not isinstance(values, dict):
         raise UserError(f"settings must be an object, got {values!r:.40}")
     values = dict(values)
+    values.setdefault("devices", 1)
+    if "device_threads" not in values:  # a run of before, when 0 was one device
+        values |= {"devices": values["devices"] or 1, "device_threads": "all"}
     parts = {name: values.pop(name, {}) for name in _GROUPS}
     for kind, given in ((TrainConfig, values), *((_GROUPS[n], v) for n, v in parts.items())):
         known = [f.name for f in dataclasses.fields(kind)]

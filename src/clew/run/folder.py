@@ -93,6 +93,9 @@ def to_resume(config: TrainConfig | None, resume: bool | str | Path) -> tuple[Pa
     if new < old:
         raise UserError(f"{path} was started for {old} steps, they can be raised but not {new}")
     beside = {name: getattr(config, name) for name in BESIDE}
+    beside["devices"] = config.devices or own.devices
+    if config.device_threads == "auto":
+        beside["device_threads"] = own.device_threads
     place = own.asynchronous.at_place_of(config.asynchronous)
     return path, replace(own, steps=new, asynchronous=place, **beside)
 

@@ -1,14 +1,18 @@
 """Which devices compute what of a run: whole agents, or each a share of the environments."""
 
+import contextlib
+import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from clew.agents.devices import jit_over, make_mesh, shard_batch, spec_of
-from clew.errors import UserError, require_at_least
+from clew.errors import UserError, require_at_least, require_choice
 from clew.memory import MEMORIES
+from clew.run.build import make_task
 
 if TYPE_CHECKING:
     from clew.run.config import TrainConfig
@@ -16,6 +20,11 @@ if TYPE_CHECKING:
 Tree = TypeVar("Tree")
 Layout = NamedSharding | None
 """Where the parts of an array are; None with one device, where there is nothing to lay out."""
+
+
+_COUNT_FLAG = "xla_force_host_platform_device_count"
+THREADS = ("auto", "one", "all")
+_ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}
 
 
 class Sharding(NamedTuple):
@@ -30,6 +39,8 @@ class Sharding(NamedTuple):
     """None for one device."""
     by_seed: bool
     seeds: int
+    one_thread: bool = False
+    """Whether a processor's device computes with one thread."""
 
     @property
     def whole(self) -> Layout:
@@ -67,7 +78,15 @@ class Sharding(NamedTuple):
         self, function: Callable, in_axes: tuple[int | None, ...], **options: Any
     ) -> Callable:
         """`each_seed` compiled for the run's devices; `options` are those of `jax.jit`."""
+        options["compiler_options"] = self.compiler_options
         return jit_over(self.mesh, self.each_seed(function, in_axes), **options)
+
+    @property
+    def compiler_options(self) -> dict[str, Any] | None:
+        """What XLA compiles the run's programs with."""
+        if self.one_thread and jax.default_backend() == "cpu":
+            return dict(_ONE_THREAD)
+        return None
 
     def _layout(self, spec: PartitionSpec) -> Layout:
         return None if self.mesh is None else NamedSharding(self.mesh, spec)
@@ -80,7 +99,7 @@ def sharding_of(config: "TrainConfig") -> Sharding:
         UserError: if there are fewer devices.
     """
     mesh = make_mesh(config.devices) if config.devices > 1 else None
-    return Sharding(mesh, _by_seed(config), config.seeds)
+    return Sharding(mesh, _by_seed(config), config.seeds, config.device_threads == "one")
 
 
 def place_on_devices(tree: Tree, layouts: Any) -> Tree:
@@ -102,10 +121,10 @@ def check_devices(config: "TrainConfig") -> None:
         UserError: naming the numbers that do not fit each other.
     """
     require_at_least("devices", config.devices, 0)
+    require_choice("device_threads", config.device_threads, THREADS)
     if config.devices <= 1:
         return
-    kind = MEMORIES.get(config.memory)
-    if isinstance(kind, type) and not kind.shardable:  # a user's own may be a function
+    if not _is_shardable(config):
         raise UserError(
             f"devices must be 1 with {config.memory}, which cannot be differentiated on several "
             f"devices, got {config.devices}"
@@ -113,6 +132,72 @@ def check_devices(config: "TrainConfig") -> None:
     if not _by_seed(config):
         _check_environments(config)
     make_mesh(config.devices)
+
+
+def choose_devices(config: "TrainConfig") -> "TrainConfig":
+    """The settings with devices and threads chosen where they are left to the library.
+
+    On a processor a compiled task gets as many devices as JAX has and there are cores, or the
+    largest number below that divides seeds or environments, each with one thread: products of few
+    rows lose on several threads, and a share of the environments does not (`results/speed`).
+    Gymnasium tasks, memories that cannot be divided and accelerators get one device as JAX has it.
+
+    Args:
+        config: of a run; `devices` 0 and `device_threads` "auto" are replaced.
+    """
+    compiled = make_task(config).program(compiled=lambda _: True, hosted=lambda _: False)
+    known = isinstance(MEMORIES.get(config.memory), type)  # else whether it can be is not said
+    divided = compiled and known and jax.default_backend() == "cpu" and _is_shardable(config)
+    count, threads = config.devices, config.device_threads
+    if not count:
+        most = min(len(jax.devices()), available_cores())
+        numbers = range(most, 1, -1) if divided else ()
+        fitting = (n for n in numbers if _divides(replace(config, devices=n)))
+        count = next(fitting, 1)
+    if threads == "auto":
+        threads = "one" if divided else "all"
+    return replace(config, devices=count, device_threads=threads)
+
+
+def open_devices(wanted: int = 0) -> None:
+    """Makes JAX take every core of this process for a device, if it has not begun to compute.
+
+    For a program of its own, such as the command line: it changes JAX for the whole process. Where
+    the user has said how many devices a processor is, by JAX's setting or in XLA_FLAGS, nothing
+    is changed.
+
+    Args:
+        wanted: devices that are needed, even if there are fewer cores.
+    """
+    if not count_is_given():
+        with contextlib.suppress(RuntimeError):  # JAX has its devices already
+            jax.config.update("jax_num_cpu_devices", max(available_cores(), wanted))
+
+
+def count_is_given() -> bool:
+    """Whether the user has said how many devices a processor is."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    return jax.config.values["jax_num_cpu_devices"] != -1 or _COUNT_FLAG in flags
+
+
+def available_cores() -> int:
+    """Cores that this process may run on."""
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux alone has it
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def _is_shardable(config: "TrainConfig") -> bool:
+    kind = MEMORIES.get(config.memory)
+    return not isinstance(kind, type) or kind.shardable  # a user's own may be a function
+
+
+def _divides(config: "TrainConfig") -> bool:
+    try:
+        if not _by_seed(config):
+            _check_environments(config)
+    except UserError:
+        return False
+    return True
 
 
 def _check_environments(config: "TrainConfig") -> None:

@@ -21,6 +21,7 @@ from clew.run.lanes import seed_lanes
 from clew.run.loggers.listen import with_loggers
 from clew.run.progress import Lines, Progress
 from clew.run.runner import Runner
+from clew.run.sharding import choose_devices
 from clew.run.stop import stop_signals
 from clew.run.trust import record_training, require
 
@@ -45,7 +46,8 @@ def train(
         config: the settings; the default ones if None.
         resume: True resumes the run that `config` names, a path or a run's name that one;
             `config` may then be None. A folder's own settings hold; only `steps` may be raised,
-            and loggers, devices and Ray cluster changed.
+            and loggers, devices and Ray cluster changed. Where JAX has fewer devices than the
+            run was begun with, it goes on with those, and a message says so.
         progress: the listener; by default lines on standard error.
         trust: consent to import the code that a resumed run's own settings name; see
             `clew.run.trust`. Settings that are given as `config` are trusted.
@@ -61,15 +63,19 @@ def train(
         TrainingInterrupted: after Ctrl-C or SIGTERM, with everything saved.
     """
     machine.use_compilation_cache()
+    recorded = 0
     if resume is False:
         config = config or TrainConfig()
-        config.validate()
         path = None
     else:
         given = config is not None
         path, config = folder.to_resume(config, resume)
         require(path, config, trust=trust or given)
-        config.validate()
+        recorded = folder.read_config(path).devices
+        if config.devices == recorded > len(jax.devices()):
+            config = replace(config, devices=0)
+    config.validate()
+    config = choose_devices(config)
     # First, so that a cluster that does not answer leaves no folder behind.
     with cluster.joined(config.asynchronous.ray):
         shown = path or folder.new_folder(config)
@@ -79,6 +85,8 @@ def train(
         with folder.locked(path), stop_signals() as stop:
             try:
                 listener.start(shown, config)
+                if recorded not in (0, config.devices):
+                    listener.message(_other_devices(recorded, config.devices))
                 summary = _train(path, shown, config, listener, stop, fresh=resume is False)
             finally:
                 listener.close()
@@ -97,6 +105,13 @@ def resume_run(
     config = folder.read_config(found)
     require(found, config, trust=trust)
     return train(replace(config, steps=steps or config.steps), resume=found, progress=progress)
+
+
+def _other_devices(before: int, now: int) -> str:
+    return (
+        f"devices: {before} until now, {now} from here on; the results are those of {before} up to "
+        "rounding, not bit for bit"
+    )
 
 
 def _train(

@@ -13,6 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from clew.agents.devices import jit_over
 from clew.agents.learners.a2c import A2CConfig, a2c_loss
 from clew.agents.network import Agent
 from clew.errors import unknown_name
@@ -33,6 +34,7 @@ from clew.run.compiled import (
     make_parts,
 )
 from clew.run.config import TrainConfig
+from clew.run.sharding import choose_devices, sharding_of
 
 SIZES = {"hidden_size": 128, "num_layers": 4, "num_heads": 4, "head_size": 64, "window": 128}
 """Table A.2's, for memories that the thesis did not train on the T-Maze."""
@@ -71,6 +73,8 @@ class Figures(NamedTuple):
     name: str
     memory: str
     options: dict[str, Any]
+    devices: int
+    """that shared the computing, as `clew train` chooses them"""
     parameters: int
     """of the whole agent"""
     multiply_adds: int
@@ -82,7 +86,7 @@ class Figures(NamedTuple):
     training: Estimate
     """environment steps per second of the compiled training program, acting and learning"""
     peak_bytes: int
-    """of arrays that the training program holds at once, as XLA has planned them"""
+    """of arrays that the training program holds at once on all devices, as XLA has planned them"""
     compile_seconds: float
     """to trace and compile the training program, with no cache"""
     product_rate: float
@@ -187,19 +191,21 @@ def measure(name: str, memory: str, options: dict[str, Any], plan: Plan) -> Figu
         steps=plan.num_envs * plan.length,
     )
     config.validate()
+    config = choose_devices(config)
     parts = make_parts(config)
     state = jax.block_until_ready(init_run(parts))
     agent: Agent = eqx.combine(state.seed.agent, parts.static)
     deviation = _largest_deviation(agent, plan)
     before = matrix_product_rate(plan.repeats)
     seconds, peak, training, state = _training(parts, state, plan)
-    acting, learning = _parts_rates(eqx.combine(state.seed.agent, parts.static), parts, state, plan)
+    acting, learning = _parts_rates(parts, state, plan)
     product = statistics.fmean([before, matrix_product_rate(plan.repeats)])
     work = multiply_adds(agent, parts.jax_stream.observation_size).per_step
     return Figures(
         name=name,
         memory=memory,
         options=options,
+        devices=config.devices,
         parameters=parameters(agent),
         multiply_adds=work,
         acting=acting,
@@ -225,26 +231,27 @@ def _largest_deviation(agent: Agent, plan: Plan) -> float:
     return max(max(case.value, case.gradient) for case in report.cases)
 
 
-def _parts_rates(
-    agent: Agent, parts: Parts, state: RunState, plan: Plan
-) -> tuple[Estimate, Estimate]:
+def _parts_rates(parts: Parts, state: RunState, plan: Plan) -> tuple[Estimate, Estimate]:
     """Rates of acting alone and of learning alone, from where training stands.
 
     Windows are full there. At the beginning of an episode they are not, and cost less.
     """
     key, config, samples = jax.random.key(0), parts.config.a2c, plan.num_envs * plan.length
+    arrays, sharding = state.seed.agent, sharding_of(parts.config)
 
-    @eqx.filter_jit
-    def act(agent: Agent) -> Any:
-        return rollout(agent, parts.jax_stream, state.seed.actor, plan.length, key)
+    def act(arrays: Any, actor: Any) -> Any:
+        agent = eqx.combine(arrays, parts.static)
+        return rollout(agent, parts.jax_stream, actor, plan.length, key)
 
-    @eqx.filter_jit
-    def learn(agent: Agent, trajectory: Any) -> Any:
+    def learn(arrays: Any, trajectory: Any) -> Any:
+        agent = eqx.combine(arrays, parts.static)
         return eqx.filter_value_and_grad(a2c_loss, has_aux=True)(agent, trajectory, config)
 
-    acting = rate_of(lambda: act(agent), samples, plan.repeats)
-    trajectory = act(agent)[1]
-    return acting, rate_of(lambda: learn(agent, trajectory), samples, plan.repeats)
+    options = {"compiler_options": sharding.compiler_options}
+    act, learn = (jit_over(sharding.mesh, part, **options) for part in (act, learn))
+    acting = rate_of(lambda: act(arrays, state.seed.actor), samples, plan.repeats)
+    trajectory = act(arrays, state.seed.actor)[1]
+    return acting, rate_of(lambda: learn(arrays, trajectory), samples, plan.repeats)
 
 
 def _training(parts: Parts, state: RunState, plan: Plan) -> tuple[float, int, Estimate, RunState]:
@@ -261,7 +268,7 @@ def _training(parts: Parts, state: RunState, plan: Plan) -> tuple[float, int, Es
         return held[0]
 
     rate = rate_of(advance, plan.num_envs * plan.length, plan.repeats)
-    return seconds, planned_bytes(program.loop), rate, held[0]
+    return seconds, parts.config.devices * planned_bytes(program.loop), rate, held[0]
 
 
 @contextlib.contextmanager

@@ -1,0 +1,128 @@
+"""How fast one training run is alone, on one core, and two of them side by side.
+
+    python benchmarks/one_run.py --turns 3 --output results/speed/one-run.json
+
+Five agents of the T-Maze study at the thesis's sizes and the default run of `clew train`, each
+measurement in a process of its own, by turns. Leave the machine alone meanwhile. With `--turns 0`
+everything is only compiled and kept in the cache, so that turns are short. Rates are environment
+steps per second of the compiled training program, one update a call as in `clew bench`; fractions
+are of the rate of matrix products that the same process measured, on the cores that it had.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from clew.cli.pages import SETTING
+from clew.lab.bench.timing import by_turns, estimate
+
+AGENTS = ("arelit", "lstm", "gru", "relit-4", "gtrxl-256", "default")
+BEFORE = "glibc.malloc.hugetlb=1"
+"""What the commands asked of the C library before they kept their memory."""
+VARIANTS: dict[str, dict[str, Any]] = {
+    "alone before": {"threads": "all", "devices": 1, "tunables": BEFORE},
+    "alone": {"threads": "auto", "devices": 0, "tunables": SETTING},
+    "one core": {"threads": "auto", "devices": 0, "tunables": SETTING, "cores": (0,)},
+    "side by side": {"threads": "auto", "devices": 0, "tunables": SETTING, "cores": (0, 1)},
+}
+"""With `cores`, a process pinned to each of these."""
+
+
+def child(agent: str, devices: int, threads: str, repeats: int) -> dict[str, Any]:
+    """What one process measures."""
+    import jax
+    import jax.numpy as jnp
+
+    from clew.lab.bench.machine import matrix_product_rate
+    from clew.lab.bench.speed import FORWARD, FORWARD_AND_BACKWARD, rate_of
+    from clew.lab.costs import multiply_adds
+    from clew.lab.studies.tmaze.grid import PRESETS
+    from clew.run import machine
+    from clew.run.build import build_agent
+    from clew.run.compiled import compile_program, init_run, make_parts
+    from clew.run.config import TrainConfig
+    from clew.run.sharding import choose_devices, open_devices
+
+    machine.use_compilation_cache()
+    open_devices()
+    config = TrainConfig() if agent == "default" else PRESETS[f"pramanik/{agent}"]
+    config = replace(config, devices=devices, device_threads=threads)
+    config = choose_devices(config)
+    parts = make_parts(config)
+    program, held = compile_program(parts), [init_run(parts)]
+
+    def advance() -> Any:
+        held[0] = program(held[0], jnp.ones((), jnp.int32))
+        return held[0]
+
+    before = matrix_product_rate(repeats)
+    rate = rate_of(advance, config.steps_per_update, repeats)
+    product = (before + matrix_product_rate(repeats)) / 2
+    network = build_agent(config, parts.task, jax.random.key(0))
+    work = multiply_adds(network, parts.jax_stream.observation_size).per_step
+    useful = (FORWARD + FORWARD_AND_BACKWARD) * work * rate.middle
+    return {"rate": rate.middle, "product": product, "useful": useful, "devices": config.devices}
+
+
+def processes(agent: str, variant: dict[str, Any], repeats: int) -> dict[str, Any]:
+    """One process, or one on each core; the sum of what they measured."""
+
+    def run(core: int | None) -> dict[str, Any]:
+        pin = None if core is None else partial(os.sched_setaffinity, 0, {core})
+        words = ["--child", agent, str(variant["devices"]), variant["threads"], str(repeats)]
+        made = subprocess.run(
+            [sys.executable, __file__, *words],
+            env=os.environ | {"GLIBC_TUNABLES": variant["tunables"], "JAX_PLATFORMS": "cpu"},
+            preexec_fn=pin,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return json.loads(made.stdout.splitlines()[-1])
+
+    cores: Sequence[int | None] = variant.get("cores", (None,))
+    with ThreadPoolExecutor(len(cores)) as pool:
+        found = list(pool.map(run, cores))
+    total = {name: sum(one[name] for one in found) for name in ("rate", "product", "useful")}
+    return total | {"devices": found[0]["devices"]}
+
+
+def main() -> None:
+    """Prints a row for each agent and variant, and writes all figures."""
+    if sys.argv[1:2] == ["--child"]:
+        agent, devices, threads, repeats = sys.argv[2:]
+        print(json.dumps(child(agent, int(devices), threads, int(repeats))))
+        return
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--agents", nargs="+", default=AGENTS)
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    figures = []
+    for agent in options.agents:
+        repeats = options.repeats if options.turns else 1
+        measures = {n: partial(processes, agent, v, repeats) for n, v in VARIANTS.items()}
+        found = by_turns(measures, options.turns, warm_up=not options.turns)
+        for variant, turns in found.items():
+            if not turns:
+                continue
+            rate = estimate([turn["rate"] for turn in turns])
+            fraction = estimate([turn["useful"] / turn["product"] for turn in turns])
+            print(f"{agent:10} {variant:16} {rate:,.0f} steps/s, of matmul peak {fraction:.2f}")
+            sys.stdout.flush()
+            figures.append({"agent": agent, "variant": variant, "turns": turns})
+    if options.output:
+        options.output.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
