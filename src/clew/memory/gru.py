@@ -56,10 +56,6 @@ class GRUCell(AbstractCell):
         """A zero output h."""
         return jnp.zeros(self.size, self.recurrent.weight.dtype)
 
-    def project(self, x: Float[Array, "*lead in"]) -> Float[Array, "*lead gates"]:
-        """x [W_r | W_z | W_n] + b."""
-        return self.inputs(x)
-
     def offset(self) -> Float[Array, " gates"]:
         """The biases of the recurrent product; [0 | 0 | c] unless the cell has all of them."""
         return jnp.pad(self.recurrent_bias, (3 * self.size - len(self.recurrent_bias), 0))

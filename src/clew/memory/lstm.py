@@ -58,10 +58,6 @@ class LSTMCell(AbstractCell):
         zeros = jnp.zeros(self.size, self.recurrent.weight.dtype)
         return zeros, zeros
 
-    def project(self, x: Float[Array, "*lead in"]) -> Float[Array, "*lead gates"]:
-        """x W + b."""
-        return self.inputs(x)
-
     def offset(self) -> Float[Array, " gates"]:
         """The biases of the recurrent product; zeros unless the cell has them."""
         if self.recurrent_bias is None:

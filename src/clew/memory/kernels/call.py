@@ -4,7 +4,10 @@ import functools
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import batching, mlir
 from jaxtyping import Array
 
 from clew.memory.kernels.build import NotBuilt, load_kernels, source_hash
@@ -32,7 +35,14 @@ def register() -> str:
     return ""
 
 
-def call(name: str, results: Any, *arguments: Any, shared: bool = False, **attributes: Any) -> Any:
+def call(
+    name: str,
+    results: Any,
+    *arguments: Any,
+    shared: bool = False,
+    in_place: dict[int, int] | None = None,
+    **attributes: Any,
+) -> Any:
     """Calls a kernel; `results` are its outputs' shapes and types, leading axes are batched.
 
     Args:
@@ -41,14 +51,46 @@ def call(name: str, results: Any, *arguments: Any, shared: bool = False, **attri
         arguments: arrays; the first one's type is that of all floating-point numbers.
         shared: whether the kernel itself lends an argument that is not batched to the whole
             batch; else such an argument is repeated.
+        in_place: arguments to the results that take over their memory, by number; XLA copies
+            an argument first where something else reads it later.
         attributes: floats, and tuples of floats.
     """
     constants = {key: np.asarray(value, np.float64) for key, value in attributes.items()}
     constants = {key: value if value.ndim else value[()] for key, value in constants.items()}
     target = _target(f"clew_{name}_{arguments[0].dtype.name}")
     method = "expand_dims" if shared else "broadcast_all"
-    function = jax.ffi.ffi_call(target, results, vmap_method=method)
-    return function(*arguments, **constants)
+    function = jax.ffi.ffi_call(target, results, vmap_method=method, input_output_aliases=in_place)
+    given = [
+        alongside(x, *arguments) if i in (in_place or ()) else x for i, x in enumerate(arguments)
+    ]
+    return function(*given, **constants)
+
+
+_alongside_p = Primitive("alongside")
+
+
+def alongside(x: Array, *others: Array) -> Array:
+    """x, repeated along every batch axis that one of the others has: a result has them all."""
+    return _alongside_p.bind(x, *others)
+
+
+def _batch_alongside(
+    arguments: tuple[Array, ...], axes: tuple[int | None, ...]
+) -> tuple[Array, int]:
+    fronted = [
+        x if axis is None else jnp.moveaxis(x, axis, 0)
+        for x, axis in zip(arguments, axes, strict=True)
+    ]
+    size = next(len(x) for x, axis in zip(fronted, axes, strict=True) if axis is not None)
+    if axes[0] is None:
+        fronted[0] = jnp.broadcast_to(fronted[0], (size, *fronted[0].shape))
+    return alongside(*fronted), 0
+
+
+_alongside_p.def_impl(lambda x, *_: x)
+_alongside_p.def_abstract_eval(lambda x, *_: x)
+mlir.register_lowering(_alongside_p, lambda _, x, *__: [x])
+batching.primitive_batchers[_alongside_p] = _batch_alongside
 
 
 @functools.cache

@@ -25,6 +25,7 @@ from clew.memory.kernels.cells import (
     CellInputs,
     CellKernel,
     CellRun,
+    gate_columns,
     pull_kernel,
     run_kernel,
 )
@@ -38,6 +39,7 @@ InitPer = Literal["product", "gate"]
 class AbstractCell(eqx.Module):
     """A recurrent cell in three parts: input products, recurrent product, and the rest."""
 
+    inputs: eqx.AbstractVar[Linear]
     recurrent: eqx.AbstractVar[Linear]
     backend: eqx.AbstractVar[Backend]
     kernel: ClassVar[CellKernel]
@@ -46,9 +48,9 @@ class AbstractCell(eqx.Module):
     def init_state(self) -> State:
         """Zeros."""
 
-    @abc.abstractmethod
     def project(self, x: Float[Array, "*lead in"]) -> Float[Array, "*lead gates"]:
-        """The products of the input, for any number of time steps at once."""
+        """The products of the input, x W + b, for any number of time steps at once."""
+        return self.inputs(x)
 
     @abc.abstractmethod
     def offset(self) -> Float[Array, " gates"]:
@@ -129,16 +131,25 @@ def scan_cell(
     one chunk. So the latter leaves off at the recurrent product, whose values are known by then,
     and whose derivatives are JAX's.
     """
-    projected = cell.project(xs)
-    weight, offset = cell.recurrent.weight, cell.offset().astype(projected.dtype)
-    kernel = cell.kernel if uses_kernel(cell.backend, cell, state, projected) else None
+    weight = cell.recurrent.weight
+    kernel = cell.kernel if uses_kernel(cell.backend, cell, state, xs) else None
+    columns = gate_columns(kernel, weight) if kernel else (slice(None),)
+    parts = [jax.tree.map(lambda leaf, some=some: leaf[..., some], cell.inputs) for some in columns]
+    projected = tuple(part(xs) for part in parts)
+    offset = cell.offset().astype(projected[0].dtype)
     known, inputs = jax.lax.stop_gradient(
         (cell, CellInputs(weight, offset, state, projected, starts))
     )
-    run = run_kernel(kernel, inputs) if kernel else _run_steps(known, inputs)
+    if kernel:
+        bare = tuple(weigh(*jax.lax.stop_gradient((xs, part.weight))) for part in parts)
+        bias = known.inputs.bias.astype(offset.dtype)
+        run = run_kernel(kernel, inputs._replace(projected=bare), bias)
+        inputs = inputs._replace(projected=())  # the gates have taken their place
+    else:
+        run = _run_steps(known, inputs)
     before = jnp.concatenate([cell.output(inputs.state)[None], run.outputs[:-1]])
     read = jnp.where(jnp.broadcast_to(starts[:, None], before.shape), 0.0, before)
-    product = _product(read, weight, offset)
+    product = tuple(_product(read, weight[:, some], offset[some]) for some in columns)
     return _result(kernel, projected, product, state, (known, inputs, run))
 
 
@@ -162,10 +173,11 @@ def _product_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
 
 
 _Known = tuple[AbstractCell, CellInputs, CellRun]
+_Parts = tuple[Array, ...]
 
 
 def _result_of(
-    kernel: CellKernel | None, projected: Array, product: Array, state: State, known: _Known
+    kernel: CellKernel | None, projected: _Parts, product: _Parts, state: State, known: _Known
 ) -> tuple[State, Float[Array, "time size"]]:
     """What was run, as a function of the input's and the recurrent products and the state."""
     run = known[2]
@@ -176,7 +188,7 @@ _result = jax.custom_vjp(_result_of, nondiff_argnums=(0,))
 
 
 def _result_forward(
-    kernel: CellKernel | None, projected: Array, product: Array, state: State, known: _Known
+    kernel: CellKernel | None, projected: _Parts, product: _Parts, state: State, known: _Known
 ) -> tuple[tuple[State, Array], _Known]:
     return _result_of(kernel, projected, product, state, known), known
 
@@ -195,7 +207,7 @@ _result.defvjp(_result_forward, _result_backward)
 
 def _run_steps(cell: AbstractCell, inputs: CellInputs) -> CellRun:
     """Through XLA; kept are the state before every step and the recurrent product."""
-    weight, offset, state, projected, starts = inputs
+    weight, offset, state, (projected,), starts = inputs
 
     def one(carry: State, inputs: tuple[Array, Array]) -> tuple[State, Any]:
         projected, start = inputs
@@ -226,9 +238,9 @@ def _pull_steps(
         nothing = jax.tree.map(jnp.zeros_like, of_before)
         return select(start, nothing, of_before), (of_projected, of_product)
 
-    steps = (run.kept, inputs.projected, inputs.starts, of_outputs)
+    steps = (run.kept, *inputs.projected, inputs.starts, of_outputs)
     of_state, (of_projected, of_product) = jax.lax.scan(one, of_last, steps, reverse=True)
-    return CellGradients(of_projected, of_product, of_state)
+    return CellGradients((of_projected,), (of_product,), of_state)
 
 
 def cell_maps(

@@ -48,28 +48,31 @@ void for_each_weight(ffi::ThreadPool& pool, const Shared<T>& weight, int64_t bat
 
 template <ffi::DataType type, typename T = ffi::NativeType<type>>
 CellChunk<T> share_chunk(Batch& batch, In<type> weight, In<type> offset, In<type> state,
-                         In<type> projected, Flags starts) {
-  const auto p = projected.dimensions(), s = state.dimensions();
+                         In<type> joint, In<type> apart, Flags starts) {
+  const auto p = joint.dimensions(), s = state.dimensions();
   CellChunk<T> c;
   c.time = p[p.size() - 2];
   c.size = s[s.size() - 1];
   c.weight = batch.share<T>(weight, 2);
   c.offset = batch.share<T>(offset, 1);
   c.state = batch.share<T>(state, 2);
-  c.projected = batch.share<T>(projected, 2);
+  c.joint = batch.share<T>(joint, 2);
+  c.apart = batch.share<T>(apart, 2);
   c.starts = batch.share<bool>(starts, 1);
   return c;
 }
 
 template <template <typename> class Cell, ffi::DataType type>
 ffi::Error cells_forward_call(ffi::ThreadPool pool, In<type> weight, In<type> offset,
-                              In<type> state, In<type> projected, Flags starts,
-                              Out<type> outputs, Out<type> last, Out<type> kept) {
+                              In<type> state, In<type> joint, In<type> apart, Flags starts,
+                              In<type> bias, Out<type> outputs, Out<type> last, Out<type> open_joint,
+                              Out<type> open_apart, Out<type> kept) {
   using T = ffi::NativeType<type>;
   Batch batch(outputs->dimensions(), 2);
-  const auto c = share_chunk<type>(batch, weight, offset, state, projected, starts);
-  const CellOutputs<T> out{outputs->typed_data(), last->typed_data(),
-                           kept->element_count() ? kept->typed_data() : nullptr};
+  const auto c = share_chunk<type>(batch, weight, offset, state, joint, apart, starts);
+  const CellOutputs<T> out{batch.share<T>(bias, 1),   outputs->typed_data(),
+                           last->typed_data(),        open_joint->typed_data(),
+                           open_apart->typed_data(),  kept->typed_data()};
   for_each_weight(pool, c.weight, batch.count, c.size, Cell<T>::gates * c.size, false,
                   [&](const Panels<T>& panels, const int64_t* items, int64_t count) {
                     cells_forward<Cell>(c, panels, items, count, out);
@@ -79,19 +82,20 @@ ffi::Error cells_forward_call(ffi::ThreadPool pool, In<type> weight, In<type> of
 
 template <template <typename> class Cell, ffi::DataType type>
 ffi::Error cells_backward_call(ffi::ThreadPool pool, In<type> weight, In<type> offset,
-                               In<type> state, In<type> projected, Flags starts,
+                               In<type> state, In<type> joint, In<type> apart, Flags starts,
                                In<type> outputs, In<type> kept, In<type> of_outputs,
-                               In<type> of_last, Out<type> of_projected, Out<type> of_product,
-                               Out<type> of_state) {
+                               In<type> of_last, Out<type> of_joint, Out<type> of_apart,
+                               Out<type> of_inner, Out<type> of_state) {
   using T = ffi::NativeType<type>;
-  Batch batch(of_projected->dimensions(), 2);
-  const auto c = share_chunk<type>(batch, weight, offset, state, projected, starts);
+  Batch batch(of_joint->dimensions(), 2);
+  const auto c = share_chunk<type>(batch, weight, offset, state, joint, apart, starts);
   const CellGradients<T> g{batch.share<T>(outputs, 2),
                            batch.share<T>(kept, 2),
                            batch.share<T>(of_outputs, 2),
                            batch.share<T>(of_last, 2),
-                           of_projected->typed_data(),
-                           of_product->element_count() ? of_product->typed_data() : nullptr,
+                           of_joint->typed_data(),
+                           of_apart->typed_data(),
+                           of_inner->typed_data(),
                            of_state->typed_data()};
   for_each_weight(pool, c.weight, batch.count, Cell<T>::gates * c.size, c.size, true,
                   [&](const Panels<T>& panels, const int64_t* items, int64_t count) {
@@ -108,12 +112,16 @@ auto cells_inputs() {
       .template Arg<In<type>>()
       .template Arg<In<type>>()
       .template Arg<In<type>>()
+      .template Arg<In<type>>()
       .template Arg<Flags>();
 }
 
 template <ffi::DataType type>
 auto cells_forward_binding() {
   return cells_inputs<type>()
+      .template Arg<In<type>>()
+      .template Ret<ffi::Buffer<type>>()
+      .template Ret<ffi::Buffer<type>>()
       .template Ret<ffi::Buffer<type>>()
       .template Ret<ffi::Buffer<type>>()
       .template Ret<ffi::Buffer<type>>();
@@ -126,6 +134,7 @@ auto cells_backward_binding() {
       .template Arg<In<type>>()
       .template Arg<In<type>>()
       .template Arg<In<type>>()
+      .template Ret<ffi::Buffer<type>>()
       .template Ret<ffi::Buffer<type>>()
       .template Ret<ffi::Buffer<type>>()
       .template Ret<ffi::Buffer<type>>();

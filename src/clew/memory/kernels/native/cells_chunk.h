@@ -10,35 +10,39 @@
 
 namespace clew {
 
-// Weight [size, gates size], offset [gates size], state [states, size], projected [time, gates
-// size], starts [time].
+// Weight [size, gates size], offset [gates size], state [states, size], starts [time]. Joint [time,
+// joint size] and apart [time, apart size] are the products of the inputs, backward the gates.
 template <typename T>
 struct CellChunk {
   int64_t time, size;
-  Shared<T> weight, offset, state, projected;
+  Shared<T> weight, offset, state, joint, apart;
   Shared<bool> starts;
 };
 
+// Bias [gates size] is added to the products of the inputs. Outputs are [n, time, size], [n,
+// states, size], the gates, and [n, time, size].
 template <typename T>
 struct CellOutputs {
-  T *outputs, *last, *kept;  // [n, time, size], [n, states, size], [n, time, kept size] or null
+  Shared<T> bias;
+  T *outputs, *last, *joint, *apart, *kept;
 };
 
-// Of those the cells' gradients are made; outputs and kept are the forward pass's.
+// Of those the cells' gradients are made; outputs and kept are the forward pass's. `of_inner` is
+// [n, time, apart size]: into the recurrent products where they differ from those of the inputs.
 template <typename T>
 struct CellGradients {
   Shared<T> outputs, kept, of_outputs, of_last;
-  T *of_projected, *of_product, *of_state;  // of_product may be null
+  T *of_joint, *of_apart, *of_inner, *of_state;
 };
 
 template <template <typename> class Cell, typename T>
 void cells_forward(const CellChunk<T>& c, const Panels<T>& weight, const int64_t* items,
                    int64_t count, const CellOutputs<T>& out) {
   using C = Cell<T>;
-  const int64_t size = c.size, wide = C::states * size, kept = C::kept * size;
-  Room<T> room(count * (wide + weight.padded()) + kept);
+  const int64_t size = c.size, wide = C::states * size;
+  const int64_t joint = C::joint * size, apart = C::apart * size;
+  Room<T> room(count * (wide + weight.padded()));
   T *states = room.data(), *products = states + count * wide;
-  T* nowhere = products + count * weight.padded();
   for (int64_t r = 0; r < count; ++r)
     std::copy_n(c.state.at(items[r]), wide, states + r * wide);
   for (int64_t t = 0; t < c.time; ++t) {
@@ -47,9 +51,10 @@ void cells_forward(const CellChunk<T>& c, const Panels<T>& weight, const int64_t
     multiply_panels(count, states + wide - size, wide, weight, products);
     for (int64_t r = 0; r < count; ++r) {
       const int64_t n = items[r], step = n * c.time + t;
-      T *state = states + r * wide, *keep = out.kept ? out.kept + step * kept : nowhere;
-      C::forward(size, c.projected.at(n) + t * C::gates * size, products + r * weight.padded(),
-                 c.offset.at(n), state, keep);
+      T* state = states + r * wide;
+      C::forward(size, c.joint.at(n) + t * joint, c.apart.at(n) + t * apart,
+                 out.bias.at(n), products + r * weight.padded(), c.offset.at(n), state,
+                 out.joint + step * joint, out.apart + step * apart, out.kept + step * size);
       std::copy_n(state + wide - size, size, out.outputs + step * size);
     }
   }
@@ -63,6 +68,7 @@ void cells_backward(const CellChunk<T>& c, const Panels<T>& turned, const int64_
                     int64_t count, const CellGradients<T>& g) {
   using C = Cell<T>;
   const int64_t size = c.size, wide = C::states * size, gates = C::gates * size;
+  const int64_t joint = C::joint * size, apart = C::apart * size;
   Room<T> room(count * (wide + gates + turned.padded()) + size);
   T *states = room.data(), *products = states + count * wide, *back = products + count * gates;
   const T* zeros = back + count * turned.padded();
@@ -70,17 +76,16 @@ void cells_backward(const CellChunk<T>& c, const Panels<T>& turned, const int64_
     std::copy_n(g.of_last.at(items[r]), wide, states + r * wide);
   for (int64_t t = c.time - 1; t >= 0; --t) {
     for (int64_t r = 0; r < count; ++r) {
-      const int64_t n = items[r], step = (n * c.time + t) * gates;
+      const int64_t n = items[r], step = n * c.time + t;
       T *state = states + r * wide, *of_h = state + wide - size, *product = products + r * gates;
       const T *of_output = g.of_outputs.at(n) + t * size;
       for (int64_t d = 0; d < size; ++d) of_h[d] += of_output[d];
-      const T* keep = g.kept.at(n) + t * C::kept * size;
-      const T* past = t > 0 ? C::past(size, keep - C::kept * size,
-                                      g.outputs.at(n) + (t - 1) * size)
+      const T* keep = g.kept.at(n) + t * size;
+      const T* past = t > 0 ? C::past(keep - size, g.outputs.at(n) + (t - 1) * size)
                             : c.state.at(n);
-      C::backward(size, keep, c.starts.at(n)[t] ? zeros : past, state, g.of_projected + step,
-                  product);
-      if (g.of_product) std::copy_n(product, gates, g.of_product + step);
+      C::backward(size, c.joint.at(n) + t * joint, c.apart.at(n) + t * apart, keep,
+                  c.starts.at(n)[t] ? zeros : past, state, g.of_joint + step * joint,
+                  g.of_apart + step * apart, g.of_inner + step * apart, product);
     }
     multiply_panels(count, products, gates, turned, back);
     for (int64_t r = 0; r < count; ++r) {
