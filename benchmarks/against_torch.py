@@ -2,13 +2,15 @@
 
     make bench-torch
 
-runs both by turns on the same core, each in a process of its own with one thread, GTrXL of
-Makkink (2021) as published at memory lengths 20 and 70, and prints medians over the turns. clew's
+runs both by turns on the same core, each in a process of its own with one thread, with GTrXL, the
+LSTM and the Integrated Transformer of Makkink (2021) as published at memory lengths 20 and 70, and
+prints medians over the turns. clew's
 are the programs that `clew study makkink` runs, three seeds in one; compiling is not counted, but
 reported. The rate of matrix products is this machine's at that moment.
 """
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
@@ -21,10 +23,10 @@ from typing import Any
 from clew.lab.bench.timing import by_turns, estimate, seconds_of
 
 HERE = Path(__file__).parent
-LENGTHS, SEEDS = (20, 70), (4, 5, 10)
+MEMORIES, LENGTHS, SEEDS = ("gtrxl", "lstm", "integrated"), (20, 70), (4, 5, 10)
 
 
-def measure_clew(length: int, seconds: float, core: int) -> dict[str, Any]:
+def measure_clew(memory: str, length: int, seconds: float, core: int) -> dict[str, Any]:
     """The rate of one of the study's programs, and of matrix products."""
     os.sched_setaffinity(0, {core})
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
@@ -39,8 +41,8 @@ def measure_clew(length: int, seconds: float, core: int) -> dict[str, Any]:
     from clew.run.compiled import compile_program, init_run, make_parts
 
     machine.use_compilation_cache()
-    study = makkink.study("length").only(["gtrxl"], [f"length-{length}"])
-    config = study.config("gtrxl", f"length-{length}")
+    study = makkink.study("length").only([memory], [f"length-{length}"])
+    config = study.config(memory, f"length-{length}")
     parts = make_parts(config)
     programs: list[Any] = []
     compiled = seconds_of(lambda: programs.append(compile_program(parts)))
@@ -74,43 +76,48 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--core", type=int, default=0)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--clew", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--memories", nargs="+", choices=MEMORIES, default=list(MEMORIES))
+    parser.add_argument("--clew", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.clew:
-        print(json.dumps(measure_clew(given.clew, given.seconds, given.core)))
+        memory, length = given.clew
+        print(json.dumps(measure_clew(memory, int(length), given.seconds, given.core)))
         return
-    found: dict[int, dict[str, list[dict[str, Any]]]] = {}
-    for length in LENGTHS:
-        numbers = [str(length), str(given.seconds), str(given.core)]
-        settings = ["--seconds", numbers[1], "--core", numbers[2]]
+    found: dict[tuple[str, int], dict[str, list[dict[str, Any]]]] = {}
+    for memory, length in itertools.product(given.memories, LENGTHS):
+        program = [memory, str(length)]
+        numbers = [str(given.seconds), str(given.core)]
+        settings = ["--seconds", numbers[0], "--core", numbers[1]]
         measures = {
-            "torch": [given.torch_python, str(HERE / "torch_gtrxl.py"), *numbers],
-            "clew": [sys.executable, __file__, "--clew", numbers[0], *settings],
+            "torch": [given.torch_python, str(HERE / "torch_loop.py"), *program, *numbers],
+            "clew": [sys.executable, __file__, "--clew", *program, *settings],
         }
-        print(f"length {length}", file=sys.stderr)
-        found[length] = by_turns(
+        print(f"{memory}, length {length}", file=sys.stderr)
+        found[memory, length] = by_turns(
             {name: partial(_output_of, command) for name, command in measures.items()},
             given.turns,
             log=lambda turn: print(turn, file=sys.stderr),
         )
-    rows = [_row(length, turns) for length, turns in found.items()]
+    rows = [_row(*program, turns) for program, turns in found.items()]
     if given.json:
-        print(json.dumps({"rows": rows, "turns": found}, indent=1))
+        turns = {f"{memory}-{length}": both for (memory, length), both in found.items()}
+        print(json.dumps({"rows": rows, "turns": turns}, indent=1))
         return
     for row in rows:
         print(
-            f"GTrXL, length {row['length']}: PyTorch {row['torch']:,.0f} steps/s, clew "
+            f"{row['memory']}, length {row['length']}: PyTorch {row['torch']:,.0f} steps/s, clew "
             f"{row['clew']:,.0f}, {row['ratio']:.1f} times (turns {row['least']:.1f} to "
             f"{row['most']:.1f}), {row['gflops']:.0f} GFLOP/s of products"
         )
 
 
-def _row(length: int, turns: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+def _row(memory: str, length: int, turns: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     sizes = {turn["parameters"] for both in turns.values() for turn in both}
     assert len(sizes) == 1, f"not the same network: {sizes} parameters"
     rates = {n: [turn["steps"] / turn["seconds"] for turn in both] for n, both in turns.items()}
     ratios = [a / b for a, b in zip(rates["clew"], rates["torch"], strict=True)]
     return {
+        "memory": memory,
         "length": length,
         "torch": estimate(rates["torch"]).middle,
         "clew": estimate(rates["clew"]).middle,
