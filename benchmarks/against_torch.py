@@ -53,7 +53,7 @@ def measure_clew(memory: str, length: int, seconds: float, core: int) -> dict[st
         state = jax.block_until_ready(program(state, jnp.int32(50)))
         updates += 50
     return {
-        "parameters": parameters(abstract_agent(config, parts.stream)),
+        "parameters": parameters(abstract_agent(config, parts.task)),
         "steps": updates * config.steps_per_update * len(SEEDS),
         "seconds": passed,
         "compile_seconds": compiled,

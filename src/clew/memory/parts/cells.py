@@ -142,6 +142,7 @@ def scan_cell(
     )
     if kernel:
         bare = tuple(weigh(*jax.lax.stop_gradient((xs, part.weight))) for part in parts)
+        assert known.inputs.bias is not None
         bias = known.inputs.bias.astype(offset.dtype)
         run = run_kernel(kernel, inputs._replace(projected=bare), bias)
         inputs = inputs._replace(projected=())  # the gates have taken their place
