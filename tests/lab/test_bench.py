@@ -67,7 +67,7 @@ def test_the_command_reports(
 ) -> None:
     one = Estimate(1000.0, 900.0, 1200.0, 0.9)
     figures = clew.lab.bench.speed.Figures(
-        "small", "lstm", {}, 10, 9, one, one, one, 2**20, 1.5, 2e11, 0.1, 0.2, 0.3, 1e-7
+        "small", "lstm", {}, 1, 10, 9, one, one, one, 2**20, 1.5, 2e11, 0.1, 0.2, 0.3, 1e-7
     )
     monkeypatch.setattr(clew.lab.bench.speed, "measure", lambda *args: figures)
     monkeypatch.setattr(clew.lab.bench.speed, "cases", lambda: {"small": ("lstm", {})})
