@@ -71,7 +71,7 @@ def run(args: list[str]) -> int:
             print(end="", flush=True)
             return code
     except UserError as mistake:
-        _say("\n".join([f"error: {mistake}", *vars(mistake).get("__notes__", [])]))
+        _say("\n".join([f"error: {mistake}", *_notes(mistake)]))
         return 2
     except KeyboardInterrupt as interrupt:
         _say(f"\n{interrupt}" if interrupt.args else "\ninterrupted")
@@ -81,6 +81,12 @@ def run(args: list[str]) -> int:
     except OSError as error:
         _say(f"error: {system_error(error)}")
         return 2
+
+
+def _notes(mistake: UserError) -> list[str]:
+    """What was added to a mistake, but for JAX's line on the frames that it left out."""
+    notes: list[str] = vars(mistake).get("__notes__", [])
+    return [note for note in notes if "JAX_TRACEBACK_FILTERING" not in note]
 
 
 def _say(line: str) -> None:
