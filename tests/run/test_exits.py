@@ -276,7 +276,8 @@ def test_signals_to_the_whole_group(
             os.killpg(trainer.pid, number)
             time.sleep(0.02)
     said += trainer.communicate(timeout=60)[1]
-    assert trainer.returncode == 130
+    # A signal that comes when all is saved and the handlers are gone ends the process as ever.
+    assert trainer.returncode in (130, *(-number for number in numbers))
     assert "Traceback" not in said and "of at most" not in said
     if len(numbers) < 40:
         assert "everything is saved" in said
