@@ -134,16 +134,11 @@ def resumed() -> float:
         return apart(list(state.values()), list(expected.values()))
 
 
-def most_devices() -> int:
-    """Devices that a run of eight environments takes here."""
-    return max(n for n in (1, 2, 4) if n <= min(DEVICES, available_cores()))
-
-
 def benched() -> float:
     """`clew bench` measures a run as it is divided."""
     plan = Plan(length=8, repeats=2, law_lengths=(3,))
     figures = measure("gru", "gru", {"hidden_size": 4}, plan)
-    assert figures.devices == most_devices() and figures.peak_bytes > 0
+    assert figures.devices == 1 and figures.peak_bytes > 0
     return 0.0
 
 
@@ -151,11 +146,12 @@ def chosen() -> float:
     """A run whose devices are chosen, stopped and resumed bit for bit, against one device."""
     with tempfile.TemporaryDirectory() as folder:
         steps = 6 * STEPS_PER_UPDATE
-        changes = {"a2c": A2CConfig(num_envs=8, rollout_length=16, adam_eps=EPS), "seeds": 1}
+        changes = {"a2c": A2CConfig(num_envs=8, rollout_length=16, adam_eps=EPS), "seeds": 2}
         whole = small_config(Path(folder), "whole", steps=steps, **changes)
         path = clew.train(whole, progress=Quiet()).path
         config = read_config(path)
-        assert (config.devices, config.device_threads) == (most_devices(), "one")
+        several = available_cores() > 1
+        assert (config.devices, config.device_threads) == ((2, "one") if several else (1, "all"))
         half = replace(whole, name="half", steps=steps // 2)
         clew.train(half, progress=Quiet())
         resumed = replace(half, steps=steps)

@@ -30,6 +30,7 @@ from device_cases import DEVICES, EXHAUSTIVE, FAMILIES, QUICK
 from small_run import STEPS_PER_UPDATE, Watch, small_config
 
 TOLERANCE = 1e-5
+GYMNASIUM = TrainConfig(env="gymnasium:CartPole-v1")
 PROGRAM = Path(__file__).parents[1] / "device_cases.py"
 
 
@@ -107,10 +108,8 @@ def test_a_run_of_before_goes_on_as_it_was() -> None:
 
 
 def test_what_is_chosen_without_several_devices() -> None:
-    """One thread where acting is compiled; Gymnasium environments as they were."""
-    found = choose_devices(TrainConfig())
-    assert (found.devices, found.device_threads) == (1, "one")
-    for config in (TrainConfig(memory="universal"), TrainConfig(env="gymnasium:CartPole-v1")):
+    """JAX's one device with its threads."""
+    for config in (TrainConfig(), TrainConfig(memory="universal"), GYMNASIUM):
         found = choose_devices(config)
         assert (found.devices, found.device_threads) == (1, "all")
     given = TrainConfig(devices=1, device_threads="all")

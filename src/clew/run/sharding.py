@@ -137,10 +137,11 @@ def check_devices(config: "TrainConfig") -> None:
 def choose_devices(config: "TrainConfig") -> "TrainConfig":
     """The settings with devices and threads chosen where they are left to the library.
 
-    On a processor a compiled task gets as many devices as JAX has and there are cores, or the
-    largest number below that divides seeds or environments, each with one thread: products of few
-    rows lose on several threads, and a share of the environments does not (`results/speed`).
-    Gymnasium tasks, memories that cannot be divided and accelerators get one device as JAX has it.
+    On a processor several seeds of a compiled task get as many devices as JAX has and there are
+    cores, or the largest number below that divides the seeds, each with one thread. Environments
+    are divided on request alone: with the thesis's sizes and with the default run that was slower
+    than one device with XLA's threads (`results/speed`). Everything else gets one device as JAX has
+    it.
 
     Args:
         config: of a run; `devices` 0 and `device_threads` "auto" are replaced.
@@ -152,10 +153,10 @@ def choose_devices(config: "TrainConfig") -> "TrainConfig":
     if not count:
         most = min(len(jax.devices()), available_cores())
         numbers = range(most, 1, -1) if divided else ()
-        fitting = (n for n in numbers if _divides(replace(config, devices=n)))
+        fitting = (n for n in numbers if _by_seed(replace(config, devices=n)))
         count = next(fitting, 1)
     if threads == "auto":
-        threads = "one" if divided else "all"
+        threads = "one" if divided and count > 1 else "all"
     return replace(config, devices=count, device_threads=threads)
 
 
@@ -189,15 +190,6 @@ def available_cores() -> int:
 def _is_shardable(config: "TrainConfig") -> bool:
     kind = MEMORIES.get(config.memory)
     return not isinstance(kind, type) or kind.shardable  # a user's own may be a function
-
-
-def _divides(config: "TrainConfig") -> bool:
-    try:
-        if not _by_seed(config):
-            _check_environments(config)
-    except UserError:
-        return False
-    return True
 
 
 def _check_environments(config: "TrainConfig") -> None:
