@@ -51,7 +51,7 @@ format: $(INSTALLED)  ## mend what of the style can be mended by itself
 	@$(BIN)/ruff format .
 
 docs: $(INSTALLED)  ## build the documentation into site/, warnings are errors
-	@$(BIN)/mkdocs build --strict
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "Built site/index.html"
 
 faults: $(INSTALLED)  ## inject faults into runs for an hour (FAULTS_ARGS="--minutes 5") and count what is lost
