@@ -7,14 +7,15 @@ import pytest
 
 from clew.errors import UserError
 from clew.lab.faults import campaign
-from clew.lab.faults.bench import Accepted, Bench, Lost
-from clew.lab.faults.campaign import Campaign, run_campaign, run_trial
-from clew.lab.faults.kinds import KINDS
+from clew.lab.faults.bench import NO_EFFECT, SURVIVED, Accepted, Bench, Lost
+from clew.lab.faults.campaign import Campaign, Trial, run_campaign, run_trial, write
+from clew.lab.faults.endurance import endure
+from clew.lab.faults.endured import ANY, HOSTED
+from clew.lab.faults.kinds import A_TURN, FILES, KINDS, RUNS
+from clew.lab.faults.processes import FAULTS
 
-QUICK = ("damaged checkpoint", "damaged metrics", "damaged config", "removed folder", "in use")
 
-
-def raising(error: BaseException | None = None, says: str = "survived"):
+def raising(error: BaseException | None = None, says: str = SURVIVED):
     """A kind that raises, or says something."""
 
     def kind(bench: Bench, dice: object) -> str:
@@ -29,6 +30,7 @@ def raising(error: BaseException | None = None, says: str = "survived"):
     ("kind", "outcome"),
     [
         (raising(), "survived"),
+        (raising(says=NO_EFFECT), "no effect"),
         (raising(says="error: no room"), "refused"),
         (raising(Lost("a row")), "lost"),
         (raising(UserError("it should have gone on")), "lost"),
@@ -37,26 +39,68 @@ def raising(error: BaseException | None = None, says: str = "survived"):
     ],
 )
 def test_outcomes(kind, outcome: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every one is counted in its own column."""
+    """Every one is counted in its own column; one without effect in none of them."""
     monkeypatch.setitem(campaign.KINDS, "mine", kind)
     trial = run_trial(Bench(tmp_path), "mine", "0-0")
     assert trial.outcome == outcome
     found = Campaign([trial, trial])
     assert found.count("mine") == found.count("mine", outcome) == 2
     assert len(found.bad) == (2 if outcome in campaign.BAD else 0)
+    total = dict(zip(campaign.HEADS, found.counts()[-1], strict=True))
+    assert total.pop("injected") == 2 and total.pop("took effect") == 2 * (outcome != NO_EFFECT)
+    assert [total[o] for o in campaign.OUTCOMES[:-1]] == [
+        2 * (o == outcome) for o in campaign.OUTCOMES[:-1]
+    ]
     assert found.table().splitlines()[-1].startswith("| all | 2 |")
+
+
+def test_what_a_campaign_writes(tmp_path: Path) -> None:
+    """Counts of every kind, examples of lines, and whatever is bad whole."""
+    trials = [Trial("a", str(n), "refused", f"line {n % 5}", 0.5) for n in range(10)]
+    write(Campaign([*trials, Trial("b", "0", "lost", "a row")]), tmp_path / "made")
+    text = (tmp_path / "made" / "campaign.json").read_text()
+    assert '"refused": 10' in text and "line 2" in text and "line 3" not in text
+    assert '"a row"' in text
+    assert "| b | 1 | 1 | 0 | 0 | 1 | 0 | 0 |" in (tmp_path / "made" / "table.md").read_text()
+
+
+def test_a_turn_has_every_kind() -> None:
+    """Quick ones several times, each with a number of its own."""
+    turns = [list(campaign._turn(list(KINDS), turn)) for turn in (0, 1)]
+    assert len(set(turns[0] + turns[1])) == 2 * sum(A_TURN.values())
+    assert {kind for kind, _ in turns[0]} == set(KINDS)
+
+
+def test_an_environments_traceback_is_not_ours() -> None:
+    """It is part of the message about the environment."""
+    said = "step, 2 steps into its episode: E\nTraceback (most\nE: 3\n; opened anew (1 of"
+    assert "Traceback" not in FAULTS.sub("", said)
+    assert "Traceback" in FAULTS.sub("", said + "\nTraceback (most recent call last)")
 
 
 @pytest.mark.slow
 def test_a_short_campaign_loses_nothing() -> None:
-    """Of the kinds that need no other process."""
-    found = run_campaign(60.0, kinds=QUICK, trials=len(QUICK))
-    assert len(found.trials) == len(QUICK) and not found.bad
+    """Of the kinds that need no other process, and each has an effect."""
+    quick = [name for name, kind in KINDS.items() if kind in (*RUNS, *FILES)]
+    found = run_campaign(600.0, kinds=quick, trials=sum(A_TURN[name] for name in quick))
+    assert not found.bad
+    assert all(found.count(name) > found.count(name, NO_EFFECT) for name in quick)
 
 
 @pytest.mark.slow
-def test_every_kind_loses_nothing() -> None:
-    """Two of each."""
-    found = run_campaign(600.0, trials=2 * len(KINDS))
-    assert len(found.trials) == 2 * len(KINDS) and not found.bad
+def test_every_kind_of_processes_loses_nothing() -> None:
+    """One of each."""
+    others = [name for name, kind in KINDS.items() if kind not in (*RUNS, *FILES)]
+    found = run_campaign(600.0, kinds=others, trials=len(others))
+    assert len(found.trials) == len(others) and not found.bad
     assert os.getcwd() != "/"
+
+
+@pytest.mark.slow
+def test_a_disturbed_training_is_an_undisturbed_one() -> None:
+    """Half a minute of it; every fault has a name of its own."""
+    made = endure(0.5, every=5.0)
+    assert len({fault.__name__ for fault in HOSTED}) == len(ANY) + 2
+    for run in made:
+        assert not run.campaign.bad and run.updates
+        assert run.campaign.count("the whole", SURVIVED) == 1

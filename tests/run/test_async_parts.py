@@ -12,11 +12,13 @@ from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.bridges.gymnasium.wrappers import RunningMoments
 from clew.errors import UserError
 from clew.interact.task import HostConfig
+from clew.run.asynchronous.actor import gathered_template
 from clew.run.asynchronous.heartbeat import HangDetector, Heartbeat
 from clew.run.asynchronous.pool import Ready, Rollout
 from clew.run.asynchronous.program import merged
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.asynchronous.shared import Layout, Versions, shared_bytes
+from clew.run.build import make_task
 from clew.run.config import TrainConfig, config_from_json
 from clew.run.hosted import FaultBudget
 from small_async import async_config
@@ -189,3 +191,10 @@ def test_the_runner_names_a_result_where_it_changes_it() -> None:
     digests = {async_config(asynchronous=AsyncConfig(queue=q)).digest() for q in (0, 1)}
     assert len(digests | {plain.digest()}) == 3
     assert config_from_json(serial.to_json()) == serial
+
+
+def test_categories_make_no_warning() -> None:
+    """Gymnasium's are int64, which JAX has as int32 and would say so."""
+    config = async_config(env="clew.lab.faults.environments:Faulty")
+    task: Any = make_task(config)
+    gathered_template(config, task, 4)

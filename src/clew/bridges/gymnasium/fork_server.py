@@ -10,6 +10,7 @@ import atexit
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from multiprocessing import forkserver
 from pathlib import Path
@@ -26,7 +27,19 @@ def _restore_signals() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
+def _unless_broken_off(kind: Any, error: Any, trace: Any) -> None:
+    """Says what ends this process or one that it begins, unless its parent has given up.
+
+    That one has said why. It breaks a request off, and its semaphores, which have no file, go.
+    """
+    if kind is EOFError or (kind is FileNotFoundError and error.filename is None):
+        return
+    sys.__excepthook__(kind, error, trace)
+
+
 def _remove_folder() -> None:
+    if "last_type" in vars(sys):
+        return  # the server itself broke, as where descriptors ran out: its parent may go on
     server: Any = forkserver._forkserver
     folder = Path(server._forkserver_address).parent
     if folder.name.startswith("pymp-") and folder.parent == Path(tempfile.gettempdir()):
@@ -35,6 +48,7 @@ def _remove_folder() -> None:
 
 for number in IGNORED:
     signal.signal(number, signal.SIG_IGN)
+sys.excepthook = _unless_broken_off
 # Its children may be anybody's: those of this package ignore the signals by themselves.
 os.register_at_fork(after_in_child=_restore_signals)
 atexit.register(_remove_folder)

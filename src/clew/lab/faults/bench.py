@@ -13,20 +13,31 @@ from typing import Any
 import numpy as np
 
 from clew.agents.learners.a2c import A2CConfig
+from clew.agents.learners.ppo import PPOConfig
 from clew.agents.network import NetworkConfig
 from clew.errors import UserError
 from clew.interact.task import HostConfig
 from clew.run import checkpoint, folder
 from clew.run.config import TrainConfig
-from clew.run.progress import Quiet, Report
+from clew.run.progress import Progress, Quiet, Report
 from clew.run.record import Row, read_metrics
 from clew.run.stop import TrainingInterrupted
 from clew.run.train import train
 
 PER_UPDATE = 4 * 8
-SHORT, LONG = 40, 4_000
-"""Updates of the runs of this process, and of those of processes that are killed."""
+SHORT, LONG, HOSTED = 40, 3_000, 400
+"""Updates of the runs of this process, and of those of processes that are killed: compiled ones,
+and those on Gymnasium environments."""
+SURVIVED, NO_EFFECT = "survived", "no effect"
+"""What a kind returns if the run went on or was resumed whole, or if nothing had changed at all."""
 CLOCK = ("seconds", "rate")
+SMALL_ARELIT = {"hidden_size": 8, "num_layers": 1, "num_heads": 1, "head_size": 4}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "a2c": {},
+    "ppo": {"algorithm": "ppo"},
+    "seeds": {"seeds": 2, "memory": "arelit", "memory_options": SMALL_ARELIT},
+}
+"""Kinds of compiled runs that are killed."""
 
 
 class Lost(Exception):
@@ -43,31 +54,43 @@ class Watch:
     Args:
         update: how many.
         action: what.
+        before: a listener that is told everything first.
     """
 
-    def __init__(self, update: int = 0, action: Callable[[], None] = lambda: None):
+    def __init__(
+        self,
+        update: int = 0,
+        action: Callable[[], object] = lambda: None,
+        before: Progress | None = None,
+    ):
         self._update, self._action = update, action
+        self._before = before or Quiet()
         self._waiting = True
         self.messages: list[str] = []
 
     def start(self, path: Path, config: TrainConfig) -> None:
-        """Does nothing."""
+        """Hands it on."""
+        self._before.start(path, config)
 
     def phase(self, name: str) -> None:
-        """Does nothing."""
+        """Hands it on."""
+        self._before.phase(name)
 
     def report(self, report: Report) -> None:
         """Is it time?"""
+        self._before.report(report)
         if self._waiting and report.steps >= self._update * PER_UPDATE:
             self._waiting = False
             self._action()
 
     def message(self, text: str) -> None:
         """Keeps it."""
+        self._before.message(text)
         self.messages.append(text)
 
     def close(self) -> None:
-        """Does nothing."""
+        """Hands it on."""
+        self._before.close()
 
 
 @dataclass
@@ -81,9 +104,9 @@ class Bench:
     path: Path
     trials: int = field(default=0)
 
-    def compiled(self, name: str, updates: int) -> TrainConfig:
+    def compiled(self, name: str, updates: int, **changes: Any) -> TrainConfig:
         """A compiled task's run: resumed in whatever way, it is the undisturbed one bit for bit."""
-        return TrainConfig(
+        config = TrainConfig(
             env="tmaze",
             env_options={"corridor_length": 3},
             memory="gru",
@@ -91,21 +114,34 @@ class Bench:
             network=NetworkConfig(head_size=4),
             algorithm="a2c",
             a2c=A2CConfig(num_envs=4, rollout_length=8),
+            ppo=PPOConfig(num_envs=4, rollout_length=8, sequence_length=4, minibatches=1, epochs=1),
             steps=updates * PER_UPDATE,
             log_every=4 if updates == SHORT else 50,
             checkpoint_seconds=0.0,
             run_dir=str(self.path),
             name=name,
         )
+        return replace(config, **changes)
 
-    def hosted(self, name: str, armed: Path, processes: int) -> TrainConfig:
+    def hosted(
+        self, name: str, armed: Path, processes: int, updates: int = SHORT, **changes: Any
+    ) -> TrainConfig:
         """A run on environments of which one fails when `armed` is there."""
-        return replace(
-            self.compiled(name, SHORT),
-            env="clew.lab.faults.environments:Faulty",
-            env_options={"armed": str(armed)},
-            host=HostConfig(processes=processes, timeout=2.0, restarts=2),
+        return self.compiled(
+            name,
+            updates,
+            **{
+                "env": "clew.lab.faults.environments:Faulty",
+                "env_options": {"armed": str(armed)},
+                "host": HostConfig(processes=processes, timeout=2.0, restarts=2),
+                **changes,
+            },
         )
+
+    @property
+    def temporary(self) -> Path:
+        """A folder for temporary files of other processes; its path is short, as a socket's is."""
+        return self.path / "tmp"
 
     def new_name(self) -> str:
         """A name that no run of the campaign has had."""
@@ -118,9 +154,16 @@ class Bench:
         return train(self.compiled("short", SHORT), progress=Quiet()).path
 
     @cached_property
-    def long(self) -> Path:
-        """The folder of an undisturbed long run."""
-        return train(self.compiled("long", LONG), progress=Quiet()).path
+    def foreign(self) -> Path:
+        """The folder of another run, of the same shapes."""
+        return train(self.compiled("foreign", SHORT, seed=1), progress=Quiet()).path
+
+    def long(self, variant: str) -> Path:
+        """The folder of an undisturbed long run of one of `VARIANTS`."""
+        path = self.path / f"long-{variant}"
+        if not path.exists():
+            train(self.compiled(path.name, LONG, **VARIANTS[variant]), progress=Quiet())
+        return path
 
     def tidy(self) -> None:
         """Removes what trials have left; the undisturbed runs stay."""
@@ -136,15 +179,11 @@ class Bench:
 
     def interrupted(self, dice: random.Random) -> Path:
         """The folder of a short run that has stopped somewhere, with some checkpoints."""
-        config = self.compiled(self.new_name(), SHORT)
-        update = dice.randrange(12, SHORT - 4)
-
-        def stop() -> None:
-            raise KeyboardInterrupt
-
-        with contextlib.suppress(KeyboardInterrupt, TrainingInterrupted):
-            train(config, progress=Watch(update, stop))
-        return self.path / config.name
+        update = dice.randrange(12, SHORT - 4, 4)
+        path = self.path / f"stopped-{update}"
+        if not path.exists():
+            begin(self.compiled(path.name, SHORT), update)
+        return Path(shutil.copytree(path, self.path / self.new_name()))
 
     def require_same(self, path: Path, whole: Path) -> None:
         """Raises `Lost` unless a run ended with the rows and the bits of another."""
@@ -158,6 +197,17 @@ class Bench:
         """Resumes a run, which must end as the undisturbed one."""
         train(resume=path, progress=Quiet())
         self.require_same(path, whole)
+
+
+def begin(config: TrainConfig, updates: int = 1) -> Path:
+    """Trains a few updates; the run's folder."""
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    with contextlib.suppress(KeyboardInterrupt, TrainingInterrupted):
+        train(config, progress=Watch(updates, stop))
+    return Path(config.run_dir) / config.name
 
 
 def last_state(path: Path) -> dict[str, np.ndarray]:

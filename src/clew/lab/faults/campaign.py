@@ -1,23 +1,31 @@
 """Faults by turns, and the table of what became of them."""
 
+import contextlib
+import os
 import random
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import jax
 
 from clew.errors import UserError
-from clew.lab.faults.bench import Accepted, Bench, Lost
-from clew.lab.faults.kinds import KINDS, SURVIVED
-from clew.run import machine
+from clew.lab.faults.bench import NO_EFFECT, SURVIVED, Accepted, Bench, Lost
+from clew.lab.faults.kinds import A_TURN, KINDS
+from clew.run import folder, machine
+from clew.run.trust import STATE
 
-OUTCOMES = ("survived", "refused", "lost", "accepted", "traceback")
+OUTCOMES = (SURVIVED, "refused", "lost", "accepted", "traceback", NO_EFFECT)
 """The run is whole; a line says what is wrong; something is gone; something wrong was taken for
-right; an error that is no line."""
-BAD = OUTCOMES[2:]
+right; an error that is no line; nothing had changed, so it shows nothing."""
+BAD = ("lost", "accepted", "traceback")
+HEADS = ("", "injected", "took effect", *OUTCOMES[:-1])
+SAID = 3
+"""Different lines of a kind that are kept as examples."""
 
 
 class Trial(NamedTuple):
@@ -30,6 +38,8 @@ class Trial(NamedTuple):
     """One of `OUTCOMES`."""
     said: str
     """The line, or the error."""
+    seconds: float = 0.0
+    """That it took."""
 
 
 @dataclass
@@ -47,33 +57,67 @@ class Campaign:
         """Those that should not be."""
         return [trial for trial in self.trials if trial.outcome in BAD]
 
+    def counts(self) -> list[list[Any]]:
+        """For each kind its name and the numbers under `HEADS`; last those of all together."""
+        kinds = dict.fromkeys(trial.kind for trial in self.trials)
+        rows = []
+        for kind in kinds:
+            injected, idle = self.count(kind), self.count(kind, NO_EFFECT)
+            outcomes = (self.count(kind, outcome) for outcome in OUTCOMES[:-1])
+            rows.append([kind, injected, injected - idle, *outcomes])
+        totals = [sum(row[column] for row in rows) for column in range(1, len(HEADS))]
+        return [*rows, ["all", *totals]]
+
     def table(self) -> str:
         """A line for each kind, in Markdown."""
-        heads = ["", "injected", *OUTCOMES]
-        kinds = dict.fromkeys(trial.kind for trial in self.trials)
-        rows = [[k, self.count(k), *(self.count(k, o) for o in OUTCOMES)] for k in kinds]
-        totals = [sum(row[column] for row in rows) for column in range(1, len(heads))]
-        lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows, ["all", *totals]]
+        lines = [HEADS, ["---", *["---:"] * (len(HEADS) - 1)], *self.counts()]
         return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Counts, seconds, what was said, and every trial that should not be."""
+        kinds = {}
+        for kind in dict.fromkeys(trial.kind for trial in self.trials):
+            mine = [trial for trial in self.trials if trial.kind == kind]
+            kinds[kind] = {outcome: self.count(kind, outcome) for outcome in OUTCOMES}
+            kinds[kind]["seconds"] = round(sum(trial.seconds for trial in mine), 1)
+            lines = dict.fromkeys(t.said for t in mine if t.outcome == "refused")
+            kinds[kind]["said"] = list(lines)[:SAID]
+        return {"kinds": kinds, "bad": [trial._asdict() for trial in self.bad]}
 
 
 def run_trial(bench: Bench, kind: str, seed: str) -> Trial:
     """Injects one fault."""
+    began = time.monotonic()
+    outcome, said = outcome_of(lambda: KINDS[kind](bench, random.Random(seed)))
+    return Trial(kind, seed, outcome, said, time.monotonic() - began)
+
+
+def outcome_of(inject: Callable[[], str]) -> tuple[str, str]:
+    """What became of a fault, and what was said.
+
+    Args:
+        inject: injects it; see `clew.lab.faults.kinds` for what it returns and raises.
+    """
     try:
-        said = KINDS[kind](bench, random.Random(seed))
-        return Trial(kind, seed, "survived" if said == SURVIVED else "refused", said)
+        said = inject()
+        return (said if said in (SURVIVED, NO_EFFECT) else "refused"), said
     except Lost as error:
-        return Trial(kind, seed, "lost", str(error))
+        return "lost", str(error)
     except Accepted as error:
-        return Trial(kind, seed, "accepted", str(error))
+        return "accepted", str(error)
     except BaseException as error:
         # A line that ends a run which should have gone on is a loss as well.
         outcome = "lost" if isinstance(error, UserError) else "traceback"
-        return Trial(kind, seed, outcome, traceback.format_exc())
+        return outcome, traceback.format_exc()
 
 
 def run_campaign(
-    seconds: float, *, seed: int = 0, kinds: Sequence[str] = tuple(KINDS), trials: int = 0
+    seconds: float,
+    *,
+    seed: int = 0,
+    kinds: Sequence[str] = tuple(KINDS),
+    trials: int = 0,
+    output: Path | None = None,
 ) -> Campaign:
     """Injects faults of all kinds by turns, and prints what should not be.
 
@@ -82,17 +126,52 @@ def run_campaign(
         seed: of the campaign; trial i of a kind has the random numbers of "SEED-i".
         kinds: which.
         trials: end after so many; 0 for no limit.
+        output: a folder for campaign.json and table.md, written after every turn.
     """
     machine.use_compilation_cache()
     campaign, deadline, turn = Campaign(), time.monotonic() + seconds, 0
-    with tempfile.TemporaryDirectory(prefix="clew-faults-", ignore_cleanup_errors=True) as name:
-        bench = Bench(Path(name))
+    with own_folder() as path:
+        bench = Bench(path)
         while time.monotonic() < deadline and not 0 < trials <= len(campaign.trials):
-            kind = kinds[turn % len(kinds)]
-            trial = run_trial(bench, kind, f"{seed}-{turn // len(kinds)}")
-            campaign.trials.append(trial)
-            if trial.outcome in BAD:
-                print(f"{trial.outcome}: {kind}, seed {trial.seed}: {trial.said}", flush=True)
-            bench.tidy()
+            for kind, number in _turn(kinds, turn):
+                if time.monotonic() >= deadline or 0 < trials <= len(campaign.trials):
+                    break
+                trial = run_trial(bench, kind, f"{seed}-{number}")
+                campaign.trials.append(trial)
+                if trial.outcome in BAD:
+                    print(f"{trial.outcome}: {kind}, seed {trial.seed}: {trial.said}", flush=True)
+                bench.tidy()
             turn += 1
+            jax.clear_caches()  # programs are maps of memory, and a process has 65,530 at most
+            if output is not None:
+                write(campaign, output)
     return campaign
+
+
+def write(campaign: Campaign, output: Path) -> None:
+    """Writes a campaign's counts and table into a folder."""
+    output.mkdir(parents=True, exist_ok=True)
+    about = {"versions": machine.versions(), "git_commit": machine.git_commit()}
+    folder.write_json(output / "campaign.json", about | campaign.to_json())
+    folder.write_text(output / "table.md", campaign.table() + "\n")
+
+
+@contextlib.contextmanager
+def own_folder() -> Iterator[Path]:
+    """A folder that is removed, also for the record of what this user has trained."""
+    before = os.environ.get(STATE)
+    with tempfile.TemporaryDirectory(prefix="clew-faults-", ignore_cleanup_errors=True) as name:
+        os.environ[STATE] = f"{name}/state"
+        try:
+            yield Path(name)
+        finally:
+            del os.environ[STATE]
+            if before is not None:
+                os.environ[STATE] = before
+
+
+def _turn(kinds: Sequence[str], turn: int) -> Iterator[tuple[str, int]]:
+    """The faults of a turn: kinds, each with the number of its trial."""
+    for kind in kinds:
+        for number in range(A_TURN.get(kind, 1)):
+            yield kind, turn * A_TURN.get(kind, 1) + number

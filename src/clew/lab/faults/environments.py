@@ -18,6 +18,7 @@ class Faulty(gymnasium.Env):
     Args:
         armed: a file with the kind of trouble and the step of the process at which it comes; it is
             removed first, so that trouble comes once.
+        seconds: that a step takes.
     """
 
     observation_space = spaces.Dict(
@@ -25,8 +26,9 @@ class Faulty(gymnasium.Env):
     )
     action_space = spaces.Discrete(2)
 
-    def __init__(self, armed: str = ""):
-        self._armed, self._time, self._steps = armed, 0, 0
+    def __init__(self, armed: str = "", seconds: float = 0.0):
+        self._armed, self._seconds = armed, seconds
+        self._time, self._steps = 0, 0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Opens an episode."""
@@ -36,6 +38,7 @@ class Faulty(gymnasium.Env):
 
     def step(self, action: Any) -> tuple[Any, Any, Any, bool, dict[str, Any]]:
         """One step on; a reward for the action 1."""
+        time.sleep(self._seconds)
         self._time += 1
         self._steps += 1
         observation, reward, over = self._observation(), float(action), self._time == LENGTH

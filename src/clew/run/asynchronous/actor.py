@@ -171,7 +171,9 @@ def gathered_template(config: TrainConfig, task: HostedTask, num_envs: int) -> G
         agent = eqx.combine(params, static)
         noise = agent.distribution.noise(jax.random.key(0), (num_envs,))
         memory = empty_memories(agent, num_envs)
-        seen = jax.tree.map(lambda o: jnp.zeros(o.shape[1:], o.dtype), observation)
+        seen = jax.tree.map(
+            lambda o: jnp.zeros(o.shape[1:], jax.dtypes.canonicalize_dtype(o.dtype)), observation
+        )
         _, logits, _ = jax.vmap(agent.step)(memory, seen, jnp.zeros(num_envs, bool))
         return memory, agent.distribution.sample(logits, noise)
 

@@ -1,0 +1,344 @@
+"""Faults of whole processes: kills, signals to groups, readers that leave, what stays behind."""
+
+import contextlib
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from clew.lab.faults.bench import (
+    HOSTED,
+    LONG,
+    NO_EFFECT,
+    SURVIVED,
+    VARIANTS,
+    Bench,
+    Lost,
+    begin,
+    require_history,
+    require_refused,
+)
+from clew.run import folder, trust
+from clew.run.config import TrainConfig
+from clew.run.progress import Quiet
+from clew.run.record import read_metrics
+from clew.run.train import train
+
+ENDING = 60.0
+"""Seconds that a process may take to end."""
+FEW = 8, 25
+"""Descriptors that are too few for workers, or nearly."""
+STOPPED = (0, 130, -signal.SIGTERM, -signal.SIGHUP)
+"""Codes after them: another signal may come when all is saved and Python is about to end."""
+FAULTS = re.compile(r"steps into its episode: .*?(; opened anew|The run is saved)", re.DOTALL)
+"""What is said of an environment that raised, with the traceback of the code that is not ours."""
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Trainer:
+    """A process that resumes a run, in a process group of its own.
+
+    Args:
+        path: the run's folder.
+        temporary: for its temporary files; a folder of its own.
+        descriptors: that it may have; 0 for those of this process.
+    """
+
+    def __init__(self, path: Path, temporary: Path, descriptors: int = 0):
+        temporary.mkdir(exist_ok=True)
+        self._path, self._temporary = path, temporary
+        self._said: str | None = None
+        limit = ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh"] if descriptors else []
+        self.process = subprocess.Popen(
+            [*limit, sys.executable, "-m", "clew", "train", "--resume", str(path)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "TMPDIR": str(temporary)},
+        )
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self.process.poll() is None
+
+    def wait_for_training(self) -> None:
+        """Returns at its first line of progress, or at its end."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            if "steps/s" in line:
+                return
+
+    @property
+    def is_read(self) -> bool:
+        """Whether its output is still read."""
+        return self.process.stderr is not None
+
+    @property
+    def collected(self) -> bool:
+        """Whether its end has been looked at, by `kill` or by `ended`."""
+        return self._said is not None
+
+    def kill(self) -> bool:
+        """Ends it at once; whether it had not ended before."""
+        self.process.kill()
+        self._collect()
+        self.require_gone()
+        return self.process.returncode == -signal.SIGKILL
+
+    def signal(self, number: int) -> None:
+        """Sends a signal to the whole group."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+    def hang_up(self) -> None:
+        """Stops reading what it says."""
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        self.process.stderr = None
+
+    def ended(self, codes: tuple[int, ...]) -> str:
+        """Waits for its end, with one of these codes and without a traceback; what it said."""
+        said = self._collect()
+        if "Traceback" in FAULTS.sub("", said) or self.process.returncode not in codes:
+            raise RuntimeError(f"code {self.process.returncode}: {said}")
+        self.require_gone()
+        return said
+
+    def _collect(self) -> str:
+        """Waits for its end; what it said since it was last read."""
+        if self._said is None:
+            self._said = self.process.communicate(timeout=ENDING)[1] or ""
+        return self._said
+
+    def require_gone(self) -> None:
+        """Raises `Lost` if a process or a temporary file of it stays."""
+        deadline = time.monotonic() + 20.0
+        while self._is_group() or any(self._temporary.iterdir()):
+            if time.monotonic() > deadline:
+                left = [path.name for path in self._temporary.iterdir()]
+                raise Lost(f"{self._path}: left behind: {left or 'processes'}")
+            time.sleep(0.02)
+
+    def _is_group(self) -> bool:
+        try:
+            os.killpg(self.process.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+
+def kill(bench: Bench, dice: random.Random) -> str:
+    """SIGKILL of a training process at any moment; resumed, it ends bit for bit as another."""
+    variant, path, trainer = _compiled(bench, dice)
+    trainer.wait_for_training()
+    time.sleep(dice.uniform(0.0, 1.2))
+    killed = trainer.kill()
+    bench.resume(path, bench.long(variant))
+    return SURVIVED if killed else NO_EFFECT
+
+
+def kill_early(bench: Bench, dice: random.Random) -> str:
+    """SIGKILL at any moment of the start: imports, compilation, the first checkpoint."""
+    variant, path, trainer = _compiled(bench, dice)
+    time.sleep(dice.uniform(0.0, 4.0))
+    killed = trainer.kill()
+    bench.resume(path, bench.long(variant))
+    return SURVIVED if killed else NO_EFFECT
+
+
+def kill_twice(bench: Bench, dice: random.Random) -> str:
+    """SIGKILL of a run that resumes from another SIGKILL, and again."""
+    variant, path, trainer = _compiled(bench, dice)
+    trainer.wait_for_training()
+    killed = trainer.kill()
+    for _ in range(2):
+        trainer = Trainer(path, bench.temporary)
+        trainer.wait_for_training()
+        time.sleep(dice.uniform(0.0, 0.3))
+        killed = trainer.kill() and killed
+    bench.resume(path, bench.long(variant))
+    return SURVIVED if killed else NO_EFFECT
+
+
+def stop_signals(bench: Bench, dice: random.Random) -> str:
+    """SIGINT, SIGTERM or SIGHUP, one or several, to a whole process group: saved, no traceback."""
+    variant, path, trainer = _compiled(bench, dice)
+    trainer.wait_for_training()
+    sent = _send_signals(trainer, dice)
+    trainer.ended(STOPPED)
+    stopped = len(read_metrics(path)) < LONG // 50
+    bench.resume(path, bench.long(variant))
+    return SURVIVED if sent and stopped else NO_EFFECT
+
+
+def closed_pipe(bench: Bench, dice: random.Random) -> str:
+    """Nobody reads the output any more, as with `| head`: the training goes on to its end."""
+    variant, path, trainer = _compiled(bench, dice)
+    trainer.wait_for_training()
+    alive = trainer.running
+    trainer.hang_up()
+    trainer.ended((0,))
+    bench.require_same(path, bench.long(variant))
+    return SURVIVED if alive else NO_EFFECT
+
+
+def kill_hosted(bench: Bench, dice: random.Random) -> str:
+    """SIGKILL of a run on Gymnasium environments: no row lost, no process and no file left."""
+    path, trainer = _hosted(bench, dice, bench.path / "nothing")
+    trainer.wait_for_training()
+    time.sleep(dice.uniform(0.0, 0.8))
+    killed = trainer.kill()
+    _resume_hosted(path)
+    return SURVIVED if killed else NO_EFFECT
+
+
+def signals_to_hosted(bench: Bench, dice: random.Random) -> str:
+    """Signals to the group of a run and its workers: saved, and no fault of an environment."""
+    path, trainer = _hosted(bench, dice, bench.path / "nothing")
+    trainer.wait_for_training()
+    sent = _send_signals(trainer, dice)
+    said = trainer.ended(STOPPED)
+    if "of at most" in said:
+        raise Lost(f"{path}: {said}")
+    stopped = len(read_metrics(path)) < HOSTED // 50
+    _resume_hosted(path)
+    return SURVIVED if sent and stopped else NO_EFFECT
+
+
+def kill_while_hanging(bench: Bench, dice: random.Random) -> str:
+    """SIGKILL of a run whose environment hangs in a worker: the worker ends as well."""
+    armed = bench.path / f"armed-{bench.trials}"
+    armed.write_text(f"hang {dice.randrange(300, 600)}")
+    path, trainer = _hosted(bench, dice, armed, processes=2)
+    deadline = time.monotonic() + ENDING
+    while armed.exists() and trainer.running and time.monotonic() < deadline:
+        time.sleep(0.01)
+    hangs = not armed.exists()
+    killed = trainer.kill()
+    _resume_hosted(path)
+    return SURVIVED if killed and hangs else NO_EFFECT
+
+
+def few_descriptors(bench: Bench, dice: random.Random) -> str:
+    """Too few descriptors for worker processes: a line, and with more of them the run is whole."""
+    config = bench.hosted(bench.new_name(), bench.path / "nothing", 2, HOSTED)
+    path = write_run(config)
+    trainer = Trainer(path, bench.temporary, descriptors=dice.randrange(*FEW))
+    said = trainer.ended((0, 2))
+    _resume_hosted(path)
+    if trainer.process.returncode == 0:
+        return NO_EFFECT
+    return error_line(said)
+
+
+def in_use(bench: Bench, dice: random.Random) -> str:
+    """A run that another process trains: refused, and the other one ends as ever."""
+    variant, path, trainer = _compiled(bench, dice)
+    trainer.wait_for_training()
+    if not trainer.running:
+        return NO_EFFECT
+    line = require_refused(lambda: train(resume=path, progress=Quiet()), "two at once")
+    trainer.ended((0,))
+    bench.require_same(path, bench.long(variant))
+    return line
+
+
+def full_file_system(bench: Bench, dice: random.Random) -> str:
+    """A file system without room: a line, and with room again the run ends as another.
+
+    Of no effect where the system lets nobody mount one.
+    """
+    variant = "a2c"
+    path = begin(bench.compiled(bench.new_name(), LONG, **VARIANTS[variant]))
+    small, kept = bench.path / "small", bench.path / bench.new_name()
+    small.mkdir(exist_ok=True)
+    size = _used(path) + dice.randrange(4, 60)
+    shell = (
+        f'mount -t tmpfs -o size={size}k none "{small}" || exit 77; cp -r "{path}/." "{small}" && '
+        f'"{sys.executable}" -m clew train --resume "{small}"; code=$?; '
+        f'cp -r "{small}" "{kept}"; exit $code'
+    )
+    ran = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", shell],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=2 * ENDING,
+    )
+    if ran.returncode in (1, 77) or not kept.exists():
+        return NO_EFFECT
+    if "Traceback" in ran.stderr or ran.returncode not in (0, 2):
+        raise RuntimeError(f"code {ran.returncode}: {ran.stderr}")
+    bench.resume(kept, bench.long(variant))
+    if ran.returncode == 0:
+        return NO_EFFECT
+    line = error_line(ran.stderr)
+    if "No space left" not in line:
+        raise Lost(line)
+    return line
+
+
+def error_line(said: str) -> str:
+    """The line of the mistake or fault that ended a command; raises `Lost` if there is none."""
+    for line in reversed(said.splitlines()):
+        if line.startswith("error: "):
+            return line
+    raise Lost(f"it ended without a line: {said}")
+
+
+def _used(path: Path) -> int:
+    """Kilobytes that a folder takes in pages of four."""
+    files = [found.stat().st_size for found in path.rglob("*")]
+    return sum(4 * -(-size // 4096) for size in files) + 4
+
+
+def _compiled(bench: Bench, dice: random.Random) -> tuple[str, Path, Trainer]:
+    """A long run of some variant without any update, and a process that trains it."""
+    variant = dice.choice(list(VARIANTS))
+    path = begin(bench.compiled(bench.new_name(), LONG, **VARIANTS[variant]))
+    return variant, path, Trainer(path, bench.temporary)
+
+
+def _hosted(
+    bench: Bench, dice: random.Random, armed: Path, processes: int | None = None
+) -> tuple[Path, Trainer]:
+    """The same on Gymnasium environments: in the trainer, in workers, or with actors."""
+    if processes is None:
+        processes = dice.choice([0, 2])
+    asynchronous = dice.random() < 1 / 3 or (processes and dice.random() < 1 / 2)
+    changes: dict[str, Any] = {"algorithm": "ppo", "runner": "async"} if asynchronous else {}
+    name = bench.new_name()
+    config = bench.hosted(name, armed, 0 if asynchronous else processes, HOSTED, **changes)
+    path = write_run(config)
+    return path, Trainer(path, bench.temporary)
+
+
+def write_run(config: TrainConfig) -> Path:
+    """A run's folder, before any update: the process that resumes it begins it."""
+    path = folder.new_folder(config)
+    folder.write_new_config(path, config)
+    trust.record_training(path, config)
+    return path
+
+
+def _resume_hosted(path: Path) -> None:
+    train(resume=path, progress=Quiet())
+    require_history(path, HOSTED, 50)
+
+
+def _send_signals(trainer: Trainer, dice: random.Random) -> bool:
+    """Sends one to three signals; whether it ran at the first."""
+    ran = trainer.running
+    for _ in range(dice.randrange(1, 4)):
+        time.sleep(dice.uniform(0.0, 0.4))
+        if trainer.running:
+            trainer.signal(dice.choice(STOPPING))
+    return ran
