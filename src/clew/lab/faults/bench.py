@@ -25,7 +25,7 @@ from clew.run.stop import TrainingInterrupted
 from clew.run.train import train
 
 PER_UPDATE = 4 * 8
-SHORT, LONG, HOSTED = 40, 3_000, 400
+SHORT, LONG, HOSTED = 40, 2_500, 200
 """Updates of the runs of this process, and of those of processes that are killed: compiled ones,
 and those on Gymnasium environments."""
 SURVIVED, NO_EFFECT = "survived", "no effect"

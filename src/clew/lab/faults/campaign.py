@@ -24,6 +24,8 @@ OUTCOMES = (SURVIVED, "refused", "lost", "accepted", "traceback", NO_EFFECT)
 right; an error that is no line; nothing had changed, so it shows nothing."""
 BAD = ("lost", "accepted", "traceback")
 HEADS = ("", "injected", "took effect", *OUTCOMES[:-1])
+WRITTEN = 60.0
+"""Seconds between two writings of a campaign's table."""
 SAID = 3
 """Different lines of a kind that are kept as examples."""
 
@@ -126,10 +128,11 @@ def run_campaign(
         seed: of the campaign; trial i of a kind has the random numbers of "SEED-i".
         kinds: which.
         trials: end after so many; 0 for no limit.
-        output: a folder for campaign.json and table.md, written after every turn.
+        output: a folder for campaign.json and table.md, written every minute.
     """
     machine.use_compilation_cache()
-    campaign, deadline, turn = Campaign(), time.monotonic() + seconds, 0
+    campaign, written, turn = Campaign(), time.monotonic(), 0
+    deadline = written + seconds
     with own_folder() as path:
         bench = Bench(path)
         while time.monotonic() < deadline and not 0 < trials <= len(campaign.trials):
@@ -141,10 +144,13 @@ def run_campaign(
                 if trial.outcome in BAD:
                     print(f"{trial.outcome}: {kind}, seed {trial.seed}: {trial.said}", flush=True)
                 bench.tidy()
+                if output is not None and time.monotonic() > written + WRITTEN:
+                    write(campaign, output)
+                    written = time.monotonic()
             turn += 1
             jax.clear_caches()  # programs are maps of memory, and a process has 65,530 at most
-            if output is not None:
-                write(campaign, output)
+    if output is not None:
+        write(campaign, output)
     return campaign
 
 

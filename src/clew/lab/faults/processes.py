@@ -313,7 +313,7 @@ def _hosted(
     """The same on Gymnasium environments: in the trainer, in workers, or with actors."""
     if processes is None:
         processes = dice.choice([0, 2])
-    asynchronous = dice.random() < 1 / 3 or (processes and dice.random() < 1 / 2)
+    asynchronous = dice.random() < 1 / 4
     changes: dict[str, Any] = {"algorithm": "ppo", "runner": "async"} if asynchronous else {}
     name = bench.new_name()
     config = bench.hosted(name, armed, 0 if asynchronous else processes, HOSTED, **changes)
