@@ -25,13 +25,12 @@ from clew.cli.pages import SETTING
 from clew.lab.bench.timing import by_turns, estimate
 
 AGENTS = ("arelit", "lstm", "gru", "relit-4", "gtrxl-256", "default")
-BEFORE = "glibc.malloc.hugetlb=1"
-"""What the commands asked of the C library before they kept their memory."""
 VARIANTS: dict[str, dict[str, Any]] = {
-    "alone before": {"threads": "all", "devices": 1, "tunables": BEFORE},
-    "alone": {"threads": "auto", "devices": 0, "tunables": SETTING},
-    "one core": {"threads": "auto", "devices": 0, "tunables": SETTING, "cores": (0,)},
-    "side by side": {"threads": "auto", "devices": 0, "tunables": SETTING, "cores": (0, 1)},
+    "XLA's threads": {"threads": "all", "devices": 1},
+    "one thread": {"threads": "one", "devices": 1},
+    "divided": {"threads": "one", "devices": 2},
+    "one core": {"threads": "one", "devices": 1, "cores": (0,)},
+    "side by side": {"threads": "one", "devices": 1, "cores": (0, 1)},
 }
 """With `cores`, a process pinned to each of these."""
 
@@ -80,7 +79,7 @@ def processes(agent: str, variant: dict[str, Any], repeats: int) -> dict[str, An
         words = ["--child", agent, str(variant["devices"]), variant["threads"], str(repeats)]
         made = subprocess.run(
             [sys.executable, __file__, *words],
-            env=os.environ | {"GLIBC_TUNABLES": variant["tunables"], "JAX_PLATFORMS": "cpu"},
+            env=os.environ | {"GLIBC_TUNABLES": SETTING, "JAX_PLATFORMS": "cpu"},
             preexec_fn=pin,
             capture_output=True,
             text=True,
@@ -111,7 +110,7 @@ def main() -> None:
     for agent in options.agents:
         repeats = options.repeats if options.turns else 1
         measures = {n: partial(processes, agent, v, repeats) for n, v in VARIANTS.items()}
-        found = by_turns(measures, options.turns, warm_up=not options.turns)
+        found = by_turns(measures, options.turns, warm_up=not options.turns, rotate=True)
         for variant, turns in found.items():
             if not turns:
                 continue

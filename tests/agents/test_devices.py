@@ -103,15 +103,38 @@ def test_a_run_of_before_goes_on_as_it_was() -> None:
         values = {n: v for n, v in config.to_json().items() if not n.startswith("device")} | old
         read = config_from_json(values)
         assert (read.devices, read.device_threads) == (1, "all")
-        assert sharding_of(read).compiler_options is None
-    assert sharding_of(replace(config, device_threads="one")).compiler_options
+        assert "xla_cpu_multi_thread_eigen" not in (sharding_of(read).compiler_options or {})
+    one = sharding_of(replace(config, device_threads="one")).compiler_options
+    assert one is not None and one["xla_cpu_multi_thread_eigen"] is False
+
+
+@pytest.mark.parametrize("threads", ["one", "all"])
+def test_sums_are_in_loops_with_what_is_summed(threads: str) -> None:
+    """No library is called for them, as JAX 0.10 does by default."""
+    options = sharding_of(TrainConfig(device_threads=threads)).compiler_options
+    lowered = jax.jit(lambda x: (x * x).sum(-1)).lower(jax.ShapeDtypeStruct((8, 4, 64), "float32"))
+    assert "ynn" not in lowered.compile(options).as_text()
+
+
+def test_versions_of_xla_without_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They compile as they do."""
+    monkeypatch.setattr(sharding, "_OWN_SUMS", {"xla_cpu_no_such_option": 1})
+    sharding._knows_own_sums.cache_clear()
+    try:
+        assert sharding_of(TrainConfig(device_threads="all")).compiler_options is None
+    finally:
+        sharding._knows_own_sums.cache_clear()
 
 
 def test_what_is_chosen_without_several_devices() -> None:
-    """JAX's one device with its threads."""
-    for config in (TrainConfig(), TrainConfig(memory="universal"), GYMNASIUM):
+    """JAX's one device, with one thread where the whole step is a compiled program."""
+    for config, threads in (
+        (TrainConfig(), "one"),
+        (TrainConfig(memory="universal"), "one"),
+        (GYMNASIUM, "all"),
+    ):
         found = choose_devices(config)
-        assert (found.devices, found.device_threads) == (1, "all")
+        assert (found.devices, found.device_threads) == (1, threads)
     given = TrainConfig(devices=1, device_threads="all")
     assert choose_devices(given) == given
 
