@@ -15,6 +15,10 @@ class UserError(ValueError):
     """
 
 
+class StoppedAtOnce(KeyboardInterrupt):
+    """Ctrl-C that waits for nothing: the second one of a training, or that of another command."""
+
+
 def system_error(error: OSError) -> str:
     """What the operating system refused, as one line: the file and the true cause."""
     names = [str(name) for name in (error.filename, error.filename2) if name is not None]

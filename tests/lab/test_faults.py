@@ -1,18 +1,19 @@
 """The campaign of faults: what it counts, and that nothing is lost in a short one."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from clew.errors import UserError
-from clew.lab.faults import campaign
+from clew.lab.faults import campaign, processes
 from clew.lab.faults.bench import NO_EFFECT, SURVIVED, Accepted, Bench, Lost
 from clew.lab.faults.campaign import Campaign, Trial, run_campaign, run_trial, write
 from clew.lab.faults.endurance import endure
 from clew.lab.faults.endured import ANY, HOSTED
 from clew.lab.faults.kinds import A_TURN, FILES, KINDS, RUNS
-from clew.lab.faults.processes import FAULTS
+from clew.lab.faults.processes import FAULTS, Trainer, within
 
 
 def raising(error: BaseException | None = None, says: str = SURVIVED):
@@ -76,6 +77,25 @@ def test_an_environments_traceback_is_not_ours() -> None:
     said = "step, 2 steps into its episode: E\nTraceback (most\nE: 3\n; opened anew (1 of"
     assert "Traceback" not in FAULTS.sub("", said)
     assert "Traceback" in FAULTS.sub("", said + "\nTraceback (most recent call last)")
+
+
+def test_a_process_that_hangs_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And it is lost, also for a campaign that was stopped for a while."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -c "import time; time.sleep(99)"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(processes, "ENDING", 1)
+    monkeypatch.setattr(sys, "executable", str(python))
+    with pytest.raises(Lost, match=r'(?s)did not end: .*File "<string>", line 1'):
+        Trainer(tmp_path, tmp_path / "temporary").ended((0,))
+
+
+def test_waiting_counts_looks() -> None:
+    """Not the clock, which goes on while a process is stopped."""
+    looks: list[bool] = []
+    assert not within(0.1, lambda: bool(looks.append(True)))
+    assert len(looks) == 6
+    assert within(0.0, lambda: True)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import resource
 import signal
 import time
 from collections.abc import Iterator
-from multiprocessing import forkserver, heap
+from multiprocessing import forkserver, heap, resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
-from clew.bridges.gymnasium.processes import close_quietly
+from clew.bridges.gymnasium.processes import close_quietly, start_method, stopping_signals
 from clew.bridges.gymnasium.stream import EnvironmentFault, EnvironmentHung, GymnasiumStream
 from clew.bridges.gymnasium.task import gymnasium_task
 from clew.bridges.gymnasium.vector import GroupedVectorEnv
@@ -299,6 +299,20 @@ def test_stopping_is_the_parents_affair(number: signal.Signals) -> None:
             assert not stream.step([0, 0, 0, 0]).start.any()
         assert all(process.is_alive() for process in workers)
     assert not any(process.is_alive() for process in workers)
+
+
+def test_the_tracker_outlives_the_signals_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """multiprocessing's own process, whose end would be a warning and tracebacks in ours."""
+    tracker: Any = resource_tracker.ResourceTracker()
+    monkeypatch.setattr(resource_tracker, "ensure_running", tracker.ensure_running)
+    start_method()
+    try:
+        status = Path(f"/proc/{tracker._pid}/status").read_text()
+    finally:
+        tracker._stop()
+    masks = [int(mask, 16) for mask in re.findall(r"Sig(?:Blk|Ign):\s*(\w+)", status)]
+    assert all((masks[0] | masks[1]) >> (number - 1) & 1 for number in stopping_signals())
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
 def test_a_reset_forgets_a_step_that_is_pending() -> None:

@@ -10,11 +10,17 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from clew.cli.pages import take_large_pages
-from clew.errors import UserError, system_error
-from clew.run.output import FailSafeOutput, flush_streams, open_missing_streams
+from clew.errors import StoppedAtOnce, UserError, system_error
+from clew.run.output import (
+    FailSafeOutput,
+    allow_descriptors,
+    flush_streams,
+    open_missing_streams,
+)
 
 COMMANDS = {
     "demo": "see in a minute or two that memory matters: train with one and without, draw both",
@@ -43,16 +49,27 @@ def main(args: Sequence[str] | None = None) -> None:
     if args is None and len(sys.argv) > 1:
         take_large_pages(sys.argv[1])
     open_missing_streams()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _stop_the_command)
     sys.unraisablehook = _unraisable
     atexit.register(_leave)
     code = 130
     with contextlib.suppress(KeyboardInterrupt):
         code = run(list(sys.argv[1:] if args is None else args))
+    allow_descriptors()
     sys.exit(code)
 
 
+def _stop_the_command(number: int, frame: FrameType | None) -> None:
+    """Ctrl-C stops what a command does; after it, and where it could not be raised, nothing."""
+    while frame is not None and frame.f_code is not _unraisable.__code__:
+        if frame.f_code is run.__code__:
+            raise StoppedAtOnce
+        frame = frame.f_back
+
+
 def _leave() -> None:
-    """The exit takes a moment, in which another Ctrl-C has nothing left to stop."""
+    """The exit takes a moment, and at its end nothing handles a Ctrl-C any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     flush_streams()
 

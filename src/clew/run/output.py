@@ -6,6 +6,11 @@ import os
 import sys
 from typing import TextIO, cast
 
+try:
+    import resource
+except ImportError:  # Windows limits descriptors in another way
+    resource = None
+
 
 class FailSafeOutput(io.TextIOBase):
     """A text stream that falls silent where it cannot be written to, and never raises.
@@ -90,3 +95,14 @@ def flush_streams() -> None:
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, stream.fileno())
                 os.close(nowhere)
+
+
+def allow_descriptors() -> None:
+    """Raises this process's limit of descriptors as far as it may be raised.
+
+    For its end: what ran out of them needs some to remove its temporary files, and multiprocessing
+    would show a traceback otherwise.
+    """
+    if resource is not None:
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-from clew.bridges.gymnasium.processes import StoppedAtOnce, stopping_signals
-from clew.errors import UserError
+from clew.bridges.gymnasium.processes import stopping_signals
+from clew.errors import StoppedAtOnce, UserError
 
 
 class TrainingDiverged(UserError):

@@ -7,9 +7,11 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from multiprocessing import connection
+from multiprocessing import connection, resource_tracker
 from types import FrameType
 from typing import Protocol
+
+from clew.errors import StoppedAtOnce
 
 CLOSE_SECONDS = 5.0
 """How long environments and their processes may take to close."""
@@ -23,15 +25,11 @@ class Closeable(Protocol):
         """Closes it."""
 
 
-class StoppedAtOnce(KeyboardInterrupt):
-    """The second Ctrl-C of a training, which waits for nothing."""
-
-
 def is_ctrl_c(error: BaseException) -> bool:
     """Whether an exception in an environment is the user's Ctrl-C, and no fault of its own.
 
-    Where a training handles the signal, or in a worker, which ignores it, Ctrl-C raises nothing
-    but `StoppedAtOnce`, so any other KeyboardInterrupt is the environment's.
+    Where a command or a training handles the signal, or in a worker, which ignores it, Ctrl-C
+    raises nothing but `StoppedAtOnce`, so any other KeyboardInterrupt is the environment's.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         return isinstance(error, KeyboardInterrupt)
@@ -133,4 +131,18 @@ def start_method(preload: Sequence[str] = ("clew.bridges.gymnasium.group",)) -> 
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return "spawn"
     multiprocessing.set_forkserver_preload([FORK_SERVER, *preload])
+    _start_tracker()
     return "forkserver"
+
+
+def _start_tracker() -> None:
+    """Starts multiprocessing's tracker of semaphores and shared memory, if it does not run.
+
+    It outlives SIGINT and SIGTERM to a whole group by itself, and SIGHUP as it is blocked where it
+    is started; without it, and with one that was started anew, tracebacks would be shown.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -13,7 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from clew.lab.faults.bench import NO_EFFECT, SURVIVED, Accepted, Lost, damage
-from clew.lab.faults.processes import STOPPED, STOPPING, Trainer, error_line, write_run
+from clew.lab.faults.processes import (
+    HANGS,
+    STOPPED,
+    STOPPING,
+    Trainer,
+    error_line,
+    within,
+    write_run,
+)
 from clew.run import checkpoint, folder, json_lines
 from clew.run.checkpoint import CheckpointError
 from clew.run.config import TrainConfig
@@ -95,12 +103,8 @@ class Endured:
 
     def wait_until(self, true: Callable[[], bool]) -> bool:
         """Whether it came true, while the process ran, within `WAIT` seconds."""
-        deadline = time.monotonic() + WAIT
-        while not true():
-            if time.monotonic() > deadline or not self.trainer.running:
-                return true()
-            time.sleep(0.05)
-        return True
+        within(WAIT, lambda: not self.trainer.running or true())
+        return true()
 
     def wait_for_progress(self) -> bool:
         """Whether it saves something new."""
@@ -203,7 +207,7 @@ def in_use(run: Endured, dice: random.Random) -> str:
     if not run.wait_for_progress():
         return NO_EFFECT
     command = [sys.executable, "-m", "clew", "train", "--resume", str(run.path)]
-    other = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    other = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANGS)
     if not run.trainer.running:
         raise Lost("it ended when another one wanted to train it")
     if other.returncode != 2 or "in use" not in other.stderr:
@@ -242,7 +246,7 @@ def environment(run: Endured, dice: random.Random) -> str:
     """Trouble in an environment: it is opened anew, or the process ends with a line."""
     if not run.wait_for_progress():
         return NO_EFFECT
-    run.armed.write_text(f"{dice.choice(TROUBLES)} 0")
+    folder.write_text(run.armed, f"{dice.choice(TROUBLES)} 0")
     happened = run.wait_until(lambda: not run.armed.exists())
     run.armed.unlink(missing_ok=True)
     run.wait_for_progress()

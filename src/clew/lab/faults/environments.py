@@ -65,11 +65,11 @@ class Faulty(gymnasium.Env):
         """Makes the trouble that is armed, or returns its name if it is one of values."""
         if not (self._armed and os.path.exists(self._armed)):
             return ""
-        with open(self._armed, encoding="utf-8") as file:
-            name, at = file.read().rsplit(" ", 1)
-        if (name == "close") != closing or self._steps < int(at):
-            return ""
         try:
+            with open(self._armed, encoding="utf-8") as file:
+                name, at = file.read().rsplit(" ", 1)
+            if (name == "close") != closing or self._steps < int(at):
+                return ""
             os.unlink(self._armed)
         except FileNotFoundError:
             return ""  # another environment was quicker

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,10 @@ from clew.run.progress import Quiet
 from clew.run.record import read_metrics
 from clew.run.train import train
 
-ENDING = 60.0
-"""Seconds that a process may take to end."""
+ENDING, GONE = 60, 20
+"""Seconds that a process may take to end, and those that it began afterwards."""
+HANGS = 600.0
+"""Seconds of the clock for a process that is not looked at meanwhile."""
 FEW = 8, 25
 """Descriptors that are too few for workers, or nearly."""
 STOPPED = (0, 130, -signal.SIGTERM, -signal.SIGHUP)
@@ -61,7 +64,7 @@ class Trainer:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            env={**os.environ, "TMPDIR": str(temporary)},
+            env={**os.environ, "TMPDIR": str(temporary), "PYTHONFAULTHANDLER": "1"},
         )
 
     @property
@@ -113,19 +116,28 @@ class Trainer:
         return said
 
     def _collect(self) -> str:
-        """Waits for its end; what it said since it was last read."""
-        if self._said is None:
-            self._said = self.process.communicate(timeout=ENDING)[1] or ""
+        """Waits for its end; what it said since it was last read.
+
+        Raises:
+            Lost: if it does not end; the message has the frames in which it is.
+        """
+        seconds = 0
+        while self._said is None:
+            try:
+                self._said = self.process.communicate(timeout=1.0)[1] or ""
+            except subprocess.TimeoutExpired:
+                seconds += 1
+                if seconds == ENDING:
+                    self.process.send_signal(signal.SIGABRT)
+        if seconds >= ENDING:
+            raise Lost(f"{self._path}: it did not end: {self._said}")
         return self._said
 
     def require_gone(self) -> None:
         """Raises `Lost` if a process or a temporary file of it stays."""
-        deadline = time.monotonic() + 20.0
-        while self._is_group() or any(self._temporary.iterdir()):
-            if time.monotonic() > deadline:
-                left = [path.name for path in self._temporary.iterdir()]
-                raise Lost(f"{self._path}: left behind: {left or 'processes'}")
-            time.sleep(0.02)
+        if not within(GONE, lambda: not (self._is_group() or any(self._temporary.iterdir()))):
+            left = [path.name for path in self._temporary.iterdir()]
+            raise Lost(f"{self._path}: left behind: {left or 'processes'}")
 
     def _is_group(self) -> bool:
         try:
@@ -218,9 +230,7 @@ def kill_while_hanging(bench: Bench, dice: random.Random) -> str:
     armed = bench.path / f"armed-{bench.trials}"
     armed.write_text(f"hang {dice.randrange(300, 600)}")
     path, trainer = _hosted(bench, dice, armed, processes=2)
-    deadline = time.monotonic() + ENDING
-    while armed.exists() and trainer.running and time.monotonic() < deadline:
-        time.sleep(0.01)
+    within(ENDING, lambda: not (armed.exists() and trainer.running))
     hangs = not armed.exists()
     killed = trainer.kill()
     _resume_hosted(path)
@@ -271,7 +281,7 @@ def full_file_system(bench: Bench, dice: random.Random) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=2 * ENDING,
+        timeout=HANGS,
     )
     if ran.returncode in (1, 77) or not kept.exists():
         return NO_EFFECT
@@ -284,6 +294,21 @@ def full_file_system(bench: Bench, dice: random.Random) -> str:
     if "No space left" not in line:
         raise Lost(line)
     return line
+
+
+def within(seconds: float, true: Callable[[], bool]) -> bool:
+    """Whether something comes true.
+
+    Args:
+        seconds: to wait at most; those do not count in which this process is stopped, as the ones
+            that it waits for may be as well.
+        true: what is looked at every 0.02 s.
+    """
+    for _ in range(round(seconds / 0.02)):
+        if true():
+            return True
+        time.sleep(0.02)
+    return true()
 
 
 def error_line(said: str) -> str:
