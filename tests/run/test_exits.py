@@ -88,11 +88,14 @@ def test_brackets_are_no_markup(tmp_path: Path) -> None:
     said = io.StringIO()
     live = Live(Console(file=fail_safe(said), force_terminal=True, width=200), "[/red] [bold")
     live.start(tmp_path / "[/red]", small_config(tmp_path))
+    live.phase("compiling")
+    live.phase("training")
     live.report(REPORT)
     live.message("KeyError: '[/red]' [0/5]")
     live.close()
     assert "KeyError: '[/red]' [0/5]" in said.getvalue()
     assert "[/red] [bold" in said.getvalue() and "-> " in said.getvalue()
+    assert "compiled in 0s" in said.getvalue()
 
 
 def test_output_is_what_was_written() -> None:

@@ -178,6 +178,7 @@ def test_plain_lines_tell_steps_rate_time_left_and_success(tmp_path, capsys):
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == f"{tmp_path / 'run'}: gru on tmaze, 2 seeds, 2560 steps"
     assert lines[1] == "compiling"
+    assert re.fullmatch(r"compiled in \d+s", lines[2])
     assert re.fullmatch(
         r"2560/2560 steps \(100%\)  [\d,]+ steps/s  0s left  return -?\d+\.\d\d  success \d\.\d\d",
         lines[-1],

@@ -16,7 +16,7 @@ from rich.progress import (
 
 from clew.run.config import TrainConfig
 from clew.run.output import fail_safe
-from clew.run.progress import Lines, Report, format_scores, format_seconds
+from clew.run.progress import CompileTimer, Lines, Report, format_scores, format_seconds
 from clew.run.progress import Progress as Listener
 
 
@@ -55,6 +55,7 @@ class Live:
             console=console,
         )
         self._task: TaskID | None = None
+        self._compiling = CompileTimer()
 
     def start(self, path: Path, config: TrainConfig) -> None:
         """Prints the run and its folder, and opens the line."""
@@ -67,8 +68,11 @@ class Live:
         self._bar.start()
 
     def phase(self, name: str) -> None:
-        """Shows the current phase, such as compiling."""
-        hint = " (some seconds, the next time fewer)" if name == "compiling" else ""
+        """Shows the current phase, such as compiling, and afterwards how long that took."""
+        hint = " (up to a minute; kept for the next time)" if name == "compiling" else ""
+        said = self._compiling.enter(name)
+        if said.startswith("compiled"):
+            self.message(said)
         self._show(text=self._text if name == "training" else name + hint)
 
     def report(self, report: Report) -> None:

@@ -77,7 +77,7 @@ class Lines:
         self._stream = stream
         self._next = 0.0
         self._row: dict[str, Any] = {}
-        self._phase = ""
+        self._compiling = CompileTimer()
 
     def start(self, path: Path, config: TrainConfig) -> None:
         """Says what runs where."""
@@ -85,10 +85,10 @@ class Lines:
         self._print(f"{path}: {config.memory} on {config.env}{seeds}, {config.steps} steps")
 
     def phase(self, name: str) -> None:
-        """Says that the program is being compiled, which takes a while."""
-        if name == "compiling" and self._phase != name:
-            self._print("compiling")
-        self._phase = name
+        """Says that the program is being compiled, which takes a while, and then how long."""
+        said = self._compiling.enter(name)
+        if said:
+            self._print(said)
 
     def report(self, report: Report) -> None:
         """Prints a line if it is time for one, and always the last."""
@@ -129,6 +129,22 @@ def format_scores(row: dict[str, Any]) -> list[str]:
         if known:
             words.append(f"{name} {sum(known) / len(known):.2f}")
     return words
+
+
+class CompileTimer:
+    """Says when compiling begins, and when it is over, how long it took."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def enter(self, phase: str) -> str:
+        """What a listener says when a phase begins, "" for nothing."""
+        now, since = time.monotonic(), self._since
+        if phase == "compiling":
+            self._since = now if since is None else since
+            return "compiling" if since is None else ""
+        self._since = None
+        return "" if since is None else f"compiled in {format_seconds(now - since)}"
 
 
 def format_seconds(seconds: float) -> str:
