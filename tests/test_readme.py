@@ -1,5 +1,6 @@
 """Every Python block of the documentation runs, and every command that it shows exists."""
 
+import json
 import re
 import subprocess
 import sys
@@ -18,9 +19,16 @@ from clew.memory import options_of
 from clew.memory.laws import LAWS
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-# Their code is run, and what it does is tested, by test_envs.py and test_memory_maze.py.
-ELSEWHERE = {"environments.md", "memory-maze.md"}
+TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.md"))
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *TUTORIALS,
+]
+# Their code is run, and what it does is tested, by test_envs.py, test_memory_maze.py and
+# test_tutorials.py.
+ELSEWHERE = {"environments.md", "memory-maze.md", *(page.name for page in TUTORIALS)}
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -40,11 +48,25 @@ def scripts() -> list:
             if match[1] == "python"
         ]
         if page.name == "README.md":
-            ids = [f"README.md:{len(code) - len(code.lstrip()) + 1}" for code in blocks]
-            found += [pytest.param(page, [code], id=i) for code, i in zip(blocks, ids, strict=True)]
+            for code in blocks:
+                found += readme_block(page, code)
         elif blocks:
             found.append(pytest.param(page, blocks, id=name_of(page)))
     return found
+
+
+def readme_block(page: Path, code: str) -> list:
+    """A block of README as a test; one that trains runs at its real size only with --slow."""
+    name = f"README.md:{len(code) - len(code.lstrip()) + 1}"
+    if "clew.train(" not in code:
+        return [pytest.param(page, [code], id=name)]
+    short = code.replace("steps=150_000", "steps=2_048").replace("seeds=8", "seeds=2")
+    assert short != code
+    learned = f"{code}\nassert score.success.low > 0.99"  # as README says
+    return [
+        pytest.param(page, [short], id=f"{name}, short"),
+        pytest.param(page, [learned], id=name, marks=pytest.mark.slow),
+    ]
 
 
 @pytest.fixture
@@ -140,11 +162,12 @@ def table_row(page: Path, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in clew.MEMORIES if f"| `{name}` |" in (ROOT / "README.md").read_text()]
+    "name",
+    [name for name in clew.MEMORIES if f"| `{name}` |" in (ROOT / "docs/memories.md").read_text()],
 )
 def test_the_table_tells_the_size_of_the_state(name: str) -> None:
-    """The README's formula is what a one-layer model of that kind carries, to the number."""
-    formula = table_row(ROOT / "README.md", name)[1]
+    """The formula is what a one-layer model of that kind carries, to the number."""
+    formula = table_row(ROOT / "docs/memories.md", name)[1]
     sizes = {"d": 24, "M": 10, "N": 3, "H": 2, "h": 8, "eta": 4, "r": 5}
     wanted = eval(re.sub(r"(?<=[\w)]) (?=[\w(])", "*", formula), sizes)  # "2 d" means 2 * d
     given = {"num_heads": "H", "head_size": "h", "window": "M", "max_steps": "N"}
@@ -154,6 +177,30 @@ def test_the_table_tells_the_size_of_the_state(name: str) -> None:
     build = partial(clew.make_memory, name, input_size=3, hidden_size=24, num_layers=1, **options)
     memory = eqx.filter_eval_shape(lambda key: build(key=key), jax.random.key(0))
     assert state_size(memory).floats == wanted
+
+
+def test_the_first_page_states_its_rows() -> None:
+    """README's figures of its first example and of the demonstration are those of the rows."""
+    rows = json.loads((ROOT / "results/first-example/scores.json").read_text())
+    text = " ".join((ROOT / "README.md").read_text().split())
+    for what in ("gru", "none", "tmaze-arelit", "tmaze-none"):
+        row = rows[what]
+        assert f"{row['mean']:.3f} [{row['low']:.3f}, {row['high']:.3f}]" in text, what
+
+
+@pytest.mark.parametrize("task", ["plain-gru", "masked-lstm-plain", "masked-none-plain"])
+def test_the_first_page_states_the_gymnasium_rows(task: str) -> None:
+    """So are the returns on CartPole, with and without its velocities."""
+    path = ROOT / "results/gymnasium-tasks" / task / "summary.json"
+    row = json.loads(path.read_text())["final"]["return"]
+    low, high = row["interval"]
+    assert f"{row['mean']:.0f} [{low:.0f}, {high:.0f}]" in (ROOT / "README.md").read_text()
+
+
+def test_the_citation_is_of_this_version() -> None:
+    """CITATION.cff and README cite the version of the package."""
+    assert f"version: {clew.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"version = {{{clew.__version__}}}" in (ROOT / "README.md").read_text()
 
 
 def test_every_law_is_explained() -> None:

@@ -2,7 +2,7 @@
 
 A page or picture of results/ that a page of the documentation links to is on the site, and with it
 what it links to itself. A link to anything else of the repository, such as a program or a folder of
-runs, is its text and its path on the site.
+runs, is its text and its path on the site. A page whose folder has a report shows it.
 """
 
 import posixpath
@@ -15,6 +15,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 INDEX = "results/README.md"
+REPORT = "report/report.html"
 SHOWN = {".csv", ".gif", ".html", ".json", ".md", ".png", ".svg"}
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
@@ -56,7 +57,16 @@ def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> st
         known = (ROOT / path).exists()
         return f"{text} (`{path}`)" if known else match[0]
 
-    return _LINK.sub(link, markdown)
+    return _LINK.sub(link, markdown) + _embedded(page.file.src_uri, files)
+
+
+def _embedded(source: str, files: Files) -> str:
+    """The report of a folder of results at the end of its page, as it looks in a browser."""
+    folder = posixpath.dirname(source)
+    if not files.get_file_from_path(f"{folder}/{REPORT}") or not source.endswith("README.md"):
+        return ""
+    frame = f'<iframe src="{REPORT}" title="The report" loading="lazy"></iframe>'
+    return f"\n\n## The report\n\n[In a window of its own]({REPORT}).\n\n{frame}\n"
 
 
 def _pages(files: Files) -> list[str]:

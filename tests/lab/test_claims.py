@@ -41,7 +41,7 @@ def test_the_hardest_finding_says_how_many_seeds_are_needed() -> None:
 
 def test_tables_and_sentence_have_every_verdict() -> None:
     judged = [claim.judge(UNDECIDED) for claim in CLAIMS]
-    assert sentence(judged) == "0 of 2 claims held, 0 not held, 2 undecided, 0 not run."
+    assert sentence(judged) == "0 of 2 claims held, 0 not held, 2 undecided, 0 not run"
     assert [word for _, word in counts(judged)][1:] == list(VERDICTS[1:])
     whole, details = tables(judged, "mine", "Claims", "A rule.")
     assert [row[1].text for row in whole.rows] == [

@@ -201,7 +201,7 @@ def test_a_report_of_a_grid_that_is_partly_there(tmp_path: Path) -> None:
     claims = next(path for path in report.tables if path.stem.endswith("claims")).read_text()
     assert "not run" in claims and "undecided" in claims
     success = next(path for path in report.tables if path.stem.endswith("success")).read_text()
-    assert f"gru,200,2,1,0,1,1,1,{STEPS},1" in success
+    assert f"gru,200,2,1,0,0.158114,1,1,{STEPS},1" in success
     assert "--part tmaze --edition" in text and report.html.stat().st_size > 10_000
 
 

@@ -94,9 +94,14 @@ def counts(judged: Sequence[Judged]) -> list[tuple[str, str]]:
 
 
 def sentence(judged: Sequence[Judged]) -> str:
-    """The outcome of all claims in one sentence."""
+    """The outcome of all claims in one line."""
     first, *others = counts(judged)
-    return f"{first[0]} {first[1]}, {', '.join(f'{number} {word}' for number, word in others)}."
+    return f"{first[0]} {first[1]}, {', '.join(f'{number} {word}' for number, word in others)}"
+
+
+def verdict_on(judged: Sequence[Judged], source: str) -> str:
+    """The verdict on all claims of one source together, for the title of its figure."""
+    return overall(claim.verdict for claim in judged if claim.source == source)
 
 
 def verdict_cell(verdict: str, needed: str = "") -> Cell:
@@ -112,7 +117,7 @@ def tables(
     Args:
         judged: the claims.
         slug: begins the names of the tables' files.
-        title: of the first table.
+        title: of the first table, in front of the outcome.
         note: the rule by which a comparison holds.
         details: a note on the comparisons.
     """
@@ -124,7 +129,7 @@ def tables(
         rows.append([Cell(claim.text, below), verdict_cell(claim.verdict, needed), *found])
     columns = [Column("claim"), Column("verdict")]
     columns += [Column(verdict, "comparisons") for verdict in VERDICTS]
-    note = f"{note} {RULE} {sentence(judged)}"
+    title, note = f"{title}: {sentence(judged)}", f"{note} {RULE}"
     return [Table(f"{slug}-claims", title, columns, rows, note), _details(judged, slug, details)]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
+from clew.lab.claims import Judged, verdict_on
 from clew.lab.studies.memory_maze.claims import WINDOWS, Scores
 from clew.report.document import Chart, Panel
 from clew.report.figures import Styles
@@ -16,9 +17,10 @@ BESIDE_WINDOWS = (*WINDOWS, "arelit")
 """Of Figure 5.7."""
 
 
-def learning(scores: Scores, styles: Styles) -> Chart:
+def learning(scores: Scores, styles: Styles, judged: Sequence[Judged]) -> Chart:
     """Figure 5.5, a panel for each maze: the agents of the thesis and what else is not of 5.7."""
     models = [m for m in scores.models if m not in WINDOWS or m == "gtrxl-256"]
+    verdict = verdict_on(judged, "Section 5.2.3")
     panels = [
         Panel(f"{maze}: {scores.seeds_of(models, [maze])}", _learning(scores, models, maze, styles))
         for maze in scores.mazes
@@ -26,7 +28,7 @@ def learning(scores: Scores, styles: Styles) -> Chart:
     ]
     return Chart(
         f"{scores.edition.slug}-figure-5-5",
-        f"Figure 5.5 again: return while learning, {scores.budget}",
+        f"Figure 5.5, {verdict}: return while learning, {scores.budget}",
         f"Thick: mean over seeds; shaded: its standard error; thin: seeds. {_ABOUT} The thesis "
         "has three seeds of 100M steps.",
         panels,
@@ -36,9 +38,10 @@ def learning(scores: Scores, styles: Styles) -> Chart:
     )
 
 
-def windows(scores: Scores, styles: Styles) -> Chart:
+def windows(scores: Scores, styles: Styles, judged: Sequence[Judged]) -> Chart:
     """Figure 5.7, for each maze that two windows of GTrXL were trained on."""
     models = [m for m in BESIDE_WINDOWS if m in scores.models]
+    verdict = verdict_on(judged, "Section 5.2.4")
     panels = [
         Panel(f"{maze}: {scores.seeds_of(models, [maze])}", _learning(scores, models, maze, styles))
         for maze in scores.mazes
@@ -46,7 +49,7 @@ def windows(scores: Scores, styles: Styles) -> Chart:
     ]
     return Chart(
         f"{scores.edition.slug}-figure-5-7",
-        f"Figure 5.7 again: GTrXL's windows and AReLiT, {scores.budget}",
+        f"Figure 5.7, {verdict}: GTrXL's windows and AReLiT, {scores.budget}",
         f"Drawn as Figure 5.5. {_ABOUT} The thesis has them in the maze of 13x13.",
         panels,
         models,
@@ -61,7 +64,7 @@ _ABOUT = (
 )
 
 
-def speed(scores: Scores) -> Chart:
+def speed(scores: Scores, judged: Sequence[Judged]) -> Chart:
     """Figure 5.6: frames per second and memory of the learner, and the rate of trainings."""
     panels = []
     if scores.speed:
@@ -73,7 +76,7 @@ def speed(scores: Scores) -> Chart:
     panels.append(Panel("trainings, environment steps/s", partial(_draw_trainings, scores)))
     return Chart(
         f"{scores.edition.slug}-figure-5-6",
-        f"Figure 5.6 again: speed and memory, {scores.budget}",
+        f"Figure 5.6, {verdict_on(judged, 'Figure 5.6')}: speed and memory, {scores.budget}",
         "Learner: one gradient step on noise, median of turns and 95% interval; its memory is the "
         "compiler's plan. Trainings: each dot is a cell, the bar their mean; acting, environments "
         "and whatever else the machine did are in it. The thesis compares GTrXL-256 and AReLiT on "

@@ -1,7 +1,7 @@
 """The rows of a study's folder that have one budget of steps."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from clew.lab.grid.results import Row
 from clew.lab.studies.report.costs import rows_of
 from clew.lab.studies.report.edition import Edition
 from clew.report.document import Cell, Heading, Numbers, counted, duration
-from clew.stats import bootstrap_interval
+from clew.stats import Interval, bootstrap_interval
 
 
 @dataclass(frozen=True)
@@ -102,15 +102,22 @@ def in_order(edition: Edition, known: Sequence[str]) -> list[str]:
 
 
 def over_seeds(
-    values: Float[np.ndarray, " seeds"], digits: int
+    values: Float[np.ndarray, " seeds"],
+    digits: int,
+    interval_of: Callable[[Float[np.ndarray, " seeds"]], Interval] = bootstrap_interval,
 ) -> tuple[str, list[str], dict[str, Any]]:
     """The entry of a table for at least one seed.
 
+    Args:
+        values: of the seeds.
+        digits: of mean and standard error.
+        interval_of: the 95% interval of the mean, the one by which the study's claims are judged.
+
     Returns:
-        Mean and standard error; lines below, the 95% bootstrap interval and how many seeds; and
-        all of these as numbers.
+        Mean and standard error; lines below, the interval and how many seeds; and all of these as
+        numbers.
     """
-    mean, interval = float(values.mean()), bootstrap_interval(values)
+    mean, interval = float(values.mean()), interval_of(values)
     error = float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else None
     text = f"{mean:.{digits}f}" if error is None else f"{mean:.{digits}f} ± {error:.{digits}f}"
     below = [f"[{interval.low:.2f}, {interval.high:.2f}]"] if values.size > 1 else []

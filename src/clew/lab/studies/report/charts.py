@@ -101,8 +101,8 @@ def bars(edition: Edition, part: str, styles: Styles) -> Chart:
     )
     floors = any(edition.settings[name].floor is not None for name in edition.of_part(part))
     caption = "Bars are means over seeds, dots are the seeds."
-    caption += " The black dash is the published mean." if published else ""
-    caption += " The grey steps are what is earned without a memory." if floors else ""
+    caption += " A dash is the published mean." if published else ""
+    caption += " The steps are what is earned without a memory." if floors else ""
     caption += " Where a bar is missing, no cell is there yet."
     title = f"{title_of(edition, part)}: every setting and seed"
     return Chart(f"{edition.slug}-{part}-bars", title, caption, panels, size=(3.6, 2.2))
@@ -129,6 +129,7 @@ def _draw_bars(edition: Edition, part: str, model: str, style: Style, axes: Axes
     axes.set_xlim(-0.6, len(names) - 0.4)
     axes.set_ylim(seen_limits(edition))
     axes.set_xlabel(axis_of(edition, part))
+    axes.set_ylabel(score_label(edition))
 
 
 def many_seeds(edition: Edition, settings: Sequence[str], styles: Styles) -> Chart:
@@ -138,8 +139,8 @@ def many_seeds(edition: Edition, settings: Sequence[str], styles: Styles) -> Cha
         for name in settings
     ]
     caption = (
-        "Dots are seeds; the thick bar is the 95% bootstrap interval of their mean, the black "
-        "stroke in it the mean. A hollow diamond is the published mean."
+        "Dots are seeds; the thick bar is the 95% bootstrap interval of their mean, the stroke "
+        "across it the mean. A hollow diamond is the published mean."
     )
     title = "Many seeds side by side"
     size = (4.0, 0.34 * len(edition.models) + 0.8)

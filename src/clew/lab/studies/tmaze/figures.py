@@ -7,13 +7,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter, FixedLocator, MaxNLocator, NullFormatter
 
+from clew.lab.claims import Judged, verdict_on
 from clew.lab.grid.results import Row
 from clew.lab.studies.report.charts import curve_of
-from clew.lab.studies.tmaze.claims import RANGES, Scores
+from clew.lab.studies.tmaze.claims import RANGES, Scores, mean_interval
 from clew.lab.studies.tmaze.grid import AGENTS, CORRIDORS
 from clew.report.document import Chart, Panel
 from clew.report.figures import FADED, Style, Styles
-from clew.stats import bootstrap_interval
 
 FIGURES = {"5.2": ("gtrxl-128", "gtrxl-256"), "5.3": ("lstm", "gru", "relit", "arelit")}
 """GTrXL-256, which Figure 5.3 repeats, is in Figure 5.2."""
@@ -26,9 +26,17 @@ _SUCCESS = "success rate"
 _WIDE = 6.0  # half of the width of a range that is reported for one corridor alone
 
 
-def published(scores: Scores, number: str, styles: Styles) -> Chart:
-    """Figure 5.2 or 5.3, a panel for each agent, with what the thesis says of it."""
+def published(scores: Scores, number: str, styles: Styles, judged: Sequence[Judged]) -> Chart:
+    """Figure 5.2 or 5.3, a panel for each agent, with what the thesis says of it.
+
+    Args:
+        scores: of a folder.
+        number: of the figure.
+        styles: of the models.
+        judged: the claims; the verdict on the figure's is in the title.
+    """
     models = FIGURES[number]
+    verdict = verdict_on(judged, f"Figure {number}")
     panels = [
         Panel(_titled(scores, model), partial(_draw_corridors, scores, [model], styles, True))
         for model in models
@@ -36,10 +44,10 @@ def published(scores: Scores, number: str, styles: Styles) -> Chart:
     ]
     return Chart(
         f"{scores.edition.slug}-figure-{number.replace('.', '-')}",
-        f"Figure {number} again: success against corridor, {_what(scores, models)}",
-        "Line: mean over seeds; shaded: its standard error, as published; bars: 95% bootstrap "
-        "interval over seeds, which from two seeds is their range; dots: seeds. Grey: the range "
-        "that the thesis reports of this agent (50 seeds, 10M steps). Dotted: guessing.",
+        f"Figure {number}, {verdict}: success against corridor, {_what(scores, models)}",
+        "Line: mean over seeds; shaded: its standard error, as published; bars: the 95% interval "
+        "by which the claims are judged; dots: seeds. Grey: the range that the thesis reports of "
+        "this agent (50 seeds, 10M steps). Dotted: guessing.",
         panels,
         columns=2,
     )
@@ -165,7 +173,7 @@ def _draw_scores(scores: Scores, model: str, style: Style, axes: Axes) -> None:
     for place, values in found.items():
         axes.plot([place + 2.0] * values.size, values, ".", color=style.colour, alpha=0.6, ms=4)
         if values.size > 1:
-            interval = bootstrap_interval(values)
+            interval = mean_interval(values)
             axes.plot([place] * 2, [interval.low, interval.high], color=style.colour, linewidth=1)
 
 

@@ -16,7 +16,7 @@ from clew.lab.studies.report.edition import Edition, Page
 from clew.lab.studies.report.search import SearchReport
 from clew.lab.studies.report.tables import MISSING, shade
 from clew.lab.studies.tmaze import figures, grid
-from clew.lab.studies.tmaze.claims import CLAIMS, Scores, scores_of
+from clew.lab.studies.tmaze.claims import CLAIMS, Scores, mean_interval, scores_of
 from clew.lab.studies.tmaze.figures import WINDOWS, further_success
 from clew.lab.studies.tmaze.grid import AGENTS, CORRIDORS
 from clew.report.document import (
@@ -101,8 +101,7 @@ def blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
         *(Text(sentence) for sentence in _sentences(scores)),
         *_claims(scores, judged),
         scores.heading("Figures 5.2 and 5.3", "figures"),
-        figures.published(scores, "5.2", styles),
-        figures.published(scores, "5.3", styles),
+        *(figures.published(scores, number, styles, judged) for number in figures.FIGURES),
         figures.controls(scores, styles),
         success_table(scores),
         *([scores.heading("What GTrXL's learner sees", "windows-section")] if beside else []),
@@ -167,9 +166,9 @@ def success_table(scores: Scores) -> Table:
         f"Success over the last 100K of {scores.budget}",
         [Column("agent"), *(Column(f"corridor {n}") for n in scores.corridors)],
         rows,
-        "Mean over seeds and its standard error, as published; below, the 95% bootstrap interval "
-        "over seeds, how many they are, and the share of episodes that reached the junction. 0.5 "
-        "is guessing.",
+        "Mean over seeds and its standard error, as published; below, the 95% interval by which "
+        "the claims are judged, how many seeds there are, and the share of episodes that reached "
+        "the junction. 0.5 is guessing.",
         records,
     )
 
@@ -179,7 +178,7 @@ def _success(scores: Scores, model: str, corridor: int) -> tuple[Cell, list[dict
     if not values.size:
         return MISSING, []
     rows = scores.rows(model, corridor)
-    text, below, record = over_seeds(values, 3)
+    text, below, record = over_seeds(values, 3, mean_interval)
     junction = float(np.mean([row["last"]["junction"] for row in rows]))
     below[-1] += f", junction {junction:.2f}"
     named = {"model": model, "corridor": corridor} | record

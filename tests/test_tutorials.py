@@ -1,0 +1,43 @@
+"""The tutorials' notebooks run as they stand, and print what page and notebook show."""
+
+import contextlib
+import importlib.util
+import io
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs/tutorials").glob("*.md"))
+
+
+@pytest.fixture(scope="module")
+def site() -> ModuleType:
+    """The site's hook that makes the notebooks."""
+    path = ROOT / "tools/site_tutorials.py"
+    spec = importlib.util.spec_from_file_location("site_tutorials", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.usefixtures("ordinary_promotion")
+def test_a_tutorial_prints_what_it_shows(
+    page: Path, site: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a cell prints is the output that is shown, to the letter; none is left out."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "results").symlink_to(ROOT / "results")
+    namespace = {"__name__": "__main__"}
+    cells = site.notebook(page.read_text())["cells"]
+    assert [cell["cell_type"] for cell in cells].count("code") > 2
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            with contextlib.redirect_stdout(io.StringIO()) as output:
+                exec(compile("".join(cell["source"]), page, "exec"), namespace)
+            shown = "".join("".join(each["text"]) for each in cell["outputs"])
+            assert output.getvalue() == shown, page.name
