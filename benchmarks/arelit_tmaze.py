@@ -1,0 +1,113 @@
+"""Why does AReLiT guess in the T-Maze: its size, its rates, its credit, or its initial weights?
+
+Agents that differ from each other in one of these, as published in everything else (8 environments,
+rollouts of 256 steps, gamma 0.99, lambda 0.95, time-outs end an episode):
+
+    python benchmarks/arelit_tmaze.py results/arelit-tmaze
+
+One training after the other on one core, resumable, in the order of `STAGES`: a million steps cost
+from one to two minutes of a core with the small agents, from four to ten with those of the thesis's
+size. `clew report results/arelit-tmaze` draws the curves.
+"""
+
+import sys
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from clew import TrainConfig
+from clew.lab.grid import Evaluation, Setting, Study, run_study
+from clew.lab.studies.tmaze.grid import PRESETS
+
+CODED = PRESETS["pramanik/arelit"]
+SIZES = {
+    "small": {"hidden_size": 64, "num_layers": 2, "num_heads": 4, "head_size": 32},
+    "thesis": {"hidden_size": 128, "num_layers": 4, "num_heads": 4, "head_size": 64},
+}
+"""The library's default but for its width, which is 128; Table A.2."""
+MEMORIES = {
+    "half-wave": {"frequencies": "half_wave", "r": 3},
+    "full-wave": {"frequencies": "full_wave", "r": 3},
+    "average": {"frequencies": "printed", "r": 1},
+    "coded": {n: CODED.memory_options[n] for n in ("frequencies", "r", "scale", "tick")},
+}
+"""The library's; cosine and sine; the text's at r = 1, where keys and queries cancel; as coded."""
+RATES = {
+    "slow": {"learning_rate": 1e-4, "entropy_cost": 1e-3},
+    "fast": {"learning_rate": 1e-3, "entropy_cost": 1e-2},
+    "middle": {"learning_rate": 5e-4, "entropy_cost": 1e-2},
+    "slow-entropy": {"learning_rate": 1e-4, "entropy_cost": 1e-2},
+}
+"""The authors' configuration; the library's default; that of the authors' GRU and GTrXL-128."""
+
+
+def agent(name: str, **changes: Any) -> TrainConfig:
+    """The agent "SIZE MEMORY RATES", with some settings of A2C changed."""
+    size, memory, rates = name.split()
+    options = SIZES[size] | {"eta": 4} | MEMORIES[memory]
+    a2c = replace(CODED.a2c, **RATES[rates], **changes)
+    return replace(CODED, memory_options=options | {"init_per": "product"}, a2c=a2c, preset="")
+
+
+def by_head(config: TrainConfig) -> TrainConfig:
+    """An agent whose initial weights are one orthogonal matrix for each role of each head."""
+    return replace(config, memory_options=config.memory_options | {"init_per": "head"})
+
+
+AGENTS = [
+    *(f"small {memory} {rates}" for memory in MEMORIES for rates in RATES),
+    *(f"thesis {memory} {rates}" for memory in MEMORIES for rates in RATES),
+]
+STUDY = Study(
+    name="arelit-tmaze",
+    models={
+        **{name.replace(" ", "-"): agent(name) for name in AGENTS},
+        "small-half-wave-slow-by-head": by_head(agent("small half-wave slow")),
+        "thesis-half-wave-slow-by-head": by_head(agent("thesis half-wave slow")),
+        "thesis-half-wave-slow-512": agent("thesis half-wave slow", rollout_length=512),
+        "thesis-half-wave-slow-discount": agent("thesis half-wave slow", gamma=0.999),
+    },
+    settings={f"corridor-{n}": Setting("tmaze", {"corridor_length": n}) for n in (120, 160, 200)},
+    steps=2_000_000,
+    evaluation=Evaluation(episodes=192),
+    score="success",
+    curve_bins=50,
+    resumable=True,
+)
+
+
+class Stage(NamedTuple):
+    """Trainings that differ in their seeds; `steps` may be more than those of an earlier stage."""
+
+    model: str
+    corridor: int
+    seeds: tuple[int, ...]
+    steps: int
+
+
+STAGES = (
+    Stage("small-half-wave-fast", 120, (0,), 2_000_000),
+    Stage("small-average-fast", 120, (0,), 2_000_000),
+    Stage("small-half-wave-slow", 120, (0,), 2_000_000),
+    Stage("small-half-wave-fast", 160, (0,), 5_000_000),
+    Stage("small-half-wave-fast", 120, (1,), 5_000_000),
+    Stage("small-half-wave-fast", 160, (1,), 5_000_000),
+    Stage("small-average-fast", 160, (0,), 2_000_000),
+    Stage("small-average-fast", 120, (1,), 2_000_000),
+    Stage("small-half-wave-fast", 160, (2,), 5_000_000),
+    Stage("thesis-half-wave-fast", 120, (0,), 2_000_000),
+    Stage("small-half-wave-fast", 160, (3, 4), 5_000_000),
+    Stage("small-average-fast", 160, (0, 1, 2, 3, 4), 5_000_000),
+    Stage("small-half-wave-fast", 120, (0, 1, 2, 3, 4), 5_000_000),
+    Stage("small-half-wave-slow", 120, (0, 1, 2, 3, 4), 10_000_000),
+    Stage("thesis-half-wave-fast", 160, (0, 1, 2, 3, 4), 10_000_000),
+    Stage("thesis-half-wave-slow-512", 160, (0, 1, 2), 10_000_000),
+    Stage("thesis-half-wave-slow-discount", 160, (0, 1, 2), 10_000_000),
+)
+"""The most telling first, for what they cost."""
+
+
+if __name__ == "__main__":
+    folder = sys.argv[1] if sys.argv[1:] else "runs/arelit-tmaze"
+    for stage in STAGES:
+        part = STUDY.only([stage.model], [f"corridor-{stage.corridor}"])
+        run_study(replace(part, seeds=stage.seeds, steps=stage.steps), folder, workers=1)
