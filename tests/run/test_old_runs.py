@@ -7,6 +7,8 @@ for twelve observations, episodes beginning at 0 and 7.
 
 import json
 import shutil
+from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 
 import equinox as eqx
@@ -63,7 +65,12 @@ def test_the_run_goes_on(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("memory", "saved", "read", "digest"),
     [
-        ("relit", {"scan": "steps"}, {"backend": "xla"}, "ebbed59c15b1"),
+        (
+            "relit",
+            {"scan": "steps"},
+            {"backend": "xla", "init_per": "product"},
+            "ebbed59c15b1",
+        ),
         (
             "arelit",
             {"frequencies": "thesis", "scale": "thesis", "r": 2},
@@ -77,7 +84,24 @@ def test_options_of_a_memory_are_read_by_their_old_names(
 ) -> None:
     """Names and values that have changed; the results of the run keep their name."""
     old = clew.TrainConfig().to_json() | {"memory": memory}
+    del old["device_threads"]
     old["memory_options"] = {"hidden_size": 8, **saved}
     config = config_from_json(old)
     assert config.memory_options == {"hidden_size": 8, **read}
     assert config.digest() == digest
+
+
+@pytest.mark.parametrize(("memory", "now"), [("lstm", "gate"), ("gru", "gate"), ("relit", "head")])
+def test_settings_of_before_keep_the_draw_that_they_left_out(memory: str, now: str) -> None:
+    """Runs and names of results are those of one orthogonal matrix; new ones have the new draw."""
+    assert signature(clew.MEMORIES[memory]).parameters["init_per"].default == now
+    new = clew.TrainConfig(memory=memory, memory_options={"hidden_size": 8})
+    assert config_from_json(new.to_json()) == new
+    assert new.identity()["memory_options"] == {"hidden_size": 8, "init_per": now}
+    before = {name: value for name, value in new.to_json().items() if name != "device_threads"}
+    old = config_from_json(before)
+    assert old.memory_options == {"hidden_size": 8, "init_per": "product"}
+    named = replace(new, memory_options={"hidden_size": 8, "init_per": "product"})
+    assert old.identity()["memory_options"] == named.identity()["memory_options"]
+    assert named.identity()["memory_options"] == {"hidden_size": 8}
+    assert named.digest() == old.digest() != new.digest()

@@ -107,7 +107,8 @@ class GRU(CellStack):
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
         init_per: what is one orthogonal matrix: "product", the three gates side by side, or "gate",
             each by itself, as in flax and in Pramanik's code; then the recurrent weights are
-            sqrt 3 times as large. PyTorch's are uniform. The other draws do not differ by it.
+            sqrt 3 times as large, and the memory chain is learned by more seeds
+            (`results/initial-weights`). PyTorch's are uniform. The other draws do not differ by it.
         backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
 
     Raises:
@@ -130,7 +131,7 @@ class GRU(CellStack):
         num_layers: int = 1,
         all_biases: bool = False,
         init: Init = "orthogonal",
-        init_per: InitPer = "product",
+        init_per: InitPer = "gate",
         backend: Backend = "auto",
     ):
         require_at_least("input_size", input_size, 1)

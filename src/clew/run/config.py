@@ -219,7 +219,10 @@ class TrainConfig(LearnerSettings):
             if holder[last] == default[last]:
                 del holder[last]
         before = {new: old for old, new in _MEMORY_OPTIONS.items()}
-        values["memory_options"] = _renamed(values["memory_options"], before)
+        options = _NEW_DEFAULTS.get(self.memory, {}) | _renamed(values["memory_options"], before)
+        if self.memory in MEMORIES:
+            options = {k: v for k, v in options.items() if (k, v) not in _FORMER.items()}
+        values["memory_options"] = options
         return values
 
     def digest(self) -> str:
@@ -232,6 +235,14 @@ class TrainConfig(LearnerSettings):
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
 
+_NEW_DEFAULTS = {
+    "lstm": {"init_per": "gate"},
+    "gru": {"init_per": "gate"},
+    "relit": {"init_per": "head"},
+}
+"""Options of memories whose default has changed."""
+_FORMER = {"init_per": "product"}
+"""What options of memories were before they could be set; names of results do not have them."""
 _DEFAULTS = TrainConfig().to_json()
 _NEWER = (
     "algorithm",
@@ -271,7 +282,8 @@ def config_from_json(values: dict[str, Any]) -> TrainConfig:
         raise UserError(f"settings must be an object, got {values!r:.40}")
     values = dict(values)
     values.setdefault("devices", 1)
-    if "device_threads" not in values:  # a run of before, when 0 was one device
+    before = "device_threads" not in values
+    if before:  # when 0 was one device, and weights were drawn otherwise
         values |= {"devices": values["devices"] or 1, "device_threads": "all"}
     parts = {name: values.pop(name, {}) for name in _GROUPS}
     for kind, given in ((TrainConfig, values), *((_GROUPS[n], v) for n, v in parts.items())):
@@ -288,7 +300,9 @@ def config_from_json(values: dict[str, Any]) -> TrainConfig:
                 )
     values["loggers"] = tuple(values.get("loggers", ()))
     if "memory_options" in values:
-        values["memory_options"] = _renamed(values["memory_options"], _MEMORY_OPTIONS)
+        changed = _NEW_DEFAULTS.get(values.get("memory", TrainConfig.memory), {})
+        former = {option: _FORMER[option] for option in changed if before}
+        values["memory_options"] = former | _renamed(values["memory_options"], _MEMORY_OPTIONS)
     made = {name: _GROUPS[name](**with_tuples(group)) for name, group in parts.items()}
     return TrainConfig(**values, **made)
 

@@ -54,6 +54,7 @@ class Linear(eqx.Module):
     ):
         require_choice("init", init, INITS)
         bound = 1.0 / math.sqrt(input_size if fan is None else fan)
+        blocks = blocks if init == "orthogonal" else 1
         keys = [key] if blocks == 1 else jax.random.split(key, blocks)
         shape = (input_size, output_size // blocks)
         drawn = [initial.weight(init, k, shape, bound=bound) for k in keys]

@@ -48,7 +48,13 @@ _HALTING: dict[str, Any] = {
     "blend": "running",
     "unreached": "zero",
 }
-_LSTM = {"hidden_size": 64, "num_layers": 1, "all_biases": True, "init": "uniform"}
+_LSTM = {
+    "hidden_size": 64,
+    "num_layers": 1,
+    "all_biases": True,
+    "init": "uniform",
+    "init_per": "product",
+}
 _GTRXL = _WINDOW | {"gate": "temporal_gru", "norm": "around"}
 _INTEGRATED = _WINDOW | _HALTING | {"gate": "temporal_gru", "crossed_states": True}
 

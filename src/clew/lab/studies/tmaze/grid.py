@@ -229,7 +229,7 @@ def models(edition: str = "published") -> dict[str, TrainConfig]:
         agents |= {
             "gtrxl-128": _of(agents["gtrxl-128"], "gtrxl", _LAYERS | {"window": 128}),
             "gtrxl-256": _of(agents["gtrxl-256"], "gtrxl", _LAYERS | {"window": 256}),
-            "relit": _of(agents["relit"], "relit", _LAYERS | {"eta": 4}),
+            "relit": _of(agents["relit"], "relit", _LAYERS | {"eta": 4, "init_per": "head"}),
             "arelit": _of(arelit, "arelit", _HALF_WAVE),
         }
         full = _HALF_WAVE | {"frequencies": "full_wave"}
@@ -278,8 +278,7 @@ def _with(config: TrainConfig, **options: Any) -> TrainConfig:
 
 def _one_draw(config: TrainConfig) -> TrainConfig:
     """With smaller weights than the authors': one orthogonal matrix over all gates or heads."""
-    options = {k: v for k, v in config.memory_options.items() if k != "init_per"}
-    return replace(config, memory_options=options, preset="")
+    return _with(config, init_per="product")
 
 
 def _of(config: TrainConfig, memory: str, options: dict[str, Any]) -> TrainConfig:
