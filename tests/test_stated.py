@@ -16,7 +16,6 @@ UNMARKED = {
     "results/gymnasium-tasks/README.md",
     "results/inspect-tmaze-120/README.md",
     "results/inspect-tmaze-20/README.md",
-    "results/makkink-repaired/README.md",
     "results/makkink-speed/README.md",
     "results/memory-maze-9x9/README.md",
     "results/peers/README.md",

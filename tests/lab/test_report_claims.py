@@ -8,7 +8,7 @@ import pytest
 
 from clew.lab.claims import HELD, NOT_HELD, NOT_RUN, UNDECIDED, overall
 from clew.lab.grid import Cell
-from clew.lab.studies.makkink.claims import CLAIMS, verdict
+from clew.lab.studies.makkink.claims import CLAIMS, learns, verdict
 from clew.lab.studies.report.charts import ranks
 from clew.lab.studies.report.comparisons import (
     mean_difference,
@@ -20,12 +20,12 @@ from clew.lab.studies.report.edition import Edition, read_edition
 from clew.lab.studies.report.make import document
 from clew.report.document import Chart, Table, Text
 from clew.report.figures import panel_svg, styles_of
-from clew.stats import Spread, welch_from_spreads, welch_test
+from clew.stats import Spread, equivalence_test, welch_from_spreads, welch_test
 from report_study import thesis_study, write_folder
 
 MODELS = ["lstm", "transformer-xl", "gtrxl", "rezero", "integrated"]
 SETTINGS = ["length-20", "length-70", "size-5"]
-MEANS = {"lstm": 0.5, "transformer-xl": 0.0, "gtrxl": 0.8, "rezero": 0.1, "integrated": 0.52}
+MEANS = {"lstm": 0.5, "transformer-xl": 0.3, "gtrxl": 0.8, "rezero": 0.1, "integrated": 0.52}
 
 
 def score(cell: Cell) -> float:
@@ -43,19 +43,41 @@ def edition(tmp_path_factory: pytest.TempPathFactory) -> Edition:
 
 def test_verdicts_follow_from_the_numbers(edition: Edition) -> None:
     judged = [claim.judge(edition).findings for claim in CLAIMS]
-    first, second, third, fourth = (
+    first, second, third, fourth, fifth, sixth = (
         [f.verdict for f in findings if f.verdict != NOT_RUN] for findings in judged
     )
     assert first == [HELD] * 8
-    assert second == [HELD] * 6  # sizes 10 are not there
+    # Seeds of ReZero lie no farther apart than others'; sizes 10 are not there.
+    assert second == [HELD, HELD, NOT_HELD, NOT_HELD] * 3
     assert third == [HELD] * 2
     # GTrXL and the integrated transformer earn more than the LSTM.
     assert fourth == [HELD, NOT_HELD, HELD, NOT_HELD]
-    assert [len(findings) for findings in judged] == [8, 8, 2, 10]
+    assert fifth == [HELD] * 8
+    assert sixth == [HELD] * 3
+    assert [len(findings) for findings in judged] == [8, 16, 2, 10, 10, 4]
     entry = judged[2][0].record
     values = [edition.values(model, "length-70") for model in ("gtrxl", "lstm")]
     test = welch_test(*values)
     assert test._asdict().items() <= entry.items() and entry["p_holm"] <= 2 * test.p
+
+
+def test_a_model_that_never_learns_is_not_called_steady(tmp_path: Path) -> None:
+    study = thesis_study("repaired", ["transformer-xl", "gtrxl"], ["length-20"])
+    folder = write_folder(
+        tmp_path / "study",
+        study,
+        lambda cell: 0.01 * (-1) ** cell.seed if cell.model == "transformer-xl" else score(cell),
+    )
+    edition = read_edition(folder)
+    learned = [learns(edition, model, "length-20") for model in edition.models]
+    assert learned == [False, True]
+    findings = CLAIMS[1].judge(edition).findings
+    compared = "length-20, transformer-xl − gtrxl"
+    assert compared not in [finding.comparison for finding in findings]
+    assert compared.replace("20", "70") in [finding.comparison for finding in findings]  # not run
+    assert "length-20, gtrxl − transformer-xl" in [
+        finding.comparison for finding in CLAIMS[0].judge(edition).findings
+    ]
 
 
 def test_the_rule_of_a_verdict() -> None:
@@ -85,6 +107,7 @@ def test_pairs_are_all_there(edition: Edition) -> None:
     assert record["p"] == test.p and record["difference"] == pytest.approx(-0.02)
     assert record["wins_mean"] == np.mean(np.sign(x[:, None] - y) / 2 + 0.5)
     assert record["seeds_needed"].isdigit()
+    assert record["alike_within"] == equivalence_test(x, y, 0.1).within
 
 
 def test_the_thesiss_own_tests_are_reproduced(edition: Edition) -> None:
@@ -109,7 +132,8 @@ def test_many_seeds_have_their_own_blocks(edition: Edition) -> None:
     names = {block.name for block in blocks if isinstance(block, Table | Chart)}
     assert {f"makkink-repaired-{name}" for name in ("claims", "seeds", "pairs-size-5")} <= names
     claims = next(b for b in blocks if isinstance(b, Table) and b.name.endswith("-claims"))
-    assert [row[1].text for row in claims.rows] == [HELD, UNDECIDED, HELD, NOT_HELD]
+    verdicts = [HELD, NOT_HELD, HELD, NOT_HELD, UNDECIDED, UNDECIDED]
+    assert [row[1].text for row in claims.rows] == verdicts
     chart = ranks(edition, SETTINGS, styles_of(edition.models))
     assert chart is not None
     assert [panel.title for panel in chart.panels][:3] == [

@@ -181,3 +181,15 @@ def test_the_repaired_edition_has_controls_and_fresh_episodes() -> None:
         assert options.get("gradient") in (None, "full")
         assert options.get("coordinates", True), name
     check_study(study)
+
+
+def test_algorithm_1_is_the_repaired_edition_with_returns_as_they_are() -> None:
+    repaired, plain = (makkink.study(edition=e) for e in ("repaired", "algorithm-1"))
+    assert plain.settings == repaired.settings and plain.seeds == repaired.seeds
+    assert plain.evaluation == repaired.evaluation
+    for name, config in plain.models.items():
+        scaled = repaired.models[name]
+        assert scaled.a2c.return_normalisation
+        assert replace(config, a2c=scaled.a2c) == scaled
+        assert config.a2c == replace(scaled.a2c, return_normalisation=False)
+    check_study(plain.only(["lstm", "none"], ["length-20"]))

@@ -168,6 +168,21 @@ def test_claims_are_judged_at_every_corridor(tmp_path: Path) -> None:
     assert found["lstm: close to 0.5"] == (NOT_HELD, None)
     assert found["arelit: between 0.8 and 1.0"] == (NOT_HELD, None)
     assert found["relit: between 0.8 and 1.0"] == (NOT_RUN, None)
+    # Forty seeds that all guess at 200 are enough, but 140 to 180 were not run.
+    beyond = judged[-1]
+    assert (beyond.verdict, beyond.needed) == (UNDECIDED, None)
+    assert {f.comparison: f.verdict for f in beyond.findings}["corridor 200, gtrxl-128"] == HELD
+
+
+def test_one_agent_that_reaches_beyond_its_window_is_enough(tmp_path: Path) -> None:
+    def reach(cell: Cell) -> float:
+        return 1.0 if cell == Cell("gtrxl-128-banded", "corridor-200", 1) else 0.5
+
+    beyond = CLAIMS[-1].judge(scores_of(read_edition(write_tmaze(tmp_path, reach))))
+    assert beyond.verdict == NOT_HELD
+    found = {f.comparison: (f.verdict, f.needed, f.seen) for f in beyond.findings}
+    assert found["corridor 200, gtrxl-128-banded"] == (NOT_HELD, None, "1 of 2 seeds solve it")
+    assert found["corridor 200, gtrxl-128"] == (UNDECIDED, 36, "0 of 2 seeds solve it")
 
 
 SHOWN = {"lstm", "gru", "gtrxl-128", "gtrxl-128-banded", "none"}

@@ -10,6 +10,7 @@ from scipy import stats
 from clew.errors import UserError
 from clew.stats import (
     Spread,
+    equivalence_test,
     holm,
     mean_and_deviation,
     paired_test,
@@ -59,6 +60,31 @@ def test_one_group_without_spread_is_still_welchs() -> None:
     np.testing.assert_allclose(
         (-result.statistic, result.p), (reference.statistic, reference.pvalue)
     )
+
+
+@pytest.mark.parametrize(("n", "m"), [(2, 2), (3, 30), (30, 30)])
+@pytest.mark.parametrize("bound", [0.1, 2.0, 9.0])
+def test_equivalence_is_two_of_scipys_one_sided_tests(n: int, m: int, bound: float) -> None:
+    x, y = groups(n, m)
+    above: Any = stats.ttest_ind(x + bound, y, equal_var=False, alternative="greater")
+    below: Any = stats.ttest_ind(x - bound, y, equal_var=False, alternative="less")
+    result = equivalence_test(x, y, bound)
+    np.testing.assert_allclose(result.p, max(above.pvalue, below.pvalue), rtol=1e-9)
+    ends: Any = stats.ttest_ind(x, y, equal_var=False).confidence_interval(0.9)
+    np.testing.assert_allclose(result.within, max(-ends.low, ends.high))
+    np.testing.assert_allclose(equivalence_test(x, y, result.within).p, 0.05)
+    assert (result.p <= 0.05) == (result.within <= bound)
+
+
+def test_equivalence_without_spread_and_of_impossible_bounds() -> None:
+    solved = [1.0, 1.0, 1.0]
+    same = equivalence_test(solved, solved, 0.1)
+    assert (same.difference, same.p, same.within) == (0.0, 0.05, 0.0)
+    other = equivalence_test(solved, [0.5, 0.5, 0.5], 0.1)
+    assert other.p == 0.95 and math.isnan(other.within)
+    for bound, alpha in ((0.0, 0.05), (math.inf, 0.05), (0.1, 0.5)):
+        with pytest.raises(UserError, match="must be"):
+            equivalence_test(solved, solved, bound, alpha)
 
 
 @pytest.mark.parametrize("n", [2, 3, 30])

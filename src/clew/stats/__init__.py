@@ -14,6 +14,8 @@ from clew.stats.aggregates import (
 )
 from clew.stats.comparisons import (
     Comparison,
+    Equivalence,
+    equivalence_test,
     holm,
     paired_test,
     welch_from_spreads,
@@ -36,12 +38,14 @@ from clew.stats.power import SeedsNeeded, seeds_needed, welch_power
 
 __all__ = [
     "Comparison",
+    "Equivalence",
     "Interval",
     "Profile",
     "Ranks",
     "SeedsNeeded",
     "Spread",
     "bootstrap_interval",
+    "equivalence_test",
     "holm",
     "interquartile_mean",
     "mean_and_deviation",

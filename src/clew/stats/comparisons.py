@@ -108,6 +108,62 @@ def welch_from_spreads(x: Spread, y: Spread, confidence: float = 0.95) -> Compar
     return _by_t(difference, error, degrees, pooled, confidence, "welch")
 
 
+class Equivalence(NamedTuple):
+    """Whether two means are the same but for a bound, and the smallest bound that shows it.
+
+    difference: first mean minus second. p: the larger one of the two one-sided tests, of the
+    difference being at least as large as the bound. within: the bound for which p is alpha; NaN
+    where no seed differed from another and the difference is not 0.
+    """
+
+    difference: float
+    p: float
+    within: float
+
+
+def equivalence_test(x: Samples, y: Samples, bound: float, alpha: float = 0.05) -> Equivalence:
+    """Two one-sided tests: is the difference of two groups' means smaller than a bound?
+
+    With Welch's error e and degrees of freedom (`welch_test`) and T of so many degrees:
+
+        p = max(P(T >= (difference + bound) / e), P(T <= (difference - bound) / e))
+
+    That p is at most alpha says as much as that the interval with confidence 1 - 2 alpha lies
+    between -bound and bound. A `welch_test` that finds no difference says nothing of the kind.
+    Where no seed differed from another p is half of the permutation test's.
+
+    Args:
+        x: one number for each seed of the first group, finite, at least two.
+        y: the same for the second.
+        bound: the smallest difference that matters, above 0, in the unit of the data.
+        alpha: the level of `within`, between 0 and 0.5.
+
+    Raises:
+        UserError: for fewer than two seeds, another shape, numbers that are not finite, or an
+            impossible bound or level.
+
+    Source:
+        Schuirmann (1987), "A comparison of the two one-sided tests procedure and the power
+        approach for assessing the equivalence of average bioavailability".
+    """
+    if not (math.isfinite(bound) and bound > 0):
+        raise UserError(f"bound must be a finite number above 0, got {bound!r}")
+    if not 0 < alpha < 0.5:
+        raise UserError(f"alpha must be above 0 and below 0.5, got {alpha!r}")
+    first = mean_and_deviation(require_samples("x", x))
+    second = mean_and_deviation(require_samples("y", y))
+    test = welch_from_spreads(first, second, 1 - 2 * alpha)
+    p = max(_above(first, second, bound), _above(second, first, bound))
+    alike = test.method == "permutation" and test.difference == 0
+    return Equivalence(test.difference, p, 0.0 if alike else max(-test.low, test.high))
+
+
+def _above(x: Spread, y: Spread, bound: float) -> float:
+    """The one-sided p of mean_x - mean_y being at most -bound."""
+    test = welch_from_spreads(x._replace(mean=x.mean + bound), y)
+    return test.p / 2 if test.statistic > 0 else 1 - test.p / 2
+
+
 def paired_test(x: Samples, y: Samples, confidence: float = 0.95) -> Comparison:
     """The paired t-test: is the mean of the differences x_i - y_i other than zero?
 

@@ -5,8 +5,9 @@ is what the settings here follow, with what it does otherwise than the text: gat
 recurrent nets, a residual connection and a norm inside every attention, no gradient into earlier
 inputs, no coordinates, returns scaled within every episode, and the same episodes in every run.
 
-`study` makes the whole grid, in one of two editions: "published", all that as it was, and
-"repaired", without it but for the scaled returns, which both have (`clew study makkink`).
+`study` makes the whole grid, in one of three editions: "published", all that as it was,
+"repaired", without it but for the scaled returns, and "algorithm-1", the repaired one with returns
+that are not scaled, as in the thesis's Algorithm 1 (`clew study makkink`).
 """
 
 import csv
@@ -107,7 +108,7 @@ PRESETS: dict[str, TrainConfig] = {
 }
 """Name to settings of the memory-length experiment at length 20 (section 4.1), as coded."""
 
-EDITIONS = ("published", "repaired")
+EDITIONS = ("published", "repaired", "algorithm-1")
 PARTS = ("length", "size", "distributed")
 
 LENGTHS = (*range(1, 11), 12, 14, 17, 20, 25, 30, 40, 50, 60, 70, 80, 90, 100)
@@ -160,7 +161,8 @@ def study(part: str = "all", edition: str = "published") -> Study:
             4, 5 and 10, one fixed stream of episodes, an evaluation on its first 100. "repaired":
             gates, gradients, norms and coordinates as the thesis means them, a plain GRU as one
             more model (what its blocks are without attention), fresh episodes and schedules, 30
-            seeds, 1,000 evaluation episodes.
+            seeds, 1,000 evaluation episodes. "algorithm-1": the same, with returns as they are
+            and not scaled within every episode.
 
     Raises:
         UserError: for another part or edition.
@@ -211,7 +213,13 @@ def models(edition: str = "published") -> dict[str, TrainConfig]:
         name: replace(config, memory_options=config.memory_options | _REPAIRS[name], preset="")
         for name, config in coded.items()
     }
-    return {**repaired, "gru": replace(lstm, memory="gru", preset=""), "none": none}
+    agents = {**repaired, "gru": replace(lstm, memory="gru", preset=""), "none": none}
+    if edition == "repaired":
+        return agents
+    return {
+        name: replace(config, a2c=replace(config.a2c, return_normalisation=False))
+        for name, config in agents.items()
+    }
 
 
 def settings(part: str, edition: str = "published") -> dict[str, Setting]:
@@ -268,7 +276,8 @@ class MakkinkOptions(GridOptions):
     """Which of its experiments: length, size, distributed, or all."""
     edition: str = "published"
     """published: as the authors' code had it, on fixed streams of episodes. repaired: as the text
-    means it, on fresh episodes, with controls and more seeds."""
+    means it, on fresh episodes, with controls and more seeds. algorithm-1: the same with returns
+    that are not scaled."""
 
 
 def grid(options: MakkinkOptions) -> Study:

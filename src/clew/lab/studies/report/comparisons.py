@@ -11,6 +11,7 @@ from clew.report.document import Cell, Column, Table
 from clew.stats import (
     Comparison,
     Spread,
+    equivalence_test,
     holm,
     probability_of_improvement,
     seeds_needed,
@@ -152,12 +153,23 @@ def pairs(edition: Edition, setting: str) -> Table:
     note = (
         f"{DIFFERS}: p at most {ALPHA} after Holm's correction over the {len(tests)} pairs of "
         "this table. Wins: how probable it is that a training of the first beats one of the "
-        f"second, 0.5 is no difference. Seeds needed: of each, to see a difference as large as "
+        "second, 0.5 is no difference. Alike within: the smallest bound that two one-sided tests "
+        f"put the difference below, each at level {ALPHA}, uncorrected; that, and not a missing "
+        "significance, says how alike two models are. "
+        "Seeds needed: of each, to see a difference as large as "
         f"this one with probability {POWER} at level {ALPHA}, uncorrected, if the deviations are "
         "what they seem."
     )
     name = "".join(c if c.isalnum() else "-" for c in setting)
-    columns = ["pair", "difference, 95%", "p", "p, Holm", "wins, 95%", "seeds needed"]
+    columns = [
+        "pair",
+        "difference, 95%",
+        "p",
+        "p, Holm",
+        "wins, 95%",
+        "alike within",
+        "seeds needed",
+    ]
     return Table(
         f"{edition.slug}-pairs-{name}",
         f"{setting}: every pair of models",
@@ -174,14 +186,17 @@ def _pair(
 ) -> tuple[list[Cell], dict[str, Any]]:
     x, y = (edition.values(model, setting)[:, None] for model in couple)
     wins = probability_of_improvement(x, y, resamples=1000)
+    alike = equivalence_test(x[:, 0], y[:, 0], ALPHA).within
     need = _needed(*(edition.spread(model, setting) for model in couple))
     row = [
         Cell(" − ".join(couple), (), DIFFERS if corrected <= ALPHA else ""),
         Cell(f"{signed(test.difference)} {interval_text(test.low, test.high)}".strip()),
-        *(Cell(text) for text in (p_text(test.p), p_text(corrected), f"{wins}", need)),
+        *(Cell(text) for text in (p_text(test.p), p_text(corrected), f"{wins}")),
+        Cell("–" if math.isnan(alike) else f"{alike:.2f}"),
+        Cell(need),
     ]
     record = {"setting": setting, "first": couple[0], "second": couple[1], **test._asdict()}
-    record |= {"p_holm": corrected, "seeds_needed": need}
+    record |= {"p_holm": corrected, "alike_within": alike, "seeds_needed": need}
     return row, record | {f"wins_{key}": value for key, value in wins._asdict().items()}
 
 

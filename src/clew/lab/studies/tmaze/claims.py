@@ -14,7 +14,7 @@ from clew.lab.studies.report.budget import OneBudget, in_order, most_rows
 from clew.lab.studies.report.edition import Edition
 from clew.lab.studies.tmaze import grid
 from clew.lab.studies.tmaze.grid import CORRIDORS
-from clew.stats import Interval, seeds_needed
+from clew.stats import Interval, seeds_needed, wilson_interval
 from clew.stats.comparisons import critical_value
 
 ALPHA = 0.05
@@ -107,7 +107,59 @@ RANGES = (
 )
 """Source: Pramanik (2023), sections 5.1.3 and 5.1.4, 50 seeds, 10M steps. "Close to 0.5" and
 "quickly 0.5" are taken as 0.4 to 0.6, "near 1.0" as 0.9 to 1, "dropping to 0.5" as 0.4 to 0.8."""
-CLAIMS = tuple(Claim(each.figure, f"{each.model}: {each.text}", each) for each in RANGES)
+
+
+@dataclass(frozen=True)
+class OutOfReach:
+    """No agent of these solves a corridor that is longer than its window."""
+
+    models: tuple[str, ...]
+    window: int
+
+    def __call__(self, scores: Scores) -> list[Finding]:
+        """How many seeds solve each such corridor: one is enough against the claim."""
+        longer = [n for n in CORRIDORS if n > self.window]
+        known = [model for model in self.models if model in scores.models]
+        return [self._find(scores, model, n) for n in longer for model in known or self.models[:1]]
+
+    def _find(self, scores: Scores, model: str, corridor: int) -> Finding:
+        rows = scores.rows(model, corridor)
+        solved, seeds = sum(solves(row) for row in rows), len(rows)
+        what = f"corridor {corridor}, {model}"
+        record = {"model": model, "corridor": corridor, "solved": solved, "seeds": seeds}
+        if not seeds:
+            return Finding(what, NOT_RUN, "0", record=record)
+        # As of a mean: the largest share of seeds that so many may all have missed.
+        verdict = HELD if (ALPHA / 2) ** (1 / seeds) >= 1 - RARE else UNDECIDED
+        verdict = NOT_HELD if solved else verdict
+        needed = math.ceil(math.log(ALPHA / 2) / math.log(1 - RARE))
+        seen = f"{solved} of {seeds} seeds solve it"
+        return Finding(
+            what, verdict, str(seeds), seen, needed if verdict == UNDECIDED else None, record
+        )
+
+
+SOLVED, RARE = 0.8, 0.1
+"""Success that solves a corridor; share of seeds that is taken for none."""
+
+
+def solves(row: Row) -> bool:
+    """Whether the 95% interval of a training's success in fresh episodes lies above `SOLVED`."""
+    successes = round(row["mean"] * row["episodes"])
+    return wilson_interval(successes, row["episodes"]).low > SOLVED
+
+
+CLAIMS = (
+    *(Claim(each.figure, f"{each.model}: {each.text}", each) for each in RANGES),
+    Claim(
+        "Section 5.1.3",
+        "gtrxl-128: needs the whole corridor in its window",
+        OutOfReach(("gtrxl-128", "gtrxl-128-banded", "gtrxl-128-unbanded"), 128),
+    ),
+)
+"""The ranges of the two figures, and what the text concludes from the first. The window is the
+actor's; of the published agents the learner sees all of its chunk, so that the banded ones decide
+whether it is the layers that hand the cue on."""
 
 
 def decide(interval: Interval, low: float, high: float) -> str:
