@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
+from clew.errors import UserError
+from clew.memory import AbstractMemory, make_memory
 from clew.memory.parts import initial
 
 SHAPES = ((7, 128), (300, 400), (3, 3, 4, 8))
@@ -91,3 +93,30 @@ def test_constants_are_arrays_of_their_own() -> None:
     first, second = initial.constant(3), initial.constant(3)
     assert first.unsafe_buffer_pointer() != second.unsafe_buffer_pointer()
     assert np.array_equal(initial.constant((2, 2), 2.0), np.full((2, 2), 2.0))
+
+
+def leaves(memory: AbstractMemory) -> dict[str, np.ndarray]:
+    """Every parameter by its path."""
+    pairs = jax.tree_util.tree_leaves_with_path(memory)
+    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in pairs}
+
+
+@pytest.mark.parametrize("name", ["relit", "arelit"])
+def test_chrono_moves_the_biases_of_gates_alone(name: str) -> None:
+    """What is kept lasts from 2 to `chrono` steps, evenly; the other parameters are as without."""
+    sizes = {"hidden_size": 8, "num_layers": 2, "num_heads": 2, "head_size": 64}
+    made = [
+        make_memory(name, input_size=3, key=jax.random.key(1), **sizes, chrono=chrono)
+        for chrono in (0, 100)
+    ]
+    plain, long = (leaves(memory) for memory in made)
+    changed = [path for path in plain if not np.array_equal(plain[path], long[path])]
+    assert changed == [f".layers[{n}].attention.features.inputs.bias" for n in (0, 1)]
+    for path in changed:
+        assert np.array_equal(plain[path][: 3 * 128], long[path][: 3 * 128])
+        lasting = 1 + np.exp(-long[path][3 * 128 :].astype(np.float64))
+        assert 2 <= lasting.min() < 10 and 90 < lasting.max() <= 100
+        assert abs(lasting.mean() - 51) < 5 * 98 / math.sqrt(12 * 256)
+    assert not np.array_equal(long[changed[0]], long[changed[1]])
+    with pytest.raises(UserError, match="chrono must be an integer of at least 2, got 1"):
+        make_memory(name, input_size=3, key=jax.random.key(1), chrono=1)

@@ -265,13 +265,17 @@ class AReLiT(LayerStack):
             matrix: the whole "product", each "role" (K, Q, V, beta, gamma, p1, p2, p3), or each
             role of each "head". The published code has "product". Smaller matrices have
             larger weights.
+        chrono: steps that the longest memories last at the start: the biases of beta and gamma are
+            drawn so that what is kept lasts from 2 steps to so many; 0 leaves these biases at 0,
+            where a step keeps about a half.
         backend: what computes a chunk: "kernel", "xla", "chunkwise", "associative" or "auto"; see
             `RecurrenceBackend`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
 
-    Source: Pramanik (2023), Algorithm 6 and section 4.2; Parisotto et al. (2020) for the layer.
+    Source: Pramanik (2023), Algorithm 6 and section 4.2; Parisotto et al. (2020) for the layer;
+    Tallec and Ollivier (2018) for `chrono`.
 
     Deviations: the thesis's frequencies hold every cosine twice and alias with period r (at r = 1
     the layer is an average of gated values, whatever keys and queries are), so the default is
@@ -304,6 +308,7 @@ class AReLiT(LayerStack):
         epsilon: float = 1e-5,
         init: Init = "orthogonal",
         init_per: InitPer = "product",
+        chrono: int = 0,
         backend: RecurrenceBackend = "auto",
     ):
         check_sizes(input_size, hidden_size, num_layers)
@@ -326,6 +331,7 @@ class AReLiT(LayerStack):
                     query="single",
                     init=init,
                     init_per=init_per,
+                    chrono=chrono,
                 ),
                 output=Linear(num_heads * head_size, hidden_size, key=output_key, init=init),
                 frequencies=frequencies,

@@ -210,13 +210,17 @@ class ReLiT(LayerStack):
             role of each "head". Smaller matrices have larger weights. The published code has
             "head", which with ten seeds has the best mean on three tasks, by less than shows
             (`results/initial-weights`).
+        chrono: steps that the longest memories last at the start: the biases of beta and gamma are
+            drawn so that what is kept lasts from 2 steps to so many; 0 leaves these biases at 0,
+            where a step keeps about a half.
         backend: what computes a chunk: "kernel", "xla", "chunkwise" (with `decay="separate"`),
             "associative" or "auto"; see `RecurrenceBackend`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
 
-    Source: Pramanik (2023), Algorithm 5 and section 3.3; Parisotto et al. (2020) for the layer.
+    Source: Pramanik (2023), Algorithm 5 and section 3.3; Parisotto et al. (2020) for the layer;
+    Tallec and Ollivier (2018) for `chrono`.
 
     Deviations: the products have biases; relu before each gate follows the published code. That
     code differs from the thesis in `decay="joint"`, `query="double"` and `embedding_relu=False`.
@@ -245,6 +249,7 @@ class ReLiT(LayerStack):
         epsilon: float = 1e-5,
         init: Init = "orthogonal",
         init_per: InitPer = "head",
+        chrono: int = 0,
         backend: RecurrenceBackend = "auto",
     ):
         check_sizes(input_size, hidden_size, num_layers)
@@ -271,6 +276,7 @@ class ReLiT(LayerStack):
                     query=query,
                     init=init,
                     init_per=init_per,
+                    chrono=chrono,
                 ),
                 output=Linear(num_heads * head_size, hidden_size, key=output_key, init=init),
                 decay=decay,

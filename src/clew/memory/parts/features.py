@@ -50,6 +50,8 @@ class GatedFeatures(eqx.Module):
 
     `init_per` says what is one orthogonal matrix at the start: "product" all of `inputs` and all
     of `maps`, "role" each of K, Q, V, ..., p3 over its heads, "head" each of them for each head.
+    `chrono` is the number of steps that the longest memories last at the start, see
+    `initial.lasting`; with 0 the biases of beta and gamma start as all others do.
 
     Source: Pramanik (2023), Algorithm 5, lines 4-11; section 3.2 for the maps. Deviation: biases.
     """
@@ -75,12 +77,14 @@ class GatedFeatures(eqx.Module):
         query: QueryPath,
         init: Init,
         init_per: InitPer,
+        chrono: int,
     ):
         require_at_least("num_heads", num_heads, 1)
         require_at_least("head_size", head_size, 1)
         require_at_least("eta", eta, 1)
         require_choice("query", query, ("single", "double"))
         require_choice("init_per", init_per, ("product", "role", "head"))
+        require_at_least("chrono", chrono, 0)
         double = query == "double"
         keys = jax.random.split(key, 4)
 
@@ -89,6 +93,13 @@ class GatedFeatures(eqx.Module):
             return Linear(size, number * num_heads * width, key=key, init=init, blocks=blocks)
 
         self.inputs = roles(5, head_size, keys[0])
+        if chrono:
+            require_at_least("chrono", chrono, 2)
+            width = num_heads * head_size
+            biases = initial.lasting(jax.random.fold_in(keys[0], 2), 2 * width, chrono)
+            assert self.inputs.bias is not None
+            biases = jnp.concatenate([self.inputs.bias[: 3 * width], biases])
+            self.inputs = eqx.tree_at(lambda made: made.bias, self.inputs, biases)
         self.maps = roles(2 if double else 3, eta, keys[1])
         self.query_again = _per_head(num_heads, head_size, head_size, keys[2], init, double)
         self.query_again_bias = initial.constant((num_heads, head_size)) if double else None

@@ -77,6 +77,18 @@ def uniform(key: PRNGKeyArray, shape: Shape, bound: float) -> Array:
     )
 
 
+def lasting(key: PRNGKeyArray, size: int, longest: int) -> Float[Array, " size"]:
+    """Biases of gates s = sigmoid(x W + b) that forget, so that memories last up to `longest`.
+
+    b = -log(u - 1) with u uniform from 2 to longest: where x W is 0, s = 1 / u, and (1 - s)^t falls
+    to 1 / e in about u steps.
+
+    Source: Tallec and Ollivier (2018), "Can recurrent neural networks warp time?", section 2.
+    """
+    span = (longest - 2) / 2
+    return -jnp.log1p(span + uniform(key, (size,), span))
+
+
 def normal(key: PRNGKeyArray, shape: Shape) -> Array:
     """Standard normal."""
     return jnp.array(_draw(_normal, key, shape))
