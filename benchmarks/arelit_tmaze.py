@@ -1,4 +1,4 @@
-"""Why does AReLiT guess in the T-Maze: its size, its rates, its credit, or its initial weights?
+"""Why does AReLiT guess in the T-Maze: its size, its rates, its gates, or its approximation?
 
 Agents that differ from each other in one of these, as published in everything else (8 environments,
 rollouts of 256 steps, gamma 0.99, lambda 0.95, time-outs end an episode):
@@ -26,11 +26,20 @@ SIZES = {
 """The library's default but for its width, which is 128; Table A.2."""
 MEMORIES = {
     "half-wave": {"frequencies": "half_wave", "r": 3},
+    "chrono": {"frequencies": "half_wave", "r": 3, "chrono": 256},
+    "wide": {"frequencies": "half_wave", "r": 15},
     "full-wave": {"frequencies": "full_wave", "r": 3},
     "average": {"frequencies": "printed", "r": 1},
     "coded": {n: CODED.memory_options[n] for n in ("frequencies", "r", "scale", "tick")},
 }
-"""The library's; cosine and sine; the text's at r = 1, where keys and queries cancel; as coded."""
+"""The library's; with gates that begin open; with more vectors; cosine and sine; the text's at
+r = 1, where keys and queries cancel; as coded."""
+OTHERS = {
+    "relit": ("relit", SIZES["small"] | {"eta": 4, "init_per": "head"}),
+    "gru": ("gru", {"hidden_size": 64, "init_per": "gate"}),
+    "gtrxl-256": ("gtrxl", SIZES["small"] | {"window": 256}),
+}
+"""What AReLiT approximates, and two that solve the T-Maze at the thesis's size."""
 RATES = {
     "slow": {"learning_rate": 1e-4, "entropy_cost": 1e-3},
     "fast": {"learning_rate": 1e-3, "entropy_cost": 1e-2},
@@ -48,6 +57,12 @@ def agent(name: str, **changes: Any) -> TrainConfig:
     return replace(CODED, memory_options=options | {"init_per": "product"}, a2c=a2c, preset="")
 
 
+def other(name: str) -> TrainConfig:
+    """An agent with another memory, small and with fast rates."""
+    memory, options = OTHERS[name]
+    return replace(agent("small half-wave fast"), memory=memory, memory_options=options)
+
+
 def by_head(config: TrainConfig) -> TrainConfig:
     """An agent whose initial weights are one orthogonal matrix for each role of each head."""
     return replace(config, memory_options=config.memory_options | {"init_per": "head"})
@@ -61,6 +76,7 @@ STUDY = Study(
     name="arelit-tmaze",
     models={
         **{name.replace(" ", "-"): agent(name) for name in AGENTS},
+        **{f"small-{name}-fast": other(name) for name in OTHERS},
         "small-half-wave-slow-by-head": by_head(agent("small half-wave slow")),
         "thesis-half-wave-slow-by-head": by_head(agent("thesis half-wave slow")),
         "thesis-half-wave-slow-512": agent("thesis half-wave slow", rollout_length=512),
@@ -84,20 +100,20 @@ class Stage(NamedTuple):
     steps: int
 
 
+_LIKE = ("half-wave", "average", "relit", "gru")
 STAGES = (
     Stage("small-half-wave-fast", 120, (0,), 2_000_000),
     Stage("small-average-fast", 120, (0,), 2_000_000),
     Stage("small-half-wave-slow", 120, (0,), 2_000_000),
-    Stage("small-half-wave-fast", 160, (0,), 5_000_000),
     Stage("small-half-wave-fast", 120, (1,), 5_000_000),
-    Stage("small-half-wave-fast", 160, (1,), 5_000_000),
-    Stage("small-average-fast", 160, (0,), 2_000_000),
-    Stage("small-average-fast", 120, (1,), 2_000_000),
-    Stage("small-half-wave-fast", 160, (2,), 5_000_000),
+    *(Stage(f"small-{name}-fast", 160, (0,), 5_000_000) for name in (*_LIKE, "chrono")),
+    *(Stage(f"small-{name}-fast", 160, (1,), 5_000_000) for name in _LIKE),
+    *(Stage(f"small-{name}-fast", 160, (2,), 5_000_000) for name in _LIKE),
+    *(Stage(f"small-{name}-fast", 160, (0,), 5_000_000) for name in ("full-wave", "wide")),
+    *(Stage(f"small-{name}-fast", 160, (3, 4), 5_000_000) for name in _LIKE),
     Stage("thesis-half-wave-fast", 120, (0,), 2_000_000),
-    Stage("small-half-wave-fast", 160, (3, 4), 5_000_000),
-    Stage("small-average-fast", 160, (0, 1, 2, 3, 4), 5_000_000),
-    Stage("small-half-wave-fast", 120, (0, 1, 2, 3, 4), 5_000_000),
+    Stage("small-gtrxl-256-fast", 160, (0, 1, 2, 3, 4), 5_000_000),
+    Stage("small-coded-fast", 160, (0, 1, 2, 3, 4), 5_000_000),
     Stage("small-half-wave-slow", 120, (0, 1, 2, 3, 4), 10_000_000),
     Stage("thesis-half-wave-fast", 160, (0, 1, 2, 3, 4), 10_000_000),
     Stage("thesis-half-wave-slow-512", 160, (0, 1, 2), 10_000_000),
