@@ -58,7 +58,9 @@ def small(memory: str, options: dict[str, Any], algorithm: str = "a2c", **change
             num_envs=8, rollout_length=8, sequence_length=4, minibatches=2, epochs=2, adam_eps=EPS
         ),
     }
-    return TrainConfig(**{**settings, **changes})
+    settings |= changes
+    del settings["ppo" if algorithm == "a2c" else "a2c"]
+    return TrainConfig(**settings)
 
 
 def apart(made: list[np.ndarray], expected: list[np.ndarray]) -> float:

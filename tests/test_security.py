@@ -43,6 +43,9 @@ FORMS: dict[str, dict[str, Any]] = {
         "runner": "async",
         "asynchronous": AsyncConfig(ray="ray://127.0.0.1:9"),
     },
+    "a memory": {"memory": "evil:make", "memory_options": {"size": 3}},
+    "an encoder": {"network": clew.NetworkConfig(encoder="evil:make")},
+    "a learner": {"algorithm": "evil:make", "learner_options": {"num_envs": 2}},
 }
 MODULE = "open('MARKER', 'w').close()\n\ndef make(**options): raise SystemExit('ran')\n"
 
@@ -50,7 +53,9 @@ MODULE = "open('MARKER', 'w').close()\n\ndef make(**options): raise SystemExit('
 def write_run(path: Path, **settings: Any) -> None:
     """A folder whose maker took care that every checksum is right."""
     path.mkdir(parents=True)
-    config = clew.TrainConfig(memory="none", memory_options={}, name=path.name, **settings)
+    # Whoever leaves the algorithm out has the task imported to choose one; the maker has not.
+    others = {"memory": "none", "memory_options": {}, "algorithm": "a2c"}
+    config = clew.TrainConfig(**{"name": path.name, **others, **settings})
     folder.write_config(path, config, Identity("ab", (config.digest(),)))
     row = {"update": 5, "steps": 10, "seconds": 1.0, "episodes": [1], "return": [1.0]}
     (path / "metrics.jsonl").write_text(json.dumps(row) + "\n")
@@ -62,7 +67,7 @@ def write_study_of(path: Path, form: dict[str, Any]) -> None:
     study = Study(
         name="os:system",
         models={"a": clew.TrainConfig(memory="none", memory_options={})},
-        settings={"s": Setting(form["env"], form["env_options"])},
+        settings={"s": Setting(form.get("env", "tmaze"), form.get("env_options", {}))},
         seeds=(0,),
         steps=40,
         evaluation=Evaluation(episodes=10),
@@ -188,6 +193,21 @@ def test_ones_own_run_needs_no_consent(tmp_path: Path, monkeypatch: pytest.Monke
         record.unlink()
     with pytest.raises(UserError, match="gift would run"):
         clew.load("gift")
+
+
+def test_a_folder_cannot_leave_the_algorithm_to_its_task(gift: Callable[[str], Path]) -> None:
+    """Choosing one would import the task; the first runs named none, and had one."""
+    path = gift("a module")
+    text = json.loads((path / "config.json").read_text())
+    text["config"]["algorithm"] = "auto"
+    (path / "config.json").write_text(json.dumps(text))
+    with pytest.raises(UserError, match="algorithm must be the name of one, got 'auto'"):
+        clew.load(path)
+    del text["config"]["algorithm"], text["checksum"]
+    (path / "config.json").write_text(json.dumps(text))
+    with pytest.raises(UserError, match="gift would run 'evil:make'"):
+        clew.load(path)
+    assert "evil" not in sys.modules
 
 
 def test_a_message_shows_no_control_characters(tmp_path: Path) -> None:

@@ -1,37 +1,195 @@
 """Objects of a user's own, by a name that every process can resolve: "package.module:name"."""
 
+import importlib
+import inspect
+import operator
 import os
-import pkgutil
 import sys
-from collections.abc import Callable
-from typing import Any
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any, TypeVar
 
 from clew.errors import UserError, unknown_name
+
+T = TypeVar("T")
+
+
+class ScriptWarning(UserWarning):
+    """Something is named that only the running script defines."""
+
+
+SCRIPT = "__main__"
+"""The module of what is defined in the script that runs, which no other process can import."""
 
 
 def resolve(reference: str) -> Callable[..., Any]:
     """The callable that "package.module:name" names; the current folder is searched first.
 
     Raises:
-        UserError: if there is no such module, no such name in it, or it cannot be called.
+        UserError: if the module cannot be imported, with where it was looked for or the line that
+            fails; if it has no such name, or that cannot be called.
+    """
+    return resolve_kind(reference, Callable)
+
+
+def resolve_kind(reference: str, kind: Any) -> Any:
+    """What "package.module:name" names, which is of a kind that `isinstance` knows.
+
+    Raises:
+        UserError: as `resolve`.
     """
     module_name, colon, name = reference.partition(":")
     if not (module_name and colon and name):
         raise UserError(f"expected package.module:name, got {reference!r}")
-    here = os.getcwd()
-    sys.path.insert(0, here)
+    module = import_own(module_name, reference)
     try:
-        found = pkgutil.resolve_name(reference)
+        found = operator.attrgetter(name)(module)
     except AttributeError:
-        if module_name not in sys.modules:  # the module's own code raised it
-            raise
         found = None
-    except (ImportError, ValueError) as error:
-        raise UserError(f"cannot import {module_name!r} of {reference!r}: {error}") from error
-    finally:
-        sys.path.remove(here)
-    if not callable(found):
-        members = vars(sys.modules[module_name]).items()
-        public = [n for n, value in members if callable(value) and not n.startswith("_")]
+    if not isinstance(found, kind):
+        fitting = {n: value for n, value in vars(module).items() if isinstance(value, kind)}
+        own = [n for n, value in fitting.items() if value.__module__ == module.__name__]
+        public = [n for n in own or fitting if not n.startswith("_")]
         raise unknown_name(f"name in {module_name}", name, public)
     return found
+
+
+def find(kind: str, name: str, registry: Mapping[str, T]) -> T:
+    """What a registry has under a name, or else what "package.module:name" names.
+
+    Args:
+        kind: what is named, as a noun: "memory", "environment".
+        name: a key of the registry, or a reference as for `resolve`.
+        registry: the library's own, by name.
+
+    Raises:
+        UserError: for an unknown name, with the nearest ones, or as `resolve`.
+    """
+    if name in registry:
+        return registry[name]
+    if ":" not in name:
+        raise unknown_name(kind, name, registry)
+    found: Any = resolve(name)
+    return found
+
+
+def is_reference(name: str) -> bool:
+    """Whether a name says where its code is: "package.module:name"."""
+    return ":" in name
+
+
+def reference_to(found: Any) -> str | None:
+    """The "package.module:name" that names a class or function in this process.
+
+    Returns:
+        The reference, of the module `SCRIPT` for what the running script defines; None where no
+        reference leads to the object, as for what a function defines.
+    """
+    if not (inspect.isclass(found) or inspect.isfunction(found)):
+        return None
+    module, name = sys.modules.get(found.__module__), found.__qualname__
+    try:
+        same = operator.attrgetter(name)(module) is found
+    except AttributeError:
+        same = False
+    return f"{found.__module__}:{name}" if same else None
+
+
+def recorded_name(kind: str, found: Any) -> str:
+    """The name under which settings record a class or function that is given as itself.
+
+    What the running script defines can be named, but in that script alone, of which a
+    `ScriptWarning` tells.
+
+    Raises:
+        UserError: if no name leads to the object, so that a run could not find it again.
+    """
+    reference = reference_to(found)
+    if reference is None:
+        raise UserError(
+            f"the {kind} must be a name, or a class at the top of a module, which a run can record "
+            f"as package.module:Class; got {found!r:.80}"
+        )
+    if reference.startswith(f"{SCRIPT}:"):
+        warnings.warn(script_alone(kind, found.__qualname__), ScriptWarning, stacklevel=4)
+    return reference
+
+
+def script_alone(kind: str, name: str) -> str:
+    """A line on something that only the running script knows."""
+    return (
+        f"the {kind} {name} is known to this script alone: its runs can be resumed and evaluated "
+        f"here and nowhere else; define it in a module to name it module:{name}"
+    )
+
+
+def parameters_of(called: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a class or function by name; empty if it does not tell."""
+    try:
+        return inspect.signature(called).parameters
+    except (TypeError, ValueError):
+        return {}
+
+
+def check_call(name: str, called: Callable[..., Any], *args: Any, **options: Any) -> None:
+    """Refuses options that something named by a user does not take.
+
+    Raises:
+        UserError: for an unknown option, with the nearest ones, or one that is missing.
+    """
+    parameters = parameters_of(called).values()
+    if not parameters:
+        return
+    signature = inspect.signature(called)
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        for option in options:
+            if option not in signature.parameters:
+                known = [parameter.name for parameter in parameters]
+                raise unknown_name(f"option of {name}", option, known[len(args) :])
+    try:
+        signature.bind(*args, **options)
+    except TypeError as error:
+        raise UserError(f"{name} cannot be called with what it is given: {error}") from error
+
+
+def import_own(name: str, reference: str, folder: str = "") -> ModuleType:
+    """Imports a module of the user's own.
+
+    Args:
+        name: of the module.
+        reference: what it is imported for, for messages.
+        folder: that is searched first; by default the current one.
+
+    Raises:
+        UserError: with where it was looked for, or the line of its code that fails.
+    """
+    what = f"cannot import {name!r} of {reference!r}"
+    stem = os.path.basename(name.removesuffix(".py"))
+    if name.endswith(".py") or "/" in name or os.sep in name:
+        raise UserError(f"{what}: the file {stem}.py is the module {stem}, so name it {stem}:...")
+    here = folder or os.getcwd()
+    sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise UserError(
+                f"{what}: there is no module {error.name}; looked for {error.name}.py in {here} "
+                "and in the folders of Python's path (PYTHONPATH adds one)"
+            ) from error
+        raise UserError(f"{what}: {_cause(error)}") from error
+    except (Exception, SystemExit) as error:
+        raise UserError(f"{what}: {_cause(error)}") from error
+    finally:
+        sys.path.remove(here)
+
+
+def _cause(error: BaseException) -> str:
+    """What a module's own code raised while it was imported, and where, on one line."""
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    if isinstance(error, SyntaxError):
+        return said  # it names file and line
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{said} ({place.filename}, line {place.lineno})"

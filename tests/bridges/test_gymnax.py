@@ -189,7 +189,13 @@ def test_a_missing_package_and_other_versions_say_what_to_install(monkeypatch):
             make_env("gymnax:CartPole-v1")
 
 
-@pytest.mark.parametrize("algorithm", ["a2c", "ppo"])
+SETTINGS: dict[str, Any] = {
+    "a2c": clew.A2CConfig(num_envs=2, rollout_length=8),
+    "ppo": PPOConfig(num_envs=2, rollout_length=8, sequence_length=8, minibatches=1, epochs=1),
+}
+
+
+@pytest.mark.parametrize("algorithm", SETTINGS)
 def test_it_trains(pretended_gymnax, tmp_path, algorithm):
     config = clew.TrainConfig(
         env="gymnax:Labelled-v0",
@@ -197,8 +203,7 @@ def test_it_trains(pretended_gymnax, tmp_path, algorithm):
         memory="gru",
         memory_options={"hidden_size": 4},
         algorithm=algorithm,
-        a2c=clew.A2CConfig(num_envs=2, rollout_length=8),
-        ppo=PPOConfig(num_envs=2, rollout_length=8, sequence_length=8, minibatches=1, epochs=1),
+        **{algorithm: SETTINGS[algorithm]},
         steps=64,
         run_dir=str(tmp_path),
     )

@@ -1,5 +1,7 @@
 """gymnax itself (pip install 'clew[jaxenvs]') behind its tasks here: the same, step by step."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -144,6 +146,12 @@ def test_every_environment_can_be_stepped_side_by_side(name):
     assert steps.observation.dtype in (jnp.float32, jnp.int32)
 
 
+SETTINGS: dict[str, Any] = {
+    "a2c": clew.A2CConfig(num_envs=4, rollout_length=16),
+    "ppo": PPOConfig(num_envs=4, rollout_length=16, sequence_length=16, minibatches=2, epochs=1),
+}
+
+
 @pytest.mark.parametrize(
     ("name", "algorithm", "wrappers"),
     [
@@ -159,8 +167,7 @@ def test_it_trains(tmp_path, name, algorithm, wrappers):
         memory="gru",
         memory_options={"hidden_size": 8},
         algorithm=algorithm,
-        a2c=clew.A2CConfig(num_envs=4, rollout_length=16),
-        ppo=PPOConfig(num_envs=4, rollout_length=16, sequence_length=16, minibatches=2, epochs=1),
+        **{algorithm: SETTINGS[algorithm]},
         wrappers=wrappers,
         steps=256,
         log_every=1,

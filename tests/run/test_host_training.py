@@ -85,7 +85,9 @@ def config_of(folder, factory: str = "counting", algorithm: str = "a2c", **chang
         "run_dir": str(folder),
         "log_every": 100,
     }
-    return TrainConfig(**{**settings, **changes})
+    settings |= changes
+    del settings["ppo" if algorithm == "a2c" else "a2c"]
+    return TrainConfig(**settings)
 
 
 def values_of(path, times) -> list[float]:

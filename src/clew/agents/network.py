@@ -23,6 +23,7 @@ from clew.errors import UserError, require_at_least, require_choice
 from clew.memory import make_memory
 from clew.memory.base import AbstractMemory, State
 from clew.memory.parts.blocks import Init, Linear
+from clew.names import is_reference, resolve
 
 PROJECTIONS = ("none", "linear", "affine")
 
@@ -225,6 +226,14 @@ def make_agent(
 ) -> Agent:
     """Builds an agent from names and options, as a run's settings hold them.
 
+    Args:
+        memory: one of `clew.MEMORIES`, or "package.module:Class" for one of your own.
+        memory_options: of the memory.
+        observation_space: what the agent reads.
+        action_space: what it chooses from.
+        network: what stands before and after the memory.
+        key: random key for the weights.
+
     Raises:
         UserError: for an unknown memory or option, an impossible size, or a space that no encoder
             or distribution can take.
@@ -233,7 +242,8 @@ def make_agent(
     memory_key, heads_key = jax.random.split(key)
     encoder = make_encoder(observation_space, network, key=jax.random.fold_in(key, 2))
     size = encoder.output_size
-    module = make_memory(memory, input_size=size, key=memory_key, **memory_options)
+    kind = resolve(memory) if is_reference(memory) else memory
+    module = make_memory(kind, input_size=size, key=memory_key, **memory_options)
     distribution = make_distribution(
         action_space,
         continuous=network.continuous,

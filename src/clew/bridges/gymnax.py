@@ -18,7 +18,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, Key
 
-from clew.bridges.gymnasium.build import call, find_factory, missing_module, parameters_of
+from clew.bridges.gymnasium.build import call, find_factory, missing_module
 from clew.bridges.gymnasium.spaces import (
     ActionAdapter,
     ObservationAdapter,
@@ -28,6 +28,7 @@ from clew.bridges.gymnasium.spaces import (
 )
 from clew.envs.base import Environment, EnvState, Observation, Transition
 from clew.errors import UserError, require_choice, unknown_name
+from clew.names import parameters_of
 
 GYMNAX = "gymnax:"
 INSTALL = "pip install 'clew[jaxenvs]'"

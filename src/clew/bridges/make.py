@@ -3,18 +3,20 @@
 import inspect
 from typing import Any
 
+from clew.bridges.gymnasium.build import GYMNASIUM
 from clew.bridges.gymnax import GYMNAX, gymnax_options, make_gymnax
 from clew.envs import ENVS
 from clew.envs.base import Environment
-from clew.errors import unknown_name
+from clew.errors import UserError, unknown_name
+from clew.names import check_call, is_reference, resolve
 
 
 def make_env(name: str, **options: Any) -> Environment:
     """Builds a JAX task by name.
 
     Args:
-        name: a key of `ENVS`; or "gymnax:ID" or "gymnax:module:factory", see
-            `clew.bridges.gymnax.make_gymnax`.
+        name: a key of `ENVS`, or "module:Class" for a task of your own; or "gymnax:ID" or
+            "gymnax:module:factory", see `clew.bridges.gymnax.make_gymnax`.
         options: keyword arguments of that task's constructor.
 
     Raises:
@@ -27,18 +29,39 @@ def make_env(name: str, **options: Any) -> Environment:
     for option in options:
         if option not in known:
             raise unknown_name(f"option of {name}", option, known)
-    return ENVS[name](**options)
+    kind = ENVS[name] if name in ENVS else jax_task(name)
+    assert kind is not None, "env_options has found it"
+    check_call(name, kind, **options)
+    return kind(**options)
 
 
 def env_options(name: str) -> dict[str, Any]:
     """The options of a JAX task with their defaults.
 
     Raises:
-        UserError: an unknown name.
+        UserError: an unknown name, or one of something else.
     """
     if name.startswith(GYMNAX):
         return gymnax_options(name)
-    if name not in ENVS:
+    kind = ENVS.get(name) or jax_task(name)
+    if kind is None:
+        if is_reference(name):
+            resolve(name)  # says if it cannot be imported
+            raise UserError(f"{name} is no JAX task: expected a class derived from Environment")
         raise unknown_name("environment", name, ENVS)
-    parameters = inspect.signature(ENVS[name]).parameters.values()
+    parameters = inspect.signature(kind).parameters.values()
     return {parameter.name: parameter.default for parameter in parameters}
+
+
+def jax_task(name: str) -> type[Environment] | None:
+    """The JAX task of your own that "module:Class" names; None for any other name.
+
+    The module is imported to find out: a Gymnasium environment is named in the same way.
+    """
+    if not is_reference(name) or name.startswith((GYMNASIUM, GYMNAX)):
+        return None
+    try:
+        found: object = resolve(name)
+    except UserError:
+        return None  # whoever builds the task says what is wrong
+    return found if isinstance(found, type) and issubclass(found, Environment) else None

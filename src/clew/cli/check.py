@@ -9,7 +9,7 @@ import tyro
 from clew.cli.parse import parse
 from clew.cli.tables import print_json, print_table
 from clew.errors import UserError, unknown_name
-from clew.names import resolve
+from clew.names import check_call, is_reference, parameters_of, resolve
 
 if TYPE_CHECKING:
     from clew.memory.base import AbstractMemory
@@ -35,11 +35,12 @@ class CheckCommand:
     """Options of `clew check`."""
 
     what: tyro.conf.Positional[str] = ""
-    """A model's name, or module:factory, a function of your own that returns a memory."""
+    """A model's name, or module:Class, a memory of your own, as for clew train --memory. A function
+    without a parameter input_size is called with the options alone."""
     options: dict[str, Any] = field(default_factory=dict)
-    """Options of the model, or keyword arguments of the factory."""
+    """Options of the model."""
     input_size: int = 5
-    """Numbers in one observation, for a model given by name."""
+    """Numbers in one observation."""
     lengths: tuple[int, ...] = (1, 7, 64, 321)
     """Lengths of the chunks to unroll, in steps."""
     json: bool = False
@@ -67,25 +68,29 @@ def main(args: list[str]) -> int:
 
 
 def make(what: str, input_size: int, options: dict[str, Any]) -> "AbstractMemory":
-    """The memory of a model's name or of module:factory.
+    """The memory of a model's name or of module:Class, at a small size unless it is given.
 
     Raises:
-        UserError: if there is no such model, module or factory, or it returns no memory.
+        UserError: if there is no such model, module or class, or it makes no memory.
     """
     import jax  # start: JAX takes a second
 
     from clew.memory import MEMORIES, make_memory, options_of  # start: JAX takes a second
     from clew.memory.base import AbstractMemory  # start: JAX takes a second
 
-    if ":" in what:
-        memory = resolve(what)(**options)
+    if not is_reference(what) and what not in MEMORIES:
+        raise unknown_name("memory", what, [*MEMORIES, "module:Class"])
+    kind = resolve(what) if is_reference(what) else MEMORIES[what]
+    if "input_size" not in parameters_of(kind):
+        check_call(what, kind, **options)
+        memory = kind(**options)  # a function that knows its sizes
         if not isinstance(memory, AbstractMemory):
             raise UserError(f"{what} returned {type(memory).__name__}, expected an AbstractMemory")
         return memory
-    if what not in MEMORIES:
-        raise unknown_name("memory", what, [*MEMORIES, "module:factory"])
-    small = {n: size for n, size in SMALL.items() if n in options_of(what)}
-    return make_memory(what, input_size=input_size, key=jax.random.key(0), **(small | options))
+    known = options_of(kind)
+    small = {n: size for n, size in SMALL.items() if n in known}
+    name = kind if is_reference(what) else what
+    return make_memory(name, input_size=input_size, key=jax.random.key(0), **(small | options))
 
 
 def summary(report: "LawReport") -> dict[str, Any]:

@@ -23,6 +23,7 @@ from tyro.constructors import (
     StructTypeInfo,
 )
 
+from clew.cli.other_names import here, note
 from clew.errors import UserError
 
 T = TypeVar("T")
@@ -30,7 +31,13 @@ _WORDS = {"true": True, "false": False, "none": None}
 
 
 def parse(
-    kind: type[T], args: Sequence[str], *, command: str, about: str, default: T | None = None
+    kind: type[T],
+    args: Sequence[str],
+    *,
+    command: str,
+    about: str,
+    default: T | None = None,
+    prefer: str = "",
 ) -> T:
     """Reads the options of a command into its dataclass.
 
@@ -40,6 +47,7 @@ def parse(
         command: its name, for the help and errors.
         about: its description, for the help.
         default: values of options that are not given, if not the dataclass's own.
+        prefer: the group of options that hints name where several have the one that is meant.
 
     Raises:
         UserError: for an unknown option, with the nearest one, or an impossible value.
@@ -63,7 +71,7 @@ def parse(
             raise
         raise UserError(f"{_plain(complaint.getvalue())}; see {prog} --help") from None
     if rest:
-        raise _unknown(rest[0], kind, prog)
+        raise _unknown(rest[0], kind, prog, prefer)
     assert parsed is not None
     return parsed
 
@@ -141,6 +149,7 @@ def _registry() -> ConstructorRegistry:
     """Rules in addition to tyro's own: options as KEY=VALUE, help without line breaks."""
     registry = ConstructorRegistry()
     registry.primitive_rule(_pairs_rule)
+    registry.primitive_rule(_integer_rule)
     registry.struct_rule(_dataclass_rule)
     return registry
 
@@ -155,6 +164,33 @@ def _pairs_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None
         is_instance=lambda value: isinstance(value, dict),
         str_from_instance=lambda value: [f"{k}={_written(v)}" for k, v in value.items()],
     )
+
+
+def _integer_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """Integers also as 1e6."""
+    if info.type is not int:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=lambda words: whole_number(words[0]),
+        is_instance=lambda value: isinstance(value, int),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def whole_number(text: str) -> int:
+    """An integer, also as 1e6.
+
+    Raises:
+        ValueError: as `int`.
+    """
+    try:
+        return int(text)
+    except ValueError:
+        if not re.fullmatch(r"[+-]?\d+(\.\d+)?[eE]\+?\d{1,2}", text) or float(text) % 1:
+            raise
+        return int(float(text))
 
 
 def _dataclass_rule(info: StructTypeInfo) -> StructConstructorSpec | None:
@@ -180,14 +216,17 @@ def _written(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _unknown(token: str, kind: Any, prog: str) -> UserError:
+def _unknown(token: str, kind: Any, prog: str, prefer: str) -> UserError:
     if not token.startswith("-"):
         return UserError(f"unexpected argument {token!r}; see {prog} --help")
     given = token.split("=", 1)[0]
     names = list(option_names(kind))
+    # Often only the group of an option is missing: --learning-rate. Or it has another's name.
+    meant = here(given, names, prefer)
+    if meant:
+        calls = f"clew calls it {' or '.join(meant)}{note(given)}"
+        return UserError(f"unknown option {given!r}: {calls}. See {prog} --help")
     near = difflib.get_close_matches(given, names, n=3, cutoff=0.6)
-    # Often only the group of an option is missing: --learning-rate.
-    near = near or [name for name in names if name.endswith("." + given.lstrip("-"))]
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     return UserError(f"unknown option {given!r}; {hint}See {prog} --help")
 

@@ -8,6 +8,7 @@ from typing import Any
 from clew.cli.parse import parse
 from clew.cli.tables import print_json, print_table
 from clew.errors import UserError
+from clew.names import is_reference
 from clew.run import json_lines
 from clew.run.files import read_json
 
@@ -60,7 +61,8 @@ def _describe(path: Path) -> dict[str, Any] | None:
     try:
         config = read_json(path / "config.json")["config"]
         # The first runs had one algorithm and did not name it.
-        learning = config[config.get("algorithm", "a2c")]
+        algorithm = config.get("algorithm", "a2c")
+        learning = config["learner_options" if is_reference(algorithm) else algorithm]
         per_update = learning["num_envs"] * learning["rollout_length"]
         described = {
             "name": path.name,

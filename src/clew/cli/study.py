@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew.cli.parse import option_names, parse, value_before_parsing
 from clew.errors import UserError, require_at_least, unknown_name
-from clew.lab.studies import COLLECTIONS, STUDIES, find_study
+from clew.lab.studies import COLLECTIONS, STUDIES, find_study, is_own
 from clew.lab.studies.published import GridOptions, PublishedStudy, StudyOptions
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ or on a Ray cluster.
 What is finished is never run again: after Ctrl-C, a kill or a failure the same command resumes it.
 Results are lines of results.jsonl in the study's folder, one for every training. A study that
 trains nothing, as approximation, computes tables and pictures into the folder at once.
+A study of your own is given as FILE.py with one Study in it, or as module:NAME.
 The studies: {", ".join(STUDIES)}; clew study NAME --help shows the options of each. Studies of one
 publication are also known by --part: clew study {next(iter(COLLECTIONS))} --part PART."""
 
@@ -77,7 +78,7 @@ def parse_request(args: Sequence[str]) -> Request:
         parse(GridOptions, ["--help"], command="study NAME", about=ABOUT)
     if not name:
         raise UserError(f"which study? clew study NAME; known: {', '.join(_known_names())}")
-    if name not in _known_names():
+    if name not in _known_names() and not is_own(name):
         raise unknown_name("study", name, _known_names())
     command = f"study {name}"
     if name in COLLECTIONS:
@@ -127,6 +128,8 @@ def _known_names() -> list[str]:
 def _find_name(args: list[str]) -> tuple[str, list[str]]:
     """The name of the study, wherever it stands, and the other words; "" if there is none."""
     known = _known_names()
+    if args and is_own(args[0]):
+        return args[0], args[1:]
     values = {i + 1 for i, word in enumerate(args) if word == "--part"}
     named = (i for i, word in enumerate(args) if word in known and i not in values)
     place = next(named, 0)

@@ -16,6 +16,7 @@ from clew.run import folder, trust
 from clew.run.config import TrainConfig
 from clew.run.defaults import choose_algorithm
 from clew.run.progress import format_seconds
+from clew.run.recorded import unused
 from clew.run.sharding import open_devices
 
 ABOUT = """Trains agents and records the run in a folder: config.json, metrics.jsonl, checkpoints,
@@ -45,7 +46,14 @@ class TrainCommand:
 def main(args: list[str]) -> int:
     """Trains, and says what came of it."""
     default = default_command(args)
-    command = parse(TrainCommand, args, command="train", about=ABOUT, default=default)
+    command = parse(
+        TrainCommand,
+        args,
+        command="train",
+        about=ABOUT,
+        default=default,
+        prefer=f"--{default.config.algorithm}.",
+    )
     config = command.config
     if config.preset:
         config = _within_preset(config, default.config)
@@ -58,9 +66,13 @@ def main(args: list[str]) -> int:
     from clew.run.train import train  # start: JAX takes a second
 
     resume = folder.find_run(command.resume, config.run_dir) if command.resume else False
-    if resume:
+    progress = listener()
+    if not resume:
+        for line in _on_algorithm(args, config):
+            progress.message(line)
+    else:
         trust.require(resume, folder.read_config(resume), trust=command.trust)
-    result = train(config, resume=resume, progress=listener())
+    result = train(config, resume=resume, progress=progress)
     print(report(result.path, result.summary))
     return 0
 
@@ -87,6 +99,26 @@ def default_command(args: list[str]) -> TrainCommand:
     if algorithm == "auto" and chosen != choose_algorithm(env, ()):
         algorithm = chosen
     return TrainCommand(TrainConfig(env=env, algorithm=algorithm))
+
+
+def _on_algorithm(args: list[str], config: TrainConfig) -> list[str]:
+    """A line where given settings have chosen the algorithm, against what fits the task.
+
+    Raises:
+        UserError: for a setting of an algorithm that does not learn.
+    """
+    given = {n: t for n in LEARNERS for t in args if t.startswith(f"--{n}.")}
+    for name, token in given.items():
+        if name != config.algorithm:
+            raise UserError(unused(token.split("=")[0], name, config))
+    usual = choose_algorithm(config.env, ())
+    named = value_before_parsing(args, "--algorithm") or config.preset
+    if named or config.algorithm == usual:
+        return []
+    return [
+        f"algorithm {config.algorithm}, because its settings are given; without them {config.env} "
+        f"is learned by {usual}, with the encoder and the scale of rewards that fit"
+    ]
 
 
 def _within_preset(config: TrainConfig, preset: TrainConfig) -> TrainConfig:

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from clew.bridges.gymnasium.task import GymnasiumTask, gymnasium_task, is_gymnasium
-from clew.bridges.make import make_env
+from clew.bridges.make import jax_task, make_env
 from clew.envs.stream import AutoReset
 from clew.envs.wrappers import WrapperConfig, wrap
 from clew.interact.compiled_task import CompiledTask
@@ -18,7 +18,7 @@ def make_task(env: str, options: dict[str, Any], wrappers: WrapperConfig) -> Tas
 
     Args:
         env: the name of a JAX task (see `clew.bridges.make.make_env`), or "gymnasium:ID" or
-            "module:factory".
+            "module:factory"; "module:Class" of a class derived from `Environment` is a JAX task.
         options: of the task.
         wrappers: between the task and the agent.
 
@@ -26,7 +26,7 @@ def make_task(env: str, options: dict[str, Any], wrappers: WrapperConfig) -> Tas
         UserError: for an unknown task or option, an impossible value, or wrappers that the task
             does not take.
     """
-    if is_gymnasium(env):
+    if _is_hosted(env):
         return HostedTask(_gymnasium_task(env, json.dumps(options)), wrappers)
     task = make_env(env, **options)
     if wrappers != WrapperConfig():
@@ -35,14 +35,18 @@ def make_task(env: str, options: dict[str, Any], wrappers: WrapperConfig) -> Tas
 
 
 def default_settings(env: str) -> DefaultSettings:
-    """The settings that fit a task, by its name; the task is not built.
+    """The settings that fit a task, by its name; the task is not built, but "module:name" imported.
 
     Of a Gymnasium environment nothing is known: neither what its observations are nor how large
     its rewards.
     """
-    if is_gymnasium(env):
+    if _is_hosted(env):
         return DefaultSettings("ppo", encoder="auto", normalise_rewards=True)
     return DefaultSettings()
+
+
+def _is_hosted(env: str) -> bool:
+    return is_gymnasium(env) and jax_task(env) is None
 
 
 @functools.lru_cache(8)  # finding out the spaces of an environment builds it, which may take long

@@ -5,11 +5,15 @@ rest of the library it needs only the errors.
 """
 
 import inspect
+from collections.abc import Callable, Collection
+from types import FunctionType
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
-from clew.errors import unknown_name
+from clew.errors import UserError, unknown_name
 from clew.memory.arelit import AReLiT
 from clew.memory.base import AbstractMemory, scan_steps, select
 from clew.memory.gru import GRU
@@ -51,33 +55,88 @@ __all__ = [
 ]
 
 
-def options_of(name: str) -> dict[str, Any]:
-    """The options of the memory called `name`, with their defaults.
+def options_of(memory: str | Callable[..., Any]) -> dict[str, Any]:
+    """The options of a memory with their defaults; `inspect.Parameter.empty` where it has none.
+
+    Args:
+        memory: one of `MEMORIES`, or a class (or function) of your own with their arguments.
 
     Raises:
         UserError: if there is no memory of that name.
     """
-    if name not in MEMORIES:
-        raise unknown_name("memory", name, MEMORIES)
-    parameters = inspect.signature(MEMORIES[name]).parameters
-    return {n: p.default for n, p in parameters.items() if n not in ("input_size", "key")}
+    parameters = _parameters(_find(memory))
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    own = (p for p in parameters if p.name not in ("input_size", "key") and p.kind not in variadic)
+    return {parameter.name: parameter.default for parameter in own}
 
 
-def make_memory(name: str, *, input_size: int, key: PRNGKeyArray, **options: Any) -> AbstractMemory:
-    """Builds the memory called `name`.
+def make_memory(
+    memory: str | Callable[..., Any], *, input_size: int, key: PRNGKeyArray, **options: Any
+) -> AbstractMemory:
+    """Builds a memory.
 
     Args:
-        name: one of `MEMORIES`.
+        memory: one of `MEMORIES`, or a class (or function) of your own, which is called like
+            them: `memory(input_size, key=key, **options)`.
         input_size: numbers in one observation.
         key: random key for the weights.
         **options: the model's own options; see its class or `clew models NAME`.
 
     Raises:
-        UserError: for an unknown name or option, with the nearest valid ones, or for an
-            impossible value.
+        UserError: for an unknown name or option, with the nearest valid ones, for an impossible
+            value, or a class that does not take these arguments or is no memory.
     """
-    valid = options_of(name)
-    for option in options:
-        if option not in valid:
-            raise unknown_name(f"option of {name}", option, valid)
-    return MEMORIES[name](input_size, key=key, **options)  # pyright: ignore[reportCallIssue]
+    build, valid = _find(memory), options_of(memory)
+    name = memory if isinstance(memory, str) else _label(build)
+    _refuse_other_classes(name, build)
+    require_key(key)
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in _parameters(build)):
+        for option in options:
+            if option not in valid:
+                raise unknown_name(f"option of {name}", option, valid)
+        try:
+            inspect.signature(build).bind(input_size, key=key, **options)
+        except TypeError as error:
+            given = ", ".join(f"{option}=..." for option in options)
+            raise UserError(
+                f"{name} cannot be called as {name}(input_size, key=key{given and ', '}{given}): "
+                f"{error}"
+            ) from error
+    made = build(input_size, key=key, **options)
+    if not isinstance(made, AbstractMemory):
+        raise UserError(f"{name} returned {type(made).__name__}, expected an AbstractMemory")
+    return made
+
+
+def _refuse_other_classes(name: str, build: object) -> None:
+    if isinstance(build, type) and not issubclass(build, AbstractMemory):
+        raise UserError(f"{name} is no memory: expected a class derived from AbstractMemory")
+
+
+def require_key(key: Any) -> None:
+    """Raises `UserError` unless `key` is a random key, new or old in its form."""
+    dtype = jnp.result_type(key)
+    if not (jnp.issubdtype(dtype, jax.dtypes.prng_key) or jnp.shape(key) == (2,)):
+        raise UserError(f"key must be a random key, jax.random.key(seed), got {key!r:.60}")
+
+
+def _parameters(build: Callable[..., Any]) -> Collection[inspect.Parameter]:
+    """Those of a class or function; none if it does not tell."""
+    try:
+        return inspect.signature(build).parameters.values()
+    except (TypeError, ValueError):
+        return ()
+
+
+def _label(memory: Callable[..., Any]) -> str:
+    if isinstance(memory, type | FunctionType):
+        return f"{memory.__module__}:{memory.__qualname__}"
+    return repr(memory)
+
+
+def _find(memory: str | Callable[..., Any]) -> Callable[..., Any]:
+    if callable(memory):
+        return memory
+    if memory not in MEMORIES:
+        raise unknown_name("memory", memory, MEMORIES)
+    return MEMORIES[memory]

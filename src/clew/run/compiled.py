@@ -20,6 +20,7 @@ from clew.interact.host_rollout import HostState
 from clew.interact.rollout import ActorState
 from clew.interact.task import Task
 from clew.memory import MEMORIES
+from clew.names import find
 from clew.run.build import agent_parts, build_agent, make_task
 from clew.run.config import TrainConfig
 from clew.run.sharding import Layout, place_on_devices, sharding_of
@@ -190,7 +191,8 @@ def compile_program(parts: Parts) -> CompiledProgram:
     # Two tasks of one name outside of the registry may differ, so their programs are not shared.
     task = ENVS.get(config.env, jax.tree.structure(parts.jax_stream))
     devices = config.devices, config.device_threads
-    key = (config.digest(), devices, task, MEMORIES[config.memory])
+    memory = find("memory", config.memory, MEMORIES)
+    key = (config.digest(), devices, task, memory, type(parts.learner), type(parts.static.encoder))
     if key not in _LOOPS:
         while len(_LOOPS) >= _KEPT_LOOPS:
             del _LOOPS[next(iter(_LOOPS))]

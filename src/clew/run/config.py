@@ -14,6 +14,7 @@ from clew.agents.learners import (
     Learner,
     LearnerConfig,
     LearnerSettings,
+    learner_settings,
     make_learner,
 )
 from clew.agents.network import NetworkConfig
@@ -27,6 +28,7 @@ from clew.errors import (
 )
 from clew.interact.task import HostConfig, Task
 from clew.memory import MEMORIES
+from clew.names import is_reference, recorded_name
 from clew.run.asynchronous.settings import PLACE, AsyncConfig, check_async
 from clew.run.build import abstract_agent, make_task
 from clew.run.defaults import (
@@ -61,19 +63,25 @@ class TrainConfig(LearnerSettings):
     """
 
     env: str = ENV
-    """Name of the task."""
+    """Name of the task: one that `clew envs` lists, gymnasium:ID, gymnax:ID, or module:Class, a JAX
+    task or a Gymnasium environment of your own."""
     env_options: dict[str, Any] = _chosen(dict)
     """Options of the task; unless they are given, another task than the default one has none."""
     memory: str = "arelit"
-    """Name of the memory model."""
+    """Name of the memory model: one that `clew models` lists, or module:Class, a memory of your
+    own, called with input_size, key=key and memory_options."""
     memory_options: dict[str, Any] = field(default_factory=lambda: DefaultOptions(MEMORY_OPTIONS))
-    """Options of the memory model; those that are left out are given where the model has them."""
+    """Options of the memory model; those that are left out are given where the model has them. A
+    memory of your own has its own defaults."""
     network: NetworkConfig = _chosen(NetworkConfig)
     """The network around the memory: encoder, projection and heads."""
     algorithm: str = "auto"
     """How it learns: a2c, advantage actor-critic, ppo, proximal policy optimisation, or auto: on
     the library's own tasks, or where settings of a2c are given, a2c; on Gymnasium environments
-    ppo, and unless they are given, the encoder that fits (auto) and normalised rewards."""
+    ppo, and unless they are given, the encoder that fits (auto) and normalised rewards. Or
+    module:Class, a learner of your own."""
+    learner_options: dict[str, Any] = field(default_factory=dict)
+    """Settings of a learner of your own; those that are left out are its own defaults."""
     wrappers: WrapperConfig = _chosen(WrapperConfig)
     """Wrappers around the environment."""
     host: HostConfig = field(default_factory=HostConfig)
@@ -112,6 +120,8 @@ class TrainConfig(LearnerSettings):
     """Name of the preset that these settings came from, for the record."""
 
     def __post_init__(self) -> None:
+        self._name_classes()
+        self._check_groups()
         given = [name for name in LEARNERS if self._differs(name)]
         chosen = defaults_for(self.env, self.algorithm, given)._asdict()
         left_out = [name for name in chosen if getattr(self, name) is None]
@@ -122,6 +132,27 @@ class TrainConfig(LearnerSettings):
         if isinstance(self.memory_options, DefaultOptions) and self.memory in MEMORIES:
             options = memory_defaults(self.memory)
             object.__setattr__(self, "memory_options", options)
+        elif isinstance(self.memory_options, DefaultOptions) and is_reference(self.memory):
+            object.__setattr__(self, "memory_options", DefaultOptions())
+
+    def _name_classes(self) -> None:
+        """Classes that are given as themselves are recorded by their names."""
+        for name, kind in (("memory", "memory"), ("env", "task"), ("algorithm", "learner")):
+            given: object = getattr(self, name)
+            if not isinstance(given, str):
+                object.__setattr__(self, name, recorded_name(kind, given))
+
+    def _check_groups(self) -> None:
+        """Refuses a group of settings that is no such group, before anything is read from it."""
+        for name, kind in _GROUPS.items():
+            given = getattr(self, name)
+            if given is not None and not isinstance(given, kind):
+                hint = f"; write clew.{kind.__name__}(...)" if isinstance(given, dict) else ""
+                raise UserError(f"{name} must be a {kind.__name__}, got {given!r:.60}{hint}")
+        for name in _OPTIONS:
+            given = getattr(self, name)
+            if given is not None and not isinstance(given, dict):
+                raise UserError(f"{name} must be a dict of options by name, got {given!r:.60}")
 
     def _differs(self, learner: str) -> bool:
         return self.algorithm == "auto" and getattr(self, learner) != LEARNERS[learner].settings()
@@ -129,6 +160,8 @@ class TrainConfig(LearnerSettings):
     @property
     def learning(self) -> LearnerConfig:
         """The settings of the algorithm that is used."""
+        if is_reference(self.algorithm):
+            return learner_settings(self.algorithm, self.learner_options)
         return getattr(self, self.algorithm)
 
     @property
@@ -161,7 +194,7 @@ class TrainConfig(LearnerSettings):
         for name in ("seeds", "log_every"):
             require_at_least(name, getattr(self, name), 1)
         require_at_least("seed", self.seed, 0)
-        require_choice("algorithm", self.algorithm, ALGORITHMS)
+        self._validate_algorithm()
         check_devices(self)
         require_rate("checkpoint_seconds", self.checkpoint_seconds)
         self.network.validate()
@@ -185,6 +218,16 @@ class TrainConfig(LearnerSettings):
         self._validate_task(task)
         check_async(self, task.runners)
         abstract_agent(self, task)
+
+    def _validate_algorithm(self) -> None:
+        if is_reference(self.algorithm):
+            return  # `learning` says what is wrong with it
+        require_choice("algorithm", self.algorithm, ALGORITHMS)
+        if self.learner_options:
+            raise UserError(
+                f"learner_options are for a learner of your own (module:Class); the settings of "
+                f"{self.algorithm} are in {self.algorithm}, got {self.learner_options}"
+            )
 
     def _validate_task(self, task: Task) -> None:
         if self.learner.whole_episodes and not task.whole_episodes:
@@ -230,7 +273,9 @@ class TrainConfig(LearnerSettings):
         values = self.identity()
         for name in ("name", "run_dir", "preset", "steps", "checkpoint_seconds"):
             del values[name]
-        if self.learner.scheduled:
+        if is_reference(self.algorithm):
+            values["steps"] = self.steps  # whether it is scheduled only its code can say
+        elif self.learner.scheduled:
             values["updates"] = self.updates
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
@@ -243,9 +288,10 @@ _NEW_DEFAULTS = {
 """Options of memories whose default has changed."""
 _FORMER = {"init_per": "product"}
 """What options of memories were before they could be set; names of results do not have them."""
-_DEFAULTS = TrainConfig().to_json()
 _NEWER = (
     "algorithm",
+    "learner_options",
+    "network.encoder_options",
     "wrappers",
     *(f"network.{name}" for name in ("picture_channels", "picture_size", "embedding_size")),
     *(f"network.{name}" for name in ("encoder_projection", "encoder_norm", "nonlinearity")),
@@ -270,6 +316,8 @@ _GROUPS: dict[str, type] = {
     "asynchronous": AsyncConfig,
     "wandb": WandbConfig,
 }
+_OPTIONS = ("env_options", "memory_options", "learner_options")
+_DEFAULTS = TrainConfig().to_json()
 
 
 def config_from_json(values: dict[str, Any]) -> TrainConfig:
@@ -281,6 +329,11 @@ def config_from_json(values: dict[str, Any]) -> TrainConfig:
     if not isinstance(values, dict):
         raise UserError(f"settings must be an object, got {values!r:.40}")
     values = dict(values)
+    # The first runs had one algorithm and did not name it. None is chosen here: that may import
+    # the task, and this is data.
+    values.setdefault("algorithm", "a2c")
+    if values["algorithm"] == "auto":
+        raise UserError("the setting algorithm must be the name of one, got 'auto'")
     values.setdefault("devices", 1)
     before = "device_threads" not in values
     if before:  # when 0 was one device, and weights were drawn otherwise

@@ -18,6 +18,7 @@ from clew.run.checkpoint import Identity
 from clew.run.config import BESIDE, TrainConfig, config_from_json, differences
 from clew.run.files import open_to_append, read_json, write_file
 from clew.run.machine import git_commit, versions
+from clew.run.recorded import by_reference
 
 CONFIG, METRICS, SUMMARY, CHECKPOINTS = (
     "config.json",
@@ -38,7 +39,7 @@ def new_folder(config: TrainConfig) -> Path:
     try:
         parent.mkdir(parents=True, exist_ok=True)
         if not config.name:
-            return _numbered(parent, f"{slug(config.env)}-{config.memory}")
+            return _numbered(parent, f"{slug(config.env)}-{slug(config.memory)}")
         path = parent / config.name
         if (path / CONFIG).exists():
             raise _exists(path)
@@ -80,7 +81,7 @@ def to_resume(config: TrainConfig | None, resume: bool | str | Path) -> tuple[Pa
     own = read_config(path)
     if config is None:
         return path, own
-    changed = differences(own, config)
+    changed = differences(by_reference(own).config, config)
     old, new = changed.pop("steps", (own.steps, own.steps))
     for name in PLACE:
         changed.pop(f"asynchronous.{name}", None)

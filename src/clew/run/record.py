@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from clew.agents.learners import describes_updates
+from clew.agents.learners import OWN_METRIC, describes_updates
 from clew.interact.tasks import default_settings
 from clew.run import json_lines
 from clew.run.config import TrainConfig
@@ -133,16 +133,18 @@ def make_row(point: LogPoint, config: TrainConfig) -> Row:
         "update", "steps" (of one seed), "seconds" of training and "rate"; what the program
         measured; and for every metric a list over seeds: means over the row's updates for those of
         the loss, over its episodes for those of episodes, None where no episode ended; "episodes"
-        is their number.
+        is their number. What a learner of your own alone measures is called "learner.NAME".
     """
     update, count = point.update, (point.update - 1) % config.log_every + 1
     sums = jax.device_get(point.sums)
     values = {n: np.atleast_1d(np.asarray(v, np.float64)) for n, v in sums.items()}
-    episodes = values.pop("episodes")
+    episodes, own = values.pop("episodes"), config.learner.metrics
     row: Row = {"update": update, "steps": update * config.steps_per_update}
     row |= {"seconds": round(point.seconds, 3), "rate": round(point.rate, 3)}
     row["episodes"] = [int(n) for n in episodes]
     for name, total in values.items():
+        if name in own and not describes_updates(name):
+            name = OWN_METRIC + name
         if describes_updates(name):
             row[name] = [_number(v / count) for v in total]
         else:

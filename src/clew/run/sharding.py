@@ -13,6 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from clew.agents.devices import jit_over, make_mesh, shard_batch, spec_of
 from clew.errors import UserError, require_at_least, require_choice
 from clew.memory import MEMORIES
+from clew.names import find
 from clew.run.build import make_task
 
 if TYPE_CHECKING:
@@ -156,7 +157,8 @@ def choose_devices(config: "TrainConfig") -> "TrainConfig":
     """
     compiled = make_task(config).program(compiled=lambda _: True, hosted=lambda _: False)
     on_processor = compiled and jax.default_backend() == "cpu"
-    known = isinstance(MEMORIES.get(config.memory), type)  # else whether it can be is not said
+    kind: object = find("memory", config.memory, MEMORIES)
+    known = isinstance(kind, type)  # else whether it can be is not said
     count, threads = config.devices, config.device_threads
     if not count:
         most = min(len(jax.devices()), available_cores())
@@ -206,7 +208,7 @@ def _knows_own_sums() -> bool:
 
 
 def _is_shardable(config: "TrainConfig") -> bool:
-    kind = MEMORIES.get(config.memory)
+    kind = find("memory", config.memory, MEMORIES)
     return not isinstance(kind, type) or kind.shardable  # a user's own may be a function
 
 

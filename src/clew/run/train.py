@@ -20,6 +20,7 @@ from clew.run.hosted import HostProgram
 from clew.run.lanes import seed_lanes
 from clew.run.loggers.listen import with_loggers
 from clew.run.progress import Lines, Progress
+from clew.run.recorded import by_reference, completed, refuse_unused
 from clew.run.runner import Runner
 from clew.run.sharding import choose_devices
 from clew.run.stop import stop_signals
@@ -63,16 +64,19 @@ def train(
         TrainingInterrupted: after Ctrl-C or SIGTERM, with everything saved.
     """
     machine.use_compilation_cache()
-    recorded = 0
+    devices, warnings = 0, []
+    if config is not None or resume is False:
+        config, warnings = by_reference(completed(config or TrainConfig()))
     if resume is False:
-        config = config or TrainConfig()
+        assert config is not None
+        refuse_unused(config)
         path = None
     else:
         given = config is not None
         path, config = folder.to_resume(config, resume)
         require(path, config, trust=trust or given)
-        recorded = folder.read_config(path).devices
-        if config.devices == recorded > len(jax.devices()):
+        devices = folder.read_config(path).devices
+        if config.devices == devices > len(jax.devices()):
             config = replace(config, devices=0)
     config.validate()
     config = choose_devices(config)
@@ -85,8 +89,10 @@ def train(
         with folder.locked(path), stop_signals() as stop:
             try:
                 listener.start(shown, config)
-                if recorded not in (0, config.devices):
-                    listener.message(_other_devices(recorded, config.devices))
+                if devices not in (0, config.devices):
+                    warnings.append(_other_devices(devices, config.devices))
+                for line in warnings:
+                    listener.message(line)
                 summary = _train(path, shown, config, listener, stop, fresh=resume is False)
             finally:
                 listener.close()

@@ -1,20 +1,23 @@
 """Consent to code that a run's folder names: a folder is data, and data run nothing unasked.
 
-The settings of a run may name code outside the tasks that clew and the installed packages
-register: "module:factory", Gymnasium's "gymnasium:module:ID", "gymnax:module:factory", or a Ray
-cluster, which can run anything here. Whoever made the folder chose that code, so it is imported
-only if the user consents, or trained this run on this machine. A training is recorded outside of
-the folder, where the folder's maker cannot write, under its path and what it runs.
+The settings of a run may name code outside of what clew and the installed packages register: a
+task, memory, encoder or learner as "module:name", Gymnasium's "gymnasium:module:ID",
+"gymnax:module:factory", or a Ray cluster, which can run anything here. Whoever made the folder
+chose that code, so it is imported only if the user consents, or trained this run on this machine. A
+training is recorded outside of the folder, where the folder's maker cannot write, under its path
+and what it runs.
 """
 
 import hashlib
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 from clew.bridges.gymnasium.build import GYMNASIUM
 from clew.bridges.gymnax import GYMNAX
 from clew.errors import UserError
+from clew.names import is_reference
 from clew.run.config import TrainConfig
 from clew.run.files import write_file
 
@@ -36,6 +39,8 @@ def named_code(config: TrainConfig) -> list[str]:
     found = []
     if _is_named(config.env):
         found.append(f"{config.env!r} with the options {_shown(config.env_options)}")
+    for name, options in _own_parts(config):
+        found.append(f"{name!r} with the options {_shown(options)}")
     if config.asynchronous.ray not in LOCAL_RAY:
         found.append(f"whatever the Ray cluster at {config.asynchronous.ray!r} asks for")
     return found
@@ -88,6 +93,16 @@ def _is_named(env: str) -> bool:
     return ":" in env.removeprefix(GYMNAX)
 
 
+def _own_parts(config: TrainConfig) -> list[tuple[str, dict]]:
+    """The memory, encoder and learner that are named by where their code is, with their options."""
+    parts = [
+        (config.memory, config.memory_options),
+        (config.network.encoder, config.network.encoder_options),
+        (config.algorithm, config.learner_options),
+    ]
+    return [(name, options) for name, options in parts if is_reference(name)]
+
+
 def _is_recorded(path: Path, config: TrainConfig) -> bool:
     try:
         return _place(path, config).is_file()
@@ -97,7 +112,8 @@ def _is_recorded(path: Path, config: TrainConfig) -> bool:
 
 def _place(path: Path, config: TrainConfig) -> Path:
     """The record of a folder and of all the code that its settings name."""
-    what = [str(path.resolve()), config.env, config.env_options, config.asynchronous.ray]
+    what: list[Any] = [str(path.resolve()), config.env, config.env_options, config.asynchronous.ray]
+    what += [[name, options] for name, options in _own_parts(config)]
     digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
     return _state_folder() / "trusted" / f"{digest}.json"
 

@@ -14,6 +14,7 @@ from clew.interact.recording import Recording
 from clew.run import folder, machine
 from clew.run.build import make_task
 from clew.run.load import load_agent
+from clew.run.trust import require
 from clew.watch.film import Caption, Film, shown_steps
 from clew.watch.influence import WAYS, influences
 from clew.watch.terminal import play
@@ -91,7 +92,9 @@ def watch_run(
     found = folder.find_run(path)
     place = Path(out) if out else found / "watch.gif"
     check_video(place, viewing.fps)
-    gamma = folder.read_config(found).learning.gamma
+    config = folder.read_config(found)
+    require(found, config, trust=trust)  # a learner of the user's own says what its gamma is
+    gamma = config.learning.gamma
     films = [
         Film(
             seen.recording,

@@ -16,8 +16,9 @@ from clew.agents.encoders.base import (
 )
 from clew.agents.encoders.pictures import Frame, Impala, Nature
 from clew.agents.encoders.vectors import Chain, Dense, Embedding, OneHot, PreviousReward
-from clew.errors import UserError
+from clew.errors import UserError, require_at_least
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
+from clew.names import check_call, is_reference, resolve
 
 __all__ = [
     "ENCODERS",
@@ -58,7 +59,8 @@ def make_encoder(
     With impala or nature an observation that is no dict is a picture whatever its sides. Bytes of
     pictures are divided by 255 in all cases. In a dict the entry `previous_action` is
     one-hot, or as it is if it is a Box, and `previous_reward` as sign(r) log(1 + |r|), both
-    without layers.
+    without layers. "module:Class" names an encoder of your own, which reads the whole observation:
+    it is called as `Class(space, key=key, **encoder_options)`.
 
     Args:
         space: of one observation.
@@ -68,7 +70,10 @@ def make_encoder(
     Raises:
         UserError: for a space that is not supported or empty, or a picture that is too small.
     """
-    encoder = _make(space, config, key, "the observation", alone=True)
+    if is_reference(config.encoder):
+        encoder = _make_own(space, config, key)
+    else:
+        encoder = _make(space, config, key, "the observation", alone=True)
     projection = norm = None
     size = encoder.output_size
     if config.encoder_projection > 0:
@@ -81,6 +86,25 @@ def make_encoder(
     if projection is None and norm is None:
         return encoder
     return Projected(encoder, projection, norm, size)
+
+
+def _make_own(
+    space: spaces.Space[Any], config: EncoderConfig, key: PRNGKeyArray
+) -> AbstractEncoder:
+    """The encoder that "module:Class" names."""
+    name, kind = config.encoder, resolve(config.encoder)
+    _refuse_other_classes(name, kind)
+    check_call(name, kind, space, key=key, **config.encoder_options)
+    made = kind(space, key=key, **config.encoder_options)
+    if not isinstance(made, AbstractEncoder):
+        raise UserError(f"{name} returned {type(made).__name__}, expected an AbstractEncoder")
+    require_at_least(f"output_size of {name}", made.output_size, 1)
+    return made
+
+
+def _refuse_other_classes(name: str, kind: object) -> None:
+    if isinstance(kind, type) and not issubclass(kind, AbstractEncoder):
+        raise UserError(f"{name} is no encoder: expected a class derived from AbstractEncoder")
 
 
 def _make(

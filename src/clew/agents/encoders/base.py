@@ -3,7 +3,7 @@
 import abc
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PyTree
 
 from clew.errors import UserError, require_at_least, require_choice
 from clew.memory.parts.blocks import INITS, LayerNorm, Linear
+from clew.names import is_reference, recorded_name
 
 Module = TypeVar("Module", bound=eqx.Module)
 
@@ -32,8 +33,10 @@ class EncoderConfig:
 
     encoder: str = "none"
     """What reads the observation before the memory: none; mlp, layers of x W + b with a relu;
-    impala or nature, convolutions for pictures; or auto, impala for pictures and mlp for the
-    rest."""
+    impala or nature, convolutions for pictures; auto, impala for pictures and mlp for the rest;
+    or module:Class, an encoder of your own, called with the whole observation's space and a key."""
+    encoder_options: dict[str, Any] = field(default_factory=dict)
+    """Options of an encoder of your own."""
     encoder_size: int = 64
     """Width of the mlp's layers (Makkink, 2021, section 3.4: 64)."""
     encoder_layers: int = 2
@@ -58,13 +61,23 @@ class EncoderConfig:
     init: str = "orthogonal"
     """How its weights begin: orthogonal, lecun or uniform."""
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.encoder, str):  # the class itself
+            object.__setattr__(self, "encoder", recorded_name("encoder", self.encoder))
+
     def validate_encoder(self) -> None:
         """Refuses impossible settings.
 
         Raises:
             UserError: naming the setting, its value and what was expected.
         """
-        require_choice("encoder", self.encoder, ENCODERS)
+        if not is_reference(self.encoder):
+            require_choice("encoder", self.encoder, ENCODERS)
+            if self.encoder_options:
+                raise UserError(
+                    f"encoder_options are for an encoder of your own (module:Class); "
+                    f"{self.encoder} has none, got {self.encoder_options}"
+                )
         require_choice("nonlinearity", self.nonlinearity, NONLINEARITIES)
         require_choice("precision", self.precision, PRECISIONS)
         require_choice("init", self.init, INITS)

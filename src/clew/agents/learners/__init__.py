@@ -1,13 +1,18 @@
 """The learning algorithms, by name."""
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from clew.agents.learners.a2c import A2C, A2CConfig
-from clew.agents.learners.base import Learner, LearnerConfig
+from clew.agents.learners.base import Learner, LearnerConfig, require_learner
 from clew.agents.learners.ppo import PPO, PPOConfig
+from clew.names import check_call, find
 
 LEARNERS: dict[str, type[Learner]] = {"a2c": A2C, "ppo": PPO}
+
+OWN_METRIC = "learner."
+"""How the metrics of a learner of your own begin in rows, where no other learner has them."""
 
 if TYPE_CHECKING:
 
@@ -37,19 +42,50 @@ else:
     )
 
 
+def find_learner(algorithm: str) -> type[Learner]:
+    """The class of a learner, one of `LEARNERS` or "package.module:Class".
+
+    Raises:
+        UserError: if there is none of that name, or the class lacks a member of a learner.
+    """
+    learner = find("algorithm", algorithm, LEARNERS)
+    if algorithm not in LEARNERS:
+        require_learner(algorithm, learner)
+    return learner
+
+
+def learner_settings(algorithm: str, options: Mapping[str, Any]) -> LearnerConfig:
+    """The settings of a learner of your own.
+
+    Args:
+        algorithm: "package.module:Class".
+        options: those that are not left at their defaults.
+
+    Raises:
+        UserError: as `find_learner`, or for an option that its settings do not have.
+    """
+    settings = find_learner(algorithm).settings
+    check_call(algorithm, settings, **options)
+    return settings(**options)
+
+
 def make_learner(algorithm: str, config: LearnerConfig, updates: int) -> Learner:
     """A learner by name.
 
     Args:
-        algorithm: one of `LEARNERS`.
+        algorithm: one of `LEARNERS`, or "package.module:Class".
         config: its settings.
         updates: of the whole run, for schedules.
     """
-    learner: type = LEARNERS[algorithm]
+    learner: type = find_learner(algorithm)
     return learner(config, updates)
 
 
 def describes_updates(metric: str) -> bool:
-    """Whether a metric describes updates, as the memory's do; the others describe episodes."""
+    """Whether a metric describes updates, as the memory's do; the others describe episodes.
+
+    Those of a learner of your own that no learner of the library has are called "learner.NAME" in
+    a run's rows, which are read without importing it.
+    """
     known = any(metric in learner.metrics for learner in LEARNERS.values())
-    return known or metric.startswith("memory.")
+    return known or metric.startswith(("memory.", OWN_METRIC))

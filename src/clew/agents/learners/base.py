@@ -1,5 +1,7 @@
 """What every learning algorithm is, and the gradient step that they share."""
 
+import dataclasses
+import inspect
 from collections.abc import Callable
 from typing import ClassVar, Protocol, TypeVar
 
@@ -133,6 +135,22 @@ class Learner(Protocol):
     ) -> Learned:
         """The update that follows a rollout; `key` is for what learning samples."""
         ...
+
+
+def require_learner(name: str, kind: type) -> None:
+    """Refuses a class that lacks a member of `Learner`.
+
+    Raises:
+        UserError: naming what it lacks.
+    """
+    members = {*Learner.__annotations__, *vars(Learner)}
+    public = {member for member in members if not member.startswith("_")}
+    fields = {field for base in kind.__mro__ for field in inspect.get_annotations(base)}
+    missing = sorted(public - fields - {*dir(kind)}) if isinstance(kind, type) else sorted(public)
+    if missing:
+        raise UserError(f"{name} is no learner: it lacks {', '.join(missing)}")
+    if not dataclasses.is_dataclass(kind.settings):
+        raise UserError(f"settings of {name} must be a dataclass, got {kind.settings!r:.60}")
 
 
 def adam(

@@ -2,7 +2,6 @@
 
 import difflib
 import importlib
-import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -16,8 +15,8 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import DependencyNotInstalled
 from PIL import Image
 
-from clew.errors import UserError, unknown_name
-from clew.names import resolve
+from clew.errors import UserError
+from clew.names import check_call, parameters_of, resolve
 
 GYMNASIUM = "gymnasium:"
 
@@ -97,7 +96,7 @@ def build(
     if name.startswith(GYMNASIUM):
         return make_gymnasium(name.removeprefix(GYMNASIUM), options, spec)
     factory = find_factory(name)
-    check_options(name, factory, options)
+    check_call(name, factory, **options)
     env = call(name, factory, options)
     if not isinstance(env, gymnasium.Env):
         hint = ""
@@ -206,24 +205,6 @@ def takes(name: str, option: str) -> bool:
         return True
     parameters = parameters_of(find_factory(name))
     return option in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-
-
-def check_options(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    """Raises `UserError` for an option that the factory does not take, with the nearest one."""
-    parameters = parameters_of(factory)
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return
-    for option in options:
-        if option not in parameters:
-            raise unknown_name(f"option of {name}", option, parameters)
-
-
-def parameters_of(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """The parameters of a factory by name; empty if it does not tell."""
-    try:
-        return inspect.signature(factory).parameters
-    except (TypeError, ValueError):
-        return {}
 
 
 class FrameSkip(gymnasium.Wrapper):

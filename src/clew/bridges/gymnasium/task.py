@@ -15,9 +15,7 @@ from clew.bridges.gymnasium.build import (
     EnvBuilder,
     build,
     call,
-    check_options,
     find_factory,
-    parameters_of,
 )
 from clew.bridges.gymnasium.group import GroupPlan
 from clew.bridges.gymnasium.processes import close_quietly
@@ -26,6 +24,7 @@ from clew.bridges.gymnasium.stream import GymnasiumStream
 from clew.bridges.gymnasium.vector import GroupedVectorEnv
 from clew.envs.wrappers import WrapperConfig, observed
 from clew.errors import UserError, require_at_least
+from clew.names import check_call, parameters_of
 
 FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 NOT_FACTORIES = ("gymnax:",)
@@ -190,7 +189,7 @@ def make_vector(name: str, num_envs: int, options: Mapping[str, Any]) -> VectorE
         UserError: an unknown option, or it returned something else or of another size.
     """
     factory = find_factory(name)
-    check_options(name, factory, options)
+    check_call(name, factory, num_envs=num_envs, **options)
     vector = call(name, factory, {"num_envs": num_envs, **options})
     if not isinstance(vector, VectorEnv):
         raise UserError(

@@ -32,6 +32,10 @@ SURVIVED, NO_EFFECT = "survived", "no effect"
 """What a kind returns if the run went on or was resumed whole, or if nothing had changed at all."""
 CLOCK = ("seconds", "rate")
 SMALL_ARELIT = {"hidden_size": 8, "num_layers": 1, "num_heads": 1, "head_size": 4}
+SETTINGS: dict[str, Any] = {
+    "a2c": A2CConfig(num_envs=4, rollout_length=8),
+    "ppo": PPOConfig(num_envs=4, rollout_length=8, sequence_length=4, minibatches=1, epochs=1),
+}
 VARIANTS: dict[str, dict[str, Any]] = {
     "a2c": {},
     "ppo": {"algorithm": "ppo"},
@@ -106,15 +110,15 @@ class Bench:
 
     def compiled(self, name: str, updates: int, **changes: Any) -> TrainConfig:
         """A compiled task's run: resumed in whatever way, it is the undisturbed one bit for bit."""
+        algorithm = changes.get("algorithm", "a2c")
         config = TrainConfig(
             env="tmaze",
             env_options={"corridor_length": 3},
             memory="gru",
             memory_options={"hidden_size": 4},
             network=NetworkConfig(head_size=4),
-            algorithm="a2c",
-            a2c=A2CConfig(num_envs=4, rollout_length=8),
-            ppo=PPOConfig(num_envs=4, rollout_length=8, sequence_length=4, minibatches=1, epochs=1),
+            algorithm=algorithm,
+            **{algorithm: SETTINGS[algorithm]},
             steps=updates * PER_UPDATE,
             log_every=4 if updates == SHORT else 50,
             checkpoint_seconds=0.0,

@@ -4,6 +4,7 @@ import pkgutil
 from typing import TYPE_CHECKING, Any
 
 from clew.errors import unknown_name
+from clew.names import is_reference
 
 if TYPE_CHECKING:
     from clew.lab.studies.published import PublishedStudy
@@ -24,12 +25,26 @@ COLLECTIONS: dict[str, tuple[str, ...]] = {"pramanik": ("tmaze", "memory-maze", 
 def find_study(name: str) -> "PublishedStudy[Any]":
     """The study called `name`.
 
+    Args:
+        name: one of `STUDIES`; or a study of your own, "package.module:NAME", or FILE.py with one
+            study in it.
+
     Raises:
-        UserError: if there is none, with the nearest names.
+        UserError: if there is none, with the nearest names, or a study of your own cannot be
+            imported.
     """
+    if is_own(name):
+        from clew.lab.studies.own import own_study  # start: NumPy and JAX take a second
+
+        return own_study(name)
     if name not in STUDIES:
         raise unknown_name("study", name, STUDIES)
     return pkgutil.resolve_name(STUDIES[name])
+
+
+def is_own(name: str) -> bool:
+    """Whether a name is of a study of your own: "package.module:NAME" or FILE.py."""
+    return is_reference(name) or name.endswith(".py")
 
 
 def study_presets(name: str) -> "dict[str, TrainConfig]":

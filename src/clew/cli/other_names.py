@@ -1,0 +1,60 @@
+"""What other libraries call the settings: hints for who comes from Stable-Baselines3 or CleanRL."""
+
+OTHER_NAMES = {
+    "anneal_lr": "schedule",
+    "batch_size": "minibatches",
+    "capture_video": "video_every",
+    "clip_coef": "clip_ratio",
+    "clip_range": "clip_ratio",
+    "clip_range_vf": "value_clip",
+    "clip_vloss": "value_clip",
+    "ent_coef": "entropy_cost",
+    "env_id": "env",
+    "exp_name": "name",
+    "gae_lambda": "lam",
+    "log_dir": "run_dir",
+    "lr": "learning_rate",
+    "n_envs": "num_envs",
+    "n_epochs": "epochs",
+    "n_seeds": "seeds",
+    "n_steps": "rollout_length",
+    "norm_adv": "advantage_normalisation",
+    "norm_obs": "normalise_observations",
+    "norm_reward": "normalise_rewards",
+    "normalize_advantage": "advantage_normalisation",
+    "num_minibatches": "minibatches",
+    "num_seeds": "seeds",
+    "num_steps": "rollout_length",
+    "tensorboard_log": "loggers",
+    "timesteps": "steps",
+    "total_timesteps": "steps",
+    "update_epochs": "epochs",
+    "vf_coef": "value_cost",
+}
+"""Their name to the field's name here."""
+
+NOTES = {
+    "batch_size": "how many there are, not their size",
+    "tensorboard_log": "--loggers tensorboard; the events are in the run's folder",
+}
+"""What else differs."""
+
+
+def here(given: str, options: list[str], prefer: str = "") -> list[str]:
+    """The options of this library that mean what another library's option does.
+
+    Args:
+        given: the option as typed, with its dashes.
+        options: every option of the command.
+        prefer: the group to take where several have such an option, for example "--ppo.".
+    """
+    name = given.lstrip("-").replace("-", "_")
+    ending = OTHER_NAMES.get(name, name).replace("_", "-")
+    found = [option for option in options if option.removeprefix("--").split(".")[-1] == ending]
+    return [option for option in found if prefer and option.startswith(prefer)] or found
+
+
+def note(given: str) -> str:
+    """A remark on another library's option, in brackets; mostly empty."""
+    text = NOTES.get(given.lstrip("-").replace("-", "_"))
+    return f" ({text})" if text else ""

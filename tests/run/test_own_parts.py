@@ -1,0 +1,198 @@
+"""A memory, an encoder, a task, a learner and a study of one's own, named as module:Class."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clew
+from clew.cli import run
+from clew.errors import UserError
+from clew.names import ScriptWarning
+from clew.run import folder
+from clew.run.progress import Quiet
+from clew.run.recorded import by_reference, completed
+from own_parts import Average, Cue, Halved, Scaled
+from small_run import assert_same_run
+
+OWN: dict[str, Any] = {
+    "memory": "mine:Average",
+    "memory_options": {"hidden_size": 4},
+    "env": "mine:Cue",
+    "env_options": {"delay": 2},
+    "algorithm": "mine:Halved",
+    "learner_options": {"num_envs": 2, "rollout_length": 4},
+}
+SOURCE = Path(__file__).parents[1] / "own_parts.py"
+WORDS = (
+    "--memory mine:Average --memory-options hidden_size=4 --env mine:Cue --env-options delay=2 "
+    "--network.encoder mine:Scaled --network.encoder-options factor=3 "
+    "--algorithm mine:Halved --learner-options num_envs=4 rollout_length=8"
+).split()
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with the parts in mine.py, which is forgotten afterwards."""
+    shutil.copy(SOURCE, tmp_path / "mine.py")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLEW_STATE_DIR", str(tmp_path / "state"))
+    yield tmp_path
+    sys.modules.pop("mine", None)
+
+
+def test_all_of_them_through_a_run(place: Path) -> None:
+    """Classes are recorded by their names, and found again by evaluating, loading and resuming."""
+    config = clew.TrainConfig(
+        memory=Average,
+        memory_options={"hidden_size": 4},
+        env=Cue,
+        env_options={"delay": 2},
+        algorithm=Halved,
+        learner_options={"num_envs": 2, "rollout_length": 4},
+        network=clew.NetworkConfig(encoder=Scaled, encoder_options={"factor": 3}, head_size=4),
+        steps=40,
+    )
+    result = clew.train(config, progress=Quiet())
+    assert result.path.name == "own_parts-Cue-own_parts-Average-1"
+    saved = json.loads((result.path / "config.json").read_text())["config"]
+    assert saved["memory"] == "own_parts:Average" and saved["env"] == "own_parts:Cue"
+    assert saved["network"]["encoder"] == "own_parts:Scaled"
+    assert saved["algorithm"] == "own_parts:Halved"
+    assert saved["learner_options"]["divisor"] == 2.0  # completed, should its default change
+    assert clew.read_metrics(result.path)[-1]["learner.divided_by"] == [2.0]
+    assert result.summary["final"].keys() >= {"success", "return"}
+    assert "learner.divided_by" not in result.summary["final"]
+    encoder = clew.load(result.path).encoder
+    assert isinstance(encoder, Scaled) and encoder.factor == 3
+    # The same settings, with the learner's options as they were given.
+    again = clew.TrainConfig(**{**vars(config), "name": result.path.name})
+    assert folder.to_resume(completed(again), True)[1] == folder.read_config(result.path)
+    assert run(["runs"]) == run(["compare", str(result.path)]) == 0
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"memory": "mine:Averag"}, "unknown name in mine 'Averag'; did you mean 'Average'"),
+        ({"memory": "absent:A"}, "there is no module absent; looked for absent.py in "),
+        ({"memory": "mine.py:Average"}, "the file mine.py is the module mine"),
+        ({"memory": "mine:HalvedConfig"}, "mine:HalvedConfig is no memory"),
+        (
+            {"memory": "mine:Scaled", "memory_options": {}},
+            "is no memory: expected a class derived from",
+        ),
+        ({"memory_options": {"size": 3}}, "unknown option of mine:Average 'size'"),
+        ({"memory": "broken:A"}, r"ZeroDivisionError: .* \(.*broken.py, line 2\)"),
+        ({"memory": "needs:A"}, "No module named 'not_there'"),
+        ({"memory": "wrong:A"}, r"SyntaxError: .*wrong.py, line 1"),
+        ({"network": clew.NetworkConfig(encoder="mine:Cue")}, "mine:Cue is no encoder"),
+        ({"network": clew.NetworkConfig(encoder_options={"a": 1})}, "none has none"),
+        ({"env": "mine:Average", "env_options": {}}, "cannot be called with what it is"),
+        ({"env_options": {"dela": 3}}, "unknown option of mine:Cue 'dela'; did you mean 'delay'"),
+        ({"algorithm": "mine:Cue"}, "mine:Cue is no learner: it lacks config, learn"),
+        ({"algorithm": "mine:Halve"}, "did you mean 'Halved'"),
+        ({"learner_options": {"rollout": 3}}, "unknown option of mine:Halved 'rollout'"),
+        ({"learner_options": {"divisor": 2, "num_envs": 0}}, "num_envs must be an integer of at"),
+        ({"algorithm": "a2c"}, "learner_options are for a learner of your own"),
+    ],
+)
+def test_a_wrong_name_is_one_line(place: Path, changes: dict[str, Any], message: str) -> None:
+    (place / "broken.py").write_text("A = 1\nA / 0\n")
+    (place / "needs.py").write_text("import not_there\n")
+    (place / "wrong.py").write_text("class:\n")
+    with pytest.raises(UserError, match=message) as error:
+        clew.TrainConfig(**{**OWN, **changes}).validate()
+    assert "\n" not in str(error.value)
+
+
+def test_what_no_name_leads_to_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Local(Average):
+        """Of this function alone."""
+
+    with pytest.raises(UserError, match="class at the top of a module, .* got .*Local"):
+        clew.TrainConfig(memory=Local)
+    with pytest.raises(UserError, match="the encoder must be a name, or a class"):
+        clew.NetworkConfig(encoder=lambda space, key: None)
+    monkeypatch.setattr(Average, "__module__", "__main__")
+    monkeypatch.setattr(sys.modules["__main__"], "Average", Average, raising=False)
+    with pytest.warns(ScriptWarning, match="known to this script alone.*name it module:Average"):
+        assert clew.TrainConfig(memory=Average).memory == "__main__:Average"
+
+
+def test_a_registered_memory_is_recorded_by_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the user is told at once that no other process knows it."""
+    monkeypatch.setitem(clew.MEMORIES, "average", Average)
+    monkeypatch.setitem(clew.ENVS, "cue", Cue)
+    config = clew.TrainConfig(memory="average", env="cue", env_options={"delay": 2})
+    found, warnings = by_reference(config)
+    assert (found.memory, found.env) == ("own_parts:Average", "own_parts:Cue")
+    assert found.memory_options == config.memory_options == {"hidden_size": 64}
+    assert found.env_options == {"delay": 2} and warnings == []
+    assert by_reference(clew.TrainConfig()).config == clew.TrainConfig()
+    monkeypatch.setitem(clew.MEMORIES, "average", lambda size, *, key: Average(size, key=key))
+    found, warnings = by_reference(clew.TrainConfig(memory="average"))
+    assert found.memory == "average"
+    assert "the memory average is known to this script alone" in warnings[0]
+
+
+def clew_process(*words: str) -> subprocess.Popen[str]:
+    """A command in a process of its own, in the current folder."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "clew", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def output_of(*words: str, code: int = 0) -> str:
+    """What a command prints, which ends with the code."""
+    process = clew_process(*words)
+    text = process.communicate(timeout=300)[0]
+    assert process.returncode == code, text
+    assert "Traceback" not in text
+    return text
+
+
+COMMON = [*WORDS, "--checkpoint-seconds", "0.2", "--network.head-size", "4"]
+
+
+@pytest.mark.slow
+def test_all_of_them_killed_and_resumed(place: Path) -> None:
+    """Bit for bit, in processes of their own."""
+    common = [*COMMON, "--steps", "100000"]
+    killed = clew_process("train", *common, "--name", "killed")
+    checkpoints = place / "runs" / "killed" / "checkpoints"
+    while not any(p.stem > "update-000000000" for p in checkpoints.glob("update-*.clew")):
+        assert killed.poll() is None, killed.communicate()[0]
+        time.sleep(0.05)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    assert "resuming from update-" in output_of("train", "--resume", "killed")
+    output_of("train", *common, "--name", "whole")
+    assert_same_run(place / "runs" / "killed", place / "runs" / "whole")
+
+
+@pytest.mark.slow
+def test_all_of_them_through_every_command(place: Path) -> None:
+    """Evaluated, inspected, watched, checked, studied; and one line once the code is gone."""
+    output_of("train", *COMMON, "--steps", "640", "--name", "own")
+    assert "success" in output_of("evaluate", "own", "--episodes", "20")
+    output_of("inspect", "own", "--episodes", "20", "--influence-episodes", "2")
+    output_of("watch", "own")
+    output_of("check", "mine:Average", "--lengths", "1", "7")
+    assert "mine:Average" in output_of("runs")
+    assert "average: mean success" in output_of("study", "mine.py", "--workers", "1")
+    assert "average" in output_of("study", "mine:STUDY", "--list")
+    os.rename(place / "mine.py", place / "elsewhere.py")
+    lost = output_of("evaluate", "own", code=2)
+    assert "mine" in lost and lost.count("\n") == 1
