@@ -1,4 +1,4 @@
-"""A memory, an encoder, a task, a learner and a study of a user's own, named as module:Class.
+"""A memory, an encoder, a task, a learner, a logger and a study of a user's own, by module:Class.
 
 Tests copy this file as `mine.py` into a folder and name what is in it: `mine:Average` and so on.
 """
@@ -137,6 +137,26 @@ class Halved:
         )
         agent, opt_state, metrics = self.inner.learn(agent, opt_state, rollout, key)
         return agent, opt_state, metrics | {"divided_by": jnp.float32(self.config.divisor)}
+
+
+def halving(rate: float, steps: int) -> Any:
+    """A schedule: half of the step size after half of the run."""
+    return lambda count: jnp.where(count < steps // 2, rate, rate / 2)
+
+
+class Kept:
+    """A logger that keeps the rows of the newest run."""
+
+    rows: ClassVar[list[dict[str, Any]]] = []
+
+    def start(self, path: Any, config: TrainConfig, rows: Any) -> None:
+        Kept.rows[:] = rows
+
+    def row(self, row: dict[str, Any]) -> None:
+        Kept.rows.append(row)
+
+    def close(self) -> None:
+        pass
 
 
 STUDY = Study(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from clew.cli import run
 from clew.errors import UserError
 from clew.names import ScriptWarning
 from clew.run import folder
-from clew.run.progress import Quiet
+from clew.run.progress import Quiet, Report
 from clew.run.recorded import by_reference, completed
-from own_parts import Average, Cue, Halved, Scaled
+from clew.run.trust import named_code
+from own_parts import Average, Cue, Halved, Kept, Scaled
 from small_run import assert_same_run
 
 OWN: dict[str, Any] = {
@@ -196,3 +198,34 @@ def test_all_of_them_through_every_command(place: Path) -> None:
     os.rename(place / "mine.py", place / "elsewhere.py")
     lost = output_of("evaluate", "own", code=2)
     assert "mine" in lost and lost.count("\n") == 1
+
+
+def test_callbacks_loggers_and_schedules_of_ones_own(place: Path) -> None:
+    """A callback sees every report and may end the run, which goes on as if it had not ended."""
+    seen: list[int] = []
+
+    def halfway(report: Report) -> bool:
+        seen.append(report.steps)
+        return report.steps >= 64
+
+    config = clew.TrainConfig(
+        memory="none",
+        env_options={"corridor_length": 2},
+        a2c=clew.A2CConfig(num_envs=2, rollout_length=4, schedule="own_parts:halving"),
+        network=clew.NetworkConfig(head_size=4),
+        loggers=("own_parts:Kept",),
+        log_every=2,
+        steps=160,
+    )
+    whole = clew.train(config, progress=Quiet())
+    kept = [row["update"] for row in Kept.rows]
+    assert kept == [row["update"] for row in clew.read_metrics(whole.path)]
+    ended = clew.train(config, progress=Quiet(), callbacks=[halfway])
+    assert ended.summary["steps"] < 160 and seen == sorted(set(seen)) and seen[-1] >= 64
+    clew.resume_run(ended.path, progress=Quiet(), callbacks=[lambda report: None])
+    assert_same_run(whole.path, ended.path)
+    code = named_code(folder.read_config(whole.path))
+    assert [line.split("'")[1] for line in code] == ["own_parts:Kept", "own_parts:halving"]
+    for field in ({"loggers": ("own_parts:Keep",)}, {"loggers": ("own_parts:Average",)}):
+        with pytest.raises(UserError, match="did you mean 'Kept'|cannot be called with"):
+            replace(config, **field).validate()

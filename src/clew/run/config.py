@@ -113,7 +113,8 @@ class TrainConfig(LearnerSettings):
     checkpoint_seconds: float = 60.0
     """Seconds of training between two checkpoints."""
     loggers: tuple[str, ...] = ()
-    """Where rows of metrics go besides metrics.jsonl: tensorboard, wandb, both or neither."""
+    """Where rows of metrics go besides metrics.jsonl: tensorboard, wandb, or module:Class, a logger
+    of your own; several or none."""
     wandb: WandbConfig = field(default_factory=WandbConfig)
     """Weights & Biases, if it is among the loggers."""
     preset: str = ""
@@ -256,6 +257,8 @@ class TrainConfig(LearnerSettings):
             del values["runner"], values["asynchronous"]
         for name in _NEWER:
             *groups, last = name.split(".")
+            if groups and groups[0] not in values:
+                continue
             holder, default = values, _DEFAULTS
             for group in groups:
                 holder, default = holder[group], default[group]
@@ -292,6 +295,7 @@ _NEWER = (
     "algorithm",
     "learner_options",
     "network.encoder_options",
+    "a2c.schedule",
     "wrappers",
     *(f"network.{name}" for name in ("picture_channels", "picture_size", "embedding_size")),
     *(f"network.{name}" for name in ("encoder_projection", "encoder_norm", "nonlinearity")),

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TextIO
 
@@ -24,6 +25,12 @@ class Report(NamedTuple):
     """Seconds to the end at this rate."""
     row: dict[str, Any] | None
     """The row of metrics just written, None between rows."""
+
+
+Callback = Callable[[Report], bool | None]
+"""What `clew.train(callbacks=[...])` takes: called after every call of the compiled program, about
+once a second, on the thread that trains. True ends the run after this call, saved and with its
+summary; a resumed run goes on from there."""
 
 
 class Progress(Protocol):

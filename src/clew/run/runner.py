@@ -19,7 +19,7 @@ from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.run import checkpoint, machine
 from clew.run.compiled import Parts, Program, RunState, run_template
 from clew.run.lanes import Lane
-from clew.run.progress import Progress, Report
+from clew.run.progress import Callback, Progress, Report
 from clew.run.record import LogPoint, Record, Row
 from clew.run.stop import EnvironmentFailed, TrainingDiverged, TrainingInterrupted
 
@@ -39,6 +39,7 @@ class Runner:
         make_program: compiles or opens the run's program.
         init_state: the state before the first update.
         progress: the listener.
+        callbacks: called with every report; one that returns True ends the run.
         checkpoints: their folder; None saves nothing.
         identity: what checkpoints say of the run, and must say to be resumed from.
         stop: an event that ends the run after the current call of the program.
@@ -62,13 +63,14 @@ class Runner:
         make_program: Callable[[], Program],
         init_state: Callable[[], RunState],
         progress: Progress,
+        callbacks: Sequence[Callback] = (),
         checkpoints: Path | None = None,
         identity: checkpoint.Identity | None = None,
         stop: threading.Event | None = None,
         resume_with: str = "",
     ):
         self._parts, self._config, self._lanes = parts, parts.config, lanes
-        self._record, self._progress = record, progress
+        self._record, self._progress, self._callbacks = record, progress, callbacks
         self._make_program, self._init_state = make_program, init_state
         self._checkpoints, self._stop = checkpoints, stop or threading.Event()
         self._resume_with = resume_with
@@ -169,7 +171,11 @@ class Runner:
             row = self._log(program)
             self._recorded = True
             rate = row["rate"] if row else rate
-            self._progress.report(self._report(rate, row))
+            report = self._report(rate, row)
+            self._progress.report(report)
+            ended = [callback(report) is True for callback in self._callbacks]
+            if any(ended):
+                return
             if self.seconds - self._saved_at >= config.checkpoint_seconds:
                 self._save()
 

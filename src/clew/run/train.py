@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from clew.run.config import TrainConfig
 from clew.run.hosted import HostProgram
 from clew.run.lanes import seed_lanes
 from clew.run.loggers.listen import with_loggers
-from clew.run.progress import Lines, Progress
+from clew.run.progress import Callback, Lines, Progress
 from clew.run.recorded import by_reference, completed, refuse_unused
 from clew.run.runner import Runner
 from clew.run.sharding import choose_devices
@@ -39,6 +40,7 @@ def train(
     *,
     resume: bool | str | Path = False,
     progress: Progress | None = None,
+    callbacks: Sequence[Callback] = (),
     trust: bool = False,
 ) -> RunResult:
     """Trains an agent, or resumes its training.
@@ -50,6 +52,10 @@ def train(
             and loggers, devices and Ray cluster changed. Where JAX has fewer devices than the
             run was begun with, it goes on with those, and a message says so.
         progress: the listener; by default lines on standard error.
+        callbacks: functions that are called with a `Report` about once a second, between calls of
+            the compiled program: steps, rate and, where one was written, the row of metrics. One
+            that returns True ends the run, saved and with its summary. What a callback raises ends
+            it too, saved. The numbers of a run do not depend on them.
         trust: consent to import the code that a resumed run's own settings name; see
             `clew.run.trust`. Settings that are given as `config` are trusted.
 
@@ -93,7 +99,9 @@ def train(
                     warnings.append(_other_devices(devices, config.devices))
                 for line in warnings:
                     listener.message(line)
-                summary = _train(path, shown, config, listener, stop, fresh=resume is False)
+                summary = _train(
+                    path, shown, config, listener, callbacks, stop, fresh=resume is False
+                )
             finally:
                 listener.close()
         return RunResult(shown if shown.absolute() == path else path, summary)
@@ -104,13 +112,15 @@ def resume_run(
     *,
     steps: int | None = None,
     progress: Progress | None = None,
+    callbacks: Sequence[Callback] = (),
     trust: bool = False,
 ) -> RunResult:
     """Resumes the run at `path`, to `steps` environment steps if given; see `train`."""
     found = folder.find_run(path)
     config = folder.read_config(found)
     require(found, config, trust=trust)
-    return train(replace(config, steps=steps or config.steps), resume=found, progress=progress)
+    config = replace(config, steps=steps or config.steps)
+    return train(config, resume=found, progress=progress, callbacks=callbacks)
 
 
 def _other_devices(before: int, now: int) -> str:
@@ -125,6 +135,7 @@ def _train(
     shown: Path,
     config: TrainConfig,
     progress: Progress,
+    callbacks: Sequence[Callback],
     stop: threading.Event,
     *,
     fresh: bool,
@@ -134,8 +145,7 @@ def _train(
         saved = folder.SavedRun(config, folder.write_new_config(path, config))
     else:
         saved = folder.read_run(path)
-    warning = record_training(path, config)
-    if warning:
+    if warning := record_training(path, config):
         progress.message(warning)
     identity = saved.identity.going_on(config.digest())
     parts = make_parts(config)
@@ -146,6 +156,7 @@ def _train(
         make_program=partial(make_program, parts, progress),
         init_state=partial(init_run, parts),
         progress=progress,
+        callbacks=callbacks,
         checkpoints=path / folder.CHECKPOINTS,
         identity=identity,
         stop=stop,

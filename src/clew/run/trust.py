@@ -14,6 +14,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from clew.agents.learners import LEARNERS
 from clew.bridges.gymnasium.build import GYMNASIUM
 from clew.bridges.gymnax import GYMNAX
 from clew.errors import UserError
@@ -94,12 +95,16 @@ def _is_named(env: str) -> bool:
 
 
 def _own_parts(config: TrainConfig) -> list[tuple[str, dict]]:
-    """The memory, encoder and learner that are named by where their code is, with their options."""
-    parts = [
+    """What is named by where its code is: memory, encoder, learner, schedules, loggers."""
+    parts: list[tuple[str, dict]] = [
         (config.memory, config.memory_options),
         (config.network.encoder, config.network.encoder_options),
         (config.algorithm, config.learner_options),
+        *((logger, {}) for logger in config.loggers),
     ]
+    if config.algorithm in LEARNERS:
+        settings = vars(getattr(config, config.algorithm))
+        parts += [(value, {}) for value in settings.values() if isinstance(value, str)]
     return [(name, options) for name, options in parts if is_reference(name)]
 
 

@@ -16,10 +16,12 @@ from clew.agents.learners.base import (
     OutputsLoss,
     adam,
     gradient_step,
+    make_schedule,
     normalised,
     valid_mean,
     valid_sum,
     validate_adam,
+    validate_schedule,
 )
 from clew.agents.network import Agent
 from clew.agents.returns import lambda_returns
@@ -46,7 +48,10 @@ class A2CConfig:
     """Gradient steps per rollout, each on its own part of the environments; 1 takes all at once,
     as published. Must divide num_envs."""
     learning_rate: float = 1e-3
-    """Step size of Adam, constant (Table A.1 sweeps 1e-3 to 1e-5)."""
+    """Step size of Adam (Table A.1 sweeps 1e-3 to 1e-5)."""
+    schedule: str = "constant"
+    """How the step size goes over a run: constant, as published, linear down to 0 at the last
+    gradient step, or module:function, one of your own, see `make_schedule`."""
     gamma: float = 0.99
     """Discount per step (Table A.1: 0.99)."""
     lam: float = 0.95
@@ -92,6 +97,7 @@ class A2CConfig:
                 f"minibatches must divide num_envs, got {self.minibatches} minibatches of "
                 f"{self.num_envs} environments"
             )
+        validate_schedule(self.schedule)
         require_choice("loss_over_time", self.loss_over_time, ("mean", "sum"))
         if self.return_normalisation and not self.whole_episodes:
             raise UserError("return_normalisation needs whole_episodes, which is off")
@@ -232,12 +238,14 @@ class A2C:
 
     config: A2CConfig
     updates: int = 1
-    """Of the whole run; its step size is constant."""
+    """Of the whole run, at whose end a linear schedule reaches 0."""
 
     @property
     def optimiser(self) -> optax.GradientTransformation:
-        """Adam, see `adam`."""
-        return adam(self.config)
+        """Adam, see `adam`, with the schedule of the settings."""
+        config = self.config
+        steps = self.updates * config.minibatches
+        return adam(config, make_schedule(config.schedule, config.learning_rate, steps))
 
     @property
     def sequence_length(self) -> None:
@@ -256,8 +264,8 @@ class A2C:
 
     @property
     def scheduled(self) -> bool:
-        """The step size is constant."""
-        return False
+        """Whether the step size is not constant."""
+        return self.config.schedule != "constant"
 
     @property
     def loss_of_outputs(self) -> OutputsLoss | None:

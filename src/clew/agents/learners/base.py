@@ -14,8 +14,9 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 from clew.agents.distributions import Distribution
 from clew.agents.network import Agent
 from clew.agents.trajectory import Outputs, Rollout, Trajectory, read
-from clew.errors import UserError, require_fraction, require_rate
+from clew.errors import UserError, require_choice, require_fraction, require_rate
 from clew.memory.base import State
+from clew.names import check_call, is_reference, resolve
 
 T = TypeVar("T")
 
@@ -25,6 +26,8 @@ OutputsLoss = Callable[[Outputs, Trajectory, Distribution], tuple[Float[Array, "
 Learned = tuple[Agent, optax.OptState, Metrics]
 """New agent, new optimiser state, metrics of the update."""
 
+SCHEDULES = ("constant", "linear")
+"""How the step size goes over a run."""
 LOSS_METRICS = ("loss", "policy_loss", "value_loss", "entropy", "value", "grad_norm")
 """Metrics of an actor-critic's update."""
 
@@ -169,6 +172,34 @@ def adam(
     if config.max_grad_norm is None:
         return optimiser
     return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optimiser)
+
+
+def make_schedule(schedule: str, rate: float, steps: int) -> optax.Schedule | None:
+    """The step size by the number of the gradient step; None for a constant one.
+
+    Args:
+        schedule: one of `SCHEDULES`, or "module:function" for one of your own, which is called with
+            the step size of the settings and the number of gradient steps of the whole run, and
+            returns an optax schedule.
+        rate: the step size of the settings.
+        steps: that the run's steps allow.
+
+    Raises:
+        UserError: if the function cannot be found or called.
+    """
+    if is_reference(schedule):
+        function = resolve(schedule)
+        check_call(schedule, function, rate, steps)
+        return function(rate, steps)
+    return None if schedule == "constant" else optax.linear_schedule(rate, 0.0, steps)
+
+
+def validate_schedule(schedule: str) -> None:
+    """Refuses an unknown schedule, with a `UserError`."""
+    if is_reference(schedule):
+        resolve(schedule)
+    else:
+        require_choice("schedule", schedule, SCHEDULES)
 
 
 def validate_adam(config: AdamConfig) -> None:

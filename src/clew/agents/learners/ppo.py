@@ -16,9 +16,11 @@ from clew.agents.learners.base import (
     Metrics,
     adam,
     apply_gradient,
+    make_schedule,
     normalised,
     valid_mean,
     validate_adam,
+    validate_schedule,
 )
 from clew.agents.network import Agent
 from clew.agents.returns import lambda_returns, vtrace
@@ -34,7 +36,6 @@ from clew.errors import (
 from clew.memory.base import State
 
 ADVANTAGES = ("gae", "vtrace")
-SCHEDULES = ("constant", "linear")
 LOWER_CLIPS = ("symmetric", "reciprocal")
 
 
@@ -62,8 +63,9 @@ class PPOConfig:
     learning_rate: float = 2.5e-4
     """Step size of Adam (Table A.3 sweeps 2.5e-3 to 2.5e-5)."""
     schedule: str = "constant"
-    """How the step size goes over a run: constant, or linear down to 0 at the last gradient step
-    that the run's steps allow (Schulman et al., Table 3: linear; Table A.3: constant)."""
+    """How the step size goes over a run: constant, linear down to 0 at the last gradient step
+    that the run's steps allow (Schulman et al., Table 3: linear; Table A.3: constant), or
+    module:function, one of your own, see `make_schedule`."""
     gamma: float = 0.99
     """Discount per step (Table A.3: 0.99)."""
     lam: float = 0.95
@@ -129,7 +131,7 @@ class PPOConfig:
                 f"minibatches of {self.num_envs} environments x "
                 f"{self.rollout_length // self.sequence_length} sequences = {self.sequences}"
             )
-        require_choice("schedule", self.schedule, SCHEDULES)
+        validate_schedule(self.schedule)
         require_choice("advantages", self.advantages, ADVANTAGES)
         require_choice("lower_clip", self.lower_clip, LOWER_CLIPS)
         for name in ("entropy_cost", "value_cost", "ponder_cost"):
@@ -397,10 +399,8 @@ class PPO:
     def optimiser(self) -> optax.GradientTransformation:
         """Adam, see `adam`, with the schedule of the settings."""
         config = self.config
-        if config.schedule == "constant":
-            return adam(config)
         steps = self.updates * config.epochs * config.minibatches
-        return adam(config, optax.linear_schedule(config.learning_rate, 0.0, steps))
+        return adam(config, make_schedule(config.schedule, config.learning_rate, steps))
 
     @property
     def sequence_length(self) -> int:

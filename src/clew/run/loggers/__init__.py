@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from clew.errors import UserError, unknown_name
+from clew.names import check_call, is_reference, resolve
 from clew.run.loggers.base import Logger, WandbConfig
 from clew.run.loggers.tensorboard import TensorBoard
 from clew.run.loggers.weights_biases import WeightsAndBiases, log_in
@@ -43,10 +44,13 @@ def check_loggers(names: Sequence[str], wandb: WandbConfig) -> None:
     """
     wandb.validate()
     for index, name in enumerate(names):
-        if name not in LOGGERS:
-            raise unknown_name("logger", name, LOGGERS)
         if name in names[:index]:
             raise UserError(f"loggers has {name} twice")
+        if is_reference(name):
+            check_call(name, resolve(name))
+            continue
+        if name not in LOGGERS:
+            raise unknown_name("logger", name, LOGGERS)
         package = LOGGERS[name]
         if package.needs not in sys.modules and importlib.util.find_spec(package.needs) is None:
             raise UserError(
@@ -58,5 +62,5 @@ def check_loggers(names: Sequence[str], wandb: WandbConfig) -> None:
 
 
 def make_logger(name: str) -> Logger:
-    """Builds a logger of `LOGGERS`."""
-    return LOGGERS[name].make()
+    """Builds a logger: one of `LOGGERS`, or what "module:Class" names, without arguments."""
+    return resolve(name)() if is_reference(name) else LOGGERS[name].make()
