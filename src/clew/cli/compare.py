@@ -8,11 +8,14 @@ from typing import Any
 import tyro
 
 from clew.cli.parse import parse
-from clew.cli.tables import final_text, print_json, print_table
+from clew.cli.tables import print_json, print_table
 from clew.errors import UserError
 
 ABOUT = """Plots the learning curves of several runs in one picture, and lists what each reached
-in the last tenth of its training; runs that are still training can be compared too."""
+in the last tenth of its training; runs that are still training can be compared too. With --memories
+it trains them first, every one with the same settings (all options of clew train), and adds how
+probably one is better than another, and a page: clew compare --env ENV --memories lstm gru none
+--seeds 5 --steps 1e6. The same command again resumes where it was stopped."""
 
 METRICS = ("success", "return")
 SUMMARY = ("env", "memory", "seeds", "steps", "seconds", "rate", "final")
@@ -36,6 +39,10 @@ class CompareCommand:
 
 def main(args: list[str]) -> int:
     """Draws the picture and prints the table."""
+    if any(word.split("=")[0] == "--memories" for word in args):
+        from clew.cli.compare_memories import compare_memories  # start: JAX takes a second
+
+        return compare_memories(args, ABOUT)
     command = parse(CompareCommand, args, command="compare", about=ABOUT)
     if not command.runs:
         raise UserError("which runs? clew compare RUN RUN ...; clew runs lists them")
@@ -75,6 +82,8 @@ def _labels(summaries: dict[str, dict[str, Any]]) -> dict[str, str]:
 
 
 def _row(name: str, summary: dict[str, Any], metrics: Sequence[str]) -> list[str]:
+    from clew.run.record import final_text  # start: JAX takes a second
+
     ends = [final_text(summary["final"].get(metric)) for metric in metrics]
     seeds, steps = str(summary["seeds"]), f"{summary['steps']:,}"
     return [Path(name).name, summary["memory"], summary["env"], seeds, steps, *ends]

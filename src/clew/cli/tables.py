@@ -1,7 +1,6 @@
 """Output of commands: tables for people, JSON for programs."""
 
 import json
-import math
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -49,16 +48,6 @@ def out() -> Console:
     if not console.is_terminal:
         console.width = max(console.width, 140)
     return console
-
-
-def final_text(final: dict[str, Any] | None) -> str:
-    """A metric's end, as a run's summary holds it: mean [low, high], or nothing."""
-    from clew.stats import Interval  # start: NumPy takes 0.1 s
-
-    if final is None or final["mean"] is None:
-        return ""
-    low, high = final["interval"] or (math.nan, math.nan)
-    return format(Interval(final["mean"], low, high), ".2f")
 
 
 def show(document: "Document", *, as_json: bool, note: str = "") -> None:

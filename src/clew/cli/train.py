@@ -10,12 +10,12 @@ import tyro
 from clew.agents.learners import LEARNERS
 from clew.cli.live import listener
 from clew.cli.parse import parse, value_before_parsing
-from clew.cli.tables import final_text
 from clew.errors import UserError
 from clew.run import folder, trust
 from clew.run.config import TrainConfig
 from clew.run.defaults import choose_algorithm
 from clew.run.progress import format_seconds
+from clew.run.record import final_text
 from clew.run.recorded import unused
 from clew.run.sharding import open_devices
 
@@ -45,6 +45,7 @@ class TrainCommand:
 
 def main(args: list[str]) -> int:
     """Trains, and says what came of it."""
+    _refuse_several(args)
     default = default_command(args)
     command = parse(
         TrainCommand,
@@ -68,7 +69,7 @@ def main(args: list[str]) -> int:
     resume = folder.find_run(command.resume, config.run_dir) if command.resume else False
     progress = listener()
     if not resume:
-        for line in _on_algorithm(args, config):
+        for line in on_algorithm(args, config):
             progress.message(line)
     else:
         trust.require(resume, folder.read_config(resume), trust=command.trust)
@@ -101,7 +102,17 @@ def default_command(args: list[str]) -> TrainCommand:
     return TrainCommand(TrainConfig(env=env, algorithm=algorithm))
 
 
-def _on_algorithm(args: list[str], config: TrainConfig) -> list[str]:
+def _refuse_several(args: list[str]) -> None:
+    for place, word in enumerate(args):
+        names = [w for w in args[place + 1 : place + 3] if word == "--memory"]
+        if len(names) == 2 and not names[1].startswith("-"):
+            raise UserError(
+                f"clew train trains one memory; for several: clew compare --memories "
+                f"{' '.join(names)} with the same options"
+            )
+
+
+def on_algorithm(args: list[str], config: TrainConfig) -> list[str]:
     """A line where given settings have chosen the algorithm, against what fits the task.
 
     Raises:

@@ -9,15 +9,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from clew.agents.learners.a2c import A2CConfig
-from clew.errors import UserError
+from clew.lab.comparison import train_once
 from clew.report.curves import Runs, draw_curves
 from clew.report.figures import COLOURS, new_figure, save
-from clew.run import folder
-from clew.run.config import TrainConfig, differences
+from clew.run.config import TrainConfig
 from clew.run.evaluate import evaluate
 from clew.run.progress import Progress
 from clew.run.record import read_metrics
-from clew.run.train import train
 from clew.stats import Interval, wilson_interval
 
 CORRIDOR = 20
@@ -59,20 +57,6 @@ def settings(run_dir: str | Path = "runs/demo", *, seeds: int = 2) -> dict[str, 
         )
         for memory in LABELS
     }
-
-
-def train_once(config: TrainConfig, progress: Progress) -> Path:
-    """Trains a run, resumes it if it was stopped, or leaves it alone if it is complete.
-
-    Raises:
-        UserError: if its folder holds a run with other settings.
-    """
-    path = Path(config.run_dir) / config.name
-    if not (path / folder.CONFIG).exists():
-        return train(config, progress=progress).path
-    if differences(folder.read_config(path), config):
-        raise UserError(f"{path} holds a run with other settings; choose another --run-dir")
-    return train(config, resume=True, progress=progress).path
 
 
 def measure(path: Path, episodes: int) -> Interval:

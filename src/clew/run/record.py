@@ -19,7 +19,7 @@ from clew.run.folder import METRICS
 from clew.run.json_lines import Row, RowFile
 from clew.run.json_values import finite
 from clew.run.machine import versions
-from clew.stats import bootstrap_interval
+from clew.stats import Interval, bootstrap_interval
 
 _KINDS = {"steps": int, "episodes": list}
 FINAL_SHARE = 0.1
@@ -189,6 +189,14 @@ def summarise(rows: list[Row], config: TrainConfig, *, seconds: float, parameter
         "final": {name: _final(window, name) for name in names},
         "best": _best(rows, names),
     }
+
+
+def final_text(final: Row | None) -> str:
+    """A metric's end, as a run's summary holds it: mean [low, high], or nothing."""
+    if final is None or final["mean"] is None:
+        return ""
+    low, high = final["interval"] or (math.nan, math.nan)
+    return format(Interval(final["mean"], low, high), ".2f")
 
 
 def advice(rows: Sequence[Row], config: TrainConfig) -> str | None:

@@ -1,0 +1,167 @@
+"""Memories side by side on one task: trained with the same settings, drawn and compared."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clew.errors import UserError, unknown_name
+from clew.memory import MEMORIES, options_of
+from clew.names import find
+from clew.report.curves import draw_curves, plot_runs, read_rows
+from clew.report.document import Block, Cell, Chart, Column, Panel, Table, Text
+from clew.report.html import page
+from clew.run import folder
+from clew.run.config import TrainConfig, differences
+from clew.run.defaults import DefaultOptions
+from clew.run.files import read_json
+from clew.run.progress import Progress
+from clew.run.record import final_text
+from clew.run.recorded import by_reference
+from clew.run.train import train
+from clew.stats import Interval, probability_of_improvement
+
+METRICS = ("success", "return")
+
+
+class Comparison(NamedTuple):
+    """What came of it."""
+
+    summaries: dict[str, dict[str, Any]]
+    """Of each memory's run."""
+    better: dict[tuple[str, str], Interval]
+    """How probably a seed of the first memory scores higher than one of the second; with two seeds
+    or more."""
+    metric: str
+    """What was compared: success, where the task says what that is, or the return."""
+    picture: Path
+    page: Path
+
+
+def settings_of(config: TrainConfig, memories: Sequence[str]) -> dict[str, TrainConfig]:
+    """The run of every memory; they differ in nothing but the memory.
+
+    Args:
+        config: of all of them. Its name is the folder of the runs; its options of a memory go to
+            those that have them.
+        memories: two names at least, or "package.module:Class".
+
+    Raises:
+        UserError: for fewer, an unknown or repeated memory, or an option that none of them has.
+    """
+    if len(memories) < 2 or len(set(memories)) < len(memories):
+        raise UserError(f"give two or more different memories, got {' '.join(memories) or 'none'}")
+    known = {memory: options_of(find("memory", memory, MEMORIES)) for memory in memories}
+    given = config.memory_options
+    left_out = isinstance(given, DefaultOptions)
+    for option in () if left_out else given:
+        if not any(option in options for options in known.values()):
+            names = {name for options in known.values() for name in options}
+            raise unknown_name("option of these memories", option, names)
+    place = Path(config.run_dir) / (config.name or f"compare-{folder.slug(config.env)}")
+    return {
+        memory: replace(
+            config,
+            memory=memory,
+            memory_options=given
+            if left_out
+            else {name: value for name, value in given.items() if name in known[memory]},
+            name=folder.slug(memory),
+            run_dir=str(place),
+        )
+        for memory in memories
+    }
+
+
+def train_once(config: TrainConfig, progress: Progress) -> Path:
+    """Trains a run, resumes it if it was stopped, or leaves it alone if it is complete.
+
+    Raises:
+        UserError: if its folder holds a run with other settings.
+    """
+    path = Path(config.run_dir) / config.name
+    if not (path / folder.CONFIG).exists():
+        return train(config, progress=progress).path
+    if differences(folder.read_config(path), by_reference(config).config):
+        raise UserError(f"{path} holds a run with other settings; choose another --run-dir")
+    return train(config, resume=True, progress=progress).path
+
+
+def compare(configs: Mapping[str, TrainConfig], progress: Callable[[str], Progress]) -> Comparison:
+    """Trains what is not trained yet, and writes compare.png and compare.html beside the runs.
+
+    Args:
+        configs: as `settings_of` gives them.
+        progress: returns the listener of a run for its label.
+
+    Raises:
+        UserError: as `train_once`.
+    """
+    for config in configs.values():
+        config.validate()
+    paths = {memory: train_once(config, progress(memory)) for memory, config in configs.items()}
+    summaries = {memory: read_json(path / folder.SUMMARY) for memory, path in paths.items()}
+    has = [m for m in METRICS if all(m in found["final"] for found in summaries.values())]
+    metric = has[0] if has else METRICS[-1]
+    scores = {m: _scores(found, metric) for m, found in summaries.items()}
+    better = {
+        (one, other): probability_of_improvement(scores[one], scores[other])
+        for one in scores
+        for other in scores
+        if one != other and min(len(scores[one]), len(scores[other])) > 1
+    }
+    config = next(iter(configs.values()))
+    place = Path(config.run_dir)
+    title = f"{config.env}, {config.seeds} seeds"
+    picture = plot_runs(paths, place / "compare.png", title)
+    result = Comparison(summaries, better, metric, picture, place / "compare.html")
+    rows = {memory: read_rows(path) for memory, path in paths.items()}
+    blocks = _blocks(result, rows, [m for m in METRICS if m in has])
+    made_by = f"Made by clew compare, clew {version('clew')}."
+    folder.write_text(result.page, page(f"Memories on {title}", blocks, {}, made_by))
+    return result
+
+
+def _scores(summary: dict[str, Any], metric: str) -> np.ndarray:
+    """The final score of every seed in which an episode ended, [seeds, 1]."""
+    final = summary["final"].get(metric, {"per_seed": []})
+    return np.array([[value] for value in final["per_seed"] if value is not None]).reshape(-1, 1)
+
+
+def _blocks(result: Comparison, rows: Mapping[str, Any], metrics: Sequence[str]) -> list[Block]:
+    first = next(iter(result.summaries.values()))
+    text = (
+        f"Every memory was trained with the same settings, {first['seeds']} seeds of "
+        f"{first['steps']:,} environment steps each. Scores are means over the last tenth of "
+        "training, in brackets the 95% bootstrap interval over seeds."
+    )
+    finals = [
+        [
+            Cell(memory),
+            *(Cell(final_text(found["final"].get(m))) for m in metrics),
+            Cell(f"{found['parameters']:,}"),
+        ]
+        for memory, found in result.summaries.items()
+    ]
+    head = [Column("memory"), *(Column(m) for m in metrics), Column("parameters of the agent")]
+    blocks: list[Block] = [Text(text), Table("finals", "Final scores", head, finals)]
+    panels = [Panel(m, partial(draw_curves, rows=rows, metric=m)) for m in metrics]
+    if panels:
+        about = "Thin: seeds; thick: their mean, with its 95% bootstrap interval."
+        blocks.append(Chart("curves", "Learning curves", about, panels, size=(5.0, 3.4), columns=2))
+    if result.better:
+        names = list(result.summaries)
+        won = [[Cell(a), *(Cell(_won(result, a, b)) for b in names)] for a in names]
+        note = "How probably a seed of the row's memory scores higher than one of the column's."
+        columns = [Column(""), *map(Column, names)]
+        blocks.append(Table("better", "Probability of improvement", columns, won, note))
+    return blocks
+
+
+def _won(result: Comparison, one: str, other: str) -> str:
+    found = result.better.get((one, other))
+    return "" if found is None else format(found, ".2f")
