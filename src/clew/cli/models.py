@@ -9,6 +9,7 @@ import tyro
 from clew.cli.parse import parse
 from clew.cli.tables import print_json, print_table
 from clew.errors import UserError
+from clew.names import find, is_reference, resolve
 
 ABOUT = """Lists the memory models with their costs at their default sizes: parameters of the
 memory, state size (floats) of each environment, and multiply-adds per step; nothing is
@@ -28,6 +29,8 @@ class ModelsCommand:
     """Options of the model NAME, to see what they cost."""
     input_size: int = INPUT_SIZE
     """Size of one observation; the T-Maze's is 16."""
+    layout: bool = False
+    """Show the parameters and the state of the model NAME: attribute, axes and shape of each."""
     study: str = ""
     """Show the whole agents of a study, with encoder and heads, instead: a name that clew study
     knows."""
@@ -38,20 +41,24 @@ class ModelsCommand:
 def main(args: list[str]) -> int:
     """Lists models, shows one, or lists a study's agents."""
     command = parse(ModelsCommand, args, command="models", about=ABOUT)
-    if command.options and not command.name:
-        raise UserError("--options needs the NAME of the model they are for")
+    for option, given in (("--options", command.options), ("--layout", command.layout)):
+        if given and not command.name:
+            raise UserError(f"{option} needs the NAME of a model")
     if command.study:
         return _show(
             study_costs(command.study), command.json, f"whole agents of {command.study}, as coded"
         )
     from clew.memory import MEMORIES, options_of  # start: JAX takes a second
 
+    if command.layout:
+        return _show_layout(command)
     names = [command.name] if command.name else list(MEMORIES)
     rows = [model_costs(name, command.input_size, command.options) for name in names]
     if command.name:
-        rows[0] |= {"options": options_of(command.name) | command.options}
+        kind = find("memory", command.name, MEMORIES)
+        rows[0] |= {"options": options_of(kind) | command.options}
         if not command.json:
-            print(f"{command.name}\n\n{inspect.getdoc(MEMORIES[command.name])}\n")
+            print(f"{command.name}\n\n{inspect.getdoc(kind)}\n")
             options = rows[0]["options"]
             print("options: " + " ".join(f"{k}={v}" for k, v in options.items()) + "\n")
     title = f"{command.input_size} inputs" + ("" if command.name else ", default options")
@@ -64,16 +71,42 @@ def model_costs(name: str, input_size: int, options: dict[str, Any]) -> dict[str
     Raises:
         UserError: for an unknown model or option, or an impossible size.
     """
+    return _costs(name, _abstract_memory(name, input_size, options), input_size)
+
+
+def _abstract_memory(name: str, input_size: int, options: dict[str, Any]) -> Any:
+    """A memory with shapes in place of its arrays."""
     import equinox as eqx  # start: JAX takes a second
     import jax  # start: JAX takes a second
 
     from clew.memory import make_memory  # start: JAX takes a second
 
-    memory = eqx.filter_eval_shape(
-        lambda key: make_memory(name, input_size=input_size, key=key, **options),
+    kind = resolve(name) if is_reference(name) else name
+    return eqx.filter_eval_shape(
+        lambda key: make_memory(kind, input_size=input_size, key=key, **options),
         jax.random.key(0),
     )
-    return _costs(name, memory, input_size)
+
+
+def _show_layout(command: ModelsCommand) -> int:
+    from clew.memory.parts.layout import (  # start: JAX takes a second
+        parameter_layout,
+        state_layout,
+    )
+
+    memory = _abstract_memory(command.name, command.input_size, command.options)
+    parts = {"parameters": parameter_layout(memory), "state": state_layout(memory)}
+    if command.json:
+        print_json(parts)
+        return 0
+    for title, leaves in parts.items():
+        rows = [[leaf.path, leaf.axes, str(list(leaf.shape))] for leaf in leaves]
+        print_table(title, ["", "axes", "shape"], rows)
+    print(
+        "Weights are [in, out], y = x W + b: transposed against PyTorch's. Gates lie side by side\n"
+        f"along the last axis in the order of the equation; clew models {command.name} shows it."
+    )
+    return 0
 
 
 def study_costs(study: str) -> list[dict[str, Any]]:
