@@ -21,7 +21,7 @@ from clew.agents.learners.base import init_optimiser
 from clew.agents.network import Agent, NetworkConfig
 from clew.agents.trajectory import Trajectory, refresh_all
 
-TASK = "clew.envs.gymnasium_api:clew/TMaze-v0"
+TASK = "clew:clew/TMaze-v0"
 SETTINGS = clew.A2CConfig(num_envs=8, rollout_length=32, learning_rate=3e-3)
 
 

@@ -1,10 +1,15 @@
 """The installed package: quick to import, complete, and free of other people's environments."""
 
+import re
 import subprocess
 import sys
+import tomllib
 from importlib import metadata
+from pathlib import Path
 
 import clew
+from clew.envs import gymnasium_api
+from clew.gymnasium_ids import IDS
 
 IMPORT_SECONDS = 2.0
 FOREIGN = (
@@ -49,6 +54,40 @@ def test_the_command_is_installed() -> None:
 def test_the_version_is_the_distribution_s() -> None:
     """`clew.__version__` cannot drift from what is installed."""
     assert clew.__version__ == metadata.version("clew")
+
+
+MAKE = """
+import clew, importlib.util, sys
+assert importlib.util.find_spec("gymnasium") and "gymnasium" not in sys.modules
+import gymnasium
+assert "jax" not in sys.modules and not any("_With" in str(f) for f in sys.meta_path)
+assert "clew/MemoryMaze-9x9-v0" in gymnasium.registry
+print(gymnasium.make("clew/TMaze-v0", corridor_length=3).reset(seed=0)[0].shape)
+"""
+
+
+def test_gymnasium_knows_the_tasks() -> None:
+    """After `import clew`, before or after Gymnasium's; JAX is imported when one is made."""
+    known = {*gymnasium_api.task_ids(), *gymnasium_api.MEMORY_MAZES}
+    assert known == {*IDS}
+    for env_id, task in gymnasium_api.task_ids().items():
+        assert IDS[env_id] == ("clew.envs.gymnasium_api:JaxTaskEnv", {"task": task})
+    out = subprocess.check_output([sys.executable, "-c", MAKE], text=True)
+    assert out == "(16,)\n"
+    code = "import gymnasium, clew; assert 'clew/TMaze-v0' in gymnasium.registry"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_source_distribution_has_what_its_makefile_and_docs_need() -> None:
+    root = Path(__file__).parents[1]
+    text = (root / "pyproject.toml").read_text()
+    included = set(tomllib.loads(text)["tool"]["hatch"]["build"]["targets"]["sdist"]["include"])
+    needed = set(
+        re.findall(r"\b(tools|benchmarks|tests|results)/", (root / "Makefile").read_text())
+    )
+    for page in (root / "docs").glob("*.md"):
+        needed |= set(re.findall(r'--8<-- "(\w+)/', page.read_text()))
+    assert needed >= {"tools", "benchmarks", "results", "examples"} and needed <= included
 
 
 def test_the_package_runs_as_a_module() -> None:

@@ -12,6 +12,8 @@ The names below are imported when they are first used, so that `import clew` is 
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from clew.gymnasium_ids import register_with_gymnasium
+
 if TYPE_CHECKING:
     from clew.agents.learners.a2c import A2CConfig
     from clew.agents.learners.ppo import PPOConfig
@@ -88,6 +90,9 @@ __all__ = [
     "resume_run",
     "train",
 ]
+
+
+register_with_gymnasium()
 
 
 def __getattr__(name: str) -> Any:

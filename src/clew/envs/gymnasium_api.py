@@ -1,12 +1,13 @@
 """Every task of `ENVS` for libraries that train on Gymnasium environments.
 
-Importing this module registers each of them under the name of its class, "clew/TMaze-v0", and
-Memory Maze, which needs the extra `memory-maze` as soon as one is made:
+`import clew` registers each of them under the name of its class, "clew/TMaze-v0", and Memory Maze,
+which needs the extra `memory-maze` as soon as one is made:
 
-    import clew.envs.gymnasium_api
+    import clew
     env = gymnasium.make("clew/TMaze-v0", corridor_length=120)
 
-or, in one line, `gymnasium.make("clew.envs.gymnasium_api:clew/TMaze-v0")`, which imports it.
+or, in one line, `gymnasium.make("clew:clew/TMaze-v0")`, which imports it. `register()` registers
+tasks that a program has added to `ENVS`.
 """
 
 import functools

@@ -1,0 +1,63 @@
+"""The ids of clew's tasks in Gymnasium, which `import clew` registers; neither waits for JAX.
+
+Gymnasium 1.0 and later ask no installed package for its ids, so that the package has to be imported
+first, or named: `gymnasium.make("clew:clew/TMaze-v0")`.
+"""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
+GYMNASIUM = "gymnasium"
+_TASK, _MAZE = "clew.envs.gymnasium_api:JaxTaskEnv", "clew.bridges.memory_maze:MemoryMazeEnv"
+IDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "clew/TMaze-v0": (_TASK, {"task": "tmaze"}),
+    "clew/MemoryChain-v0": (_TASK, {"task": "memory_chain"}),
+    "clew/DistributedMemory-v0": (_TASK, {"task": "distributed_memory"}),
+    **{f"clew/MemoryMaze-{n}x{n}-v0": (_MAZE, {"size": n}) for n in (9, 11, 13, 15)},
+}
+"""Every id with the class that is imported when one is made, and its arguments."""
+
+
+def register() -> None:
+    """Makes the ids known to `gymnasium.make`; calling it again changes nothing."""
+    import gymnasium  # start: it takes 0.2 s, and nothing is registered before it is wanted
+
+    for env_id, (entry_point, options) in IDS.items():
+        if env_id not in gymnasium.registry:
+            gymnasium.register(env_id, entry_point=entry_point, kwargs=options)
+
+
+def register_with_gymnasium() -> None:
+    """Registers the ids, or has them registered as soon as Gymnasium is imported."""
+    if GYMNASIUM in sys.modules:
+        register()
+    elif not any(isinstance(finder, _WithGymnasium) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _WithGymnasium())
+
+
+class _WithGymnasium:
+    """Finds Gymnasium as the other finders do, and registers the ids after its import."""
+
+    def find_spec(
+        self, fullname: str, path: "Sequence[str] | None", target: "ModuleType | None" = None
+    ) -> Any:
+        """Looks for one module; to look for it alone registers nothing."""
+        if fullname != GYMNASIUM:
+            return None
+        others = (f.find_spec(fullname, path, target) for f in sys.meta_path if f is not self)
+        spec = next((found for found in others if found is not None), None)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def execute_and_register(module: "ModuleType") -> None:
+            execute(module)
+            sys.meta_path.remove(self)
+            register()
+
+        spec.loader.exec_module = execute_and_register
+        return spec
