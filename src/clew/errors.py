@@ -28,6 +28,11 @@ def system_error(error: OSError) -> str:
     return ": ".join([" -> ".join(names), cause] if names else [cause])
 
 
+def one_line(value: Any, length: int = 60) -> str:
+    """The start of a value as Python writes it, on one line, for messages."""
+    return " ".join(repr(value).split())[:length]
+
+
 def unknown_name(kind: str, name: Any, valid: Iterable[str]) -> UserError:
     """Builds the error for a name that is not among the valid ones.
 
@@ -41,6 +46,7 @@ def unknown_name(kind: str, name: Any, valid: Iterable[str]) -> UserError:
     """
     names = sorted(valid)
     near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
+    near = [n for n in names if n.lower() == str(name).lower()] or near
     hint = f"; did you mean {' or '.join(repr(n) for n in near)}?" if near else ";"
     known = ", ".join(names) if names else "none"
     return UserError(f"unknown {kind} {name!r}{hint} known: {known}")
@@ -53,10 +59,18 @@ def require_choice(name: str, value: Any, choices: Iterable[str]) -> None:
         raise unknown_name(f"value of {name}", value, options)
 
 
-def require_at_least(name: str, value: Any, minimum: int) -> None:
-    """Raises `UserError` unless `value` is an integer of at least `minimum`."""
+LARGEST = 2**31 - 1
+"""The largest count or size: compiled programs count in 32 bits."""
+LARGEST_SIZE = 2**20
+"""The largest size of a vector between two layers: a matrix between two of them takes 4 TB."""
+
+
+def require_at_least(name: str, value: Any, minimum: int, maximum: int = LARGEST) -> None:
+    """Raises `UserError` unless `value` is an integer of at least `minimum`, `maximum` at most."""
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
         raise UserError(f"{name} must be an integer of at least {minimum}, got {value!r}")
+    if value > maximum:
+        raise UserError(f"{name} must be at most {maximum}, got {value!r}")
 
 
 def require_rate(name: str, value: Any, *, positive: bool = False) -> None:
@@ -78,4 +92,4 @@ def require_episodes(episodes: Any, max_steps: Any, seed: Any) -> None:
     """Raises `UserError` unless there are episodes, steps and a seed to play with."""
     require_at_least("episodes", episodes, 1)
     require_at_least("max_steps", max_steps, 1)
-    require_at_least("seed", seed, 0)
+    require_at_least("seed", seed, 0, 2**63)

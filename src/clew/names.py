@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, TypeVar
 
-from clew.errors import UserError, unknown_name
+from clew.errors import UserError, one_line, unknown_name
 
 T = TypeVar("T")
 
@@ -110,7 +110,7 @@ def recorded_name(kind: str, found: Any) -> str:
     if reference is None:
         raise UserError(
             f"the {kind} must be a name, or a class at the top of a module, which a run can record "
-            f"as package.module:Class; got {found!r:.80}"
+            f"as package.module:Class; got {one_line(found, 80)}"
         )
     if reference.startswith(f"{SCRIPT}:"):
         warnings.warn(script_alone(kind, found.__qualname__), ScriptWarning, stacklevel=4)

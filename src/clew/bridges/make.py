@@ -7,7 +7,7 @@ from clew.bridges.gymnasium.build import GYMNASIUM
 from clew.bridges.gymnax import GYMNAX, gymnax_options, make_gymnax
 from clew.envs import ENVS
 from clew.envs.base import Environment
-from clew.errors import UserError, unknown_name
+from clew.errors import UserError, one_line, unknown_name
 from clew.names import check_call, is_reference, resolve
 
 
@@ -23,7 +23,7 @@ def make_env(name: str, **options: Any) -> Environment:
         UserError: an unknown name or option (with the nearest valid ones), or a value that the
             task refuses.
     """
-    if name.startswith(GYMNAX):
+    if isinstance(name, str) and name.startswith(GYMNAX):
         return make_gymnax(name, options)
     known = env_options(name)
     for option in options:
@@ -41,6 +41,8 @@ def env_options(name: str) -> dict[str, Any]:
     Raises:
         UserError: an unknown name, or one of something else.
     """
+    if not isinstance(name, str):
+        raise UserError(f"a task is given by its name, got {one_line(name)}")
     if name.startswith(GYMNAX):
         return gymnax_options(name)
     kind = ENVS.get(name) or jax_task(name)

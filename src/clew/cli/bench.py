@@ -35,9 +35,9 @@ class BenchCommand:
     memory_maze: bool = False
     """Measure frames per second and peak memory of the learner of the Memory Maze agents instead,
     at the sizes of Table A.4 on pictures of noise; --memories chooses agents."""
-    sequences: int = 32
-    """Of 100 frames in a timed gradient step of --memory-maze, an even number; memory is always
-    reported for Table A.3's 32."""
+    sequences: int | None = None
+    """Of 100 frames in a timed gradient step of --memory-maze, an even number, 32 unless given;
+    memory is always reported for Table A.3's 32."""
     repeats: int | None = None
     """Timed calls of each program, 5, or turns: with --start 5, with --peers, --lengths and
     --memory-maze 6; the table has their median."""
@@ -76,8 +76,10 @@ def _validate(command: BenchCommand) -> None:
         raise UserError("give one of --memories and --peers")
     if command.output and not others:
         raise UserError("--output needs --peers, --lengths, --start or --memory-maze")
-    if command.memory_maze:
+    if command.sequences is not None:
         require_at_least("sequences", command.sequences, 2)
+        if not command.memory_maze:
+            raise UserError("--sequences is for --memory-maze")
 
 
 def _measure(command: BenchCommand) -> tuple[Document, str]:
@@ -103,7 +105,7 @@ def _measure(command: BenchCommand) -> tuple[Document, str]:
         from clew.lab.bench import learner  # start: JAX takes 0.5 s
 
         models = command.memories or learner.models()
-        plan = learner.Plan(models, command.sequences, rounds=rounds)
+        plan = learner.Plan(models, command.sequences or 32, rounds=rounds)
         if quick:
             plan = learner.QUICK._replace(models=command.memories or learner.QUICK.models)
         return learner.report(plan, log), learner.QUICK_NOTE

@@ -9,7 +9,7 @@ from clew.cli.parse import parse
 from clew.cli.tables import print_json, print_table
 from clew.errors import UserError
 
-ABOUT = """Plays fresh episodes with the agents of a run, from its newest checkpoint, with
+ABOUT = """Plays fresh episodes with the agents of a run, from one of its checkpoints, with
 greedy actions and with actions sampled from the policy, as in training."""
 
 
@@ -25,6 +25,8 @@ class EvaluateCommand:
     """Seed of the episodes and of sampled actions."""
     actions: Literal["both", "greedy", "sampled"] = "both"
     """How actions are chosen."""
+    checkpoint: str = ""
+    """Update or file name of the checkpoint; empty takes the newest."""
     trust: bool = False
     """Import the code that the run's settings name, if this machine has not trained it."""
     json: bool = False
@@ -45,6 +47,7 @@ def main(args: list[str]) -> int:
             episodes=command.episodes,
             greedy=way == "greedy",
             seed=command.seed,
+            checkpoint=command.checkpoint,
             trust=command.trust,
         )
         for way in ways

@@ -69,7 +69,7 @@ def _describe(path: Path) -> dict[str, Any] | None:
             "memory": str(config["memory"]),
             "env": str(config["env"]),
             "seeds": int(config["seeds"]),
-            "total_steps": -(-config["steps"] // per_update) * per_update,
+            "total_steps": max(1, -(-config["steps"] // per_update)) * per_update,
         }
         rows = json_lines.read(path / "metrics.jsonl", {"steps": int})
     except UserError as error:

@@ -257,7 +257,5 @@ def integers(value: Any) -> list[int] | None:
 def check_stream(seed: Any, length: Any) -> None:
     """Refuses what is no seed of a stream (None stands for fresh episodes) or no length of one."""
     if seed is not None:
-        require_at_least("stream_seed", seed, 0)
-        if seed > LARGEST_SEED:
-            raise UserError(f"stream_seed must be at most {LARGEST_SEED}, got {seed}")
+        require_at_least("stream_seed", seed, 0, LARGEST_SEED)
     require_at_least("stream_length", length, 1)

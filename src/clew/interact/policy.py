@@ -14,7 +14,7 @@ from clew.agents.network import Agent
 from clew.bridges.gymnasium.spaces import adapt_action, adapt_observation
 from clew.bridges.gymnasium.wrappers import Transforms
 from clew.envs.wrappers import WrapperConfig
-from clew.errors import UserError
+from clew.errors import UserError, one_line
 from clew.interact.hosted_task import HostedTask
 from clew.interact.tasks import make_task
 
@@ -147,7 +147,7 @@ class Policy:
     def _read(self, observation: Any, start: bool, reward: float | None) -> PyTree[np.ndarray]:
         if self._wrappers is not None:
             observation = self._wrappers.observe(observation, start, reward)
-        x = jax.tree.map(np.asarray, observation, is_leaf=lambda leaf: isinstance(leaf, list))
+        x = jax.tree.map(_numbers, observation, is_leaf=_is_value)
         encoder = self._agent.encoder
         if isinstance(encoder, Dense):
             x = np.asarray(x, np.float32)
@@ -157,6 +157,30 @@ class Policy:
                     f"{list(x.shape)}"
                 )
         return x
+
+
+def _is_value(leaf: Any) -> bool:
+    return leaf is None or isinstance(leaf, list | tuple)
+
+
+def _numbers(value: Any) -> np.ndarray:
+    """An observation, or an entry of one, as an array of finite numbers.
+
+    Raises:
+        UserError: if it is none.
+    """
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise UserError(
+            f"the observation must be an array of numbers, got {one_line(value)}"
+        ) from error
+    if not (np.issubdtype(array.dtype, np.number) or array.dtype == bool):
+        raise UserError(f"the observation must be an array of numbers, got {one_line(value)}")
+    if not np.isfinite(array).all():
+        at = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
+        raise UserError(f"the observation is not finite: {array[at]} at {list(at)}")
+    return array
 
 
 @eqx.filter_jit

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
-from clew.errors import UserError, unknown_name
+from clew.errors import UserError, one_line, unknown_name
 from clew.memory.arelit import AReLiT
 from clew.memory.base import AbstractMemory, scan_steps, select
 from clew.memory.gru import GRU
@@ -102,7 +102,12 @@ def make_memory(
                 f"{name} cannot be called as {name}(input_size, key=key{given and ', '}{given}): "
                 f"{error}"
             ) from error
-    made = build(input_size, key=key, **options)
+    try:
+        made = build(input_size, key=key, **options)
+    except TypeError as error:
+        if "unexpected keyword argument" not in str(error):
+            raise
+        raise UserError(f"{name} does not take these options: {error}") from error
     if not isinstance(made, AbstractMemory):
         raise UserError(f"{name} returned {type(made).__name__}, expected an AbstractMemory")
     return made
@@ -117,7 +122,7 @@ def require_key(key: Any) -> None:
     """Raises `UserError` unless `key` is a random key, new or old in its form."""
     dtype = jnp.result_type(key)
     if not (jnp.issubdtype(dtype, jax.dtypes.prng_key) or jnp.shape(key) == (2,)):
-        raise UserError(f"key must be a random key, jax.random.key(seed), got {key!r:.60}")
+        raise UserError(f"key must be a random key, jax.random.key(seed), got {one_line(key)}")
 
 
 def _parameters(build: Callable[..., Any]) -> Collection[inspect.Parameter]:

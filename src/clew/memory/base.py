@@ -1,18 +1,22 @@
 """The one interface of every memory, and the helpers that all of them share."""
 
 import abc
+import functools
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, PyTree
 
-from clew.errors import UserError
+from clew.errors import UserError, one_line
 from clew.memory.parts.maps import MemoryMap
 
 State = PyTree[Array]
 """What a memory carries from one observation to the next: arrays without batch or time axis."""
+
+_VALUES: Any = (jax.Array, np.ndarray, np.generic, bool, int, float, list)
 
 
 class AbstractMemory(eqx.Module):
@@ -109,8 +113,9 @@ def check_step_input(memory: AbstractMemory, x: Any, start: Any, state: State = 
 
     Raises:
         UserError: if `x` is not a floating-point vector of `input_size` numbers, `start` is not
-            one boolean, or the state is of a narrower type than the parameters.
+            one boolean, or the state is another memory's or of a narrower type than the parameters.
     """
+    _check_state(memory, state)
     _check_array(memory, "x", x, (memory.input_size,), jnp.floating)
     _check_array(memory, "start", start, (), jnp.bool_)
     return _of_own_type(memory, state, x)
@@ -124,9 +129,10 @@ def check_unroll_input(memory: AbstractMemory, xs: Any, starts: Any, state: Stat
 
     Raises:
         UserError: if `xs` is not floating-point [time, input_size] with at least one time step,
-            `starts` is not boolean [time] of the same length, or the state is of a narrower type
-            than the parameters.
+            `starts` is not boolean [time] of the same length, or the state is another memory's or
+            of a narrower type than the parameters.
     """
+    _check_state(memory, state)
     time = jnp.shape(xs)[0] if jnp.ndim(xs) else 0
     if time == 0:
         expected = f"[time >= 1, {memory.input_size}]"
@@ -153,8 +159,52 @@ def _of_own_type(memory: AbstractMemory, state: State, x: Any) -> Array:
     return jnp.asarray(x, own)
 
 
+def _check_state(memory: AbstractMemory, state: State) -> None:
+    """Refuses the state of another memory; only shapes are computed."""
+    if isinstance(state, tuple) and not state:
+        return  # none, or none was given
+    leaves, structure = jax.tree.flatten(memory)
+    try:
+        own = _own_state(structure, tuple(map(_without_values, leaves)))
+    except TypeError:  # a setting of the memory cannot be hashed
+        own = jax.eval_shape(memory.init_state)
+    shapes = _shapes(own)
+    if jax.tree.structure(state) == jax.tree.structure(own) and _shapes(state) == shapes:
+        return
+    raise UserError(
+        f"{type(memory).__name__} expected a state as its init_state() gives it, arrays of shapes "
+        f"{_listed(shapes)}, got {_listed(_shapes(state)) or 'none'}; memories have no batch axis: "
+        "use jax.vmap"
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _own_state(structure: Any, leaves: tuple[Any, ...]) -> State:
+    """The shapes of a memory's own state; computing them takes as long as a step."""
+    memory: AbstractMemory = jax.tree.unflatten(structure, leaves)
+    return eqx.filter_eval_shape(lambda memory: memory.init_state(), memory)
+
+
+def _without_values(leaf: Any) -> Any:
+    if isinstance(leaf, jax.Array | np.ndarray):
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+    return leaf
+
+
+def _shapes(state: State) -> list[tuple[int, ...] | str]:
+    leaves = jax.tree.leaves(state)
+    return [repr(leaf)[:20] if isinstance(leaf, str) else jnp.shape(leaf) for leaf in leaves]
+
+
+def _listed(shapes: list[tuple[int, ...] | str]) -> str:
+    named = [shape if isinstance(shape, str) else str(list(shape)) for shape in shapes]
+    return ", ".join(named[:4]) + (f" and {len(named) - 4} more" if len(named) > 4 else "")
+
+
 def _check_array(memory: AbstractMemory, name: str, value: Any, shape: tuple, kind: Any) -> None:
     who = type(memory).__name__
+    if not isinstance(value, _VALUES):
+        raise UserError(f"{who} expected {name} as an array, got {one_line(value)}")
     if jnp.shape(value) != shape:
         raise UserError(
             f"{who} expected {name} of shape {list(shape)}, got {list(jnp.shape(value))}; memories "

@@ -1,5 +1,6 @@
 """From the settings of a run to its task and its agent."""
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
@@ -7,8 +8,10 @@ import jax
 
 from clew.agents.network import Agent, make_agent
 from clew.envs.stream import AutoReset
+from clew.errors import UserError
 from clew.interact import tasks
 from clew.interact.task import Task
+from clew.run.machine import physical_memory
 
 if TYPE_CHECKING:
     from clew.run.config import TrainConfig
@@ -53,8 +56,37 @@ def abstract_agent(config: "TrainConfig", task: Task) -> Agent:
     return eqx.filter_eval_shape(lambda key: build_agent(config, task, key), jax.random.key(0))
 
 
+def check_memory(config: "TrainConfig", agent: Agent) -> None:
+    """Refuses settings whose arrays a processor's memory cannot hold, before anything is made.
+
+    The least that a run holds: parameters with Adam's two averages, and for every environment its
+    state of the memory and a number for each step of the rollout.
+
+    Raises:
+        UserError: saying how much is needed and how much there is.
+    """
+    parameters = _count(agent)
+    state = _count(eqx.filter_eval_shape(lambda agent: agent.init_state(), agent))
+    learning = config.learning
+    each = 3 * parameters + learning.num_envs * (state + learning.rollout_length)
+    needed, there = 4 * config.seeds * each, physical_memory()
+    if there and needed > there and jax.default_backend() == "cpu":
+        raise UserError(
+            f"these settings need at least {needed / 1e9:,.0f} GB of memory, this machine has "
+            f"{there / 1e9:,.0f} GB: {config.seeds:,} seeds x ({parameters:,} parameters, "
+            f"{learning.num_envs:,} num_envs with {state:,} numbers of state and "
+            f"{learning.rollout_length:,} steps)"
+        )
+
+
+def _count(tree: Any) -> int:
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(eqx.filter(tree, _is_shape)))
+
+
+def _is_shape(leaf: Any) -> bool:
+    return isinstance(leaf, jax.ShapeDtypeStruct)
+
+
 def agent_parts(config: "TrainConfig", task: Task) -> tuple[Any, Agent]:
     """Shapes of the arrays of the run's agent, and the agent without them."""
-    return eqx.partition(
-        abstract_agent(config, task), lambda x: isinstance(x, jax.ShapeDtypeStruct)
-    )
+    return eqx.partition(abstract_agent(config, task), _is_shape)

@@ -1,6 +1,7 @@
 """The settings of a training run."""
 
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -21,6 +22,7 @@ from clew.agents.network import NetworkConfig
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import (
     UserError,
+    one_line,
     require_at_least,
     require_choice,
     require_rate,
@@ -30,7 +32,7 @@ from clew.interact.task import HostConfig, Task
 from clew.memory import MEMORIES
 from clew.names import is_reference, recorded_name
 from clew.run.asynchronous.settings import PLACE, AsyncConfig, check_async
-from clew.run.build import abstract_agent, make_task
+from clew.run.build import abstract_agent, check_memory, make_task
 from clew.run.defaults import (
     ENV,
     MEMORY_OPTIONS,
@@ -149,11 +151,11 @@ class TrainConfig(LearnerSettings):
             given = getattr(self, name)
             if given is not None and not isinstance(given, kind):
                 hint = f"; write clew.{kind.__name__}(...)" if isinstance(given, dict) else ""
-                raise UserError(f"{name} must be a {kind.__name__}, got {given!r:.60}{hint}")
+                raise UserError(f"{name} must be a {kind.__name__}, got {one_line(given)}{hint}")
         for name in _OPTIONS:
             given = getattr(self, name)
             if given is not None and not isinstance(given, dict):
-                raise UserError(f"{name} must be a dict of options by name, got {given!r:.60}")
+                raise UserError(f"{name} must be a dict of options by name, got {one_line(given)}")
 
     def _differs(self, learner: str) -> bool:
         return self.algorithm == "auto" and getattr(self, learner) != LEARNERS[learner].settings()
@@ -192,9 +194,10 @@ class TrainConfig(LearnerSettings):
             UserError: naming the setting, its value and what was expected, or the nearest valid
                 name.
         """
+        self._check_types()
         for name in ("seeds", "log_every"):
             require_at_least(name, getattr(self, name), 1)
-        require_at_least("seed", self.seed, 0)
+        require_at_least("seed", self.seed, 0, SEEDS - self.seeds)  # beyond, JAX begins again at 0
         self._validate_algorithm()
         check_devices(self)
         require_rate("checkpoint_seconds", self.checkpoint_seconds)
@@ -204,12 +207,13 @@ class TrainConfig(LearnerSettings):
         require_choice("runner", self.runner, RUNNERS)
         self.asynchronous.validate()
         check_loggers(self.loggers, self.wandb)
-        require_at_least("steps", self.steps, 1)
+        require_at_least("steps", self.steps, 1, 2**53)
         if self.steps < self.steps_per_update:
             raise UserError(
                 f"steps must be at least one rollout, {self.learning.num_envs} environments x "
                 f"{self.learning.rollout_length} steps = {self.steps_per_update}, got {self.steps}"
             )
+        require_at_least("the number of updates", self.updates, 1)
         _check_name(self.name)
         try:
             json.dumps(self.to_json(), allow_nan=False)
@@ -218,7 +222,23 @@ class TrainConfig(LearnerSettings):
         task = make_task(self)
         self._validate_task(task)
         check_async(self, task.runners)
-        abstract_agent(self, task)
+        check_memory(self, abstract_agent(self, task))
+
+    def _check_types(self) -> None:
+        """Refuses texts, switches and lists of another type; numbers say so where they are read."""
+        for prefix, group in (("", self), *((f"{n}.", getattr(self, n)) for n in _GROUPS)):
+            hints = _hints(type(group))
+            for name, hint in hints.items():
+                value = getattr(group, name)
+                options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+                named = [_TYPES[k] for k in (get_origin(h) or h for h in options) if k in _TYPES]
+                if named and not _fits(value, hint):
+                    expected = " or ".join(named)
+                    raise UserError(f"{prefix}{name} must be {expected}, got {one_line(value)}")
+                if isinstance(value, dict) and not all(isinstance(key, str) for key in value):
+                    raise UserError(
+                        f"{prefix}{name} must have texts as keys, got {one_line(value)}"
+                    )
 
     def _validate_algorithm(self) -> None:
         if is_reference(self.algorithm):
@@ -301,6 +321,9 @@ _NEWER = (
     *(f"network.{name}" for name in ("encoder_projection", "encoder_norm", "nonlinearity")),
     *(f"network.{name}" for name in ("precision", "continuous", "log_std", "initial_log_std")),
 )
+SEEDS = 2**32
+"""How many different seeds there are."""
+_TYPES = {str: "text", bool: "True or False", tuple: "a tuple", dict: "a dict"}
 BESIDE = ("loggers", "wandb", "devices", "device_threads")
 """Settings that no number of a run depends on, but for rounding; a resumed run may change
 them."""
@@ -346,14 +369,14 @@ def config_from_json(values: dict[str, Any]) -> TrainConfig:
     for kind, given in ((TrainConfig, values), *((_GROUPS[n], v) for n, v in parts.items())):
         known = [f.name for f in dataclasses.fields(kind)]
         if not isinstance(given, dict):
-            raise UserError(f"settings of {kind.__name__} must be an object, got {given!r:.40}")
-        hints = get_type_hints(kind)
+            raise UserError(f"settings of {kind.__name__} must be an object, got {one_line(given)}")
+        hints = _hints(kind)
         for name, value in given.items():
             if name not in known:
                 raise unknown_name("setting", name, known)
             if not _fits(value, hints[name]):
                 raise UserError(
-                    f"the setting {name} has another type than it should: {value!r:.60}"
+                    f"the setting {name} has another type than it should: {one_line(value)}"
                 )
     values["loggers"] = tuple(values.get("loggers", ()))
     if "memory_options" in values:
@@ -362,6 +385,12 @@ def config_from_json(values: dict[str, Any]) -> TrainConfig:
         values["memory_options"] = former | _renamed(values["memory_options"], _MEMORY_OPTIONS)
     made = {name: _GROUPS[name](**with_tuples(group)) for name, group in parts.items()}
     return TrainConfig(**values, **made)
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    """The types of a group's settings."""
+    return get_type_hints(kind)
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -400,7 +429,12 @@ def differences(old: TrainConfig, new: TrainConfig) -> dict[str, tuple[Any, Any]
         a |= {f"{group}.{k}": v for k, v in a.pop(group).items()}
         b |= {f"{group}.{k}": v for k, v in b.pop(group).items()}
     aside = ("name", "run_dir", "preset", *BESIDE)
-    return {k: (a[k], b[k]) for k in a if a[k] != b[k] and k.split(".")[0] not in aside}
+    # As text, in which one NaN is like another.
+    return {
+        k: (a[k], b[k])
+        for k in a
+        if json.dumps(a[k]) != json.dumps(b[k]) and k.split(".")[0] not in aside
+    }
 
 
 def _check_name(name: str) -> None:

@@ -57,6 +57,7 @@ def evaluate(
     greedy: bool = True,
     seed: int = 0,
     max_steps: int = 100_000,
+    checkpoint: str = "",
     trust: bool = False,
 ) -> EvalResult:
     """Plays fresh episodes with every agent of a run.
@@ -70,6 +71,7 @@ def evaluate(
         greedy: take the most probable action, instead of sampling from the policy.
         seed: of the episodes and samples.
         max_steps: steps after which an episode that has not ended is an error.
+        checkpoint: its file name or update; empty takes the newest good one.
         trust: consent to import the code that the run's settings name; see `clew.run.trust`.
 
     Raises:
@@ -78,7 +80,7 @@ def evaluate(
     """
     require_episodes(episodes, max_steps, seed)
     machine.use_compilation_cache()
-    run = load_run(path, trust=trust)
+    run = load_run(path, checkpoint, trust=trust)
     config = run.config
     play = make_task(config).evaluator(run.static, greedy=greedy, max_steps=max_steps)
     found = []

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clew.errors import UserError, unknown_name
+from clew.errors import UserError, one_line, unknown_name
 from clew.run.asynchronous.settings import PLACE
 from clew.run.checkpoint import Identity
 from clew.run.config import BESIDE, TrainConfig, config_from_json, differences
@@ -55,6 +55,8 @@ def find_run(path: str | Path, run_dir: str | Path = "runs") -> Path:
     Raises:
         UserError: if there is no such run, with the nearest names.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise UserError(f"a run is given by its folder's path or its name, got {one_line(path)}")
     for candidate in (Path(path), Path(run_dir) / path):
         if (candidate / CONFIG).is_file():
             return candidate

@@ -26,6 +26,14 @@ def versions() -> dict[str, str]:
     return found
 
 
+def physical_memory() -> int:
+    """Bytes of this machine's memory; 0 where the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 0
+
+
 def git_commit() -> str | None:
     """The commit of the checkout that this library runs from, "+" if files differ; else None."""
     here = Path(__file__).resolve().parent

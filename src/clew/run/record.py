@@ -4,6 +4,7 @@ import contextlib
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -12,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from clew.agents.learners import OWN_METRIC, describes_updates
+from clew.errors import UserError, one_line
 from clew.interact.tasks import default_settings
 from clew.run import json_lines
 from clew.run.config import TrainConfig
@@ -160,7 +162,14 @@ def read_metrics(path: str | Path) -> list[Row]:
 
     Args:
         path: the run's folder.
+
+    Raises:
+        UserError: if there is no such folder.
     """
+    if not isinstance(path, str | PathLike):
+        raise UserError(f"a run is given by the path of its folder, got {one_line(path)}")
+    if not Path(path).is_dir():
+        raise UserError(f"there is no run {path}: no such folder")
     return [line.row for line in json_lines.read(Path(path) / METRICS, _KINDS)]
 
 

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 
-from clew.errors import system_error
+from clew.errors import UserError, one_line, system_error
 from clew.interact.hosted_task import HostedTask
-from clew.run import cluster, folder, machine, record
+from clew.run import checkpoint, cluster, folder, machine, record
 from clew.run.asynchronous.program import AsyncProgram
 from clew.run.compiled import Parts, Program, RunState, compile_program, init_run, make_parts
 from clew.run.config import TrainConfig
@@ -69,6 +69,8 @@ def train(
         TrainingDiverged: at the first update with a loss or parameter that is not finite.
         TrainingInterrupted: after Ctrl-C or SIGTERM, with everything saved.
     """
+    if config is not None and not isinstance(config, TrainConfig):
+        raise UserError(f"config must be a clew.TrainConfig, got {one_line(config)}")
     machine.use_compilation_cache()
     devices, warnings = 0, []
     if config is not None or resume is False:
@@ -99,6 +101,8 @@ def train(
                     warnings.append(_other_devices(devices, config.devices))
                 for line in warnings:
                     listener.message(line)
+                if resume is not False:
+                    _require_beginning(path, shown, listener)
                 summary = _train(
                     path, shown, config, listener, callbacks, stop, fresh=resume is False
                 )
@@ -119,8 +123,8 @@ def resume_run(
     found = folder.find_run(path)
     config = folder.read_config(found)
     require(found, config, trust=trust)
-    config = replace(config, steps=steps or config.steps)
-    return train(config, resume=found, progress=progress, callbacks=callbacks)
+    steps = config.steps if steps is None else steps
+    return train(replace(config, steps=steps), resume=found, progress=progress, callbacks=callbacks)
 
 
 def _other_devices(before: int, now: int) -> str:
@@ -181,6 +185,23 @@ def _train(
     if advice:
         progress.message(advice)
     return summary
+
+
+def _require_beginning(path: Path, shown: Path, progress: Progress) -> None:
+    """Says of a run without checkpoints that it begins anew.
+
+    Raises:
+        UserError: if it has rows of metrics, which would be lost.
+    """
+    if checkpoint.list_checkpoints(path / folder.CHECKPOINTS):
+        return
+    rows = record.read_metrics(path)
+    if rows:
+        raise UserError(
+            f"{shown} has no checkpoint to resume from, but rows of {folder.METRICS} up to update "
+            f"{rows[-1]['update']}; move that file away to begin the run anew"
+        )
+    progress.message(f"{shown} has no checkpoint yet: it begins anew")
 
 
 def make_program(parts: Parts, progress: Progress) -> Program:

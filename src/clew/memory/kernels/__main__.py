@@ -1,6 +1,11 @@
-"""Compiles the kernels ahead of their first use: python -m clew.memory.kernels."""
+"""Compiles the kernels ahead of their first use: python -m clew.memory.kernels.
+
+Ends with 1 and the reason where there are none.
+"""
+
+import sys
 
 from clew.memory.kernels import why_not
 
 if __name__ == "__main__":
-    print(why_not() or "clew's kernels are compiled")
+    sys.exit(why_not() or print("clew's kernels are compiled"))

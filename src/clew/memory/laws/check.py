@@ -11,7 +11,7 @@ from functools import partial
 import jax
 import numpy as np
 
-from clew.errors import require_at_least, require_choice
+from clew.errors import UserError, one_line, require_at_least, require_choice
 from clew.memory.base import AbstractMemory, scan_steps
 from clew.memory.laws.cases import CASES, CONTINUATION, PATTERNS, Cases, Subject, masked, poisoned
 from clew.memory.laws.interface import check_interface
@@ -51,8 +51,16 @@ def check(
 
     Raises:
         LawBroken: naming the first law broken, where and by how much.
-        UserError: if `lengths` is empty or holds anything but integers of at least 1.
+        UserError: if this is no memory, or `lengths` is empty or holds anything but integers of
+            at least 1.
     """
+    if not isinstance(memory, AbstractMemory):
+        raise UserError(
+            f"the laws are of one memory with its weights: give an instance, such as "
+            f"clew.make_memory(...), got {one_line(memory)}"
+        )
+    if isinstance(lengths, int):
+        raise UserError(f"lengths must be several integers, such as ({lengths},), got {lengths}")
     require_at_least("the number of lengths", len(lengths), 1)
     for length in lengths:
         require_at_least("a length", length, 1)

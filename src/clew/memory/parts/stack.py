@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from clew.errors import UserError, require_at_least
+from clew.errors import LARGEST_SIZE, UserError, require_at_least
 from clew.memory.base import AbstractMemory, State
 from clew.memory.kernels import Backend
 from clew.memory.parts.attention import Gradient, WindowAttention
@@ -56,7 +56,7 @@ def check_sizes(input_size: int, hidden_size: int, num_layers: int) -> None:
         UserError: naming the size and its value.
     """
     require_at_least("input_size", input_size, 1)
-    require_at_least("hidden_size", hidden_size, 1)
+    require_at_least("hidden_size", hidden_size, 1, LARGEST_SIZE)
     require_at_least("num_layers", num_layers, 1)
 
 

@@ -43,8 +43,8 @@ def check_loggers(names: Sequence[str], wandb: WandbConfig) -> None:
             is not installed, with the command that installs it, or a W&B without a key.
     """
     wandb.validate()
-    for index, name in enumerate(names):
-        if name in names[:index]:
+    for name in names:
+        if names.count(name) > 1:
             raise UserError(f"loggers has {name} twice")
         if is_reference(name):
             check_call(name, resolve(name))

@@ -1,0 +1,599 @@
+"""Wrong commands and calls: each ends in one clear line, none in a traceback or in silence."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import clew
+from clew import stats
+from clew.cli import run
+from clew.errors import UserError
+from clew.run.progress import Quiet
+
+KEY = jax.random.key(0)
+POLE = "gymnasium:CartPole-v1"
+
+COMMANDS = {
+    # Commands and options.
+    "": None,
+    "trian": "did you mean clew train?",
+    "evalute good": "did you mean clew evaluate?",
+    "--seeds 3": "unknown option '--seeds'",
+    "train good": "unexpected argument 'good'",
+    "train -seeds 3": "unknown option",
+    "train --step 100": "did you mean --steps",
+    "train --steps": "--steps",
+    "train --steps 10 20": "unexpected argument '20'",
+    "train --memory": "--memory",
+    "train --env": "--env needs a value",
+    "train --algorithm": "--algorithm needs a value",
+    "train --preset": "--preset needs a value",
+    # Names of other libraries.
+    "train --ent-coef 0.01": "unknown option '--ent-coef': clew calls it --a2c.entropy-cost.",
+    "train --ent_coef 0.01": "clew calls it --a2c.entropy-cost.",
+    "train --vf-coef 0.5": "clew calls it --a2c.value-cost.",
+    "train --gae-lambda 0.9": "clew calls it --a2c.lam.",
+    "train --learning-rate 1e-3": "clew calls it --a2c.learning-rate.",
+    "train --learning_rate 1e-3": "clew calls it --a2c.learning-rate.",
+    "train --lr 1e-3": "clew calls it --a2c.learning-rate.",
+    "train --total-timesteps 1e6": "clew calls it --steps.",
+    "train --total_timesteps 1e6": "clew calls it --steps.",
+    "train --n-steps 128": "clew calls it --a2c.rollout-length.",
+    "train --num-steps 128": "clew calls it --a2c.rollout-length.",
+    "train --n-envs 4": "clew calls it --a2c.num-envs.",
+    "train --num-envs 4": "clew calls it --a2c.num-envs.",
+    "train --max-grad-norm 1": "clew calls it --a2c.max-grad-norm.",
+    "train --gamma 0.9": "clew calls it --a2c.gamma.",
+    "train --clip-range 0.2": "clew calls it --ppo.clip-ratio.",
+    "train --clip-coef 0.2": "clew calls it --ppo.clip-ratio.",
+    "train --n-epochs 4": "clew calls it --ppo.epochs.",
+    "train --batch-size 64": "--a2c.minibatches (how many there are, not their size)",
+    "train --norm-reward": "clew calls it --wrappers.normalise-rewards.",
+    "train --env-id tmaze": "clew calls it --env.",
+    "train --exp-name a": "clew calls it --name.",
+    f"train --env {POLE} --ent-coef 0.01": "clew calls it --ppo.entropy-cost.",
+    f"train --env {POLE} --n-steps 5": "clew calls it --ppo.rollout-length.",
+    "train --algorithm ppo --lr 1": "clew calls it --ppo.learning-rate.",
+    # Settings of the algorithm that does not learn.
+    "train --ppo.num-envs 4": "--ppo.num-envs would change nothing: tmaze is learned by a2c here",
+    "train --ppo.num_envs 8": "--algorithm ppo (in Python algorithm='ppo') would use it",
+    "train --algorithm ppo --a2c.gamma 0.9": "--a2c.gamma would change nothing",
+    "train --algorithm a2c --ppo.epochs=2": "--ppo.epochs would change nothing",
+    f"train --env {POLE} --a2c.gamma 0.9 --ppo.gamma 0.9": "--ppo.gamma would change nothing",
+    f"train --env {POLE} --algorithm ppo --a2c.gamma 0.9": "--a2c.gamma would change nothing",
+    "train --preset pramanik/arelit --ppo.epochs 2": "--ppo.epochs would change nothing",
+    "train --learner-options num_envs=4": "learner_options are for a learner of your own",
+    "train --network.encoder-options a=1": "encoder_options are for an encoder of your own",
+    # Values.
+    "train --steps x": "--steps must be an integer, got 'x'",
+    "train --steps 1.5": "--steps must be an integer, got '1.5'",
+    "train --steps 1e-3": "--steps must be an integer, got '1e-3'",
+    "train --steps 0": "steps must be an integer of at least 1, got 0",
+    "train --steps -5": "steps",
+    "train --steps 10": "steps must be at least one rollout",
+    "train --steps 1e30": "steps",
+    "train --seeds 0": "seeds must be an integer of at least 1, got 0",
+    "train --seeds -1": "seeds",
+    "train --seeds 2.5": "--seeds must be an integer, got '2.5'",
+    "train --seeds 1e9": "seeds",
+    "train --seed -1": "seed",
+    "train --seed 1e20": "seed",
+    "train --log-every 0": "log_every must be an integer of at least 1",
+    "train --devices -1": "devices",
+    "train --devices 1000": "devices",
+    "train --device-threads two": "device_threads",
+    "train --checkpoint-seconds -1": "checkpoint_seconds",
+    "train --checkpoint-seconds nan": "checkpoint_seconds must be a finite number",
+    "train --algorithm dqn": "unknown value of algorithm 'dqn'",
+    "train --algorithm PPO": "did you mean 'ppo'",
+    "train --runner asinc": "did you mean 'async'",
+    "train --runner async": "runner async is for Gymnasium environments",
+    "train --ray auto": "need runner async",
+    "train --name a/b": "name must be one folder's name",
+    "train --name ..": "name must be one folder's name",
+    "train --name good": "there is a run in",
+    "train --run-dir good-file/runs": "good-file",
+    "train --cpu-threads 999": "cpu_threads must be between 1 and",
+    "train --a2c.num-envs 0": "num_envs must be an integer of at least 1",
+    "train --a2c.num-envs 1e12": "num_envs",
+    "train --a2c.rollout-length 1e12": "rollout_length must be at most",
+    "train --a2c.gamma 1.5": "gamma must be between 0 and 1",
+    "train --a2c.gamma nan": "gamma must be a finite number",
+    "train --a2c.lam -0.1": "lam",
+    "train --a2c.learning-rate inf": "learning_rate must be a finite number",
+    "train --a2c.max-grad-norm 0": "max_grad_norm must be a finite number above 0",
+    "train --a2c.adam-eps 0": "adam_eps must be a finite number above 0",
+    "train --a2c.adam-b1 1": "adam_b1",
+    "train --a2c.loss-over-time summ": "did you mean 'sum'",
+    "train --algorithm ppo --ppo.clip-ratio -1": "clip_ratio",
+    "train --algorithm ppo --ppo.schedule linea": "did you mean 'linear'",
+    "train --algorithm ppo --ppo.minibatches 7": "minibatches",
+    "train --algorithm ppo --ppo.sequence-length 7": "sequence_length",
+    "train --wandb.mode on": "did you mean 'online'",
+    "train --loggers tensorbord": "did you mean 'tensorboard'",
+    "train --loggers tensorboard tensorboard": "twice",
+    "train --wrappers.frame-skip 0": "frame_skip",
+    "train --wrappers.frame-skip 2": "frame_skip",
+    "train --wrappers.reward-scale 0": "reward_scale",
+    "train --wrappers.keep 99": "keep",
+    "train --wrappers.time-limit 0": "time_limit",
+    "train --host.processes -1": "processes",
+    "train --host.timeout 0": "timeout",
+    "train --network.encoder mpl": "did you mean 'mlp'",
+    "train --network.encoder impala": "picture",
+    "train --network.encoder-size 0": "encoder_size",
+    "train --network.projection lin": "did you mean 'linear'",
+    "train --network.head-size -1": "head_size",
+    "train --network.init ortho": "did you mean 'orthogonal'",
+    "train --network.precision float64": "precision",
+    "train --network.skip": "skip",
+    # Memories and tasks.
+    "train --memory lstmm": "did you mean 'lstm'",
+    "train --memory LSTM": "did you mean 'lstm'",
+    "train --memory nowhere:A": "there is no module nowhere; looked for nowhere.py in",
+    "train --memory json:dumps": "json:dumps",
+    "train --memory mine.py:A": "the file mine.py is the module mine",
+    "train --memory :A": "expected package.module:name",
+    "train --memory-options hidden_size": "expected KEY=VALUE, got 'hidden_size'",
+    "train --memory-options =3": "expected KEY=VALUE",
+    "train --memory-options hidden_size=8 hidden_size=9": "given twice",
+    "train --memory-options hidden=3": "unknown option of arelit 'hidden'",
+    "train --memory-options hidden_size=0": "hidden_size must be an integer of at least 1",
+    "train --memory-options hidden_size=x": "hidden_size must be an integer of at least 1, got 'x'",
+    "train --memory-options hidden_size=1.5": "hidden_size must be an integer",
+    "train --memory-options hidden_size=null": "hidden_size",
+    "train --memory-options hidden_size=1000000000000000000000": "hidden_size",
+    "train --memory-options hidden_size=3000000000": "hidden_size must be at most",
+    "train --memory-options num_layers=0": "num_layers",
+    "train --memory-options num_heads=0": "num_heads",
+    "train --memory-options eta=0": "eta",
+    "train --memory lstm --memory-options backend=gpu": "backend",
+    "train --memory gtrxl --memory-options window=0": "window",
+    "train --memory gtrxl --memory-options num_heads=7 head_size=3 gating=gr": "gating",
+    "train --env tmace": "did you mean 'tmaze'",
+    "train --env gymnasium:CartPol-v1": "did you mean Car",
+    "train --env gymnasium:": "gymnasium",
+    "train --env gymnax:Nothing-v1": "gymnax",
+    "train --env nowhere:make": "nowhere",
+    "train --env json:dumps": "json:dumps",
+    "train --env-options corridor=9": "did you mean 'corridor_length'",
+    "train --env-options corridor_length=1": "corridor_length must be an integer of at least 2",
+    "train --env-options corridor_length=long": "corridor_length must be an integer",
+    "train --env-options corridor_length=99999999999999999999": "corridor_length",
+    f"train --env {POLE} --env-options gravity=1": "does not take these options",
+    f"train --env {POLE} --wrappers.keep 9": "keep",
+    f"train --env {POLE} --a2c.whole-episodes": "whole_episodes",
+    f"train --env {POLE} --host.processes 3": "processes must divide num_envs",
+    "train --algorithm nowhere:A": "there is no module nowhere",
+    "train --algorithm json:JSONDecoder": "json:JSONDecoder is no learner: it lacks config",
+    "train --network.encoder nowhere:A": "there is no module nowhere",
+    "train --network.encoder json:JSONDecoder": "json:JSONDecoder is no encoder",
+    # Presets and resuming.
+    "train --preset pramanik/areli": "did you mean 'pramanik/arelit'",
+    "train --preset a --resume b": "give one of them",
+    "train --resume": "--resume needs a value",
+    "train --resume nowhere": "unknown run 'nowhere'",
+    "train --resume god": "did you mean 'good'",
+    "train --resume good --steps 8": "they can be raised but not 8",
+    "train --resume good --seeds 2": "good was started with seeds = 1, not 2",
+    "train --resume good --memory lstm": "good was started with memory",
+    "train --resume good --a2c.gamma 0.5": "good was started with a2c.gamma",
+    "train --resume broken": "it is no JSON",
+    "train --resume listed": "it is no JSON object",
+    "train --resume changed": "was changed after it was written",
+    "train --resume rows": "has no checkpoint to resume from, but rows",
+    # Evaluating, watching, inspecting.
+    "evaluate": "which run?",
+    "evaluate nowhere": "unknown run 'nowhere'",
+    "evaluate god": "did you mean 'good'",
+    "evaluate good other": "unexpected argument 'other'",
+    "evaluate good --episodes 0": "episodes must be an integer of at least 1",
+    "evaluate good --episodes x": "--episodes must be an integer",
+    "evaluate good --seed -1": "seed must be an integer of at least 0",
+    "evaluate good --actions both-of": "--actions",
+    "evaluate good --greedy": "unknown option '--greedy'",
+    "evaluate good --checkpoint 99": "unknown checkpoint '99'",
+    "evaluate bare": "has no checkpoint yet",
+    "evaluate broken": "it is no JSON",
+    "evaluate changed": "was changed after it was written",
+    "evaluate unknown": "unknown setting 'colour'",
+    "evaluate newer": "was written by a newer clew",
+    "inspect": "which run?",
+    "inspect nowhere": "unknown run 'nowhere'",
+    "inspect good --episodes 0": "episodes must be an integer of at least 1",
+    "inspect good --share 2": "share",
+    "inspect good --every -1": "every",
+    "inspect good --probe colour": "colour",
+    "inspect good --reference ones": "--reference",
+    "inspect good --seed-index 1": "seed_index must be below the run's 1 seeds",
+    "inspect good --max-steps 0": "max_steps",
+    "inspect good --influence-episodes 0": "influence_episodes",
+    "inspect good good --output here": "cannot share an --output",
+    "inspect bare": "has no checkpoint yet",
+    "watch": "which run?",
+    "watch nowhere": "unknown run 'nowhere'",
+    "watch good --out film.avi": "film.avi",
+    "watch good --fps 0": "fps",
+    "watch good --fps nan": "fps",
+    "watch good --episodes 0": "episodes must be an integer of at least 1",
+    "watch good --max-frames 0": "max_frames",
+    "watch good --max-steps 0": "max_steps",
+    "watch good --influence magic": "--influence",
+    "watch good --checkpoint 99": "unknown checkpoint '99'",
+    "watch good --seed-index 5": "seed_index must be below",
+    "watch good --seed-index -1": "seed_index must be an integer of at least 0",
+    "watch bare": "has no checkpoint yet",
+    "runs --run-dir nowhere": "no folder nowhere",
+    "runs good": "unexpected argument 'good'",
+    "runs --run-dir good-file": "good-file",
+    "compare": "which runs?",
+    "compare nowhere": "unknown run 'nowhere'",
+    "compare good --out picture.pdf": "--out must be a .png file",
+    "compare bare": "has no metrics",
+    "compare good broken": "has no metrics",
+    # Listing, checking, counting.
+    "models lstmm": "did you mean 'lstm'",
+    "models --options a=1": "--options needs the NAME",
+    "models --layout": "--layout needs the NAME",
+    "train --memory gru lstm": "for several: clew compare --memories gru lstm",
+    "compare --memories gru": "give two or more different memories",
+    "compare --memories gru gru": "give two or more different memories",
+    "compare --memories gru lstmm": "did you mean 'lstm'",
+    "compare --memories gru none --memory lstm": "leave out --memory",
+    "compare --memories gru none --memory-options heads=2": "unknown option of these memories",
+    "compare --memories gru none --ent-coef 0.1": "clew calls it --a2c.entropy-cost.",
+    "compare --memories gru none --steps 1": "steps must be at least one rollout",
+    "compare --memories gru none --ppo.epochs 3": "--ppo.epochs would change nothing",
+    "models gru --options hidden=1": "unknown option of gru 'hidden'",
+    "models gru --input-size 0": "input_size must be an integer of at least 1",
+    "models --study makink": "did you mean 'makkink'",
+    "models nowhere:A": "there is no module nowhere",
+    "envs tmace": "did you mean 'tmaze'",
+    "envs nowhere:A": "there is no module nowhere",
+    "check lstmm": "did you mean 'lstm'",
+    "check nowhere:memory": "cannot import 'nowhere'",
+    "check json:dump_": "did you mean 'dump'",
+    "check builtins:dict": "expected an AbstractMemory",
+    "check clew.envs:TMaze": "expected an AbstractMemory",
+    "check gru --options hidden=1": "unknown option of gru 'hidden'",
+    "check gru --lengths 0": "a length must be an integer of at least 1",
+    "check gru --lengths": "the number of lengths must be",
+    "check gru --input-size 0": "input_size must be an integer of at least 1",
+    "cost --memories gruu": "did you mean 'gru'",
+    "cost --batch 0": "batch must be an integer of at least 1",
+    "cost --input-size 0": "input_size must be an integer of at least 1",
+    "bench --memories lstmm": "did you mean 'lstm'",
+    "bench --repeats 0": "repeats must be an integer of at least 1",
+    "bench --sequences 0": "sequences must be an integer of at least 2",
+    "bench --sequences 4": "--sequences is for --memory-maze",
+    "bench --peers --lengths": "give one of",
+    "bench --output here": "--output needs",
+    "demo --seeds 0": "seeds must be an integer of at least 1",
+    "demo --episodes 0": "episodes must be an integer of at least 1",
+    # Studies and reports.
+    "study": "which study?",
+    "study makink": "did you mean 'makkink'",
+    "study pramanik": "which part of pramanik?",
+    "study nowhere.py": "there is no file nowhere.py",
+    "study nowhere:STUDY": "there is no module nowhere",
+    "study json:dumps": "unknown name in json 'dumps'",
+    "study empty.py": "must have one study at its top, it has 0",
+    "study makkink --seeds -1": "seeds",
+    "study makkink --seeds x": "--seeds must be an integer",
+    "study makkink --models gtrlx": "did you mean",
+    "study makkink --steps 10 --episodes 10": "exclude each other",
+    "study makkink --corridors 5": "--corridors is for tmaze",
+    "study makkink --workers -1": "workers must be an integer of at least 0",
+    "study makkink --add-memory mine": "expected package.module:name",
+    "study makkink --total-timesteps 100": "clew calls it --steps.",
+    "report": "which studies?",
+    "report nowhere": "nowhere",
+    "report good": "good",
+}
+"""Command line to a part of its line; None for the help, which no line is."""
+
+
+def memory(name: str = "gru", **options: Any) -> clew.AbstractMemory:
+    sizes = {"hidden_size": 8} if name != "none" else {}
+    return clew.make_memory(name, input_size=3, key=KEY, **sizes | options)
+
+
+def step(state: Any = None, x: Any = None, start: Any = None, name: str = "gru") -> Any:
+    """A step of a small memory with something wrong."""
+    own = memory(name)
+    return own.step(
+        own.init_state() if state is None else state,
+        jnp.zeros(3) if x is None else x,
+        jnp.array(True) if start is None else start,
+    )
+
+
+def unroll(xs: Any, starts: Any = None, state: Any = None) -> Any:
+    own = memory()
+    starts = jnp.zeros(4, bool) if starts is None else starts
+    return own.unroll(own.init_state() if state is None else state, xs, starts)
+
+
+def validated(**settings: Any) -> None:
+    clew.TrainConfig(**settings).validate()
+
+
+def trained(**settings: Any) -> Any:
+    return clew.train(clew.TrainConfig(**settings), progress=Quiet())
+
+
+def policy(observation: Any, **options: Any) -> Any:
+    return clew.load_policy("good")(observation, **options)
+
+
+CALLS: dict[str, tuple[Callable[[], Any], str]] = {
+    # Settings.
+    "a2c as a dict": (lambda: clew.TrainConfig(a2c={"num_envs": 4}), r"write clew.A2CConfig"),
+    "ppo as a dict": (lambda: clew.TrainConfig(ppo={}), "ppo must be a PPOConfig"),
+    "network as a dict": (lambda: clew.TrainConfig(network={}), "must be a NetworkConfig"),
+    "network as text": (lambda: clew.TrainConfig(network="mlp"), "must be a NetworkConfig"),
+    "wrappers as a dict": (lambda: clew.TrainConfig(wrappers={}), "must be a WrapperConfig"),
+    "host as a number": (lambda: clew.TrainConfig(host=3), "host must be a HostConfig"),
+    "wandb as a dict": (lambda: clew.TrainConfig(wandb={}), "wandb must be a WandbConfig"),
+    "asynchronous as a dict": (lambda: clew.TrainConfig(asynchronous={}), "must be a AsyncConfig"),
+    "PPO's settings as A2C's": (lambda: clew.TrainConfig(a2c=clew.PPOConfig()), "an? A2CConfig"),
+    "memory_options as a list": (lambda: clew.TrainConfig(memory_options=[]), "must be a dict"),
+    "env_options as text": (lambda: clew.TrainConfig(env_options="a=1"), "must be a dict"),
+    "memory as a number": (lambda: clew.TrainConfig(memory=3), "memory must be a name"),
+    "memory as an instance": (lambda: clew.TrainConfig(memory=memory()), "must be a name"),
+    "memory as a lambda": (lambda: clew.TrainConfig(memory=lambda n, key: 0), "must be a name"),
+    "env as None": (lambda: clew.TrainConfig(env=None), "must be a name"),
+    "env as an instance": (lambda: clew.TrainConfig(env=clew.make_env("tmaze")), "be a name"),
+    "algorithm as a number": (lambda: clew.TrainConfig(algorithm=1), "must be a name"),
+    "encoder as a number": (lambda: clew.NetworkConfig(encoder=1), "must be a name"),
+    "steps as text": (lambda: validated(steps="many"), "steps"),
+    "steps as a float": (lambda: validated(steps=1e6), "steps must be an integer"),
+    "steps as a bool": (lambda: validated(steps=True), "steps must be an integer"),
+    "steps as None": (lambda: validated(steps=None), "steps"),
+    "no steps": (lambda: validated(steps=0), "steps must be an integer of at least 1"),
+    "far too many steps": (lambda: validated(steps=2**70), "steps"),
+    "no seeds": (lambda: validated(seeds=0), "seeds must be an integer of at least 1"),
+    "seeds as a list": (lambda: validated(seeds=[1, 2]), "seeds must be an integer"),
+    "half a seed": (lambda: validated(seeds=0.5), "seeds must be an integer"),
+    "seed as text": (lambda: validated(seed="a"), "seed must be an integer"),
+    "a huge seed": (lambda: validated(seed=2**70), "seed"),
+    "name as a number": (lambda: validated(name=3), "name"),
+    "run_dir as a number": (lambda: validated(run_dir=3), "run_dir"),
+    "loggers as text": (lambda: validated(loggers="tensorboard"), "loggers"),
+    "an unknown logger": (lambda: validated(loggers=("tensorbord",)), "tensorboard"),
+    "devices as text": (lambda: validated(devices="two"), "devices"),
+    "log_every as a float": (lambda: validated(log_every=2.5), "log_every must be an integer"),
+    "checkpoint_seconds as text": (lambda: validated(checkpoint_seconds="1"), "finite number"),
+    "an unknown runner": (lambda: validated(runner="both"), "unknown value of runner"),
+    "an unknown memory": (lambda: validated(memory="lstmm"), "did you mean 'lstm'"),
+    "an unknown option": (lambda: validated(memory_options={"a": 1}), "unknown option of arelit"),
+    "an option as an array": (
+        lambda: validated(memory_options={"hidden_size": np.zeros(3)}),
+        "hidden_size|plain finite values",
+    ),
+    "an option that is NaN": (
+        lambda: validated(env_options={"corridor_length": float("nan")}),
+        "plain finite values|corridor_length",
+    ),
+    "an option's name as a number": (lambda: validated(memory_options={1: 2}), "texts as keys"),
+    "an unknown task": (lambda: validated(env="tmace"), "did you mean 'tmaze'"),
+    "settings of PPO for A2C": (
+        lambda: trained(ppo=clew.PPOConfig(num_envs=4), steps=2048),
+        "ppo.num_envs would change nothing",
+    ),
+    "settings of A2C for PPO": (
+        lambda: trained(algorithm="ppo", a2c=clew.A2CConfig(lam=0.5), steps=2048),
+        "a2c.lam would change nothing",
+    ),
+    "a rate as text": (lambda: validated(a2c=clew.A2CConfig(learning_rate="1")), "learning_rate"),
+    "environments as a float": (lambda: validated(a2c=clew.A2CConfig(num_envs=4.0)), "num_envs"),
+    "gamma above 1": (lambda: validated(a2c=clew.A2CConfig(gamma=2)), "between 0 and 1"),
+    "a switch as text": (lambda: validated(network=clew.NetworkConfig(skip="no")), "skip"),
+    "keep as a number": (lambda: validated(wrappers=clew.WrapperConfig(keep=2)), "keep"),
+    # Training and what is left of it.
+    "train with a dict": (lambda: clew.train({"steps": 5}), "TrainConfig"),
+    "train with a path": (lambda: clew.train("good"), "TrainConfig"),
+    "resume True without a run": (lambda: clew.train(resume=True), "which run"),
+    "resume nowhere": (lambda: clew.resume_run("nowhere"), "unknown run 'nowhere'"),
+    "resume to fewer steps": (lambda: clew.resume_run("good", steps=8), "raised but not 8"),
+    "resume to no steps": (lambda: clew.resume_run("good", steps=0), "steps"),
+    "resume without checkpoints": (
+        lambda: clew.resume_run("rows"),
+        "no checkpoint to resume from",
+    ),
+    "train over a run": (lambda: trained(steps=2048, name="good"), "there is a run in"),
+    "evaluate nowhere": (lambda: clew.evaluate("nowhere"), "unknown run"),
+    "evaluate no episodes": (lambda: clew.evaluate("good", episodes=0), "episodes must be"),
+    "evaluate half an episode": (lambda: clew.evaluate("good", episodes=0.5), "episodes must be"),
+    "evaluate no steps": (lambda: clew.evaluate("good", max_steps=0), "max_steps must be"),
+    "evaluate a config": (lambda: clew.evaluate(clew.TrainConfig()), "path"),
+    "load nowhere": (lambda: clew.load("nowhere"), "unknown run"),
+    "load another seed": (lambda: clew.load("good", 1), "seed_index must be below"),
+    "load seed -1": (lambda: clew.load("good", -1), "seed_index must be an integer of at least 0"),
+    "load nothing": (lambda: clew.load(None), "path"),
+    "a policy of an unknown checkpoint": (
+        lambda: clew.load_policy("good", checkpoint="99"),
+        "unknown checkpoint '99'",
+    ),
+    "metrics of nothing": (lambda: clew.read_metrics("nowhere"), "nowhere"),
+    "metrics of None": (lambda: clew.read_metrics(None), "path"),
+    # A policy.
+    "an observation of another shape": (lambda: policy(np.zeros(3), start=True), "shape"),
+    "an observation of another kind": (lambda: policy({"a": 1}, start=True), "observation"),
+    "an observation as text": (lambda: policy("left", start=True), "observation"),
+    "an observation that is NaN": (
+        lambda: policy(np.full(16, np.nan), start=True),
+        "not finite",
+    ),
+    "an infinite observation": (lambda: policy(np.full(16, np.inf), start=True), "not finite"),
+    "no observation": (lambda: policy(None, start=True), "observation"),
+    # Memories.
+    "make an unknown memory": (lambda: memory("lstmm"), "did you mean 'lstm'"),
+    "make nothing": (lambda: clew.make_memory(None, input_size=3, key=KEY), "memory"),
+    "make a task": (lambda: clew.make_memory(clew.ENVS["tmaze"], input_size=3, key=KEY), "memory"),
+    "make without a size": (lambda: clew.make_memory("gru", input_size=0, key=KEY), "input_size"),
+    "make with half a size": (lambda: clew.make_memory("gru", input_size=1.5, key=KEY), "input_"),
+    "make with an unknown option": (lambda: memory(hidden=3), "unknown option of gru 'hidden'"),
+    "make with size 0": (lambda: memory(hidden_size=0), "hidden_size must be"),
+    "make with a huge size": (lambda: memory(hidden_size=2**60), "hidden_size"),
+    "make with a number as the key": (
+        lambda: clew.make_memory("gru", input_size=3, key=0),
+        "key must be a random key",
+    ),
+    "a state of another memory": (lambda: step(memory("lstm").init_state()), "init_state"),
+    "a state of another size": (lambda: step(memory(hidden_size=4).init_state()), "init_state"),
+    "a state with a batch axis": (lambda: step(jnp.zeros((2, 8))), "no batch axis"),
+    "no state": (lambda: step({}), "init_state"),
+    "a state as text": (lambda: step("fresh"), "init_state"),
+    "a window's state in another": (
+        lambda: step(memory("gru").init_state(), name="gtrxl"),
+        "init_state",
+    ),
+    "a long x": (lambda: step(x=jnp.zeros(4)), "expected x of shape"),
+    "x with a batch axis": (lambda: step(x=jnp.zeros((2, 3))), "use jax.vmap"),
+    "whole numbers as x": (lambda: step(x=jnp.zeros(3, int)), "of type floating"),
+    "x as text": (lambda: step(x="abc"), "expected x"),
+    "a number as start": (lambda: step(start=jnp.array(1)), "start of type"),
+    "starts in step": (lambda: step(start=jnp.zeros(3, bool)), "start of shape"),
+    "an empty chunk": (lambda: unroll(jnp.zeros((0, 3))), "time >= 1"),
+    "a chunk without time": (lambda: unroll(jnp.zeros(3)), "expected"),
+    "starts of another length": (lambda: unroll(jnp.zeros((5, 3))), "starts of shape"),
+    "a chunk from another's state": (
+        lambda: unroll(jnp.zeros((4, 3)), state=memory("lstm").init_state()),
+        "init_state",
+    ),
+    "check a class": (lambda: clew.check(clew.MEMORIES["gru"]), "give an instance"),
+    "check a name": (lambda: clew.check("gru"), "give an instance"),
+    "check no lengths": (lambda: clew.check(memory(), lengths=()), "at least 1"),
+    "check a length of 0": (lambda: clew.check(memory(), lengths=(0,)), "at least 1"),
+    "check one length": (lambda: clew.check(memory(), lengths=7), "lengths"),
+    "check an unknown precision": (lambda: clew.check(memory(), precision="half"), "precision"),
+    # Tasks.
+    "make an unknown task": (lambda: clew.make_env("tmace"), "did you mean 'tmaze'"),
+    "make a task without its size": (lambda: clew.make_env("tmaze", corridor_length=1), "least 2"),
+    "make a task with half a size": (lambda: clew.make_env("tmaze", corridor_length=2.5), "corri"),
+    "make a task with an option": (lambda: clew.make_env("tmaze", length=3), "unknown option"),
+    "make no task": (lambda: clew.make_env(None), "name"),
+    # Statistics.
+    "an interval of nothing": (lambda: stats.bootstrap_interval([]), "at least"),
+    "an interval of NaN": (lambda: stats.bootstrap_interval([1.0, float("nan")]), "nan"),
+    "more successes than trials": (lambda: stats.wilson_interval(3, 2), "successes"),
+    "a confidence of 95": (lambda: stats.wilson_interval(1, 2, 95), "confidence"),
+    "no trials": (lambda: stats.wilson_interval(0, 0), "trials"),
+}
+"""What is wrong to the call and a pattern of its line."""
+
+
+class Accepted(BaseException):
+    """A wrong command or call was about to train."""
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with runs: one that is good, and some that are not."""
+    place = tmp_path_factory.mktemp("mistakes")
+    config = clew.TrainConfig(
+        memory="none",
+        memory_options={"hidden_size": 4, "num_layers": 1},
+        env_options={"corridor_length": 3},
+        a2c=clew.A2CConfig(num_envs=2, rollout_length=4),
+        network=clew.NetworkConfig(head_size=4),
+        log_every=2,
+        steps=80,  # the program of test_cli.py
+        name="good",
+        run_dir=str(place / "runs"),
+    )
+    good = clew.train(config, progress=Quiet()).path
+    text = json.loads((good / "config.json").read_text())
+    for name in ("bare", "rows", "broken", "listed", "changed", "unknown", "newer"):
+        (place / "runs" / name).mkdir()
+    shutil.copy(good / "config.json", place / "runs" / "bare")
+    for file in ("config.json", "metrics.jsonl"):
+        shutil.copy(good / file, place / "runs" / "rows")
+    write = {
+        "broken": "{",
+        "listed": "[]",
+        "changed": json.dumps(text | {"config": text["config"] | {"seed": 7}}),
+        "unknown": json.dumps(text | {"config": text["config"] | {"colour": "red"}}),
+        "newer": json.dumps(text | {"format": 99}),
+    }
+    for name, content in write.items():
+        (place / "runs" / name / "config.json").write_text(content)
+    (place / "good-file").write_text("")
+    (place / "empty.py").write_text("STUDY = None\n")
+    return place
+
+
+@pytest.fixture(autouse=True)
+def never_trained(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """In the folder, where training raises and no run is begun."""
+
+    def train(*args: Any, **options: Any) -> None:
+        raise Accepted
+
+    monkeypatch.chdir(folders)
+    monkeypatch.setattr("clew.run.train._train", train)
+    runs = sorted((folders / "runs").iterdir())
+    yield
+    assert sorted((folders / "runs").iterdir()) == runs
+
+
+def commands() -> list[Any]:
+    """Every fourth of them is quick; all are among the slow tests."""
+    marks = [[pytest.mark.slow] if index % 4 else [] for index in range(len(COMMANDS))]
+    return [pytest.param(line, marks=mark) for line, mark in zip(COMMANDS, marks, strict=True)]
+
+
+@pytest.mark.parametrize("line", commands())
+def test_a_wrong_command_is_one_line(line: str, capsys: pytest.CaptureFixture) -> None:
+    expected = COMMANDS[line]
+    if expected is None:
+        return
+    assert run(line.split()) == 2
+    said = capsys.readouterr()
+    assert said.err.splitlines()[-1].startswith("error: ") and "Traceback" not in said.err
+    assert said.err.count("error: ") == 1 and expected in said.err
+    assert "nan, not nan" not in said.err
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_a_wrong_call_is_one_line(what: str) -> None:
+    call, pattern = CALLS[what]
+    with pytest.raises(UserError, match=pattern) as error:
+        call()
+    assert "\n" not in str(error.value) and "nan, not nan" not in str(error.value)
+
+
+def test_runs_are_listed_beside_damaged_ones(folders: Path, capsys: pytest.CaptureFixture) -> None:
+    """Each damaged one has a line; how far a run is counts by its own algorithm."""
+    config = json.loads((folders / "runs/good/config.json").read_text())["config"]
+    config |= {"algorithm": "ppo", "steps": 100, "memory": "größer:Ä"}
+    config["ppo"] |= {"num_envs": 5, "rollout_length": 10}
+    ppo = folders / "listed" / "ppo"
+    ppo.mkdir(parents=True)
+    text = json.dumps({"config": config}, ensure_ascii=False)
+    (ppo / "config.json").write_text(text, encoding="utf-8")
+    (ppo / "metrics.jsonl").write_text('{"update": 1, "steps": 50}\n')
+    for name, content in {
+        "cut": "{",
+        "list": "[]",
+        "empty": "{}",
+        "wrong": '{"config": 3}',
+    }.items():
+        (folders / "listed" / name).mkdir()
+        (folders / "listed" / name / "config.json").write_text(content)
+    assert run(["runs", "--run-dir", "listed"]) == 0
+    said = capsys.readouterr()
+    assert "1 runs in listed" in said.out and "50%" in said.out and "größer:Ä" in said.out
+    assert [line.split(":")[0] for line in said.err.splitlines()] == ["warning"] * 4
+
+
+def test_there_are_many() -> None:
+    assert len(COMMANDS) + len(CALLS) >= 250
