@@ -115,7 +115,9 @@ def save_chart(chart: Chart, styles: Styles, folder: Path) -> Path:
     columns = min(chart.columns, len(chart.panels))
     lines = math.ceil(len(chart.panels) / columns)
     width, height = chart.size
-    legend = 0.3 * math.ceil(len(chart.models) / 4)
+    name = 0.6 + 0.085 * max(map(len, chart.models), default=0)  # inches, with its line
+    ncols = max(1, min(4, int(width * columns / name)))
+    legend = 0.3 * math.ceil(len(chart.models) / ncols)
     figure = new_figure(width * columns, height * 1.1 * lines + 0.5 + legend)
     frames = figure.subplots(lines, columns, squeeze=False).ravel()
     for axes, panel in zip(frames, chart.panels, strict=False):
@@ -126,7 +128,7 @@ def save_chart(chart: Chart, styles: Styles, folder: Path) -> Path:
         axes.set_visible(False)
     if chart.models:
         handles = legend_handles(chart.models, styles)
-        figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
+        figure.legend(handles=handles, loc="outside lower center", ncols=ncols, frameon=False)
     figure.suptitle(chart.title, fontsize=12, wrap=True)
     path = save(figure, folder / f"{chart.name}.png")
     figure.set_layout_engine("none")  # the layout is settled, and computing it is slow
