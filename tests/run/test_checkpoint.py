@@ -1,7 +1,6 @@
 """Checkpoint files: what is written comes back, what is not whole is refused by name."""
 
 import contextlib
-import copy
 import errno
 import hashlib
 import json
@@ -308,28 +307,6 @@ def test_a_crafted_header_is_one_clear_line(tmp_path, kind):
     with pytest.raises(CheckpointError, match=path.name) as error:
         checkpoint.read(path)
     assert "\n" not in str(error.value) and len(str(error.value)) < len(str(path)) + 150
-
-
-def test_any_change_of_a_header_is_read_or_refused():
-    """Values of a true header replaced at random by others, its checksum made anew."""
-    values = (None, True, -1, 0, 7, 2**70, 0.5, math.nan, "", "float32", [], [2**40], {}, [[]])
-    data = b"".join(checkpoint.encode(tree(), {"update": 1, "seconds": 0.0}, {"clew": "0"}))
-    length = struct.unpack_from("<8sIQ32s", data)[2]
-    raw, rest = data[52 : 52 + length], data[52 + length :]
-    for case in range(300):
-        random = np.random.default_rng(case)
-        header = json.loads(raw)
-        for _ in range(random.integers(1, 3)):
-            holder: Any = header
-            key: Any = list(header)[random.integers(len(header))]
-            while isinstance(holder[key], dict | list) and holder[key] and random.random() < 0.7:
-                holder = holder[key]
-                keys = list(holder) if isinstance(holder, dict) else range(len(holder))
-                key = keys[random.integers(len(keys))]
-            holder[key] = copy.deepcopy(values[random.integers(len(values))])
-        with contextlib.suppress(CheckpointError):
-            _, leaves = checkpoint.decode(memoryview(crafted(header, rest)))
-            assert sum(leaf.nbytes for leaf in leaves.values()) == len(rest)
 
 
 @pytest.mark.parametrize("kind", ["a pipe", "a socket", "a device", "a folder"])

@@ -6,93 +6,95 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import clew
 from clew.errors import UserError
 from clew.run import json_lines
 from clew.run.folder import locked
 from clew.run.json_lines import CUT_SHORT, DamagedRowWarning, RowFile, aside, decode, encode
-
-CASES = 300
-TEXTS = ("", "a", "\n", "\r\n", "\x1c\x85\u2028", '"}', ', "crc32": "00000000"}', "é\\", "😀{[")
+from properties import JSON, TEXTS, few
 
 
-def value(random: np.random.Generator, depth: int = 0) -> Any:
-    """Any JSON value."""
-    kind = random.integers(7 if depth < 3 else 5)
-    if kind == 0:
-        return random.choice([True, False, None])
-    if kind == 1:
-        return int(random.integers(-(2**60), 2**60))
-    if kind == 2:
-        return float(random.normal() * 10.0 ** random.integers(-300, 300))
-    if kind in (3, 4):
-        return "".join(random.choice(TEXTS, random.integers(4)))
-    if kind == 5:
-        return [value(random, depth + 1) for _ in range(random.integers(4))]
-    return {str(value(random, 3)): value(random, depth + 1) for _ in range(random.integers(4))}
-
-
-def rows_of(random: np.random.Generator) -> list[dict[str, Any]]:
+@st.composite
+def tables(draw: st.DrawFn) -> list[dict[str, Any]]:
     """Rows that are told apart by their number."""
-    return [{"n": n, str(value(random, 3)) + "x": value(random)} for n in range(8)]
+    number = draw(st.integers(1, 8))
+    return [{"n": n, draw(TEXTS) + "x": draw(JSON)} for n in range(number)]
 
 
-@pytest.mark.parametrize("checked", [True, False])
-def test_rows_come_back(checked: bool) -> None:
+@few
+@given(rows=tables(), checked=st.booleans())
+def test_rows_come_back(rows: list[dict[str, Any]], checked: bool) -> None:
     """With checksums, and without them as earlier versions wrote them."""
-    for case in range(CASES):
-        rows = rows_of(np.random.default_rng(case))
-        data = b"".join(encode(r) if checked else json.dumps(r).encode() + b"\n" for r in rows)
-        lines, damages = decode(data)
-        assert [line.row for line in lines] == rows and not damages
-        assert [json.loads(line)["n"] for line in data.split(b"\n")[:-1]] == list(range(8))
-        # Without its last end, and with those of another system, they are the same.
-        assert decode(data[:-1]) == (lines, [])
-        assert [line.row for line in decode(data.replace(b"\n", b"\r\n"))[0]] == rows
+    data = b"".join(encode(r) if checked else json.dumps(r).encode() + b"\n" for r in rows)
+    lines, damages = decode(data)
+    assert [line.row for line in lines] == rows and not damages
+    assert [json.loads(line)["n"] for line in data.split(b"\n")[:-1]] == list(range(len(rows)))
+    # Without its last end, and with those of another system, they are the same.
+    assert decode(data[:-1]) == (lines, [])
+    assert [line.row for line in decode(data.replace(b"\n", b"\r\n"))[0]] == rows
 
 
-def flip_bit(data: bytearray, random: np.random.Generator) -> None:
+@few
+@given(data=st.binary(max_size=200) | TEXTS.map(str.encode))
+def test_any_bytes_are_rows_or_damage(data: bytes) -> None:
+    """No line is neither, whatever it is, and no row is no object."""
+    lines, damages = decode(data)
+    numbers = {n for n, raw in enumerate(data.split(b"\n"), 1) if raw.strip()}
+    assert numbers == {line.number for line in lines} | {damage.number for damage in damages}
+    assert all(isinstance(line.row, dict) for line in lines)
+
+
+def flip_bit(data: bytearray, at: int, draw: st.DrawFn) -> None:
     """One bit of one byte."""
-    data[random.integers(len(data))] ^= 1 << int(random.integers(8))
+    data[at] ^= 1 << draw(st.integers(0, 7))
 
 
-def set_byte(data: bytearray, random: np.random.Generator) -> None:
+def set_byte(data: bytearray, at: int, draw: st.DrawFn) -> None:
     """One byte, often one of those at which lines are split elsewhere."""
-    data[random.integers(len(data))] = random.choice([*b"\r\n\v\f\x1c\x85\0{}", 255])
+    data[at] = draw(st.sampled_from([*b"\r\n\v\f\x1c\x85\0{}", 255]))
 
 
-def zero_block(data: bytearray, random: np.random.Generator) -> None:
-    """Thirty bytes of zeros, as a power cut leaves them."""
-    begin = int(random.integers(len(data)))
-    data[begin : begin + 30] = bytes(len(data[begin : begin + 30]))
+def zero_block(data: bytearray, at: int, draw: st.DrawFn) -> None:
+    """Some bytes of zeros, as a power cut leaves them."""
+    end = at + draw(st.integers(1, 60))
+    data[at:end] = bytes(len(data[at:end]))
 
 
-def lose_block(data: bytearray, random: np.random.Generator) -> None:
-    """Thirty bytes less."""
-    begin = int(random.integers(len(data)))
-    del data[begin : begin + 30]
+def lose_block(data: bytearray, at: int, draw: st.DrawFn) -> None:
+    """Some bytes less."""
+    del data[at : at + draw(st.integers(1, 60))]
 
 
 @pytest.mark.parametrize("damage", [flip_bit, set_byte, zero_block, lose_block])
-def test_damage_costs_the_rows_that_it_touches(damage: Any) -> None:
+@few
+@given(rows=tables(), chance=st.data())
+def test_damage_costs_the_rows_that_it_touches(
+    damage: Any, rows: list[dict[str, Any]], chance: st.DataObject
+) -> None:
     """No other row is lost or changed, nothing wrong is accepted, and every loss is named."""
-    for case in range(CASES):
-        random = np.random.default_rng(case)
-        rows = rows_of(random)
-        whole = b"".join(map(encode, rows))
-        data = bytearray(whole)
-        damage(data, random)
-        lines, damages = decode(bytes(data))
-        numbers = [line.row["n"] for line in lines]
-        assert numbers == sorted(set(numbers))
-        # A row that lost its checksum with a block reads as one of before.
-        assert damage is lose_block or all(line.row == rows[line.row["n"]] for line in lines)
-        untouched = [n for n, row in enumerate(rows) if encode(row)[:-1] in bytes(data)]
-        assert set(untouched) <= set(numbers)
-        assert damages or bytes(data) == whole or numbers == list(range(8))
+    whole = b"".join(map(encode, rows))
+    data = bytearray(whole)
+    damage(data, chance.draw(st.integers(0, len(whole) - 1)), chance.draw)
+    lines, damages = decode(bytes(data))
+    numbers = [line.row["n"] for line in lines]
+    assert numbers == sorted(set(numbers))
+    # A row that lost its checksum with a block reads as one of before.
+    assert damage is lose_block or all(line.row == rows[line.row["n"]] for line in lines)
+    untouched = [n for n, row in enumerate(rows) if encode(row)[:-1] in bytes(data)]
+    assert set(untouched) <= set(numbers)
+    assert damages or bytes(data) == whole or numbers == list(range(len(rows)))
+
+
+def test_a_checksum_without_its_row_is_no_row() -> None:
+    """Where a block was lost that reaches from the beginning of a row to its checksum."""
+    line = encode({"n": 1})
+    lines, damages = decode(b"{" + line[line.index(b'"crc32"') :] + line)
+    assert [found.row for found in lines] == [{"n": 1}]
+    assert [damage.reason for damage in damages] == ["its checksum stands alone"]
 
 
 def test_a_row_of_before_is_damaged_where_it_lacks_a_key() -> None:

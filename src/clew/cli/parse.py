@@ -98,6 +98,11 @@ def parse_value(text: str) -> Any:
         return text
 
 
+def written(value: Any) -> str:
+    """The text that `parse_value` reads as a value, in quotes where it would read another."""
+    return value if isinstance(value, str) and parse_value(value) == value else json.dumps(value)
+
+
 def parse_pairs(words: Sequence[str]) -> dict[str, Any]:
     """Options given as KEY=VALUE.
 
@@ -162,7 +167,7 @@ def _pairs_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None
         metavar="KEY=VALUE ...",
         instance_from_str=parse_pairs,
         is_instance=lambda value: isinstance(value, dict),
-        str_from_instance=lambda value: [f"{k}={_written(v)}" for k, v in value.items()],
+        str_from_instance=lambda value: [f"{k}={written(v)}" for k, v in value.items()],
     )
 
 
@@ -210,10 +215,6 @@ def _field_default(field: dataclasses.Field, info: StructTypeInfo) -> Any:
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return tyro.MISSING if field.default is dataclasses.MISSING else field.default
-
-
-def _written(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _unknown(token: str, kind: Any, prog: str, prefer: str) -> UserError:
