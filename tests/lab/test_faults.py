@@ -14,6 +14,7 @@ from clew.lab.faults.endurance import endure
 from clew.lab.faults.endured import ANY, HOSTED
 from clew.lab.faults.kinds import A_TURN, FILES, KINDS, RUNS
 from clew.lab.faults.processes import FAULTS, Trainer, within
+from clew.run.stop import TrainingInterrupted
 
 
 def raising(error: BaseException | None = None, says: str = SURVIVED):
@@ -53,6 +54,22 @@ def test_outcomes(kind, outcome: str, tmp_path: Path, monkeypatch: pytest.Monkey
         2 * (o == outcome) for o in campaign.OUTCOMES[:-1]
     ]
     assert found.table().splitlines()[-1].startswith("| all | 2 |")
+
+
+def test_ctrl_c_ends_a_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no fault, and what was counted before stays."""
+    said = iter([SURVIVED, SURVIVED])
+
+    def kind(bench: Bench, dice: object) -> str:
+        try:
+            return next(said)
+        except StopIteration:
+            raise TrainingInterrupted from None
+
+    monkeypatch.setitem(campaign.KINDS, "mine", kind)
+    found = run_campaign(60.0, kinds=["mine"], output=tmp_path)
+    assert found.count("mine") == found.count("mine", SURVIVED) == 2
+    assert "| mine | 2 |" in (tmp_path / "table.md").read_text()
 
 
 def test_what_a_campaign_writes(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from clew.errors import UserError
 from clew.lab.faults.bench import NO_EFFECT, SURVIVED, Accepted, Bench, Lost
 from clew.lab.faults.kinds import A_TURN, KINDS
 from clew.run import folder, machine
+from clew.run.stop import TrainingInterrupted
 from clew.run.trust import STATE
 
 OUTCOMES = (SURVIVED, "refused", "lost", "accepted", "traceback", NO_EFFECT)
@@ -99,6 +100,9 @@ def outcome_of(inject: Callable[[], str]) -> tuple[str, str]:
 
     Args:
         inject: injects it; see `clew.lab.faults.kinds` for what it returns and raises.
+
+    Raises:
+        TrainingInterrupted: if the campaign got a signal, such as Ctrl-C, while it trained.
     """
     try:
         said = inject()
@@ -107,6 +111,8 @@ def outcome_of(inject: Callable[[], str]) -> tuple[str, str]:
         return "lost", str(error)
     except Accepted as error:
         return "accepted", str(error)
+    except TrainingInterrupted:
+        raise  # a signal to the campaign itself
     except BaseException as error:
         # A line that ends a run which should have gone on is a loss as well.
         outcome = "lost" if isinstance(error, UserError) else "traceback"
@@ -121,7 +127,7 @@ def run_campaign(
     trials: int = 0,
     output: Path | None = None,
 ) -> Campaign:
-    """Injects faults of all kinds by turns, and prints what should not be.
+    """Injects faults of all kinds by turns, and prints what should not be; Ctrl-C ends it.
 
     Args:
         seconds: how long.
@@ -133,7 +139,7 @@ def run_campaign(
     machine.use_compilation_cache()
     campaign, written, turn = Campaign(), time.monotonic(), 0
     deadline = written + seconds
-    with own_folder() as path:
+    with contextlib.suppress(TrainingInterrupted), own_folder() as path:
         bench = Bench(path)
         while time.monotonic() < deadline and not 0 < trials <= len(campaign.trials):
             for kind, number in _turn(kinds, turn):

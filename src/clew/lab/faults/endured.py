@@ -194,6 +194,8 @@ def few_descriptors(run: Endured, dice: random.Random) -> str:
 
 def unread_output(run: Endured, dice: random.Random) -> str:
     """Nobody reads the output any more: it goes on."""
+    if not run.trainer.is_read:
+        return NO_EFFECT  # it happened to this process before
     run.trainer.hang_up()
     if not run.trainer.running:
         return NO_EFFECT
