@@ -1,4 +1,4 @@
-"""How Hypothesis is used here: the same examples every time, a few of them, and JSON values."""
+"""How Hypothesis is used here: a few examples, drawn in the same way every time; JSON values."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ few = settings(
     max_examples=50,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-"""For a property: quick, and never another outcome than last time."""
+"""For a property: quick, and the same examples wherever the same modules are imported."""
 fewer = settings(few, max_examples=15)
 """For one whose examples take a twentieth of a second each."""
 
