@@ -118,7 +118,7 @@ def test_the_page_is_right(form: str, gift: Callable[[str], Path], capsys: Any) 
     """No command runs what a folder names; each says or shows what its line says."""
     path = gift(form)
     (code,) = named_code(folder.read_config(path))
-    assert len(TABLE) == 12
+    assert len(TABLE) == 14
     for command, outcome in TABLE:
         if outcome == "shown" and form != "a function":
             continue  # whatever the name, it is a text

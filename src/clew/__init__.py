@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from clew.agents.learners.ppo import PPOConfig
     from clew.agents.network import Agent, NetworkConfig
     from clew.bridges.make import make_env
+    from clew.deploy.export import export, export_agent
+    from clew.deploy.load import load_policy
     from clew.envs import ENVS, AutoReset, Environment
     from clew.envs.wrappers import WrapperConfig
     from clew.errors import UserError
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from clew.memory.laws import check
     from clew.run.config import TrainConfig
     from clew.run.evaluate import evaluate, load
-    from clew.run.load import load_policy
     from clew.run.record import read_metrics
     from clew.run.stop import EnvironmentFailed, TrainingDiverged, TrainingInterrupted
     from clew.run.train import resume_run, train
@@ -53,8 +54,10 @@ _HOMES = {
     "check": "clew.memory.laws",
     "TrainConfig": "clew.run.config",
     "evaluate": "clew.run.evaluate",
+    "export": "clew.deploy.export",
+    "export_agent": "clew.deploy.export",
     "load": "clew.run.evaluate",
-    "load_policy": "clew.run.load",
+    "load_policy": "clew.deploy.load",
     "read_metrics": "clew.run.record",
     "TrainingDiverged": "clew.run.stop",
     "TrainingInterrupted": "clew.run.stop",
@@ -82,6 +85,8 @@ __all__ = [
     "WrapperConfig",
     "check",
     "evaluate",
+    "export",
+    "export_agent",
     "load",
     "load_policy",
     "make_env",

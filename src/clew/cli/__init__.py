@@ -26,6 +26,7 @@ COMMANDS = {
     "demo": "see in a minute or two that memory matters: train with one and without, draw both",
     "train": "train agents and record the run; or resume a run (--resume)",
     "evaluate": "play fresh episodes with a run's agents, greedily and as trained",
+    "export": "write a run's policy as files that run without JAX, or verify such files",
     "study": "run a published study's grid of models, settings and seeds; go on where it stopped",
     "report": "make one page of studies: tables beside the published ones, figures, tests, floors",
     "watch": "make a video of an episode with value, policy and what the agent remembers",

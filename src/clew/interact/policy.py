@@ -1,6 +1,6 @@
 """A trained agent as a plain object that keeps its memory's state: what is shipped."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -11,12 +11,60 @@ from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
 
 from clew.agents.encoders import Dense
 from clew.agents.network import Agent
-from clew.bridges.gymnasium.spaces import adapt_action, adapt_observation
+from clew.bridges.gymnasium.spaces import (
+    ActionAdapter,
+    ObservationAdapter,
+    adapt_action,
+    adapt_observation,
+)
 from clew.bridges.gymnasium.wrappers import Transforms
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError, one_line
 from clew.interact.hosted_task import HostedTask
 from clew.interact.tasks import make_task
+
+
+class Interface(NamedTuple):
+    """What stands between an environment and its agent."""
+
+    observations: ObservationAdapter
+    """From the environment's observations to those that the wrappers take."""
+    actions: ActionAdapter | None
+    """From the agent's actions to the environment's; None where they are the same."""
+    action_space: spaces.Space
+    """What the agent chooses from."""
+    own_action_space: spaces.Space
+    """What the environment takes."""
+    wrappers: WrapperConfig
+    statistics: dict[str, Any]
+    """What the wrappers learned in training, see `Transforms.state`."""
+
+    @property
+    def first_action(self) -> int:
+        """What the agent calls the first of its discrete actions."""
+        space = self.action_space
+        return int(space.start) if isinstance(space, spaces.Discrete) else 0
+
+
+def interface_of(
+    env: str, options: dict[str, Any], wrappers: WrapperConfig, statistics: Any = None
+) -> Interface:
+    """The interface of a task by name.
+
+    Args:
+        env: the task's name, see `make_task`.
+        options: of the task.
+        wrappers: of the training.
+        statistics: what they have learned; None for nothing.
+    """
+    task, actions = make_task(env, options, WrapperConfig()), None
+    own = task.action_space
+    if isinstance(task, HostedTask):
+        observations, own = task.environment.observations, task.environment.own_action_space
+        actions = adapt_action(own, env)
+    else:  # a JAX task takes what the agent chooses
+        observations = adapt_observation(task.observation_space, env)
+    return Interface(observations, actions, task.action_space, own, wrappers, statistics or {})
 
 
 class TrainedWrappers:
@@ -25,27 +73,16 @@ class TrainedWrappers:
     Their statistics are those of the checkpoint and stay as they are.
 
     Args:
-        env: the task's name, see `make_task`.
-        options: of the task.
-        wrappers: of the training.
-        statistics: what they have learned; None for nothing.
+        interface: of the task.
     """
 
-    def __init__(
-        self, env: str, options: dict[str, Any], wrappers: WrapperConfig, statistics: Any = None
-    ):
-        self._config = wrappers
-        task = make_task(env, options, WrapperConfig())
-        if isinstance(task, HostedTask):
-            self._adapt = task.environment.observations
-            self._to_environment = adapt_action(task.environment.own_action_space, env)
-        else:  # a JAX task takes what the agent chooses
-            self._adapt = adapt_observation(task.observation_space, env)
-            self._to_environment = None
-        space = task.action_space
-        self._first = space.start if isinstance(space, spaces.Discrete) else 0
-        self._transforms = Transforms(wrappers, self._adapt.space, space, 1, frozen=True)
-        self._transforms.restore(statistics or {})
+    def __init__(self, interface: Interface):
+        self._config, self._adapt = interface.wrappers, interface.observations
+        self._to_environment, self._first = interface.actions, interface.first_action
+        self._transforms = Transforms(
+            interface.wrappers, self._adapt.space, interface.action_space, 1, frozen=True
+        )
+        self._transforms.restore(interface.statistics)
         self._taken: np.ndarray | None = None
 
     def observe(self, observation: Any, start: bool, reward: float | None) -> PyTree[np.ndarray]:

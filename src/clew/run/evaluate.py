@@ -92,11 +92,12 @@ def evaluate(
         greedy=greedy,
         steps=run.update * config.steps_per_update,
         per_seed={n: [float(seed[n].mean()) for seed in found] for n in found[0]},
-        pooled={n: _interval([seed[n] for seed in found]) for n in found[0]},
+        pooled={n: interval([seed[n] for seed in found]) for n in found[0]},
     )
 
 
-def _interval(values: list[np.ndarray]) -> Interval:
+def interval(values: list[np.ndarray]) -> Interval:
+    """Mean and 95% interval of a metric of episodes, one array for each seed; see `EvalResult`."""
     if len(values) > 1:
         return bootstrap_interval([float(v.mean()) for v in values])
     episodes = values[0]

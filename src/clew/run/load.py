@@ -10,7 +10,7 @@ from jaxtyping import Array, PyTree
 from clew.agents.network import Agent
 from clew.errors import UserError, require_at_least, unknown_name
 from clew.interact.host_rollout import packed, unpacked
-from clew.interact.policy import Policy, TrainedWrappers
+from clew.interact.policy import Policy, TrainedWrappers, interface_of
 from clew.run import checkpoint, folder
 from clew.run.build import agent_parts, make_task
 from clew.run.config import TrainConfig
@@ -95,8 +95,8 @@ def load_policy(
     """
     loaded = load_agent(path, seed_index, checkpoint, trust=trust)
     config = loaded.config
-    wrappers = TrainedWrappers(config.env, config.env_options, config.wrappers, loaded.statistics)
-    return Policy(loaded.agent, wrappers=wrappers, greedy=greedy, seed=seed)
+    interface = interface_of(config.env, config.env_options, config.wrappers, loaded.statistics)
+    return Policy(loaded.agent, wrappers=TrainedWrappers(interface), greedy=greedy, seed=seed)
 
 
 def load_run(path: str | Path, wanted: str = "", *, trust: bool = False) -> LoadedRun:

@@ -1,0 +1,79 @@
+"""`clew export`: a run's policy as files that need no JAX."""
+
+from dataclasses import dataclass
+
+import tyro
+
+from clew.cli.parse import parse
+from clew.cli.tables import print_json
+from clew.errors import UserError
+
+ABOUT = """Exports the policy of a run: a folder of files that run with NumPy alone, and the same as
+one zip. --verify checks the files of an export and replays its golden episode."""
+
+
+@dataclass(frozen=True)
+class ExportCommand:
+    """Options of `clew export`."""
+
+    run: tyro.conf.Positional[str] = ""
+    """The run's folder, or its name in runs/; with --verify an export's folder or zip."""
+    output: str = ""
+    """Folder to write; empty is export/ in the run's folder."""
+    verify: bool = False
+    """Check an export instead: every digest, and its golden episode replayed with NumPy."""
+    seed_index: int = 0
+    """Which of the run's seeds, from 0."""
+    checkpoint: str = ""
+    """File name or update of a checkpoint; empty takes the newest good one."""
+    value: bool = False
+    """The value is an output too."""
+    episodes: int = 0
+    """Fresh episodes whose score is written into the manifest."""
+    control_rate: float | None = None
+    """How often the policy is to be asked, in Hz, for the manifest."""
+    seed: int = 0
+    """Seed of the golden episode and of those of the score."""
+    trust: bool = False
+    """Import the code that the run's settings name, if this machine has not trained it."""
+    json: bool = False
+    """Print JSON instead of text."""
+
+
+def main(args: list[str]) -> int:
+    """Exports and says what was written, or verifies."""
+    command = parse(ExportCommand, args, command="export", about=ABOUT)
+    if not command.run:
+        raise UserError("which run? clew export RUN; clew runs lists them")
+    from clew.deploy import export  # start: JAX takes a second
+
+    if command.verify:
+        model, deviation = export.verify(command.run)
+        if command.json:
+            print_json({"export": command.run, "policy": model.policy, "deviation": deviation})
+        else:
+            print(f"{command.run}: every file is whole; the golden episode deviates by ", end="")
+            print(f"{deviation:.2g} at most")
+        return 0
+    found = export.export(
+        command.run,
+        command.output,
+        seed_index=command.seed_index,
+        checkpoint=command.checkpoint,
+        value=command.value,
+        episodes=command.episodes,
+        control_rate=command.control_rate,
+        seed=command.seed,
+        trust=command.trust,
+    )
+    if command.json:
+        print_json(found)
+        return 0
+    print(
+        f"policy {found.manifest['policy']}: {found.operations} operations, golden episode ", end=""
+    )
+    print(f"replayed with NumPy to {found.deviation:.2g}")
+    for name, duty in found.manifest["wrappers"]["duty_of_the_caller"].items():
+        print(f"duty of the caller: {name} = {duty}")
+    print(f"folder: {found.folder}\nzip: {found.archive}")
+    return 0

@@ -1,0 +1,1 @@
+"""A trained policy as files that need no JAX."""

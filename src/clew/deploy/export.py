@@ -1,0 +1,260 @@
+"""Exports a policy: a folder of files that run without JAX, and the same as one zip."""
+
+import itertools
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+from gymnasium import spaces
+
+from clew.agents.network import Agent
+from clew.deploy import runner
+from clew.deploy.files import archive, check_all, digest, safetensors, write_export
+from clew.deploy.golden import LONGEST, record_golden
+from clew.deploy.header import header_file
+from clew.deploy.policy import PolicyStep, Traced, interface_of_spaces
+from clew.errors import UserError, require_at_least
+from clew.interact.play import Moment, play
+from clew.interact.policy import Interface, Policy, TrainedWrappers, interface_of
+from clew.run.build import make_task
+from clew.run.evaluate import interval
+from clew.run.folder import read_run
+from clew.run.json_values import finite, with_lists
+from clew.run.load import Loaded, load_agent
+from clew.run.machine import git_commit, versions
+
+MAX_STEPS = 100_000
+"""Steps after which an episode that is evaluated is an error."""
+
+
+class Exported(NamedTuple):
+    """What was written."""
+
+    folder: Path
+    archive: Path
+    """The same as one zip."""
+    manifest: dict[str, Any]
+    operations: int
+    """Of the graph."""
+    deviation: float
+    """Largest deviation of `runner.py` from the golden episode, relative to 1 + the number."""
+
+
+def export(
+    path: str | Path,
+    output: str | Path = "",
+    *,
+    seed_index: int = 0,
+    checkpoint: str = "",
+    value: bool = False,
+    episodes: int = 0,
+    control_rate: float | None = None,
+    seed: int = 0,
+    trust: bool = False,
+) -> Exported:
+    """Exports the policy of a run.
+
+    Args:
+        path: the run's folder or name.
+        output: the folder to write; empty is export/ in the run's folder.
+        seed_index: which of the run's seeds, from 0.
+        checkpoint: its file name or update; empty takes the newest good one.
+        value: whether the value is an output, beside the action.
+        episodes: fresh episodes whose score the manifest has; 0 for none.
+        control_rate: how often the policy is to be asked, in Hz; None if it is not known.
+        seed: of the golden episode and of those of the score.
+        trust: consent to import the code that the run's settings name; see `clew.run.trust`.
+
+    Raises:
+        UserError: there is no such run, seed or checkpoint; the policy does something that no
+            export has, which is named; or the folder cannot be written.
+    """
+    require_at_least("episodes", episodes, 0)
+    loaded = load_agent(path, seed_index, checkpoint, trust=trust)
+    config = loaded.config
+    face = interface_of(config.env, config.env_options, config.wrappers, loaded.statistics)
+    policy = Policy(loaded.agent, wrappers=TrainedWrappers(face))
+    moments = play(
+        config.env, config.env_options, config.wrappers, policy, longest=LONGEST, seed=seed
+    )
+    about = _about_run(loaded, seed_index, control_rate)
+    if episodes:
+        about["provenance"]["score"] = _score(loaded, episodes, seed, seed_index)
+    step = PolicyStep(loaded.agent, face, value=value)
+    return _export(step, face, moments, about, Path(output or loaded.path / "export"), seed)
+
+
+def export_agent(
+    agent: Agent,
+    observation_space: spaces.Space,
+    action_space: spaces.Space,
+    output: str | Path,
+    *,
+    value: bool = False,
+    control_rate: float | None = None,
+    seed: int = 0,
+) -> Exported:
+    """Exports an agent that belongs to no run, with a memory and an encoder of any kind.
+
+    The golden episode's observations are samples of their space.
+
+    Args:
+        agent: the network; it reads what `clew.bridges.gymnasium.spaces.adapt_observation` makes
+            of the space.
+        observation_space: of its environment.
+        action_space: of its environment, and of the agent's distribution.
+        output: the folder to write.
+        value: whether the value is an output, beside the action.
+        control_rate: how often the policy is to be asked, in Hz; None if it is not known.
+        seed: of the golden episode.
+
+    Raises:
+        UserError: the agent does something that no export has, which is named; or the folder
+            cannot be written.
+    """
+    face = interface_of_spaces(observation_space, action_space)
+    about = {
+        "memory": {"class": type(agent.memory).__name__},
+        "provenance": {"versions": versions(), "commit": git_commit()},
+        "control_rate": control_rate,
+    }
+    step = PolicyStep(agent, face, value=value)
+    return _export(step, face, _sampled(observation_space, seed), about, Path(output), seed)
+
+
+def verify(path: str | Path) -> tuple[runner.Model, float]:
+    """Checks every digest of an export and replays its golden episode with NumPy.
+
+    Nothing of the export is run: `runner.py` in it may be anybody's, this is the library's own.
+
+    Returns:
+        The policy, and its largest deviation.
+
+    Raises:
+        UserError: a file is missing or was changed, or an output deviates.
+    """
+    try:
+        check_all(Path(path))
+        model = runner.Model(path)
+        return model, runner.verify(model)
+    except runner.PolicyError as error:
+        raise UserError(str(error)) from error
+
+
+def _export(
+    step: PolicyStep,
+    face: Interface,
+    moments: Iterator[Moment],
+    about: dict[str, Any],
+    folder: Path,
+    seed: int,
+) -> Exported:
+    traced = step.trace()
+    graph, tensors = graph_file(traced), tensors_file(traced)
+    name = digest(graph + tensors)[:16]
+    files = {
+        "graph.json": graph,
+        "policy.safetensors": tensors,
+        "golden.npz": archive(record_golden(step, moments, seed)),
+        "runner.py": Path(runner.__file__).read_bytes(),
+        "policy.hpp": header_file(traced, name),
+    }
+    manifest = {
+        "format": runner.FORMAT,
+        "policy": name,
+        **_interface(traced, step, face),
+        **about,
+    }
+    archived = write_export(folder, files, finite(manifest))
+    model, deviation = verify(folder)
+    return Exported(folder, archived, model.manifest, len(traced.graph.nodes), deviation)
+
+
+def graph_file(traced: Traced) -> bytes:
+    """`graph.json`."""
+    return json.dumps(traced.graph.to_json(), separators=(",", ":")).encode()
+
+
+def tensors_file(traced: Traced) -> bytes:
+    """`policy.safetensors`: parameters and constants, and the state before any observation."""
+    initial = {f"initial/{name}": leaf for name, leaf in traced.initial.items()}
+    return safetensors({**traced.graph.constants, **initial})
+
+
+def _interface(traced: Traced, step: PolicyStep, face: Interface) -> dict[str, Any]:
+    """What the manifest says of inputs, outputs, state and wrappers."""
+    wrappers, default = face.wrappers, type(face.wrappers)()
+    around = ("frame_skip", "time_limit")
+    own = face.own_action_space
+    return {
+        "inputs": traced.inputs,
+        "outputs": traced.outputs,
+        "state": [entry | {"initial": f"initial/{entry['name']}"} for entry in traced.state],
+        "start": "where start is true the state becomes the initial one before the observation is "
+        "read, so any state of the right shapes may be given; begin with start = true",
+        "action": {
+            "space": str(own),
+            "dtype": str(own.dtype),
+            "shape": list(own.shape or ()),
+            "distribution": type(step.distribution).__name__,
+        },
+        "wrappers": {
+            "inside": {
+                name: with_lists(value)
+                for name, value in vars(wrappers).items()
+                if value != getattr(default, name) and name not in (*around, *_OF_VIDEO)
+            },
+            "duty_of_the_caller": {
+                name: value
+                for name, value in vars(wrappers).items()
+                if name in around and value != getattr(default, name)
+            },
+        },
+    }
+
+
+_OF_VIDEO = ("video_every", "video_folder")
+
+
+def _about_run(loaded: Loaded, seed_index: int, control_rate: float | None) -> dict[str, Any]:
+    config = loaded.config
+    return {
+        "env": {"name": config.env, "options": with_lists(config.env_options)},
+        "memory": {
+            "name": config.memory,
+            "options": with_lists(config.memory_options),
+            "class": type(loaded.agent.memory).__name__,
+        },
+        "control_rate": control_rate,
+        "provenance": {
+            "run": read_run(loaded.path).identity.run,
+            "name": loaded.path.resolve().name,
+            "settings": config.digest(),
+            "seed_index": seed_index,
+            "update": loaded.update,
+            "steps": loaded.update * config.steps_per_update,
+            "versions": versions(),
+            "commit": git_commit(),
+        },
+    }
+
+
+def _score(loaded: Loaded, episodes: int, seed: int, seed_index: int) -> dict[str, Any]:
+    """Every metric over fresh greedy episodes, with its 95% interval."""
+    params, static = eqx.partition(loaded.agent, eqx.is_array)
+    task = make_task(loaded.config)
+    play_all = task.evaluator(static, greedy=True, max_steps=MAX_STEPS)
+    found = play_all(params, loaded.statistics, episodes, (seed, seed_index))
+    scores = {name: interval([values])._asdict() for name, values in found.items()}
+    return {"episodes": episodes, "actions": "greedy", "metrics": scores}
+
+
+def _sampled(space: spaces.Space, seed: int) -> Iterator[Moment]:
+    """Samples of an observation space, in episodes."""
+    space.seed(seed)
+    for time in itertools.count():
+        start = time % LONGEST == 0
+        yield Moment(space.sample(), start, None if start else math.cos(time))

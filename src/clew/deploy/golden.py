@@ -1,0 +1,106 @@
+"""The golden episode of an export: what the agent met, and what it did, step by step."""
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from clew.deploy.policy import PolicyStep
+from clew.envs.wrappers import ADDED
+from clew.interact.play import Moment
+
+WARM, STEPS = 7, 120
+"""Steps before the golden ones, whose state is carried over, and golden ones."""
+LONGEST = 50
+"""Actions after which an episode is given up for the next, so that there are starts."""
+NEAR = 1e-4
+"""How far the distribution's numbers may move before an action counts as unsure."""
+
+
+def record_golden(step: PolicyStep, moments: Iterable[Moment], seed: int) -> dict[str, np.ndarray]:
+    """The golden episode of a policy: its own outputs for what it met.
+
+    Before the first start the observation is NaN once, where it has floating-point numbers: none
+    of it may pass the start. Whole numbers of the action are compared where no other action is
+    near ("sure"), outputs where no NaN was read since the last start ("compared").
+
+    Args:
+        step: the policy.
+        moments: what it meets, at least `WARM` + `STEPS` of them.
+        seed: of the small moves that tell where an action is unsure.
+
+    Returns:
+        Arrays [time, 1, ...] "input/NAME" and "output/NAME", arrays [1, ...] "before/LEAF" and
+        "after/LEAF" of the state, and bool arrays [time] "compared" and "sure".
+    """
+    act = jax.jit(_reference(step, seed))
+    batched = jax.tree.map(lambda x: jnp.asarray(x)[None], step.state)
+    state, rows, previous = batched, [], None
+    for moment in itertools.islice(moments, WARM + STEPS):
+        inputs = _inputs(step, moment, previous)
+        if moment.start and len(rows) > WARM and not any(row[3] for row in rows):
+            poisoned, _ = _poisoned(inputs)
+            before = state
+            state, outputs, _ = act(before, poisoned)
+            rows.append((poisoned, outputs, before, True, False))
+        before = state
+        state, outputs, sure = act(before, inputs)
+        rows.append((inputs, outputs, before, False, bool(sure)))
+        previous = np.asarray(outputs["action"])[0]
+    return _arrays(step, rows[WARM:], state)
+
+
+def _reference(step: PolicyStep, seed: int) -> Any:
+    moves = NEAR * np.random.default_rng(seed).uniform(-1, 1, (8, step.distribution.num_parameters))
+
+    def act(state: Any, inputs: dict[str, Any]) -> tuple:
+        new, outputs = jax.vmap(step, in_axes=(None, 0, 0))(step.params, state, inputs)
+        numbers = jax.vmap(step.numbers, in_axes=(None, 0, 0))(step.params, state, inputs)
+        near = step.action(numbers + jnp.asarray(moves, numbers.dtype))
+        sure = jnp.all(near == outputs["action"])
+        return new, outputs, sure
+
+    return act
+
+
+def _inputs(step: PolicyStep, moment: Moment, previous: Any) -> dict[str, np.ndarray]:
+    """A batch of one, as `runner.Policy` makes it."""
+    found = {}
+    for entry in step.inputs():
+        shape, kind = entry["shape"], entry["kind"]
+        value: Any = moment.observation
+        if kind == "observation":
+            for key in entry["path"]:
+                value = value[key]
+        elif kind == "start":
+            value = moment.start
+        elif moment.start or previous is None:
+            value = np.zeros(shape)
+        else:
+            value = previous if kind == ADDED[0] else moment.reward
+        found[entry["name"]] = np.asarray(value).astype(entry["dtype"]).reshape((1, *shape))
+    return found
+
+
+def _poisoned(inputs: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], bool]:
+    """The same without a start, and with NaN for floating-point numbers."""
+    floats = {n: np.full_like(x, np.nan) for n, x in inputs.items() if x.dtype.kind == "f"}
+    return inputs | floats | {"start": np.zeros(1, bool)}, bool(floats)
+
+
+def _arrays(step: PolicyStep, rows: list[tuple], state: Any) -> dict[str, np.ndarray]:
+    inputs = {n: np.stack([row[0][n] for row in rows]) for n in rows[0][0]}
+    outputs = {n: np.stack([np.asarray(row[1][n]) for row in rows]) for n in rows[0][1]}
+    found = {f"input/{n}": x for n, x in inputs.items()}
+    found |= {f"output/{n}": x for n, x in outputs.items()}
+    for side, tree in (("before", rows[0][2]), ("after", state)):
+        found |= {f"{side}/{n}": np.asarray(x) for n, x in step.leaves(tree).items()}
+    fine, compared = True, []
+    for given, *_, poisoned, _ in rows:
+        fine = (fine or bool(given["start"][0])) and not poisoned
+        compared.append(fine)
+    sure = np.array([row[4] for row in rows])
+    return found | {"compared": np.array(compared), "sure": sure}

@@ -1,0 +1,501 @@
+"""`policy.hpp`: a policy as one C++17 header without dependencies; weights and state are static.
+
+Each operation of the graph becomes loops over numbers in one row-major block. Operations that only
+look at numbers in another order (slices, transpositions, repetitions) become strides of those that
+read them. Blocks that are read no more are used again.
+"""
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from clew.deploy.graph import Const, Node, Value
+from clew.deploy.policy import Traced
+
+_TYPES = {"bool": "bool", "float32": "float", "float64": "double"} | {
+    f"{sign}int{bits}": f"std::{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32)
+}
+_TYPES["int64"] = "std::int64_t"
+
+_EXPRESSIONS = {
+    "add": "{0} + {1}",
+    "subtract": "{0} - {1}",
+    "multiply": "{0} * {1}",
+    "equal": "{0} == {1}",
+    "not_equal": "{0} != {1}",
+    "less": "{0} < {1}",
+    "greater": "{0} > {1}",
+    "less_equal": "{0} <= {1}",
+    "greater_equal": "{0} >= {1}",
+    "logical_and": "{0} && {1}",
+    "logical_or": "{0} || {1}",
+    "logical_not": "!{0}",
+    "negative": "-{0}",
+    "where": "{0} ? {1} : {2}",
+    "cast": "cast<{to}, {type}>({0})",
+    "copy": "{0}",
+    "power": "std::pow({0}, {1})",
+    "arcsin": "std::asin({0})",
+    "arccos": "std::acos({0})",
+    "arctan": "std::atan({0})",
+    "rint": "std::nearbyint({0})",
+}
+_EXPRESSIONS |= {
+    name: f"std::{name}({{0}})"
+    for name in "sqrt exp log log1p expm1 sin cos tan tanh floor ceil isfinite erf".split()
+}
+_EXPRESSIONS |= {
+    name: f"detail::{name}<{{type}}>({{0}})" for name in "absolute sign sigmoid".split()
+}
+_EXPRESSIONS |= {
+    name: f"detail::{name}<{{type}}>({{0}}, {{1}})"
+    for name in "divide fmod maximum minimum".split()
+}
+"""What one number of the result is, of one number of each operand."""
+
+_HELPERS = """namespace detail {
+template <class T> inline bool nan(T x) {
+  if constexpr (std::is_floating_point_v<T>) return std::isnan(x);
+  return false;
+}
+template <class T> inline T maximum(T a, T b) { return a > b || nan(a) ? a : b; }
+template <class T> inline T minimum(T a, T b) { return a < b || nan(a) ? a : b; }
+template <class T> inline T absolute(T x) { return x < T(0) ? T(-x) : x == T(0) ? T(0) : x; }
+template <class T> inline T sign(T x) { return nan(x) ? x : T((x > T(0)) - (x < T(0))); }
+template <class T> inline T sigmoid(T x) { return T(1) / (T(1) + std::exp(-x)); }
+template <class T> inline T divide(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) return a / b;
+  else return b == T(0) ? T(-1) : T(a / b);
+}
+template <class T> inline T fmod(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) return std::fmod(a, b);
+  else return b == T(0) ? T(0) : T(a % b);
+}
+template <class To, class From> inline To cast(From x) {
+  if constexpr (std::is_same_v<To, bool>) {
+    return x != From(0);
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    const double most = static_cast<double>(std::numeric_limits<To>::max());
+    const double least = static_cast<double>(std::numeric_limits<To>::min());
+    const double y = static_cast<double>(x);
+    return y >= least && y <= most ? static_cast<To>(x) : std::numeric_limits<To>::min();
+  } else {
+    return static_cast<To>(x);
+  }
+}
+}  // namespace detail
+"""
+
+
+@dataclass(frozen=True)
+class _View:
+    """Numbers in a block, by strides; a block of one known number is that number itself."""
+
+    block: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    offset: int = 0
+    literal: bool = False
+
+    def at(self, indices: Sequence[str]) -> str:
+        """One number; a view of fewer axes, or of length 1, is repeated."""
+        if self.literal:
+            return self.block
+        own = indices[len(indices) - len(self.shape) :]
+        parts = [
+            index if stride == 1 else f"{index} * {stride}"
+            for index, n, stride in zip(own, self.shape, self.strides, strict=True)
+            if n != 1 and stride and index != "0"
+        ]
+        parts += [str(self.offset)] if self.offset or not parts else []
+        return f"{self.block}[{' + '.join(parts)}]"
+
+    @property
+    def in_order(self) -> bool:
+        """Whether its numbers lie one after another."""
+        wanted = _row_major(self.shape)
+        return self.literal or all(
+            n == 1 or a == b for n, a, b in zip(self.shape, self.strides, wanted, strict=True)
+        )
+
+
+def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def _whole(block: str, shape: Sequence[int], dtype: str) -> _View:
+    return _View(block, tuple(shape), _row_major(shape), dtype)
+
+
+def _loops(shape: Sequence[int], body: Callable[[list[str]], str], depth: int = 0) -> str:
+    """Loops over all indices of a shape; the variables' numbers begin at `depth`."""
+    indices = [f"i{depth + k}" if n != 1 else "0" for k, n in enumerate(shape)]
+    heads = [
+        f"for (int {index} = 0; {index} < {n}; ++{index}) "
+        for index, n in zip(indices, shape, strict=True)
+        if n != 1
+    ]
+    return "".join(heads) + body(indices)
+
+
+def _literal(array: np.ndarray) -> list[str]:
+    """Numbers as C++ has them; the shortest that are read as the same."""
+    if array.dtype.kind == "b":
+        return ["true" if x else "false" for x in array.ravel()]
+    if array.dtype.kind != "f":
+        return [str(x) for x in array.ravel().tolist()]
+    suffix = "f" if array.dtype == np.float32 else ""
+    kind = _TYPES[array.dtype.name]
+    limits = f"std::numeric_limits<{kind}>::"
+    rare = {"inf": f"{limits}infinity()", "-inf": f"-{limits}infinity()"}
+    rare["nan"] = f"{limits}quiet_NaN()"
+    return [rare.get(text) or text + suffix for text in array.ravel().astype(str).tolist()]
+
+
+def identifier(name: str) -> str:
+    """A name of the manifest as one of C++: "observation/eye" is observation_eye."""
+    found = re.sub(r"\W", "_", name)
+    return f"_{found}" if found[0].isdigit() else found
+
+
+class _Writer:
+    """Writes the statements of a graph's operations."""
+
+    def __init__(self) -> None:
+        self.constants: dict[str, str] = {}
+        self.statements: list[str] = []
+        self._views: dict[str, _View] = {}
+        self._sizes: dict[str, tuple[int, str]] = {}
+        self._used: dict[str, list[int]] = {}
+
+    def given(self, name: str, view: _View) -> None:
+        """An input or a leaf of the state."""
+        self._views[name] = view
+
+    def view(self, value: Value) -> _View:
+        """Where a value lies."""
+        if isinstance(value, Const):
+            return self._constant(value)
+        return self._views[value.name]
+
+    def node(self, node: Node) -> None:
+        """One operation."""
+        views = [self.view(value) for value in node.inputs]
+        shape, dtype = node.out.shape, node.out.dtype.name
+        rule = _RULES.get(node.op)
+        if node.op in _LOOKS:
+            self._views[node.out.name] = _LOOKS[node.op](self, views[0], **node.attributes)
+        elif rule:
+            out = self.block(shape, dtype)
+            self._write(out, views, rule(out, views, **node.attributes))
+            self._views[node.out.name] = out
+        else:
+            self._views[node.out.name] = self.elementwise(node.op, shape, dtype, views)
+
+    def elementwise(
+        self, op: str, shape: Sequence[int], dtype: str, views: Sequence[_View]
+    ) -> _View:
+        """A new block of an operation on each number."""
+        out = self.block(shape, dtype)
+        kind, to = _TYPES[views[0].dtype], _TYPES[dtype]
+
+        def body(indices: list[str]) -> str:
+            operands = [view.at(indices) for view in views]
+            expression = _EXPRESSIONS[op].format(*operands, type=kind, to=to)
+            return f"{out.at(indices)} = static_cast<{to}>({expression});"
+
+        self._write(out, views, _loops(shape, body))
+        return out
+
+    def in_order(self, view: _View) -> _View:
+        """The same numbers one after another."""
+        if view.in_order and not view.literal:
+            return view
+        return self.elementwise("copy", view.shape, view.dtype, [view])
+
+    def block(self, shape: Sequence[int], dtype: str) -> _View:
+        """A block that is written once."""
+        name = f"t{len(self._sizes)}"
+        self._sizes[name] = (math.prod(shape), dtype)
+        self._used[name] = []
+        return _whole(name, shape, dtype)
+
+    def reads(self, view: _View) -> None:
+        """Says that the statement to come reads a block."""
+        if view.block in self._used:
+            self._used[view.block].append(len(self.statements))
+
+    def _write(self, out: _View, views: Sequence[_View], code: str) -> None:
+        for view in (out, *views):
+            self.reads(view)
+        self.statements.append(code)
+
+    def _constant(self, value: Const) -> _View:
+        dtype = value.dtype.name
+        if value.array.size == 1:
+            (text,) = _literal(value.array)
+            return _View(f"({text})", value.shape, (0,) * len(value.shape), dtype, literal=True)
+        if value.name not in self.constants:
+            name = f"w{len(self.constants)}"
+            numbers = ", ".join(_literal(value.array))
+            line = f"static const {_TYPES[dtype]} {name}[] = {{{numbers}}};"
+            self.constants[value.name] = f"{line}  // {value.name} {list(value.shape)}"
+        name = f"w{list(self.constants).index(value.name)}"
+        return _whole(name, value.shape, dtype)
+
+    def layout(self) -> tuple[dict[str, int], list[str]]:
+        """Numbers of working memory of each type, and where each block lies in it."""
+        ends: dict[str, int] = {}
+        free: dict[str, list[tuple[int, int]]] = {}
+        lines: list[str] = []
+        living: list[tuple[int, str, int, int]] = []
+        for name, (size, dtype) in self._sizes.items():
+            first, last = self._used[name][0], self._used[name][-1]
+            for block in [block for block in living if block[0] < first]:
+                living.remove(block)
+                free.setdefault(block[1], []).append(block[2:])
+            fitting = [slot for slot in free.get(dtype, []) if slot[1] >= size]
+            if fitting:
+                slot = min(fitting, key=lambda slot: slot[1])
+                free[dtype].remove(slot)
+            else:
+                slot = (ends.get(dtype, 0), size)
+                ends[dtype] = slot[0] + size
+            living.append((last, dtype, *slot))
+            kind = _TYPES[dtype]
+            lines.append(f"{kind}* const {name} = detail::work_{dtype} + {slot[0]};")
+        return ends, lines
+
+
+def _reshape(writer: _Writer, view: _View, rank: int, shape: list[int]) -> _View:
+    if view.literal:
+        return _View(view.block, tuple(shape), (0,) * len(shape), view.dtype, literal=True)
+    ordered = writer.in_order(view)
+    strides = _row_major(shape)
+    return _View(ordered.block, tuple(shape), strides, view.dtype, ordered.offset)
+
+
+def _expand(writer: _Writer, view: _View, shape: list[int]) -> _View:
+    added = len(shape) - len(view.shape)
+    own = zip(view.shape, view.strides, strict=True)
+    strides = (0,) * added + tuple(0 if n == 1 else stride for n, stride in own)
+    return _View(view.block, tuple(shape), strides, view.dtype, view.offset, view.literal)
+
+
+def _transpose(writer: _Writer, view: _View, order: list[int]) -> _View:
+    shape, strides = ([part[i] for i in order] for part in (view.shape, view.strides))
+    return _View(view.block, tuple(shape), tuple(strides), view.dtype, view.offset, view.literal)
+
+
+def _slice(
+    writer: _Writer, view: _View, start: list[int], stop: list[int], step: list[int]
+) -> _View:
+    shape = [len(range(n)[a:b:c]) for n, a, b, c in zip(view.shape, start, stop, step, strict=True)]
+    offset = view.offset + sum(a * s for a, s in zip(start, view.strides, strict=True))
+    strides = tuple(c * s for c, s in zip(step, view.strides, strict=True))
+    return _View(view.block, tuple(shape), strides, view.dtype, offset, view.literal)
+
+
+_LOOKS: dict[str, Callable[..., _View]] = {
+    "reshape": _reshape,
+    "expand": _expand,
+    "transpose": _transpose,
+    "slice": _slice,
+}
+"""Operations that compute nothing."""
+
+
+def _product(out: _View, views: list[_View]) -> str:
+    """Matrices, the last two axes; row by row, so that the inner loop is one of neighbours."""
+    left, right = views
+    inner, columns = left.shape[-1], right.shape[-1]
+    rows = out.shape[:-1]
+    k, j, kind = "k", "j", _TYPES[out.dtype]
+
+    def body(indices: list[str]) -> str:
+        lead = indices[: len(right.shape) - 2] if len(right.shape) > 2 else []
+        y = out.at([*indices, j])
+        product = f"a * {right.at([*lead, k, j])}"
+        over = f"for (int {j} = 0; {j} < {columns}; ++{j})"
+        return (
+            f"{{ {over} {y} = 0; for (int {k} = 0; {k} < {inner}; ++{k}) "
+            f"{{ const {kind} a = {left.at([*indices, k])}; {over} {y} += {product}; }} }}"
+        )
+
+    return _loops(rows, body)
+
+
+def _concatenate(out: _View, views: list[_View], axis: int, rank: int) -> str:
+    axis += rank
+    ends = list(itertools.accumulate(view.shape[axis] for view in views))
+    lines = []
+    for view, end in zip(views, ends, strict=True):
+        begin = (end - view.shape[axis]) * out.strides[axis]
+        part = _View(out.block, view.shape, out.strides, out.dtype, begin)
+        lines.append(
+            _loops(view.shape, lambda i, part=part, view=view: f"{part.at(i)} = {view.at(i)};")
+        )
+    return "\n  ".join(lines)
+
+
+def _take(out: _View, views: list[_View], rank: int) -> str:
+    x, index = views
+    return _loops(out.shape, lambda i: f"{out.at(i)} = {x.at([f'({index.at(i[:1])})', *i[1:]])};")
+
+
+def _reduce(first: str, join: str, out: _View, views: list[_View], axes: list[int]) -> str:
+    (x,), kind = views, _TYPES[out.dtype]
+    gone = [axis % len(x.shape) for axis in axes]
+    kept = [axis for axis in range(len(x.shape)) if axis not in gone]
+
+    def body(indices: list[str]) -> str:
+        of = dict(zip(kept, indices, strict=True))
+        places = [of.get(axis, "0") for axis in range(len(x.shape))]
+        begin = x.at(places) if first == "x" else first
+
+        def inner(places: list[str]) -> str:
+            where = of | dict(zip(gone, places, strict=True))
+            value = x.at([where[axis] for axis in range(len(x.shape))])
+            return f"a = {join.format(value, kind=kind)};"
+
+        loops = _loops([x.shape[axis] for axis in gone], inner, depth=len(kept))
+        return f"{{ {kind} a = {begin}; {loops} {out.at(indices)} = a; }}"
+
+    return _loops([x.shape[axis] for axis in kept], body)
+
+
+def _argmax(out: _View, views: list[_View]) -> str:
+    (x,) = views
+
+    def body(indices: list[str]) -> str:
+        now, best = x.at([*indices, "k"]), x.at([*indices, "b"])
+        return (
+            f"{{ int b = 0; for (int k = 1; k < {x.shape[-1]}; ++k) if ({now} > {best} || "
+            f"(detail::nan({now}) && !detail::nan({best}))) b = k; {out.at(indices)} = b; }}"
+        )
+
+    return _loops(out.shape, body)
+
+
+_RULES: dict[str, Callable[..., str]] = {
+    "linear": _product,
+    "matmul": _product,
+    "concatenate": _concatenate,
+    "take": _take,
+    "argmax": _argmax,
+    "sum": lambda *a, axes: _reduce("0", "a + {0}", *a, axes),
+    "product": lambda *a, axes: _reduce("1", "a * {0}", *a, axes),
+    "largest": lambda *a, axes: _reduce("x", "detail::maximum<{kind}>(a, {0})", *a, axes),
+    "smallest": lambda *a, axes: _reduce("x", "detail::minimum<{kind}>(a, {0})", *a, axes),
+}
+"""Operations on more than one number of an operand."""
+
+
+def header_file(traced: Traced, policy: str) -> bytes:
+    """`policy.hpp`.
+
+    Args:
+        traced: the policy's graph.
+        policy: its name in the manifest.
+    """
+    writer, graph = _Writer(), traced.graph
+    for struct, entries, values in (
+        ("in", traced.inputs, graph.inputs),
+        ("state", traced.state, graph.states),
+    ):
+        for entry in entries:
+            pointer = _pointer(f"{struct}.{identifier(entry['name'])}", entry["shape"])
+            ref = values[entry["name"]]
+            writer.given(ref.name, _whole(pointer, ref.shape, ref.dtype.name))
+    for node in graph.nodes:
+        writer.node(node)
+    _results(writer, traced)
+    ends, blocks = writer.layout()
+    work = [f"static {_TYPES[kind]} work_{kind}[{size}];" for kind, size in ends.items()]
+    lines = [
+        _ABOUT.format(policy=policy),
+        _struct("Inputs", traced.inputs),
+        _struct("Outputs", traced.outputs),
+        _struct("State", traced.state, traced.initial),
+        _HELPERS,
+        "namespace detail {",
+        *writer.constants.values(),
+        *work,
+        "}  // namespace detail\n",
+        "inline void step([[maybe_unused]] State& state, const Inputs& in, Outputs& out) {",
+        "  using namespace detail;",
+        *(f"  {line}" for line in (*blocks, *writer.statements)),
+        "}",
+        _END,
+    ]
+    return "\n".join(lines).encode()
+
+
+def _results(writer: _Writer, traced: Traced) -> None:
+    """Outputs, and the new state once nothing reads the old one."""
+    graph, names = traced.graph, {}
+    for struct, values in (("out", graph.outputs), ("state", graph.after)):
+        for name, value in values.items():
+            view = writer.view(value)
+            if view.block.startswith(("state.", "(&state.")):
+                view = writer.elementwise("copy", view.shape, view.dtype, [view])
+            names[struct, name] = view
+    for (struct, name), view in names.items():
+        pointer = _pointer(f"{struct}.{identifier(name)}", view.shape)
+        place = _whole(pointer, view.shape, view.dtype)
+        writer.reads(view)
+        writer.statements.append(
+            _loops(view.shape, lambda i, p=place, v=view: f"{p.at(i)} = {v.at(i)};")
+        )
+
+
+def _pointer(name: str, shape: Sequence[int]) -> str:
+    return name if len(shape) else f"(&{name})"
+
+
+def _struct(
+    title: str, entries: list[dict[str, Any]], initial: dict[str, np.ndarray] | None = None
+) -> str:
+    """A struct with a field for each entry, row-major."""
+    lines = [f"struct {title} {{"]
+    for entry in entries:
+        name, shape = entry["name"], entry["shape"]
+        size = f"[{math.prod(shape)}]" if shape else ""
+        begin = ""
+        if initial is not None:
+            begin = f" = {{{','.join(_literal(np.asarray(initial[name])))}}}"
+        field = f"  {_TYPES[entry['dtype']]} {identifier(name)}{size}{begin};"
+        lines.append(f"{field}  // {name} {list(shape)}")
+    return "\n".join([*lines, "};\n"])
+
+
+_ABOUT = """// The policy {policy}, written by `clew export`. C++17 without dependencies.
+//
+//   policy::Inputs in;  policy::Outputs out;
+//   in.start = true;             // the first observation of an episode: the state is cleared
+//   policy::step(in, out);       // reads and updates the one static state
+//
+// Arrays are row-major. step(state, in, out) takes a state of yours, for several environments.
+// Working memory is static too, so call it from one thread.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+namespace policy {{
+"""
+_END = """
+inline State state;
+
+inline void step(const Inputs& in, Outputs& out) { step(state, in, out); }
+
+}  // namespace policy
+"""

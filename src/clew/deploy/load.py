@@ -1,0 +1,51 @@
+"""A policy by path, from a run or from an export."""
+
+from pathlib import Path
+
+from clew.deploy import runner
+from clew.deploy.files import is_export
+from clew.errors import UserError
+from clew.interact.policy import Policy
+from clew.run import load
+
+
+def load_policy(
+    path: str | Path,
+    seed_index: int = 0,
+    *,
+    checkpoint: str = "",
+    greedy: bool = True,
+    seed: int = 0,
+    trust: bool = False,
+) -> Policy | runner.Policy:
+    """The policy of a run or of an export, for observations as its environment gives them.
+
+    An export is run with NumPy by the library's own `clew.deploy.runner`; nothing that lies in its
+    folder is imported.
+
+    Args:
+        path: the run's folder or name; or an export's folder, or its zip.
+        seed_index: which of the run's seeds, from 0; an export has one.
+        checkpoint: its file name or update; empty takes the newest good one.
+        greedy: take the most probable action (deterministic) instead of sampling one, which
+            an export does not.
+        seed: of the sampling, when not greedy.
+        trust: consent to import the code that the run's settings name; see `clew.run.trust`.
+
+    Raises:
+        UserError: as `clew.run.load.load_agent`; or the export is damaged, or asked for something
+            that it does not have.
+    """
+    if not is_export(path):
+        return load.load_policy(
+            path, seed_index, checkpoint=checkpoint, greedy=greedy, seed=seed, trust=trust
+        )
+    if seed_index or checkpoint or not greedy:
+        raise UserError(
+            f"{path} is an export: one policy with greedy actions, without seed_index, checkpoint "
+            "or sampling; its outputs have the distribution's parameters"
+        )
+    try:
+        return runner.Policy(path)
+    except runner.PolicyError as error:
+        raise UserError(f"{path}: {error}") from error

@@ -1,0 +1,212 @@
+"""One step of a policy as a function of arrays, from what the environment gives to its action.
+
+What stood between environment and agent in training is inside: offsets of categories, entries that
+are kept, normalisation with its statistics frozen, the encoding of the previous action and reward.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+from jaxtyping import Array, PyTree
+
+from clew.agents.distributions import DiagonalGaussian, Distribution, TanhGaussian
+from clew.agents.network import Agent
+from clew.bridges.gymnasium.spaces import Leaf, adapt_observation
+from clew.bridges.gymnasium.wrappers import EPSILON
+from clew.deploy.graph import Graph, GraphBuilder, Ref
+from clew.deploy.lower import lower
+from clew.envs.spaces import BARE, float_boxes, kept
+from clew.envs.wrappers import ADDED, WrapperConfig, encode_action
+from clew.interact.policy import Interface
+from clew.memory.kernels import without_kernels
+from clew.run.checkpoint import path_name
+
+
+class Traced(NamedTuple):
+    """A policy's graph, and what its names mean."""
+
+    graph: Graph
+    inputs: list[dict[str, Any]]
+    """Entries of the manifest: name, kind, shape and dtype of every input."""
+    outputs: list[dict[str, Any]]
+    state: list[dict[str, Any]]
+    initial: dict[str, np.ndarray]
+    """The state before any observation, by the names of its leaves."""
+
+
+def interface_of_spaces(observation_space: spaces.Space, action_space: spaces.Space) -> Interface:
+    """The interface of an agent without wrappers, whose distribution is over `action_space`."""
+    observations = adapt_observation(observation_space)
+    return Interface(observations, None, action_space, action_space, WrapperConfig(), {})
+
+
+class PolicyStep:
+    """An agent with its wrappers as a pure function, without a batch.
+
+    Args:
+        agent: the network.
+        interface: what stands between it and its environment.
+        value: whether the value is an output.
+    """
+
+    def __init__(self, agent: Agent, interface: Interface, *, value: bool = False):
+        self.params, self._static = eqx.partition(agent, eqx.is_array)
+        self._interface, self._value = interface, value
+        self.state = jax.tree.map(np.asarray, agent.init_state())
+        self.distribution = agent.distribution
+
+    def inputs(self) -> list[dict[str, Any]]:
+        """The manifest's entries of the inputs, all but the state."""
+        leaves = self._interface.observations.leaves
+        found = [
+            {
+                "name": _observation_name(leaf),
+                "kind": "observation",
+                "path": list(leaf.path),
+                "shape": list(leaf.raw_shape),
+                "dtype": leaf.dtype.name,
+                "space": str(leaf.space),
+            }
+            for leaf in leaves
+        ]
+        found.append({"name": "start", "kind": "start", "shape": [], "dtype": "bool"})
+        if self._interface.wrappers.previous:
+            space = self._interface.action_space
+            dtype = "float32" if isinstance(space, spaces.Box) else "int32"
+            shape = list(space.shape or ())
+            found.append({"name": ADDED[0], "kind": ADDED[0], "shape": shape, "dtype": dtype})
+            found.append({"name": ADDED[1], "kind": ADDED[1], "shape": [], "dtype": "float32"})
+        return found
+
+    def __call__(
+        self, params: PyTree[Array], state: PyTree[Array], inputs: dict[str, Array]
+    ) -> tuple[PyTree[Array], dict[str, Array]]:
+        """The new state, and the outputs: the greedy action, the distribution's parameters."""
+        agent = eqx.combine(params, self._static)
+        state, numbers, value = agent.step(state, self._seen(inputs), inputs["start"])
+        outputs = {"action": self.action(numbers), **_parameters(agent.distribution, numbers)}
+        return state, outputs | ({"value": value} if self._value else {})
+
+    def action(self, numbers: Array) -> Array:
+        """The environment's action for the numbers of the distribution: the greedy one."""
+        chosen = self.distribution.decode(self.distribution.mode(numbers))
+        adapter = self._interface.actions
+        chosen = jnp.asarray(chosen)
+        if adapter is None or adapter.start is None:
+            return chosen
+        return chosen + jnp.asarray(adapter.start, chosen.dtype)
+
+    def numbers(self, params: Any, state: Any, inputs: dict[str, Array]) -> Array:
+        """The numbers of the distribution, for the golden episode."""
+        agent = eqx.combine(params, self._static)
+        return agent.step(state, self._seen(inputs), inputs["start"])[1]
+
+    def leaves(self, state: PyTree[Any]) -> dict[str, Any]:
+        """The leaves of a state by name."""
+        named = jax.tree_util.tree_leaves_with_path(state)
+        return {path_name(path).strip("/") or "state": leaf for path, leaf in named}
+
+    def trace(self) -> Traced:
+        """The graph.
+
+        Raises:
+            UserError: the agent does something that no export has, naming it.
+        """
+        builder, entries = GraphBuilder(), self.inputs()
+        given = {e["name"]: _ref(e["name"], tuple(e["shape"]), e["dtype"]) for e in entries}
+        initial = self.leaves(self.state)
+        states = {n: _ref(f"state/{n}", leaf.shape, leaf.dtype) for n, leaf in initial.items()}
+        params = jax.tree_util.tree_map_with_path(
+            lambda path, leaf: builder.constant(np.asarray(leaf), path_name(path)[1:]), self.params
+        )
+        state = jax.tree.unflatten(jax.tree.structure(self.state), list(states.values()))
+        shapes = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), (self.params, self.state, given)
+        )
+        with without_kernels():
+            new, outputs = lower(self, shapes, (params, state, given), builder)
+        graph = builder.finish(given, states, outputs, self.leaves(new))
+        return Traced(graph, entries, _entries(outputs), _entries(initial), initial)
+
+    def _seen(self, inputs: dict[str, Array]) -> Any:
+        """What the agent reads; the wrappers of training in their order."""
+        face, config = self._interface, self._interface.wrappers
+        named = {
+            leaf.name or BARE: _adapted(leaf, inputs[_observation_name(leaf)])
+            for leaf in face.observations.leaves
+        }
+        if config.keep is not None:
+            named = {BARE: named[BARE][np.array(config.keep)]}
+        if config.normalise_observations:
+            named |= self._normalised(named)
+        if config.previous:
+            none = inputs["start"]
+            taken = inputs[ADDED[0]]
+            if face.actions is not None and face.actions.start is not None:
+                taken = taken - jnp.asarray(face.actions.start, taken.dtype)
+            encoded = encode_action(face.action_space, taken)
+            reward = jnp.where(none, 0.0, self._reward(inputs[ADDED[1]]))
+            return {**named, ADDED[0]: jnp.where(none, 0.0, encoded), ADDED[1]: reward[None]}
+        return named if isinstance(face.observations.space, spaces.Dict) else named[BARE]
+
+    def _normalised(self, named: dict[str, Array]) -> dict[str, Array]:
+        """(x - mean) / deviation, cut off; the mean as two numbers, to float32's last digit."""
+        config, moments = self._interface.wrappers, self._interface.statistics["observation"]
+        space = kept(self._interface.observations.space, config.keep)
+        found = {}
+        for name in float_boxes(space):
+            mean, m2 = (np.asarray(moments[name][key], np.float64) for key in ("mean", "m2"))
+            count = float(moments[name]["count"])
+            variance = m2 / count if count else np.ones_like(m2)
+            high = mean.astype(np.float32)
+            low = (mean - high).astype(np.float32)
+            scale = (1.0 / np.sqrt(variance + EPSILON)).astype(np.float32)
+            away = (named[name] - high) - low
+            found[name] = jnp.clip(away * scale, -config.observation_clip, config.observation_clip)
+        return found
+
+    def _reward(self, reward: Array) -> Array:
+        """The reward as the agent learned from it."""
+        config, scale = self._interface.wrappers, self._interface.wrappers.reward_scale
+        if config.normalise_rewards:
+            learned = self._interface.statistics["reward"]
+            if float(learned["count"]):
+                scale = scale / float(np.sqrt(float(learned["mean_square"]) + EPSILON))
+        reward = reward * np.float32(scale)
+        clip = config.reward_clip
+        return reward if clip is None else jnp.clip(reward, -clip, clip)
+
+
+def _entries(values: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "shape": list(value.shape), "dtype": value.dtype.name}
+        for name, value in values.items()
+    ]
+
+
+def _observation_name(leaf: Leaf) -> str:
+    return f"{BARE}/{leaf.name}" if leaf.name else BARE
+
+
+def _ref(name: str, shape: tuple[int, ...], dtype: Any) -> Ref:
+    return Ref(name, shape, np.dtype(dtype))
+
+
+def _adapted(leaf: Leaf, x: Array) -> Array:
+    """An observation as the agent's environments in training gave it."""
+    x = x.reshape(leaf.shape)
+    return x if leaf.offset is None else x - jnp.asarray(leaf.offset, x.dtype)
+
+
+def _parameters(distribution: Distribution, numbers: Array) -> dict[str, Array]:
+    """The distribution's parameters by the names that they have in the field."""
+    if isinstance(distribution, TanhGaussian):
+        distribution = distribution.normal
+    if isinstance(distribution, DiagonalGaussian):
+        mean, log_std = distribution.mean_and_log_std(numbers)
+        return {"mean": mean, "log_std": log_std}
+    return {"logits": numbers}

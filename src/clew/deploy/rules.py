@@ -1,0 +1,638 @@
+"""What each primitive of JAX becomes in a graph; see `clew.deploy.lower`."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import jax
+import numpy as np
+
+from clew.deploy.graph import Const, Value
+from clew.errors import UserError
+
+if TYPE_CHECKING:
+    from clew.deploy.lower import Lowering
+
+MOST_ROUNDS = 1024
+"""Rounds of a loop, or rows of an update, that are written out."""
+
+
+def _elementwise(op: str, low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    return low.elementwise(op, *values)
+
+
+def _logical(op: str, low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    if values[0].dtype != bool:
+        raise low.unknown(equation)
+    return low.elementwise(op, *values)
+
+
+def _identity(low: "Lowering", equation: Any, values: list[Value]) -> Any:
+    return values if equation.primitive.multiple_results else values[0]
+
+
+def _power(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    exponent = low.emit("cast", values[1], dtype=values[0].dtype.name)
+    return low.elementwise("power", values[0], exponent)
+
+
+def _integer_power(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    (x,), y = values, equation.params["y"]
+    result, square, left = low.number(1, x), x, abs(y)
+    while left:
+        if left % 2:
+            result = low.elementwise("multiply", result, square)
+        square, left = low.elementwise("multiply", square, square), left // 2
+    return result if y >= 0 else low.elementwise("divide", low.number(1, x), result)
+
+
+def _square(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    return low.elementwise("multiply", values[0], values[0])
+
+
+def _rsqrt(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    return low.elementwise("divide", low.number(1, values[0]), low.emit("sqrt", values[0]))
+
+
+def _exp2(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    return low.elementwise("power", low.number(2, values[0]), values[0])
+
+
+def _hyperbolic(sign: str, low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    up = low.emit("exp", values[0])
+    down = low.emit("exp", low.emit("negative", values[0]))
+    return low.elementwise("multiply", low.elementwise(sign, up, down), low.number(0.5, values[0]))
+
+
+def _erfc(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    return low.elementwise("subtract", low.number(1, values[0]), low.emit("erf", values[0]))
+
+
+def _clamp(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    least, x, most = values
+    return low.elementwise("minimum", low.elementwise("maximum", x, least), most)
+
+
+def _select(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    which, *cases = values
+    if which.dtype == bool:
+        return low.where(which, cases[1], cases[0])
+    return _choose(low, which, cases)
+
+
+def _choose(low: "Lowering", which: Value, cases: Sequence[Value]) -> Value:
+    """The case of a number, the last one for all larger numbers."""
+    result = cases[-1]
+    for number, case in reversed(list(enumerate(cases[:-1]))):
+        reached = low.elementwise("less_equal", which, low.number(number, which))
+        result = low.where(reached, case, result)
+    return result
+
+
+def _cast(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    return low.emit("cast", values[0], dtype=np.dtype(equation.params["new_dtype"]).name)
+
+
+def _iota(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    shape, axis = equation.params["shape"], equation.params["dimension"]
+    ones = [n if i == axis else 1 for i, n in enumerate(shape)]
+    dtype = np.dtype(equation.params["dtype"])
+    return low.constant(np.arange(shape[axis], dtype=dtype).reshape(ones))
+
+
+def _broadcast(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    shape = [1] * len(equation.params["shape"])
+    for axis, n in zip(equation.params["broadcast_dimensions"], values[0].shape, strict=True):
+        shape[axis] = n
+    return low.reshape(values[0], shape)
+
+
+def _reshape(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    shape = equation.outvars[0].aval.shape
+    if math.prod(values[0].shape) == 1:
+        return low.reshape(values[0], (1,) * len(shape))
+    return low.reshape(_whole(low, equation, values)[0], shape)
+
+
+def _squeeze(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    axes = equation.params["dimensions"]
+    return low.reshape(values[0], [n for i, n in enumerate(values[0].shape) if i not in axes])
+
+
+def _transpose(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    return low.transpose(values[0], equation.params["permutation"])
+
+
+def _concatenate(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    return low.concatenate(_whole(low, equation, values), equation.params["dimension"])
+
+
+def _stack(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    axis = equation.params["axis"]
+    values = _whole(low, equation, values)
+    shapes = [(*v.shape[:axis], 1, *v.shape[axis:]) for v in values]
+    parts = [low.reshape(v, shape) for v, shape in zip(values, shapes, strict=True)]
+    return low.concatenate(parts, axis)
+
+
+def _slice(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    (x,), p = values, equation.params
+    steps = p["strides"] or (1,) * len(x.shape)
+    bounds = zip(p["start_indices"], p["limit_indices"], steps, strict=True)
+    for axis, (start, stop, step) in enumerate(bounds):
+        x = low.slice(x, axis, start, stop, step)
+    return x
+
+
+def _split(low: "Lowering", equation: Any, values: list[Value]) -> list[Value]:
+    axis = equation.params["axis"]
+    ends = list(itertools.accumulate(equation.params["sizes"]))
+    return [low.slice(values[0], axis, a, b) for a, b in zip([0, *ends], ends, strict=False)]
+
+
+def _reverse(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    (x,) = values
+    for axis in equation.params["dimensions"]:
+        x = low.take(x, low.constant(np.arange(x.shape[axis], dtype=np.int32)[::-1]), axis)
+    return x
+
+
+def _pad(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    x, filler = _whole(low, equation, values[:1])[0], values[1]
+    for axis, (before, after, inner) in enumerate(equation.params["padding_config"]):
+        if inner:
+            raise low.unknown(equation)
+        x = low.slice(x, axis, max(0, -before), x.shape[axis] - max(0, -after))
+        x = _padded(low, x, axis, max(0, before), max(0, after), filler)
+    return x
+
+
+def _padded(low: "Lowering", x: Value, axis: int, before: int, after: int, filler: Value) -> Value:
+    def wide(n: int) -> Value:
+        shape = [n if i == axis else m for i, m in enumerate(x.shape)]
+        return low.whole(low.of_rank(filler, len(shape)), shape)
+
+    parts = [*([wide(before)] if before else []), x, *([wide(after)] if after else [])]
+    return low.concatenate(parts, axis)
+
+
+def _reduce(op: str, low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    rank = len(values[0].shape)
+    if op in ("sum", "product"):
+        values = _whole(low, equation, values)
+    axes = [int(axis) - rank for axis in equation.params["axes"]]
+    return low.emit(op, values[0], axes=axes) if axes else values[0]
+
+
+def _any_or_all(op: str, low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    if not equation.params["axes"]:
+        return values[0]
+    number = _reduce(op, low, equation, [low.emit("cast", values[0], dtype="int32")])
+    return low.elementwise("not_equal", number, low.number(0, number))
+
+
+def _argmax(sign: str, low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    (x,), (axis,) = _whole(low, equation, values), equation.params["axes"]
+    order = [i for i in range(len(x.shape)) if i != axis] + [axis]
+    moved = low.transpose(x, order)
+    return low.emit("argmax", moved if sign == "+" else low.emit("negative", moved))
+
+
+def _cumulative(op: str, low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    (x,), axis = _whole(low, equation, values), equation.params["axis"]
+    if x.shape[axis] > MOST_ROUNDS:
+        raise low.unknown(equation)
+    rows = [low.slice(x, axis, i, i + 1) for i in range(x.shape[axis])]
+    rows = rows[::-1] if equation.params["reverse"] else rows
+    found = list(itertools.accumulate(rows, partial(low.elementwise, op)))
+    return low.concatenate(found[::-1] if equation.params["reverse"] else found, axis)
+
+
+def _dot(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    left, right = _whole(low, equation, values)
+    (left_sum, right_sum), (left_batch, _) = equation.params["dimension_numbers"]
+    if left_batch or not (isinstance(left, Const) or isinstance(right, Const)):
+        return _batched_dot(low, left, right, equation.params["dimension_numbers"])
+    if isinstance(right, Const):
+        return _times_matrix(low, left, right, left_sum, right_sum)
+    swapped = _times_matrix(low, right, left, right_sum, left_sum)
+    free = len(right.shape) - len(right_sum)
+    axes = range(len(swapped.shape))
+    return low.transpose(swapped, [*axes[free:], *axes[:free]])
+
+
+def _free(value: Value, *taken: Sequence[int]) -> list[int]:
+    return [i for i in range(len(value.shape)) if i not in itertools.chain(*taken)]
+
+
+def _sizes(value: Value, axes: Sequence[int]) -> list[int]:
+    return [value.shape[axis] for axis in axes]
+
+
+def _times_matrix(
+    low: "Lowering", x: Value, matrix: Value, x_sum: Sequence[int], matrix_sum: Sequence[int]
+) -> Value:
+    """The free axes of x, then those of a known matrix."""
+    x_free, free = _free(x, x_sum), _free(matrix, matrix_sum)
+    rows, columns = _sizes(x, x_free), _sizes(matrix, free)
+    inner = math.prod(_sizes(x, x_sum))
+    x = low.reshape(low.transpose(x, [*x_free, *x_sum]), [*rows, inner])
+    matrix = low.transpose(matrix, [*matrix_sum, *free])
+    flat = low.reshape(matrix, [inner, math.prod(columns)])
+    return low.reshape(low.emit("linear", x, flat), [*rows, *columns])
+
+
+def _batched_dot(low: "Lowering", left: Value, right: Value, numbers: Any) -> Value:
+    """The shared axes, then the free ones of both operands."""
+    (left_sum, right_sum), (left_batch, right_batch) = numbers
+    left_free, right_free = _free(left, left_sum, left_batch), _free(right, right_sum, right_batch)
+    batch, inner = _sizes(left, left_batch), math.prod(_sizes(left, left_sum))
+    rows, columns = _sizes(left, left_free), _sizes(right, right_free)
+    left = low.transpose(left, [*left_batch, *left_free, *left_sum])
+    right = low.transpose(right, [*right_batch, *right_sum, *right_free])
+    left = low.reshape(left, [*batch, math.prod(rows), inner])
+    right = low.reshape(right, [*batch, inner, math.prod(columns)])
+    return low.reshape(low.emit("matmul", left, right), [*batch, *rows, *columns])
+
+
+def _dynamic_slice(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    x, *starts = values
+    sizes = equation.params["slice_sizes"]
+    shape = equation.invars[0].aval.shape
+    for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+        if x.shape[axis] == 1 or size == shape[axis]:
+            continue
+        first = low.clipped(start, shape[axis] - size)
+        if isinstance(first, Const):
+            x = low.slice(x, axis, int(first.array), int(first.array) + size)
+        else:
+            offsets = low.constant(np.arange(size, dtype=first.dtype))
+            x = low.take(x, low.elementwise("add", first, offsets), axis)
+    return x
+
+
+def _dynamic_update(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    (x, update), starts = _whole(low, equation, values[:2]), values[2:]
+    placed = [
+        (axis, low.clipped(start, x.shape[axis] - n))
+        for axis, (start, n) in enumerate(zip(starts, update.shape, strict=True))
+        if n < x.shape[axis]
+    ]
+    return _written(low, x, update, placed, lambda old, new: new)
+
+
+def _written(
+    low: "Lowering",
+    x: Value,
+    window: Value,
+    placed: Sequence[tuple[int, Value]],
+    join: Callable[[Value, Value], Value],
+) -> Value:
+    """x with a window of it joined to other numbers; a window that goes beyond x is left out.
+
+    Args:
+        low: the lowering.
+        x: whole.
+        window: of x's rank.
+        placed: axes, and where the window begins on each; on all others it is as long as x.
+        join: of the old numbers and the window's.
+    """
+    inside: Value = low.constant(np.array(True))
+    for axis, start in placed:
+        n, size = x.shape[axis], window.shape[axis]
+        ones = [n if i == axis else 1 for i in range(len(x.shape))]
+        places = low.constant(np.arange(n, dtype=start.dtype).reshape(ones))
+        offset = low.elementwise("subtract", places, start)
+        if size == 1:
+            here = low.elementwise("equal", offset, low.number(0, offset))
+        else:
+            fits = _within(low, start, n - size)
+            here = low.elementwise("logical_and", _within(low, offset, size - 1), fits)
+            index = low.reshape(low.clipped(offset, size - 1), [n])
+            window = low.take(window, index, axis)
+        inside = low.elementwise("logical_and", inside, here)
+    return low.whole(low.where(inside, join(x, window), x), x.shape)
+
+
+def _within(low: "Lowering", index: Value, most: int) -> Value:
+    above = low.elementwise("greater_equal", index, low.number(0, index))
+    below = low.elementwise("less_equal", index, low.number(most, index))
+    return low.elementwise("logical_and", above, below)
+
+
+def _scatter(op: str, low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    x, indices, updates = _whole(low, equation, values)
+    d = equation.params["dimension_numbers"]
+    lead = indices.shape[:-1]
+    if math.prod(lead) > MOST_ROUNDS:
+        raise low.unknown(equation)
+    axes = d.scatter_dims_to_operand_dims
+    rows = _free(updates, d.update_window_dims)
+    order = [*rows, *d.update_window_dims]
+    count = math.prod(lead)
+    moved = low.transpose(updates, order)
+    windows = low.reshape(moved, [count, *moved.shape[len(rows) :]])
+    numbers = low.reshape(indices, [count, len(axes)])
+    kept = _free(x, d.inserted_window_dims, d.operand_batching_dims)
+    shared = list(zip(d.operand_batching_dims, d.scatter_indices_batching_dims, strict=True))
+    clip = equation.params["mode"] == jax.lax.GatherScatterMode.CLIP
+    join = (lambda old, new: new) if op == "set" else partial(low.elementwise, op)
+    for row in range(count):
+        window = low.reshape(low.slice(windows, 0, row, row + 1), windows.shape[1:])
+        shape = [1] * len(x.shape)
+        for axis, n in zip(kept, window.shape, strict=True):
+            shape[axis] = n
+        where = np.unravel_index(row, lead)
+        window = low.reshape(window, shape)
+        placed: list[tuple[int, Value]] = []
+        placed += [(axis, low.number(where[of], indices)) for axis, of in shared]
+        for column, axis in enumerate(axes):
+            one = low.slice(low.slice(numbers, 0, row, row + 1), 1, column, column + 1)
+            start = low.reshape(one, ())
+            start = low.clipped(start, x.shape[axis] - shape[axis]) if clip else start
+            placed.append((axis, start))
+        x = _written(low, x, window, placed, join)
+    return x
+
+
+def _gather(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    x, indices = _whole(low, equation, values)
+    d, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
+    shape = equation.outvars[0].aval.shape
+    (axis, *others), rest = d.start_index_map, _free(x, d.start_index_map[:1])
+    whole = all(sizes[i] == x.shape[i] for i in rest) and sizes[axis] == 1
+    if others or not whole or d.operand_batching_dims:
+        found = _gather_any(low, x, indices, d, sizes, shape)
+    else:
+        index = low.reshape(indices, [math.prod(indices.shape)])
+        rows = low.take(x, low.clipped(index, x.shape[axis] - 1), axis)
+        first = low.transpose(rows, [axis, *rest])
+        lead = _free_of(len(shape), d.offset_dims)
+        wanted = [*lead, *d.offset_dims]
+        split = low.reshape(first, [shape[i] for i in wanted])
+        found = low.transpose(split, np.argsort(wanted))
+    if equation.params["mode"] != jax.lax.GatherScatterMode.FILL_OR_DROP:
+        return found
+    return _filled(low, equation, found, x, indices)
+
+
+def _free_of(rank: int, taken: Sequence[int]) -> list[int]:
+    return [i for i in range(rank) if i not in taken]
+
+
+def _gather_any(
+    low: "Lowering", x: Value, indices: Value, d: Any, sizes: Sequence[int], shape: Sequence[int]
+) -> Value:
+    """Every number of the result by its place in the flat operand."""
+    strides = [math.prod(x.shape[i + 1 :]) for i in range(len(x.shape))]
+    lead, axes = _free_of(len(shape), d.offset_dims), list(d.start_index_map)
+    gone = (*d.collapsed_slice_dims, *d.operand_batching_dims)
+    grid = np.indices(shape, dtype=np.int32)
+    place = np.zeros(shape, np.int32)
+    for axis, out in zip(_free(x, gone), d.offset_dims, strict=True):
+        place = place + strides[axis] * grid[out]
+    for axis, batch in zip(d.operand_batching_dims, d.start_indices_batching_dims, strict=True):
+        place = place + strides[axis] * grid[lead[batch]]
+    total: Value = low.constant(place)
+    for column, axis in enumerate(axes):
+        part = low.slice(indices, len(indices.shape) - 1, column, column + 1)
+        start = low.emit("cast", low.clipped(part, x.shape[axis] - sizes[axis]), dtype="int32")
+        ones = [n if i in lead else 1 for i, n in enumerate(shape)]
+        offset = low.elementwise(
+            "multiply", low.reshape(start, ones), low.number(strides[axis], start)
+        )
+        total = low.elementwise("add", total, offset)
+    flat = low.reshape(low.whole(total, shape), [math.prod(shape)])
+    return low.reshape(low.take(low.reshape(x, [math.prod(x.shape)]), flat, 0), shape)
+
+
+def _filled(low: "Lowering", equation: Any, found: Value, x: Value, indices: Value) -> Value:
+    """What was gathered, with the filler where an index was out of bounds."""
+    d, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
+    shape = equation.outvars[0].aval.shape
+    ones = [1 if i in d.offset_dims else n for i, n in enumerate(shape)]
+    fine: Value = low.constant(np.array(True))
+    for column, axis in enumerate(d.start_index_map):
+        part = low.slice(indices, len(indices.shape) - 1, column, column + 1)
+        inside = _within(low, part, x.shape[axis] - sizes[axis])
+        fine = low.elementwise("logical_and", fine, low.reshape(inside, ones))
+    filler = equation.params["fill_value"]
+    if filler is None:
+        limits = {"f": math.nan, "b": True, "u": -1, "i": None}
+        filler = limits[x.dtype.kind]
+        filler = np.iinfo(x.dtype).min if filler is None else np.array(filler).astype(x.dtype)
+    return low.where(fine, found, low.number(filler, found))
+
+
+def _windows(low: "Lowering", x: Value, axes: Sequence[int], window: Any) -> list[Value]:
+    """The numbers at every place of a window that moves over some axes; x is padded already.
+
+    Args:
+        low: the lowering.
+        x: whole.
+        axes: over which the window moves.
+        window: for each of them its length, its step, and how far apart its places are.
+    """
+    found = []
+    for place in itertools.product(*(range(size) for size, _, _ in window)):
+        part = x
+        for axis, i, (size, step, apart) in zip(axes, place, window, strict=True):
+            count = (x.shape[axis] - (size - 1) * apart - 1) // step + 1
+            start = i * apart
+            part = low.slice(part, axis, start, start + (count - 1) * step + 1, step)
+        found.append(part)
+    return found
+
+
+def _convolution(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    """Windows side by side, times the kernel as a matrix."""
+    p, (x, kernel) = equation.params, _whole(low, equation, values)
+    d = p["dimension_numbers"]
+    plain = p["feature_group_count"] == p["batch_group_count"] == 1
+    if not plain or any(n != 1 for n in p["lhs_dilation"]):
+        raise low.unknown(equation)
+    batch, channel, *space = d.lhs_spec
+    x = low.transpose(x, [batch, *space, channel])
+    out, into, *kernel_space = d.rhs_spec
+    kernel = low.transpose(kernel, [*kernel_space, into, out])
+    axes = range(1, len(x.shape) - 1)
+    for axis, (before, after) in zip(axes, p["padding"], strict=True):
+        x = _padded(low, x, axis, before, after, low.number(0, x))
+    places = zip(kernel.shape, p["window_strides"], p["rhs_dilation"], strict=False)
+    columns = low.concatenate(_windows(low, x, axes, list(places)), len(x.shape) - 1)
+    flat = low.reshape(kernel, [math.prod(kernel.shape[:-1]), kernel.shape[-1]])
+    op = "linear" if isinstance(flat, Const) else "matmul"
+    if op == "matmul":
+        raise low.unknown(equation)
+    y = low.emit(op, columns, flat)
+    order = [d.out_spec[0], *d.out_spec[2:], d.out_spec[1]]
+    return low.transpose(y, np.argsort(order))
+
+
+def _pool(op: str, low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    p, (x,) = equation.params, _whole(low, equation, values)
+    if any(n != 1 for n in p["base_dilation"]):
+        raise low.unknown(equation)
+    beyond = {"maximum": -math.inf, "minimum": math.inf, "add": 0}[op]
+    if beyond and x.dtype.kind != "f":
+        raise low.unknown(equation)
+    for axis, (before, after) in enumerate(p["padding"]):
+        x = _padded(low, x, axis, before, after, low.number(beyond, x))
+    window = zip(p["window_dimensions"], p["window_strides"], p["window_dilation"], strict=True)
+    parts = _windows(low, x, range(len(x.shape)), list(window))
+    return cast(Value, list(itertools.accumulate(parts, partial(low.elementwise, op)))[-1])
+
+
+def _call(key: str, low: "Lowering", equation: Any, values: list[Value]) -> list[Value]:
+    return low.call(equation.params[key], values)
+
+
+def _while(low: "Lowering", equation: Any, values: list[Value]) -> list[Value]:
+    """Every round that there can be; what has ended keeps its values."""
+    p = equation.params
+    conditions, bodies = p["cond_nconsts"], p["body_nconsts"]
+    known, rest = values[:conditions], values[conditions:]
+    own, now = rest[:bodies], rest[bodies:]
+    result, running = now, cast(Value, low.constant(np.array(True)))
+    for _ in range(MOST_ROUNDS):
+        (more,) = low.call(p["cond_jaxpr"], [*known, *now])
+        running = low.elementwise("logical_and", running, more)
+        if isinstance(running, Const) and not running.array:
+            return result
+        now = low.call(p["body_jaxpr"], [*own, *now])
+        result = [low.where(running, a, b) for a, b in zip(now, result, strict=True)]
+    raise UserError(
+        f"cannot export: a loop has no bound that is known before it runs, or one above "
+        f"{MOST_ROUNDS} rounds"
+    )
+
+
+def _scan(low: "Lowering", equation: Any, values: list[Value]) -> list[Value]:
+    p = equation.params
+    length, first = p["length"], p["num_consts"] + p["num_carry"]
+    if length > MOST_ROUNDS:
+        raise UserError(f"cannot export: a scan of {length} steps, more than {MOST_ROUNDS}")
+    known, carry, xs = values[: p["num_consts"]], values[p["num_consts"] : first], values[first:]
+    rows: list[list[Value]] = []
+    order = range(length - 1, -1, -1) if p["reverse"] else range(length)
+    for i in order:
+        row = [low.reshape(low.slice(x, 0, i, i + 1), x.shape[1:]) for x in xs]
+        results = low.call(p["jaxpr"], [*known, *carry, *row])
+        carry = results[: p["num_carry"]]
+        rows.append(results[p["num_carry"] :])
+    rows = rows[::-1] if p["reverse"] else rows
+    stacked = []
+    for column, variable in enumerate(equation.outvars[p["num_carry"] :]):
+        shape = variable.aval.shape
+        parts = [low.whole(row[column], shape[1:]) for row in rows]
+        parts = [low.reshape(part, (1, *shape[1:])) for part in parts]
+        stacked.append(low.concatenate(parts, 0))
+    return [*carry, *stacked]
+
+
+def _cond(low: "Lowering", equation: Any, values: list[Value]) -> list[Value]:
+    """The branch that is taken if that is known, else all of them and a choice."""
+    which, *operands = values
+    branches = equation.params["branches"]
+    if isinstance(which, Const):
+        return low.call(branches[min(max(int(which.array), 0), len(branches) - 1)], operands)
+    which = low.emit("cast", which, dtype="int32")
+    results = [low.call(branch, operands) for branch in branches]
+    return [_choose(low, which, cases) for cases in zip(*results, strict=True)]
+
+
+def _platform(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    """The branch for any platform, or else that for processors."""
+    platforms = list(equation.params["platforms"])
+    fitting = [i for i, names in enumerate(platforms) if names is None or "cpu" in names]
+    return low.constant(np.array(fitting[0] if fitting else len(platforms) - 1, np.int32))
+
+
+def _whole(low: "Lowering", equation: Any, values: Sequence[Value]) -> list[Value]:
+    """The operands with all of their repetitions."""
+    pairs = zip(values, equation.invars, strict=False)
+    return [low.whole(value, variable.aval.shape) for value, variable in pairs]
+
+
+_SAME = (
+    *("neg:negative", "abs:absolute", "sign", "sqrt", "exp", "log", "log1p", "expm1", "erf"),
+    *("sin", "cos", "tan", "tanh", "asin:arcsin", "acos:arccos", "atan:arctan"),
+    *("logistic:sigmoid", "floor", "ceil", "round:rint", "is_finite:isfinite"),
+    *("add", "add_any:add", "sub:subtract", "mul:multiply", "div:divide", "rem:fmod"),
+    *("max:maximum", "min:minimum", "eq:equal", "ne:not_equal", "lt:less", "gt:greater"),
+    *("le:less_equal", "ge:greater_equal"),
+)
+"""Primitives that are one operation, "primitive:operation" where they are called differently."""
+_CALLS = {
+    **dict.fromkeys(("jit", "pjit", "remat2", "checkpoint", "composite"), "jaxpr"),
+    **dict.fromkeys(("closed_call", "core_call"), "call_jaxpr"),
+    **dict.fromkeys(("custom_jvp_call", "custom_vjp_call"), "call_jaxpr"),
+    "custom_vmap_call": "call",
+}
+"""Calls, and where each has what it calls."""
+_IDENTITIES = ("copy", "copy_p", "stop_gradient", "optimization_barrier")
+
+Rule = Callable[["Lowering", Any, list[Value]], Any]
+RULES: dict[str, Rule] = {
+    **{pair.partition(":")[0]: partial(_elementwise, pair.rpartition(":")[2]) for pair in _SAME},
+    **{name: partial(_call, key) for name, key in _CALLS.items()},
+    **dict.fromkeys(_IDENTITIES, _identity),
+    "and": partial(_logical, "logical_and"),
+    "or": partial(_logical, "logical_or"),
+    "not": partial(_logical, "logical_not"),
+    "xor": partial(_logical, "not_equal"),
+    "pow": _power,
+    "integer_pow": _integer_power,
+    "square": _square,
+    "rsqrt": _rsqrt,
+    "exp2": _exp2,
+    "erfc": _erfc,
+    "sinh": partial(_hyperbolic, "subtract"),
+    "cosh": partial(_hyperbolic, "add"),
+    "clamp": _clamp,
+    "select_n": _select,
+    "convert_element_type": _cast,
+    "iota": _iota,
+    "broadcast_in_dim": _broadcast,
+    "reshape": _reshape,
+    "squeeze": _squeeze,
+    "transpose": _transpose,
+    "concatenate": _concatenate,
+    "stack": _stack,
+    "slice": _slice,
+    "split": _split,
+    "rev": _reverse,
+    "pad": _pad,
+    "reduce_sum": partial(_reduce, "sum"),
+    "reduce_prod": partial(_reduce, "product"),
+    "reduce_max": partial(_reduce, "largest"),
+    "reduce_min": partial(_reduce, "smallest"),
+    "reduce_or": partial(_any_or_all, "largest"),
+    "reduce_and": partial(_any_or_all, "smallest"),
+    "argmax": partial(_argmax, "+"),
+    "argmin": partial(_argmax, "-"),
+    "cumsum": partial(_cumulative, "add"),
+    "cumprod": partial(_cumulative, "multiply"),
+    "cummax": partial(_cumulative, "maximum"),
+    "cummin": partial(_cumulative, "minimum"),
+    "dot_general": _dot,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update,
+    "gather": _gather,
+    "scatter": partial(_scatter, "set"),
+    "scatter-add": partial(_scatter, "add"),
+    "scatter-mul": partial(_scatter, "multiply"),
+    "scatter-max": partial(_scatter, "maximum"),
+    "scatter-min": partial(_scatter, "minimum"),
+    "conv_general_dilated": _convolution,
+    "reduce_window_max": partial(_pool, "maximum"),
+    "reduce_window_min": partial(_pool, "minimum"),
+    "reduce_window_sum": partial(_pool, "add"),
+    "while": _while,
+    "scan": _scan,
+    "cond": _cond,
+    "platform_index": _platform,
+}
+"""A rule for each primitive, by its name."""

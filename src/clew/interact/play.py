@@ -1,0 +1,97 @@
+"""What a policy meets in an environment, as the environment gives it, in either world."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from clew.bridges.gymnasium.task import GymnasiumTask
+from clew.bridges.make import make_env
+from clew.envs.base import Environment
+from clew.envs.wrappers import WrapperConfig
+from clew.errors import UserError
+from clew.interact.hosted_task import HostedTask
+from clew.interact.tasks import make_task
+
+
+class Moment(NamedTuple):
+    """An observation before an action, and what led to it."""
+
+    observation: Any
+    """As the environment gives it."""
+    start: bool
+    """Whether it opens an episode."""
+    reward: float | None
+    """What the action before it earned; None at a start."""
+
+
+def play(
+    env: str,
+    options: dict[str, Any],
+    wrappers: WrapperConfig,
+    policy: Callable[..., Any],
+    *,
+    longest: int,
+    seed: int = 0,
+) -> Iterator[Moment]:
+    """Plays one episode after another, without end, in one environment.
+
+    Args:
+        env: the task's name, see `make_task`.
+        options: of the task.
+        wrappers: of the training, of which those around the environment itself count.
+        policy: chooses actions, called as `clew.Policy` is.
+        longest: an episode is given up after so many actions.
+        seed: of the episodes.
+
+    Raises:
+        UserError: the task is a factory of vector environments.
+    """
+    task = make_task(env, options, WrapperConfig())
+    if isinstance(task, HostedTask):
+        yield from _play_hosted(task.environment, wrappers, policy, longest, seed)
+    else:
+        yield from _play_compiled(make_env(env, **options), policy, longest, seed)
+
+
+def _play_hosted(
+    task: GymnasiumTask, wrappers: WrapperConfig, policy: Any, longest: int, seed: int
+) -> Iterator[Moment]:
+    if task.vector:
+        raise UserError(f"{task.name} makes vector environments, not single ones")
+    around = WrapperConfig(frame_skip=wrappers.frame_skip, time_limit=wrappers.time_limit)
+    env = task.builder(around)()
+    try:
+        while True:
+            observation, _ = env.reset(seed=seed)
+            moment, seed = Moment(observation, True, None), seed + 1
+            for _ in range(longest):
+                yield moment
+                action = policy(moment.observation, start=moment.start, reward=moment.reward)
+                observation, reward, terminated, truncated, _ = env.step(action)
+                if terminated or truncated:
+                    break
+                moment = Moment(observation, False, float(reward))
+    finally:
+        env.close()
+
+
+def _play_compiled(env: Environment, policy: Any, longest: int, seed: int) -> Iterator[Moment]:
+    reset, step, key = jax.jit(env.reset), jax.jit(env.step), jax.random.key(seed)
+    while True:
+        key, now = jax.random.split(key)
+        state, observation = reset(now)
+        moment = Moment(_on_host(observation), True, None)
+        for _ in range(longest):
+            yield moment
+            action = policy(moment.observation, start=moment.start, reward=moment.reward)
+            key, now = jax.random.split(key)
+            state, told = step(state, np.asarray(action), now)
+            if told.terminated or told.truncated:
+                break
+            moment = Moment(_on_host(told.observation), False, float(told.reward))
+
+
+def _on_host(observation: Any) -> Any:
+    return jax.tree.map(np.asarray, observation)

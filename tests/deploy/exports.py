@@ -1,0 +1,140 @@
+"""Small policies of every kind for the tests of exports, and steps of them in JAX."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+
+from clew.agents.distributions import make_distribution
+from clew.agents.encoders import EncoderConfig, make_encoder
+from clew.agents.network import Agent, NetworkConfig
+from clew.deploy import runner
+from clew.deploy.export import graph_file, tensors_file
+from clew.deploy.files import archive, digest
+from clew.deploy.policy import PolicyStep, interface_of_spaces
+from clew.memory import AbstractMemory, make_memory
+from memory_samples import INPUT_SIZE
+
+VECTOR = spaces.Box(-np.inf, np.inf, (INPUT_SIZE,), np.float32)
+ACTIONS = spaces.Discrete(3)
+NETWORK = NetworkConfig(head_size=8)
+
+
+def agent_of(
+    memory: AbstractMemory, actions: spaces.Space = ACTIONS, network: NetworkConfig = NETWORK
+) -> Agent:
+    """An agent that reads the memory's input as it is."""
+    distribution = make_distribution(actions, log_std=network.log_std)
+    return Agent(memory, distribution, key=jax.random.key(3), network=network)
+
+
+def encoding_agent(observations: spaces.Space, config: EncoderConfig) -> Agent:
+    """An agent with an encoder before a small GRU."""
+    encoder = make_encoder(observations, config, key=jax.random.key(4))
+    size = encoder.output_size
+    memory = make_memory("gru", input_size=size, key=jax.random.key(5), hidden_size=8)
+    distribution = make_distribution(ACTIONS)
+    return Agent(memory, distribution, key=jax.random.key(3), network=NETWORK, encoder=encoder)
+
+
+def steps_of(
+    agent: Agent, observations: spaces.Space = VECTOR, actions: spaces.Space = ACTIONS
+) -> PolicyStep:
+    """The step of a policy without wrappers, with its value."""
+    return PolicyStep(agent, interface_of_spaces(observations, actions), value=True)
+
+
+def model_of(step: PolicyStep) -> runner.Model:
+    """The policy in NumPy, without a folder."""
+    traced = step.trace()
+    graph, tensors = graph_file(traced), tensors_file(traced)
+    files = {"graph.json": graph, "policy.safetensors": tensors, "golden.npz": archive({})}
+    manifest = {
+        "format": runner.FORMAT,
+        "policy": digest(graph + tensors)[:16],
+        "inputs": traced.inputs,
+        "outputs": traced.outputs,
+        "state": [entry | {"initial": f"initial/{entry['name']}"} for entry in traced.state],
+        "files": {name: digest(data) for name, data in files.items()},
+    }
+    files["manifest.json"] = runner.json.dumps(manifest).encode()
+    return runner.Model(files=files)
+
+
+def inputs_of(step: PolicyStep, batch: int, seed: int, rate: float = 0.1) -> Iterator[dict]:
+    """Random inputs, with starts anywhere."""
+    random = np.random.default_rng(seed)
+    while True:
+        yield {entry["name"]: random_input(entry, batch, random, rate) for entry in step.inputs()}
+
+
+def random_input(
+    entry: dict[str, Any], batch: int, random: np.random.Generator, rate: float
+) -> np.ndarray:
+    """One input; whole numbers within the first two values, bytes over all of them."""
+    shape, dtype = (batch, *entry["shape"]), np.dtype(entry["dtype"])
+    if dtype.kind == "b":
+        return random.random(shape) < rate
+    if dtype.kind == "f":
+        return random.standard_normal(shape).astype(dtype)
+    return random.integers(0, 256 if dtype == np.uint8 else 2, shape).astype(dtype)
+
+
+def largest_deviation(step: PolicyStep, run: Any, batch: int, time: int, seed: int = 0) -> float:
+    """How far a form of a policy is from `step` in JAX, each with a state of its own.
+
+    Args:
+        step: of the policy.
+        run: the form's step, as `runner.Model.step`, with `init_state` of its model beside it.
+        batch: environments side by side.
+        time: steps.
+        seed: of the inputs.
+    """
+    model, form = run
+    reference = jax.jit(jax.vmap(partial(step, step.params)))
+    expected = jax.tree.map(lambda x: jnp.stack([jnp.asarray(x)] * batch), step.state)
+    state, worst = model.init_state(batch), 0.0
+    for _, inputs in zip(range(time), inputs_of(step, batch, seed), strict=False):
+        expected, wanted = reference(expected, inputs)
+        found, state = form(state, inputs)
+        for name, value in wanted.items():
+            value = np.asarray(value)
+            if value.dtype.kind == "f":
+                worst = max(worst, runner.deviation(found[name], value))
+            else:
+                assert found[name].dtype == value.dtype
+    for name, leaf in step.leaves(expected).items():
+        worst = max(worst, runner.deviation(state[name], np.asarray(leaf)))
+    return worst
+
+
+class LeakyMean(AbstractMemory):
+    """A user's own memory: y = tanh(m), m <- (1 - a) m + a x W, a learned for each unit."""
+
+    weight: jax.Array
+    rate: jax.Array
+    input_size: int = eqx.field(static=True)
+    output_size: int = eqx.field(static=True)
+
+    def __init__(self, input_size: int, *, key: Any, hidden_size: int = 6):
+        self.weight = jax.random.normal(key, (input_size, hidden_size))
+        self.rate = jnp.linspace(-2.0, 2.0, hidden_size)
+        self.input_size, self.output_size = input_size, hidden_size
+
+    def init_state(self) -> Any:
+        return {"mean": jnp.zeros(self.output_size), "count": jnp.zeros((), jnp.int32)}
+
+    def step(self, state: Any, x: Any, start: Any) -> Any:
+        state = jax.tree.map(lambda s: jnp.where(start, jnp.zeros_like(s), s), state)
+        a = jax.nn.sigmoid(self.rate)
+        mean = (1 - a) * state["mean"] + a * (x @ self.weight)
+        count = state["count"] + 1
+        return {"mean": mean, "count": count}, jnp.tanh(mean) / jnp.sqrt(count.astype(float))
+
+    def unroll(self, state: Any, xs: Any, starts: Any) -> Any:
+        return jax.lax.scan(lambda s, inputs: self.step(s, *inputs), state, (xs, starts))

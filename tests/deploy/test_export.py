@@ -1,0 +1,286 @@
+"""Exports are the policies that they are made of: memories, encoders, actions, wrappers."""
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from exports import LeakyMean, agent_of, encoding_agent, largest_deviation, model_of, steps_of
+from gymnasium import spaces
+
+import clew
+from clew.agents.encoders import EncoderConfig
+from clew.agents.network import NetworkConfig
+from clew.cli import run
+from clew.deploy import runner
+from clew.deploy.export import export_agent, verify
+from clew.deploy.graph import GraphBuilder, Ref
+from clew.deploy.lower import lower
+from clew.envs.wrappers import WrapperConfig
+from clew.errors import UserError
+from clew.memory import MEMORIES
+from clew.run.progress import Quiet
+from memory_samples import INPUT_SIZE, quick_compilation, sample
+
+__all__ = ["quick_compilation"]
+TOLERANCE = 1e-5
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_every_memory_is_itself(name: str) -> None:
+    """60 steps of three environments with starts anywhere, in NumPy and in JAX."""
+    step = steps_of(agent_of(sample(name)))
+    model = model_of(step)
+    assert largest_deviation(step, (model, model.step), batch=3, time=60) <= TOLERANCE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", [1, 3, 64])
+@pytest.mark.parametrize("name", MEMORIES)
+def test_every_memory_for_long(name: str, batch: int) -> None:
+    """1,000 steps, for any number of environments."""
+    step = steps_of(agent_of(sample(name)))
+    model = model_of(step)
+    assert largest_deviation(step, (model, model.step), batch, time=1000) <= TOLERANCE
+
+
+OPTIONS: dict[str, Any] = {
+    "gtrxl": {"gate": "temporal_gru"},
+    "transformer_xl": {"gradient": "current"},
+    "universal": {"halting": False, "blend": "running"},
+    "integrated": {"gate": "temporal_gru", "unreached": "zero", "inner_residual": True},
+    "linear_transformer": {"summation": "compensated"},
+    "arelit": {"frequencies": "full_wave", "tick": "carried"},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_of_memories(name: str) -> None:
+    """Other gates, other halting, other sums."""
+    step = steps_of(agent_of(sample(name, num_layers=1, **OPTIONS[name])))
+    model = model_of(step)
+    assert largest_deviation(step, (model, model.step), batch=2, time=40) <= TOLERANCE
+
+
+def test_a_memory_of_ones_own() -> None:
+    """With a counter in its state; it is registered nowhere."""
+    step = steps_of(agent_of(LeakyMean(INPUT_SIZE, key=jax.random.key(0))))
+    model = model_of(step)
+    assert list(model.leaves) == ["count", "mean"]
+    assert largest_deviation(step, (model, model.step), batch=3, time=60) <= TOLERANCE
+
+
+ACTION_KINDS: dict[str, tuple[spaces.Space, dict[str, Any]]] = {
+    "discrete": (spaces.Discrete(4, start=2), {}),
+    "several": (spaces.MultiDiscrete([3, 2], start=[1, 0]), {}),
+    "bits": (spaces.MultiBinary(3), {}),
+    "gaussian": (spaces.Box(-1.0, 2.0, (2,)), {}),
+    "gaussian with a head": (spaces.Box(-np.inf, np.inf, (2,)), {"log_std": "head"}),
+    "tanh": (spaces.Box(-1.0, 2.0, (2,)), {"continuous": "tanh"}),
+}
+
+
+@pytest.mark.parametrize("kind", ACTION_KINDS)
+def test_actions_of_every_kind(kind: str) -> None:
+    """The greedy action as the environment takes it, and the parameters by their names."""
+    space, network = ACTION_KINDS[kind]
+    agent = agent_of(sample("gru", num_layers=1), space, NetworkConfig(head_size=0, **network))
+    step = steps_of(agent, actions=space)
+    model = model_of(step)
+    assert largest_deviation(step, (model, model.step), batch=3, time=20) <= TOLERANCE
+    assert model.outputs[1:-1] == (["log_std", "mean"] if "Box" in str(space) else ["logits"])
+    inputs = {"observation": np.ones((1, INPUT_SIZE), np.float32), "start": np.ones(1, bool)}
+    action = model.step(model.init_state(1), inputs)[0]["action"][0]
+    assert space.contains(action.astype(space.dtype))
+
+
+PICTURE = spaces.Box(0, 255, (36, 36, 3), np.uint8)
+OBSERVATIONS: dict[str, tuple[spaces.Space, EncoderConfig]] = {
+    "layers": (spaces.Box(-1, 1, (2, 3)), EncoderConfig("mlp", encoder_norm=True)),
+    "elu": (spaces.Box(-1, 1, (4,)), EncoderConfig("mlp", nonlinearity="elu")),
+    "numbers": (spaces.MultiDiscrete([3, 2], start=[1, 5]), EncoderConfig(embedding_size=4)),
+    "one number": (spaces.Discrete(5, start=3), EncoderConfig()),
+    "nature": (PICTURE, EncoderConfig("nature", picture_channels=(4, 4, 4), picture_size=8)),
+    "impala": (
+        spaces.Dict(
+            {"eye": spaces.Box(0, 255, (3, 17, 16), np.uint8), "x": spaces.Box(0, 1, (2,))}
+        ),
+        EncoderConfig(
+            "impala",
+            picture_channels=(2, 3),
+            picture_size=8,
+            encoder_projection=6,
+            encoder_norm=True,
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OBSERVATIONS)
+def test_encoders(kind: str) -> None:
+    """Vectors, categories, pictures, a dictionary of several."""
+    space, config = OBSERVATIONS[kind]
+    step = steps_of(encoding_agent(space, config), observations=space)
+    model = model_of(step)
+    assert largest_deviation(step, (model, model.step), batch=3, time=10) <= TOLERANCE
+
+
+def test_what_no_export_has_is_named() -> None:
+    """An operation outside of the set, a loop without a bound, a type."""
+
+    def export_of(function: Any) -> None:
+        builder, x = GraphBuilder(), jax.ShapeDtypeStruct((3,), jnp.float32)
+        lower(function, (x,), (Ref("x", (3,), np.dtype(np.float32)),), builder)
+
+    with pytest.raises(UserError, match=r"cannot export: the operation 'sort' of float32\[3\]"):
+        export_of(jnp.sort)
+    with pytest.raises(UserError, match="a loop has no bound"):
+        export_of(lambda x: jax.lax.while_loop(lambda y: y[0] < 5, lambda y: y + 1, x))
+    with pytest.raises(UserError, match="gives bfloat16; an export has float32"):
+        export_of(lambda x: x.astype(jnp.bfloat16))
+    with pytest.raises(UserError, match="a scan of 5000 steps"):
+        export_of(lambda x: jax.lax.scan(lambda c, _: (c * x, None), x, None, 5000)[0])
+
+
+def test_ordinary_operations() -> None:
+    """A function of what a user's own memory may do, beside JAX's."""
+
+    def function(x: Any, i: Any) -> Any:
+        table = jnp.arange(12.0).reshape(4, 3)
+        y = table[i] + x[::-1] ** 3 - jnp.cumsum(x) / jnp.sqrt(1 + jnp.square(x))
+        y = y.at[i].add(jnp.max(x)).at[0:2].set(x[1:])
+        z = jax.lax.dynamic_update_slice(table, y[None], (i, jnp.array(0)))
+        w = jax.lax.cond(i > 1, lambda: z * 2.0, lambda: z - 1.0)
+        taken = jnp.take_along_axis(w, i[None, None], 1)
+        picked = jax.lax.dynamic_slice(w, (i, i), (2, 2))
+        total = jax.lax.fori_loop(0, 5, lambda k, c: c + jnp.sin(c) * k, y)
+        out = jnp.linalg.norm(w, axis=1), jax.nn.softmax(w), jnp.tril(w[:3]), jax.nn.gelu(w)
+        return *out, taken, picked, total, jnp.clip(y, -1, 1), jnp.sinh(x), w[i, 1], jnp.flip(w, 0)
+
+    builder = GraphBuilder()
+    shapes = jax.ShapeDtypeStruct((3,), jnp.float32), jax.ShapeDtypeStruct((), jnp.int32)
+    refs = Ref("x", (3,), np.dtype(np.float32)), Ref("i", (), np.dtype(np.int32))
+    results = lower(function, shapes, refs, builder)
+    names = {str(n): value for n, value in enumerate(results)}
+    graph = builder.finish(dict(zip("xi", refs, strict=True)), {}, names, {})
+    for number in range(4):
+        x = np.random.default_rng(number).standard_normal(3).astype(np.float32)
+        values = {"x": x[None], "i": np.array([number], np.int32)} | graph.constants
+        for node in graph.nodes:
+            arrays = [values[value.name] for value in node.inputs]
+            values[node.out.name] = runner.evaluate(node.op, node.attributes, *arrays)
+        for name, expected in enumerate(function(jnp.asarray(x), jnp.asarray(number))):
+            found = values[names[str(name)].name][0]
+            assert runner.deviation(found, np.asarray(expected)) < TOLERANCE, name
+
+
+WRAPPERS = WrapperConfig(
+    keep=(2, 0, 3),
+    normalise_observations=True,
+    previous=True,
+    normalise_rewards=True,
+    reward_scale=0.5,
+    reward_clip=0.4,
+    time_limit=30,
+)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on CartPole with every wrapper."""
+    config = clew.TrainConfig(
+        env="gymnasium:CartPole-v1",
+        memory="gru",
+        memory_options={"hidden_size": 8},
+        wrappers=WRAPPERS,
+        a2c=clew.A2CConfig(num_envs=4, rollout_length=16),
+        algorithm="a2c",
+        steps=3 * 4 * 16,
+        run_dir=str(tmp_path_factory.mktemp("runs")),
+        name="cart",
+    )
+    return clew.train(config, progress=Quiet()).path
+
+
+def test_a_run_and_its_export_act_alike(trained: Path, capsys: Any) -> None:
+    """With all wrappers inside, from the folder and from the zip; its own runner verifies it."""
+    assert run(["export", str(trained), "--value", "--episodes", "3"]) == 0
+    said = capsys.readouterr().out
+    assert "golden episode" in said and "duty of the caller: time_limit = 30" in said
+    folder = trained / "export"
+    whole, files = clew.load_policy(trained), clew.load_policy(folder)
+    zipped, env = clew.load_policy(trained / "export.zip"), clew_cartpole()
+    for seed in range(2):
+        (observation, _), start, reward = env.reset(seed=seed), True, None
+        for _ in range(30):
+            action = whole(observation, start=start, reward=reward)
+            for policy in (files, zipped):
+                assert policy(observation, start=start, reward=reward) == action
+            observation, reward, terminated, _, _ = env.step(action)
+            start = False
+            if terminated:
+                break
+    with pytest.raises(runner.PolicyError, match="previous reward"):
+        files(observation)
+    with pytest.raises(UserError, match="is an export: one policy with greedy actions"):
+        clew.load_policy(folder, greedy=False)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["memory"]["name"] == "gru" and manifest["control_rate"] is None
+    assert manifest["provenance"]["score"]["metrics"]["return"]["low"] > 0
+    assert "keep" in manifest["wrappers"]["inside"]
+    alone = subprocess.run(
+        [sys.executable, "-S", "-c", _ALONE, str(folder / "runner.py"), str(folder)],
+        capture_output=True,
+        text=True,
+    )
+    assert alone.returncode == 0, alone.stderr
+    assert "largest deviation" in alone.stdout
+    assert run(["export", str(trained / "export.zip"), "--verify"]) == 0
+    assert "deviates by" in capsys.readouterr().out
+
+
+_ALONE = f"""
+import runpy, sys
+sys.path[:] = [p for p in sys.path if "site-packages" not in p] + [{np.__path__[0]!r}[:-6]]
+class Refuse:
+    def find_spec(self, name, *rest):
+        assert name.split(".")[0] not in ("jax", "clew", "equinox", "gymnasium"), name
+sys.meta_path.insert(0, Refuse())
+sys.argv = [sys.argv[1], sys.argv[2], "--verify"]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def clew_cartpole() -> Any:
+    """As the run's environment is without wrappers."""
+    import gymnasium
+
+    return gymnasium.make("CartPole-v1")
+
+
+def test_an_agent_of_no_run(tmp_path: Path) -> None:
+    """Golden observations are samples of the space; NaN before a start passes nothing."""
+    agent = agent_of(LeakyMean(INPUT_SIZE, key=jax.random.key(0)))
+    space = spaces.Box(-1.0, 1.0, (INPUT_SIZE,), np.float32)
+    found = export_agent(agent, space, spaces.Discrete(3), tmp_path / "own")
+    assert found.deviation <= TOLERANCE
+    golden = runner.read_golden(runner.Model(found.folder))
+    poisoned = np.isnan(golden["input/observation"]).any(axis=(1, 2))
+    assert poisoned.sum() == 1 and golden["input/start"][1:][poisoned[:-1]].all()
+    assert not golden["compared"][poisoned].any() and golden["compared"].sum() > 100
+    assert not golden["input/start"][0].any() and np.any(golden["before/mean"])
+    with zipfile.ZipFile(found.archive) as whole:
+        assert sorted(whole.namelist()) == sorted(path.name for path in found.folder.iterdir())
+    assert verify(found.archive)[1] == found.deviation
+    again = export_agent(agent, space, spaces.Discrete(3), tmp_path / "own")
+    assert again.manifest == found.manifest
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.txt").write_text("keep me")
+    with pytest.raises(UserError, match="holds something else than an export"):
+        export_agent(agent, space, spaces.Discrete(3), tmp_path / "other")

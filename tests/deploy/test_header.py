@@ -1,0 +1,132 @@
+"""`policy.hpp`, compiled with this machine's compiler, is the policy that it is made of."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from exports import LeakyMean, agent_of, encoding_agent, inputs_of, steps_of
+from gymnasium import spaces
+
+from clew.agents.encoders import EncoderConfig
+from clew.deploy import runner
+from clew.deploy.header import header_file, identifier
+from clew.deploy.policy import PolicyStep, Traced
+from clew.memory import MEMORIES
+from memory_samples import INPUT_SIZE, quick_compilation, sample
+
+__all__ = ["quick_compilation"]
+TOLERANCE = 1e-5
+COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or ""
+pytestmark = pytest.mark.skipif(not COMPILER, reason="there is no C++ compiler")
+MAIN = """
+#include <cstdio>
+#include "policy.hpp"
+int main() {
+  policy::Inputs in{}; policy::Outputs out{};
+  while (true) {
+    bool reset;
+    if (std::fread(&reset, 1, 1, stdin) != 1) return 0;
+    if (reset) policy::state = policy::State{};
+    %s
+    policy::step(in, out);
+    %s
+  }
+}
+"""
+
+
+def program(traced: Traced, folder: Path, optimise: str = "-O0") -> Path:
+    """Reads inputs and writes outputs and the state, in the manifest's order."""
+    read = [f"if (!std::fread(&in.{n}, sizeof in.{n}, 1, stdin)) return 1;" for n in names(traced)]
+    wanted = [f"out.{identifier(e['name'])}" for e in traced.outputs]
+    wanted += [f"policy::state.{identifier(e['name'])}" for e in traced.state]
+    written = [f"std::fwrite(&{name}, sizeof {name}, 1, stdout);" for name in wanted]
+    (folder / "policy.hpp").write_bytes(header_file(traced, "test"))
+    (folder / "main.cpp").write_text(MAIN % ("\n    ".join(read), "\n    ".join(written)))
+    strict = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+    command = [COMPILER, *strict, optimise, "main.cpp", "-o", "policy"]
+    subprocess.run(command, cwd=folder, check=True)
+    return folder / "policy"
+
+
+def names(traced: Traced) -> list[str]:
+    """The inputs as the header has them."""
+    return [identifier(entry["name"]) for entry in traced.inputs]
+
+
+def played(traced: Traced, binary: Path, rows: list[list[dict]]) -> Iterator[dict[str, Any]]:
+    """Outputs and states [lane, ...] for each time, of every lane's inputs."""
+    given = b"".join(
+        np.array(time == 0).tobytes() + b"".join(inputs[e["name"]].tobytes() for e in traced.inputs)
+        for lane in rows
+        for time, inputs in enumerate(lane)
+    )
+    out = subprocess.run([binary], input=given, capture_output=True, check=True).stdout
+    fields = [
+        (f"{kind}/{e['name']}", np.dtype(e["dtype"]), tuple(e["shape"]))
+        for kind, entries in (("output", traced.outputs), ("state", traced.state))
+        for e in entries
+    ]
+    found = np.frombuffer(out, np.dtype(fields)).reshape(len(rows), len(rows[0]))
+    for time in range(found.shape[1]):
+        yield {name: found[:, time][name] for name, *_ in fields}
+
+
+def deviation_of(step: PolicyStep, folder: Path, batch: int, time: int, **options: Any) -> float:
+    """How far the compiled header is from `step` in JAX."""
+    traced = step.trace()
+    binary = program(traced, folder, **options)
+    given = list(islice(inputs_of(step, batch, 0), time))
+    lanes = [[{n: x[i] for n, x in now.items()} for now in given] for i in range(batch)]
+    reference = jax.jit(jax.vmap(partial(step, step.params)))
+    state = jax.tree.map(lambda x: jnp.stack([jnp.asarray(x)] * batch), step.state)
+    worst = 0.0
+    for inputs, found in zip(given, played(traced, binary, lanes), strict=True):
+        state, outputs = reference(state, inputs)
+        for name, value in outputs.items():
+            if value.dtype.kind == "f":
+                worst = max(worst, runner.deviation(found[f"output/{name}"], np.asarray(value)))
+    for name, leaf in step.leaves(state).items():
+        worst = max(worst, runner.deviation(found[f"state/{name}"], np.asarray(leaf)))
+    return worst
+
+
+@pytest.mark.parametrize("name", ["lstm", "transformer_xl", "arelit"])
+def test_memories(name: str, tmp_path: Path) -> None:
+    """40 steps of three environments with starts anywhere."""
+    step = steps_of(agent_of(sample(name, num_layers=1)))
+    assert deviation_of(step, tmp_path, batch=3, time=40) <= TOLERANCE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MEMORIES)
+def test_every_memory_for_long(name: str, tmp_path: Path) -> None:
+    """1,000 steps of 64 environments one after another; optimised."""
+    step = steps_of(agent_of(sample(name)))
+    assert deviation_of(step, tmp_path, batch=64, time=1000, optimise="-O2") <= TOLERANCE
+
+
+def test_a_memory_of_ones_own_and_continuous_actions(tmp_path: Path) -> None:
+    """A counter in the state, actions within limits."""
+    space = spaces.Box(-1.0, 2.0, (2,))
+    agent = agent_of(LeakyMean(INPUT_SIZE, key=jax.random.key(0)), space)
+    assert deviation_of(steps_of(agent, actions=space), tmp_path, batch=2, time=20) <= TOLERANCE
+
+
+def test_a_dictionary_with_a_picture(tmp_path: Path) -> None:
+    """Convolutions, pooling, and several inputs."""
+    space = spaces.Dict(
+        {"eye": spaces.Box(0, 255, (3, 9, 8), np.uint8), "x": spaces.Box(0, 1, (2,))}
+    )
+    config = EncoderConfig("impala", picture_channels=(2,), picture_size=4)
+    step = steps_of(encoding_agent(space, config), observations=space)
+    assert deviation_of(step, tmp_path, batch=2, time=5) <= TOLERANCE
