@@ -20,6 +20,7 @@ from clew.lab.grid.results import write_study
 from clew.run import folder
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.checkpoint import Identity
+from clew.run.output import printable
 from clew.run.progress import Quiet
 from clew.run.trust import named_code
 
@@ -61,13 +62,13 @@ def write_run(path: Path, **settings: Any) -> None:
     (path / "metrics.jsonl").write_text(json.dumps(row) + "\n")
 
 
-def write_study_of(path: Path, form: dict[str, Any]) -> None:
+def write_study_of(path: Path, form: dict[str, Any], name: str = "a") -> None:
     """A study's folder whose settings, memories and tasks name code."""
     path.mkdir()
     study = Study(
         name="os:system",
-        models={"a": clew.TrainConfig(memory="none", memory_options={})},
-        settings={"s": Setting(form.get("env", "tmaze"), form.get("env_options", {}))},
+        models={name: clew.TrainConfig(memory="none", memory_options={})},
+        settings={name: Setting(form.get("env", "tmaze"), form.get("env_options", {}))},
         seeds=(0,),
         steps=40,
         evaluation=Evaluation(episodes=10),
@@ -76,7 +77,7 @@ def write_study_of(path: Path, form: dict[str, Any]) -> None:
     study = replace(study, memories={"evil": "evil:make"}, tasks={"evil": "evil:make"})
     write_study(path, study)
     curve = {"steps": [10], "episodes": [5], "return": [0.0]}
-    row = {"model": "a", "setting": "s", "seed": 0, "mean": 0.5, "score": "return", "steps": 40}
+    row = {"model": name, "setting": name, "seed": 0, "mean": 0.5, "score": "return", "steps": 40}
     row |= {
         "curve": curve,
         "parameters": 3,
@@ -208,6 +209,32 @@ def test_a_folder_cannot_leave_the_algorithm_to_its_task(gift: Callable[[str], P
     with pytest.raises(UserError, match="gift would run 'evil:make'"):
         clew.load(path)
     assert "evil" not in sys.modules
+
+
+HOSTILE = "\x1b\x9b\r<q>[red]$^$%s"
+"""What a terminal, a browser, Rich, a formula or a format would obey."""
+
+
+def test_names_are_texts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """Whatever a folder is called and says, each command shows it as it is, or one line."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "runs" / f"gift{HOSTILE}"
+    form = {"env": HOSTILE, "env_options": {HOSTILE: HOSTILE}}
+    write_run(path, **form, memory=HOSTILE, memory_options={HOSTILE: HOSTILE})
+    write_study_of(tmp_path / "study", form, HOSTILE)
+    for command, outcome in TABLE:
+        if command.startswith("clew."):
+            continue
+        exit_code, _ = call(command, path)
+        said = capsys.readouterr()
+        assert exit_code == (0 if outcome == "shown" else 2), (command, said.err)
+        assert printable(said.out + said.err) == said.out + said.err, command
+        assert exit_code == 0 or (said.err.startswith("error: ") and said.err.count("\n") == 1)
+    (page,) = (tmp_path / "page").rglob("*.html")
+    text = page.read_text(encoding="utf-8")
+    assert "<q>" not in text and "&lt;q&gt;[red]$^$%s" in text
 
 
 def test_a_message_shows_no_control_characters(tmp_path: Path) -> None:

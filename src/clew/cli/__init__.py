@@ -20,6 +20,7 @@ from clew.run.output import (
     allow_descriptors,
     flush_streams,
     open_missing_streams,
+    printable,
 )
 
 COMMANDS = {
@@ -108,7 +109,7 @@ def _notes(mistake: UserError) -> list[str]:
 
 
 def _say(line: str) -> None:
-    print(line, file=FailSafeOutput(sys.stderr), flush=True)
+    print(printable(line), file=FailSafeOutput(sys.stderr), flush=True)
 
 
 @contextlib.contextmanager
@@ -131,7 +132,7 @@ def _plain_warnings() -> Iterator[None]:
         message: Warning | str, category: type[Warning], filename: str, *more: Any, **others: Any
     ) -> str:
         if issubclass(category, UserWarning) and filename.startswith(library):
-            return f"warning: {message}\n"
+            return f"warning: {printable(str(message))}\n"
         return usual(message, category, filename, *more, **others)
 
     warnings.formatwarning = one_line

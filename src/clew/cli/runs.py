@@ -11,6 +11,7 @@ from clew.errors import UserError
 from clew.names import is_reference
 from clew.run import json_lines
 from clew.run.files import read_json
+from clew.run.output import printable
 
 ABOUT = "Lists the runs of a folder, how far they are and what they reached."
 
@@ -73,11 +74,11 @@ def _describe(path: Path) -> dict[str, Any] | None:
         }
         rows = json_lines.read(path / "metrics.jsonl", {"steps": int})
     except UserError as error:
-        print(f"warning: {error}", file=sys.stderr)
+        print(printable(f"warning: {error}"), file=sys.stderr)
         return None
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         text = f"{path / 'config.json'} has no settings of a run ({type(error).__name__}: {error})"
-        print(f"warning: {text}", file=sys.stderr)
+        print(printable(f"warning: {text}"), file=sys.stderr)
         return None
     row = rows[-1].row if rows else {}
     scores = {name: _mean(row.get(name)) for name in ("success", "return")}

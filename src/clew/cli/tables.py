@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from clew.run.json_values import finite
+from clew.run.output import printable
 
 if TYPE_CHECKING:
     from clew.lab.document import Document
@@ -31,12 +32,14 @@ def print_table(
         rows: entries, already formatted.
         note: below the table.
     """
-    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title=printable(title) or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+    )
     for index, name in enumerate(columns):
         numeric = index > 0 and all(row[index][:1].isdigit() or not row[index] for row in rows)
-        table.add_column(name, justify="right" if numeric else "left")
+        table.add_column(printable(name), justify="right" if numeric else "left")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))
     out().print(table)
     if note:
         print(note)

@@ -9,11 +9,14 @@ from typing import Any, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 
 from clew.report.document import Chart, Panel
+from clew.run.output import printable
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's colours, which colour-blind readers can tell apart."""
@@ -52,11 +55,27 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def tidy(figure: Figure) -> Figure:
-    """Sets the common style of all figures: open frames and readable text."""
+    """Sets the common style of all figures: open frames, readable text, and names as they are.
+
+    Numbers and labels along an axis stay, as they may be formulas.
+    """
+    along = {text for axes in figure.axes for axis in _axis_of(axes) for text in axis.findobj(Text)}
+    for text in figure.findobj(Text):
+        if isinstance(text, Text) and text not in along:
+            text.set_text(plain(text.get_text()))
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=10)
     return figure
+
+
+def plain(name: str) -> str:
+    """The text with which a figure shows a name as it is, also if it reads like a formula."""
+    return re.sub(r"(?<!\\)\$", r"\\$", printable(name))
+
+
+def _axis_of(axes: Axes) -> tuple[Axis, Axis]:
+    return axes.xaxis, axes.yaxis
 
 
 def save(figure: Figure, path: Path) -> Path:

@@ -11,6 +11,15 @@ try:
 except ImportError:  # Windows limits descriptors in another way
     resource = None
 
+_ESCAPES = {
+    code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"
+}
+
+
+def printable(text: str) -> str:
+    """A text with escapes for control characters, which a terminal would obey; lines stay."""
+    return text.translate(_ESCAPES)
+
 
 class FailSafeOutput(io.TextIOBase):
     """A text stream that falls silent where it cannot be written to, and never raises.

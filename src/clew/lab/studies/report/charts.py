@@ -18,7 +18,7 @@ from clew.lab.studies.report.edition import Edition
 from clew.lab.studies.report.tables import axis_of, score_label, title_of
 from clew.report.curves import Curves, curves, mean_and_band
 from clew.report.document import Chart, Panel
-from clew.report.figures import FADED, Style, Styles
+from clew.report.figures import FADED, Style, Styles, plain
 from clew.stats import (
     Interval,
     Ranks,
@@ -83,10 +83,10 @@ def _draw_outcomes(edition: Edition, part: str, styles: Styles, axes: Axes) -> N
             align="edge",
             color=styles[model].colour,
         )
-    axes.set_yticks(range(len(edition.models)), list(reversed(edition.models)))
+    axes.set_yticks(range(len(edition.models)), [plain(m) for m in reversed(edition.models)])
     axes.set_ylim(-0.05, len(edition.models))
     axes.set_xlim(low, high)
-    axes.set_xlabel(score_label(edition))
+    axes.set_xlabel(plain(score_label(edition)))
 
 
 def bars(edition: Edition, part: str, styles: Styles) -> Chart:
@@ -124,12 +124,12 @@ def _draw_bars(edition: Edition, part: str, model: str, style: Style, axes: Axes
     floors = [edition.settings[name].floor for name in names]
     heights = np.array([np.nan if floor is None else floor for floor in floors])
     axes.step(places, heights, where="mid", color=FADED, linewidth=1, zorder=0.9)
-    labels = [edition.settings[name].label for name in names]
+    labels = [plain(edition.settings[name].label) for name in names]
     axes.set_xticks(places, labels, rotation=90 if len(names) > 3 else 0)
     axes.set_xlim(-0.6, len(names) - 0.4)
     axes.set_ylim(seen_limits(edition))
     axes.set_xlabel(axis_of(edition, part))
-    axes.set_ylabel(score_label(edition))
+    axes.set_ylabel(plain(score_label(edition)))
 
 
 def many_seeds(edition: Edition, settings: Sequence[str], styles: Styles) -> Chart:
@@ -168,10 +168,10 @@ def _draw_seeds(
             axes.plot(
                 published.mean, place, "D", color="black", markerfacecolor="white", markersize=5
             )
-    axes.set_yticks(range(len(edition.models)), list(reversed(edition.models)))
+    axes.set_yticks(range(len(edition.models)), [plain(m) for m in reversed(edition.models)])
     axes.set_ylim(-0.6, len(edition.models) - 0.4)
     axes.set_xlim(seen_limits(edition))
-    axes.set_xlabel(score_label(edition))
+    axes.set_xlabel(plain(score_label(edition)))
 
 
 def spread_out(count: int, width: float) -> np.ndarray:
@@ -266,7 +266,7 @@ def _cost(
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel("steps per second of one core, training")
-        axes.set_ylabel(f"mean {score_label(edition)}")
+        axes.set_ylabel(f"mean {plain(score_label(edition))}")
 
     return draw
 
@@ -317,7 +317,7 @@ def _learning(edition: Edition, setting: str, styles: Styles) -> Callable[[Axes]
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.xaxis.set_major_locator(MaxNLocator(5))
         axes.set_xlabel("environment steps")
-        axes.set_ylabel(score_label(edition))
+        axes.set_ylabel(plain(score_label(edition)))
 
     return draw
 
@@ -409,4 +409,4 @@ def _draw_ranks(edition: Edition, styles: Styles, found: Mapping[str, Ranks], ax
     axes.set_ylim(seen_limits(edition))
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.set_xlabel("seeds, from the best")
-    axes.set_ylabel(score_label(edition))
+    axes.set_ylabel(plain(score_label(edition)))
