@@ -16,6 +16,7 @@ from clew import stats
 from clew.cli import run
 from clew.errors import UserError
 from clew.run.progress import Quiet
+from small_run import Watch
 
 KEY = jax.random.key(0)
 POLE = "gymnasium:CartPole-v1"
@@ -188,7 +189,6 @@ COMMANDS = {
     "train --resume broken": "it is no JSON",
     "train --resume listed": "it is no JSON object",
     "train --resume changed": "was changed after it was written",
-    "train --resume rows": "has no checkpoint to resume from, but rows",
     # Evaluating, watching, inspecting.
     "evaluate": "which run?",
     "evaluate nowhere": "unknown run 'nowhere'",
@@ -404,10 +404,6 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "resume nowhere": (lambda: clew.resume_run("nowhere"), "unknown run 'nowhere'"),
     "resume to fewer steps": (lambda: clew.resume_run("good", steps=8), "raised but not 8"),
     "resume to no steps": (lambda: clew.resume_run("good", steps=0), "steps"),
-    "resume without checkpoints": (
-        lambda: clew.resume_run("rows"),
-        "no checkpoint to resume from",
-    ),
     "train over a run": (lambda: trained(steps=2048, name="good"), "there is a run in"),
     "evaluate nowhere": (lambda: clew.evaluate("nowhere"), "unknown run"),
     "evaluate no episodes": (lambda: clew.evaluate("good", episodes=0), "episodes must be"),
@@ -569,6 +565,13 @@ def test_a_wrong_call_is_one_line(what: str) -> None:
     with pytest.raises(UserError, match=pattern) as error:
         call()
     assert "\n" not in str(error.value) and "nan, not nan" not in str(error.value)
+
+
+def test_a_run_without_checkpoints_says_that_it_begins_anew() -> None:
+    watch = Watch()
+    with pytest.raises(Accepted):
+        clew.resume_run("rows", progress=watch)
+    assert "it begins anew, without its rows up to update 10" in watch.messages[-1]
 
 
 def test_runs_are_listed_beside_damaged_ones(folders: Path, capsys: pytest.CaptureFixture) -> None:

@@ -102,7 +102,7 @@ def train(
                 for line in warnings:
                     listener.message(line)
                 if resume is not False:
-                    _require_beginning(path, shown, listener)
+                    _announce_beginning(path, shown, listener)
                 summary = _train(
                     path, shown, config, listener, callbacks, stop, fresh=resume is False
                 )
@@ -187,21 +187,13 @@ def _train(
     return summary
 
 
-def _require_beginning(path: Path, shown: Path, progress: Progress) -> None:
-    """Says of a run without checkpoints that it begins anew.
-
-    Raises:
-        UserError: if it has rows of metrics, which would be lost.
-    """
+def _announce_beginning(path: Path, shown: Path, progress: Progress) -> None:
+    """Says of a run without checkpoints that it begins anew, and which rows that drops."""
     if checkpoint.list_checkpoints(path / folder.CHECKPOINTS):
         return
     rows = record.read_metrics(path)
-    if rows:
-        raise UserError(
-            f"{shown} has no checkpoint to resume from, but rows of {folder.METRICS} up to update "
-            f"{rows[-1]['update']}; move that file away to begin the run anew"
-        )
-    progress.message(f"{shown} has no checkpoint yet: it begins anew")
+    dropped = f", without its rows up to update {rows[-1]['update']}" if rows else ""
+    progress.message(f"{shown} has no checkpoint to resume from: it begins anew{dropped}")
 
 
 def make_program(parts: Parts, progress: Progress) -> Program:
