@@ -1,5 +1,7 @@
 """`check` on memories that are broken in one way each: it names the right law, and where."""
 
+import gc
+from pathlib import Path
 from typing import Any
 
 import broken_memories as toys
@@ -13,6 +15,7 @@ from memory_samples import quick_compilation
 __all__ = ["quick_compilation"]
 
 LENGTHS = (1, 5)
+MAPS = Path("/proc/self/maps")
 
 
 BROKEN: list[tuple[type[toys.Average], str, str]] = [
@@ -56,6 +59,19 @@ def test_sound_memories_pass(kind: type[toys.Average], precision: Any) -> None:
     limit = 1e-5 if precision == "float32" else 1e-14
     assert max(max(case.value, case.gradient) for case in report.cases) < limit
     assert f"{len(report.cases)} cases" in str(report) and "holds" in str(report)
+
+
+@pytest.mark.skipif(not MAPS.exists(), reason="Linux alone lists the maps of a process")
+def test_checks_give_their_memory_maps_back() -> None:
+    """A process has 65,530 at most, and each compiled program takes dozens."""
+
+    def after_a_check() -> int:
+        check(toys.build(toys.Average), lengths=(1,))
+        gc.collect()
+        return len(MAPS.read_text().splitlines())
+
+    found = [after_a_check() for _ in range(3)]
+    assert found[2] - found[1] < 30
 
 
 def test_the_report_of_a_broken_memory() -> None:
