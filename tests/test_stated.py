@@ -23,7 +23,6 @@ UNMARKED = {
     "results/pramanik-costs/README.md",
     "results/pramanik-tmaze-published/README.md",
     "results/speed/README.md",
-    "results/tmaze-120/README.md",
 }
 """Pages with a table whose figures are not computed again. It may only become shorter."""
 
