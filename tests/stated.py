@@ -24,6 +24,7 @@ import csv
 import json
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -110,7 +111,7 @@ _NAMES = {
 def check_page(page: Path) -> list[Wrong]:
     """Every marked figure of a page that is not what its rows say."""
     text = page.read_text()
-    names = _NAMES | {"load": lambda name: load(page.parent, name)}
+    names = _NAMES | {"load": cache(partial(load, page.parent))}
     wrong = []
     for marked in _TABLE.finditer(text):
         columns = {}
