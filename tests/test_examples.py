@@ -1,11 +1,17 @@
 """The example programs run and, given time, learn what they say."""
 
 import runpy
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import gymnasium
+import jax
+import numpy as np
 import pytest
 
+import clew
+from clew.agents.distributions import make_distribution
 from clew.lab.grid import Evaluation
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -26,6 +32,20 @@ def test_own_study_runs(ordinary_promotion: None, tmp_path: Path) -> None:
     assert [row["seed"] for row in result.rows] == [3, 1] and not result.failures
     assert all(0 <= row["mean"] <= 1 and row["episodes"] == 8 for row in result.rows)
     assert example["main"](study, tmp_path).rows == result.rows
+
+
+def test_an_export_plays_cartpole(ordinary_promotion: None, tmp_path: Path) -> None:
+    """The same actions with its own runner, with clew and, where there is a compiler, in C++."""
+    memory = clew.make_memory("lstm", input_size=4, key=jax.random.key(0), hidden_size=8)
+    space = gymnasium.spaces.Box(-np.inf, np.inf, (4,), np.float32)
+    actions = gymnasium.spaces.Discrete(2)
+    agent = clew.Agent(memory, make_distribution(actions), key=jax.random.key(1))
+    export = clew.export_agent(agent, space, actions, tmp_path / "pole").folder
+    example = runpy.run_path(str(EXAMPLES / "play_export.py"))
+    ways = ["numpy", "clew", *(["cpp"] if shutil.which("c++") else [])]
+    found = [example["play"](example["WAYS"][way](export), episodes=3) for way in ways]
+    assert len({(str(one["returns"]), one["actions_sha256"]) for one in found}) == 1
+    assert found[0]["steps"] > 20
 
 
 @pytest.mark.slow

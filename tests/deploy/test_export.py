@@ -11,7 +11,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from exports import LeakyMean, agent_of, encoding_agent, largest_deviation, model_of, steps_of
+from exports import (
+    LONG,
+    LeakyMean,
+    agent_of,
+    encoding_agent,
+    largest_deviation,
+    memory_of,
+    model_of,
+    steps_of,
+)
 from gymnasium import spaces
 
 import clew
@@ -26,7 +35,7 @@ from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from clew.memory import MEMORIES
 from clew.run.progress import Quiet
-from memory_samples import INPUT_SIZE, quick_compilation, sample
+from memory_samples import INPUT_SIZE, quick_compilation
 
 __all__ = ["quick_compilation"]
 TOLERANCE = 1e-5
@@ -35,17 +44,17 @@ TOLERANCE = 1e-5
 @pytest.mark.parametrize("name", MEMORIES)
 def test_every_memory_is_itself(name: str) -> None:
     """60 steps of three environments with starts anywhere, in NumPy and in JAX."""
-    step = steps_of(agent_of(sample(name)))
+    step = steps_of(agent_of(memory_of(name)))
     model = model_of(step)
     assert largest_deviation(step, (model, model.step), batch=3, time=60) <= TOLERANCE
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 3, 64])
-@pytest.mark.parametrize("name", MEMORIES)
+@pytest.mark.parametrize("name", LONG)
 def test_every_memory_for_long(name: str, batch: int) -> None:
     """1,000 steps, for any number of environments."""
-    step = steps_of(agent_of(sample(name)))
+    step = steps_of(agent_of(memory_of(name)))
     model = model_of(step)
     assert largest_deviation(step, (model, model.step), batch, time=1000) <= TOLERANCE
 
@@ -63,7 +72,7 @@ OPTIONS: dict[str, Any] = {
 @pytest.mark.parametrize("name", OPTIONS)
 def test_options_of_memories(name: str) -> None:
     """Other gates, other halting, other sums."""
-    step = steps_of(agent_of(sample(name, num_layers=1, **OPTIONS[name])))
+    step = steps_of(agent_of(memory_of(name, num_layers=1, **OPTIONS[name])))
     model = model_of(step)
     assert largest_deviation(step, (model, model.step), batch=2, time=40) <= TOLERANCE
 
@@ -90,7 +99,7 @@ ACTION_KINDS: dict[str, tuple[spaces.Space, dict[str, Any]]] = {
 def test_actions_of_every_kind(kind: str) -> None:
     """The greedy action as the environment takes it, and the parameters by their names."""
     space, network = ACTION_KINDS[kind]
-    agent = agent_of(sample("gru", num_layers=1), space, NetworkConfig(head_size=0, **network))
+    agent = agent_of(memory_of("gru", num_layers=1), space, NetworkConfig(head_size=0, **network))
     step = steps_of(agent, actions=space)
     model = model_of(step)
     assert largest_deviation(step, (model, model.step), batch=3, time=20) <= TOLERANCE

@@ -13,15 +13,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from exports import LeakyMean, agent_of, encoding_agent, inputs_of, steps_of
+from exports import LONG, LeakyMean, agent_of, encoding_agent, inputs_of, memory_of, steps_of
 from gymnasium import spaces
 
 from clew.agents.encoders import EncoderConfig
 from clew.deploy import runner
 from clew.deploy.header import header_file, identifier
 from clew.deploy.policy import PolicyStep, Traced
-from clew.memory import MEMORIES
-from memory_samples import INPUT_SIZE, quick_compilation, sample
+from memory_samples import INPUT_SIZE, quick_compilation
 
 __all__ = ["quick_compilation"]
 TOLERANCE = 1e-5
@@ -103,15 +102,15 @@ def deviation_of(step: PolicyStep, folder: Path, batch: int, time: int, **option
 @pytest.mark.parametrize("name", ["lstm", "transformer_xl", "arelit"])
 def test_memories(name: str, tmp_path: Path) -> None:
     """40 steps of three environments with starts anywhere."""
-    step = steps_of(agent_of(sample(name, num_layers=1)))
+    step = steps_of(agent_of(memory_of(name, num_layers=1)))
     assert deviation_of(step, tmp_path, batch=3, time=40) <= TOLERANCE
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MEMORIES)
+@pytest.mark.parametrize("name", LONG)
 def test_every_memory_for_long(name: str, tmp_path: Path) -> None:
     """1,000 steps of 64 environments one after another; optimised."""
-    step = steps_of(agent_of(sample(name)))
+    step = steps_of(agent_of(memory_of(name)))
     assert deviation_of(step, tmp_path, batch=64, time=1000, optimise="-O2") <= TOLERANCE
 
 

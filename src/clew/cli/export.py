@@ -75,5 +75,9 @@ def main(args: list[str]) -> int:
     print(f"replayed with NumPy to {found.deviation:.2g}")
     for name, duty in found.manifest["wrappers"]["duty_of_the_caller"].items():
         print(f"duty of the caller: {name} = {duty}")
+    if "onnx" not in found.manifest:
+        print(
+            'without policy.onnx, for which the package onnx is missing: pip install "clew[onnx]"'
+        )
     print(f"folder: {found.folder}\nzip: {found.archive}")
     return 0

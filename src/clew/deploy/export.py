@@ -15,6 +15,14 @@ from clew.deploy import runner
 from clew.deploy.files import archive, check_all, digest, safetensors, write_export
 from clew.deploy.golden import LONGEST, record_golden
 from clew.deploy.header import header_file
+from clew.deploy.onnx_file import (
+    IR_VERSION,
+    OPSET,
+    OnnxModel,
+    check_onnx,
+    is_installed,
+    onnx_file,
+)
 from clew.deploy.policy import PolicyStep, Traced, interface_of_spaces
 from clew.errors import UserError, require_at_least
 from clew.interact.play import Moment, play
@@ -126,9 +134,10 @@ def export_agent(
 
 
 def verify(path: str | Path) -> tuple[runner.Model, float]:
-    """Checks every digest of an export and replays its golden episode with NumPy.
+    """Checks every digest of an export and replays its golden episode.
 
-    Nothing of the export is run: `runner.py` in it may be anybody's, this is the library's own.
+    With NumPy, and `policy.onnx` with ONNX Runtime where that is installed. `runner.py` of the
+    export is not run: it may be anybody's, this is the library's own.
 
     Returns:
         The policy, and its largest deviation.
@@ -137,9 +146,14 @@ def verify(path: str | Path) -> tuple[runner.Model, float]:
         UserError: a file is missing or was changed, or an output deviates.
     """
     try:
-        check_all(Path(path))
+        data = check_all(Path(path)).get("policy.onnx")
         model = runner.Model(path)
-        return model, runner.verify(model)
+        found = runner.verify(model)
+        if data and is_installed("onnx"):
+            check_onnx(data, model.manifest)
+        if data and is_installed("onnxruntime"):
+            found = max(found, runner.verify(model, OnnxModel(data, model).step))
+        return model, found
     except runner.PolicyError as error:
         raise UserError(str(error)) from error
 
@@ -168,6 +182,9 @@ def _export(
         **_interface(traced, step, face),
         **about,
     }
+    if is_installed("onnx"):
+        files["policy.onnx"] = onnx_file(traced, name)
+        manifest["onnx"] = {"opset": OPSET, "ir_version": IR_VERSION}
     archived = write_export(folder, files, finite(manifest))
     model, deviation = verify(folder)
     return Exported(folder, archived, model.manifest, len(traced.graph.nodes), deviation)

@@ -103,8 +103,8 @@ _KNOWN = (*runner.FILES, "runner.py", "policy.hpp", "policy.onnx")
 """Files that an export may have; those of an earlier one are removed."""
 
 
-def check_all(path: Path) -> int:
-    """Checks the digest of every file that a manifest names; how many there are.
+def check_all(path: Path) -> dict[str, bytes]:
+    """Checks the digest of every file that a manifest names; their bytes by name.
 
     Raises:
         UserError: a file is missing or was changed.
@@ -122,4 +122,4 @@ def check_all(path: Path) -> int:
             raise UserError(f"{path}: {name!r:.40} is missing")
         if digest(data[name]) != said:
             raise UserError(f"{path}: {name} was changed: its SHA-256 is not the manifest's")
-    return len(named)
+    return data

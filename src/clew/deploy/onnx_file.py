@@ -1,0 +1,322 @@
+"""`policy.onnx`: a policy's graph for ONNX Runtime and whatever else reads ONNX.
+
+Inputs are those of the manifest and "state/LEAF", outputs those of the manifest and
+"next_state/LEAF". The first axis of each is the batch, of any size.
+"""
+
+from collections.abc import Callable, Sequence
+from importlib import util
+from typing import Any
+
+import numpy as np
+
+from clew.deploy import runner
+from clew.deploy.graph import Const, Node, Value
+from clew.deploy.policy import Traced
+from clew.errors import UserError
+
+OPSET, IR_VERSION = 18, 9
+"""Of ONNX 1.14 and ONNX Runtime 1.14, and of all that came later."""
+BEFORE, AFTER = "state/", "next_state/"
+
+_SAME = {
+    name.lower(): name
+    for name in "Add Equal Less Greater Sqrt Exp Log Sin Cos Tan Tanh Floor Ceil Sign "
+    "Erf Sigmoid".split()
+}
+_SAME |= {
+    "subtract": "Sub",
+    "multiply": "Mul",
+    "divide": "Div",
+    "power": "Pow",
+    "maximum": "Max",
+    "minimum": "Min",
+    "negative": "Neg",
+    "absolute": "Abs",
+    "less_equal": "LessOrEqual",
+    "greater_equal": "GreaterOrEqual",
+    "logical_and": "And",
+    "logical_or": "Or",
+    "logical_not": "Not",
+    "arcsin": "Asin",
+    "arccos": "Acos",
+    "arctan": "Atan",
+    "rint": "Round",
+    "linear": "MatMul",
+    "matmul": "MatMul",
+}
+"""Operations that ONNX has under another name."""
+_REDUCTIONS = {
+    "sum": "ReduceSum",
+    "product": "ReduceProd",
+    "largest": "ReduceMax",
+    "smallest": "ReduceMin",
+}
+
+
+def is_installed(package: str) -> bool:
+    """Whether `onnx`, which writes the file, or `onnxruntime`, which runs it, is there."""
+    return util.find_spec(package) is not None
+
+
+class _Writer:
+    """Collects the nodes of an ONNX graph."""
+
+    def __init__(self) -> None:
+        import onnx  # pyright: ignore # optional: onnx
+
+        self.onnx = onnx
+        self.nodes: list[Any] = []
+        self.constants: dict[str, Any] = {}
+
+    def add(self, op: str, *inputs: str, out: str = "", **attributes: Any) -> str:
+        """A node; its output's name."""
+        out = out or f"n{len(self.nodes)}"
+        self.nodes.append(self.onnx.helper.make_node(op, inputs, [out], **attributes))
+        return out
+
+    def constant(self, array: np.ndarray, name: str = "") -> str:
+        """Known numbers."""
+        name = f"constant/{name or len(self.constants)}"
+        if name not in self.constants:
+            little = np.ascontiguousarray(array).reshape(array.shape)
+            self.constants[name] = self.onnx.numpy_helper.from_array(little, name)
+        return name
+
+    def numbers(self, *numbers: int) -> str:
+        """A vector of whole numbers, as many operations of ONNX want one."""
+        return self.constant(np.array(numbers, np.int64), f"int64/{'_'.join(map(str, numbers))}")
+
+    def kind(self, dtype: Any) -> int:
+        """ONNX's number for a type."""
+        return self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+
+    def read(self, value: Value) -> str:
+        """A value's name."""
+        return self.constant(value.array, value.name) if isinstance(value, Const) else value.name
+
+    def batched(self, value: Value) -> str:
+        """A value with the batch's axis, also where it depends on no input."""
+        name = self.read(value)
+        if not isinstance(value, Const):
+            return name
+        batch = self.add("Shape", "start")
+        shape = self.add("Concat", batch, self.numbers(*value.shape), axis=0)
+        return self.add("Expand", name, shape)
+
+    def node(self, node: Node) -> None:
+        """One operation."""
+        rule = _RULES.get(node.op)
+        if rule is not None:
+            name = rule(self, node, **node.attributes)
+        elif node.op in _REDUCTIONS:
+            axes = self.numbers(*node.attributes["axes"])
+            name = self.add(_REDUCTIONS[node.op], self.read(node.inputs[0]), axes, keepdims=0)
+        else:
+            name = self.add(_SAME[node.op], *(self.read(value) for value in node.inputs))
+        self.add("Identity", name, out=node.out.name)
+
+
+def _cast(writer: _Writer, node: Node, dtype: str) -> str:
+    return writer.add("Cast", writer.read(node.inputs[0]), to=writer.kind(dtype))
+
+
+def _reshape(writer: _Writer, node: Node, rank: int, shape: list[int]) -> str:
+    return writer.add("Reshape", writer.read(node.inputs[0]), writer.numbers(-1, *shape))
+
+
+def _expand(writer: _Writer, node: Node, shape: list[int]) -> str:
+    return writer.add("Expand", writer.read(node.inputs[0]), writer.numbers(1, *shape))
+
+
+def _transpose(writer: _Writer, node: Node, order: list[int]) -> str:
+    perm = [0, *(axis + 1 for axis in order)]
+    return writer.add("Transpose", writer.read(node.inputs[0]), perm=perm)
+
+
+def _slice(writer: _Writer, node: Node, start: list[int], stop: list[int], step: list[int]) -> str:
+    axes = writer.numbers(*range(1, len(start) + 1))
+    parts = (writer.numbers(*part) for part in (start, stop))
+    return writer.add("Slice", writer.read(node.inputs[0]), *parts, axes, writer.numbers(*step))
+
+
+def _concatenate(writer: _Writer, node: Node, axis: int, rank: int) -> str:
+    return writer.add("Concat", *(writer.batched(value) for value in node.inputs), axis=axis)
+
+
+def _take(writer: _Writer, node: Node, rank: int) -> str:
+    x, index = node.inputs
+    if isinstance(x, Const):
+        return writer.add("Gather", writer.read(x), writer.read(index), axis=0)
+    if isinstance(index, Const):
+        return writer.add("Gather", writer.read(x), writer.read(index), axis=1)
+    wide = writer.add("Cast", writer.read(index), to=writer.kind(np.int64))
+    places = writer.add("Unsqueeze", wide, writer.numbers(-1))
+    return writer.add("GatherND", writer.read(x), places, batch_dims=1)
+
+
+def _where(writer: _Writer, node: Node) -> str:
+    condition, chosen, other = (writer.read(value) for value in node.inputs)
+    if node.out.dtype != bool:
+        return writer.add("Where", condition, chosen, other)
+    first = writer.add("And", condition, chosen)  # ONNX Runtime chooses between no truth values
+    return writer.add("Or", first, writer.add("And", writer.add("Not", condition), other))
+
+
+def _argmax(writer: _Writer, node: Node) -> str:
+    place = writer.add("ArgMax", writer.read(node.inputs[0]), axis=-1, keepdims=0)
+    return writer.add("Cast", place, to=writer.kind(node.out.dtype))
+
+
+def _not_equal(writer: _Writer, node: Node) -> str:
+    return writer.add("Not", writer.add("Equal", *(writer.read(value) for value in node.inputs)))
+
+
+def _is_finite(writer: _Writer, node: Node) -> str:
+    x = writer.read(node.inputs[0])
+    return writer.add("Not", writer.add("Or", writer.add("IsNaN", x), writer.add("IsInf", x)))
+
+
+def _fmod(writer: _Writer, node: Node) -> str:
+    return writer.add("Mod", *(writer.read(value) for value in node.inputs), fmod=1)
+
+
+def _log1p(writer: _Writer, node: Node) -> str:
+    one = writer.constant(np.ones((), node.out.dtype))
+    return writer.add("Log", writer.add("Add", writer.read(node.inputs[0]), one))
+
+
+def _expm1(writer: _Writer, node: Node) -> str:
+    one = writer.constant(np.ones((), node.out.dtype))
+    return writer.add("Sub", writer.add("Exp", writer.read(node.inputs[0])), one)
+
+
+_RULES: dict[str, Callable[..., str]] = {
+    "cast": _cast,
+    "reshape": _reshape,
+    "expand": _expand,
+    "transpose": _transpose,
+    "slice": _slice,
+    "concatenate": _concatenate,
+    "take": _take,
+    "where": _where,
+    "argmax": _argmax,
+    "not_equal": _not_equal,
+    "isfinite": _is_finite,
+    "fmod": _fmod,
+    "log1p": _log1p,
+    "expm1": _expm1,
+}
+"""Operations that ONNX writes otherwise."""
+
+
+def onnx_file(traced: Traced, policy: str) -> bytes:
+    """`policy.onnx`.
+
+    Args:
+        traced: the policy's graph.
+        policy: its name in the manifest.
+    """
+    writer, graph = _Writer(), traced.graph
+    helper = writer.onnx.helper
+    for node in graph.nodes:
+        writer.node(node)
+    for prefix, values in (("", graph.outputs), (AFTER, graph.after)):
+        for name, value in values.items():
+            writer.add("Identity", writer.batched(value), out=prefix + name)
+
+    def described(prefix: str, entries: Sequence[dict[str, Any]]) -> list[Any]:
+        return [
+            helper.make_tensor_value_info(
+                prefix + entry["name"], writer.kind(entry["dtype"]), ["batch", *entry["shape"]]
+            )
+            for entry in entries
+        ]
+
+    whole = helper.make_graph(
+        writer.nodes,
+        "policy",
+        [*described("", traced.inputs), *described(BEFORE, traced.state)],
+        [*described("", traced.outputs), *described(AFTER, traced.state)],
+        list(writer.constants.values()),
+    )
+    opset = helper.make_opsetid("", OPSET)
+    model = helper.make_model(
+        whole, opset_imports=[opset], ir_version=IR_VERSION, producer_name="clew"
+    )
+    helper.set_model_props(model, {"policy": policy})
+    writer.onnx.checker.check_model(model)
+    return model.SerializeToString(deterministic=True)
+
+
+def check_onnx(data: bytes, manifest: dict[str, Any]) -> None:
+    """Compares a file with its manifest: policy, opset, names, types and shapes.
+
+    Raises:
+        UserError: they do not fit.
+    """
+    import onnx  # pyright: ignore # optional: onnx
+    from google.protobuf.message import DecodeError  # pyright: ignore # optional: comes with onnx
+
+    try:
+        model = onnx.load_model_from_string(data)
+    except DecodeError as error:
+        raise UserError(f"policy.onnx cannot be read: {error}") from error
+    opsets = {opset.domain: opset.version for opset in model.opset_import}
+    said = {"": manifest["onnx"]["opset"]}
+    if opsets != said:
+        raise UserError(f"policy.onnx has opsets {opsets}, the manifest says {said}")
+    policy = {entry.key: entry.value for entry in model.metadata_props}.get("policy")
+    if policy != manifest["policy"]:
+        raise UserError(f"policy.onnx is of another policy: {policy!r:.40}")
+    for entries, prefixes, found in (
+        (("inputs", "state"), ("", BEFORE), model.graph.input),
+        (("outputs", "state"), ("", AFTER), model.graph.output),
+    ):
+        wanted = {
+            prefix + entry["name"]: (entry["dtype"], entry["shape"])
+            for part, prefix in zip(entries, prefixes, strict=True)
+            for entry in manifest[part]
+        }
+        shown = {value.name: _described(onnx, value) for value in found}
+        for name in wanted.keys() | shown.keys():
+            if wanted.get(name) != shown.get(name):
+                raise UserError(
+                    f"policy.onnx: {name!r:.60} is {shown.get(name)}, the manifest says "
+                    f"{wanted.get(name)}"
+                )
+
+
+def _described(onnx: Any, value: Any) -> tuple[str, list[int]]:
+    kind = value.type.tensor_type
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type).name
+    return dtype, [axis.dim_value for axis in kind.shape.dim[1:]]
+
+
+class OnnxModel:
+    """`policy.onnx` in ONNX Runtime, called as `runner.Model` is.
+
+    Args:
+        data: the file.
+        model: of the same export.
+    """
+
+    def __init__(self, data: bytes, model: runner.Model):
+        import onnxruntime  # pyright: ignore # optional: onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1  # a step is too small for more
+        self._session = onnxruntime.InferenceSession(data, options, ["CPUExecutionProvider"])
+        self._names = [output.name for output in self._session.get_outputs()]
+        self._read = {entry.name for entry in self._session.get_inputs()}
+        self._policy = model.policy
+
+    def step(
+        self, state: runner.State, inputs: runner.Arrays
+    ) -> tuple[runner.Arrays, runner.State]:
+        """Reads one observation of every environment."""
+        given = inputs | {BEFORE + name: leaf for name, leaf in state.items()}
+        found = self._session.run(self._names, {n: given[n] for n in self._read})
+        values = dict(zip(self._names, found, strict=True))
+        leaves = {n: values.pop(AFTER + n) for n in state}
+        return values, runner.State(self._policy, leaves)

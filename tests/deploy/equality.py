@@ -1,0 +1,77 @@
+"""How far every form of an export is from `step`: memory x way, encoder x way, one row each.
+
+PYTHONPATH=tests python tests/deploy/equality.py > results/export/equality.jsonl
+"""
+
+import argparse
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+from exports import (
+    LeakyMean,
+    agent_of,
+    encoding_agent,
+    largest_deviation,
+    memory_of,
+    model_of,
+    steps_of,
+)
+from test_export import ACTION_KINDS, OBSERVATIONS
+from test_header import deviation_of
+
+from clew.agents.network import NetworkConfig
+from clew.deploy.onnx_file import OnnxModel, is_installed, onnx_file
+from clew.deploy.policy import PolicyStep
+from clew.memory import MEMORIES
+from memory_samples import INPUT_SIZE
+
+WAYS = ("numpy", "onnx", "cpp")
+
+
+def policies(time: int) -> Iterator[tuple[dict[str, str], PolicyStep, int]]:
+    """Every memory, one of a user's own, every encoder, every kind of action."""
+    for name in MEMORIES:
+        yield {"memory": name}, steps_of(agent_of(memory_of(name))), time
+    own = LeakyMean(INPUT_SIZE, key=jax.random.key(0))
+    yield {"memory": "a user's own"}, steps_of(agent_of(own)), time
+    for kind, (space, config) in OBSERVATIONS.items():
+        step = steps_of(encoding_agent(space, config), observations=space)
+        yield {"memory": "gru", "encoder": kind}, step, min(time, 100)
+    for kind, (space, network) in ACTION_KINDS.items():
+        agent = agent_of(memory_of("gru"), space, NetworkConfig(head_size=0, **network))
+        yield {"memory": "gru", "actions": kind}, steps_of(agent, actions=space), time
+
+
+def deviation(step: PolicyStep, way: str, batch: int, time: int) -> float:
+    """Of one way."""
+    if way == "cpp":
+        with tempfile.TemporaryDirectory() as folder:
+            return deviation_of(step, Path(folder), batch, time, optimise="-O2")
+    model: Any = model_of(step)
+    form = model.step
+    if way == "onnx":
+        form = OnnxModel(onnx_file(step.trace(), model.policy), model).step
+    return largest_deviation(step, (model, form), batch, time)
+
+
+def main() -> None:
+    """Prints a row for each policy, way and batch."""
+    parser = argparse.ArgumentParser(description="Compares exports with the policies.")
+    parser.add_argument("--time", type=int, default=1000)
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 3, 64])
+    arguments = parser.parse_args()
+    ways = [way for way in WAYS if way != "onnx" or is_installed("onnxruntime")]
+    for about, step, time in policies(arguments.time):
+        for way in ways:
+            for batch in arguments.batches if way != "cpp" else [max(arguments.batches)]:
+                found = deviation(step, way, batch, time)
+                row = about | {"way": way, "batch": batch, "steps": time, "deviation": found}
+                print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()
