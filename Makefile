@@ -11,7 +11,7 @@ BENCH_ARGS ?=
 FAULTS_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-ray test-memory-maze lint format docs faults bench bench-torch bench-peers lock clean
+.PHONY: help venv demo test test-slow test-ray test-memory-maze test-onnx lint format docs faults bench bench-torch bench-peers lock clean
 
 help:  ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,10 @@ test-ray: $(INSTALLED)  ## install Ray (270 MB) into .venv and work on clusters 
 test-memory-maze: $(INSTALLED)  ## install Memory Maze (560 MB) into .venv and compare it with the original
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes -r tools/memory_maze.lock
 	@$(BIN)/python -m pytest --slow tests/bridges/test_memory_maze.py $(PYTEST_ARGS)
+
+test-onnx: $(INSTALLED)  ## install ONNX Runtime (110 MB) into .venv and compare exports with it
+	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes -r tools/onnx.lock
+	@$(BIN)/python -m pytest tests/deploy $(PYTEST_ARGS)
 
 lint: $(INSTALLED)  ## check style, types and that no code is unused
 	@$(BIN)/ruff check .
