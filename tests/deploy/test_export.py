@@ -236,7 +236,7 @@ def test_a_run_and_its_export_act_alike(trained: Path, capsys: Any) -> None:
             if terminated:
                 break
     with pytest.raises(runner.PolicyError, match="previous reward"):
-        files(observation)
+        files(env.reset(seed=0)[0])
     with pytest.raises(UserError, match="is an export: one policy with greedy actions"):
         clew.load_policy(folder, greedy=False)
     manifest = json.loads((folder / "manifest.json").read_text())

@@ -88,7 +88,7 @@ def deviation_of(step: PolicyStep, folder: Path, batch: int, time: int, **option
     lanes = [[{n: x[i] for n, x in now.items()} for now in given] for i in range(batch)]
     reference = jax.jit(jax.vmap(partial(step, step.params)))
     state = jax.tree.map(lambda x: jnp.stack([jnp.asarray(x)] * batch), step.state)
-    worst = 0.0
+    worst, found = 0.0, dict[str, np.ndarray]()
     for inputs, found in zip(given, played(traced, binary, lanes), strict=True):
         state, outputs = reference(state, inputs)
         for name, value in outputs.items():

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -349,7 +350,7 @@ def _take(out: _View, views: list[_View], rank: int) -> str:
     return _loops(out.shape, lambda i: f"{out.at(i)} = {x.at([f'({index.at(i[:1])})', *i[1:]])};")
 
 
-def _reduce(first: str, join: str, out: _View, views: list[_View], axes: list[int]) -> str:
+def _reduce(first: str, join: str, out: _View, views: list[_View], *, axes: list[int]) -> str:
     (x,), kind = views, _TYPES[out.dtype]
     gone = [axis % len(x.shape) for axis in axes]
     kept = [axis for axis in range(len(x.shape)) if axis not in gone]
@@ -389,10 +390,10 @@ _RULES: dict[str, Callable[..., str]] = {
     "concatenate": _concatenate,
     "take": _take,
     "argmax": _argmax,
-    "sum": lambda *a, axes: _reduce("0", "a + {0}", *a, axes),
-    "product": lambda *a, axes: _reduce("1", "a * {0}", *a, axes),
-    "largest": lambda *a, axes: _reduce("x", "detail::maximum<{kind}>(a, {0})", *a, axes),
-    "smallest": lambda *a, axes: _reduce("x", "detail::minimum<{kind}>(a, {0})", *a, axes),
+    "sum": partial(_reduce, "0", "a + {0}"),
+    "product": partial(_reduce, "1", "a * {0}"),
+    "largest": partial(_reduce, "x", "detail::maximum<{kind}>(a, {0})"),
+    "smallest": partial(_reduce, "x", "detail::minimum<{kind}>(a, {0})"),
 }
 """Operations on more than one number of an operand."""
 

@@ -11,7 +11,7 @@ is only repeated is not computed again. `Lowering.whole` writes the repetition o
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -43,7 +43,7 @@ class Lowering:
 
         def read(variable: Any) -> Value:
             if isinstance(variable, core.Literal):
-                return self.constant(np.asarray(variable.val, variable.aval.dtype))
+                return self.constant(np.asarray(variable.val, cast(Any, variable.aval).dtype))
             return environment[variable]
 
         known = [c if isinstance(c, Const | Ref) else self.constant(c) for c in consts]
