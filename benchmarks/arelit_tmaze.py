@@ -32,8 +32,8 @@ MEMORIES = {
     "average": {"frequencies": "printed", "r": 1},
     "coded": {n: CODED.memory_options[n] for n in ("frequencies", "r", "scale", "tick")},
 }
-"""The library's; with gates that begin open; with more vectors; cosine and sine; the text's at
-r = 1, where keys and queries cancel; as coded."""
+"""The library's but for `chrono`, which is its default by now; that; with more vectors; cosine and
+sine; the text's at r = 1, where keys and queries cancel; as coded."""
 OTHERS = {
     "relit": ("relit", SIZES["small"] | {"eta": 4, "init_per": "head"}),
     "gru": ("gru", {"hidden_size": 64, "init_per": "gate"}),
@@ -52,7 +52,7 @@ RATES = {
 def agent(name: str, **changes: Any) -> TrainConfig:
     """The agent "SIZE MEMORY RATES", with some settings of A2C changed."""
     size, memory, rates = name.split()
-    options = SIZES[size] | {"eta": 4} | MEMORIES[memory]
+    options = SIZES[size] | {"eta": 4, "chrono": 0} | MEMORIES[memory]
     a2c = replace(CODED.a2c, **RATES[rates], **changes)
     return replace(CODED, memory_options=options | {"init_per": "product"}, a2c=a2c, preset="")
 

@@ -1,6 +1,7 @@
 """What should be one orthogonal matrix at the start: a product, or each of its gates and heads?
 
-LSTM, GRU, ReLiT and AReLiT, `init_per` by turns, on three tasks with ten seeds each:
+LSTM, GRU, ReLiT and AReLiT, `init_per` by turns, on three tasks with ten seeds each; and AReLiT
+with memories that last at the start (`chrono`):
 
     python benchmarks/initial_weights.py results/initial-weights
 
@@ -20,7 +21,7 @@ WAYS = {
     "lstm": (CELL, ("product", "gate")),
     "gru": (CELL, ("product", "gate")),
     "relit": (LAYERS, ("product", "role", "head")),
-    "arelit": (LAYERS, ("product", "role", "head")),
+    "arelit": (LAYERS | {"chrono": 0}, ("product", "role", "head")),
 }
 STUDY = Study(
     name="initial-weights",
@@ -30,6 +31,11 @@ STUDY = Study(
         )
         for memory, (options, ways) in WAYS.items()
         for way in ways
+    }
+    | {
+        "arelit-product-chrono": TrainConfig(
+            memory="arelit", memory_options=LAYERS | {"init_per": "product", "chrono": 256}, a2c=A2C
+        )
     },
     settings={
         "tmaze-20": Setting("tmaze", {"corridor_length": 20}),

@@ -10,6 +10,7 @@ import shutil
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import numpy as np
@@ -17,6 +18,7 @@ import pytest
 
 import clew
 from clew.run.config import config_from_json
+from clew.run.folder import read_config, write_config
 
 FOLDER = Path(__file__).with_name("old_runs")
 RUNS = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
@@ -74,7 +76,7 @@ def test_the_run_goes_on(name: str, tmp_path: Path) -> None:
         (
             "arelit",
             {"frequencies": "thesis", "scale": "thesis", "r": 2},
-            {"frequencies": "printed", "scale": "printed", "r": 2},
+            {"frequencies": "printed", "scale": "printed", "r": 2, "chrono": 0},
             "70981a9945e1",
         ),
     ],
@@ -91,17 +93,39 @@ def test_options_of_a_memory_are_read_by_their_old_names(
     assert config.digest() == digest
 
 
-@pytest.mark.parametrize(("memory", "now"), [("lstm", "gate"), ("gru", "gate"), ("relit", "head")])
-def test_settings_of_before_keep_the_draw_that_they_left_out(memory: str, now: str) -> None:
-    """Runs and names of results are those of one orthogonal matrix; new ones have the new draw."""
-    assert signature(clew.MEMORIES[memory]).parameters["init_per"].default == now
+@pytest.mark.parametrize(
+    ("memory", "option", "before", "now"),
+    [
+        ("lstm", "init_per", "product", "gate"),
+        ("gru", "init_per", "product", "gate"),
+        ("relit", "init_per", "product", "head"),
+        ("arelit", "chrono", 0, 256),
+    ],
+)
+def test_settings_of_before_keep_the_draw_that_they_left_out(
+    memory: str, option: str, before: Any, now: Any
+) -> None:
+    """Runs and names of results are those of the former draw; new ones have the new one."""
+    assert signature(clew.MEMORIES[memory]).parameters[option].default == now
     new = clew.TrainConfig(memory=memory, memory_options={"hidden_size": 8})
     assert config_from_json(new.to_json()) == new
-    assert new.identity()["memory_options"] == {"hidden_size": 8, "init_per": now}
-    before = {name: value for name, value in new.to_json().items() if name != "device_threads"}
-    old = config_from_json(before)
-    assert old.memory_options == {"hidden_size": 8, "init_per": "product"}
-    named = replace(new, memory_options={"hidden_size": 8, "init_per": "product"})
+    assert new.identity()["memory_options"] == {"hidden_size": 8, option: now}
+    values = {name: value for name, value in new.to_json().items() if name != "device_threads"}
+    old = config_from_json(values)
+    assert old.memory_options == {"hidden_size": 8, option: before}
+    assert config_from_json(new.to_json(), former=True).memory_options == old.memory_options
+    named = replace(new, memory_options={"hidden_size": 8, option: before})
     assert old.identity()["memory_options"] == named.identity()["memory_options"]
     assert named.identity()["memory_options"] == {"hidden_size": 8}
     assert named.digest() == old.digest() != new.digest()
+
+
+def test_a_folder_without_the_option_is_told_by_its_digest(tmp_path: Path) -> None:
+    """It was written after threads were, and before the memory began otherwise."""
+    named = clew.TrainConfig(memory="arelit", memory_options={"hidden_size": 8, "chrono": 0})
+    write_config(tmp_path, named)
+    file = tmp_path / "config.json"
+    text = json.loads(file.read_text())
+    del text["config"]["memory_options"]["chrono"], text["checksum"]
+    file.write_text(json.dumps(text))
+    assert read_config(tmp_path) == named

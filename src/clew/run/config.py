@@ -307,9 +307,10 @@ _NEW_DEFAULTS = {
     "lstm": {"init_per": "gate"},
     "gru": {"init_per": "gate"},
     "relit": {"init_per": "head"},
+    "arelit": {"chrono": 256},
 }
 """Options of memories whose default has changed."""
-_FORMER = {"init_per": "product"}
+_FORMER: dict[str, Any] = {"init_per": "product", "chrono": 0}
 """What options of memories were before they could be set; names of results do not have them."""
 _NEWER = (
     "algorithm",
@@ -347,8 +348,13 @@ _OPTIONS = ("env_options", "memory_options", "learner_options")
 _DEFAULTS = TrainConfig().to_json()
 
 
-def config_from_json(values: dict[str, Any]) -> TrainConfig:
+def config_from_json(values: dict[str, Any], *, former: bool = False) -> TrainConfig:
     """The settings that `to_json` wrote.
+
+    Args:
+        values: as it wrote them.
+        former: whether memories began with other options where none were given. Without threads
+            they did.
 
     Raises:
         UserError: for a field that this version does not know, or a value of the wrong kind.
@@ -363,7 +369,7 @@ def config_from_json(values: dict[str, Any]) -> TrainConfig:
         raise UserError("the setting algorithm must be the name of one, got 'auto'")
     values.setdefault("devices", 1)
     before = "device_threads" not in values
-    if before:  # when 0 was one device, and weights were drawn otherwise
+    if before:  # when 0 was one device
         values |= {"devices": values["devices"] or 1, "device_threads": "all"}
     parts = {name: values.pop(name, {}) for name in _GROUPS}
     for kind, given in ((TrainConfig, values), *((_GROUPS[n], v) for n, v in parts.items())):
@@ -381,8 +387,8 @@ def config_from_json(values: dict[str, Any]) -> TrainConfig:
     values["loggers"] = tuple(values.get("loggers", ()))
     if "memory_options" in values:
         changed = _NEW_DEFAULTS.get(values.get("memory", TrainConfig.memory), {})
-        former = {option: _FORMER[option] for option in changed if before}
-        values["memory_options"] = former | _renamed(values["memory_options"], _MEMORY_OPTIONS)
+        own = {option: _FORMER[option] for option in changed if before or former}
+        values["memory_options"] = own | _renamed(values["memory_options"], _MEMORY_OPTIONS)
     made = {name: _GROUPS[name](**with_tuples(group)) for name, group in parts.items()}
     return TrainConfig(**values, **made)
 

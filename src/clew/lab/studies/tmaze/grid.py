@@ -31,6 +31,7 @@ _CODED_ARELIT = _LAYERS | {
     "scale": "code",
     "tick": "carried",
     "epsilon": 1e-5,
+    "chrono": 0,
 }
 _CODED_RELIT = _LAYERS | {
     "query": "double",
@@ -108,8 +109,8 @@ _WIDEST_CODE = 256
 """Longest corridor whose positions take the 8 bits that the agents read."""
 _EPISODES = 192
 
-_HALF_WAVE = _LAYERS | {"eta": 4, "r": 3, "frequencies": "half_wave"}
-_GATED_AVERAGE = _LAYERS | {"eta": 4, "r": 1, "frequencies": "printed"}
+_HALF_WAVE = _LAYERS | {"eta": 4, "r": 3, "frequencies": "half_wave", "chrono": 0}
+_GATED_AVERAGE = _LAYERS | {"eta": 4, "r": 1, "frequencies": "printed", "chrono": 0}
 
 _WEIGHTS = {
     "lstm": 1.0,
