@@ -13,6 +13,7 @@ from clew.memory import AbstractMemory, make_memory, options_of
 INPUT_SIZE = 5
 
 # ReLiT's weights as a product: those by head are so large, at this size, that rounding counts.
+# AReLiT's gates half open, so that much is forgotten within a few steps.
 SMALL: dict[str, dict[str, Any]] = {
     "none": {"hidden_size": 12},
     "lstm": {"hidden_size": 12},
@@ -25,7 +26,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "integrated": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "window": 5, "max_steps": 3},
     "linear_transformer": {"hidden_size": 12, "num_heads": 2, "head_size": 4},
     "relit": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "eta": 2, "init_per": "product"},
-    "arelit": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "eta": 2, "r": 3},
+    "arelit": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "eta": 2, "r": 3, "chrono": 0},
 }
 
 

@@ -378,7 +378,8 @@ def _unrefreshed(name: str) -> AbstractMemory:
 
 
 def _carried() -> AbstractMemory:
-    return sample("arelit", frequencies="code", scale="code", tick="carried")
+    # With r = 3 outputs would not depend on where the tick begins.
+    return sample("arelit", frequencies="code", scale="code", tick="carried", r=4)
 
 
 BREACHES: tuple[Breach, ...] = (

@@ -40,6 +40,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("gtrxl", {"backend": "xla"}),
     ("relit", {"backend": "xla"}),
     ("arelit", {"backend": "xla"}),
+    ("arelit", {"chrono": 256}),
     ("relit", {"backend": "chunkwise", "query": "double"}),
     ("relit", {"backend": "associative"}),
     ("relit", {"backend": "associative", "decay": "joint"}),
