@@ -8,7 +8,6 @@ import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import jax
 from exports import (
@@ -18,13 +17,14 @@ from exports import (
     largest_deviation,
     memory_of,
     model_of,
+    onnx_form,
     steps_of,
 )
 from test_export import ACTION_KINDS, OBSERVATIONS
-from test_header import deviation_of
+from test_header import header_deviation
 
 from clew.agents.network import NetworkConfig
-from clew.deploy.onnx_file import OnnxModel, is_installed, onnx_file
+from clew.deploy.onnx_file import is_installed
 from clew.deploy.policy import PolicyStep
 from clew.memory import MEMORIES
 from memory_samples import INPUT_SIZE
@@ -50,12 +50,10 @@ def deviation(step: PolicyStep, way: str, batch: int, time: int) -> float:
     """Of one way."""
     if way == "cpp":
         with tempfile.TemporaryDirectory() as folder:
-            return deviation_of(step, Path(folder), batch, time, optimise="-O2")
-    model: Any = model_of(step)
-    form = model.step
-    if way == "onnx":
-        form = OnnxModel(onnx_file(step.trace(), model.policy), model).step
-    return largest_deviation(step, (model, form), batch, time)
+            return header_deviation(step, Path(folder), batch, time, optimise="-O2")
+    model = model_of(step)
+    form = onnx_form(step) if way == "onnx" else (model, model.step)
+    return largest_deviation(step, form, batch, time)
 
 
 def main() -> None:

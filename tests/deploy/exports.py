@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import equinox as eqx
@@ -16,12 +17,15 @@ from clew.agents.network import Agent, NetworkConfig
 from clew.deploy import runner
 from clew.deploy.export import graph_file, tensors_file
 from clew.deploy.files import archive, digest
+from clew.deploy.onnx_file import OnnxModel, onnx_file
 from clew.deploy.policy import PolicyStep, interface_of_spaces
 from clew.memory import MEMORIES, AbstractMemory, make_memory
 from memory_samples import INPUT_SIZE, sample
 
 VECTOR = spaces.Box(-np.inf, np.inf, (INPUT_SIZE,), np.float32)
 ACTIONS = spaces.Discrete(3)
+Played = Iterator[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]
+"""Outputs and new state of each time, with the batch in front."""
 NETWORK = NetworkConfig(head_size=8)
 LONG = [name for name in MEMORIES if name != "relit"]
 """Memories whose float32 keeps 1e-5 over 1,000 steps; ReLiT's divisions by nearly dead keys do not,
@@ -77,6 +81,12 @@ def model_of(step: PolicyStep) -> runner.Model:
     return runner.Model(files=files)
 
 
+def onnx_form(step: PolicyStep) -> tuple[runner.Model, Any]:
+    """A policy for `largest_deviation`: its model, and its step in ONNX Runtime."""
+    model = model_of(step)
+    return model, OnnxModel(onnx_file(step.trace(), model.policy), model).step
+
+
 def inputs_of(step: PolicyStep, batch: int, seed: int, rate: float = 0.1) -> Iterator[dict]:
     """Random inputs, with starts anywhere."""
     random = np.random.default_rng(seed)
@@ -107,12 +117,31 @@ def largest_deviation(step: PolicyStep, run: Any, batch: int, time: int, seed: i
         seed: of the inputs.
     """
     model, form = run
+    given = list(islice(inputs_of(step, batch, seed), time))
+
+    def played() -> Played:
+        state = model.init_state(batch)
+        for inputs in given:
+            outputs, state = form(state, inputs)
+            yield outputs, state
+
+    return deviation_of(step, given, played(), batch)
+
+
+def deviation_of(step: PolicyStep, given: list[dict], played: Played, batch: int) -> float:
+    """How far what a form of a policy played is from `step` in JAX.
+
+    Args:
+        step: of the policy.
+        given: inputs of each time.
+        played: outputs and new state of each time.
+        batch: environments side by side.
+    """
     reference = jax.jit(jax.vmap(partial(step, step.params)))
     expected = jax.tree.map(lambda x: jnp.stack([jnp.asarray(x)] * batch), step.state)
-    state, worst = model.init_state(batch), 0.0
-    for _, inputs in zip(range(time), inputs_of(step, batch, seed), strict=False):
-        expected, wanted = reference(expected, inputs)
-        found, state = form(state, inputs)
+    state, worst = {}, 0.0
+    for inputs, now in zip(given, played, strict=True):
+        (found, state), (expected, wanted) = now, reference(expected, inputs)
         for name, value in wanted.items():
             value = np.asarray(value)
             if value.dtype.kind == "f":

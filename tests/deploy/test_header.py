@@ -3,21 +3,27 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from exports import LONG, LeakyMean, agent_of, encoding_agent, inputs_of, memory_of, steps_of
+from exports import (
+    LONG,
+    LeakyMean,
+    Played,
+    agent_of,
+    deviation_of,
+    encoding_agent,
+    inputs_of,
+    memory_of,
+    steps_of,
+)
 from gymnasium import spaces
 
 from clew.agents.encoders import EncoderConfig
-from clew.deploy import runner
 from clew.deploy.header import header_file, identifier
 from clew.deploy.policy import PolicyStep, Traced
 from memory_samples import INPUT_SIZE, quick_compilation
@@ -62,48 +68,40 @@ def names(traced: Traced) -> list[str]:
     return [identifier(entry["name"]) for entry in traced.inputs]
 
 
-def played(traced: Traced, binary: Path, rows: list[list[dict]]) -> Iterator[dict[str, Any]]:
-    """Outputs and states [lane, ...] for each time, of every lane's inputs."""
+def played(traced: Traced, binary: Path, rows: list[list[dict]]) -> Played:
+    """What the program makes of every lane's inputs."""
     given = b"".join(
         np.array(time == 0).tobytes() + b"".join(inputs[e["name"]].tobytes() for e in traced.inputs)
         for lane in rows
         for time, inputs in enumerate(lane)
     )
     out = subprocess.run([binary], input=given, capture_output=True, check=True).stdout
-    fields = [
-        (f"{kind}/{e['name']}", np.dtype(e["dtype"]), tuple(e["shape"]))
+    kinds = [
+        (kind, np.dtype([(e["name"], np.dtype(e["dtype"]), tuple(e["shape"])) for e in entries]))
         for kind, entries in (("output", traced.outputs), ("state", traced.state))
-        for e in entries
     ]
-    found = np.frombuffer(out, np.dtype(fields)).reshape(len(rows), len(rows[0]))
-    for time in range(found.shape[1]):
-        yield {name: found[:, time][name] for name, *_ in fields}
+    found = np.frombuffer(out, np.dtype(kinds)).reshape(len(rows), len(rows[0]))
+    for now in found.T:
+        outputs, state = ({n: now[kind][n] for n in dtype.names or ()} for kind, dtype in kinds)
+        yield outputs, state
 
 
-def deviation_of(step: PolicyStep, folder: Path, batch: int, time: int, **options: Any) -> float:
+def header_deviation(
+    step: PolicyStep, folder: Path, batch: int, time: int, **options: Any
+) -> float:
     """How far the compiled header is from `step` in JAX."""
     traced = step.trace()
     binary = program(traced, folder, **options)
     given = list(islice(inputs_of(step, batch, 0), time))
     lanes = [[{n: x[i] for n, x in now.items()} for now in given] for i in range(batch)]
-    reference = jax.jit(jax.vmap(partial(step, step.params)))
-    state = jax.tree.map(lambda x: jnp.stack([jnp.asarray(x)] * batch), step.state)
-    worst, found = 0.0, dict[str, np.ndarray]()
-    for inputs, found in zip(given, played(traced, binary, lanes), strict=True):
-        state, outputs = reference(state, inputs)
-        for name, value in outputs.items():
-            if value.dtype.kind == "f":
-                worst = max(worst, runner.deviation(found[f"output/{name}"], np.asarray(value)))
-    for name, leaf in step.leaves(state).items():
-        worst = max(worst, runner.deviation(found[f"state/{name}"], np.asarray(leaf)))
-    return worst
+    return deviation_of(step, given, played(traced, binary, lanes), batch)
 
 
 @pytest.mark.parametrize("name", ["lstm", "transformer_xl", "arelit"])
 def test_memories(name: str, tmp_path: Path) -> None:
     """40 steps of three environments with starts anywhere."""
     step = steps_of(agent_of(memory_of(name, num_layers=1)))
-    assert deviation_of(step, tmp_path, batch=3, time=40) <= TOLERANCE
+    assert header_deviation(step, tmp_path, batch=3, time=40) <= TOLERANCE
 
 
 @pytest.mark.slow
@@ -111,14 +109,14 @@ def test_memories(name: str, tmp_path: Path) -> None:
 def test_every_memory_for_long(name: str, tmp_path: Path) -> None:
     """1,000 steps of 64 environments one after another; optimised."""
     step = steps_of(agent_of(memory_of(name)))
-    assert deviation_of(step, tmp_path, batch=64, time=1000, optimise="-O2") <= TOLERANCE
+    assert header_deviation(step, tmp_path, batch=64, time=1000, optimise="-O2") <= TOLERANCE
 
 
 def test_a_memory_of_ones_own_and_continuous_actions(tmp_path: Path) -> None:
     """A counter in the state, actions within limits."""
     space = spaces.Box(-1.0, 2.0, (2,))
     agent = agent_of(LeakyMean(INPUT_SIZE, key=jax.random.key(0)), space)
-    assert deviation_of(steps_of(agent, actions=space), tmp_path, batch=2, time=20) <= TOLERANCE
+    assert header_deviation(steps_of(agent, actions=space), tmp_path, batch=2, time=20) <= TOLERANCE
 
 
 def test_a_dictionary_with_a_picture(tmp_path: Path) -> None:
@@ -128,4 +126,4 @@ def test_a_dictionary_with_a_picture(tmp_path: Path) -> None:
     )
     config = EncoderConfig("impala", picture_channels=(2,), picture_size=4)
     step = steps_of(encoding_agent(space, config), observations=space)
-    assert deviation_of(step, tmp_path, batch=2, time=5) <= TOLERANCE
+    assert header_deviation(step, tmp_path, batch=2, time=5) <= TOLERANCE

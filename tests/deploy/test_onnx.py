@@ -13,7 +13,7 @@ from exports import (
     encoding_agent,
     largest_deviation,
     memory_of,
-    model_of,
+    onnx_form,
     steps_of,
 )
 from gymnasium import spaces
@@ -23,7 +23,6 @@ from clew.agents.network import NetworkConfig
 from clew.deploy import runner
 from clew.deploy.export import export_agent, verify
 from clew.deploy.files import write_export
-from clew.deploy.onnx_file import OnnxModel, onnx_file
 from clew.deploy.policy import PolicyStep
 from clew.errors import UserError
 from clew.memory import MEMORIES
@@ -36,17 +35,15 @@ __all__ = ["quick_compilation"]
 TOLERANCE = 1e-5
 
 
-def deviation_of(step: PolicyStep, batch: int, time: int) -> float:
+def onnx_deviation(step: PolicyStep, batch: int, time: int) -> float:
     """How far ONNX Runtime is from JAX."""
-    model = model_of(step)
-    form = OnnxModel(onnx_file(step.trace(), model.policy), model)
-    return largest_deviation(step, (model, form.step), batch, time)
+    return largest_deviation(step, onnx_form(step), batch, time)
 
 
 @pytest.mark.parametrize("name", MEMORIES)
 def test_every_memory_is_itself(name: str) -> None:
     """40 steps of three environments with starts anywhere."""
-    assert deviation_of(steps_of(agent_of(memory_of(name))), batch=3, time=40) <= TOLERANCE
+    assert onnx_deviation(steps_of(agent_of(memory_of(name))), batch=3, time=40) <= TOLERANCE
 
 
 @pytest.mark.slow
@@ -54,7 +51,7 @@ def test_every_memory_is_itself(name: str) -> None:
 @pytest.mark.parametrize("name", LONG)
 def test_every_memory_for_long(name: str, batch: int) -> None:
     """1,000 steps, for any number of environments."""
-    assert deviation_of(steps_of(agent_of(memory_of(name))), batch, time=1000) <= TOLERANCE
+    assert onnx_deviation(steps_of(agent_of(memory_of(name))), batch, time=1000) <= TOLERANCE
 
 
 @pytest.mark.parametrize("kind", OBSERVATIONS)
@@ -62,7 +59,7 @@ def test_encoders(kind: str) -> None:
     """Vectors, categories, pictures, a dictionary of several."""
     space, config = OBSERVATIONS[kind]
     step = steps_of(encoding_agent(space, config), observations=space)
-    assert deviation_of(step, batch=3, time=5) <= TOLERANCE
+    assert onnx_deviation(step, batch=3, time=5) <= TOLERANCE
 
 
 @pytest.mark.parametrize("kind", ACTION_KINDS)
@@ -70,7 +67,7 @@ def test_actions_of_every_kind(kind: str) -> None:
     """The greedy action, and the parameters."""
     space, network = ACTION_KINDS[kind]
     agent = agent_of(memory_of("gru", num_layers=1), space, NetworkConfig(head_size=0, **network))
-    assert deviation_of(steps_of(agent, actions=space), batch=3, time=10) <= TOLERANCE
+    assert onnx_deviation(steps_of(agent, actions=space), batch=3, time=10) <= TOLERANCE
 
 
 def renamed(model: Any) -> None:

@@ -26,7 +26,7 @@ from clew.deploy.onnx_file import (
 from clew.deploy.policy import PolicyStep, Traced, interface_of_spaces
 from clew.errors import UserError, require_at_least
 from clew.interact.play import Moment, play
-from clew.interact.policy import Interface, Policy, TrainedWrappers, interface_of
+from clew.interact.policy import Interface, Policy, TrainedWrappers
 from clew.run.build import make_task
 from clew.run.evaluate import interval
 from clew.run.folder import read_run
@@ -82,8 +82,7 @@ def export(
     """
     require_at_least("episodes", episodes, 0)
     loaded = load_agent(path, seed_index, checkpoint, trust=trust)
-    config = loaded.config
-    face = interface_of(config.env, config.env_options, config.wrappers, loaded.statistics)
+    config, face = loaded.config, loaded.interface
     policy = Policy(loaded.agent, wrappers=TrainedWrappers(face))
     moments = play(
         config.env, config.env_options, config.wrappers, policy, longest=LONGEST, seed=seed

@@ -5,8 +5,8 @@ from pathlib import Path
 from clew.deploy import runner
 from clew.deploy.files import is_export
 from clew.errors import UserError
-from clew.interact.policy import Policy
-from clew.run import load
+from clew.interact.policy import Policy, TrainedWrappers
+from clew.run.load import load_agent
 
 
 def load_policy(
@@ -37,9 +37,9 @@ def load_policy(
             that it does not have.
     """
     if not is_export(path):
-        return load.load_policy(
-            path, seed_index, checkpoint=checkpoint, greedy=greedy, seed=seed, trust=trust
-        )
+        loaded = load_agent(path, seed_index, checkpoint, trust=trust)
+        wrappers = TrainedWrappers(loaded.interface)
+        return Policy(loaded.agent, wrappers=wrappers, greedy=greedy, seed=seed)
     if seed_index or checkpoint or not greedy:
         raise UserError(
             f"{path} is an export: one policy with greedy actions, without seed_index, checkpoint "

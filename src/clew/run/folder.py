@@ -164,10 +164,11 @@ def read_run(path: Path) -> SavedRun:
         if text["format"] > FORMAT:
             raise UserError(f"{file} was written by a newer clew")
         config = config_from_json(text["config"])
-        if text.get("digest") != config.digest():  # a memory may begin otherwise since then
-            former = config_from_json(text["config"], former=True)
-            config = former if former.digest() == text.get("digest") else config
         digest = config.digest()
+        if text.get("digest", digest) != digest:  # a memory may begin otherwise since then
+            former = config_from_json(text["config"], former=True)
+            if former.digest() == text["digest"]:
+                config, digest = former, text["digest"]
         earlier = tuple(map(str, text.get("earlier_digests", ())))
         identity = Identity(str(text.get("run", "")), (digest, *earlier))
     except UserError as error:

@@ -10,7 +10,7 @@ from jaxtyping import Array, PyTree
 from clew.agents.network import Agent
 from clew.errors import UserError, require_at_least, unknown_name
 from clew.interact.host_rollout import packed, unpacked
-from clew.interact.policy import Policy, TrainedWrappers, interface_of
+from clew.interact.policy import Interface, interface_of
 from clew.run import checkpoint, folder
 from clew.run.build import agent_parts, make_task
 from clew.run.config import TrainConfig
@@ -45,6 +45,12 @@ class Loaded(NamedTuple):
     """What the wrappers around a Gymnasium environment have learned; None for a task written in
     JAX."""
 
+    @property
+    def interface(self) -> Interface:
+        """What stands between its environment and it."""
+        config = self.config
+        return interface_of(config.env, config.env_options, config.wrappers, self.statistics)
+
 
 def load_agent(
     path: str | Path, seed_index: int = 0, wanted: str = "", *, trust: bool = False
@@ -69,34 +75,6 @@ def load_agent(
         )
     params, statistics = jax.tree.map(lambda x: x[seed_index], (run.params, run.statistics))
     return Loaded(run.path, run.config, eqx.combine(params, run.static), run.update, statistics)
-
-
-def load_policy(
-    path: str | Path,
-    seed_index: int = 0,
-    *,
-    checkpoint: str = "",
-    greedy: bool = True,
-    seed: int = 0,
-    trust: bool = False,
-) -> Policy:
-    """The agent of a run with its wrappers, for observations as its environment gives them.
-
-    Args:
-        path: the run's folder or name.
-        seed_index: which of the run's seeds, from 0.
-        checkpoint: its file name or update; empty takes the newest good one.
-        greedy: take the most probable action (deterministic) instead of sampling one.
-        seed: of the sampling, when not greedy.
-        trust: consent to import the code that the run's settings name; see `clew.run.trust`.
-
-    Raises:
-        UserError: as `load_agent`.
-    """
-    loaded = load_agent(path, seed_index, checkpoint, trust=trust)
-    config = loaded.config
-    interface = interface_of(config.env, config.env_options, config.wrappers, loaded.statistics)
-    return Policy(loaded.agent, wrappers=TrainedWrappers(interface), greedy=greedy, seed=seed)
 
 
 def load_run(path: str | Path, wanted: str = "", *, trust: bool = False) -> LoadedRun:
