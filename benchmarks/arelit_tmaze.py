@@ -30,10 +30,11 @@ MEMORIES = {
     "wide": {"frequencies": "half_wave", "r": 15},
     "full-wave": {"frequencies": "full_wave", "r": 3},
     "average": {"frequencies": "printed", "r": 1},
+    "printed": {"frequencies": "printed", "r": 7},
     "coded": {n: CODED.memory_options[n] for n in ("frequencies", "r", "scale", "tick")},
 }
 """The library's but for `chrono`, which is its default by now; that; with more vectors; cosine and
-sine; the text's at r = 1, where keys and queries cancel; as coded."""
+sine; the text's at r = 1, where keys and queries cancel, and at r = 7; as coded."""
 OTHERS = {
     "relit": ("relit", SIZES["small"] | {"eta": 4, "init_per": "head"}),
     "gru": ("gru", {"hidden_size": 64, "init_per": "gate"}),
@@ -111,9 +112,14 @@ STAGES = (
     *(Stage(f"small-{name}-fast", 160, (2,), 5_000_000) for name in _LIKE),
     *(Stage(f"small-{name}-fast", 160, (0,), 5_000_000) for name in ("full-wave", "wide")),
     *(Stage(f"small-{name}-fast", 160, (3, 4), 5_000_000) for name in _LIKE),
+    Stage("small-chrono-fast", 160, (1, 2, 3, 4), 5_000_000),
     Stage("thesis-half-wave-fast", 120, (0,), 2_000_000),
-    Stage("small-gtrxl-256-fast", 160, (0, 1, 2, 3, 4), 5_000_000),
-    Stage("small-coded-fast", 160, (0, 1, 2, 3, 4), 5_000_000),
+    *(
+        Stage(f"small-{name}-fast", 160, (seed,), 5_000_000)
+        for seed in range(5)
+        for name in ("coded", "gtrxl-256", "printed")
+    ),
+    Stage("small-chrono-fast", 200, (0, 1, 2, 3, 4), 5_000_000),
     Stage("small-half-wave-slow", 120, (0, 1, 2, 3, 4), 10_000_000),
     Stage("thesis-half-wave-fast", 160, (0, 1, 2, 3, 4), 10_000_000),
     Stage("thesis-half-wave-slow-512", 160, (0, 1, 2), 10_000_000),
