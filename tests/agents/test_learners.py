@@ -2,6 +2,8 @@
 
 import copy
 import dataclasses
+from dataclasses import replace
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -9,11 +11,13 @@ import numpy as np
 import pytest
 
 from clew.agents.learners import LEARNERS, LearnerSettings, describes_updates, make_learner
-from clew.agents.learners.base import init_optimiser
+from clew.agents.learners.a2c import A2C, A2CConfig
+from clew.agents.learners.base import init_optimiser, make_schedule
 from clew.agents.network import NetworkConfig, make_agent
 from clew.agents.trajectory import reread
 from clew.cli.parse import field_docs, option_names
 from clew.envs import AutoReset, TMaze
+from clew.errors import UserError
 from clew.interact.rollout import init_actor
 from clew.run.config import TrainConfig
 from clew.run.updates import gather
@@ -41,6 +45,80 @@ def small_settings(name: str):
     settings = LEARNERS[name].settings
     names = {field.name for field in dataclasses.fields(settings)}
     return settings(**SMALL | ({"sequence_length": 4} if "sequence_length" in names else {}))
+
+
+@pytest.mark.parametrize(
+    "schedule, after", [("constant", [8, 8, 8]), ("linear", [8, 4, 0]), ("cosine", [8, 4, 0])]
+)
+def test_a_schedule_warms_up_and_ends_where_the_run_does(schedule: str, after: list[int]) -> None:
+    """Of 10 steps 2 are warm-up; a half and the whole of the other 8 later it is where it says."""
+    config = A2CConfig(learning_rate=8.0, schedule=schedule, warmup_fraction=0.2)
+    size = make_schedule(config, 10)
+    assert size is not None
+    np.testing.assert_allclose([size(i) for i in range(3)], [0, 4, 8])
+    np.testing.assert_allclose([size(i) for i in (2, 6, 10)], after, atol=1e-5)
+    plain = make_schedule(replace(config, warmup_fraction=0.0), 8)
+    assert (plain is None) == (schedule == "constant")
+    if plain is not None:
+        np.testing.assert_allclose([plain(i) for i in (0, 4, 8)], after, atol=1e-5)
+    assert A2C(config).scheduled
+    assert A2C(replace(config, warmup_fraction=0.0)).scheduled == (schedule != "constant")
+
+
+ACCUMULATED = {
+    "a2c": ("a2c", {}),
+    "a2c, sums": ("a2c", {"loss_over_time": "sum", "minibatches": 2}),
+    "ppo": ("ppo", {"minibatches": 2, "epochs": 2}),
+}
+
+
+@pytest.mark.parametrize("case", ACCUMULATED)
+def test_a_gradient_in_parts_is_that_of_the_whole(case: str) -> None:
+    """Where parts have different numbers of valid steps, and advantages are normalised by PPO."""
+    name, changes = ACCUMULATED[case]
+    stream = AutoReset(TMaze(corridor_length=2, time_limit=5, on_time_limit="truncate"))
+    config: Any = replace(small_settings(name), rollout_length=64, adam_eps=1.0, **changes)
+    agent = small_agent(stream)
+
+    @eqx.filter_jit
+    def both(agent, key):
+        actor = init_actor(agent, stream, config.num_envs, key)
+        learner = make_learner(name, config, 1)
+        _, rollout, _ = gather(agent, actor, key, stream=stream, learner=learner)
+        learners = (learner, make_learner(name, replace(config, gradient_accumulation=2), 1))
+        state = init_optimiser(learner.optimiser, agent)
+        return rollout, [own.learn(agent, state, rollout, key) for own in learners]
+
+    rollout, learned = both(agent, jax.random.key(3))
+    assert len(np.unique(np.asarray(rollout.chunks.last).sum(axis=1))) > 1
+    (new, _, metrics), (other, _, in_parts) = learned
+    moved = [np.abs(x - y).max() for x, y in zip(arrays_of(new), arrays_of(agent), strict=True)]
+    assert max(moved) > 1e-5  # a hundred times what they may differ by
+    for array, expected in zip(arrays_of(other), arrays_of(new), strict=True):
+        np.testing.assert_allclose(array, expected, rtol=1e-5, atol=1e-7)
+    assert metrics.keys() == in_parts.keys()
+    for key, expected in metrics.items():
+        np.testing.assert_allclose(in_parts[key], expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_impossible_parts_are_named(name: str) -> None:
+    """A part is at least a sequence, and A2C's advantages are not known before it reads."""
+    config: Any = small_settings(name)
+    with pytest.raises(UserError, match="gradient_accumulation must divide the .* got 3 parts of"):
+        replace(config, gradient_accumulation=3).validate()
+    with pytest.raises(UserError, match=r"warmup_fraction must be .* got 1.5"):
+        replace(config, warmup_fraction=1.5).validate()
+    normalised = replace(config, gradient_accumulation=2, advantage_normalisation=True)
+    if name == "a2c":
+        with pytest.raises(UserError, match="needs advantage_normalisation off"):
+            normalised.validate()
+    else:
+        normalised.validate()
+
+
+def arrays_of(agent) -> list[np.ndarray]:
+    return [np.asarray(x) for x in jax.tree.leaves(eqx.filter(agent, eqx.is_inexact_array))]
 
 
 @pytest.mark.parametrize("name", LEARNERS)

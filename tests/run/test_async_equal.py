@@ -15,7 +15,15 @@ CARTPOLE = {
     "env": "gymnasium:CartPole-v1",
     "env_options": {"max_episode_steps": 9},
     "ppo": PPOConfig(
-        num_envs=4, rollout_length=16, sequence_length=8, minibatches=2, epochs=2, target_kl=1.0
+        num_envs=4,
+        rollout_length=16,
+        sequence_length=8,
+        minibatches=2,
+        gradient_accumulation=2,
+        epochs=2,
+        target_kl=1.0,
+        schedule="cosine",
+        warmup_fraction=0.2,
     ),
 }
 SAME_STEP = {"env": "labelled:together", "env_options": {"mode": "SameStep"}}

@@ -57,6 +57,18 @@ def test_raised_steps_go_on_as_if_they_had_been_so_from_the_start(tmp_path, unin
     assert result.summary["updates"] == 320
 
 
+def test_a_schedule_goes_on_where_it_was(tmp_path):
+    """Also one that was stopped within its warm-up."""
+    learning = clew.A2CConfig(num_envs=4, rollout_length=8, schedule="cosine", warmup_fraction=0.6)
+    scheduled = {"a2c": learning, "steps": 64 * 32, "seeds": 1}
+    whole = clew.train(small_config(tmp_path, "whole", **scheduled), progress=Watch()).path
+    early = [lambda report: report.steps >= 16 * 32]
+    ended = clew.train(small_config(tmp_path, **scheduled), progress=Watch(), callbacks=early)
+    assert ended.summary["updates"] < 0.6 * 64
+    assert clew.resume_run(ended.path, progress=Watch()).summary["updates"] == 64
+    assert_same_run(ended.path, whole)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_saves_and_says_how_to_go_on(tmp_path, uninterrupted, number):
     config = small_config(tmp_path)

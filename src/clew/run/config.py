@@ -317,6 +317,11 @@ _NEWER = (
     "learner_options",
     "network.encoder_options",
     "a2c.schedule",
+    *(
+        f"{n}.{name}"
+        for n in ("a2c", "ppo")
+        for name in ("warmup_fraction", "gradient_accumulation")
+    ),
     "wrappers",
     *(f"network.{name}" for name in ("picture_channels", "picture_size", "embedding_size")),
     *(f"network.{name}" for name in ("encoder_projection", "encoder_norm", "nonlinearity")),

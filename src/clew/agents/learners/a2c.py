@@ -1,6 +1,7 @@
 """Advantage actor-critic: settings, loss and update."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import equinox as eqx
@@ -14,10 +15,15 @@ from clew.agents.learners.base import (
     LOSS_METRICS,
     Learned,
     OutputsLoss,
+    accumulate_gradient,
     adam,
+    apply_gradient,
+    fractions,
     gradient_step,
+    is_scheduled,
     make_schedule,
     normalised,
+    require_parts,
     valid_mean,
     valid_sum,
     validate_adam,
@@ -47,11 +53,16 @@ class A2CConfig:
     minibatches: int = 1
     """Gradient steps per rollout, each on its own part of the environments; 1 takes all at once,
     as published. Must divide num_envs."""
+    gradient_accumulation: int = 1
+    """Parts in which a gradient step reads its environments, one after the other, for less memory;
+    up to rounding the step is the same. Must divide the environments of a minibatch."""
     learning_rate: float = 1e-3
     """Step size of Adam (Table A.1 sweeps 1e-3 to 1e-5)."""
     schedule: str = "constant"
-    """How the step size goes over a run: constant, as published, linear down to 0 at the last
-    gradient step, or module:function, one of your own, see `make_schedule`."""
+    """How the step size goes over a run: constant, as published, linear or cosine, down to 0 at the
+    last gradient step, or module:function, one of your own, see `make_schedule`."""
+    warmup_fraction: float = 0.0
+    """Fraction of the gradient steps of a run over which the step size first rises from 0."""
     gamma: float = 0.99
     """Discount per step (Table A.1: 0.99)."""
     lam: float = 0.95
@@ -97,7 +108,13 @@ class A2CConfig:
                 f"minibatches must divide num_envs, got {self.minibatches} minibatches of "
                 f"{self.num_envs} environments"
             )
-        validate_schedule(self.schedule)
+        require_parts(self.gradient_accumulation, self.num_envs // self.minibatches, "environments")
+        if self.gradient_accumulation > 1 and self.advantage_normalisation:
+            raise UserError(
+                "gradient_accumulation needs advantage_normalisation off: a2c judges actions while "
+                "it reads them, and a part has other advantages than the whole"
+            )
+        validate_schedule(self)
         require_choice("loss_over_time", self.loss_over_time, ("mean", "sum"))
         if self.return_normalisation and not self.whole_episodes:
             raise UserError("return_normalisation needs whole_episodes, which is off")
@@ -200,24 +217,49 @@ def learn_a2c(
     because a memory must read its observations in order. Metrics are means over the minibatches.
     """
 
-    def loss(agent: Agent, trajectory: Trajectory) -> tuple[Array, dict[str, Array]]:
-        return a2c_loss(agent, trajectory, config)
-
     if config.minibatches == 1:
-        return gradient_step(agent, opt_state, trajectory, loss, optimiser)
+        return _gradient_step(agent, opt_state, trajectory, config, optimiser)
     order = jax.random.permutation(key, config.num_envs).reshape(config.minibatches, -1)
     params, static = eqx.partition(agent, eqx.is_array)
 
     def one(carry: PyTree[Array], chosen: Array) -> tuple[PyTree[Array], dict[str, Array]]:
         params, opt_state = carry
         batch = take_environments(trajectory, chosen)
-        agent, opt_state, metrics = gradient_step(
-            eqx.combine(params, static), opt_state, batch, loss, optimiser
+        agent, opt_state, metrics = _gradient_step(
+            eqx.combine(params, static), opt_state, batch, config, optimiser
         )
         return (eqx.filter(agent, eqx.is_array), opt_state), metrics
 
     (params, opt_state), metrics = jax.lax.scan(one, (params, opt_state), order)
     return eqx.combine(params, static), opt_state, jax.tree.map(jnp.mean, metrics)
+
+
+def _gradient_step(
+    agent: Agent,
+    opt_state: optax.OptState,
+    trajectory: Trajectory,
+    config: A2CConfig,
+    optimiser: optax.GradientTransformation,
+) -> Learned:
+    """A gradient step on some environments, read at once or in parts."""
+
+    def loss(agent: Agent, trajectory: Trajectory) -> tuple[Array, dict[str, Array]]:
+        return a2c_loss(agent, trajectory, config)
+
+    count = config.gradient_accumulation
+    if count == 1:
+        return gradient_step(agent, opt_state, trajectory, loss, optimiser)
+    chosen = jnp.arange(trajectory.start.shape[1]).reshape(count, -1)
+    (value, parts), gradient = accumulate_gradient(
+        loss,
+        agent,
+        partial(take_environments, trajectory),
+        chosen,
+        fractions(trajectory.valid, chosen),
+        None if config.loss_over_time == "mean" else jnp.full(count, 1 / count),
+    )
+    agent, opt_state, norm = apply_gradient(agent, opt_state, gradient, optimiser)
+    return agent, opt_state, {**parts, "loss": value, "grad_norm": norm}
 
 
 def take_environments(trajectory: Trajectory, chosen: Array) -> Trajectory:
@@ -238,14 +280,14 @@ class A2C:
 
     config: A2CConfig
     updates: int = 1
-    """Of the whole run, at whose end a linear schedule reaches 0."""
+    """Of the whole run, at whose end a schedule reaches 0."""
 
     @property
     def optimiser(self) -> optax.GradientTransformation:
         """Adam, see `adam`, with the schedule of the settings."""
         config = self.config
         steps = self.updates * config.minibatches
-        return adam(config, make_schedule(config.schedule, config.learning_rate, steps))
+        return adam(config, make_schedule(config, steps))
 
     @property
     def sequence_length(self) -> None:
@@ -254,8 +296,8 @@ class A2C:
 
     @property
     def sequences_per_step(self) -> int:
-        """Environments of a minibatch."""
-        return self.config.num_envs // self.config.minibatches
+        """Environments of a minibatch, or of a part of it."""
+        return self.config.num_envs // self.config.minibatches // self.config.gradient_accumulation
 
     @property
     def whole_episodes(self) -> bool:
@@ -265,12 +307,12 @@ class A2C:
     @property
     def scheduled(self) -> bool:
         """Whether the step size is not constant."""
-        return self.config.schedule != "constant"
+        return is_scheduled(self.config)
 
     @property
     def loss_of_outputs(self) -> OutputsLoss | None:
-        """The loss, with one minibatch."""
-        if self.config.minibatches > 1:
+        """The loss, where a rollout is read at once."""
+        if self.config.minibatches > 1 or self.config.gradient_accumulation > 1:
             return None
         return lambda outputs, trajectory, distribution: loss_of_outputs(
             outputs, trajectory, self.config, distribution

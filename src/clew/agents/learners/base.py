@@ -9,12 +9,18 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from clew.agents.distributions import Distribution
 from clew.agents.network import Agent
 from clew.agents.trajectory import Outputs, Rollout, Trajectory, read
-from clew.errors import UserError, require_choice, require_fraction, require_rate
+from clew.errors import (
+    UserError,
+    require_at_least,
+    require_choice,
+    require_fraction,
+    require_rate,
+)
 from clew.memory.base import State
 from clew.names import check_call, is_reference, resolve
 
@@ -26,8 +32,8 @@ OutputsLoss = Callable[[Outputs, Trajectory, Distribution], tuple[Float[Array, "
 Learned = tuple[Agent, optax.OptState, Metrics]
 """New agent, new optimiser state, metrics of the update."""
 
-SCHEDULES = ("constant", "linear")
-"""How the step size goes over a run."""
+SCHEDULES = ("constant", "linear", "cosine")
+"""How the step size goes over a run, after its warm-up."""
 LOSS_METRICS = ("loss", "policy_loss", "value_loss", "entropy", "value", "grad_norm")
 """Metrics of an actor-critic's update."""
 
@@ -112,7 +118,7 @@ class Learner(Protocol):
 
     @property
     def sequences_per_step(self) -> int:
-        """Sequences that one gradient step reads, over all environments."""
+        """Sequences that one gradient step reads at a time, over all environments."""
         ...
 
     @property
@@ -174,32 +180,76 @@ def adam(
     return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optimiser)
 
 
-def make_schedule(schedule: str, rate: float, steps: int) -> optax.Schedule | None:
+class ScheduleConfig(Protocol):
+    """The settings that `make_schedule` reads."""
+
+    @property
+    def learning_rate(self) -> float: ...
+    @property
+    def schedule(self) -> str: ...
+    @property
+    def warmup_fraction(self) -> float: ...
+
+
+def make_schedule(config: ScheduleConfig, steps: int) -> optax.Schedule | None:
     """The step size by the number of the gradient step; None for a constant one.
 
+    With n gradient steps, of which w = round(`warmup_fraction` n) are the warm-up, and r the
+    settings' `learning_rate`, step i takes r i / w while i < w, and after it, with
+    x = (i - w) / (n - w): r (constant), r (1 - x) (linear), r (1 + cos(pi x)) / 2 (cosine).
+
     Args:
-        schedule: one of `SCHEDULES`, or "module:function" for one of your own, which is called with
-            the step size of the settings and the number of gradient steps of the whole run, and
-            returns an optax schedule.
-        rate: the step size of the settings.
-        steps: that the run's steps allow.
+        config: the settings. Their `schedule` is one of `SCHEDULES`, or "module:function" for one
+            of your own, which is called with the step size and the number of gradient steps after
+            the warm-up, and returns an optax schedule.
+        steps: gradient steps that the run's steps allow.
 
     Raises:
         UserError: if the function cannot be found or called.
+
+    Source: Loshchilov and Hutter (2017), Eq. 5, without restarts, for the cosine; the formulas are
+    optax's.
     """
+    rate, warmup = config.learning_rate, round(config.warmup_fraction * steps)
+    after = _after_warmup(config.schedule, rate, max(steps - warmup, 1))
+    if not warmup:
+        return after
+    rise = optax.linear_schedule(0.0, rate, warmup)
+    return optax.join_schedules([rise, after or optax.constant_schedule(rate)], [warmup])
+
+
+def _after_warmup(schedule: str, rate: float, steps: int) -> optax.Schedule | None:
     if is_reference(schedule):
         function = resolve(schedule)
         check_call(schedule, function, rate, steps)
         return function(rate, steps)
-    return None if schedule == "constant" else optax.linear_schedule(rate, 0.0, steps)
+    if schedule == "linear":
+        return optax.linear_schedule(rate, 0.0, steps)
+    return optax.cosine_decay_schedule(rate, steps) if schedule == "cosine" else None
 
 
-def validate_schedule(schedule: str) -> None:
-    """Refuses an unknown schedule, with a `UserError`."""
-    if is_reference(schedule):
-        resolve(schedule)
+def is_scheduled(config: ScheduleConfig) -> bool:
+    """Whether the step size is not constant."""
+    return config.schedule != "constant" or config.warmup_fraction > 0
+
+
+def validate_schedule(config: ScheduleConfig) -> None:
+    """Refuses impossible settings of `make_schedule`, with a `UserError`."""
+    if is_reference(config.schedule):
+        resolve(config.schedule)
     else:
-        require_choice("schedule", schedule, SCHEDULES)
+        require_choice("schedule", config.schedule, SCHEDULES)
+    require_fraction("warmup_fraction", config.warmup_fraction)
+
+
+def require_parts(count: int, sequences: int, what: str) -> None:
+    """Refuses a `gradient_accumulation` that does not divide a minibatch, with a `UserError`."""
+    require_at_least("gradient_accumulation", count, 1)
+    if sequences % count:
+        raise UserError(
+            f"gradient_accumulation must divide the {what} of a minibatch, got {count} parts of "
+            f"{sequences} {what}"
+        )
 
 
 def validate_adam(config: AdamConfig) -> None:
@@ -235,6 +285,51 @@ def gradient_step(
     (value, parts), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(agent, trajectory)
     agent, opt_state, norm = apply_gradient(agent, opt_state, gradient, optimiser)
     return agent, opt_state, {**parts, "loss": value, "grad_norm": norm}
+
+
+def accumulate_gradient(
+    loss: Callable[[Agent, T], tuple[Float[Array, ""], Metrics]],
+    agent: Agent,
+    take: Callable[[Array], T],
+    chosen: Int[Array, "parts n"],
+    weights: Float[Array, " parts"],
+    of_loss: Float[Array, " parts"] | None = None,
+) -> tuple[tuple[Float[Array, ""], Metrics], PyTree[Array]]:
+    """A loss, its parts and its gradient over a batch that is read part by part, for less memory.
+
+    Each is the weighted sum of what the parts of the batch have: up to rounding that of the whole,
+    where it is a mean and the weights are the fractions of what it is over (`fractions`).
+
+    Args:
+        loss: of a part of the batch.
+        agent: the network.
+        take: makes a part of the batch from the indices of its sequences.
+        chosen: those of every part.
+        weights: of the parts.
+        of_loss: of the parts in the loss and its gradient, if those are no such means.
+    """
+    with_gradient = eqx.filter_value_and_grad(loss, has_aux=True)
+
+    def one(total: PyTree[Array], part: tuple[Array, Array, Array]) -> tuple[PyTree[Array], None]:
+        indices, weight, own = part
+        (value, parts), gradient = with_gradient(agent, take(indices))
+        scaled = jax.tree.map(lambda x: own.astype(x.dtype) * x, (value, gradient))
+        metrics = jax.tree.map(lambda x: weight.astype(x.dtype) * x, parts)
+        return jax.tree.map(jnp.add, total, (*scaled, metrics)), None
+
+    (value, parts), gradient = eqx.filter_eval_shape(lambda: with_gradient(agent, take(chosen[0])))
+    nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), (value, gradient, parts))
+    each = (chosen, weights, weights if of_loss is None else of_loss)
+    (value, gradient, parts), _ = jax.lax.scan(one, nothing, each)
+    return (value, parts), gradient
+
+
+def fractions(
+    valid: Bool[Array, "time sequences"], chosen: Int[Array, "parts n"]
+) -> Float[Array, " parts"]:
+    """What fraction of the valid steps of all chosen sequences each part has."""
+    counts = jnp.sum(valid, axis=0)[chosen].sum(axis=1).astype(jnp.float32)
+    return counts / jnp.maximum(jnp.sum(counts), 1.0)
 
 
 def apply_gradient(

@@ -1,6 +1,6 @@
 """Proximal policy optimisation: settings, loss and update."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, NamedTuple
 
@@ -14,10 +14,14 @@ from clew.agents.learners.base import (
     LOSS_METRICS,
     Learned,
     Metrics,
+    accumulate_gradient,
     adam,
     apply_gradient,
+    fractions,
+    is_scheduled,
     make_schedule,
     normalised,
+    require_parts,
     valid_mean,
     validate_adam,
     validate_schedule,
@@ -60,12 +64,17 @@ class PPOConfig:
     3,200 steps)."""
     epochs: int = 4
     """How often every sequence is learned from (Schulman et al.: 3; Table A.3: 1)."""
+    gradient_accumulation: int = 1
+    """Parts in which a gradient step reads its sequences, one after the other, for less memory; up
+    to rounding the step is the same. Must divide the sequences of a minibatch."""
     learning_rate: float = 2.5e-4
     """Step size of Adam (Table A.3 sweeps 2.5e-3 to 2.5e-5)."""
     schedule: str = "constant"
-    """How the step size goes over a run: constant, linear down to 0 at the last gradient step
-    that the run's steps allow (Schulman et al., Table 3: linear; Table A.3: constant), or
+    """How the step size goes over a run: constant, linear or cosine, down to 0 at the last gradient
+    step that the run's steps allow (Schulman et al., Table 3: linear; Table A.3: constant), or
     module:function, one of your own, see `make_schedule`."""
+    warmup_fraction: float = 0.0
+    """Fraction of the gradient steps of a run over which the step size first rises from 0."""
     gamma: float = 0.99
     """Discount per step (Table A.3: 0.99)."""
     lam: float = 0.95
@@ -131,7 +140,8 @@ class PPOConfig:
                 f"minibatches of {self.num_envs} environments x "
                 f"{self.rollout_length // self.sequence_length} sequences = {self.sequences}"
             )
-        validate_schedule(self.schedule)
+        require_parts(self.gradient_accumulation, self.sequences // self.minibatches, "sequences")
+        validate_schedule(self)
         require_choice("advantages", self.advantages, ADVANTAGES)
         require_choice("lower_clip", self.lower_clip, LOWER_CLIPS)
         for name in ("entropy_cost", "value_cost", "ponder_cost"):
@@ -272,9 +282,7 @@ def learn_ppo(
     def attempt(carry: PyTree[Array], chosen: Array) -> tuple[PyTree[Array], Metrics]:
         params, opt_state, stopped = carry
         agent = eqx.combine(params, static)
-        part = take_sequences(batch, chosen)
-        loss = eqx.filter_value_and_grad(ppo_loss, has_aux=True)
-        (value, parts), gradient = loss(agent, part, config)
+        (value, parts), gradient = _gradient(agent, batch, chosen, config)
         if config.target_kl is not None:
             stopped = stopped | (parts["kl"] > config.target_kl)
         new, new_opt_state, norm = apply_gradient(agent, opt_state, gradient, optimiser)
@@ -303,6 +311,27 @@ def learn_ppo(
         n: jnp.sum(jnp.where(made, x, 0.0)) / jnp.maximum(number, 1.0) for n, x in metrics.items()
     }
     return eqx.combine(params, static), opt_state, means | {"gradient_steps": number}
+
+
+def _gradient(
+    agent: Agent, batch: Sequences, chosen: Array, config: PPOConfig
+) -> tuple[tuple[Float[Array, ""], Metrics], PyTree[Array]]:
+    """Loss, parts and gradient of the chosen sequences, read at once or in parts."""
+    if config.gradient_accumulation == 1:
+        loss = eqx.filter_value_and_grad(ppo_loss, has_aux=True)
+        return loss(agent, take_sequences(batch, chosen), config)
+    if config.advantage_normalisation:  # over all of them, not over each part
+        advantage = normalised(batch.advantage[:, chosen], batch.valid[:, chosen])
+        batch = batch._replace(advantage=batch.advantage.at[:, chosen].set(advantage))
+        config = replace(config, advantage_normalisation=False)
+    parts = chosen.reshape(config.gradient_accumulation, -1)
+    return accumulate_gradient(
+        partial(ppo_loss, config=config),
+        agent,
+        partial(take_sequences, batch),
+        parts,
+        fractions(batch.valid, parts),
+    )
 
 
 def make_sequences(
@@ -393,14 +422,14 @@ class PPO:
 
     config: PPOConfig
     updates: int = 1
-    """Of the whole run, at whose end a linear schedule reaches 0."""
+    """Of the whole run, at whose end a schedule reaches 0."""
 
     @property
     def optimiser(self) -> optax.GradientTransformation:
         """Adam, see `adam`, with the schedule of the settings."""
         config = self.config
         steps = self.updates * config.epochs * config.minibatches
-        return adam(config, make_schedule(config.schedule, config.learning_rate, steps))
+        return adam(config, make_schedule(config, steps))
 
     @property
     def sequence_length(self) -> int:
@@ -409,8 +438,8 @@ class PPO:
 
     @property
     def sequences_per_step(self) -> int:
-        """Sequences of a minibatch."""
-        return self.config.sequences // self.config.minibatches
+        """Sequences of a minibatch, or of a part of it."""
+        return self.config.sequences // self.config.minibatches // self.config.gradient_accumulation
 
     @property
     def whole_episodes(self) -> bool:
@@ -420,7 +449,7 @@ class PPO:
     @property
     def scheduled(self) -> bool:
         """Whether the step size is not constant."""
-        return self.config.schedule != "constant"
+        return is_scheduled(self.config)
 
     @property
     def loss_of_outputs(self) -> None:
