@@ -51,6 +51,7 @@ class Scripted(eqx.Module):
     num_actions: int = eqx.field(static=True)
     observation_space = AutoReset.observation_space
     action_space = AutoReset.action_space
+    masks_actions = False
 
     @property
     def env(self):

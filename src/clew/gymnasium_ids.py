@@ -17,6 +17,7 @@ IDS: dict[str, tuple[str, dict[str, Any]]] = {
     "clew/TMaze-v0": (_TASK, {"task": "tmaze"}),
     "clew/MemoryChain-v0": (_TASK, {"task": "memory_chain"}),
     "clew/DistributedMemory-v0": (_TASK, {"task": "distributed_memory"}),
+    "clew/Permutation-v0": (_TASK, {"task": "permutation"}),
     **{f"clew/MemoryMaze-{n}x{n}-v0": (_MAZE, {"size": n}) for n in (9, 11, 13, 15)},
 }
 """Every id with the class that is imported when one is made, and its arguments."""

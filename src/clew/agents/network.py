@@ -19,6 +19,7 @@ from clew.agents.distributions import (
 )
 from clew.agents.encoders import Dense, EncoderConfig, make_encoder
 from clew.envs.base import Observation
+from clew.envs.spaces import MASK, ActionMask, without_mask
 from clew.errors import UserError, require_at_least, require_choice
 from clew.memory import make_memory
 from clew.memory.base import AbstractMemory, State
@@ -91,6 +92,14 @@ class Head(eqx.Module):
         return self.output(x if self.hidden is None else jnp.tanh(self.hidden(x)))
 
 
+class ReadMask(eqx.Module):
+    """Reads the action mask of an observation."""
+
+    def __call__(self, observation: dict[str, Array]) -> Bool[Array, "*lead n"]:
+        """Which actions are allowed."""
+        return observation[MASK]
+
+
 class Agent(eqx.Module):
     """A policy and a value over a memory; like a memory it has no batch axis.
 
@@ -101,6 +110,7 @@ class Agent(eqx.Module):
     Logits, here and elsewhere, are all parameters of the policy's distribution: for discrete
     actions logits, for continuous ones means and log deviations, of which the latter are learned
     independently of the observation unless `log_std` says otherwise (`clew.agents.distributions`).
+    Where the observation has an action mask, logits are those of the policy over what it allows.
 
     Args:
         memory: any memory; its `input_size` is the encoder's output.
@@ -109,6 +119,7 @@ class Agent(eqx.Module):
         network: what stands before and after the memory; its encoder's settings count only in
             `make_agent`, which knows the observation.
         encoder: maps an observation to the memory's input, on any leading axes.
+        masked: whether observations are dicts with an action mask, "action_mask".
 
     Raises:
         UserError: for an impossible size, or a skip connection between different widths.
@@ -125,6 +136,8 @@ class Agent(eqx.Module):
     free: Float[Array, " free"] | None
     """Parameters of the distribution that do not depend on the observation: log deviations."""
     distribution: Distribution
+    mask: ReadMask | None
+    """Which actions are allowed, of an observation; None where all are, always."""
     skip: bool = eqx.field(static=True)
 
     def __init__(
@@ -135,6 +148,7 @@ class Agent(eqx.Module):
         key: PRNGKeyArray,
         network: NetworkConfig | None = None,
         encoder: Callable[[Array], Array] | None = None,
+        masked: bool = False,
     ):
         network = NetworkConfig() if network is None else network
         network.validate()
@@ -161,6 +175,7 @@ class Agent(eqx.Module):
         self.actor = Head(size, network.head_size, outputs, key=actor_key, init=init)
         self.critic = Head(size, network.head_size, 1, key=critic_key, init=init)
         self.free = self.distribution.initial_free() if self.distribution.num_free else None
+        self.mask = ReadMask() if masked else None
         self.skip = network.skip
 
     def init_state(self) -> State:
@@ -178,7 +193,7 @@ class Agent(eqx.Module):
         z = self.encoder(observation)
         state, y = self.memory.step(state, z, start)
         h = self._after_memory(y, z)
-        return state, self._policy_parameters(h), self.critic(h)[0]
+        return state, self._policy_parameters(h, self.read_mask(observation)), self.critic(h)[0]
 
     def unroll(
         self, state: State, observations: Observation, starts: Bool[Array, " time"]
@@ -190,23 +205,36 @@ class Agent(eqx.Module):
         self, state: State, observations: Observation, starts: Bool[Array, " time"]
     ) -> tuple[State, Float[Array, "time actions"], Float[Array, " time"], dict[str, Array]]:
         """`unroll`, and the memory's metrics at every observation."""
-        return self.unroll_encoded(state, self.encoder(observations), starts)
+        mask = self.read_mask(observations)
+        return self.unroll_encoded(state, self.encoder(observations), starts, mask)
+
+    def read_mask(self, observation: Observation) -> Bool[Array, "*lead n"] | None:
+        """Which actions are allowed, on any leading axes; None where all are, always."""
+        return None if self.mask is None else self.mask(cast("dict[str, Array]", observation))
 
     def unroll_encoded(
-        self, state: State, zs: Float[Array, "time in"], starts: Bool[Array, " time"]
+        self,
+        state: State,
+        zs: Float[Array, "time in"],
+        starts: Bool[Array, " time"],
+        mask: Bool[Array, "time actions"] | None = None,
     ) -> tuple[State, Float[Array, "time actions"], Float[Array, " time"], dict[str, Array]]:
-        """`unroll_with_metrics` of encoded observations.
+        """`unroll_with_metrics` of encoded observations, and of their action masks.
 
         Callers with many environments encode all their observations in one call, which for
         pictures is faster than one call for each environment.
         """
         state, ys, metrics = self.memory.unroll_with_metrics(state, zs, starts)
         hs = self._after_memory(ys, zs)
-        return state, self._policy_parameters(hs), self.critic(hs)[:, 0], metrics
+        return state, self._policy_parameters(hs, mask), self.critic(hs)[:, 0], metrics
 
-    def _policy_parameters(self, h: Float[Array, "*lead out"]) -> Float[Array, "*lead numbers"]:
+    def _policy_parameters(
+        self, h: Float[Array, "*lead out"], mask: Bool[Array, "*lead numbers"] | None
+    ) -> Float[Array, "*lead numbers"]:
         numbers = self.actor(h)
-        return numbers if self.free is None else self.distribution.join(numbers, self.free)
+        if self.free is not None:
+            numbers = self.distribution.join(numbers, self.free)
+        return numbers if mask is None else self.distribution.masked(numbers, mask)
 
     def _after_memory(
         self, y: Float[Array, "*lead out"], z: Float[Array, "*lead out"]
@@ -250,4 +278,14 @@ def make_agent(
         log_std=network.log_std,
         initial_log_std=network.initial_log_std,
     )
-    return Agent(module, distribution, key=heads_key, network=network, encoder=encoder)
+    mask = without_mask(observation_space)[1]
+    if mask is not None and mask != ActionMask(action_space):
+        raise UserError(f"the action mask {mask} does not fit the actions {action_space}")
+    return Agent(
+        module,
+        distribution,
+        key=heads_key,
+        network=network,
+        encoder=encoder,
+        masked=mask is not None,
+    )

@@ -115,8 +115,8 @@ def read(
 
 
 def _read(agent: Agent, state0: State, observation: Observation, start: Array) -> Outputs:
-    unroll = jax.vmap(agent.unroll_encoded, in_axes=(0, 1, 1), out_axes=(0, 1, 1, 1))
-    return unroll(state0, agent.encoder(observation), start)[1:]
+    unroll = jax.vmap(agent.unroll_encoded, in_axes=(0, 1, 1, 1), out_axes=(0, 1, 1, 1))
+    return unroll(state0, agent.encoder(observation), start, agent.read_mask(observation))[1:]
 
 
 def step_all(

@@ -10,6 +10,7 @@ from clew.envs.analysis import (
 from clew.envs.base import Environment, Transition
 from clew.envs.distributed_memory import DistributedMemory
 from clew.envs.memory_chain import MemoryChain
+from clew.envs.permutation import Permutation
 from clew.envs.stream import AutoReset, AutoResetState, TimeStep
 from clew.envs.tmaze import TMaze
 
@@ -20,6 +21,7 @@ __all__ = [
     "DistributedMemory",
     "Environment",
     "MemoryChain",
+    "Permutation",
     "TMaze",
     "TimeStep",
     "Transition",
@@ -34,4 +36,5 @@ ENVS: dict[str, type[Environment]] = {
     "tmaze": TMaze,
     "memory_chain": MemoryChain,
     "distributed_memory": DistributedMemory,
+    "permutation": Permutation,
 }

@@ -88,6 +88,24 @@ class Environment(eqx.Module):
     ) -> tuple[EnvState, Transition]:
         """Takes one action."""
 
+    def action_mask(self, state: EnvState) -> Bool[Array, " n"] | None:
+        """Which actions are allowed in a state: True for those; None, the default, for all, always.
+
+        One boolean for every action of a Discrete; for a MultiDiscrete those of all choices, one
+        after the other. At least one action of each choice must be allowed, but where the episode
+        has ended. A policy never takes what is not allowed. The mask is not in the observation of
+        `reset` and `step`: `AutoReset` adds it.
+        """
+        return None
+
+    @property
+    def masks_actions(self) -> bool:
+        """Whether `action_mask` gives masks."""
+        if type(self).action_mask is Environment.action_mask:
+            return False
+        key = jax.eval_shape(jax.random.key, 0)
+        return jax.eval_shape(lambda key: self.action_mask(self.reset(key)[0]), key) is not None
+
     def draw(self, rng: np.random.Generator, number: int) -> dict[str, Any]:
         """What chance decides about an episode, drawn with NumPy, as arguments of `reset_to`.
 

@@ -23,6 +23,7 @@ from gymnasium.spaces import Discrete
 
 from clew.envs import ENVS
 from clew.envs.programs import program_of, words_of_call
+from clew.envs.spaces import MASK
 from clew.errors import UserError, unknown_name
 
 MEMORY_MAZES = {f"clew/MemoryMaze-{size}x{size}-v0": size for size in (9, 11, 13, 15)}
@@ -34,8 +35,9 @@ _stepping_processes: set[int] = set()
 class JaxTaskEnv(gymnasium.Env[Any, Any]):
     """A task of `clew.envs.ENVS` as a Gymnasium environment, compiled for the processor.
 
-    `info` has the task's metrics of the episode so far, and what chance decided about the episode
-    (`Environment.draw`), which the agent must not see. `reset(options=...)` forces the latter,
+    `info` has the task's metrics of the episode so far, what is allowed now where the task masks
+    actions ("action_mask", int8), and what chance decided about the episode (`Environment.draw`),
+    which the agent must not see. `reset(options=...)` forces the latter,
     wholly or in part; what is not forced is the same for the same seed either way. A seed also
     leads a fixed stream of episodes back to its first one.
 
@@ -70,6 +72,7 @@ class JaxTaskEnv(gymnasium.Env[Any, Any]):
         self._arrays: list[str] = []
         self._flags = [name in self.task.boolean_metrics for name in self.task.metric_names]
         self._meanings = ", ".join(self.task.action_names)
+        self._masks = self.task.masks_actions
         self._words: Any = None
         self._ahead: tuple[np.ndarray, np.ndarray] | None = None
 
@@ -135,6 +138,9 @@ class JaxTaskEnv(gymnasium.Env[Any, Any]):
             info[name] = value != 0 if is_flag else value
         for name in self._arrays:
             info[name] = info[name].copy()
+        if self._masks:
+            mask = self._program.action_mask(self._words, np.uint32(self._time))
+            info[MASK] = np.array(mask, np.int8)
         return info
 
 

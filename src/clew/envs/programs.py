@@ -83,6 +83,7 @@ class Program:
         self.reset, self.next_episode = jax.jit(self._reset), jax.jit(self._next_episode)
         self.reset_to, self.step = jax.jit(self._reset_to), jax.jit(self._step)
         self.state = jax.jit(self._state_at)
+        self.action_mask = jax.jit(self._action_mask)
 
     def observation(self, words: np.ndarray) -> Any:
         """The observation in what a function returned."""
@@ -147,6 +148,10 @@ class Program:
             state,
             outcomes[0],
         )
+
+    def _action_mask(self, words: Vector, time: Array) -> Array | None:
+        """What is allowed now, as `_state_at`."""
+        return self.task.action_mask(self._state_at(words, time))
 
     def _packed(self, state: EnvState, observation: Observation, numbers: Array) -> Vector:
         parts = self._state.pack(state), self._observation.pack(observation), _to_words(numbers)

@@ -1,4 +1,6 @@
-"""Spaces of observations and actions: their parts by name, and actions as numbers."""
+"""Spaces of observations and actions: their parts by name, action masks, and actions as numbers."""
+
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -7,6 +9,90 @@ from clew.errors import UserError
 
 BARE = "observation"
 """Name of an observation that has none, in a dict."""
+MASK = "action_mask"
+"""Name of the action mask in an observation, and in Gymnasium's `info`."""
+NOTHING_ALLOWED = "an action mask that allows no action"
+"""What error messages call a mask of which no action can be taken."""
+
+
+class ActionMask(spaces.Box):
+    """Which actions are allowed, booleans [n], as an entry of a Dict observation.
+
+    A Discrete has one for every action, a MultiDiscrete those of all its choices, one after the
+    other. The policy gives what is not allowed the probability 0.
+
+    Args:
+        actions: the space of actions.
+        shown: whether the agent's encoder reads the mask like any other entry.
+
+    Raises:
+        UserError: for actions that are no choices.
+    """
+
+    def __init__(self, actions: spaces.Space, shown: bool = False):
+        size, dtype = sum(choice_sizes(actions)), np.bool_
+        super().__init__(0, 1, (size,), dtype)  # pyright: ignore[reportArgumentType]
+        self.shown = shown
+
+    def sample(self, mask: Any = None, probability: Any = None) -> Any:
+        """A mask that allows everything: at random it might allow nothing."""
+        return np.ones(self.shape, np.bool_)
+
+
+def choice_sizes(actions: spaces.Space) -> tuple[int, ...]:
+    """How many actions each choice has, of which a Discrete is one and a MultiDiscrete several.
+
+    Raises:
+        UserError: for actions that are no choices.
+    """
+    if isinstance(actions, spaces.Discrete):
+        return (int(actions.n),)
+    if isinstance(actions, spaces.MultiDiscrete):
+        return tuple(actions.nvec.ravel().tolist())
+    raise UserError(f"action masks are for Discrete and MultiDiscrete actions, got {actions}")
+
+
+def allows_some(mask: Any, sizes: tuple[int, ...]) -> Any:
+    """Whether masks [..., n], of NumPy or JAX, allow at least one action of every choice: [...]."""
+    ends = np.cumsum(sizes).tolist()
+    parts = [mask[..., end - n : end].any(axis=-1) for end, n in zip(ends, sizes, strict=True)]
+    found = parts[0]
+    for part in parts[1:]:
+        found = found & part
+    return found
+
+
+def with_mask(space: spaces.Space, mask: ActionMask) -> spaces.Dict:
+    """The space of `join_mask`.
+
+    Raises:
+        UserError: the name is taken.
+    """
+    named = named_spaces(space)
+    if MASK in named:
+        raise UserError(f"the observation has an entry {MASK!r} already, beside the action mask")
+    return spaces.Dict({**named, MASK: mask})
+
+
+def without_mask(space: spaces.Space) -> tuple[spaces.Space, ActionMask | None]:
+    """The space of `split_mask`, and that of the mask; None where there is none."""
+    mask = named_spaces(space).get(MASK)
+    if not isinstance(mask, ActionMask):
+        return space, None
+    rest = {name: inner for name, inner in named_spaces(space).items() if name != MASK}
+    return (rest[BARE] if list(rest) == [BARE] else spaces.Dict(rest)), mask
+
+
+def join_mask(observation: Any, mask: Any) -> dict[str, Any]:
+    """An observation with its action mask, as a dict."""
+    named = observation if isinstance(observation, dict) else {BARE: observation}
+    return {**named, MASK: mask}
+
+
+def split_mask(observation: dict[str, Any]) -> tuple[Any, Any]:
+    """The observation and the mask that `join_mask` was given."""
+    rest = {name: value for name, value in observation.items() if name != MASK}
+    return (rest[BARE] if list(rest) == [BARE] else rest), observation[MASK]
 
 
 def named_spaces(space: spaces.Space) -> dict[str, spaces.Space]:

@@ -9,6 +9,7 @@ from gymnasium.spaces import Space
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from clew.envs.base import Environment, EnvState, Metrics, Observation, Transition
+from clew.envs.spaces import ActionMask, allows_some, choice_sizes, join_mask, with_mask
 from clew.errors import UserError
 
 
@@ -49,10 +50,19 @@ class AutoReset(eqx.Module):
     of any episode (its action is ignored, its reward is 0) and returns the next episode's first
     observation. A step that reports both counts as terminated.
 
+    Where the task masks actions (`Environment.action_mask`) the observation becomes a dict with
+    "action_mask"; on a `last` observation everything is allowed. An action after a mask that
+    allows nothing earns NaN, which ends a run.
+
     No batch axis: `jax.vmap(stream.step)(states, actions, keys)` steps many environments.
+
+    Args:
+        env: the task.
+        show_mask: whether the agent's encoder reads the mask too.
     """
 
     env: Environment
+    show_mask: bool = eqx.field(static=True, default=False)
 
     @property
     def observation_size(self) -> int:
@@ -62,7 +72,15 @@ class AutoReset(eqx.Module):
     @property
     def observation_space(self) -> Space:
         """What observations are."""
-        return self.env.observation_space
+        space = self.env.observation_space
+        if not self.masks_actions:
+            return space
+        return with_mask(space, ActionMask(self.action_space, self.show_mask))
+
+    @property
+    def masks_actions(self) -> bool:
+        """Whether observations have an action mask."""
+        return self.env.masks_actions
 
     @property
     def action_space(self) -> Space:
@@ -85,7 +103,7 @@ class AutoReset(eqx.Module):
         """A stream that begins with an episode that was opened already, in whatever way."""
         zero, false = jnp.zeros((), jnp.float32), jnp.zeros((), jnp.bool_)
         timestep = TimeStep(
-            observation=observation,
+            observation=self._masked(observation, env_state, false),
             reward=zero,
             discount=jnp.ones((), jnp.float32),
             start=jnp.ones((), jnp.bool_),
@@ -108,12 +126,18 @@ class AutoReset(eqx.Module):
         truncated = transition.truncated & ~transition.terminated & alive
         ended, start = terminated | truncated, terminated | state.last
         reward = jnp.where(alive, transition.reward, 0.0)
+        mask = self._mask(state.env)
+        if mask is not None:
+            stuck = alive & ~allows_some(mask, choice_sizes(self.action_space))
+            reward = jnp.where(stuck, jnp.nan, reward)
         episode_return = state.episode_return + reward
         episode_length = state.episode_length + alive.astype(jnp.int32)
         metrics = self._metrics(transition, episode_return, episode_length)
 
+        env_state = _where(start, fresh_state, env_state)
+        observation = _where(start, fresh_observation, transition.observation)
         timestep = TimeStep(
-            observation=_where(start, fresh_observation, transition.observation),
+            observation=self._masked(observation, env_state, truncated),
             reward=reward,
             discount=1.0 - terminated.astype(jnp.float32),
             start=start,
@@ -122,12 +146,32 @@ class AutoReset(eqx.Module):
             metrics={name: jnp.where(ended, value, 0.0) for name, value in metrics.items()},
         )
         next_state = AutoResetState(
-            env=_where(start, fresh_state, env_state),
+            env=env_state,
             last=truncated,
             episode_return=jnp.where(start, 0.0, episode_return),
             episode_length=jnp.where(start, 0, episode_length),
         )
         return next_state, timestep
+
+    def _mask(self, state: EnvState) -> Bool[Array, " n"] | None:
+        """The task's mask, which must be what the space of actions asks for."""
+        mask = self.env.action_mask(state)
+        if mask is None:
+            return None
+        size = sum(choice_sizes(self.action_space))
+        if mask.shape != (size,) or mask.dtype != jnp.bool_:
+            raise UserError(
+                f"{type(self.env).__name__}.action_mask must be {size} booleans for "
+                f"{self.action_space}, got {mask.dtype} of shape {list(mask.shape)}"
+            )
+        return mask
+
+    def _masked(
+        self, observation: Observation, state: EnvState, last: Bool[Array, ""]
+    ) -> Observation:
+        """The observation with the mask of its state, if the task has one."""
+        mask = self._mask(state)
+        return observation if mask is None else join_mask(observation, mask | last)
 
     def _metrics(
         self, transition: Transition, episode_return: Array, episode_length: Array

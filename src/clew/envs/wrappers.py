@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from clew.envs.base import Environment, EnvState, Observation, Transition
 from clew.envs.spaces import BARE, encoded_actions, float_boxes, kept, named_spaces
@@ -223,6 +223,15 @@ class Wrapper(Environment):
     def remembered(self, state: EnvState) -> dict[str, Int[Array, ""]]:
         """What the task says is to be remembered."""
         return self.env.remembered(self.task_state(state))
+
+    def action_mask(self, state: EnvState) -> Bool[Array, " n"] | None:
+        """What the task allows."""
+        return self.env.action_mask(self.task_state(state))
+
+    @property
+    def masks_actions(self) -> bool:
+        """Whether the task masks actions."""
+        return self.env.masks_actions
 
     def render_image(self, state: Any, observation: Any) -> Any:
         """The task's own picture of a step, if its observation is known."""

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from clew.agents.network import Agent
+from clew.envs.spaces import NOTHING_ALLOWED
 from clew.envs.stream import AutoReset
 from clew.errors import UserError
 from clew.interact.episodes import Episodes, record_episodes
@@ -91,7 +92,10 @@ class CompiledTask:
             key = jax.random.key(first)
             for number in others:
                 key = jax.random.fold_in(key, number)
-            return play_episodes(partial(play, params), key, episodes, self.name, max_steps)
+            found = play_episodes(partial(play, params), key, episodes, self.name, max_steps)
+            if self.stream.masks_actions and not np.isfinite(found["return"]).all():
+                raise UserError(f"{self.name}: a return is not finite, as after {NOTHING_ALLOWED}")
+            return found
 
         return evaluate
 

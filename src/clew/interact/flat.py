@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from clew.agents.network import Agent
+from clew.agents.network import Agent, ReadMask
 
 
 class Laid(eqx.Module):
@@ -41,7 +41,9 @@ def in_one_axis(observation: Any, lead: int) -> Float[Array, "*lead n"]:
 
 
 def reads_one_axis(agent: Agent, observation: Any) -> Agent:
-    """The agent with observations in one axis.
+    """The agent with observations in one axis, and without its action mask.
+
+    Its logits are those of all actions, of which a mask would allow some.
 
     Args:
         agent: the network.
@@ -50,4 +52,9 @@ def reads_one_axis(agent: Agent, observation: Any) -> Agent:
     leaves, structure = jax.tree.flatten(observation)
     shapes = tuple(tuple(np.shape(leaf)) for leaf in leaves)
     laid = Laid(agent.encoder, structure, shapes)
-    return eqx.tree_at(lambda agent: agent.encoder, agent, laid)
+    agent = eqx.tree_at(lambda agent: agent.encoder, agent, laid)
+    if agent.mask is None:
+        return agent
+    return eqx.tree_at(
+        lambda agent: agent.mask, agent, None, is_leaf=lambda x: isinstance(x, ReadMask)
+    )

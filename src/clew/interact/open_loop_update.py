@@ -19,8 +19,9 @@ def updates_open_loop(learner: Learner, env: Environment) -> bool:
     """Whether each rollout is one whole episode whose observations no action can change.
 
     Then one reading serves acting and learning, and no memory goes from one update to the next.
+    Tasks with action masks are stepped.
     """
-    if not isinstance(env, OpenLoop) or learner.loss_of_outputs is None:
+    if not isinstance(env, OpenLoop) or env.masks_actions or learner.loss_of_outputs is None:
         return False
     return learner.whole_episodes and learner.config.rollout_length >= env.longest
 

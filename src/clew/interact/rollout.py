@@ -50,8 +50,8 @@ def rollout(
     With `whole_episodes` an environment whose next episode has been opened stands still until the
     end of the rollout, and what is written of it until then is marked `last`, so not valid.
 
-    In an open-loop task the episode's observations are then read in one pass, with the same
-    results up to rounding.
+    In an open-loop task without action masks the episode's observations are then read in one pass,
+    with the same results up to rounding.
 
     Returns:
         Where acting stands now, the trajectory, and sums over the episodes that ended in it:
@@ -59,7 +59,7 @@ def rollout(
     """
     num_envs = actor.timestep.reward.shape[0]
     env_keys, noise = draw(key, length, num_envs, agent.distribution)
-    if whole_episodes and isinstance(stream.env, OpenLoop):
+    if whole_episodes and isinstance(stream.env, OpenLoop) and not stream.masks_actions:
         return _at_once(agent, stream.env, actor, env_keys, noise)
     state0 = actor.memory
     act = shard_batch(partial(_act, stream, whole_episodes), (None, 0, 1, 1), (0, 1))

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from clew.bridges.gymnasium.faults import EnvironmentFault
+from clew.envs.spaces import NOTHING_ALLOWED
 from clew.run import checkpoint, machine
 from clew.run.compiled import Parts, Program, RunState, run_template
 from clew.run.lanes import Lane
@@ -281,10 +282,12 @@ class Runner:
         kept = checkpoint.list_checkpoints(self._checkpoints) if self._checkpoints else []
         where = f"; the last good checkpoint is {kept[-1]}" if kept else ""
         algorithm, learning = lane.config.algorithm, lane.config.learning
+        masked = self._parts.static.mask is not None
         return TrainingDiverged(
             f"the loss or a parameter{which} is no longer finite at update {self.update}{where}; "
             f"try a smaller {algorithm}.learning_rate (now {learning.learning_rate:g}) or "
             f"{algorithm}.max_grad_norm (now {learning.max_grad_norm})"
+            + (f", and look for {NOTHING_ALLOWED}" if masked else "")
         )
 
     @property

@@ -5,7 +5,9 @@ import abc
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from clew.errors import UserError
 
 AnyArray = Array | np.ndarray
 """An action on the device, or on the host as NumPy's."""
@@ -83,6 +85,16 @@ class Distribution(eqx.Module):
     @abc.abstractmethod
     def kl(self, p: Float[Array, "*lead n"], q: Float[Array, "*lead n"]) -> Float[Array, "*lead"]:
         """The divergence KL(p || q) of two distributions given by their parameters."""
+
+    def masked(
+        self, parameters: Float[Array, "*lead n"], mask: Bool[Array, "*lead n"]
+    ) -> Float[Array, "*lead n"]:
+        """The parameters of the distribution over what a mask allows; for choices alone.
+
+        Raises:
+            UserError: actions are no choices.
+        """
+        raise UserError(f"a {type(self).__name__} has no choices that an action mask could forbid")
 
     def centred(self, parameters: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
         """The parameters less what can be added to them without a change of the distribution."""

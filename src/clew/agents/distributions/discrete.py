@@ -8,10 +8,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from clew.agents.distributions.base import AnyArray, Distribution
 from clew.errors import UserError, require_at_least
+
+FORBIDDEN = -1e30
+"""The logit of an action that a mask forbids.
+
+Its softmax is 0 exactly, also beside noise. An infinite one would make 0 x infinity of p log p, and
+a NaN of the gradient.
+"""
 
 
 class Categorical(Distribution):
@@ -67,6 +74,15 @@ class Categorical(Distribution):
         """sum_i p_i (log p_i - log q_i)."""
         p, q = jax.nn.log_softmax(p), jax.nn.log_softmax(q)
         return jnp.sum(jnp.exp(p) * (p - q), axis=-1)
+
+    def masked(
+        self, parameters: Float[Array, "*lead n"], mask: Bool[Array, "*lead n"]
+    ) -> Float[Array, "*lead n"]:
+        """The logits, with p_i = 0 where the mask is False.
+
+        Probabilities, entropy and gradients are those of a softmax over what is allowed.
+        """
+        return forbid(parameters, mask)
 
     def centred(self, parameters: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
         """The logits less their mean."""
@@ -147,6 +163,12 @@ class MultiCategorical(Distribution):
         terms = [choice.kl(x, y) for choice, x, y in parts]
         return sum(terms[1:], terms[0])
 
+    def masked(
+        self, parameters: Float[Array, "*lead n"], mask: Bool[Array, "*lead n"]
+    ) -> Float[Array, "*lead n"]:
+        """The logits, with those that the mask forbids out of every choice."""
+        return forbid(parameters, mask)
+
     def centred(self, parameters: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
         """Every choice's logits less their mean."""
         pairs = zip(self._choices(), self._split(parameters), strict=True)
@@ -214,6 +236,11 @@ class MultiBinary(Distribution):
     def decode(self, action: AnyArray) -> AnyArray:
         """The bits."""
         return _from(action, 0, self.dtype)
+
+
+def forbid(logits: Float[Array, "*lead n"], mask: Bool[Array, "*lead n"]) -> Array:
+    """Logits whose softmax is 0 where the mask is False; no gradient goes there."""
+    return jnp.where(mask, logits, jnp.asarray(FORBIDDEN, logits.dtype))
 
 
 def _expected_log(p: Float[Array, "*lead n"], q: Float[Array, "*lead n"]) -> Array:

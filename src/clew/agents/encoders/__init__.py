@@ -13,9 +13,11 @@ from clew.agents.encoders.base import (
     DictEncoder,
     EncoderConfig,
     Projected,
+    WithoutMask,
 )
 from clew.agents.encoders.pictures import Frame, Impala, Nature
 from clew.agents.encoders.vectors import Chain, Dense, Embedding, OneHot, PreviousReward
+from clew.envs.spaces import without_mask
 from clew.errors import UserError, require_at_least
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
 from clew.names import check_call, is_reference, resolve
@@ -34,6 +36,7 @@ __all__ = [
     "Nature",
     "OneHot",
     "PreviousReward",
+    "WithoutMask",
     "make_encoder",
 ]
 
@@ -59,7 +62,8 @@ def make_encoder(
     With impala or nature an observation that is no dict is a picture whatever its sides. Bytes of
     pictures are divided by 255 in all cases. In a dict the entry `previous_action` is
     one-hot, or as it is if it is a Box, and `previous_reward` as sign(r) log(1 + |r|), both
-    without layers. "module:Class" names an encoder of your own, which reads the whole observation:
+    without layers. An action mask is left out, unless it is to be shown; what remains is no dict if
+    it had no name. "module:Class" names an encoder of your own, which reads the whole observation:
     it is called as `Class(space, key=key, **encoder_options)`.
 
     Args:
@@ -70,6 +74,9 @@ def make_encoder(
     Raises:
         UserError: for a space that is not supported or empty, or a picture that is too small.
     """
+    rest, mask = without_mask(space)
+    if mask is not None and not mask.shown:
+        return WithoutMask(make_encoder(rest, config, key=key))
     if is_reference(config.encoder):
         encoder = _make_own(space, config, key)
     else:

@@ -1,0 +1,253 @@
+"""Action masks: the distribution over what is allowed, acting, learning and what is refused."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+from scipy import special, stats
+
+import clew
+from clew.agents.distributions import Categorical, MultiCategorical, TanhGaussian
+from clew.agents.encoders import WithoutMask, make_encoder
+from clew.agents.learners import LEARNERS
+from clew.agents.learners.a2c import A2CConfig
+from clew.agents.network import NetworkConfig, make_agent
+from clew.agents.trajectory import reread
+from clew.envs import AutoReset, Permutation
+from clew.envs.spaces import BARE, MASK, ActionMask
+from clew.envs.wrappers import WrapperConfig
+from clew.errors import UserError
+from clew.interact.rollout import init_actor, rollout
+from clew.interact.tasks import make_task
+from clew.memory import MEMORIES, options_of
+from clew.run.config import TrainConfig
+from clew.run.stop import TrainingDiverged
+from masked import Masked, masks
+from memory_samples import SMALL, quick_compilation
+from small_run import Watch, assert_same_run, small_config
+
+__all__ = ["quick_compilation"]
+
+SIZES = {"one": (6,), "several": (3, 1, 4)}
+CASES, BATCH, STEPS = 40, 4, 11
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+
+def distribution(sizes: tuple[int, ...]) -> Any:
+    return Categorical(sizes[0]) if len(sizes) == 1 else MultiCategorical(sizes)
+
+
+class Oracle:
+    """One choice among what is allowed, as a softmax over those logits alone, in float64."""
+
+    def __init__(self, logits: np.ndarray, mask: np.ndarray):
+        self.places = np.flatnonzero(mask)
+        z = logits[mask].astype(np.float64)
+        self.p = np.exp(z - z.max()) / np.exp(z - z.max()).sum()
+        self.n = len(logits)
+
+    def probabilities(self) -> np.ndarray:
+        return np.bincount(self.places, self.p, self.n)
+
+    def entropy(self) -> float:
+        return float(stats.entropy(self.p))
+
+    def gradient_of_log_prob(self, action: int) -> np.ndarray:
+        """d log p_a / d z_j = [a = j] - p_j."""
+        return (np.arange(self.n) == action) * 1.0 - self.probabilities()
+
+    def gradient_of_entropy(self) -> np.ndarray:
+        """dH / d z_j = -p_j (log p_j + H)."""
+        return np.bincount(
+            self.places, -special.xlogy(self.p, self.p) - self.p * self.entropy(), self.n
+        )
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_a_masked_distribution_is_the_softmax_over_what_is_allowed(kind):
+    sizes, d = SIZES[kind], distribution(SIZES[kind])
+    logits = 5 * np.random.default_rng(1).standard_normal((CASES, sum(sizes))).astype(np.float32)
+    logits[0] *= 1e4
+    mask = masks(sizes, CASES)
+
+    @jax.jit
+    def facts(logits, mask, noise):
+        masked = d.masked(logits, mask)
+        action = d.sample(masked, noise)
+        gradients = [
+            jax.grad(lambda x: d.log_prob(d.masked(x, mask), action).sum())(logits),
+            jax.grad(lambda x: d.entropy(d.masked(x, mask)).sum())(logits),
+        ]
+        return (
+            action,
+            d.log_prob(masked, action),
+            d.entropy(masked),
+            d.kl(masked, masked),
+            gradients,
+        )
+
+    noise = d.noise(jax.random.key(0), (CASES,))
+    actions, log_probs, entropies, kls, (of_log_prob, of_entropy) = facts(logits, mask, noise)
+    ends = np.cumsum([0, *sizes])
+    np.testing.assert_allclose(kls, 0, atol=1e-6)
+    for case in range(CASES):
+        spans = [slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        found = [Oracle(logits[case, span], mask[case, span]) for span in spans]
+        chosen = np.atleast_1d(actions[case])
+        for oracle, action, span in zip(found, chosen, spans, strict=True):
+            assert mask[case, span][action]
+            expected = oracle.gradient_of_log_prob(action)
+            np.testing.assert_allclose(of_log_prob[case, span], expected, atol=2e-6)
+            expected = oracle.gradient_of_entropy()
+            np.testing.assert_allclose(of_entropy[case, span], expected, atol=2e-5)
+        p = np.prod([o.probabilities()[a] for o, a in zip(found, chosen, strict=True)])
+        np.testing.assert_allclose(np.exp(log_probs[case]), p, rtol=1e-4)
+        np.testing.assert_allclose(entropies[case], sum(o.entropy() for o in found), atol=1e-5)
+    assert not of_log_prob[~mask].any() and not of_entropy[~mask].any()
+
+
+def test_a_forbidden_action_has_the_probability_zero():
+    """Exactly, however small the allowed logits are, sampled or greedy."""
+    d, mask = Categorical(3), jnp.array([True, False, True])
+    logits = d.masked(jnp.array([-1e4, 1e4, -1e4]), mask)
+    assert jax.nn.softmax(logits, axis=-1).tolist() == [0.5, 0.0, 0.5]
+    many = jnp.broadcast_to(logits, (100_000, 3))
+    actions = d.sample(many, d.noise(jax.random.key(0), (100_000,)))
+    assert set(np.unique(actions)) == {0, 2} and int(d.mode(logits)) == 0
+
+
+def test_actions_that_are_no_choices_have_no_masks():
+    with pytest.raises(UserError, match="no choices that an action mask could forbid"):
+        TanhGaussian((1,), -1.0, 1.0).masked(jnp.zeros(2), jnp.ones(2, bool))
+    with pytest.raises(UserError, match="are for Discrete and MultiDiscrete actions, got Box"):
+        ActionMask(spaces.Box(-1, 1, (2,)))
+
+
+def make(memory: str, stream: AutoReset) -> Any:
+    options = {k: v for k, v in SMALL.items() if k in options_of(memory)}
+    return make_agent(
+        memory,
+        options,
+        observation_space=stream.observation_space,
+        action_space=stream.action_space,
+        network=NetworkConfig(head_size=8),
+        key=jax.random.key(0),
+    )
+
+
+def test_an_encoder_reads_the_mask_only_if_it_is_shown():
+    hidden, shown = (AutoReset(Masked(), show) for show in (False, True))
+    encoder, both = (
+        make_encoder(stream.observation_space, NetworkConfig(), key=jax.random.key(0))
+        for stream in (hidden, shown)
+    )
+    assert isinstance(encoder, WithoutMask) and encoder.output_size == 3
+    seen = {BARE: jnp.arange(3.0), MASK: jnp.arange(6) > 2}
+    np.testing.assert_array_equal(encoder(seen), [0, 1, 2])
+    np.testing.assert_array_equal(np.sort(both(seen)), np.sort([0, 1, 2, 0, 0, 0, 1, 1, 1]))
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [n if n == "gru" else pytest.param(n, marks=pytest.mark.slow) for n in MEMORIES],
+)
+def test_what_acting_was_learning_reads_again(memory):
+    """Log-probabilities and values; nothing forbidden is taken, which would earn NaN."""
+    stream = AutoReset(Masked())
+    agent = make(memory, stream)
+
+    @partial(eqx.filter_jit, compiler_options=QUICK)
+    def act(agent, key):
+        actor = init_actor(agent, stream, BATCH, key)
+        actor, _, _ = rollout(agent, stream, actor, STEPS, key)
+        _, trajectory, _ = rollout(agent, stream, actor, STEPS, jax.random.fold_in(key, 1))
+        logits, values, _ = reread(agent, trajectory)
+        log_prob = agent.distribution.log_prob(logits[:-1], trajectory.action)
+        return trajectory, log_prob, values, agent.distribution.entropy(logits)
+
+    trajectory, log_prob, values, entropy = act(agent, jax.random.key(1))
+    assert trajectory.start[1:].any() and trajectory.last[:-1].any()
+    assert np.isfinite(trajectory.reward).all()
+    np.testing.assert_allclose(jnp.exp(log_prob - trajectory.log_prob), 1.0, atol=2e-5)
+    np.testing.assert_allclose(values[:-1], trajectory.value, atol=2e-5)
+    allowed = trajectory.observation[MASK]
+    most = np.log(allowed[..., :4].sum(-1)) + np.log(allowed[..., 4:].sum(-1))
+    assert (entropy < most + 1e-5).all()
+    assert allowed[trajectory.last].all() and not allowed[~trajectory.last].all()
+
+
+def config_of(folder: Any, algorithm: str = "a2c", **changes: Any) -> TrainConfig:
+    learning: Any = LEARNERS[algorithm].settings(num_envs=4, rollout_length=8, minibatches=1)
+    if algorithm == "ppo":
+        learning = replace(learning, sequence_length=4, epochs=1)
+    settings: dict[str, Any] = {"env": "masked:Masked", "env_options": {}, "seeds": 1, "steps": 960}
+    settings |= {"algorithm": algorithm, "a2c": A2CConfig(), algorithm: learning}
+    settings |= {"memory_options": {"hidden_size": 4}, "log_every": 3}
+    return small_config(folder, **settings | changes)
+
+
+def test_a_run_with_masks_goes_on_where_it_was(tmp_path):
+    """And its loss is finite: nothing forbidden was taken."""
+    whole = clew.train(config_of(tmp_path, "ppo", name="whole"), progress=Watch()).path
+    short = config_of(tmp_path, "ppo", steps=320, name="run")
+    path = clew.train(short, progress=Watch()).path
+    clew.resume_run(path, steps=960, progress=Watch())
+    assert_same_run(path, whole)
+
+
+def test_a_mask_that_allows_nothing_ends_a_run_and_an_evaluation(tmp_path):
+    options = {"wrong": "nothing"}
+    with pytest.raises(TrainingDiverged, match="an action mask that allows no action"):
+        clew.train(config_of(tmp_path, env_options=options), progress=Watch())
+    task = make_task("masked:Masked", options, WrapperConfig())
+    agent = make("gru", task.require_stream())
+    params, static = eqx.partition(agent, eqx.is_array)
+    play = task.evaluator(static, greedy=True, max_steps=10)
+    with pytest.raises(UserError, match="not finite, as after an action mask that allows no"):
+        play(params, None, 4, (0, 0))
+
+
+@pytest.mark.parametrize("wrong", ["shape", "dtype"])
+def test_what_is_no_mask_is_refused(wrong):
+    stream = AutoReset(Masked(wrong))
+    with pytest.raises(
+        UserError, match=r"Masked.action_mask must be 6 booleans .*, got (bool|flo)"
+    ):
+        stream.reset(jax.random.key(0))
+
+
+def test_a_mask_of_other_actions_is_refused():
+    with pytest.raises(UserError, match="does not fit the actions"):
+        make_agent(
+            "gru",
+            {},
+            observation_space=AutoReset(Masked()).observation_space,
+            action_space=spaces.Discrete(3),
+            network=NetworkConfig(),
+            key=jax.random.key(0),
+        )
+
+
+def test_a_task_without_masks_is_what_it_was():
+    masked, plain = (AutoReset(Permutation(3, masks=on)) for on in (True, False))
+    assert masked.masks_actions and not plain.masks_actions
+    assert plain.observation_space == Permutation(3).observation_space
+    seen = jax.jit(plain.reset)(jax.random.key(0))[1].observation
+    both: Any = jax.jit(masked.reset)(jax.random.key(0))[1].observation
+    np.testing.assert_array_equal(seen, both[BARE])
+    assert make("gru", plain).mask is None
+
+
+def test_an_agent_that_plays_in_every_form_takes_what_is_allowed(tmp_path):
+    """Evaluation and episodes for inspection: forbidden actions are counted by the task."""
+    config = config_of(tmp_path, env="permutation", env_options={"num_cards": 3}, steps=32)
+    path = clew.train(config, progress=Watch()).path
+    for greedy in (True, False):
+        found = clew.evaluate(path, episodes=200, greedy=greedy)
+        assert found.per_seed["forbidden"] == [0.0]
