@@ -18,6 +18,8 @@ IDS: dict[str, tuple[str, dict[str, Any]]] = {
     "clew/MemoryChain-v0": (_TASK, {"task": "memory_chain"}),
     "clew/DistributedMemory-v0": (_TASK, {"task": "distributed_memory"}),
     "clew/Permutation-v0": (_TASK, {"task": "permutation"}),
+    "clew/Bandit-v0": (_TASK, {"task": "bandit"}),
+    "clew/DarkRoom-v0": (_TASK, {"task": "dark_room"}),
     **{f"clew/MemoryMaze-{n}x{n}-v0": (_MAZE, {"size": n}) for n in (9, 11, 13, 15)},
 }
 """Every id with the class that is imported when one is made, and its arguments."""

@@ -1,13 +1,16 @@
 """Tasks; they know nothing of agents. `ENVS` lists the pure-JAX ones by name."""
 
 from clew.envs.analysis import (
+    dark_room_return,
     distributed_memory_floors,
     memory_chain_floors,
     one_bit_return,
     optimal_return,
     reach_probability,
 )
+from clew.envs.bandit import Bandit
 from clew.envs.base import Environment, Transition
+from clew.envs.dark_room import DarkRoom
 from clew.envs.distributed_memory import DistributedMemory
 from clew.envs.memory_chain import MemoryChain
 from clew.envs.permutation import Permutation
@@ -18,6 +21,8 @@ __all__ = [
     "ENVS",
     "AutoReset",
     "AutoResetState",
+    "Bandit",
+    "DarkRoom",
     "DistributedMemory",
     "Environment",
     "MemoryChain",
@@ -25,6 +30,7 @@ __all__ = [
     "TMaze",
     "TimeStep",
     "Transition",
+    "dark_room_return",
     "distributed_memory_floors",
     "memory_chain_floors",
     "one_bit_return",
@@ -37,4 +43,6 @@ ENVS: dict[str, type[Environment]] = {
     "memory_chain": MemoryChain,
     "distributed_memory": DistributedMemory,
     "permutation": Permutation,
+    "bandit": Bandit,
+    "dark_room": DarkRoom,
 }

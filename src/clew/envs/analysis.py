@@ -184,5 +184,23 @@ def distributed_memory_floors(
     return {"constant": constant, "memoryless": seen * last_bit + (1 - seen) * constant}
 
 
+def dark_room_return(size: int, time_limit: int) -> float:
+    """Mean return of an episode in which the goal is known and the start is the centre.
+
+    The d-th step ends on a goal at distance d, and every later one stays there:
+
+        G = mean over goals of max(0, time_limit - d + 1)
+
+    Raises:
+        UserError: an impossible size or limit.
+    """
+    require_at_least("size", size, 2)
+    require_at_least("time_limit", time_limit, 1)
+    middle = (size - 1) // 2
+    rows, columns = np.divmod(np.arange(size**2), size)
+    away = np.abs(rows - middle) + np.abs(columns - middle)
+    return float(np.maximum(0, time_limit + 1 - away[away > 0]).mean())
+
+
 def _mean_return(right: Bool[np.ndarray, " episodes"]) -> float:
     return float(np.where(right, RIGHT_REWARD, WRONG_REWARD).mean())

@@ -11,6 +11,8 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete, Space
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt8
 
+from clew.envs.spaces import named_spaces
+
 Observation = PyTree[Array]
 """What an agent sees: a flat float32 vector, or what `Environment.observation_space` says."""
 
@@ -77,10 +79,32 @@ class Environment(eqx.Module):
     def next_episode(self, state: EnvState, key: Key[Array, ""]) -> tuple[EnvState, Observation]:
         """Opens the episode after the one that ended in `state`: a new one, as `reset` does.
 
-        The one method that a task may replace, if its episodes follow a fixed order: `state`
-        counts them. `reset` then opens the first.
+        A task may replace it if its episodes follow a fixed order: `state` counts them. `reset`
+        then opens the first.
         """
         return self.reset(key)
+
+    def next_in_trial(
+        self, first: tuple[EnvState, Observation], key: Key[Array, ""]
+    ) -> tuple[EnvState, Observation]:
+        """Opens another episode of the trial whose first one opened with `first`.
+
+        By default the same episode opens again: all that was drawn stays, and only what `step`
+        draws differs. A task some of whose draws are to be found out within a trial, and others
+        fresh in every episode of it, keeps those of `first` and draws the others.
+
+        Args:
+            first: what `reset` or `next_episode` gave at the trial's beginning.
+            key: of what is drawn afresh.
+        """
+        return first
+
+    def trial_goes_on(self, state: EnvState) -> Bool[Array, ""]:
+        """Whether the last step ended an episode of a trial, and opened its next one.
+
+        For what shows it to the agent. Outside of `clew.envs.trials.Trials` there are no trials.
+        """
+        return jnp.zeros((), jnp.bool_)
 
     @abc.abstractmethod
     def step(
@@ -192,3 +216,106 @@ class OpenLoop(Environment):
         keys = jax.vmap(lambda time: jax.random.fold_in(key, time))(jnp.arange(self.longest))
         after = jax.vmap(self.step, in_axes=(0, None, 0))
         return jax.vmap(after, in_axes=(None, 0, None))(before, jnp.arange(self.num_actions), keys)
+
+
+class Wrapper(Environment):
+    """A JAX task around another one, whose states, observations or rewards it changes."""
+
+    env: Environment
+    observation_size: int = eqx.field(static=True)
+    num_actions: int = eqx.field(static=True)
+    metric_names: tuple[str, ...] = eqx.field(static=True)
+
+    def __init__(self, env: Environment):
+        self.env = env
+        self.num_actions, self.metric_names = env.num_actions, env.metric_names
+        parts = named_spaces(self.observation_space).values()
+        self.observation_size = sum(int(np.prod(part.shape or (), dtype=int)) for part in parts)
+
+    @abc.abstractmethod
+    def opened(self, state: EnvState, observation: Observation) -> tuple[EnvState, Observation]:
+        """The wrapper's state and observation where the task opens an episode with these."""
+
+    @abc.abstractmethod
+    def stepped(
+        self,
+        before: EnvState,
+        state: EnvState,
+        transition: Transition,
+        action: Array,
+        key: Key[Array, ""],
+    ) -> tuple[EnvState, Transition]:
+        """The wrapper's state and transition after a step.
+
+        Args:
+            before: the wrapper's state before the step.
+            state: the task's after it.
+            transition: the task's.
+            action: taken.
+            key: that the task's step was given; `fold_in` makes another one of it.
+        """
+
+    @abc.abstractmethod
+    def task_state(self, state: Any) -> Any:
+        """The task's state within the wrapper's."""
+
+    @abc.abstractmethod
+    def task_observation(self, observation: Any) -> Any:
+        """The task's observation within the wrapper's; None if it cannot be recovered."""
+
+    @property
+    def observation_space(self) -> Space:
+        """What observations are; by default the task's."""
+        return self.env.observation_space
+
+    @property
+    def action_space(self) -> Space:
+        """What actions are."""
+        return self.env.action_space
+
+    @property
+    def action_names(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What the actions are called."""
+        return self.env.action_names
+
+    def reset(self, key: Key[Array, ""]) -> tuple[EnvState, Observation]:
+        """Opens an episode."""
+        return self.opened(*self.env.reset(key))
+
+    def next_episode(self, state: EnvState, key: Key[Array, ""]) -> tuple[EnvState, Observation]:
+        """Opens the episode after the one that ended."""
+        return self.opened(*self.env.next_episode(self.task_state(state), key))
+
+    def step(
+        self, state: EnvState, action: Array, key: Key[Array, ""]
+    ) -> tuple[EnvState, Transition]:
+        """Takes one action."""
+        after, transition = self.env.step(self.task_state(state), action, key)
+        return self.stepped(state, after, transition, action, key)
+
+    def trial_goes_on(self, state: EnvState) -> Bool[Array, ""]:
+        """What the task says, or a wrapper within."""
+        return self.env.trial_goes_on(self.task_state(state))
+
+    def remembered(self, state: EnvState) -> dict[str, Int[Array, ""]]:
+        """What the task says is to be remembered."""
+        return self.env.remembered(self.task_state(state))
+
+    def action_mask(self, state: EnvState) -> Bool[Array, " n"] | None:
+        """What the task allows."""
+        return self.env.action_mask(self.task_state(state))
+
+    @property
+    def masks_actions(self) -> bool:
+        """Whether the task masks actions."""
+        return self.env.masks_actions
+
+    def render_image(self, state: Any, observation: Any) -> Any:
+        """The task's own picture of a step, if its observation is known."""
+        seen = self.task_observation(observation)
+        return None if seen is None else self.env.render_image(self.task_state(state), seen)
+
+    def render_text(self, state: Any, observation: Any) -> str | None:
+        """The task's own lines of a step, if its observation is known."""
+        seen = self.task_observation(observation)
+        return None if seen is None else self.env.render_text(self.task_state(state), seen)

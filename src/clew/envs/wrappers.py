@@ -4,7 +4,6 @@ The wrappers of Gymnasium environments, which take all of the settings, are in
 `clew.bridges.gymnasium.wrappers`; a JAX task takes those in `FOR_JAX`.
 """
 
-import abc
 import dataclasses
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
@@ -14,15 +13,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Float
 
-from clew.envs.base import Environment, EnvState, Observation, Transition
+from clew.envs.base import Environment, EnvState, Observation, Transition, Wrapper
 from clew.envs.spaces import BARE, encoded_actions, float_boxes, kept, named_spaces
+from clew.envs.trials import SeparateEpisodes, Trials
 from clew.errors import UserError, require_at_least, require_fraction, require_rate
 
 ADDED = ("previous_action", "previous_reward")
 """Names of what `previous` adds to an observation."""
-FOR_JAX = ("keep", "reward_scale", "reward_clip", "previous")
+PREVIOUS_ENDED = "previous_ended"
+"""Name of what trials add besides."""
+FOR_JAX = ("trial_episodes", "trial_memory", "keep", "reward_scale", "reward_clip", "previous")
 """The settings of `WrapperConfig` that JAX tasks take."""
 
 
@@ -30,8 +32,8 @@ FOR_JAX = ("keep", "reward_scale", "reward_clip", "previous")
 class WrapperConfig:
     """Settings of the wrappers between an environment and the agent; by default there are none.
 
-    In this order: frame_skip, time_limit and video around each environment; then, for all of them
-    together, keep, normalise_observations, previous on observations, and normalise_rewards,
+    In this order: frame_skip, time_limit, trials and video around each environment; then, for all
+    of them together, keep, normalise_observations, previous on observations, and normalise_rewards,
     reward_scale, reward_clip on rewards. The "return" and "length" in a step's metrics are those
     of the environment's own rewards, and of the agent's steps.
     """
@@ -41,6 +43,12 @@ class WrapperConfig:
     time_limit: int | None = None
     """Truncate episodes after this many of the agent's steps, besides what the environment does by
     itself; None for no further limit."""
+    trial_episodes: int = 1
+    """Episodes of a trial, in which what the task drew at its beginning stays and the agent keeps
+    its memory; it sees its previous action and reward, and whether an episode has just ended. For
+    the agent a trial is one episode. 1 for no trials."""
+    trial_memory: bool = True
+    """False is the control: the same trials, with a memory that begins anew in each episode."""
     keep: tuple[int, ...] | None = None
     """Indices of the entries of a vector observation that the agent sees, in this order; None for
     all. (0, 2) hides CartPole's velocities."""
@@ -61,11 +69,23 @@ class WrapperConfig:
     previous: bool = False
     """Show the agent its previous action and reward: the observation becomes a dict with
     "observation" (or the environment's own names), "previous_action" (one-hot; a Box as it is)
-    and "previous_reward" (as the agent learns from it); both 0 at an episode's start."""
+    and "previous_reward" (as the agent learns from it); both 0 at an episode's start. Trials
+    have them in any case, and "previous_ended" besides: 1 where an episode of the trial has just
+    ended, else 0."""
     video_every: int = 0
     """Film every n-th episode of the first environment as a GIF; 0 for none."""
     video_folder: str = "videos"
     """Where the films go."""
+
+    @property
+    def trials(self) -> bool:
+        """Whether the agent keeps its memory over the episodes of a trial."""
+        return self.trial_episodes > 1 and self.trial_memory
+
+    @property
+    def shows_previous(self) -> bool:
+        """Whether the agent sees its previous action and reward."""
+        return self.previous or self.trials
 
     def validate(self) -> None:
         """Refuses impossible settings.
@@ -75,6 +95,9 @@ class WrapperConfig:
         """
         require_at_least("frame_skip", self.frame_skip, 1)
         require_at_least("video_every", self.video_every, 0)
+        require_at_least("trial_episodes", self.trial_episodes, 1)
+        if not self.trial_memory and self.trial_episodes == 1:
+            raise UserError("trial_memory=False is for trials: give trial_episodes, 2 or more")
         if self.time_limit is not None:
             require_at_least("time_limit", self.time_limit, 1)
         require_rate("observation_clip", self.observation_clip, positive=True)
@@ -94,10 +117,10 @@ class WrapperConfig:
         """Refuses what goes around single environments, where they came together already.
 
         Raises:
-            UserError: frame_skip, time_limit or video_every is set.
+            UserError: frame_skip, time_limit, trial_episodes or video_every is set.
         """
         wanted = {"frame_skip": self.frame_skip > 1, "time_limit": self.time_limit is not None}
-        wanted["video_every"] = self.video_every > 0
+        wanted |= {"trial_episodes": self.trial_episodes > 1, "video_every": self.video_every > 0}
         for setting, asked in wanted.items():
             if asked:
                 raise UserError(
@@ -118,15 +141,17 @@ def observed(space: spaces.Space, actions: spaces.Space, config: WrapperConfig) 
         for name, box in float_boxes(space).items():
             named[name] = spaces.Box(-clip, clip, box.shape, np.float32)
         space = spaces.Dict(named) if isinstance(space, spaces.Dict) else named[BARE]
-    if not config.previous:
+    if not config.shows_previous:
         return space
     named = named_spaces(space)
-    for name in ADDED:
+    for name in (*ADDED, PREVIOUS_ENDED) if config.trials else ADDED:
         if name in named:
             raise UserError(f"previous adds {name!r}, which the environment observes already")
     limit = np.inf if config.reward_clip is None else config.reward_clip
     named[ADDED[0]] = encoded_actions(actions)
     named[ADDED[1]] = spaces.Box(-limit, limit, (1,), np.float32)
+    if config.trials:
+        named[PREVIOUS_ENDED] = spaces.Box(0.0, 1.0, (1,), np.float32)
     return spaces.Dict(named)
 
 
@@ -144,104 +169,14 @@ def wrap(env: Environment, config: WrapperConfig, name: str = "the task") -> Env
                 f"{field.name} wraps Gymnasium environments, and {name} is written in JAX, which "
                 f"takes {', '.join(FOR_JAX)}; see its own options"
             )
+    if config.trial_episodes > 1:
+        around = Trials if config.trial_memory else SeparateEpisodes
+        env = around(env, config.trial_episodes)
     if config.keep is not None:
         env = KeptEntries(env, config.keep)
     if config.reward_scale != 1.0 or config.reward_clip is not None:
         env = ScaledReward(env, config.reward_scale, config.reward_clip)
-    return PreviousActionReward(env) if config.previous else env
-
-
-class Wrapper(Environment):
-    """A JAX task around another one, whose states, observations or rewards it changes."""
-
-    env: Environment
-    observation_size: int = eqx.field(static=True)
-    num_actions: int = eqx.field(static=True)
-    metric_names: tuple[str, ...] = eqx.field(static=True)
-
-    def __init__(self, env: Environment):
-        self.env = env
-        self.num_actions, self.metric_names = env.num_actions, env.metric_names
-        parts = named_spaces(self.observation_space).values()
-        self.observation_size = sum(int(np.prod(part.shape or (), dtype=int)) for part in parts)
-
-    @abc.abstractmethod
-    def opened(self, state: EnvState, observation: Observation) -> tuple[EnvState, Observation]:
-        """The wrapper's state and observation where the task opens an episode with these."""
-
-    @abc.abstractmethod
-    def stepped(
-        self, before: EnvState, state: EnvState, transition: Transition, action: Array
-    ) -> tuple[EnvState, Transition]:
-        """The wrapper's state and transition after a step.
-
-        Args:
-            before: the wrapper's state before the step.
-            state: the task's after it.
-            transition: the task's.
-            action: taken.
-        """
-
-    @abc.abstractmethod
-    def task_state(self, state: Any) -> Any:
-        """The task's state within the wrapper's."""
-
-    @abc.abstractmethod
-    def task_observation(self, observation: Any) -> Any:
-        """The task's observation within the wrapper's; None if it cannot be recovered."""
-
-    @property
-    def observation_space(self) -> spaces.Space:
-        """What observations are; by default the task's."""
-        return self.env.observation_space
-
-    @property
-    def action_space(self) -> spaces.Space:
-        """What actions are."""
-        return self.env.action_space
-
-    @property
-    def action_names(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """What the actions are called."""
-        return self.env.action_names
-
-    def reset(self, key: Key[Array, ""]) -> tuple[EnvState, Observation]:
-        """Opens an episode."""
-        return self.opened(*self.env.reset(key))
-
-    def next_episode(self, state: EnvState, key: Key[Array, ""]) -> tuple[EnvState, Observation]:
-        """Opens the episode after the one that ended."""
-        return self.opened(*self.env.next_episode(self.task_state(state), key))
-
-    def step(
-        self, state: EnvState, action: Array, key: Key[Array, ""]
-    ) -> tuple[EnvState, Transition]:
-        """Takes one action."""
-        after, transition = self.env.step(self.task_state(state), action, key)
-        return self.stepped(state, after, transition, action)
-
-    def remembered(self, state: EnvState) -> dict[str, Int[Array, ""]]:
-        """What the task says is to be remembered."""
-        return self.env.remembered(self.task_state(state))
-
-    def action_mask(self, state: EnvState) -> Bool[Array, " n"] | None:
-        """What the task allows."""
-        return self.env.action_mask(self.task_state(state))
-
-    @property
-    def masks_actions(self) -> bool:
-        """Whether the task masks actions."""
-        return self.env.masks_actions
-
-    def render_image(self, state: Any, observation: Any) -> Any:
-        """The task's own picture of a step, if its observation is known."""
-        seen = self.task_observation(observation)
-        return None if seen is None else self.env.render_image(self.task_state(state), seen)
-
-    def render_text(self, state: Any, observation: Any) -> str | None:
-        """The task's own lines of a step, if its observation is known."""
-        seen = self.task_observation(observation)
-        return None if seen is None else self.env.render_text(self.task_state(state), seen)
+    return PreviousActionReward(env, config.trials) if config.shows_previous else env
 
 
 class KeptEntries(Wrapper):
@@ -274,7 +209,7 @@ class KeptEntries(Wrapper):
         return state, self._kept(observation)
 
     def stepped(
-        self, before: EnvState, state: EnvState, transition: Transition, action: Array
+        self, before: EnvState, state: EnvState, transition: Transition, action: Array, key: Array
     ) -> tuple[EnvState, Transition]:
         """The entries of the observation."""
         return state, transition._replace(observation=self._kept(transition.observation))
@@ -328,7 +263,7 @@ class ScaledReward(Wrapper):
         return Earned(state, jnp.zeros((), jnp.float32)), observation
 
     def stepped(
-        self, before: Earned, state: EnvState, transition: Transition, action: Array
+        self, before: Earned, state: EnvState, transition: Transition, action: Array, key: Array
     ) -> tuple[Earned, Transition]:
         """The reward that the agent learns from, and the sum of the task's own."""
         total = before.total + transition.reward
@@ -353,23 +288,29 @@ class PreviousActionReward(Wrapper):
     The observation becomes a dict of "observation" (or the task's own names), "previous_action"
     (one-hot, joined for a MultiDiscrete; a Box or MultiBinary as it is) and "previous_reward" [1].
     Both are 0 where an episode opens. The final observation of a truncated episode shows the
-    action and the reward that led to it.
+    action and the reward that led to it. With trials there is "previous_ended" [1] as well, 1 where
+    the action ended an episode of the trial.
 
     Args:
         env: the task; with other rewards, `ScaledReward` goes inside.
+        trials: whether there are `Trials` inside.
 
     Raises:
         UserError: the task observes something of these names already.
     """
 
-    def __init__(self, env: Environment):
-        super().__init__(env)  # without it Equinox would write one of its own
+    trials: bool = eqx.field(static=True)
+
+    def __init__(self, env: Environment, trials: bool = False):
+        self.trials = trials
+        super().__init__(env)
 
     @property
     def observation_space(self) -> spaces.Dict:
         """A dict of Boxes and of what the task observes."""
         clip = self.env.clip if isinstance(self.env, ScaledReward) else None
-        config = WrapperConfig(previous=True, reward_clip=clip)
+        episodes = 2 if self.trials else 1  # how many there are, no space says
+        config = WrapperConfig(previous=True, reward_clip=clip, trial_episodes=episodes)
         space = observed(self.env.observation_space, self.action_space, config)
         return cast("spaces.Dict", space)
 
@@ -377,14 +318,15 @@ class PreviousActionReward(Wrapper):
         """The first observation of an episode; no action led to it."""
         size = self.observation_space[ADDED[0]].shape or ()
         none, nothing = jnp.zeros(size, jnp.float32), jnp.zeros((), jnp.float32)
-        return state, _joined(observation, none, nothing)
+        return state, self._joined(observation, none, nothing, jnp.zeros((), jnp.bool_))
 
     def stepped(
-        self, before: EnvState, state: EnvState, transition: Transition, action: Array
+        self, before: EnvState, state: EnvState, transition: Transition, action: Array, key: Array
     ) -> tuple[EnvState, Transition]:
         """An observation with the action that led to it and the reward."""
         taken = encode_action(self.action_space, action)
-        seen = _joined(transition.observation, taken, transition.reward)
+        ended = self.env.trial_goes_on(state)
+        seen = self._joined(transition.observation, taken, transition.reward, ended)
         return state, transition._replace(observation=seen)
 
     def task_state(self, state: Any) -> Any:
@@ -393,8 +335,18 @@ class PreviousActionReward(Wrapper):
 
     def task_observation(self, observation: dict[str, Any]) -> Any:
         """Without what was added."""
-        rest = {name: value for name, value in observation.items() if name not in ADDED}
+        added = (*ADDED, PREVIOUS_ENDED) if self.trials else ADDED
+        rest = {name: value for name, value in observation.items() if name not in added}
         return rest[BARE] if list(rest) == [BARE] else rest
+
+    def _joined(
+        self, observation: Observation, action: Array, reward: Array, ended: Array
+    ) -> dict[str, Any]:
+        named = observation if isinstance(observation, dict) else {BARE: observation}
+        found = {**named, ADDED[0]: action, ADDED[1]: reward[None]}
+        if self.trials:
+            found[PREVIOUS_ENDED] = ended.astype(jnp.float32)[None]
+        return found
 
 
 def encode_action(space: spaces.Space, action: Array) -> Float[Array, "..."]:
@@ -406,8 +358,3 @@ def encode_action(space: spaces.Space, action: Array) -> Float[Array, "..."]:
         parts = [jax.nn.one_hot(places[i], int(n), dtype=jnp.float32) for i, n in enumerate(sizes)]
         return jnp.concatenate(parts)
     return jnp.asarray(action, jnp.float32)
-
-
-def _joined(observation: Observation, action: Array, reward: Array) -> dict[str, Any]:
-    named = observation if isinstance(observation, dict) else {BARE: observation}
-    return {**named, ADDED[0]: action, ADDED[1]: reward[None]}

@@ -80,6 +80,8 @@ class Transforms:
     """Mean square of the discounted return."""
 
     def __post_init__(self) -> None:
+        if self.config.trials:
+            raise UserError("trial_episodes is for the training of tasks in JAX")
         self.space = observed(self.seen, self.actions, self.config)
         self.returns = np.zeros(self.num_envs)
         if self.config.normalise_observations:

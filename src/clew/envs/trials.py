@@ -1,0 +1,246 @@
+"""Trials: several episodes with the same draw of a task, through which an agent keeps its memory.
+
+An agent that is trained on trials learns to learn: it finds out in a trial's first episodes what
+the task has drawn, and uses it in the later ones (Duan et al., 2016; Wang et al., 2016).
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from clew.envs.base import Environment, EnvState, Metrics, Observation, Transition, Wrapper
+from clew.errors import UserError, require_at_least
+
+MOST_GROUPS = 10
+"""Returns by the place in the trial: those of more episodes are averaged in so many groups."""
+NEXT_EPISODE = 0x747269616C & 0xFFFFFFFF
+"""Folded into a step's key for what opens a trial's next episode."""
+COUNTED = ("return", "length")
+"""Metrics that are summed over a trial's episodes; the others are averaged."""
+
+
+def episode_groups(episodes: int) -> list[range]:
+    """The episodes of a trial, from 0, in at most `MOST_GROUPS` groups of nearly equal size."""
+    groups = np.array_split(np.arange(episodes), min(episodes, MOST_GROUPS))
+    return [range(int(group[0]), int(group[-1]) + 1) for group in groups]
+
+
+def return_names(episodes: int) -> tuple[str, ...]:
+    """The metrics of returns by the place in the trial: "return_1"; of a group "return_1_10"."""
+    return tuple(
+        f"return_{g[0] + 1}" if len(g) == 1 else f"return_{g[0] + 1}_{g[-1] + 1}"
+        for g in episode_groups(episodes)
+    )
+
+
+class TrialState(NamedTuple):
+    """The task's state, and what is counted about the running trial."""
+
+    env: EnvState
+    first: tuple[EnvState, Observation]
+    """What opened the trial."""
+    episode: Int[Array, ""]
+    """Which one is running, from 0."""
+    ended: Bool[Array, ""]
+    """The last step ended an episode, and the next one of the trial is open."""
+    earned: Float[Array, ""]
+    """In the running episode."""
+    returns: Float[Array, " groups"]
+    """Summed over the episodes of each group."""
+    metrics: Metrics
+    """The task's own, summed over the episodes."""
+
+
+class Trials(Wrapper):
+    """Makes one episode, for the agent, of the episodes of a trial; `trial_episodes`.
+
+    A trial is a number of the task's episodes in which what the task drew at the trial's beginning
+    stays (`Environment.next_in_trial`). For the agent it is one episode: `start` at its beginning
+    alone, so that a memory keeps its state, and discounting goes through the ends in between. The
+    step that ends an episode, by termination or truncation, gives its reward and the first
+    observation of the next episode; the final observation is not shown. The last end terminates
+    the trial, however that episode ended: nothing follows, because the trial is the task.
+
+    Metrics: "return" and, by the stream, "length" of the whole trial; "return_1", "return_2", ...
+    of each of its episodes, or with more than 10 episodes the mean of each of 10 groups,
+    "return_1_10" for the first of 100; and the task's own metrics, averaged over the episodes.
+
+    Args:
+        env: the task itself, not one with wrappers, which go around.
+        episodes: of a trial, at least 2.
+
+    Raises:
+        UserError: fewer than 2 episodes, or the task has wrappers already.
+
+    Source: Duan et al. (2016), RL^2, section 2.2.
+    """
+
+    episodes: int = eqx.field(static=True)
+
+    def __init__(self, env: Environment, episodes: int):
+        require_task(env, episodes)
+        self.episodes = episodes
+        super().__init__(env)
+        own = tuple(name for name in env.metric_names if name != "return")
+        self.metric_names = (*own, *return_names(episodes), "return")
+
+    def opened(self, state: EnvState, observation: Observation) -> tuple[TrialState, Observation]:
+        """Nothing is counted yet."""
+        nothing = jnp.zeros((), jnp.float32)
+        return TrialState(
+            env=state,
+            first=(state, observation),
+            episode=jnp.zeros((), jnp.int32),
+            ended=jnp.zeros((), jnp.bool_),
+            earned=nothing,
+            returns=jnp.zeros(len(episode_groups(self.episodes)), jnp.float32),
+            metrics={name: nothing for name in self.env.metric_names},
+        ), observation
+
+    def stepped(
+        self,
+        before: TrialState,
+        state: EnvState,
+        transition: Transition,
+        action: Array,
+        key: Key[Array, ""],
+    ) -> tuple[TrialState, Transition]:
+        """Goes on with the trial's next episode where one ended."""
+        over = transition.terminated | transition.truncated
+        last = before.episode + 1 >= self.episodes
+        goes_on = over & ~last
+        again = self.env.next_in_trial(before.first, jax.random.fold_in(key, NEXT_EPISODE))
+        now, observation = _where(goes_on, again, (state, transition.observation))
+        earned = before.earned + transition.reward
+        whole = transition.metrics.get("return", earned)  # a task may know it better
+        after = TrialState(
+            env=now,
+            first=before.first,
+            episode=before.episode + over.astype(jnp.int32),
+            ended=goes_on,
+            earned=jnp.where(over, 0.0, earned),
+            returns=before.returns + self._place(before.episode) * jnp.where(over, whole, 0.0),
+            metrics={
+                name: before.metrics[name] + jnp.where(over, value, 0.0)
+                for name, value in transition.metrics.items()
+            },
+        )
+        return after, Transition(
+            observation=observation,
+            reward=transition.reward,
+            terminated=over & last,
+            truncated=jnp.zeros_like(over),
+            metrics=self._metrics(after),
+        )
+
+    def task_state(self, state: TrialState) -> Any:
+        """The task's."""
+        return state.env
+
+    def task_observation(self, observation: Any) -> Any:
+        """The same."""
+        return observation
+
+    def trial_goes_on(self, state: TrialState) -> Bool[Array, ""]:
+        """Whether the last step ended an episode of the trial, and the next one is open."""
+        return state.ended
+
+    def _place(self, episode: Int[Array, ""]) -> Float[Array, " groups"]:
+        """1 for the group of an episode, 0 for the others."""
+        begins = jnp.array([group[0] for group in episode_groups(self.episodes)])
+        ends = jnp.append(begins[1:], self.episodes)
+        return ((begins <= episode) & (episode < ends)).astype(jnp.float32)
+
+    def _metrics(self, state: TrialState) -> Metrics:
+        groups = episode_groups(self.episodes)
+        names = return_names(self.episodes)
+        found = {
+            name: total if name in COUNTED else total / self.episodes
+            for name, total in state.metrics.items()
+        }
+        found |= {n: state.returns[i] / len(groups[i]) for i, n in enumerate(names)}
+        return found | {"return": jnp.sum(state.returns)}
+
+
+class SeparateState(NamedTuple):
+    """The task's state, and where the trial stands."""
+
+    env: EnvState
+    first: tuple[EnvState, Observation]
+    episode: Int[Array, ""]
+
+
+class SeparateEpisodes(Wrapper):
+    """The same trials, but every episode is one for the agent too; `trial_memory=False`.
+
+    The control for `Trials`: the memory begins anew with each episode, and each episode has a
+    return of its own, so that nothing of what a trial's first episodes show can be used.
+
+    Args:
+        env: the task itself.
+        episodes: of a trial, at least 2.
+
+    Raises:
+        UserError: fewer than 2 episodes, or the task has wrappers already.
+    """
+
+    episodes: int = eqx.field(static=True)
+
+    def __init__(self, env: Environment, episodes: int):
+        require_task(env, episodes)
+        self.episodes = episodes
+        super().__init__(env)
+
+    def opened(
+        self, state: EnvState, observation: Observation
+    ) -> tuple[SeparateState, Observation]:
+        """Opens a trial."""
+        first = state, observation
+        return SeparateState(state, first, jnp.zeros((), jnp.int32)), observation
+
+    def next_episode(
+        self, state: SeparateState, key: Key[Array, ""]
+    ) -> tuple[SeparateState, Observation]:
+        """The trial's next episode, or the next trial's first."""
+        again_key, trial_key = jax.random.split(key)
+        again, observation = self.env.next_in_trial(state.first, again_key)
+        same = SeparateState(again, state.first, state.episode + 1), observation
+        other = self.opened(*self.env.next_episode(state.env, trial_key))
+        return _where(state.episode + 1 < self.episodes, same, other)
+
+    def stepped(
+        self,
+        before: SeparateState,
+        state: EnvState,
+        transition: Transition,
+        action: Array,
+        key: Key[Array, ""],
+    ) -> tuple[SeparateState, Transition]:
+        """As the task does."""
+        return before._replace(env=state), transition
+
+    def task_state(self, state: SeparateState) -> Any:
+        """The task's."""
+        return state.env
+
+    def task_observation(self, observation: Any) -> Any:
+        """The same."""
+        return observation
+
+
+def require_task(env: Environment, episodes: int) -> None:
+    """Refuses trials of fewer than 2 episodes, or of a task that has wrappers already."""
+    require_at_least("trial_episodes", episodes, 2)
+    if isinstance(env, Wrapper):
+        raise UserError(
+            f"trials go around the task itself, inside of other wrappers; this is a "
+            f"{type(env).__name__}"
+        )
+
+
+def _where(choice: Bool[Array, ""], a: Any, b: Any) -> Any:
+    return jax.tree.map(lambda x, y: jnp.where(choice, x, y), a, b)
