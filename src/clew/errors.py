@@ -2,8 +2,9 @@
 
 import difflib
 import errno
+import inspect
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 
@@ -63,6 +64,12 @@ LARGEST = 2**31 - 1
 """The largest count or size: compiled programs count in 32 bits."""
 LARGEST_SIZE = 2**20
 """The largest size of a vector between two layers: a matrix between two of them takes 4 TB."""
+DEEPEST = 256
+"""The most layers of a memory, and steps within one: each is compiled, and takes its time."""
+MOST_PARTS = 1024
+"""The most heads of attention, and intervals of AReLiT's approximation: each has its own."""
+LONGEST_EPISODE = 2**24
+"""The most steps of an episode: up to here single precision counts them one by one."""
 
 
 def require_at_least(name: str, value: Any, minimum: int, maximum: int = LARGEST) -> None:
@@ -93,3 +100,34 @@ def require_episodes(episodes: Any, max_steps: Any, seed: Any) -> None:
     require_at_least("episodes", episodes, 1)
     require_at_least("max_steps", max_steps, 1)
     require_at_least("seed", seed, 0, 2**63)
+
+
+def parameters_of(called: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a class or function by name; empty if it does not tell."""
+    try:
+        return inspect.signature(called).parameters
+    except (TypeError, ValueError):
+        return {}
+
+
+def check_call(name: str, called: Callable[..., Any], /, *args: Any, **options: Any) -> None:
+    """Refuses options that something named by a user does not take.
+
+    Raises:
+        UserError: for an unknown option, with the nearest ones, or one that is missing.
+    """
+    parameters = parameters_of(called).values()
+    if not parameters:
+        return
+    signature = inspect.signature(called)
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        for option in options:
+            if option not in signature.parameters:
+                rest = list(parameters)[len(args) :]
+                variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+                known = [p.name for p in rest if p.name != "key" and p.kind not in variadic]
+                raise unknown_name(f"option of {name}", option, known)
+    try:
+        signature.bind(*args, **options)
+    except TypeError as error:
+        raise UserError(f"{name} cannot be called with what it is given: {error}") from error

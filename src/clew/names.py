@@ -125,35 +125,6 @@ def script_alone(kind: str, name: str) -> str:
     )
 
 
-def parameters_of(called: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """The parameters of a class or function by name; empty if it does not tell."""
-    try:
-        return inspect.signature(called).parameters
-    except (TypeError, ValueError):
-        return {}
-
-
-def check_call(name: str, called: Callable[..., Any], *args: Any, **options: Any) -> None:
-    """Refuses options that something named by a user does not take.
-
-    Raises:
-        UserError: for an unknown option, with the nearest ones, or one that is missing.
-    """
-    parameters = parameters_of(called).values()
-    if not parameters:
-        return
-    signature = inspect.signature(called)
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        for option in options:
-            if option not in signature.parameters:
-                known = [parameter.name for parameter in parameters]
-                raise unknown_name(f"option of {name}", option, known[len(args) :])
-    try:
-        signature.bind(*args, **options)
-    except TypeError as error:
-        raise UserError(f"{name} cannot be called with what it is given: {error}") from error
-
-
 def import_own(name: str, reference: str, folder: str = "") -> ModuleType:
     """Imports a module of the user's own.
 

@@ -11,12 +11,13 @@ import pytest
 import clew.lab.bench.machine
 import clew.lab.bench.speed
 from clew.cli import run
-from clew.lab.bench.machine import matrix_product_rate, planned_bytes
+from clew.lab.bench.machine import matrix_product_rate
 from clew.lab.bench.speed import Plan, cases, measure, rate_of
 from clew.lab.bench.timing import Estimate
 from clew.lab.costs import multiply_adds
 from clew.memory import MEMORIES, make_memory
 from clew.memory.laws import LawBroken
+from clew.run.machine import planned_bytes
 
 TINY = Plan(num_envs=2, length=3, repeats=1, law_lengths=(1,))
 

@@ -18,11 +18,11 @@ from clew.lab.bench.lengths import (
     measure,
     subjects,
 )
-from clew.lab.bench.machine import planned_bytes
 from clew.lab.bench.timing import estimate
 from clew.memory import make_memory, scan_steps
 from clew.memory.kernels import why_not
 from clew.memory.kernels.relit import Recurrence, ReLiTInputs, relit_recurrence
+from clew.run.machine import planned_bytes
 
 TIME, ENVS, THREADS = 2048, 8, 2
 needs_kernel = pytest.mark.skipif(bool(why_not()), reason=why_not())

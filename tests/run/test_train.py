@@ -160,6 +160,16 @@ def test_impossible_settings_are_refused_before_anything_is_made(tmp_path, chang
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_program_that_does_not_fit_is_refused_before_it_runs(tmp_path, monkeypatch):
+    """What the memory's state alone does not tell, XLA's plan of the program does."""
+    plain = small_config(tmp_path, memory="none", memory_options={}, log_every=5)
+    plain.validate()
+    monkeypatch.setattr("clew.run.machine.physical_memory", lambda: 10**6)
+    plain.validate()  # 10,000 parameters fit a megabyte
+    with pytest.raises(UserError, match="at least .* GB of memory, .* has 0.0 GB: so much"):
+        clew.train(plain, progress=Watch())
+
+
 def test_a_run_without_a_name_gets_the_next_number(tmp_path):
     from clew.run.folder import new_folder
 

@@ -20,7 +20,7 @@ from clew.agents.distributions import (
 from clew.agents.encoders import Dense, EncoderConfig, make_encoder
 from clew.envs.base import Observation
 from clew.envs.spaces import MASK, ActionMask, without_mask
-from clew.errors import UserError, require_at_least, require_choice
+from clew.errors import LARGEST_SIZE, UserError, require_at_least, require_choice
 from clew.memory import make_memory
 from clew.memory.base import AbstractMemory, State
 from clew.memory.parts.blocks import Init, Linear
@@ -60,7 +60,7 @@ class NetworkConfig(EncoderConfig):
         require_choice("projection", self.projection, PROJECTIONS)
         require_choice("continuous", self.continuous, CONTINUOUS)
         require_choice("log_std", self.log_std, DEVIATIONS)
-        require_at_least("head_size", self.head_size, 0)
+        require_at_least("head_size", self.head_size, 0, LARGEST_SIZE)
 
 
 class Head(eqx.Module):

@@ -27,8 +27,7 @@ from clew.bridges.gymnasium.spaces import (
     is_categorical,
 )
 from clew.envs.base import Environment, EnvState, Observation, Transition
-from clew.errors import UserError, require_choice, unknown_name
-from clew.names import parameters_of
+from clew.errors import UserError, parameters_of, require_choice, unknown_name
 
 GYMNAX = "gymnax:"
 INSTALL = "pip install 'clew[jaxenvs]'"

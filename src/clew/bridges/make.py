@@ -7,8 +7,8 @@ from clew.bridges.gymnasium.build import GYMNASIUM
 from clew.bridges.gymnax import GYMNAX, gymnax_options, make_gymnax
 from clew.envs import ENVS
 from clew.envs.base import Environment
-from clew.errors import UserError, one_line, unknown_name
-from clew.names import check_call, is_reference, resolve
+from clew.errors import UserError, check_call, one_line, unknown_name
+from clew.names import is_reference, resolve
 
 
 def make_env(name: str, **options: Any) -> Environment:

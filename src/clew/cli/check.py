@@ -8,8 +8,8 @@ import tyro
 
 from clew.cli.parse import parse
 from clew.cli.tables import print_json, print_table
-from clew.errors import UserError, unknown_name
-from clew.names import check_call, is_reference, parameters_of, resolve
+from clew.errors import UserError, check_call, parameters_of, unknown_name
+from clew.names import is_reference, resolve
 
 if TYPE_CHECKING:
     from clew.memory.base import AbstractMemory

@@ -19,7 +19,7 @@ from clew.envs.tmaze import (
     UP,
     WRONG_TURN_REWARD,
 )
-from clew.errors import UserError, require_at_least, require_fraction
+from clew.errors import LONGEST_EPISODE, UserError, require_at_least, require_fraction
 
 
 def reach_probability(
@@ -47,8 +47,8 @@ def reach_probability(
     Raises:
         UserError: impossible sizes, or four numbers that are no distribution.
     """
-    require_at_least("corridor_length", corridor_length, 2)
-    require_at_least("time_limit", time_limit, 1)
+    require_at_least("corridor_length", corridor_length, 2, LONGEST_EPISODE)
+    require_at_least("time_limit", time_limit, 1, LONGEST_EPISODE)
     probabilities = np.asarray(action_probabilities, np.float64)
     valid = probabilities.shape == (4,) and bool(np.all(probabilities >= 0))
     if not valid or abs(probabilities.sum() - 1.0) > 1e-6:
@@ -84,7 +84,7 @@ def optimal_return(
     Raises:
         UserError: a corridor shorter than 2, or a discount or probability outside [0, 1].
     """
-    require_at_least("corridor_length", corridor_length, 2)
+    require_at_least("corridor_length", corridor_length, 2, LONGEST_EPISODE)
     require_fraction("discount", discount)
     require_fraction("success_probability", success_probability)
     turn = RIGHT_TURN_REWARD * success_probability + WRONG_TURN_REWARD * (1 - success_probability)

@@ -26,7 +26,7 @@ from clew.envs.recall import (
     recall_line,
     shown_time,
 )
-from clew.errors import require_at_least
+from clew.errors import LARGEST_SIZE, LONGEST_EPISODE, require_at_least
 
 
 class MemoryChainState(NamedTuple):
@@ -179,5 +179,5 @@ class MemoryChain(Recall):
 
 def check_chain(memory_length: Any, num_bits: Any) -> None:
     """Refuses impossible sizes."""
-    require_at_least("memory_length", memory_length, 1)
-    require_at_least("num_bits", num_bits, 1)
+    require_at_least("memory_length", memory_length, 1, LONGEST_EPISODE)
+    require_at_least("num_bits", num_bits, 1, LARGEST_SIZE)

@@ -22,6 +22,8 @@ FIRST_BIT = 2
 LARGEST_SEED = 2**32 - 1
 STREAM_LENGTH = 10_000
 """Episodes of a fixed stream: as many as a published run has."""
+LARGEST_STREAM = 2**20
+"""The most of them: they are drawn in advance, a million in a few seconds."""
 
 
 class Stream(NamedTuple):
@@ -258,4 +260,4 @@ def check_stream(seed: Any, length: Any) -> None:
     """Refuses what is no seed of a stream (None stands for fresh episodes) or no length of one."""
     if seed is not None:
         require_at_least("stream_seed", seed, 0, LARGEST_SEED)
-    require_at_least("stream_length", length, 1)
+    require_at_least("stream_length", length, 1, LARGEST_STREAM)

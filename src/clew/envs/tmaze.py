@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from clew.envs.base import Environment, Transition
 from clew.envs.pictures import tmaze_picture
-from clew.errors import UserError, require_at_least, require_choice
+from clew.errors import LONGEST_EPISODE, UserError, require_at_least, require_choice
 
 UP, DOWN, LEFT, RIGHT = 0, 1, 2, 3
 """The four actions. Cue 0 asks for `UP` at the junction, cue 1 for `DOWN`."""
@@ -216,8 +216,8 @@ def position_bits(corridor_length: int) -> int:
 
 def check_settings(corridor_length: int, time_limit: int, on_time_limit: str) -> None:
     """Refuses impossible settings, and warns of a maze that nobody can solve in time."""
-    require_at_least("corridor_length", corridor_length, 2)
-    require_at_least("time_limit", time_limit, 1)
+    require_at_least("corridor_length", corridor_length, 2, LONGEST_EPISODE)
+    require_at_least("time_limit", time_limit, 1, LONGEST_EPISODE)
     require_choice("on_time_limit", on_time_limit, TIME_LIMIT_RULES)
     if time_limit < corridor_length:
         warnings.warn(

@@ -5,7 +5,7 @@ rest of the library it needs only the errors.
 """
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
-from clew.errors import UserError, one_line, unknown_name
+from clew.errors import UserError, check_call, one_line, parameters_of, unknown_name
 from clew.memory.arelit import AReLiT
 from clew.memory.base import AbstractMemory, scan_steps, select
 from clew.memory.gru import GRU
@@ -64,7 +64,7 @@ def options_of(memory: str | Callable[..., Any]) -> dict[str, Any]:
     Raises:
         UserError: if there is no memory of that name.
     """
-    parameters = _parameters(_find(memory))
+    parameters = parameters_of(_find(memory)).values()
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     own = (p for p in parameters if p.name not in ("input_size", "key") and p.kind not in variadic)
     return {parameter.name: parameter.default for parameter in own}
@@ -86,22 +86,11 @@ def make_memory(
         UserError: for an unknown name or option, with the nearest valid ones, for an impossible
             value, or a class that does not take these arguments or is no memory.
     """
-    build, valid = _find(memory), options_of(memory)
+    build = _find(memory)
     name = memory if isinstance(memory, str) else _label(build)
     _refuse_other_classes(name, build)
     require_key(key)
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in _parameters(build)):
-        for option in options:
-            if option not in valid:
-                raise unknown_name(f"option of {name}", option, valid)
-        try:
-            inspect.signature(build).bind(input_size, key=key, **options)
-        except TypeError as error:
-            given = ", ".join(f"{option}=..." for option in options)
-            raise UserError(
-                f"{name} cannot be called as {name}(input_size, key=key{given and ', '}{given}): "
-                f"{error}"
-            ) from error
+    check_call(name, build, input_size, key=key, **options)
     try:
         made = build(input_size, key=key, **options)
     except TypeError as error:
@@ -123,14 +112,6 @@ def require_key(key: Any) -> None:
     dtype = jnp.result_type(key)
     if not (jnp.issubdtype(dtype, jax.dtypes.prng_key) or jnp.shape(key) == (2,)):
         raise UserError(f"key must be a random key, jax.random.key(seed), got {one_line(key)}")
-
-
-def _parameters(build: Callable[..., Any]) -> Collection[inspect.Parameter]:
-    """Those of a class or function; none if it does not tell."""
-    try:
-        return inspect.signature(build).parameters.values()
-    except (TypeError, ValueError):
-        return ()
 
 
 def _label(memory: Callable[..., Any]) -> str:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from clew.errors import require_at_least, require_choice, require_rate
+from clew.errors import MOST_PARTS, require_at_least, require_choice, require_rate
 from clew.memory.base import State, check_step_input, check_unroll_input
 from clew.memory.kernels import RecurrenceBackend, choose_form
 from clew.memory.kernels.arelit import AReLiTInputs, Readout, arelit_recurrence
@@ -401,7 +401,7 @@ def oscillators(frequencies: Frequencies, r: int, scale: Scale) -> Oscillators:
     intervals: `code` r - 1, `full_wave` and `odd_wave` R; `printed` 1 / (2 r) (Eq. 4.22); `code`
     1 / (2 vectors).
     """
-    require_at_least("r", r, 1)
+    require_at_least("r", r, 1, MOST_PARTS)
     require_choice("frequencies", frequencies, get_args(Frequencies))
     require_choice("scale", scale, get_args(Scale))
     if frequencies in ("full_wave", "odd_wave"):

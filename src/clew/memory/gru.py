@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from clew.errors import LARGEST_SIZE, require_at_least, require_choice
+from clew.errors import DEEPEST, LARGEST_SIZE, require_at_least, require_choice
 from clew.memory.base import State
 from clew.memory.kernels import Backend, uses_kernel
 from clew.memory.kernels.cells import CellKernel
@@ -137,7 +137,7 @@ class GRU(CellStack):
         require_at_least("input_size", input_size, 1)
         require_choice("init_per", init_per, ("product", "gate"))
         require_at_least("hidden_size", hidden_size, 1, LARGEST_SIZE)
-        require_at_least("num_layers", num_layers, 1)
+        require_at_least("num_layers", num_layers, 1, DEEPEST)
         uses_kernel(backend)
         sizes = [input_size] + [hidden_size] * num_layers
         keys = jax.random.split(key, num_layers)

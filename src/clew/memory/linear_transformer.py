@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from clew.errors import require_at_least, require_choice, require_rate
+from clew.errors import LARGEST_SIZE, MOST_PARTS, require_at_least, require_choice, require_rate
 from clew.memory.base import State, check_step_input, check_unroll_input, select
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
 from clew.memory.parts.gates import GateName
@@ -217,8 +217,9 @@ class LinearTransformer(LayerStack):
         init: Init = "orthogonal",
     ):
         check_sizes(input_size, hidden_size, num_layers)
-        require_at_least("num_heads", num_heads, 1)
-        require_at_least("head_size", head_size, 1)
+        require_at_least("num_heads", num_heads, 1, MOST_PARTS)
+        require_at_least("head_size", head_size, 1, LARGEST_SIZE)
+        require_at_least("num_heads x head_size", num_heads * head_size, 1, LARGEST_SIZE)
         require_rate("epsilon", epsilon)
         require_choice("summation", summation, ("plain", "compensated"))
         keys = jax.random.split(key, 1 + num_layers)

@@ -10,7 +10,7 @@ from jax.nn import sigmoid
 from jax.numpy import tanh
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from clew.errors import LARGEST_SIZE, UserError, require_at_least, require_choice
+from clew.errors import DEEPEST, LARGEST_SIZE, UserError, require_at_least, require_choice
 from clew.memory.base import State
 from clew.memory.kernels import Backend, uses_kernel
 from clew.memory.kernels.cells import CellKernel
@@ -140,7 +140,7 @@ class LSTM(CellStack):
         require_at_least("input_size", input_size, 1)
         require_choice("init_per", init_per, ("product", "gate"))
         require_at_least("hidden_size", hidden_size, 1, LARGEST_SIZE)
-        require_at_least("num_layers", num_layers, 1)
+        require_at_least("num_layers", num_layers, 1, DEEPEST)
         uses_kernel(backend)
         if not math.isfinite(forget_bias):
             raise UserError(f"forget_bias must be a finite number, got {forget_bias!r}")
@@ -153,7 +153,7 @@ class LSTM(CellStack):
                 key=keys[i],
                 init=init,
                 init_per=init_per,
-                forget_bias=forget_bias,
+                forget_bias=float(forget_bias),
                 all_biases=all_biases,
                 backend=backend,
             )

@@ -4,7 +4,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from clew.errors import LARGEST_SIZE, require_at_least
+from clew.errors import DEEPEST, LARGEST_SIZE, require_at_least
 from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input
 from clew.memory.parts.blocks import Init, Linear
 
@@ -42,7 +42,7 @@ class NoMemory(AbstractMemory):
     ):
         require_at_least("input_size", input_size, 1)
         require_at_least("hidden_size", hidden_size, 1, LARGEST_SIZE)
-        require_at_least("num_layers", num_layers, 1)
+        require_at_least("num_layers", num_layers, 1, DEEPEST)
         sizes = [input_size] + [hidden_size] * num_layers
         keys = jax.random.split(key, num_layers)
         self.layers = tuple(

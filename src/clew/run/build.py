@@ -8,10 +8,10 @@ import jax
 
 from clew.agents.network import Agent, make_agent
 from clew.envs.stream import AutoReset
-from clew.errors import UserError
+from clew.errors import one_line
 from clew.interact import tasks
 from clew.interact.task import Task
-from clew.run.machine import physical_memory
+from clew.run.machine import require_memory
 
 if TYPE_CHECKING:
     from clew.run.config import TrainConfig
@@ -69,14 +69,13 @@ def check_memory(config: "TrainConfig", agent: Agent) -> None:
     state = _count(eqx.filter_eval_shape(lambda agent: agent.init_state(), agent))
     learning = config.learning
     each = 3 * parameters + learning.num_envs * (state + learning.rollout_length)
-    needed, there = 4 * config.seeds * each, physical_memory()
-    if there and needed > there and jax.default_backend() == "cpu":
-        raise UserError(
-            f"these settings need at least {needed / 1e9:,.0f} GB of memory, this machine has "
-            f"{there / 1e9:,.0f} GB: {config.seeds:,} seeds x ({parameters:,} parameters, "
-            f"{learning.num_envs:,} num_envs with {state:,} numbers of state and "
-            f"{learning.rollout_length:,} steps)"
-        )
+    given = config.memory_options
+    options = f" with {one_line(given, 120)}" if given else ""
+    require_memory(
+        4 * config.seeds * each,
+        f"{config.seeds:,} seeds x ({parameters:,} parameters{options}, {learning.num_envs:,} "
+        f"num_envs with {state:,} numbers of state and {learning.rollout_length:,} steps)",
+    )
 
 
 def _count(tree: Any) -> int:

@@ -23,6 +23,7 @@ from clew.memory import MEMORIES
 from clew.names import find
 from clew.run.build import agent_parts, build_agent, make_task
 from clew.run.config import TrainConfig
+from clew.run.machine import planned_bytes, require_memory
 from clew.run.sharding import Layout, place_on_devices, sharding_of
 from clew.run.updates import make_update
 
@@ -201,7 +202,11 @@ def compile_program(parts: Parts) -> CompiledProgram:
 
 
 def compile_loop(parts: Parts, one: Callable[[SeedState, Bool[Array, ""]], SeedState]) -> Loop:
-    """Compiles `advance` for the run's devices."""
+    """Compiles `advance` for the run's devices.
+
+    Raises:
+        UserError: if the program holds more than this machine's memory.
+    """
     sharding, layouts = sharding_of(parts.config), state_layouts(parts)
     options: dict[str, Any] = {}
     if sharding.mesh is not None:
@@ -209,6 +214,12 @@ def compile_loop(parts: Parts, one: Callable[[SeedState, Bool[Array, ""]], SeedS
     jitted = jit_over(sharding.mesh, partial(advance, parts, one), donate_argnums=0, **options)
     lowered = jitted.lower(run_template(parts), jax.ShapeDtypeStruct((), jnp.int32))
     compiled = lowered.compile(compiler_options=sharding.compiler_options)
+    learning, devices = parts.config.learning, max(1, parts.config.devices)
+    require_memory(
+        devices * planned_bytes(compiled),
+        f"so much the compiled program holds at once, for {parts.config.seeds:,} seeds x "
+        f"{learning.num_envs:,} num_envs x {learning.rollout_length:,} steps",
+    )
     return compiled if sharding.mesh is None else ShardedLoop(compiled, layouts, sharding.whole)
 
 

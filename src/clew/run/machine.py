@@ -7,10 +7,12 @@ import subprocess
 import tempfile
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
+from clew.errors import UserError
 from clew.memory.kernels import provenance
 
 
@@ -32,6 +34,36 @@ def physical_memory() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return 0
+
+
+def planned_bytes(compiled: Any) -> int:
+    """Bytes that a compiled program holds at once: arguments, results and everything between.
+
+    This is XLA's own plan of its buffers, exact for the program. The process itself needs more:
+    Python, the libraries and the compiler, some hundred MB that no memory model is to blame for
+    and that a process's highest resident size would mix in.
+    """
+    plan = compiled.memory_analysis()
+    whole = plan.argument_size_in_bytes + plan.output_size_in_bytes + plan.temp_size_in_bytes
+    return whole - plan.alias_size_in_bytes
+
+
+def require_memory(needed: int, what: str) -> None:
+    """Refuses what takes more memory than this machine has, where programs compute on processors.
+
+    Args:
+        needed: bytes, or fewer than it will be.
+        what: that needs them, for the message.
+
+    Raises:
+        UserError: saying how much is needed and how much there is.
+    """
+    there = physical_memory()
+    if there and needed > there and jax.default_backend() == "cpu":
+        raise UserError(
+            f"these settings need at least {needed / 1e9:,.1f} GB of memory, this machine has "
+            f"{there / 1e9:,.1f} GB: {what}"
+        )
 
 
 def git_commit() -> str | None:

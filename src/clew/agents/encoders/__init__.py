@@ -18,9 +18,9 @@ from clew.agents.encoders.base import (
 from clew.agents.encoders.pictures import Frame, Impala, Nature
 from clew.agents.encoders.vectors import Chain, Dense, Embedding, OneHot, PreviousReward
 from clew.envs.spaces import without_mask
-from clew.errors import UserError, require_at_least
+from clew.errors import UserError, check_call, require_at_least
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
-from clew.names import check_call, is_reference, resolve
+from clew.names import is_reference, resolve
 
 __all__ = [
     "ENCODERS",

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from clew.envs.spaces import split_mask
-from clew.errors import UserError, require_at_least, require_choice
+from clew.errors import LARGEST_SIZE, UserError, require_at_least, require_choice
 from clew.memory.parts.blocks import INITS, LayerNorm, Linear
 from clew.names import is_reference, recorded_name
 
@@ -83,7 +83,7 @@ class EncoderConfig:
         require_choice("precision", self.precision, PRECISIONS)
         require_choice("init", self.init, INITS)
         for name in ("encoder_size", "encoder_layers"):
-            require_at_least(name, getattr(self, name), 1)
+            require_at_least(name, getattr(self, name), 1, LARGEST_SIZE)
         for name in ("picture_size", "embedding_size", "encoder_projection"):
             require_at_least(name, getattr(self, name), 0)
         for channels in self.picture_channels:

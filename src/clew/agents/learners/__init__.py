@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from clew.agents.learners.a2c import A2C, A2CConfig
 from clew.agents.learners.base import Learner, LearnerConfig, require_learner
 from clew.agents.learners.ppo import PPO, PPOConfig
-from clew.names import check_call, find
+from clew.errors import check_call
+from clew.names import find
 
 LEARNERS: dict[str, type[Learner]] = {"a2c": A2C, "ppo": PPO}
 

@@ -16,13 +16,14 @@ from clew.agents.network import Agent
 from clew.agents.trajectory import Outputs, Rollout, Trajectory, read
 from clew.errors import (
     UserError,
+    check_call,
     require_at_least,
     require_choice,
     require_fraction,
     require_rate,
 )
 from clew.memory.base import State
-from clew.names import check_call, is_reference, resolve
+from clew.names import is_reference, resolve
 
 T = TypeVar("T")
 

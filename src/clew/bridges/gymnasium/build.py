@@ -15,8 +15,8 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import DependencyNotInstalled
 from PIL import Image
 
-from clew.errors import UserError
-from clew.names import check_call, parameters_of, resolve
+from clew.errors import UserError, check_call, parameters_of
+from clew.names import resolve
 
 GYMNASIUM = "gymnasium:"
 

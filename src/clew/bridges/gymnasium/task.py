@@ -23,8 +23,7 @@ from clew.bridges.gymnasium.spaces import ObservationAdapter, adapt_action, adap
 from clew.bridges.gymnasium.stream import GymnasiumStream
 from clew.bridges.gymnasium.vector import GroupedVectorEnv
 from clew.envs.wrappers import WrapperConfig, observed
-from clew.errors import UserError, require_at_least
-from clew.names import check_call, parameters_of
+from clew.errors import UserError, check_call, parameters_of, require_at_least
 
 FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 NOT_FACTORIES = ("gymnax:",)

@@ -26,7 +26,7 @@ from clew.interact.host_rollout import HostRollout
 from clew.interact.hosted_task import HostedTask
 from clew.interact.rollout import empty_memories
 from clew.lab.bench.lengths import kernel_bytes
-from clew.lab.bench.machine import device, matrix_product_rate, planned_bytes, until_ready
+from clew.lab.bench.machine import device, matrix_product_rate, until_ready
 from clew.lab.bench.speed import FORWARD_AND_BACKWARD
 from clew.lab.bench.timing import Estimate, by_turns, estimate, ratio, seconds_of
 from clew.lab.costs import multiply_adds, parameters
@@ -37,7 +37,7 @@ from clew.run.asynchronous.actor import gathered_template
 from clew.run.compiled import Parts, SeedState, init_run, make_parts, run_template
 from clew.run.config import TrainConfig
 from clew.run.hosted import learn_seed
-from clew.run.machine import git_commit, use_compilation_cache
+from clew.run.machine import git_commit, planned_bytes, use_compilation_cache
 
 FILE = "memory-maze-learner"
 """Name of what is written, .json, .md and .png."""

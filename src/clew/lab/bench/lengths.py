@@ -16,13 +16,13 @@ import jax.numpy as jnp
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from clew.errors import unknown_name
-from clew.lab.bench.machine import device, matrix_product_rate, planned_bytes, until_ready
+from clew.lab.bench.machine import device, matrix_product_rate, until_ready
 from clew.lab.bench.timing import Estimate, by_turns, estimate, ratio, seconds_of
 from clew.lab.document import Document, Grid
 from clew.memory import AbstractMemory, make_memory, scan_steps
 from clew.memory.kernels import Form, RecurrenceBackend, choose_form, why_not
 from clew.report.figures import new_figure, styles_of
-from clew.run.machine import git_commit
+from clew.run.machine import git_commit, planned_bytes
 
 SIZES = {"hidden_size": 128, "num_layers": 1, "num_heads": 4, "head_size": 64}
 FORMS: dict[str, tuple[Form, ...]] = {

@@ -57,15 +57,3 @@ def matrix_product_rate(repeats: int = 5) -> float:
 
     operations = count * 2 * size**3
     return estimate([operations / s for s in seconds_each(lambda: chain(a), repeats)]).middle
-
-
-def planned_bytes(compiled: Any) -> int:
-    """Bytes that a compiled program holds at once: arguments, results and everything between.
-
-    This is XLA's own plan of its buffers, exact for the program. The process itself needs more:
-    Python, the libraries and the compiler, some hundred MB that no memory model is to blame for
-    and that a process's highest resident size would mix in.
-    """
-    plan = compiled.memory_analysis()
-    whole = plan.argument_size_in_bytes + plan.output_size_in_bytes + plan.temp_size_in_bytes
-    return whole - plan.alias_size_in_bytes

@@ -18,7 +18,7 @@ from clew.agents.learners.a2c import A2CConfig, a2c_loss
 from clew.agents.network import Agent
 from clew.errors import unknown_name
 from clew.interact.rollout import rollout
-from clew.lab.bench.machine import device, matrix_product_rate, planned_bytes, seconds_each
+from clew.lab.bench.machine import device, matrix_product_rate, seconds_each
 from clew.lab.bench.timing import Estimate, estimate, seconds_of
 from clew.lab.costs import multiply_adds, parameters
 from clew.lab.document import Document, Grid, NoFigures
@@ -34,6 +34,7 @@ from clew.run.compiled import (
     make_parts,
 )
 from clew.run.config import TrainConfig
+from clew.run.machine import planned_bytes
 from clew.run.sharding import choose_devices, sharding_of
 
 SIZES = {"hidden_size": 128, "num_layers": 4, "num_heads": 4, "head_size": 64, "window": 128}

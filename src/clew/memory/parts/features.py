@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from clew.errors import require_at_least, require_choice
+from clew.errors import LARGEST_SIZE, MOST_PARTS, require_at_least, require_choice
 from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, Linear
 from clew.memory.parts.maps import MemoryMap
@@ -79,9 +79,11 @@ class GatedFeatures(eqx.Module):
         init_per: InitPer,
         chrono: int,
     ):
-        require_at_least("num_heads", num_heads, 1)
-        require_at_least("head_size", head_size, 1)
-        require_at_least("eta", eta, 1)
+        require_at_least("num_heads", num_heads, 1, MOST_PARTS)
+        require_at_least("head_size", head_size, 1, LARGEST_SIZE)
+        require_at_least("num_heads x head_size", num_heads * head_size, 1, LARGEST_SIZE)
+        require_at_least("eta", eta, 1, LARGEST_SIZE)
+        require_at_least("num_heads x eta", num_heads * eta, 1, LARGEST_SIZE)
         require_choice("query", query, ("single", "double"))
         require_choice("init_per", init_per, ("product", "role", "head"))
         require_at_least("chrono", chrono, 0)

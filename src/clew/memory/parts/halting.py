@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from clew.errors import require_at_least, require_choice, require_fraction
+from clew.errors import DEEPEST, require_at_least, require_choice, require_fraction
 from clew.memory.base import State
 from clew.memory.parts.blocks import Linear
 from clew.memory.parts.positions import sinusoids
@@ -64,7 +64,7 @@ class Halting(eqx.Module):
     def __init__(
         self, unit: Linear | None, max_steps: int, threshold: float, blend: str, unreached: str
     ):
-        require_at_least("max_steps", max_steps, 1)
+        require_at_least("max_steps", max_steps, 1, DEEPEST)
         require_fraction("threshold", threshold)
         require_choice("blend", blend, ("mean", "running"))
         require_choice("unreached", unreached, ("copy", "zero"))

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from clew.errors import UserError, require_at_least, require_choice
+from clew.errors import LARGEST_SIZE, UserError, require_at_least, require_choice
 from clew.memory.base import State
 from clew.memory.kernels import Backend
 from clew.memory.parts import initial
@@ -101,7 +101,7 @@ class Layer(eqx.Module, Generic[A]):
         backend: Backend = "auto",
     ):
         ffn_size = size if ffn_size is None else ffn_size
-        require_at_least("ffn_size", ffn_size, 1)
+        require_at_least("ffn_size", ffn_size, 1, LARGEST_SIZE)
         require_choice("norm", norm, NORM_PLACES)
         keys = jax.random.split(key, 3)
         self.attention = attention

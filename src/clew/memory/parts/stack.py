@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from clew.errors import LARGEST_SIZE, UserError, require_at_least
+from clew.errors import DEEPEST, LARGEST_SIZE, UserError, require_at_least
 from clew.memory.base import AbstractMemory, State
 from clew.memory.kernels import Backend
 from clew.memory.parts.attention import Gradient, WindowAttention
@@ -50,14 +50,14 @@ class LayerStack(AbstractMemory):
 
 
 def check_sizes(input_size: int, hidden_size: int, num_layers: int) -> None:
-    """Refuses sizes below 1.
+    """Refuses sizes below 1 and those that no machine can hold.
 
     Raises:
         UserError: naming the size and its value.
     """
     require_at_least("input_size", input_size, 1)
     require_at_least("hidden_size", hidden_size, 1, LARGEST_SIZE)
-    require_at_least("num_layers", num_layers, 1)
+    require_at_least("num_layers", num_layers, 1, DEEPEST)
 
 
 def make_embedding(

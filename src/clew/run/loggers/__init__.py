@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from clew.errors import UserError, unknown_name
-from clew.names import check_call, is_reference, resolve
+from clew.errors import UserError, check_call, unknown_name
+from clew.names import is_reference, resolve
 from clew.run.loggers.base import Logger, WandbConfig
 from clew.run.loggers.tensorboard import TensorBoard
 from clew.run.loggers.weights_biases import WeightsAndBiases, log_in
