@@ -9,6 +9,7 @@ from clew.envs.analysis import (
     reach_probability,
 )
 from clew.envs.bandit import Bandit
+from clew.envs.bandit_policies import bandit_policy_returns, best_bandit_return
 from clew.envs.base import Environment, Transition
 from clew.envs.dark_room import DarkRoom
 from clew.envs.distributed_memory import DistributedMemory
@@ -30,6 +31,8 @@ __all__ = [
     "TMaze",
     "TimeStep",
     "Transition",
+    "bandit_policy_returns",
+    "best_bandit_return",
     "dark_room_return",
     "distributed_memory_floors",
     "memory_chain_floors",

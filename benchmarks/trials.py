@@ -1,0 +1,120 @@
+"""Agents that keep their memory over trials: bandits and the dark room, beside other policies.
+
+    python benchmarks/trials.py results/trials bandit-10 bandit-100 dark-room
+
+trains what is not trained yet, one study for each name, and writes what policies for bandits earn.
+`separate` is the control: the same trials, with a memory that begins anew in each episode.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from clew import PPOConfig, TrainConfig, WrapperConfig
+from clew.envs.bandit_policies import POLICIES, bandit_policy_returns, best_bandit_return
+from clew.lab.grid import Evaluation, Setting, Study, run_study
+
+GRU = {"hidden_size": 64, "num_layers": 1}
+BANDITS = {f"{arms}-arms": Setting("bandit", {"arms": arms}) for arms in (5, 10)}
+TABLE = [(arms, pulls) for pulls in (10, 100, 500) for arms in (5, 10, 50)]
+
+
+def agent(memory: str, episodes: int, learner: PPOConfig, *, separate: bool = False) -> TrainConfig:
+    """An agent that plays trials."""
+    return TrainConfig(
+        env="bandit",
+        memory=memory,
+        memory_options=GRU if memory == "gru" else {"hidden_size": 32, "num_layers": 1},
+        algorithm="ppo",
+        ppo=learner,
+        wrappers=WrapperConfig(trial_episodes=episodes, trial_memory=not separate),
+    )
+
+
+def learner(num_envs: int, length: int, *, lam: float, entropy: float) -> PPOConfig:
+    """PPO whose rollouts are whole trials."""
+    return PPOConfig(
+        num_envs=num_envs,
+        rollout_length=length,
+        sequence_length=length,
+        minibatches=8,
+        learning_rate=1e-3,
+        schedule="linear",
+        lam=lam,
+        entropy_cost=entropy,
+    )
+
+
+TEN = learner(1024, 10, lam=0.3, entropy=0.0)
+HUNDRED = learner(256, 100, lam=0.3, entropy=0.0)
+ROOM = learner(256, 100, lam=0.95, entropy=0.01)
+STUDIES = {
+    "bandit-10": Study(
+        name="bandit-10",
+        models={
+            "gru": agent("gru", 10, TEN),
+            "arelit": agent("arelit", 10, TEN),
+            "gru-separate": agent("gru", 10, TEN, separate=True),
+        },
+        settings=BANDITS,
+        seeds=tuple(range(5)),
+        steps=5_000_000,
+        evaluation=Evaluation(episodes=10_000),
+        score="regret",
+    ),
+    "bandit-100": Study(
+        name="bandit-100",
+        models={"gru": agent("gru", 100, HUNDRED)},
+        settings={"5-arms": BANDITS["5-arms"]},
+        seeds=tuple(range(5)),
+        steps=20_000_000,
+        evaluation=Evaluation(episodes=2_000),
+        score="regret",
+    ),
+    "dark-room": Study(
+        name="dark-room",
+        models={
+            "gru": agent("gru", 5, ROOM),
+            "gru-separate": agent("gru", 5, ROOM, separate=True),
+        },
+        settings={"9x9": Setting("dark_room")},
+        seeds=tuple(range(5)),
+        steps=5_000_000,
+        evaluation=Evaluation(episodes=2_000),
+        score="found",
+    ),
+}
+
+
+def write_policies(path: Path) -> None:
+    """What the best policy and those of `POLICIES` earn, a row each."""
+    rows = []
+    for arms, pulls in TABLE:
+        if pulls == 10 and arms < 50:
+            rows.append(
+                {"policy": "best", "arms": arms, "pulls": pulls}
+                | {"mean": best_bandit_return(arms, pulls)}
+            )
+        for policy in POLICIES:
+            found = bandit_policy_returns(
+                policy, arms, pulls, trials=100_000 if pulls == 10 else 10_000
+            )
+            rows.append(
+                {
+                    "policy": policy,
+                    "arms": arms,
+                    "pulls": pulls,
+                    "mean": round(float(found.mean()), 4),
+                    "standard_error": round(float(found.std() / len(found) ** 0.5), 4),
+                }
+            )
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1])
+    place.mkdir(parents=True, exist_ok=True)
+    if not (place / "policies.jsonl").exists():
+        write_policies(place / "policies.jsonl")
+    for name in sys.argv[2:]:
+        run_study(STUDIES[name], place / name, workers=1)
