@@ -15,7 +15,7 @@ from clew.envs.bandit_policies import POLICIES, bandit_policy_returns, best_band
 from clew.lab.grid import Evaluation, Setting, Study, run_study
 
 GRU = {"hidden_size": 64, "num_layers": 1}
-BANDITS = {f"{arms}-arms": Setting("bandit", {"arms": arms}) for arms in (5, 10)}
+BANDIT = {"5-arms": Setting("bandit", {"arms": 5})}
 TABLE = [(arms, pulls) for pulls in (10, 100, 500) for arms in (5, 10, 50)]
 
 
@@ -53,10 +53,10 @@ STUDIES = {
         name="bandit-10",
         models={
             "gru": agent("gru", 10, TEN),
-            "arelit": agent("arelit", 10, TEN),
             "gru-separate": agent("gru", 10, TEN, separate=True),
+            "arelit": agent("arelit", 10, TEN),
         },
-        settings=BANDITS,
+        settings=BANDIT,
         seeds=tuple(range(5)),
         steps=5_000_000,
         evaluation=Evaluation(episodes=10_000),
@@ -65,9 +65,9 @@ STUDIES = {
     "bandit-100": Study(
         name="bandit-100",
         models={"gru": agent("gru", 100, HUNDRED)},
-        settings={"5-arms": BANDITS["5-arms"]},
+        settings=BANDIT,
         seeds=tuple(range(5)),
-        steps=20_000_000,
+        steps=10_000_000,
         evaluation=Evaluation(episodes=2_000),
         score="regret",
     ),
