@@ -12,10 +12,11 @@ import pytest
 from clew.cli import run
 from clew.lab.grid import Cell, Setting
 from clew.lab.studies.makkink import grid as makkink
-from clew.lab.studies.report import make
 from clew.lab.studies.report.edition import read_edition
-from clew.lab.studies.report.make import Report, make_report
+from clew.lab.studies.report.make import make_report
+from clew.report import files
 from clew.report.document import duration, typeset
+from clew.report.files import Report
 from clew.stats import Spread, holm, welch_from_spreads
 from report_study import made_up_row, own_study, thesis_study, write_folder
 
@@ -205,15 +206,15 @@ def test_a_study_of_ones_own_with_one_seed(tmp_path: Path, capsys) -> None:
 
 
 def test_two_studies_of_one_name_do_not_mix(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(make, "save_chart", lambda chart, _, folder: folder / chart.name)
+    monkeypatch.setattr(files, "save_chart", lambda chart, _, folder: folder / chart.name)
     study = own_study(settings={"corridor": Setting("tmaze")}, seeds=(0, 1))
     folders = [
         write_folder(tmp_path / name, study, lambda cell, base=base: base + 0.5 * cell.seed)
         for name, base in (("one", 0.25), ("two", 0.5))
     ]
     report = make_report(folders, tmp_path / "both")
-    files = [path.name for path in (*report.figures, *report.tables)]
-    assert len(set(files)) == len(files)
+    written = [path.name for path in (*report.figures, *report.tables)]
+    assert len(set(written)) == len(written)
     text = report.html.read_text(encoding="utf-8")
     assert "0.500 ± 0.354" in text and "0.750 ± 0.354" in text
 

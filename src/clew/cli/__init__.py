@@ -28,6 +28,7 @@ COMMANDS = {
     "train": "train agents and record the run; or resume a run (--resume)",
     "evaluate": "play fresh episodes with a run's agents, greedily and as trained",
     "export": "write a run's policy as files that run without JAX, or verify such files",
+    "sweep": "search settings of clew train, and show the best with fresh seeds beside the default",
     "study": "run a published study's grid of models, settings and seeds; go on where it stopped",
     "report": "make one page of studies: tables beside the published ones, figures, tests, floors",
     "watch": "make a video of an episode with value, policy and what the agent remembers",
@@ -42,7 +43,7 @@ COMMANDS = {
 }
 """Every command with what it does; its module `clew.cli.<name>` has `main(args)`."""
 
-TRAINING = ("demo", "study", "train")
+TRAINING = ("demo", "study", "sweep", "train")
 """Commands whose work is worth more than what they print: they go on without a reader."""
 
 

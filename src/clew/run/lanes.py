@@ -8,7 +8,7 @@ run with several seeds has a lane for each; a study trains a pack of cells as th
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast, get_args, get_type_hints
 
 import equinox as eqx
 import jax
@@ -53,6 +53,16 @@ class Lane(NamedTuple):
     """Which size of the task it plays, by index."""
     name: str = ""
     """For messages."""
+
+
+def can_differ(config: TrainConfig, name: str) -> bool:
+    """Whether lanes of one program may have values of their own of a setting of the learner.
+
+    Those are rates and costs: numbers that the compiled program multiplies with. A warm-up is a
+    number of gradient steps, which is part of the program.
+    """
+    hint = get_type_hints(type(config.learning)).get(name)
+    return float in (hint, *get_args(hint)) and name != "warmup_fraction"
 
 
 def seed_lanes(config: TrainConfig) -> list[Lane]:

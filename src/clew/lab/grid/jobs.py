@@ -94,7 +94,9 @@ def _pack_job(study: Study, pack: Pack, common: Job, path: Path) -> Job:
     job: Job = {"configs": [config.to_json() for config in configs], "mix": mix}
     if not study.varied:
         return job | {"hyperparameters": [], "folder": ""}
-    names = sorted({name for setting in pack.settings for name in study.settings[setting].a2c})
+    settings = [study.settings[setting] for setting in pack.settings]
+    numbers = [s.ppo if study.models[pack.model].algorithm == "ppo" else s.a2c for s in settings]
+    names = sorted({name for own in numbers for name in own})
     identity = json.dumps([common["digests"], common["seeds"]])
     digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
     sweep = path.resolve() / SWEEPS / f"{pack.model}-{digest}"

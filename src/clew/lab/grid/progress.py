@@ -80,9 +80,14 @@ class StudyLines:
 
     def start(self, path: Path, study: Study, standing: Standing) -> None:
         """Says what runs where."""
+        shape = (
+            f"{len(study.models)} models x {len(study.settings)} settings x "
+            f"{len(study.seeds)} seeds = "
+        )
+        whole = len(study.cells()) == standing.total  # a sweep has many studies after each other
         self._print(
-            f"{path}: {study.name}, {len(study.models)} models x {len(study.settings)} settings x "
-            f"{len(study.seeds)} seeds = {standing.total} cells, {standing.finished} finished"
+            f"{path}: {study.name}, {shape if whole else ''}{standing.total} cells, "
+            f"{standing.finished} finished"
         )
         self._next = time.monotonic() + min(self._every, 5.0)
 

@@ -47,7 +47,7 @@ class Setting:
     """Rates and costs of A2C in place of the models' own, by name. Settings of one task that
     differ in nothing else are trained in one program, with these as numbers of it."""
     ppo: Mapping[str, float] = field(default_factory=dict)
-    """The same of PPO, where every setting is trained alone; in a study that is `resumable`."""
+    """The same of PPO. In a study that is `resumable` every setting is trained alone."""
     further: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Other options of the task, by name, on which every agent that was trained here is measured
     as well; in a study that is `resumable`."""
@@ -140,12 +140,10 @@ class Study:
         require_at_least("curve_bins", self.curve_bins, 1)
         require_at_least("evaluation.episodes", self.evaluation.episodes, int(not self.resumable))
         require_at_least("last_steps", self.last_steps, 1)
-        if self.resumable and self.varied:
+        if self.resumable and any(task.a2c for task in self.settings.values()):
             raise UserError("settings with a2c are lanes of a program, not runs: not resumable")
-        if not self.resumable and (
-            self.whole_machine or any(t.ppo for t in self.settings.values())
-        ):
-            raise UserError("whole_machine and settings with ppo need a resumable study")
+        if self.whole_machine and not self.resumable:
+            raise UserError("whole_machine needs a resumable study")
         if self.resumable and self.steps is None:
             raise UserError("a resumable study needs its budget as steps")
         for kind in ("models", "settings", "seeds"):
@@ -158,8 +156,8 @@ class Study:
 
     @property
     def varied(self) -> bool:
-        """Whether the settings vary numbers of A2C."""
-        return any(task.a2c for task in self.settings.values())
+        """Whether settings are lanes of a program, with numbers of the learner of their own."""
+        return not self.resumable and any(t.a2c or t.ppo for t in self.settings.values())
 
     def cells(self) -> list[Cell]:
         """Every cell: model by model, setting by setting, seed by seed."""

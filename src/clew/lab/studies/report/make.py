@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
 
 from clew.errors import UserError
 from clew.lab.studies.report import charts
@@ -38,23 +36,8 @@ from clew.report.document import (
     duration,
     listed,
 )
-from clew.report.figures import Styles, save_chart, styles_of
-from clew.report.html import page
-from clew.report.markdown import comma_separated, markdown
-from clew.run.folder import write_text
-
-FIGURES, TABLES = "figures", "tables"
-
-
-class Report(NamedTuple):
-    """What was written."""
-
-    html: Path
-    markdown: Path
-    figures: list[Path]
-    """The PNG files; beside each is an SVG of the same name."""
-    tables: list[Path]
-    """The CSV files."""
+from clew.report.figures import Styles, styles_of
+from clew.report.files import Report, write_report
 
 
 def make_report(
@@ -84,23 +67,9 @@ def make_report(
     editions = _distinct([read_edition(folder) for folder in folders])
     styles = styles_of(model for edition in editions for model in edition.models)
     blocks = document(editions, styles, note)
-    charts = [block for block in blocks if isinstance(block, Chart)]
-    tables = [block for block in blocks if isinstance(block, Table)]
     heading = title or ", ".join(edition.name for edition in editions)
     place = Path(output) if output else editions[0].folder / "report"
-    try:
-        for folder in (place / FIGURES, place / TABLES):
-            folder.mkdir(parents=True, exist_ok=True)
-        figures = [save_chart(chart, styles, place / FIGURES) for chart in charts]
-    except OSError as error:
-        raise UserError(f"cannot write the report in {place}: {error.strerror}") from error
-    files = [place / TABLES / f"{table.name}.csv" for table in tables]
-    for table, file in zip(tables, files, strict=True):
-        write_text(file, comma_separated(table))
-    made_by = f"Made by clew report, clew {version('clew')}."
-    write_text(place / "report.md", markdown(heading, blocks, FIGURES, TABLES))
-    write_text(place / "report.html", page(heading, blocks, styles, made_by))
-    return Report(place / "report.html", place / "report.md", figures, files)
+    return write_report(place, heading, blocks, styles, "clew report")
 
 
 def _distinct(editions: list[Edition]) -> list[Edition]:

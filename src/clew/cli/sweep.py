@@ -1,0 +1,205 @@
+"""`clew sweep`: settings searched by trials, and the best with fresh seeds beside the default."""
+
+import contextlib
+import shlex
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from clew.cli.other_names import here, note
+from clew.cli.parse import parse, parse_value, value_before_parsing
+from clew.cli.study_output import study_listener
+from clew.cli.tables import log, print_json, print_table
+from clew.cli.train import default_command, on_algorithm
+from clew.errors import UserError
+from clew.lab.sweep.space import Range, Vary, known_settings, text_of
+from clew.lab.sweep.storage import import_optuna
+from clew.lab.sweep.sweep import BEST, DEFAULT, Sweep, SweepResult, run_sweep
+from clew.run.config import TrainConfig
+from clew.run.folder import slug
+from clew.run.output import printable
+from clew.stats import bootstrap_interval
+
+ABOUT = """Searches settings of clew train by trials, chosen by Optuna, and trains the best of them
+with fresh seeds beside the default: clew sweep --env ENV --memory lstm --vary
+ppo.learning_rate=log:1e-4..1e-2 ppo.entropy_cost=0..0.05 ppo.rollout_length=32,64,128 --trials 40
+--steps 3e5 --seeds 2. A setting varies over LOW..HIGH, over log:LOW..HIGH evenly in its logarithm,
+or over values with commas between them; every other option of clew train holds for all trials. The
+same command again resumes where it was stopped; several at the same time share the work."""
+
+
+@dataclass(frozen=True)
+class SweepCommand:
+    """Options of `clew sweep`."""
+
+    config: Annotated[TrainConfig, tyro.conf.arg(name="")] = field(default_factory=TrainConfig)
+    """Settings of all trials; --seeds is the number of every trial's agents."""
+    vary: tuple[str, ...] = ()
+    """What is searched, each as SETTING=LOW..HIGH, SETTING=log:LOW..HIGH or SETTING=VALUE,VALUE."""
+    first: tuple[str, ...] = ()
+    """Settings to try first, after the defaults, each in quotes: "SETTING=VALUE SETTING=VALUE"."""
+    trials: int = 20
+    """Trials of every memory; may be raised later."""
+    memories: tuple[str, ...] = ()
+    """Memories to search for and to compare, each with as many trials; empty is --memory alone."""
+    fresh_seeds: int = 5
+    """Agents that the best and the default are trained with at the end."""
+    episodes: int = 100
+    """Greedy episodes of each of them after training."""
+    score: str = ""
+    """The metric of episodes that is searched for; empty is success where the task has it, else
+    return."""
+    at_once: int = 0
+    """Trials that are chosen before any of them is scored; 0 takes 8 where they train as lanes of
+    one program, else as many as there are workers."""
+    storage: str = ""
+    """The URL of another database than the folder's SQLite, for example postgresql://HOST/NAME."""
+    workers: int = 0
+    """Processes, each on a core of its own; 0 is one for every core."""
+    ray: str = ""
+    """Train on a Ray cluster in place of local processes: auto, local, HOST:PORT or
+    ray://HOST:PORT; for tasks written in JAX."""
+    json: bool = False
+    """Print JSON instead of tables."""
+
+
+def main(args: list[str]) -> int:
+    """Searches, and says what came of it."""
+    import_optuna()
+    default = SweepCommand(default_command(args).config)
+    prefer = f"--{default.config.algorithm}."
+    command = parse(
+        SweepCommand, args, command="sweep", about=ABOUT, default=default, prefer=prefer
+    )
+    if command.memories and value_before_parsing(args, "--memory") is not None:
+        raise UserError("--memories has the names of all memories: leave out --memory")
+    for line in on_algorithm(args, command.config):
+        log(line)
+    config = command.config
+    place = Path(config.run_dir) / (config.name or f"sweep-{slug(config.env)}")
+    first = tuple(_assignments("first", words.split(), config) for words in command.first)
+    sweep = Sweep(
+        config=replace(config, name="", run_dir="runs"),
+        vary=parse_vary(command.vary, config),
+        memories=command.memories,
+        trials=command.trials,
+        fresh_seeds=command.fresh_seeds,
+        first=first,
+        score=command.score,
+        episodes=command.episodes,
+        at_once=command.at_once,
+    )
+    with _workers(command) as workers:
+        result = run_sweep(
+            sweep,
+            place,
+            storage=command.storage,
+            workers=workers,
+            on_ray=bool(command.ray),
+            progress=study_listener(),
+            how_to_go_on=f"clew sweep {shlex.join(args)}",
+        )
+    from clew.lab.sweep.page import write_page  # start: matplotlib takes 0.4 s
+
+    report = write_page(sweep, result)
+    show(result, str(report.html), as_json=command.json)
+    return 0
+
+
+def parse_vary(words: tuple[str, ...], config: TrainConfig) -> Vary:
+    """The space that --vary declares.
+
+    Raises:
+        UserError: for an unknown setting, with the nearest one, or what is neither values nor a
+            range.
+    """
+    if not words:
+        raise UserError(
+            "what should vary? For example --vary ppo.learning_rate=log:1e-4..1e-2; see clew sweep "
+            "--help"
+        )
+    return {name: _space(name, text) for name, text in _pairs("vary", words, config).items()}
+
+
+def _space(name: str, text: str) -> Any:
+    body = text.removeprefix("log:")
+    low, dots, high = body.partition("..")
+    if dots:
+        try:
+            return Range(float(low), float(high), log=text != body)
+        except ValueError:
+            raise UserError(f"{name} must be LOW..HIGH in numbers, got {text!r}") from None
+    if text != body or "," not in text:
+        raise UserError(
+            f"{name} must be LOW..HIGH, log:LOW..HIGH or values with commas between them, got "
+            f"{text!r}"
+        )
+    return tuple(parse_value(value) for value in text.split(","))
+
+
+def _assignments(option: str, words: list[str], config: TrainConfig) -> dict[str, Any]:
+    return {name: parse_value(text) for name, text in _pairs(option, words, config).items()}
+
+
+def _pairs(option: str, words: Any, config: TrainConfig) -> dict[str, str]:
+    """SETTING=TEXT of every word, with the setting's name as the library has it."""
+    pairs: dict[str, str] = {}
+    for word in words:
+        given, equals, text = word.partition("=")
+        if not (equals and given and text):
+            raise UserError(f"--{option} needs SETTING=..., got {word!r}")
+        name = given.removeprefix("--").replace("-", "_")
+        if name in pairs:
+            raise UserError(f"--{option} has {name} twice")
+        known = known_settings(config)
+        group = name.partition(".")[0]
+        if name not in known and group not in ("env_options", "learner_options", "memory_options"):
+            _hint(option, given, known, config)
+        pairs[name] = text
+    return pairs
+
+
+def _hint(option: str, given: str, known: list[str], config: TrainConfig) -> None:
+    """Raises an error with this library's name where another's was given."""
+    last = given.rpartition(".")[2]
+    options = [f"--{name.replace('_', '-')}" for name in known]
+    meant = here(last, options, f"--{config.algorithm}.")
+    if meant:
+        names = " or ".join(name.removeprefix("--").replace("-", "_") for name in meant)
+        raise UserError(f"--{option}: unknown setting {given!r}: clew calls it {names}{note(last)}")
+
+
+def _workers(command: SweepCommand) -> contextlib.AbstractContextManager[Any]:
+    if not command.ray:
+        return contextlib.nullcontext(command.workers or None)
+    if command.workers:
+        raise UserError("--ray and --workers exclude each other: a cluster has the CPUs it has")
+    from clew.lab.grid import RayWorkers  # optional: ray
+
+    return contextlib.closing(RayWorkers(command.ray))
+
+
+def show(result: SweepResult, page: str, *, as_json: bool) -> None:
+    """Prints the best and the default, and where the page is."""
+    if as_json:
+        tried = {memory: [t._asdict() for t in trials] for memory, trials in result.tried.items()}
+        winners = {memory: winner._asdict() for memory, winner in result.winners.items()}
+        print_json({"score": result.score, "winners": winners, "trials": tried, "page": page})
+        return
+    rows = []
+    for memory, winner in result.winners.items():
+        for which, found in ((BEST, winner.best), (DEFAULT, winner.default)):
+            texts = [
+                format(bootstrap_interval(values), ".4g") if values else "none"
+                for values in (found.scores, winner.greedy[which])
+            ]
+            rows.append([memory, which, *texts])
+    if rows:
+        columns = ["memory", "settings", "last tenth of training", "greedy"]
+        note = "[..] 95%, over fresh seeds"
+        print_table(f"{result.score} with fresh seeds", columns, rows, note)
+    for memory, winner in result.winners.items():
+        print(printable(f"{memory}, trial {winner.trial.number}: {text_of(winner.values)}"))
+    print(f"page: {page}")

@@ -1,0 +1,168 @@
+"""The page of a sweep: the best on fresh seeds beside the default, and every trial."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from clew.lab.sweep.space import Range, text_of
+from clew.lab.sweep.storage import Tried
+from clew.lab.sweep.sweep import BEST, DEFAULT, Sweep, SweepResult, Winner
+from clew.report.document import Block, Cell, Chart, Column, Heading, Panel, Table, Text, counted
+from clew.report.figures import COLOURS
+from clew.report.files import Report, write_report
+from clew.run.folder import slug
+from clew.stats import bootstrap_interval, probability_of_improvement, welch_test
+
+FORM = ".4g"
+
+
+def write_page(sweep: Sweep, result: SweepResult) -> Report:
+    """Writes report.html and report.md with its tables and figures into the sweep's folder."""
+    config = sweep.config
+    title = f"Settings for {config.env}"
+    blocks: list[Block] = [Text(_about(sweep, result))]
+    if result.winners:
+        blocks += [_outcome(result), Text(_note(sweep)), _settings(sweep, result)]
+    for memory, tried in result.tried.items():
+        name = slug(memory)
+        blocks += [
+            Heading(memory, 2, name),
+            Chart(
+                f"{name}-trials",
+                f"{memory}: trials",
+                "Each trial's mean score over its seeds, by number and by the value of each "
+                "setting; the line is the best so far.",
+                [
+                    Panel("by number", partial(_by_number, tried=tried, score=result.score)),
+                    *_by_setting(sweep, tried, result.score),
+                ],
+            ),
+            _trials(name, memory, tried, result.score),
+        ]
+    return write_report(result.path, title, blocks, {}, "clew sweep")
+
+
+def _about(sweep: Sweep, result: SweepResult) -> str:
+    config, varied = sweep.config, ", ".join(f"{n} ({_space(s)})" for n, s in sweep.vary.items())
+    trials = {m: sum(t.state != "refused" for t in tried) for m, tried in result.tried.items()}
+    counts = ", ".join(f"{m} {counted(number, 'trial')}" for m, number in trials.items())
+    return (
+        f"Searched: {varied}. {counts}, each of {counted(config.seeds, 'seed')} with "
+        f"{config.steps:,} environment steps; a score is the mean {result.score} of the episodes "
+        "in the last tenth of training."
+    )
+
+
+def _space(space: object) -> str:
+    return str(space) if isinstance(space, Range) else ", ".join(map(str, space))  # pyright: ignore
+
+
+def _note(sweep: Sweep) -> str:
+    seed = sweep.config.seed + sweep.config.seeds
+    return (
+        f"Both were trained with the seeds {seed} to {seed + sweep.fresh_seeds - 1}, which no "
+        "trial had: the search's own maximum is the luckiest of many and not stated as a result. "
+        "In brackets the 95% bootstrap interval over seeds; the difference has Welch's."
+    )
+
+
+def _outcome(result: SweepResult) -> Table:
+    rows, records = [], []
+    for memory, winner in result.winners.items():
+        for which, scores in ((BEST, winner.best.scores), (DEFAULT, winner.default.scores)):
+            greedy = winner.greedy[which]
+            beside = _beside(winner) if which == BEST else ("", "")
+            rows.append(
+                [Cell(memory), Cell(which), Cell(_interval(scores)), Cell(_interval(greedy))]
+                + [Cell(text) for text in beside]
+            )
+            records += [
+                {"memory": memory, "settings": which, "index": i, "score": a, "greedy": b}
+                for i, (a, b) in enumerate(zip(scores, greedy, strict=False))
+            ]
+    columns = [
+        Column("memory"),
+        Column("settings"),
+        Column(result.score, "last tenth of training"),
+        Column(result.score, "greedy, after training"),
+        Column("gain", "last tenth"),
+        Column("probability of improvement"),
+    ]
+    return Table("outcome", "The best settings with fresh seeds", columns, rows, "", records)
+
+
+def _interval(values: Sequence[float]) -> str:
+    return format(bootstrap_interval(values), FORM) if values else "none"
+
+
+def _beside(winner: Winner) -> tuple[str, str]:
+    """How much the best gains over the default, and how probably a seed of it is better."""
+    best, default = winner.best.scores, winner.default.scores
+    if min(len(best), len(default)) < 2:
+        return "", ""
+    gain = welch_test(np.array(best), np.array(default))
+    better = probability_of_improvement(np.array(best)[:, None], np.array(default)[:, None])
+    return f"{gain.difference:+.4g} [{gain.low:+.4g}, {gain.high:+.4g}]", format(better, ".2f")
+
+
+def _settings(sweep: Sweep, result: SweepResult) -> Table:
+    rows = [
+        [Cell(memory), Cell(str(w.trial.number)), Cell(text_of(w.values))]
+        for memory, w in result.winners.items()
+    ]
+    columns = [Column("memory"), Column("trial"), Column("settings")]
+    return Table("settings", "The best settings", columns, rows)
+
+
+def _trials(name: str, memory: str, tried: Sequence[Tried], score: str) -> Table:
+    ordered = sorted(tried, key=lambda t: (t.score is None, -(t.score or 0.0), t.number))
+    rows = [
+        [
+            Cell(str(trial.number)),
+            Cell(trial.error or trial.state if trial.score is None else format(trial.score, FORM)),
+            Cell(text_of(trial.values)),
+        ]
+        for trial in ordered
+    ]
+    records = [
+        {"trial": t.number, "score": t.score, "state": t.state, "error": t.error, **t.values}
+        for t in ordered
+    ]
+    columns = [Column("trial"), Column(score), Column("settings")]
+    title = f"{memory}: every trial"
+    return Table(f"{name}-trials", title, columns, rows, "", records, folded=True)
+
+
+def _by_number(axes: Axes, tried: Sequence[Tried], score: str) -> None:
+    scored = [(trial.number, trial.score) for trial in tried if trial.score is not None]
+    if scored:
+        numbers, values = np.array(scored).T
+        axes.plot(numbers, values, "o", color=COLOURS[0], markersize=3)
+        axes.step(numbers, np.maximum.accumulate(values), where="post", color=COLOURS[1])
+    axes.set_xlabel("trial")
+    axes.set_ylabel(score)
+
+
+def _by_setting(sweep: Sweep, tried: Sequence[Tried], score: str) -> list[Panel]:
+    scored = [trial for trial in tried if trial.score is not None]
+    there = [name for name in sweep.vary if any(name in trial.values for trial in scored)]
+    return [
+        Panel(name, partial(_scatter, name=name, space=sweep.vary[name], tried=scored, score=score))
+        for name in there
+    ]
+
+
+def _scatter(axes: Axes, name: str, space: object, tried: Sequence[Tried], score: str) -> None:
+    points: Mapping[str, list] = {
+        "x": [t.values[name] for t in tried],
+        "y": [t.score for t in tried],
+    }
+    numbers = isinstance(space, Range)
+    x = points["x"] if numbers else [str(value) for value in points["x"]]
+    axes.plot(x, points["y"], "o", color=COLOURS[0], markersize=3)
+    if isinstance(space, Range) and space.log:
+        axes.set_xscale("log")
+    axes.set_xlabel(name)
+    axes.set_ylabel(score)

@@ -1,0 +1,161 @@
+"""What a sweep varies: settings of `TrainConfig` by name, each with its values or its range."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from clew.agents.learners import LEARNERS
+from clew.errors import UserError, one_line, unknown_name
+from clew.memory import MEMORIES, options_of
+from clew.names import find
+from clew.run.config import BESIDE, TrainConfig
+from clew.run.lanes import can_differ
+from clew.run.recorded import unused
+
+PLACES = ("name", "run_dir", "preset", "seed", "seeds", "log_every", "checkpoint_seconds", *BESIDE)
+"""Settings that no training depends on but by its seed."""
+OWN = ("env", "memory", "steps")
+"""Settings that a sweep has once, or compares."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `low` to `high`, both included; whole ones where the setting is an integer."""
+
+    low: float
+    high: float
+    log: bool = False
+    """Whether to draw the logarithm evenly, for numbers over orders of magnitude."""
+
+    def __str__(self) -> str:
+        return f"{'log:' if self.log else ''}{self.low:g}..{self.high:g}"
+
+
+Vary = Mapping[str, Range | Sequence[Any]]
+"""Name of a setting, with a point for each group ("ppo.learning_rate"), to its range or values."""
+Values = Mapping[str, Any]
+"""Name of a setting to its value."""
+
+
+def with_settings(config: TrainConfig, values: Values) -> TrainConfig:
+    """A configuration with other values of some settings."""
+    for name, value in values.items():
+        group, point, last = name.partition(".")
+        if not point:
+            config = replace(config, **{name: value})
+            continue
+        holder: Any = getattr(config, group)
+        changed = {last: value}
+        holder = holder | changed if isinstance(holder, dict) else replace(holder, **changed)
+        config = replace(config, **{group: holder})
+    return config
+
+
+def value_of(config: TrainConfig, name: str) -> Any:
+    """The value of a setting, None of an option that is left out."""
+    group, point, last = name.partition(".")
+    holder: Any = getattr(config, group)
+    if not point:
+        return holder
+    return holder.get(last) if isinstance(holder, dict) else getattr(holder, last)
+
+
+def known_settings(config: TrainConfig) -> list[str]:
+    """The settings that a sweep can vary, but for options of a user's own classes."""
+    names = []
+    for field in dataclasses.fields(config):
+        group = getattr(config, field.name)
+        if field.name == "memory_options":
+            options = options_of(find("memory", config.memory, MEMORIES))
+            names += [f"memory_options.{option}" for option in options]
+        elif dataclasses.is_dataclass(group):
+            names += [f"{field.name}.{f.name}" for f in dataclasses.fields(group)]
+        elif field.name not in (*PLACES, *OWN, "env_options", "learner_options"):
+            names.append(field.name)
+    return names
+
+
+def check_space(config: TrainConfig, vary: Vary) -> None:
+    """Refuses an impossible space; nothing is built.
+
+    Raises:
+        UserError: naming the setting, what was given and what was expected, or the nearest name.
+    """
+    if not vary:
+        raise UserError("a sweep needs at least one setting to vary")
+    known = known_settings(config)
+    for name, space in vary.items():
+        group = name.partition(".")[0]
+        if group in LEARNERS and group != config.algorithm:
+            raise UserError(unused(name, group, config))
+        if group not in ("env_options", "learner_options") and name not in known:
+            raise unknown_name("setting to vary", name, known)
+        if isinstance(space, Range):
+            _check_range(name, space, _kinds(config, name))
+            continue
+        if isinstance(space, str) or not isinstance(space, Sequence) or len(space) < 2:
+            raise UserError(f"{name} needs a Range, or two values at least, got {one_line(space)}")
+        if len({repr(value) for value in space}) < len(space):
+            raise UserError(f"{name} has a value twice: {one_line(list(space))}")
+
+
+def _check_range(name: str, space: Range, kinds: Sequence[type]) -> None:
+    given = f"got {space}"
+    if not (math.isfinite(space.low) and math.isfinite(space.high) and space.low < space.high):
+        raise UserError(f"{name} must be a range from a smaller to a larger number, {given}")
+    if space.log and space.low <= 0:
+        raise UserError(f"{name} must begin above 0 to be drawn by its logarithm, {given}")
+    if not {int, float} & {*kinds}:
+        raise UserError(f"{name} is no number: give its values, separated by commas, {given}")
+    if float not in kinds and (space.low % 1 or space.high % 1):
+        raise UserError(f"{name} must be a range of integers, {given}")
+
+
+def is_whole(config: TrainConfig, name: str, space: Range) -> bool:
+    """Whether the numbers of a range are integers."""
+    kinds = _kinds(config, name)
+    whole = not (space.low % 1 or space.high % 1)
+    return float not in kinds or (int in kinds and whole)
+
+
+def _kinds(config: TrainConfig, name: str) -> Sequence[type]:
+    """The types that a setting may have; those of its value where it is an option."""
+    group, point, last = name.partition(".")
+    holder: Any = getattr(config, group) if point else config
+    if isinstance(holder, dict):
+        value = holder.get(last)
+        return (int, float) if value is None else (type(value),)
+    hint = get_type_hints(type(holder))[last if point else name]
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def lane_names(config: TrainConfig, vary: Vary) -> list[str]:
+    """The settings of a space that one compiled program takes as numbers of its lanes."""
+    prefix = f"{config.algorithm}."
+    return [
+        name
+        for name, space in vary.items()
+        if name.startswith(prefix)
+        and isinstance(space, Range)
+        and can_differ(config, name.removeprefix(prefix))
+    ]
+
+
+def applicable(config: TrainConfig, vary: Vary) -> dict[str, Range | Sequence[Any]]:
+    """The part of a space that a memory has: options of others are left out."""
+    known = {*known_settings(config)}
+    return {
+        name: space
+        for name, space in vary.items()
+        if not name.startswith("memory_options.") or name in known
+    }
+
+
+def text_of(values: Values) -> str:
+    """Values as one reads them, and as `clew train` takes them but for the dashes."""
+    return " ".join(
+        f"{n}={v:.4g}" if isinstance(v, float) else f"{n}={v}" for n, v in values.items()
+    )

@@ -1,0 +1,429 @@
+"""A sweep from its declaration to its winner: trials, and then fresh seeds."""
+
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from clew.errors import UserError, require_at_least, require_choice, unknown_name
+from clew.lab.comparison import METRICS, settings_of
+from clew.lab.grid import Evaluation, StudyProgress, Workers, run_study
+from clew.lab.sweep.progress import SweepProgress
+from clew.lab.sweep.space import (
+    Values,
+    Vary,
+    applicable,
+    check_space,
+    known_settings,
+    lane_names,
+    text_of,
+    value_of,
+    with_settings,
+)
+from clew.lab.sweep.storage import (
+    Part,
+    Search,
+    Tried,
+    alone,
+    enter_part,
+    open_storage,
+    other_parts,
+    own_part,
+)
+from clew.lab.sweep.trials import (
+    TASK,
+    Crew,
+    Kept,
+    Trained,
+    is_compiled,
+    last_tenth,
+    runs_study,
+    train_trials,
+)
+from clew.run import folder
+from clew.run.build import make_task
+from clew.run.config import TrainConfig
+from clew.run.files import read_json
+from clew.run.json_values import with_lists
+from clew.run.recorded import by_reference
+from clew.run.sharding import available_cores
+
+DECLARATION, TRIALS, FINAL = "sweep.json", "trials", "final"
+BEST, DEFAULT = "best", "default"
+LANES = 8
+"""Trials that are asked for at once where they can be lanes of one program."""
+REFUSED = 20
+"""A search ends with an error after so many settings in a row that exclude each other."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A search over settings of training, and what is shown of its outcome.
+
+    Every trial trains `config.seeds` agents for `config.steps` steps with settings of the space,
+    and scores the mean over the last tenth of training. Every memory has as many trials as the
+    others. The best of each is then trained with fresh seeds, beside the default.
+
+    Raises:
+        UserError: for an impossible or contradictory value.
+    """
+
+    config: TrainConfig
+    """Settings of all trainings: its seeds are those of every trial, and where it says nothing of
+    a setting, that is the default which the best is compared with."""
+    vary: Vary
+    """What is searched: names of settings to a `Range` or values."""
+    memories: tuple[str, ...] = ()
+    """Memories to search for and to compare; empty is that of `config` alone."""
+    trials: int = 20
+    """Trials of every memory."""
+    fresh_seeds: int = 5
+    """Agents that the best and the default are trained with at the end; their seeds come after
+    those of the trials."""
+    first: tuple[Values, ...] = ()
+    """Settings to try first, after the defaults."""
+    score: str = ""
+    """The metric of episodes that is searched for, the larger the better; empty is success where
+    the task has it, else return."""
+    episodes: int = 100
+    """Greedy episodes of every fresh agent after training."""
+    at_once: int = 0
+    """Trials that are chosen before any of them is scored; 0 takes 8 where they can be lanes of one
+    program, else as many as there are workers."""
+
+    def __post_init__(self) -> None:
+        for name in ("trials", "fresh_seeds", "episodes"):
+            require_at_least(name, getattr(self, name), 1)
+        require_at_least("at_once", self.at_once, 0)
+
+    def configs(self) -> dict[str, TrainConfig]:
+        """The settings of every memory, by its name; they differ in nothing but the memory."""
+        config = by_reference(self.config).config
+        if len(self.memories) > 1:
+            return settings_of(config, self.memories)
+        memory = self.memories[0] if self.memories else config.memory
+        return {memory: replace(config, memory=memory)}
+
+    def check(self) -> str:
+        """Refuses an impossible sweep, and returns the name of its score; nothing is trained.
+
+        Raises:
+            UserError: naming the setting, its value and what was expected.
+        """
+        configs = list(self.configs().values())
+        for name in self.vary:
+            if not any(name in applicable(config, self.vary) for config in configs):
+                raise unknown_name("setting to vary", name, known_settings(configs[0]))
+        for config in configs:
+            vary = applicable(config, self.vary)
+            check_space(config, vary)
+            config.validate()
+            for values in self.first:
+                with_settings(config, {n: v for n, v in values.items() if n in vary}).validate()
+        unknown = [name for values in self.first for name in values if name not in self.vary]
+        if unknown:
+            raise UserError(f"{unknown[0]} is tried first, and is not among what varies")
+        has = make_task(self.config).metric_names
+        if self.score:
+            require_choice("score", self.score, has)
+        return self.score or next(metric for metric in METRICS if metric in has)
+
+    def to_json(self) -> dict[str, Any]:
+        """All that its resumption has to have in common with it, as JSON values."""
+        beside = ("name", "run_dir", "loggers", "wandb", "checkpoint_seconds")
+        config = by_reference(self.config).config.to_json()
+        return {
+            "config": {name: value for name, value in config.items() if name not in beside},
+            "vary": {
+                n: str(v) if not isinstance(v, tuple | list) else list(v)
+                for n, v in self.vary.items()
+            },
+            "memories": list(self.memories),
+            "score": self.score,
+        }
+
+
+class Winner(NamedTuple):
+    """The best trial of a memory, beside the default on fresh seeds."""
+
+    trial: Tried
+    values: dict[str, Any]
+    best: Trained
+    """Scores of the fresh agents with the best settings."""
+    default: Trained
+    greedy: dict[str, list[float]]
+    """The mean greedy score of every fresh agent, under `BEST` and `DEFAULT`."""
+
+
+class SweepResult(NamedTuple):
+    """What came of a sweep."""
+
+    path: Path
+    score: str
+    tried: dict[str, list[Tried]]
+    """Every trial of each memory."""
+    winners: dict[str, Winner]
+    """By memory; empty as long as other processes are at it."""
+
+
+@dataclass
+class _Session:
+    """One process's part of a sweep."""
+
+    sweep: Sweep
+    path: Path
+    crew: Crew
+    searches: dict[str, Search]
+    configs: dict[str, TrainConfig]
+    at_once: int
+    progress: SweepProgress
+    best: dict[str, Tried] = field(default_factory=dict)
+
+
+def run_sweep(
+    sweep: Sweep,
+    run_dir: str | Path,
+    *,
+    storage: str = "",
+    workers: int | Workers | None = None,
+    on_ray: bool = False,
+    progress: StudyProgress | None = None,
+    how_to_go_on: str = "the same call again",
+) -> SweepResult:
+    """Searches until every memory has its trials, then trains the best and the default anew.
+
+    Several processes may run the same sweep in the same folder: each takes trials of its own. One
+    that was killed, in whatever way, leaves trials that the next process in the folder goes on
+    with, from their checkpoints.
+
+    Args:
+        sweep: what to search. `trials` may be raised later, all else stays.
+        run_dir: the sweep's folder; created, or resumed if it exists.
+        storage: the URL of another database than the folder's own, for machines without a disk in
+            common, as SQLAlchemy takes it.
+        workers: as `clew.lab.grid.run_study` takes them.
+        on_ray: whether they are a cluster's, for tasks written in JAX.
+        progress: the listener; by default lines on standard error.
+        how_to_go_on: the command that resumes it, for the message when it is stopped.
+
+    Raises:
+        UserError: for impossible settings, a folder of another sweep, or Optuna that is missing.
+        StudyInterrupted: after Ctrl-C or SIGTERM, with everything saved.
+    """
+    path, score = Path(run_dir).absolute(), sweep.check()
+    configs = sweep.configs()
+    compiled = is_compiled(next(iter(configs.values())))
+    if on_ray and not compiled:
+        raise UserError(
+            f"--ray is for tasks written in JAX; {sweep.config.env} is resumed from this disk"
+        )
+    folder_made(path)
+    database = open_storage(path, storage)
+    listener = SweepProgress(progress, path)
+    searches = {
+        memory: Search(
+            database, folder.slug(memory), config, applicable(config, sweep.vary), sweep.trials
+        )
+        for memory, config in configs.items()
+    }
+    kept = workers if workers is None or isinstance(workers, int) else Kept(workers)
+    crew = Crew(kept, listener, score, how_to_go_on, on_ray)
+    at_once = sweep.at_once or _at_once(configs, searches, kept, compiled=compiled)
+    session = _Session(sweep, path, crew, searches, configs, at_once, listener)
+    with alone(path):
+        _agree(path, sweep)
+        for memory, search in searches.items():
+            search.begin([_defaults(configs[memory], search.vary), *sweep.first])
+    try:
+        with own_part(path) as part:
+            _search(session, part)
+        return _finish(session)
+    finally:
+        listener.leave()
+
+
+def folder_made(path: Path) -> None:
+    """Makes a sweep's folder.
+
+    Raises:
+        UserError: if that is impossible.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {path}: {error.strerror}") from error
+
+
+def _at_once(
+    configs: Mapping[str, TrainConfig],
+    searches: Mapping[str, Search],
+    workers: int | Kept | None,
+    *,
+    compiled: bool,
+) -> int:
+    """Trials of a round: lanes of one program, or one for each worker."""
+    if compiled and any(lane_names(configs[m], s.vary) for m, s in searches.items()):
+        return LANES
+    if isinstance(workers, Kept):
+        return max(1, workers.size)
+    return workers or available_cores()
+
+
+def _agree(path: Path, sweep: Sweep) -> None:
+    """Writes the declaration, or compares it with the folder's."""
+    mine = json.loads(json.dumps(with_lists(sweep.to_json())))
+    if not (path / DECLARATION).exists():
+        folder.write_json(path / DECLARATION, mine)
+        return
+    there = read_json(path / DECLARATION)
+    for name in mine:
+        if mine[name] != there.get(name):
+            was, now = (json.dumps(values.get(name)) for values in (there, mine))
+            if name == "config":
+                key = next(k for k in mine[name] if mine[name][k] != there[name].get(k))
+                name, was, now = key, *(json.dumps(v["config"].get(key)) for v in (there, mine))
+            raise UserError(
+                f"{path} holds a sweep with other settings ({name}: {was:.80}, now {now:.80}); "
+                "choose another --name"
+            )
+
+
+def _defaults(config: TrainConfig, vary: Vary) -> dict[str, Any]:
+    return {name: value_of(config, name) for name in vary}
+
+
+def _search(session: _Session, own: Part) -> None:
+    """Trains rounds of trials until nothing is left to begin, or to take over."""
+    while True:
+        with contextlib.ExitStack() as stack:
+            part, memory, asked = _next_round(session, own, stack)
+            if not asked:
+                return
+            _train(session, part, memory, asked)
+
+
+def _next_round(
+    session: _Session, own: Part, stack: contextlib.ExitStack
+) -> tuple[Part, str, dict[int, dict[str, Any]]]:
+    """Trials that a kill has left behind, else new ones of the memory with the most to begin."""
+    parts = [own]
+    others = other_parts(session.path, own)
+    for other in others:
+        if (taken := enter_part(stack, other)) is not None:
+            parts.append(taken)
+    in_use = len(parts) <= len(others)
+    for memory, search in session.searches.items():
+        for part in parts:
+            found = search.running(part.identifier, orphans=not in_use)
+            if found:
+                return part, memory, found
+    with alone(session.path):
+        memory = max(session.searches, key=lambda name: session.searches[name].left)
+        search = session.searches[memory]
+        count = min(session.at_once, search.left)
+        seed = session.sweep.config.seed
+        return own, memory, search.ask(count, own.identifier, seed) if count else {}
+
+
+def _train(session: _Session, part: Part, memory: str, asked: Mapping[int, dict[str, Any]]) -> None:
+    """Trains a round of trials and records what they came to."""
+    search, config = session.searches[memory], session.configs[memory]
+    configs = {}
+    for number, values in asked.items():
+        made = with_settings(config, values)
+        try:
+            made.validate()
+        except UserError as error:
+            search.refuse(number, str(error))
+            _require_some(search, str(error))
+        else:
+            configs[number] = made
+    if not configs:
+        return
+    session.progress.round(session.searches, configs)
+    lanes = lane_names(config, search.vary)
+    for number, found in train_trials(configs, lanes, part.path / TRIALS, session.crew).items():
+        search.tell(number, found.scores, found.error)
+        _report(session, memory, number)
+
+
+def _require_some(search: Search, error: str) -> None:
+    newest = search.tried()[-REFUSED:]
+    if len(newest) == REFUSED and all(trial.state == "refused" for trial in newest):
+        raise UserError(f"the last {REFUSED} settings exclude each other; the newest: {error}")
+
+
+def _report(session: _Session, memory: str, number: int) -> None:
+    """A line on a trial that has ended."""
+    tried = session.searches[memory].tried()
+    trial, best = tried[number], best_of(tried)
+    came = trial.error if trial.score is None else f"{session.crew.score} {trial.score:.4g}"
+    beside = (
+        f" (best {best.score:.4g}, trial {best.number})" if best and best.score is not None else ""
+    )
+    session.progress.message(f"{memory}, trial {number}: {came}{beside}: {text_of(trial.values)}")
+
+
+def best_of(tried: Sequence[Tried]) -> Tried | None:
+    """The trial with the highest score."""
+    scored = [trial for trial in tried if trial.score is not None]
+    return max(scored, key=lambda trial: trial.score or 0.0) if scored else None
+
+
+def _finish(session: _Session) -> SweepResult:
+    """The best and the default of every memory with fresh seeds, unless others still search."""
+    tried = {memory: search.tried() for memory, search in session.searches.items()}
+    result = SweepResult(session.path, session.crew.score, tried, {})
+    open_still = [t for trials in tried.values() for t in trials if t.state == "running"]
+    if open_still:
+        session.progress.message(
+            f"{len(open_still)} trials are with other processes; the last of them trains the best "
+            "with fresh seeds"
+        )
+        return result
+    best = {memory: best_of(trials) for memory, trials in tried.items()}
+    for memory, trial in best.items():
+        if trial is None:
+            raise UserError(f"no trial of {memory} has a score: {tried[memory][-1].error}")
+    models = {}
+    for memory, trial in best.items():
+        config = _fresh(session, memory)
+        models[f"{folder.slug(memory)}-{DEFAULT}"] = config
+        assert trial is not None
+        models[f"{folder.slug(memory)}-{BEST}"] = with_settings(config, trial.values)
+    session.progress.final(models)
+    evaluation = Evaluation(session.sweep.episodes, greedy=True)
+    study = runs_study(models, session.crew, evaluation)
+    found = run_study(
+        study,
+        session.path / FINAL,
+        workers=session.crew.workers,
+        progress=session.progress,
+        how_to_go_on=session.crew.how_to_go_on,
+    )
+    if found.failures:
+        raise UserError(f"{found.failures[0].pack}: {found.failures[0].error}")
+    winners = {m: _winner(m, t, found.rows, study.score) for m, t in best.items() if t is not None}
+    return result._replace(winners=winners)
+
+
+def _fresh(session: _Session, memory: str) -> TrainConfig:
+    config = session.configs[memory]
+    return replace(config, seed=config.seed + config.seeds, seeds=session.sweep.fresh_seeds)
+
+
+def _winner(memory: str, trial: Tried, rows: Sequence[dict[str, Any]], score: str) -> Winner:
+    def of(which: str) -> tuple[Trained, list[float]]:
+        own = [
+            r
+            for r in rows
+            if r["model"] == f"{folder.slug(memory)}-{which}" and r["setting"] == TASK
+        ]
+        scores = [last_tenth(row, score) for row in own]
+        known = [value for value in scores if value is not None]
+        return Trained(known), [row["mean"] for row in own]
+
+    (best, greedy), (default, usual) = of(BEST), of(DEFAULT)
+    return Winner(trial, trial.values, best, default, {BEST: greedy, DEFAULT: usual})

@@ -1,0 +1,58 @@
+"""A report as files: one page, the same as Markdown, tables as CSV, figures as PNG and SVG."""
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+from clew.errors import UserError
+from clew.report.document import Block, Chart, Table
+from clew.report.figures import Styles, save_chart
+from clew.report.html import page
+from clew.report.markdown import comma_separated, markdown
+from clew.run.folder import write_text
+
+FIGURES, TABLES = "figures", "tables"
+
+
+class Report(NamedTuple):
+    """What was written."""
+
+    html: Path
+    markdown: Path
+    figures: list[Path]
+    """The PNG files; beside each is an SVG of the same name."""
+    tables: list[Path]
+    """The CSV files."""
+
+
+def write_report(
+    place: Path, title: str, blocks: Sequence[Block], styles: Styles, command: str
+) -> Report:
+    """Writes report.html, report.md, tables/*.csv and figures/*.png and .svg.
+
+    Args:
+        place: the folder; made if need be.
+        title: of the page.
+        blocks: its content, in order.
+        styles: of the models, for legends.
+        command: that made it, for the line at its foot.
+
+    Raises:
+        UserError: if it cannot be written.
+    """
+    charts = [block for block in blocks if isinstance(block, Chart)]
+    tables = [block for block in blocks if isinstance(block, Table)]
+    try:
+        for folder in (place / FIGURES, place / TABLES):
+            folder.mkdir(parents=True, exist_ok=True)
+        figures = [save_chart(chart, styles, place / FIGURES) for chart in charts]
+    except OSError as error:
+        raise UserError(f"cannot write the report in {place}: {error.strerror}") from error
+    files = [place / TABLES / f"{table.name}.csv" for table in tables]
+    for table, file in zip(tables, files, strict=True):
+        write_text(file, comma_separated(table))
+    made_by = f"Made by {command}, clew {version('clew')}."
+    write_text(place / "report.md", markdown(title, blocks, FIGURES, TABLES))
+    write_text(place / "report.html", page(title, blocks, styles, made_by))
+    return Report(place / "report.html", place / "report.md", figures, files)

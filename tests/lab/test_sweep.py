@@ -1,0 +1,297 @@
+"""Sweeps: their space, their trials through kills, equal budgets, and the best on fresh seeds."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import clew
+from clew.cli import run
+from clew.errors import UserError
+from clew.lab.grid import Event, Pack, QuietStudy, read_results
+from clew.lab.grid.jobs import make_job, run_job
+from clew.lab.grid.study import Setting
+from clew.lab.sweep.page import write_page
+from clew.lab.sweep.space import Range, Vary, with_settings
+from clew.lab.sweep.storage import DATABASE, PARTS
+from clew.lab.sweep.sweep import Sweep, run_sweep
+from clew.run.folder import locked
+from clew.stats import bootstrap_interval
+from small_cells import small_cells
+
+RATES: Vary = {"a2c.learning_rate": Range(1e-5, 1e-1, log=True), "a2c.entropy_cost": Range(0, 0.1)}
+SIZES: Vary = {"a2c.rollout_length": (4, 8, 16), "a2c.learning_rate": RATES["a2c.learning_rate"]}
+
+
+def small_sweep(vary: Vary = SIZES, **changes: Any) -> Sweep:
+    """Six trials of two seeds on a corridor of three."""
+    config = clew.TrainConfig(
+        env_options={"corridor_length": 3, "time_limit": 9},
+        memory="gru",
+        memory_options={"hidden_size": 4},
+        network=clew.NetworkConfig(head_size=4),
+        a2c=clew.A2CConfig(num_envs=2, rollout_length=8),
+        steps=320,
+        seeds=2,
+    )
+    values: dict[str, Any] = {"config": config, "vary": vary, "trials": 6, "fresh_seeds": 3}
+    return Sweep(**values | changes)
+
+
+class Killed(BaseException):
+    """Stands for a kill."""
+
+
+class Pretended:
+    """Workers that score a step size by its distance from 1e-3, at once, until they are killed."""
+
+    def __init__(self, left: float = math.inf):
+        self.size = 2
+        self.left = left
+        self.jobs: list[tuple[Pack, Any]] = []
+        self.taken: list[Pack] = []
+
+    def submit(self, pack: Pack, job: Any) -> None:
+        """Keeps it."""
+        self.jobs.append((pack, job))
+
+    def next(self, timeout: float) -> Event:
+        """The rows of the oldest."""
+        self.left -= 1
+        if self.left < 0:
+            raise Killed
+        pack, job = self.jobs.pop(0)
+        self.taken.append(pack)
+        configs = [job["run"]] if "run" in job else job["configs"]
+        rows = []
+        for setting, digest, config in zip(job["settings"], job["digests"], configs, strict=True):
+            for seed in job["seeds"]:
+                score = -abs(math.log10(config["a2c"]["learning_rate"]) + 3) + seed / 100
+                per = config["a2c"]["num_envs"] * config["a2c"]["rollout_length"]
+                steps = -(-config["steps"] // per) * per
+                curve = {"steps": [steps // 2, steps], "episodes": [1, 3], "success": [9.0, score]}
+                own = {"model": job["model"], "setting": setting, "seed": seed, "digest": digest}
+                rows.append(own | {"steps": steps, "mean": score, "curve": curve})
+        return Event("rows", pack, "pretended", rows=tuple(rows))
+
+    def close(self) -> None:
+        """Drops what is running."""
+        self.jobs.clear()
+
+
+def go_on(sweep: Sweep, path: Path, left: float = math.inf) -> Any:
+    """A process of a sweep, killed after so many packs; the result, and what it trained."""
+    workers = Pretended(left)
+    try:
+        return run_sweep(sweep, path, workers=workers, progress=QuietStudy()), workers.taken
+    except Killed:
+        return None, workers.taken
+
+
+def trained(path: Path) -> list[tuple[str, str, int]]:
+    """Every finished cell of the search, in every process's place."""
+    return [
+        (row["model"], row["setting"], row["seed"])
+        for place in sorted((path / PARTS).iterdir())
+        for row in read_results(place / "trials")
+    ]
+
+
+@pytest.mark.parametrize("vary", [SIZES, RATES], ids=["runs", "lanes"])
+def test_a_killed_sweep_loses_nothing_and_tries_nothing_twice(vary: Vary, tmp_path: Path) -> None:
+    sweep = small_sweep(vary, at_once=3)
+    killed = [go_on(sweep, tmp_path, left)[0] for left in (1, 0, 2)]
+    assert killed == [None, None, None]
+    result, _ = go_on(sweep, tmp_path)
+    tried = result.tried["gru"]
+    assert [trial.number for trial in tried] == list(range(6))
+    assert {trial.state for trial in tried} == {"complete"}
+    assert len({json.dumps(trial.values) for trial in tried}) == 6
+    cells = trained(tmp_path)
+    assert len(cells) == len(set(cells)) == 12
+    assert tried[0].values == {name: value_of_default(name) for name in vary}
+    again, taken = go_on(sweep, tmp_path)
+    assert again == result and not taken
+    more, _ = go_on(replace(sweep, trials=8), tmp_path)
+    assert more.tried["gru"][:6] == tried and len(more.tried["gru"]) == 8
+
+
+def value_of_default(name: str) -> float:
+    """What a trial of the defaults has."""
+    return {"a2c.rollout_length": 8, "a2c.learning_rate": 1e-3, "a2c.entropy_cost": 0.01}[name]
+
+
+def test_the_best_is_trained_with_seeds_that_no_trial_had(tmp_path: Path) -> None:
+    """Its page has them beside the default, not the search's own maximum."""
+    sweep = small_sweep()
+    result, taken = go_on(sweep, tmp_path)
+    (winner,) = result.winners.values()
+    best = max(result.tried["gru"], key=lambda trial: trial.score)
+    assert winner.trial == best and winner.values == best.values
+    assert {seed for pack in taken for seed in pack.seeds if pack.model.endswith("best")} == {
+        2,
+        3,
+        4,
+    }
+    assert {seed for pack in taken for seed in pack.seeds if pack.model == "gru-0"} == {0, 1}
+    shift = abs(math.log10(best.values["a2c.learning_rate"]) + 3)
+    np.testing.assert_allclose(winner.best.scores, [s / 100 - shift for s in (2, 3, 4)], atol=1e-9)
+    np.testing.assert_allclose(winner.default.scores, [0.02, 0.03, 0.04], atol=1e-9)
+    report = write_page(sweep, result)
+    text = report.markdown.read_text()
+    usual = str(format(bootstrap_interval(winner.default.scores), ".4g"))
+    beside = usual.replace("[", "\\[").replace("]", "\\]")
+    assert f"| gru | default | {beside} |" in text and "seeds 2 to 4" in text
+    assert (tmp_path / "tables" / "gru-trials.csv").read_text().count("complete") == 6
+
+
+def test_every_memory_has_as_many_trials(tmp_path: Path) -> None:
+    vary = SIZES | {"memory_options.num_layers": (1, 2)}
+    result, _ = go_on(small_sweep(vary, memories=("gru", "lstm")), tmp_path)
+    assert {memory: len(tried) for memory, tried in result.tried.items()} == {"gru": 6, "lstm": 6}
+    assert result.winners.keys() == {"gru", "lstm"}
+    assert "memory_options.num_layers" in result.tried["lstm"][0].values
+
+
+def test_processes_share_a_sweep(tmp_path: Path) -> None:
+    """One leaves alone what another has begun, and takes it over when that is gone."""
+    sweep = small_sweep(at_once=2)
+    go_on(sweep, tmp_path, left=1)
+    with locked(tmp_path / PARTS / "0"):  # as if it lived
+        result, taken = go_on(sweep, tmp_path)
+        assert result.winners == {}
+        states = [trial.state for trial in result.tried["gru"]]
+        assert states == ["running"] * 2 + ["complete"] * 4
+        assert not any(pack.model in ("gru-0", "gru-1") for pack in taken)
+    result, taken = go_on(sweep, tmp_path)
+    assert {name for pack in taken for name in (pack.model, *pack.settings)} & {"gru-1", "trial-1"}
+    assert len(result.tried["gru"]) == 6 and result.winners
+    cells = trained(tmp_path)
+    assert len(cells) == len(set(cells)) == 12
+
+
+def test_settings_that_exclude_each_other_do_not_count(tmp_path: Path) -> None:
+    vary = {"a2c.minibatches": (1, 2, 3), "a2c.learning_rate": RATES["a2c.learning_rate"]}
+    result, _ = go_on(small_sweep(vary, at_once=1), tmp_path)
+    tried = result.tried["gru"]
+    refused = [trial for trial in tried if trial.state == "refused"]
+    assert len(tried) - len(refused) == 6
+    assert all("minibatches must divide num_envs" in trial.error for trial in refused)
+    impossible = {"a2c.minibatches": (3, 5)}
+    with pytest.raises(UserError, match="exclude each other; the newest: minibatches must"):
+        go_on(small_sweep(impossible), tmp_path / "none")
+
+
+def test_a_folder_has_one_sweep(tmp_path: Path) -> None:
+    sweep = small_sweep()
+    go_on(sweep, tmp_path, left=0)
+    for other in (
+        replace(sweep, vary=RATES),
+        replace(sweep, config=replace(sweep.config, steps=640)),
+    ):
+        with pytest.raises(UserError, match="holds a sweep with other settings .*another --name"):
+            go_on(other, tmp_path)
+
+
+SWEEP = "sweep --env tmaze --memory gru --vary"
+MISTAKES = {
+    "sweep": "what should vary? For example --vary",
+    f"{SWEEP} a2c.learning_rat=1..2": "'a2c.learning_rat'; did you mean 'a2c.learning_rate'",
+    f"{SWEEP} a2c.ent_coef=0..1": "clew calls it a2c.entropy_cost",
+    f"{SWEEP} a2c.learning_rate": "--vary needs SETTING=..., got 'a2c.learning_rate'",
+    f"{SWEEP} a2c.learning_rate=1e-3": "must be LOW..HIGH, log:LOW..HIGH or values with commas",
+    f"{SWEEP} a2c.learning_rate=a..b": "must be LOW..HIGH in numbers, got 'a..b'",
+    f"{SWEEP} a2c.learning_rate=2..1": "from a smaller to a larger number, got 2..1",
+    f"{SWEEP} a2c.learning_rate=log:0..1": "must begin above 0",
+    f"{SWEEP} a2c.num_envs=1..2.5": "must be a range of integers, got 1..2.5",
+    f"{SWEEP} a2c.schedule=1..2": "a2c.schedule is no number: give its values",
+    f"{SWEEP} a2c.num_envs=8,8": "a2c.num_envs has a value twice",
+    f"{SWEEP} ppo.clip_ratio=0.1..0.3": "tmaze is learned by a2c here; --algorithm ppo",
+    f"{SWEEP} memory_options.hidden=8,16": "did you mean 'memory_options.hidden_size'",
+    f"{SWEEP} steps=10,20": "unknown setting to vary 'steps'",
+    f"{SWEEP} a2c.num_envs=4,8 --trials 0": "trials must be an integer of at least 1",
+    f"{SWEEP} a2c.num_envs=4,8 --score sucess": "did you mean 'success'",
+    f"{SWEEP} a2c.num_envs=4,8 --first a2c.gamma=0.9": "is not among what varies",
+    f"{SWEEP} a2c.num_envs=4,8 --first a2c.num_envs=0": "num_envs must be an integer of at least 1",
+    f"{SWEEP} a2c.num_envs=4,8 --ray auto --workers 2": "--ray and --workers exclude each other",
+    f"{SWEEP} a2c.num_envs=4,8 --memories lstm none": "leave out --memory",
+}
+
+
+@pytest.mark.parametrize("words", MISTAKES)
+def test_a_wrong_sweep_is_one_line(words: str, capsys, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(words.split()) == 2
+    error = capsys.readouterr().err
+    assert MISTAKES[words] in error and error.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_without_optuna_the_extra_is_named(capsys, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    assert run([*SWEEP.split(), "a2c.num_envs=4,8"]) == 2
+    assert "clew sweep needs Optuna: pip install 'clew[sweep]'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_lanes_of_ppo_are_what_training_alone_gives(tmp_path: Path) -> None:
+    """Numbers of PPO as numbers of one program."""
+    base = small_cells()
+    agent = with_settings(
+        base.models["gru"],
+        {"algorithm": "ppo", "ppo.num_envs": 2, "ppo.rollout_length": 8, "ppo.sequence_length": 8}
+        | {"ppo.minibatches": 2},
+    )
+    own = ({"learning_rate": 1e-2, "clip_ratio": 0.1}, {"learning_rate": 1e-3, "clip_ratio": 0.3})
+    corridor = {"corridor_length": 3, "time_limit": 40}
+    settings = {f"s{i}": Setting("tmaze", corridor, ppo=values) for i, values in enumerate(own)}
+    study = replace(base, models={"gru": agent}, settings=settings, resumable=False, steps=320)
+    together = run_job(make_job(study, Pack("gru", ("s0", "s1"), (3,)), tmp_path))
+    (alone,) = run_job(make_job(study, Pack("gru", ("s1",), (3,)), tmp_path / "alone"))
+    curves = [np.array(row["curve"]["success"], float) for row in (*together, alone)]
+    np.testing.assert_allclose(curves[1], curves[2], rtol=1e-5)
+    assert not np.array_equal(curves[0], curves[1])
+
+
+COMMAND = (
+    "sweep --env tmaze --env-options corridor_length=3 time_limit=9 --memory gru --memory-options "
+    "hidden_size=4 --network.head-size 4 --steps 8000 --seeds 2 --trials 6 --at-once 3 --workers 2 "
+    "--fresh-seeds 2 --episodes 4 --name killed --vary a2c.learning_rate=log:1e-4..1e-1 "
+    "a2c.entropy_cost=0..0.1 --json"
+)
+
+
+@pytest.mark.slow
+def test_a_sweep_that_is_killed_goes_on(tmp_path: Path) -> None:
+    """By SIGKILL, while its first trials train; its winner stands beside the default."""
+    command = [sys.executable, "-m", "clew", *COMMAND.split()]
+    first = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    folder = tmp_path / "runs" / "killed"
+    while not list(folder.glob("parts/0/trials/results.jsonl")) and first.poll() is None:
+        time.sleep(0.05)
+    time.sleep(1.0)
+    os.killpg(first.pid, signal.SIGKILL)
+    assert first.wait() == -signal.SIGKILL and (folder / DATABASE).exists()
+    said = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
+    found = json.loads(said.stdout)
+    tried = found["trials"]["gru"]
+    assert [trial["number"] for trial in tried] == list(range(6))
+    assert all(trial["state"] == "complete" for trial in tried)
+    cells = trained(folder)
+    assert len(cells) == len(set(cells)) == 12
+    winner = found["winners"]["gru"]
+    assert len(winner["best"]["scores"]) == len(winner["default"]["scores"]) == 2
+    assert winner["values"] == max(tried, key=lambda trial: trial["score"])["values"]
+    runs = sorted(path.name for path in (folder / "final" / "runs").iterdir())
+    assert runs == [f"gru-{which}-task-seed-{n}" for which in ("best", "default") for n in (2, 3)]
