@@ -96,9 +96,7 @@ def write_policies(path: Path) -> None:
                 | {"mean": best_bandit_return(arms, pulls)}
             )
         for policy in POLICIES:
-            found = bandit_policy_returns(
-                policy, arms, pulls, trials=100_000 if pulls == 10 else 10_000
-            )
+            found = bandit_policy_returns(policy, arms, pulls, trials=1_000_000 // pulls)
             rows.append(
                 {
                     "policy": policy,
@@ -114,7 +112,7 @@ def write_policies(path: Path) -> None:
 if __name__ == "__main__":
     place = Path(sys.argv[1])
     place.mkdir(parents=True, exist_ok=True)
-    if not (place / "policies.jsonl").exists():
-        write_policies(place / "policies.jsonl")
     for name in sys.argv[2:]:
         run_study(STUDIES[name], place / name, workers=1)
+    if not (place / "policies.jsonl").exists():
+        write_policies(place / "policies.jsonl")

@@ -8,11 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from clew.agents.network import NetworkConfig, make_agent
+from clew.agents.trajectory import reread
 from clew.bridges.make import make_env
 from clew.envs import AutoReset, Bandit, DarkRoom, Environment, dark_room_return
 from clew.envs.trials import SeparateEpisodes, Trials, episode_groups, return_names
 from clew.envs.wrappers import KeptEntries, WrapperConfig, wrap
 from clew.errors import UserError
+from clew.interact.rollout import init_actor, rollout
 from clew.interact.tasks import make_task
 from oracles import bandit
 from oracles.dark_room import DarkRoomOracle, TrialOracle
@@ -172,6 +175,29 @@ def test_every_task_takes_them(name):
     assert set(task.metric_names) >= {"return_1", "return_2", "return", "length"}
     shapes = jax.eval_shape(stream.step, state, jnp.int32(0), jax.random.key(0))[0]
     assert jax.tree.map(jnp.shape, state) == jax.tree.map(lambda s: s.shape, shapes)
+
+
+def test_ratio_law():
+    """Before the first update the learner's log-probabilities are the actor's, over ends too."""
+    env = wrap(DarkRoom(3, time_limit=3), WrapperConfig(trial_episodes=3))
+    stream = AutoReset(env)
+    agent = make_agent(
+        "gru",
+        {"hidden_size": 8},
+        observation_space=stream.observation_space,
+        action_space=stream.action_space,
+        network=NetworkConfig(head_size=8),
+        key=jax.random.key(0),
+    )
+    actor = init_actor(agent, stream, 3, jax.random.key(1))
+    for seed in range(2):  # the second rollout begins within a trial
+        actor, trajectory, _ = rollout(agent, stream, actor, 14, jax.random.key(seed))
+        logits, values, _ = reread(agent, trajectory)
+        found = agent.distribution.log_prob(logits[:-1], trajectory.action)
+        np.testing.assert_allclose(found, trajectory.log_prob, atol=2e-5)
+        np.testing.assert_allclose(values[:-1], trajectory.value, atol=2e-5)
+        ends = trajectory.observation["previous_ended"][..., 0] == 1
+        assert ends.any() and not (ends & trajectory.start).any()
 
 
 def test_returns_are_reported_by_place_in_groups():

@@ -203,7 +203,7 @@ def tensors_file(traced: Traced) -> bytes:
 def _interface(traced: Traced, step: PolicyStep, face: Interface) -> dict[str, Any]:
     """What the manifest says of inputs, outputs, state and wrappers."""
     wrappers, default = face.wrappers, type(face.wrappers)()
-    around = ("frame_skip", "time_limit")
+    around = ("frame_skip", "time_limit", "trial_episodes")
     own = face.own_action_space
     return {
         "inputs": traced.inputs,

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from clew.deploy.policy import PolicyStep
-from clew.envs.wrappers import ADDED
+from clew.envs.wrappers import ADDED, PREVIOUS_ENDED
 from clew.interact.play import Moment
 
 WARM, STEPS = 7, 120
@@ -80,7 +80,8 @@ def _inputs(step: PolicyStep, moment: Moment, previous: Any) -> dict[str, np.nda
         elif moment.start or previous is None:
             value = np.zeros(shape)
         else:
-            value = previous if kind == ADDED[0] else moment.reward
+            before = {ADDED[0]: previous, ADDED[1]: moment.reward, PREVIOUS_ENDED: moment.ended}
+            value = before[kind]
         found[entry["name"]] = np.asarray(value).astype(entry["dtype"]).reshape((1, *shape))
     return found
 

@@ -20,7 +20,7 @@ from clew.bridges.gymnasium.wrappers import EPSILON
 from clew.deploy.graph import Graph, GraphBuilder, Ref
 from clew.deploy.lower import lower
 from clew.envs.spaces import BARE, float_boxes, kept
-from clew.envs.wrappers import ADDED, WrapperConfig, encode_action
+from clew.envs.wrappers import ADDED, PREVIOUS_ENDED, WrapperConfig, encode_action
 from clew.interact.policy import Interface
 from clew.memory.kernels import without_kernels
 from clew.run.checkpoint import path_name
@@ -74,12 +74,15 @@ class PolicyStep:
             for leaf in leaves
         ]
         found.append({"name": "start", "kind": "start", "shape": [], "dtype": "bool"})
-        if self._interface.wrappers.previous:
+        if self._interface.wrappers.shows_previous:
             space = self._interface.action_space
             dtype = "float32" if isinstance(space, spaces.Box) else "int32"
             shape = list(space.shape or ())
             found.append({"name": ADDED[0], "kind": ADDED[0], "shape": shape, "dtype": dtype})
             found.append({"name": ADDED[1], "kind": ADDED[1], "shape": [], "dtype": "float32"})
+        if self._interface.wrappers.trials:
+            name = PREVIOUS_ENDED
+            found.append({"name": name, "kind": name, "shape": [], "dtype": "bool"})
         return found
 
     def __call__(
@@ -143,14 +146,18 @@ class PolicyStep:
             named = {BARE: named[BARE][np.array(config.keep)]}
         if config.normalise_observations:
             named |= self._normalised(named)
-        if config.previous:
+        if config.shows_previous:
             none = inputs["start"]
             taken = inputs[ADDED[0]]
             if face.actions is not None and face.actions.start is not None:
                 taken = taken - jnp.asarray(face.actions.start, taken.dtype)
             encoded = encode_action(face.action_space, taken)
             reward = jnp.where(none, 0.0, self._reward(inputs[ADDED[1]]))
-            return {**named, ADDED[0]: jnp.where(none, 0.0, encoded), ADDED[1]: reward[None]}
+            named |= {ADDED[0]: jnp.where(none, 0.0, encoded), ADDED[1]: reward[None]}
+            if config.trials:
+                ended = inputs[PREVIOUS_ENDED].astype(jnp.float32)
+                named[PREVIOUS_ENDED] = jnp.where(none, 0.0, ended)[None]
+            return named
         return named if isinstance(face.observations.space, spaces.Dict) else named[BARE]
 
     def _normalised(self, named: dict[str, Array]) -> dict[str, Array]:

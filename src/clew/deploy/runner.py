@@ -294,29 +294,33 @@ class Policy:
         self.outputs = None
         self._fresh = True
 
-    def __call__(self, observation: Any, start: bool = False, reward: float | None = None) -> Any:
+    def __call__(
+        self, observation: Any, start: bool = False, reward: Any = None, ended: bool = False
+    ) -> Any:
         """The action for this observation.
 
         Args:
             observation: as the environment gives it.
             start: whether it opens an episode; the memory then forgets first.
             reward: what the last action earned, for policies that see it, but not at a start.
+            ended: whether it ended an episode of a trial, for policies trained on trials.
 
         Raises:
             PolicyError: the observation is of another shape, or the reward is missing.
         """
         start, self._fresh = bool(start) or self._fresh, False
-        entries = self.model.inputs.values()
-        inputs = {e["name"]: self._read(e, observation, start, reward) for e in entries}
+        given = {"start": start, "previous_reward": reward, "previous_ended": ended}
+        entries = self.model.inputs.items()
+        inputs = {name: self._read(e, given, observation, start) for name, e in entries}
         self.outputs, self.state = self.model.step(self.state, inputs)
         self._action = self.outputs["action"][0]
         action = self._action.astype(self.manifest["action"]["dtype"])
         return int(action) if action.ndim == 0 and action.dtype.kind in "iu" else action
 
-    def _read(self, entry: dict[str, Any], observation: Any, start: bool, reward: Any) -> Array:
+    def _read(self, entry: dict[str, Any], given: Any, observation: Any, start: bool) -> Array:
         """One input, as a batch of one."""
         name, kind, shape = entry["name"], entry["kind"], tuple(entry["shape"])
-        value: Any = {"start": start, "previous_reward": reward}.get(kind, observation)
+        value: Any = given.get(kind, observation)
         if kind == "observation":
             for key in entry["path"]:
                 value = value[key]

@@ -29,6 +29,8 @@ from clew.errors import UserError, unknown_name
 MEMORY_MAZES = {f"clew/MemoryMaze-{size}x{size}-v0": size for size in (9, 11, 13, 15)}
 RENDER_MODES = ["ansi"]
 SEEDS = 2**32
+NEW_TRIAL = "new_trial"
+"""Option of `reset`; see `clew.bridges.gymnasium.trials`, which knows it by the same name."""
 _stepping_processes: set[int] = set()
 
 
@@ -39,7 +41,9 @@ class JaxTaskEnv(gymnasium.Env[Any, Any]):
     actions ("action_mask", int8), and what chance decided about the episode (`Environment.draw`),
     which the agent must not see. `reset(options=...)` forces the latter,
     wholly or in part; what is not forced is the same for the same seed either way. A seed also
-    leads a fixed stream of episodes back to its first one.
+    leads a fixed stream of episodes back to its first one. `options={"new_trial": False}` opens
+    another episode of the trial that the last other reset began (`Environment.next_in_trial`); what
+    `info` says was decided is then what was decided at the trial's beginning.
 
     A task in which no action changes what is observed (`clew.envs.base.OpenLoop`) computes each
     episode when it opens.
@@ -55,7 +59,7 @@ class JaxTaskEnv(gymnasium.Env[Any, Any]):
         gymnasium.error.ResetNeeded: a step before the first reset or after an episode's end.
     """
 
-    metadata: dict[str, Any] = {"render_modes": RENDER_MODES, "render_fps": 10}
+    metadata: dict[str, Any] = {"render_modes": RENDER_MODES, "render_fps": 10, "trials": True}
 
     def __init__(self, task: str, render_mode: str | None = None, **options: Any):
         require_render_mode(render_mode)
@@ -74,6 +78,7 @@ class JaxTaskEnv(gymnasium.Env[Any, Any]):
         self._meanings = ", ".join(self.task.action_names)
         self._masks = self.task.masks_actions
         self._words: Any = None
+        self._first: Any = None
         self._ahead: tuple[np.ndarray, np.ndarray] | None = None
 
     def reset(
@@ -82,6 +87,9 @@ class JaxTaskEnv(gymnasium.Env[Any, Any]):
         """Opens an episode; `options` force what `Environment.draw` names."""
         _require_own_process()
         super().reset(seed=seed)
+        options = dict(options or {})
+        if not options.pop(NEW_TRIAL, True):
+            return self._reopen()
         if seed is not None or self._noise is None:
             self._number = 0
             self._noise = self.np_random.spawn(1)[0]  # takes no numbers from `draw`
@@ -97,10 +105,8 @@ class JaxTaskEnv(gymnasium.Env[Any, Any]):
             self._words = self._program.reset(call)
         else:
             self._words = self._program.next_episode(call, self._words)
-        self._number, self._time, self._running = self._number + 1, 0, True
-        words = np.asarray(self._words)
-        self._ahead = self._program.ahead(words)
-        return self._program.observation(words), self._info([0.0] * len(self._flags))
+        self._number, self._first = self._number + 1, self._words
+        return self._opened()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Takes one action."""
@@ -131,6 +137,21 @@ class JaxTaskEnv(gymnasium.Env[Any, Any]):
             observation = self._program.observation(np.asarray(self._words))
         state = self._program.state(self._words, np.uint32(self._time))
         return self.task.render_text(jax.device_get(state), observation)
+
+    def _reopen(self) -> tuple[Any, dict[str, Any]]:
+        """Opens another episode of the running trial."""
+        if self._noise is None:
+            raise UserError(f"{NEW_TRIAL}=False needs a trial: reset without it first")
+        self._seed = int(self._noise.integers(SEEDS))
+        call = _on_processor(np.array((self._seed, self._time), np.uint32))
+        self._words = self._program.next_in_trial(call, self._first)
+        return self._opened()
+
+    def _opened(self) -> tuple[Any, dict[str, Any]]:
+        self._time, self._running = 0, True
+        words = np.asarray(self._words)
+        self._ahead = self._program.ahead(words)
+        return self._program.observation(words), self._info([0.0] * len(self._flags))
 
     def _info(self, metrics: Sequence[float]) -> dict[str, Any]:
         info: dict[str, Any] = dict(self._drawn)

@@ -82,6 +82,7 @@ class Program:
         self._seen, self._said = slice(begin, end), slice(end, end + 3 + len(task.metric_names))
         self.reset, self.next_episode = jax.jit(self._reset), jax.jit(self._next_episode)
         self.reset_to, self.step = jax.jit(self._reset_to), jax.jit(self._step)
+        self.next_in_trial = jax.jit(self._next_in_trial)
         self.state = jax.jit(self._state_at)
         self.action_mask = jax.jit(self._action_mask)
 
@@ -114,6 +115,12 @@ class Program:
         key = jax.random.key(call[-2])
         state = self._state_at(words, call[-1])
         return self._opened(*self.task.next_episode(state, key), key)
+
+    def _next_in_trial(self, call: Vector, first: Vector) -> Vector:
+        key = jax.random.key(call[-2])
+        seen = self._observation.unpack(first[self._seen])
+        opened = self._state.unpack(first[: self._state.size]), seen
+        return self._opened(*self.task.next_in_trial(opened, key), key)
 
     def _reset_to(self, call: Vector, drawn: dict[str, Any]) -> Vector:
         return self._opened(*self.task.reset_to(**drawn), jax.random.key(call[-2]))

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from clew.agents.network import Agent
-from clew.bridges.gymnasium.stream import GymnasiumStream
+from clew.bridges.gymnasium.stream import GymnasiumStream, metric_names_of
 from clew.bridges.gymnasium.task import GymnasiumTask
 from clew.bridges.gymnasium.wrappers import Transforms
 from clew.envs.stream import AutoReset
@@ -45,7 +45,7 @@ class HostedTask:
         self.name = environment.name
         self.observation_space = environment.observed(wrappers)
         self.action_space = environment.action_space
-        self.metric_names = environment.metric_names
+        self.metric_names = metric_names_of(wrappers)
 
     def open(
         self, num_envs: int, *, seed: int, processes: int = 0, frozen: bool = False

@@ -7,8 +7,10 @@ import jax
 import numpy as np
 
 from clew.bridges.gymnasium.task import GymnasiumTask
+from clew.bridges.gymnasium.trials import ENDED
 from clew.bridges.make import make_env
 from clew.envs.base import Environment
+from clew.envs.trials import Trials
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from clew.interact.hosted_task import HostedTask
@@ -24,6 +26,13 @@ class Moment(NamedTuple):
     """Whether it opens an episode."""
     reward: float | None
     """What the action before it earned; None at a start."""
+    ended: bool = False
+    """Whether the action before it ended an episode of a trial."""
+
+    def given_to(self, policy: Callable[..., Any]) -> Any:
+        """The action of a policy."""
+        how = {"ended": True} if self.ended else {}
+        return policy(self.observation, start=self.start, reward=self.reward, **how)
 
 
 def play(
@@ -40,7 +49,8 @@ def play(
     Args:
         env: the task's name, see `make_task`.
         options: of the task.
-        wrappers: of the training, of which those around the environment itself count.
+        wrappers: of the training, of which those around the environment itself count, trials
+            too.
         policy: chooses actions, called as `clew.Policy` is.
         longest: an episode is given up after so many actions.
         seed: of the episodes.
@@ -52,7 +62,9 @@ def play(
     if isinstance(task, HostedTask):
         yield from _play_hosted(task.environment, wrappers, policy, longest, seed)
     else:
-        yield from _play_compiled(make_env(env, **options), policy, longest, seed)
+        made = make_env(env, **options)
+        made = Trials(made, wrappers.trial_episodes) if wrappers.trials else made
+        yield from _play_compiled(made, policy, longest, seed)
 
 
 def _play_hosted(
@@ -60,7 +72,12 @@ def _play_hosted(
 ) -> Iterator[Moment]:
     if task.vector:
         raise UserError(f"{task.name} makes vector environments, not single ones")
-    around = WrapperConfig(frame_skip=wrappers.frame_skip, time_limit=wrappers.time_limit)
+    around = WrapperConfig(
+        frame_skip=wrappers.frame_skip,
+        time_limit=wrappers.time_limit,
+        trial_episodes=wrappers.trial_episodes,
+        trial_memory=wrappers.trial_memory,
+    )
     env = task.builder(around)()
     try:
         while True:
@@ -68,11 +85,10 @@ def _play_hosted(
             moment, seed = Moment(observation, True, None), seed + 1
             for _ in range(longest):
                 yield moment
-                action = policy(moment.observation, start=moment.start, reward=moment.reward)
-                observation, reward, terminated, truncated, _ = env.step(action)
-                if terminated or truncated:
+                observation, reward, *ends, info = env.step(moment.given_to(policy))
+                if any(ends):
                     break
-                moment = Moment(observation, False, float(reward))
+                moment = Moment(observation, False, float(reward), bool(info.get(ENDED)))
     finally:
         env.close()
 
@@ -85,12 +101,13 @@ def _play_compiled(env: Environment, policy: Any, longest: int, seed: int) -> It
         moment = Moment(_on_host(observation), True, None)
         for _ in range(longest):
             yield moment
-            action = policy(moment.observation, start=moment.start, reward=moment.reward)
+            action = moment.given_to(policy)
             key, now = jax.random.split(key)
             state, told = step(state, np.asarray(action), now)
             if told.terminated or told.truncated:
                 break
-            moment = Moment(_on_host(told.observation), False, float(told.reward))
+            ended = bool(env.trial_goes_on(state))
+            moment = Moment(_on_host(told.observation), False, float(told.reward), ended)
 
 
 def _on_host(observation: Any) -> Any:

@@ -85,7 +85,9 @@ class TrainedWrappers:
         self._transforms.restore(interface.statistics)
         self._taken: np.ndarray | None = None
 
-    def observe(self, observation: Any, start: bool, reward: float | None) -> PyTree[np.ndarray]:
+    def observe(
+        self, observation: Any, start: bool, reward: float | None, ended: bool = False
+    ) -> PyTree[np.ndarray]:
         """What the agent sees of an observation, and of its previous action and reward.
 
         Raises:
@@ -94,7 +96,7 @@ class TrainedWrappers:
         if start:
             self._transforms.begin()
             self._taken = None
-        elif self._config.previous and reward is None:
+        elif self._config.shows_previous and reward is None:
             raise UserError(
                 "this agent sees its previous reward: give policy(observation, reward=...), or "
                 "start=True if the observation opens an episode"
@@ -103,7 +105,7 @@ class TrainedWrappers:
         given = np.array([0.0 if start or reward is None else reward], np.float32)
         earned = self._transforms.reward(given, counted, np.zeros(1, bool))
         raw = jax.tree.map(lambda x: x[None], self._adapt(observation))
-        seen = self._transforms.observe(raw, self._taken, earned, flags)
+        seen = self._transforms.observe(raw, self._taken, earned, flags, np.array([ended]))
         return jax.tree.map(lambda x: x[0], seen)
 
     def act(self, action: np.ndarray) -> np.ndarray:
@@ -129,6 +131,10 @@ class Policy:
     environment itself is not in it: `frame_skip` (repeat the action, sum the rewards) and
     `time_limit`. `Policy(agent)` reads observations as the agent's encoder does.
 
+    A policy that was trained on trials (`trial_episodes`) is told where a trial begins and, within
+    it, where an episode has ended: `policy(observation, reward=reward, ended=True)` for the first
+    observation of the next one.
+
     Args:
         agent: the network.
         wrappers: what stands between environment and agent; None if nothing does.
@@ -150,14 +156,23 @@ class Policy:
         self._key = jax.random.key(seed)
         self.reset()
 
-    def __call__(self, observation: Any, start: bool = False, reward: float | None = None) -> Any:
+    def __call__(
+        self,
+        observation: Any,
+        start: bool = False,
+        reward: float | None = None,
+        ended: bool = False,
+    ) -> Any:
         """The action for this observation.
 
         Args:
             observation: of the kind that the agent was trained on: an array, or a dict of arrays.
-            start: whether the observation opens an episode; the memory then forgets first.
+            start: whether the observation opens an episode, or a trial; the memory then forgets
+                first.
             reward: what the last action earned, as the environment gave it. Only agents that see
                 their previous reward need it, but not at a start.
+            ended: whether the last action ended an episode of a trial, and the observation opens
+                the next one; for agents that were trained on trials.
 
         Returns:
             What the environment takes: an int for one discrete action, otherwise an array.
@@ -166,7 +181,7 @@ class Policy:
             UserError: if the observation is of another shape, or the reward is missing.
         """
         start, self._fresh = bool(start) or self._fresh, False
-        x = self._read(observation, start, reward)
+        x = self._read(observation, start, reward, ended)
         self._key, key = jax.random.split(self._key)
         self._state, chosen = _choose(
             self._agent, self._state, x, jnp.asarray(start), key, greedy=self._greedy
@@ -181,9 +196,11 @@ class Policy:
         self._state = self._agent.init_state()
         self._fresh = True
 
-    def _read(self, observation: Any, start: bool, reward: float | None) -> PyTree[np.ndarray]:
+    def _read(
+        self, observation: Any, start: bool, reward: float | None, ended: bool
+    ) -> PyTree[np.ndarray]:
         if self._wrappers is not None:
-            observation = self._wrappers.observe(observation, start, reward)
+            observation = self._wrappers.observe(observation, start, reward, ended)
         x = jax.tree.map(_numbers, observation, is_leaf=_is_value)
         encoder = self._agent.encoder
         if isinstance(encoder, Dense):

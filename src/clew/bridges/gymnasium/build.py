@@ -15,6 +15,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import DependencyNotInstalled
 from PIL import Image
 
+from clew.bridges.gymnasium.trials import TrialEpisodes
 from clew.errors import UserError, check_call, parameters_of
 from clew.names import resolve
 
@@ -56,6 +57,8 @@ class EnvBuilder:
     """Keyword arguments of `gymnasium.make` or of the factory."""
     frame_skip: int = 1
     time_limit: int | None = None
+    trial_episodes: int = 1
+    trial_memory: bool = True
     video_every: int = 0
     video_folder: str = ""
     spec: EnvSpec | None = None
@@ -79,6 +82,8 @@ class EnvBuilder:
             env = FrameSkip(env, self.frame_skip)
         if self.time_limit is not None:
             env = gymnasium.wrappers.TimeLimit(env, self.time_limit)
+        if self.trial_episodes > 1:
+            env = TrialEpisodes(env, self.trial_episodes, self.trial_memory)
         return EpisodeGif(env, self.video_folder, self.video_every) if filmed else env
 
 

@@ -28,6 +28,7 @@ from clew.bridges.gymnasium.spaces import (
     flag,
     require_exact,
 )
+from clew.bridges.gymnasium.trials import ENDED
 from clew.errors import UserError
 
 NUMBERS = (float, int, np.floating, np.integer)
@@ -98,6 +99,8 @@ class EnvGroup(gymnasium.Env):
             for leaf, array in zip(self._leaves, self._fresh, strict=True)
         ]
         self._ended = np.zeros(plan.count, np.bool_)
+        self._goes_on = np.zeros(plan.count, np.bool_)
+        self._trials = plan.builder.trial_episodes > 1
         self._steps = [0] * plan.count
         self._failures: list[Failure] = []
         self._progress: Any = None
@@ -118,7 +121,7 @@ class EnvGroup(gymnasium.Env):
         self._prepare_process()
         seeds = (options or {}).get("seeds")
         self._failures = []
-        self._ended[:] = False
+        self._ended[:] = self._goes_on[:] = False
         for i in range(self.plan.count):
             self._begin(i)
             try:
@@ -135,6 +138,8 @@ class EnvGroup(gymnasium.Env):
         rewards = np.zeros(count, np.float64)
         terminated, truncated = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
         self._failures = []
+        if self._trials:
+            self._goes_on = np.zeros(count, np.bool_)
         for i, env in enumerate(self._envs):
             if env is None:
                 continue  # failed before; its reset builds it again
@@ -144,11 +149,13 @@ class EnvGroup(gymnasium.Env):
                 if self._ended[i]:
                     self._open(i, env, None)
                 else:
-                    observation, reward, ends, cut, _ = env.step(action[i])
+                    observation, reward, ends, cut, said = env.step(action[i])
                     rewards[i] = reward if isinstance(reward, NUMBERS) else _number(reward)
                     terminated[i] = ends if isinstance(ends, FLAGS) else flag("terminated", ends)
                     truncated[i] = cut if isinstance(cut, FLAGS) else flag("truncated", cut)
                     self._write(i, observation)
+                    if self._trials:
+                        self._goes_on[i] = said.get(ENDED, False)
                     self._steps[i] += 1
             except BaseException as error:
                 self._fail(i, call, error)
@@ -206,6 +213,8 @@ class EnvGroup(gymnasium.Env):
     def _answer(self) -> tuple[Arrays, dict[str, Any]]:
         self._begin(NOBODY)
         info: dict[str, Any] = {"failures": self._failures} if self._failures else {}
+        if self._trials:
+            info[ENDED] = self._goes_on
         if not isinstance(self.plan.adapter.space, spaces.Dict):
             return self._fresh[0], info
         pairs = zip(self._leaves, self._fresh, strict=True)

@@ -1,6 +1,7 @@
 """Endless streams of episodes of Gymnasium environments."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,12 +20,17 @@ from clew.bridges.gymnasium.spaces import (
     is_categorical,
     lost,
 )
+from clew.bridges.gymnasium.trials import ENDED
 from clew.bridges.gymnasium.vector import VectorCalls
 from clew.bridges.gymnasium.wrappers import Transforms
+from clew.envs.trials import episode_groups, return_names
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 
 __all__ = ["EnvironmentFault", "EnvironmentHung", "GymnasiumStep", "GymnasiumStream"]
+
+METRICS = ("return", "length")
+"""What is measured of every episode."""
 
 
 class GymnasiumStep(NamedTuple):
@@ -78,8 +84,6 @@ else the final observation in `final` | goes on |
         UserError: no autoreset, a space that is not supported, or wrappers that do not fit.
     """
 
-    metric_names = ("return", "length")
-
     def __init__(
         self,
         vector: VectorEnv,
@@ -103,11 +107,13 @@ else the final observation in `final` | goes on |
         wrappers = wrappers or WrapperConfig()
         wrappers.validate()
         if not self._calls.grouped:
-            wrappers.require_no_single(name)
+            # Trials may be in the environments already; `info` says so.
+            replace(wrappers, trial_episodes=1, trial_memory=True).require_no_single(name)
         self._transforms = Transforms(
             wrappers, self._adapt.space, self._act.space, self.num_envs, frozen
         )
-        self._accounts = Accounts(self.num_envs)
+        self.metric_names = metric_names_of(wrappers)
+        self._accounts = Accounts(self.num_envs, wrappers.trial_episodes if wrappers.trials else 1)
         self._seed, self._ready = seed, False
         self._actions: Array | None = None
 
@@ -230,7 +236,8 @@ else the final observation in `final` | goes on |
         if same and cut.any():
             raw = final_observations(info, cut, observations, self._adapt, self.name)
             self._check(raw)
-        outcome = self._accounts.step(rewards, terminated, truncated, same)
+        goes_on = self._goes_on(info)
+        outcome = self._accounts.step(rewards, terminated, truncated, same, goes_on)
         self._transforms.learn(observations)
         if raw is not None:
             self._transforms.learn(raw, cut)
@@ -239,7 +246,7 @@ else the final observation in `final` | goes on |
         if raw is not None:
             none = np.zeros_like(cut)
             final = (cut, self._transforms.observe(raw, self._actions, earned, none))
-        seen = self._transforms.observe(observations, self._actions, earned, outcome.start)
+        seen = self._transforms.observe(observations, self._actions, earned, outcome.start, goes_on)
         return GymnasiumStep(
             observation=seen,
             reward=earned,
@@ -251,6 +258,11 @@ else the final observation in `final` | goes on |
             own_reward=outcome.reward,
             final=final,
         )
+
+    def _goes_on(self, info: Any) -> Array | None:
+        """Which environments ended an episode of a trial and opened its next one, [B] if any."""
+        found = info.get(ENDED) if isinstance(info, dict) else None
+        return None if found is None else np.asarray(found, np.bool_)
 
     def _read(self, observations: Any) -> Arrays:
         adapted = observations
@@ -337,10 +349,50 @@ class StepOutcome(NamedTuple):
     metrics: dict[str, Array]
 
 
+def metric_names_of(wrappers: WrapperConfig) -> tuple[str, ...]:
+    """What is measured of every episode of a Gymnasium environment."""
+    return (*METRICS, *(return_names(wrappers.trial_episodes) if wrappers.trials else ()))
+
+
+class TrialAccounts:
+    """Returns by the place of the episode in the running trials of B environments.
+
+    Args:
+        num_envs: B.
+        episodes: of a trial.
+    """
+
+    def __init__(self, num_envs: int, episodes: int):
+        groups = episode_groups(episodes)
+        self._names = return_names(episodes)
+        self._sizes = np.array([len(group) for group in groups])
+        self._places = np.repeat(np.arange(len(groups)), self._sizes)
+        self._returns = np.zeros((num_envs, len(groups)))
+        self._earned = np.zeros(num_envs)
+        self._episode = np.zeros(num_envs, np.int64)
+
+    def begin(self) -> None:
+        """All trials begin anew."""
+        for array in (self._returns, self._earned, self._episode):
+            array[:] = 0
+
+    def step(self, rewards: Array, ended: Array, goes_on: Array | None) -> dict[str, Array]:
+        """Counts a step; the metrics are 0 where no trial ended."""
+        self._earned += rewards
+        over = np.flatnonzero(ended if goes_on is None else ended | goes_on)
+        self._returns[over, self._places[self._episode[over]]] += self._earned[over]
+        self._earned[over] = 0.0
+        self._episode[over] += 1
+        means = (self._returns * ended[:, None] / self._sizes).astype(np.float32)
+        self._returns[ended], self._episode[ended] = 0.0, 0
+        return dict(zip(self._names, means.T, strict=True))
+
+
 class Accounts:
     """Returns and lengths of the running episodes of B environments."""
 
-    def __init__(self, num_envs: int):
+    def __init__(self, num_envs: int, trial_episodes: int = 1):
+        self.trials = TrialAccounts(num_envs, trial_episodes) if trial_episodes > 1 else None
         self.returns = np.zeros(num_envs, np.float64)
         self.lengths = np.zeros(num_envs, np.int64)
         self.last = np.zeros(num_envs, np.bool_)
@@ -349,8 +401,17 @@ class Accounts:
         """All episodes begin anew."""
         for array in (self.returns, self.lengths, self.last):
             array[:] = 0
+        if self.trials is not None:
+            self.trials.begin()
 
-    def step(self, rewards: Array, terminated: Array, truncated: Array, same: bool) -> StepOutcome:
+    def step(
+        self,
+        rewards: Array,
+        terminated: Array,
+        truncated: Array,
+        same: bool,
+        goes_on: Array | None = None,
+    ) -> StepOutcome:
         """Counts a step.
 
         Args:
@@ -358,6 +419,7 @@ class Accounts:
             terminated: [B], whether the episode ended in the task itself.
             truncated: [B], whether it was cut off, as by a limit of time.
             same: the step that ends an episode opens the next one.
+            goes_on: [B], which steps ended an episode of a trial; None for none of them.
         """
         counted = ~self.last
         rewards = rewards * counted
@@ -369,6 +431,8 @@ class Accounts:
             "return": (self.returns * ended).astype(np.float32),
             "length": (self.lengths * ended).astype(np.float32),
         }
+        if self.trials is not None:
+            metrics |= self.trials.step(rewards, ended, goes_on)
         self.returns[ended] = 0.0
         self.lengths[ended] = 0
         start = ended.copy() if same else self.last

@@ -20,7 +20,7 @@ from clew.bridges.gymnasium.build import (
 from clew.bridges.gymnasium.group import GroupPlan
 from clew.bridges.gymnasium.processes import close_quietly
 from clew.bridges.gymnasium.spaces import ObservationAdapter, adapt_action, adapt_observation
-from clew.bridges.gymnasium.stream import GymnasiumStream
+from clew.bridges.gymnasium.stream import METRICS, GymnasiumStream
 from clew.bridges.gymnasium.vector import GroupedVectorEnv
 from clew.envs.wrappers import WrapperConfig, observed
 from clew.errors import UserError, check_call, parameters_of, require_at_least
@@ -49,7 +49,7 @@ class GymnasiumTask:
     vector: bool = False
     """Whether the factory makes vector environments."""
 
-    metric_names = GymnasiumStream.metric_names
+    metric_names = METRICS
 
     @property
     def observation_space(self) -> Any:
@@ -118,6 +118,8 @@ class GymnasiumTask:
             dict(self.options),
             frame_skip=wrappers.frame_skip,
             time_limit=wrappers.time_limit,
+            trial_episodes=wrappers.trial_episodes,
+            trial_memory=wrappers.trial_memory,
             video_every=wrappers.video_every,
             video_folder=wrappers.video_folder,
             spec=gymnasium.registry.get(self.name.rpartition(":")[2]),

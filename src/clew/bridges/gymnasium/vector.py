@@ -25,6 +25,7 @@ from clew.bridges.gymnasium.processes import (
     start_method,
 )
 from clew.bridges.gymnasium.spaces import Array, Arrays
+from clew.bridges.gymnasium.trials import ENDED
 from clew.errors import UserError, system_error
 
 TERMINATE, KILL = multiprocessing.Process.terminate, multiprocessing.Process.kill
@@ -309,11 +310,11 @@ def _close_grouped(workers: AsyncVectorEnv, progress_file: str) -> None:
 
 
 def _flat(info: dict[str, Any]) -> dict[str, Any]:
-    """The failures of all groups in one list."""
-    if "failures" not in info:
-        return info
-    found: Sequence[list[Failure] | None] = info["failures"]
-    return {"failures": [failure for group in found if group for failure in group]}
+    """The failures of all groups in one list, and which trials went on in one array."""
+    flat = {ENDED: info[ENDED].ravel()} if ENDED in info else {}
+    found: Sequence[list[Failure] | None] = info.get("failures", ())
+    failures = [failure for group in found if group for failure in group]
+    return flat | {"failures": failures} if failures else flat
 
 
 class VectorCalls:

@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 from clew.bridges.gymnasium.spaces import Array, Arrays
 from clew.envs.spaces import BARE, encode_actions, encoded_actions, float_boxes, kept
-from clew.envs.wrappers import ADDED, WrapperConfig, observed
+from clew.envs.wrappers import ADDED, PREVIOUS_ENDED, WrapperConfig, observed
 from clew.errors import UserError
 
 
@@ -80,8 +80,6 @@ class Transforms:
     """Mean square of the discounted return."""
 
     def __post_init__(self) -> None:
-        if self.config.trials:
-            raise UserError("trial_episodes is for the training of tasks in JAX")
         self.space = observed(self.seen, self.actions, self.config)
         self.returns = np.zeros(self.num_envs)
         if self.config.normalise_observations:
@@ -99,7 +97,12 @@ class Transforms:
                 self.moments[name].update(array if rows is None else array[rows])
 
     def observe(
-        self, observations: Arrays, actions: Array | None, rewards: Array, starts: Array
+        self,
+        observations: Arrays,
+        actions: Array | None,
+        rewards: Array,
+        starts: Array,
+        ended: Array | None = None,
     ) -> Arrays:
         """What the agent sees.
 
@@ -108,9 +111,10 @@ class Transforms:
             actions: the agent's, that led here; None at the very first.
             rewards: [B], as `reward` gave them.
             starts: [B], which observations open an episode.
+            ended: [B], which actions ended an episode of a trial; None for none of them.
         """
         observations = self._normalise(self._keep(observations))
-        if not self.config.previous:
+        if not self.config.shows_previous:
             return observations
         if actions is None:
             taken = np.zeros((self.num_envs, *encoded_actions(self.actions).shape), np.float32)
@@ -118,7 +122,11 @@ class Transforms:
             taken = encode_actions(self.actions, actions)
             taken[starts] = 0.0
         earned = np.where(starts, np.float32(0), rewards)[:, None]
-        return {**_named(observations), ADDED[0]: taken, ADDED[1]: earned}
+        seen = {**_named(observations), ADDED[0]: taken, ADDED[1]: earned}
+        if self.config.trials:
+            ends = np.zeros_like(starts) if ended is None else ended & ~starts
+            seen[PREVIOUS_ENDED] = ends.astype(np.float32)[:, None]
+        return seen
 
     def reward(self, rewards: Array, counted: Array, ended: Array) -> Array:
         """Rewards [B] float32 that the agent learns from.
