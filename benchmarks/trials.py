@@ -1,6 +1,6 @@
 """Agents that keep their memory over trials: bandits and the dark room, beside other policies.
 
-    python benchmarks/trials.py results/trials bandit-10 bandit-100 dark-room
+    python benchmarks/trials.py results/trials bandit-10 dark-room bandit-10-arelit bandit-100
 
 trains what is not trained yet, one study for each name, and writes what policies for bandits earn.
 `separate` is the control: the same trials, with a memory that begins anew in each episode.
@@ -45,7 +45,7 @@ def learner(num_envs: int, length: int, *, lam: float, entropy: float) -> PPOCon
     )
 
 
-TEN = learner(1024, 10, lam=0.3, entropy=0.0)
+TEN = learner(512, 10, lam=0.3, entropy=0.0)
 HUNDRED = learner(256, 100, lam=0.3, entropy=0.0)
 ROOM = learner(256, 100, lam=0.95, entropy=0.01)
 STUDIES = {
@@ -54,11 +54,19 @@ STUDIES = {
         models={
             "gru": agent("gru", 10, TEN),
             "gru-separate": agent("gru", 10, TEN, separate=True),
-            "arelit": agent("arelit", 10, TEN),
         },
         settings=BANDIT,
         seeds=tuple(range(5)),
-        steps=5_000_000,
+        steps=2_000_000,
+        evaluation=Evaluation(episodes=10_000),
+        score="regret",
+    ),
+    "bandit-10-arelit": Study(
+        name="bandit-10-arelit",
+        models={"arelit": agent("arelit", 10, TEN)},
+        settings=BANDIT,
+        seeds=tuple(range(5)),
+        steps=2_000_000,
         evaluation=Evaluation(episodes=10_000),
         score="regret",
     ),
@@ -79,7 +87,7 @@ STUDIES = {
         },
         settings={"9x9": Setting("dark_room")},
         seeds=tuple(range(5)),
-        steps=5_000_000,
+        steps=2_000_000,
         evaluation=Evaluation(episodes=2_000),
         score="found",
     ),
