@@ -186,11 +186,13 @@ def test_all_of_them_killed_and_resumed(place: Path) -> None:
 
 @pytest.mark.slow
 def test_all_of_them_through_every_command(place: Path) -> None:
-    """Evaluated, inspected, watched, checked, studied; and one line once the code is gone."""
+    """Evaluated, inspected, watched, checked, studied, exported; and, once the code is gone, one
+    line from what needs it, while the export needs neither it nor clew."""
     output_of("train", *COMMON, "--steps", "640", "--name", "own")
     assert "success" in output_of("evaluate", "own", "--episodes", "20")
     output_of("inspect", "own", "--episodes", "20", "--influence-episodes", "2")
     output_of("watch", "own")
+    assert "golden episode replayed with NumPy to" in output_of("export", "own")
     output_of("check", "mine:Average", "--lengths", "1", "7")
     assert "mine:Average" in output_of("runs")
     assert "average: mean success" in output_of("study", "mine.py", "--workers", "1")
@@ -198,6 +200,11 @@ def test_all_of_them_through_every_command(place: Path) -> None:
     os.rename(place / "mine.py", place / "elsewhere.py")
     lost = output_of("evaluate", "own", code=2)
     assert "mine" in lost and lost.count("\n") == 1
+    folder_of = place / "runs" / "own" / "export"
+    replay = [sys.executable, "-I", "runner.py", "--verify"]
+    told = subprocess.run(replay, cwd=folder_of, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+    assert "whole" in output_of("export", "runs/own/export", "--verify")
 
 
 def test_callbacks_loggers_and_schedules_of_ones_own(place: Path) -> None:

@@ -36,8 +36,8 @@ class BenchCommand:
     """Measure frames per second and peak memory of the learner of the Memory Maze agents instead,
     at the sizes of Table A.4 on pictures of noise; --memories chooses agents."""
     sequences: int | None = None
-    """Of 100 frames in a timed gradient step of --memory-maze, an even number, 32 unless given;
-    memory is always reported for Table A.3's 32."""
+    """With --memory-maze: sequences of 100 frames in a timed gradient step, an even number, 32
+    unless given; memory is always reported for Table A.3's 32."""
     repeats: int | None = None
     """Timed calls of each program, 5, or turns: with --start 5, with --peers, --lengths and
     --memory-maze 6; the table has their median."""

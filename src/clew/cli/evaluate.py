@@ -28,7 +28,7 @@ class EvaluateCommand:
     checkpoint: str = ""
     """Update or file name of the checkpoint; empty takes the newest."""
     trust: bool = False
-    """Import the code that the run's settings name, if this machine has not trained it."""
+    """Import the code that the run's settings name, even if this machine has not trained it."""
     json: bool = False
     """Print JSON instead of a table."""
 

@@ -31,11 +31,11 @@ class ExportCommand:
     episodes: int = 0
     """Fresh episodes whose score is written into the manifest."""
     control_rate: float | None = None
-    """How often the policy is to be asked, in Hz, for the manifest."""
+    """How often the policy will be called, in Hz; written into the manifest."""
     seed: int = 0
     """Seed of the golden episode and of those of the score."""
     trust: bool = False
-    """Import the code that the run's settings name, if this machine has not trained it."""
+    """Import the code that the run's settings name, even if this machine has not trained it."""
     json: bool = False
     """Print JSON instead of text."""
 

@@ -34,9 +34,9 @@ class InspectCommand:
     at: int = -1
     """Step of the decision that is explained, from 0; -1 is the last one of an episode."""
     reference: Literal["zeros", "mean"] = "zeros"
-    """What takes the place of an observation: zeros, or the episode's mean."""
+    """What replaces an occluded observation: zeros, or the mean of the episode."""
     share: float = 0.9
-    """Share of the influence that the memory length reaches."""
+    """Fraction of the influence that the memory length covers."""
     probe: tuple[str, ...] = field(default_factory=tuple)
     """What to probe: names that the task gives, or "observation[i]"; empty is what it names."""
     actions: Literal["greedy", "sampled"] = "greedy"
@@ -51,7 +51,7 @@ class InspectCommand:
     """Folder to write to; empty is inspect/ in the run's folder. With several runs each gets a
     folder of its name in it."""
     trust: bool = False
-    """Import the code that the run's settings name, if this machine has not trained it."""
+    """Import the code that the run's settings name, even if this machine has not trained it."""
     json: bool = False
     """Print all numbers as JSON instead of a table."""
 

@@ -9,8 +9,8 @@ from clew.cli.parse import parse
 from clew.errors import UserError
 
 ABOUT = """Makes one self-contained page of the folders of studies, finished or not: scores beside
-the published ones with intervals, floors, tests, claims, figures and cost. Writes report.html,
-report.md, tables/*.csv and figures/*.png and .svg."""
+the published ones with intervals, scores without memory, tests, claims, figures and cost. Writes
+report.html, report.md, tables/*.csv and figures/*.png and .svg."""
 
 
 @dataclass(frozen=True)

@@ -30,13 +30,13 @@ class TrainCommand:
     config: Annotated[TrainConfig, tyro.conf.arg(name="")] = field(default_factory=TrainConfig)
     """Settings of the run."""
     resume: str = ""
-    """Go on with this run, a folder or a name: its own settings hold, only --steps may be
-    raised, and other --loggers, --devices and another --ray chosen."""
+    """Resume this run, a folder or a name. Its own settings hold; only --steps may be raised and
+    --loggers, --devices and --ray changed."""
     ray: str = ""
     """Actors on a Ray cluster, with runner async: auto, local, HOST:PORT or ray://HOST:PORT. Short
     for --asynchronous.ray."""
     trust: bool = False
-    """Of a run that is resumed: import the code that its settings name, if this machine has not
+    """With --resume: import the code that the run's settings name, even if this machine has not
     trained it."""
     cpu_threads: int = 0
     """Processor cores to use; 0 takes all there are. Several runs side by side are faster with

@@ -34,7 +34,7 @@ class WatchCommand:
     fps: float = 10.0
     """Steps shown in a second."""
     max_frames: int = 500
-    """Most steps shown of an episode; those of a longer one are evenly spread."""
+    """Steps of an episode to show at most; of a longer one they are evenly spread."""
     max_steps: int = 10_000
     """A longer episode is cut there."""
     checkpoint: str = ""
@@ -42,7 +42,7 @@ class WatchCommand:
     seed_index: int = 0
     """Which of a run's seeds, from 0."""
     trust: bool = False
-    """Import the code that the run's settings name, if this machine has not trained it."""
+    """Import the code that the run's settings name, even if this machine has not trained it."""
 
 
 def main(args: list[str]) -> int:

@@ -68,7 +68,7 @@ class TrainConfig(LearnerSettings):
     """Name of the task: one that `clew envs` lists, gymnasium:ID, gymnax:ID, or module:Class, a JAX
     task or a Gymnasium environment of your own."""
     env_options: dict[str, Any] = _chosen(dict)
-    """Options of the task; unless they are given, another task than the default one has none."""
+    """Options of the task. If none are given, a task other than the default one has none."""
     memory: str = "arelit"
     """Name of the memory model: one that `clew models` lists, or module:Class, a memory of your
     own, called with input_size, key=key and memory_options."""
@@ -98,9 +98,9 @@ class TrainConfig(LearnerSettings):
     seeds: int = 1
     """Independent agents trained side by side in one compiled program."""
     devices: int = 0
-    """Devices that share the computing, each a part of the seeds if their number divides those,
-    else of the environments; 0 chooses, for a task written in JAX one for each core of a
-    processor if that divides them. config.json has the number."""
+    """Devices to compute on. They share the seeds if they divide their number, else the
+    environments of each seed. 0 chooses: for a task written in JAX one for each core of a
+    processor, as far as they divide the seeds. config.json records the number."""
     device_threads: str = "auto"
     """Threads of each device of a processor: one, all that XLA takes, or auto, which is one for
     a task written in JAX."""
@@ -323,7 +323,6 @@ _NEWER = (
         for name in ("warmup_fraction", "gradient_accumulation")
     ),
     "wrappers",
-    *(f"wrappers.{name}" for name in ("trial_episodes", "trial_memory")),
     *(f"network.{name}" for name in ("picture_channels", "picture_size", "embedding_size")),
     *(f"network.{name}" for name in ("encoder_projection", "encoder_norm", "nonlinearity")),
     *(f"network.{name}" for name in ("precision", "continuous", "log_std", "initial_log_std")),

@@ -38,7 +38,7 @@ class Viewing:
     influence: Literal["occlusion", "gradient", "none"] = "occlusion"
     """How to find what a decision rests on; none leaves it out, which is faster."""
     max_frames: int = 500
-    """Most steps shown of an episode; those of a longer one are evenly spread."""
+    """Steps of an episode to show at most; of a longer one they are evenly spread."""
     max_steps: int = 10_000
     """A longer episode is cut there."""
     fps: float = 10.0

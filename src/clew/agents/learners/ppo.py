@@ -82,7 +82,7 @@ class PPOConfig:
     advantages: str = "gae"
     """How actions are judged: gae, from the values at the time of acting (Schulman et al., 2016),
     or vtrace, from the present values and corrected for the present policy (Espeholt et al., 2018,
-    section 4.1), which asynchronous experience may be in need of."""
+    section 4.1), for rollouts that lag behind, as with runner async."""
     vtrace_clip: float = 1.0
     """Largest weight of V-trace, both of rho and of c (Espeholt et al., 2018: 1)."""
     clip_ratio: float = 0.2

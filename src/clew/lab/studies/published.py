@@ -35,7 +35,7 @@ class GridOptions(StudyOptions):
     """Only these settings, separated by commas; empty takes all."""
     steps: int = 0
     """Training steps of every cell; 0 takes the study's. Where cells are runs of their own it may
-    be raised later: they go on from where they ended."""
+    be raised later: they continue where they ended."""
     episodes: int = 0
     """Training episodes of every cell; 0 takes the study's."""
     evaluation_episodes: int = 0

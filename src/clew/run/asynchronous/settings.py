@@ -21,23 +21,21 @@ class AsyncConfig:
     actors: int = 2
     """Processes that act, each in num_envs / actors environments, which it steps itself."""
     queue: int = 1
-    """Rollouts of an actor that it may be ahead of the learner: while those are being learned
-    from, or wait for it, the actor gathers one more; then it waits. 0 makes actors and learner
-    work by turns."""
+    """Rollouts that an actor may be ahead of the learner before it waits; 0 makes actors and
+    learner take turns."""
     max_lag: int = 4
-    """Greatest number of updates between the parameters that a rollout was gathered with and those
-    that learn from it. An actor that would exceed it waits; what has been overtaken nevertheless,
+    """Greatest number of updates between the parameters that gathered a rollout and those that
+    learn from it. An actor that would exceed it waits; a rollout that is older all the same,
     because its actor is slow, is dropped."""
     serial: bool = False
-    """One actor inside the process that learns, by turns with it: what the synchronous runner
-    computes, with the parts of this one, for finding faults. The other settings count for
-    nothing."""
+    """One actor inside the process that learns, taking turns with it: the results of the
+    synchronous runner with the code of this one, for debugging. The other settings here then have
+    no effect."""
     ray: str = ""
     """Actors on a Ray cluster: auto, HOST:PORT or ray://HOST:PORT, or local, which starts a cluster
     of this machine for the run; empty has them in processes of this machine."""
     ray_timeout: float = 300.0
-    """Seconds that the run stands still because no node of the cluster has room for its actors,
-    before it ends."""
+    """Seconds to wait for a node with room for the actors, before the run ends."""
 
     @property
     def ahead(self) -> int:
