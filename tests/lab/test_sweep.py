@@ -23,7 +23,7 @@ from clew.lab.grid.study import Setting
 from clew.lab.sweep.page import write_page
 from clew.lab.sweep.space import Range, Vary, with_settings
 from clew.lab.sweep.storage import DATABASE, PARTS
-from clew.lab.sweep.sweep import Sweep, run_sweep
+from clew.lab.sweep.sweep import DECLARATION, Sweep, run_sweep
 from clew.run.folder import locked
 from clew.stats import bootstrap_interval
 from small_cells import small_cells
@@ -192,14 +192,17 @@ def test_settings_that_exclude_each_other_do_not_count(tmp_path: Path) -> None:
 
 
 def test_a_folder_has_one_sweep(tmp_path: Path) -> None:
+    """Which a version with more settings goes on with."""
     sweep = small_sweep()
     go_on(sweep, tmp_path, left=0)
-    for other in (
-        replace(sweep, vary=RATES),
-        replace(sweep, config=replace(sweep.config, steps=640)),
-    ):
-        with pytest.raises(UserError, match="holds a sweep with other settings .*another --name"):
+    longer = replace(sweep, config=replace(sweep.config, steps=640))
+    for other, named in ((replace(sweep, vary=RATES), "vary: "), (longer, "steps: 320, now 640")):
+        with pytest.raises(UserError, match=f"holds a sweep with other settings .{named}.*--name"):
             go_on(other, tmp_path)
+    declared = json.loads((tmp_path / DECLARATION).read_text())
+    del declared["config"]["wrappers"]["previous"]
+    (tmp_path / DECLARATION).write_text(json.dumps(declared))
+    assert go_on(sweep, tmp_path)[0].winners
 
 
 SWEEP = "sweep --env tmaze --memory gru --vary"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clew.errors import UserError, require_at_least, require_choice, unknown_name
+from clew.errors import UserError, one_line, require_at_least, require_choice, unknown_name
 from clew.lab.comparison import METRICS, settings_of
 from clew.lab.grid import Evaluation, StudyProgress, Workers, run_study
 from clew.lab.sweep.progress import SweepProgress
@@ -44,9 +44,8 @@ from clew.lab.sweep.trials import (
 )
 from clew.run import folder
 from clew.run.build import make_task
-from clew.run.config import TrainConfig
+from clew.run.config import TrainConfig, config_from_json, differences
 from clew.run.files import read_json
-from clew.run.json_values import with_lists
 from clew.run.recorded import by_reference
 from clew.run.sharding import available_cores
 
@@ -132,10 +131,8 @@ class Sweep:
 
     def to_json(self) -> dict[str, Any]:
         """All that its resumption has to have in common with it, as JSON values."""
-        beside = ("name", "run_dir", "loggers", "wandb", "checkpoint_seconds")
-        config = by_reference(self.config).config.to_json()
         return {
-            "config": {name: value for name, value in config.items() if name not in beside},
+            "config": by_reference(self.config).config.to_json(),
             "vary": {
                 n: str(v) if not isinstance(v, tuple | list) else list(v)
                 for n, v in self.vary.items()
@@ -273,21 +270,23 @@ def _at_once(
 
 def _agree(path: Path, sweep: Sweep) -> None:
     """Writes the declaration, or compares it with the folder's."""
-    mine = json.loads(json.dumps(with_lists(sweep.to_json())))
+    mine = json.loads(json.dumps(sweep.to_json()))
     if not (path / DECLARATION).exists():
         folder.write_json(path / DECLARATION, mine)
         return
     there = read_json(path / DECLARATION)
-    for name in mine:
-        if mine[name] != there.get(name):
-            was, now = (json.dumps(values.get(name)) for values in (there, mine))
-            if name == "config":
-                key = next(k for k in mine[name] if mine[name][k] != there[name].get(k))
-                name, was, now = key, *(json.dumps(v["config"].get(key)) for v in (there, mine))
-            raise UserError(
-                f"{path} holds a sweep with other settings ({name}: {was:.80}, now {now:.80}); "
-                "choose another --name"
-            )
+    # An earlier version's has not all settings of this one.
+    settings = (config_from_json(values["config"]) for values in (there, mine))
+    changed = differences(*settings)
+    changed.pop("checkpoint_seconds", None)
+    changed |= {
+        n: (there.get(n), mine[n]) for n in mine if n != "config" and mine[n] != there.get(n)
+    }
+    for name, (was, now) in changed.items():
+        raise UserError(
+            f"{path} holds a sweep with other settings ({name}: {one_line(was)}, now "
+            f"{one_line(now)}); choose another --name"
+        )
 
 
 def _defaults(config: TrainConfig, vary: Vary) -> dict[str, Any]:
