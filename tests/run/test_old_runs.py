@@ -129,3 +129,19 @@ def test_a_folder_without_the_option_is_told_by_its_digest(tmp_path: Path) -> No
     del text["config"]["memory_options"]["chrono"], text["checksum"]
     file.write_text(json.dumps(text))
     assert read_config(tmp_path) == named
+
+
+@pytest.mark.parametrize(
+    "settings, digest",
+    [
+        ({"env": "gymnasium:CartPole-v1", "memory": "gru"}, "fdcbe2e8b2b5"),
+        (
+            {"memory": "gru", "wrappers": clew.WrapperConfig(keep=(0, 2), previous=True)},
+            "372d74bbecb0",
+        ),
+    ],
+    ids=["gymnasium", "wrapped"],
+)
+def test_settings_keep_their_digest(settings: dict[str, Any], digest: str) -> None:
+    """Also where a group of settings is not the default one and has got more settings since."""
+    assert clew.TrainConfig(**settings).digest() == digest

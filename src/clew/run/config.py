@@ -323,6 +323,7 @@ _NEWER = (
         for name in ("warmup_fraction", "gradient_accumulation")
     ),
     "wrappers",
+    *(f"wrappers.{name}" for name in ("trial_episodes", "trial_memory")),
     *(f"network.{name}" for name in ("picture_channels", "picture_size", "embedding_size")),
     *(f"network.{name}" for name in ("encoder_projection", "encoder_norm", "nonlinearity")),
     *(f"network.{name}" for name in ("precision", "continuous", "log_std", "initial_log_std")),
