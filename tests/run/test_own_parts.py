@@ -116,6 +116,16 @@ def test_a_wrong_name_is_one_line(place: Path, changes: dict[str, Any], message:
     assert "\n" not in str(error.value)
 
 
+def test_devices_are_refused_to_a_memory_that_cannot_be_divided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Named by its class as well, not only where the library knows it."""
+    monkeypatch.setattr(Average, "shardable", False)
+    config = clew.TrainConfig(memory=Average, memory_options={"hidden_size": 4}, devices=2)
+    with pytest.raises(UserError, match="devices must be 1 with own_parts:Average"):
+        config.validate()
+
+
 def test_what_no_name_leads_to_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Local(Average):
         """Of this function alone."""
