@@ -278,6 +278,8 @@ COMMANDS = {
     "check builtins:dict": "expected an AbstractMemory",
     "check clew.envs:TMaze": "expected an AbstractMemory",
     "check gru --options hidden=1": "unknown option of gru 'hidden'",
+    "check gru --options hidden_size=1000000": "GB of memory, this machine has",
+    "check relit --options eta=100000 head_size=1000 num_heads=1": "GB of memory, this machine has",
     "check gru --lengths 0": "a length must be an integer of at least 1",
     "check gru --lengths": "the number of lengths must be",
     "check gru --input-size 0": "input_size must be an integer of at least 1",

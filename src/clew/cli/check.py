@@ -12,6 +12,8 @@ from clew.errors import UserError, check_call, parameters_of, unknown_name
 from clew.names import is_reference, resolve
 
 if TYPE_CHECKING:
+    from jaxtyping import PRNGKeyArray
+
     from clew.memory.base import AbstractMemory
     from clew.memory.laws import LawReport
 
@@ -71,8 +73,10 @@ def make(what: str, input_size: int, options: dict[str, Any]) -> "AbstractMemory
     """The memory of a model's name or of module:Class, at a small size unless it is given.
 
     Raises:
-        UserError: if there is no such model, module or class, or it makes no memory.
+        UserError: if there is no such model, module or class, it makes no memory, or a check of it
+            needs more than this machine's memory.
     """
+    import equinox as eqx  # start: JAX takes a second
     import jax  # start: JAX takes a second
 
     from clew.memory import MEMORIES, make_memory, options_of  # start: JAX takes a second
@@ -90,7 +94,26 @@ def make(what: str, input_size: int, options: dict[str, Any]) -> "AbstractMemory
     known = options_of(kind)
     small = {n: size for n, size in SMALL.items() if n in known}
     name = kind if is_reference(what) else what
-    return make_memory(name, input_size=input_size, key=jax.random.key(0), **(small | options))
+
+    def build(key: "PRNGKeyArray") -> "AbstractMemory":
+        return make_memory(name, input_size=input_size, key=key, **(small | options))
+
+    key = jax.random.key(0)
+    _require_memory(eqx.filter_eval_shape(build, key))
+    return build(key)
+
+
+def _require_memory(shapes: "AbstractMemory") -> None:
+    """Refuses a memory of which a check, with the gradients of each case, would not fit."""
+    from clew.lab.costs import parameters, state_size  # start: JAX takes a second
+    from clew.memory.laws.cases import CASES  # start: JAX takes a second
+    from clew.run.machine import require_memory  # start: JAX takes a second
+
+    count, state = parameters(shapes), state_size(shapes)
+    require_memory(
+        4 * (1 + CASES) * count + CASES * state.bytes,
+        f"{CASES} cases with {count:,} gradients and {state.floats:,} numbers of state each",
+    )
 
 
 def summary(report: "LawReport") -> dict[str, Any]:
