@@ -58,11 +58,13 @@ class Pretended:
         self.size = 2
         self.left = left
         self.jobs: list[tuple[Pack, Any]] = []
+        self.submitted: list[tuple[Pack, Any]] = []
         self.taken: list[Pack] = []
 
     def submit(self, pack: Pack, job: Any) -> None:
         """Keeps it."""
         self.jobs.append((pack, job))
+        self.submitted.append((pack, job))
 
     def next(self, timeout: float) -> Event:
         """The rows of the oldest."""
@@ -189,6 +191,20 @@ def test_settings_that_exclude_each_other_do_not_count(tmp_path: Path) -> None:
     impossible = {"a2c.minibatches": (3, 5)}
     with pytest.raises(UserError, match="exclude each other; the newest: minibatches must"):
         go_on(small_sweep(impossible), tmp_path / "none")
+
+
+def test_what_is_tried_first_is_what_is_gone_on_with(tmp_path: Path) -> None:
+    """A whole number of a range is the same before a kill and after it."""
+    vary = {"a2c.entropy_cost": Range(0, 1), "a2c.num_envs": Range(1, 4)}
+    sweep = small_sweep(vary, first=({"a2c.entropy_cost": 0, "a2c.num_envs": 4},), trials=2)
+    workers = Pretended(0)
+    with pytest.raises(Killed):
+        run_sweep(sweep, tmp_path, workers=workers, progress=QuietStudy())
+    asked = sorted(json.dumps(job) for _, job in workers.submitted)
+    again = Pretended(0)
+    with pytest.raises(Killed):
+        run_sweep(sweep, tmp_path, workers=again, progress=QuietStudy())
+    assert asked == sorted(json.dumps(job) for _, job in again.submitted) != []
 
 
 def test_a_folder_has_one_sweep(tmp_path: Path) -> None:

@@ -106,7 +106,18 @@ class Search:
         for values in first:
             known = {name: values.get(name) for name in self._space}
             if all(contains(space, known[name]) for name, space in self.vary.items()):
-                self._study.enqueue_trial(known, skip_if_exists=True)
+                self._study.enqueue_trial(self._typed(known), skip_if_exists=True)
+
+    def _typed(self, values: Values) -> dict[str, Any]:
+        """Values as the database gives them back: 0 of a range of numbers is 0.0."""
+        numbers = {n for n, space in self.vary.items() if isinstance(space, Range)}
+        whole = self._optuna.distributions.IntDistribution
+        return {
+            name: value
+            if name not in numbers
+            else (int if isinstance(self._space[name], whole) else float)(value)
+            for name, value in values.items()
+        }
 
     def tried(self) -> list[Tried]:
         """Every trial, in order."""
