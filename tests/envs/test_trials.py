@@ -15,6 +15,7 @@ from clew.envs import AutoReset, Bandit, DarkRoom, Environment, dark_room_return
 from clew.envs.trials import SeparateEpisodes, Trials, episode_groups, return_names
 from clew.envs.wrappers import KeptEntries, WrapperConfig, wrap
 from clew.errors import UserError
+from clew.interact.recording import Rendered
 from clew.interact.rollout import init_actor, rollout
 from clew.interact.tasks import make_task
 from oracles import bandit
@@ -198,6 +199,17 @@ def test_ratio_law():
         np.testing.assert_allclose(values[:-1], trajectory.value, atol=2e-5)
         ends = trajectory.observation["previous_ended"][..., 0] == 1
         assert ends.any() and not (ends & trajectory.start).any()
+
+
+def test_a_film_s_lines_of_a_trial():
+    """The task draws from its own part of what the agent sees."""
+    env = wrap(DarkRoom(3, time_limit=2), WrapperConfig(trial_episodes=2))
+    state, seen = env.reset(jax.random.key(0))
+    rows = jax.tree.map(lambda leaf: np.stack([leaf] * 4), (state, seen))
+    lines = Rendered(env.render_text, *rows)
+    assert len(lines) == 4 and lines[3] == env.render_text(state, seen)
+    with pytest.raises(IndexError):
+        lines[4]
 
 
 def test_returns_are_reported_by_place_in_groups():

@@ -89,20 +89,20 @@ class Rendered(Sequence):
     Args:
         render: `render_image` or `render_text` of an environment.
         states: with time as the first axis of every leaf.
-        observations: [T, n].
+        observations: [T, n], or a dict of such arrays.
     """
 
-    def __init__(self, render: Any, states: Any, observations: np.ndarray):
+    def __init__(self, render: Any, states: Any, observations: Any):
         self._render, self._states, self._observations = render, states, observations
 
     def __len__(self) -> int:
-        return len(self._observations)
+        return len(jax.tree.leaves(self._observations)[0])
 
     def __getitem__(self, index: Any) -> Any:
         if not -len(self) <= index < len(self):
             raise IndexError(index)
-        state = jax.tree.map(lambda leaf: leaf[index], self._states)
-        return self._render(state, self._observations[index])
+        moment = (self._states, self._observations)
+        return self._render(*jax.tree.map(lambda leaf: leaf[index], moment))
 
 
 def record(
