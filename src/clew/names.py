@@ -20,6 +20,10 @@ class ScriptWarning(UserWarning):
     """Something is named that only the running script defines."""
 
 
+BARE = "observation"
+"""Name of an observation that has none, in a dict."""
+MASK = "action_mask"
+"""Name of the action mask in an observation, and in Gymnasium's `info`."""
 SCRIPT = "__main__"
 """The module of what is defined in the script that runs, which no other process can import."""
 

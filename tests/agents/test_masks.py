@@ -1,5 +1,6 @@
 """Action masks: the distribution over what is allowed, acting, learning and what is refused."""
 
+import itertools
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,10 +24,12 @@ from clew.envs import AutoReset, Permutation
 from clew.envs.spaces import BARE, MASK, ActionMask
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
+from clew.interact.play import play
 from clew.interact.rollout import init_actor, rollout
 from clew.interact.tasks import make_task
 from clew.memory import MEMORIES, options_of
 from clew.run.config import TrainConfig
+from clew.run.load import load_agent
 from clew.run.stop import TrainingDiverged
 from masked import Masked, masks
 from memory_samples import SMALL, quick_compilation
@@ -248,6 +251,38 @@ def test_an_agent_that_plays_in_every_form_takes_what_is_allowed(tmp_path):
     """Evaluation and episodes for inspection: forbidden actions are counted by the task."""
     config = config_of(tmp_path, env="permutation", env_options={"num_cards": 3}, steps=32)
     path = clew.train(config, progress=Watch()).path
+    loaded = load_agent(path)
+    task = make_task(config.env, config.env_options, config.wrappers)
     for greedy in (True, False):
         found = clew.evaluate(path, episodes=200, greedy=greedy)
         assert found.per_seed["forbidden"] == [0.0]
+        how: Any = {"episodes": 3, "greedy": greedy}
+        assert not task.episodes(loaded.agent, **how).metrics["forbidden"].any()
+        for film in task.recordings(loaded.agent, **how):
+            assert film.metrics["forbidden"] == 0
+        policy: Any = clew.load_policy(path, greedy=greedy)
+        moments = play(config.env, config.env_options, config.wrappers, policy, longest=9)
+        for moment in itertools.islice(moments, 12):
+            assert moment.action_mask.any()
+        with pytest.raises(UserError, match="was trained with action masks: give"):
+            policy(np.zeros(7))
+
+
+def test_an_entry_of_a_jax_tasks_observation_is_a_mask(tmp_path):
+    """As `MaskEntry` makes it one; what is observed and done is the same."""
+    task = make_task("masked:Entry", {}, WrapperConfig(action_mask="legal", keep=(0, 2)))
+    stream, plain = task.require_stream(), AutoReset(Masked())
+    assert stream.observation_space[BARE].shape == (2,) and stream.masks_actions
+    for reset in (stream.reset, plain.reset):
+        seen = jax.jit(reset)(jax.random.key(3))[1].observation
+        assert set(seen) == {BARE, MASK}
+    for env, name in (("masked:Entry", "illegal"), ("masked:Masked", "legal"), ("tmaze", "info")):
+        with pytest.raises(UserError, match="action_mask=|masks its actions itself"):
+            make_task(env, {}, WrapperConfig(action_mask=name))
+    with pytest.raises(UserError, match="show_action_mask needs a mask, and tmaze has none"):
+        make_task("tmaze", {}, WrapperConfig(show_action_mask=True))
+    wrappers = WrapperConfig(action_mask="legal")
+    config = config_of(tmp_path, env="masked:Entry", wrappers=wrappers, steps=32)
+    path = clew.train(config, progress=Watch()).path
+    observation = {"observation": np.zeros(3), "legal": np.array([0, 1, 0, 0, 0, 1])}
+    assert clew.load_policy(path)(observation, start=True).tolist() == [1, 1]

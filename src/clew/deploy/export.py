@@ -24,6 +24,7 @@ from clew.deploy.onnx_file import (
     onnx_file,
 )
 from clew.deploy.policy import PolicyStep, Traced, interface_of_spaces
+from clew.envs.spaces import split_mask, without_mask
 from clew.errors import UserError, require_at_least
 from clew.interact.play import Moment, play
 from clew.interact.policy import Interface, Policy, TrainedWrappers
@@ -272,5 +273,7 @@ def _sampled(space: spaces.Space, seed: int) -> Iterator[Moment]:
     """Samples of an observation space, in episodes."""
     space.seed(seed)
     for time in itertools.count():
-        start = time % LONGEST == 0
-        yield Moment(space.sample(), start, None if start else math.cos(time))
+        start, observation, mask = time % LONGEST == 0, space.sample(), None
+        if without_mask(space)[1] is not None:
+            observation, mask = split_mask(observation)
+        yield Moment(observation, start, None if start else math.cos(time), action_mask=mask)

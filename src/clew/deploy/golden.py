@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from clew.deploy.policy import PolicyStep
+from clew.envs.spaces import MASK
 from clew.envs.wrappers import ADDED, PREVIOUS_ENDED
 from clew.interact.play import Moment
 
@@ -77,6 +78,8 @@ def _inputs(step: PolicyStep, moment: Moment, previous: Any) -> dict[str, np.nda
                 value = value[key]
         elif kind == "start":
             value = moment.start
+        elif kind == MASK:
+            value = moment.action_mask
         elif moment.start or previous is None:
             value = np.zeros(shape)
         else:

@@ -19,8 +19,8 @@ from clew.bridges.gymnasium.spaces import Leaf, adapt_observation
 from clew.bridges.gymnasium.wrappers import EPSILON
 from clew.deploy.graph import Graph, GraphBuilder, Ref
 from clew.deploy.lower import lower
-from clew.envs.spaces import BARE, float_boxes, kept
-from clew.envs.wrappers import ADDED, PREVIOUS_ENDED, WrapperConfig, encode_action
+from clew.envs.spaces import BARE, MASK, float_boxes, join_mask, kept, without_mask
+from clew.envs.wrappers import ADDED, INFO, PREVIOUS_ENDED, WrapperConfig, encode_action
 from clew.interact.policy import Interface
 from clew.memory.kernels import without_kernels
 from clew.run.checkpoint import path_name
@@ -39,9 +39,14 @@ class Traced(NamedTuple):
 
 
 def interface_of_spaces(observation_space: spaces.Space, action_space: spaces.Space) -> Interface:
-    """The interface of an agent without wrappers, whose distribution is over `action_space`."""
-    observations = adapt_observation(observation_space)
-    return Interface(observations, None, action_space, action_space, WrapperConfig(), {})
+    """The interface of an agent without wrappers, whose distribution is over `action_space`.
+
+    An `ActionMask` of the observations is an input of its own.
+    """
+    rest, mask = without_mask(observation_space)
+    shown = mask is not None and mask.shown
+    wrappers = WrapperConfig(action_mask=None if mask is None else INFO, show_action_mask=shown)
+    return Interface(adapt_observation(rest), None, action_space, action_space, wrappers, {})
 
 
 class PolicyStep:
@@ -58,6 +63,10 @@ class PolicyStep:
         self._interface, self._value = interface, value
         self.state = jax.tree.map(np.asarray, agent.init_state())
         self.distribution = agent.distribution
+        self._masks = interface.masks
+        self._mask_name = MASK
+        if self._masks is not None and not self._masks.in_info:
+            self._mask_name = f"{BARE}/{self._masks.source}"
 
     def inputs(self) -> list[dict[str, Any]]:
         """The manifest's entries of the inputs, all but the state."""
@@ -73,6 +82,13 @@ class PolicyStep:
             }
             for leaf in leaves
         ]
+        if self._masks is not None:
+            shape = [self._masks.size]
+            if self._masks.in_info:
+                found.append({"name": MASK, "kind": MASK})
+            (entry,) = (entry for entry in found if entry["name"] == self._mask_name)
+            splits = np.cumsum(self._masks.sizes)[:-1].tolist()
+            entry |= {"shape": shape, "dtype": "bool", "splits": splits}
         found.append({"name": "start", "kind": "start", "shape": [], "dtype": "bool"})
         if self._interface.wrappers.shows_previous:
             space = self._interface.action_space
@@ -92,6 +108,8 @@ class PolicyStep:
         agent = eqx.combine(params, self._static)
         state, numbers, value = agent.step(state, self._seen(inputs), inputs["start"])
         outputs = {"action": self.action(numbers), **_parameters(agent.distribution, numbers)}
+        if self._masks is not None:  # so that no size of the numbers is that of what is forbidden
+            outputs["logits"] = jnp.where(inputs[self._mask_name], numbers, -jnp.inf)
         return state, outputs | ({"value": value} if self._value else {})
 
     def action(self, numbers: Array) -> Array:
@@ -136,11 +154,17 @@ class PolicyStep:
         return Traced(graph, entries, _entries(outputs), _entries(initial), initial)
 
     def _seen(self, inputs: dict[str, Array]) -> Any:
-        """What the agent reads; the wrappers of training in their order."""
+        """What the agent reads, with its action mask if it has one."""
+        seen = self._observed(inputs)
+        return seen if self._masks is None else join_mask(seen, inputs[self._mask_name])
+
+    def _observed(self, inputs: dict[str, Array]) -> Any:
+        """What the agent reads beside its action mask; the wrappers of training in their order."""
         face, config = self._interface, self._interface.wrappers
         named = {
             leaf.name or BARE: _adapted(leaf, inputs[_observation_name(leaf)])
             for leaf in face.observations.leaves
+            if self._masks is None or _observation_name(leaf) != self._mask_name
         }
         if config.keep is not None:
             named = {BARE: named[BARE][np.array(config.keep)]}
@@ -158,12 +182,12 @@ class PolicyStep:
                 ended = inputs[PREVIOUS_ENDED].astype(jnp.float32)
                 named[PREVIOUS_ENDED] = jnp.where(none, 0.0, ended)[None]
             return named
-        return named if isinstance(face.observations.space, spaces.Dict) else named[BARE]
+        return named if isinstance(face.unmasked, spaces.Dict) else named[BARE]
 
     def _normalised(self, named: dict[str, Array]) -> dict[str, Array]:
         """(x - mean) / deviation, cut off; the mean as two numbers, to float32's last digit."""
         config, moments = self._interface.wrappers, self._interface.statistics["observation"]
-        space = kept(self._interface.observations.space, config.keep)
+        space = kept(self._interface.unmasked, config.keep)
         found = {}
         for name in float_boxes(space):
             mean, m2 = (np.asarray(moments[name][key], np.float64) for key in ("mean", "m2"))

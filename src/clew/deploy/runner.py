@@ -42,8 +42,6 @@ _KINDS = "F32 float32, F64 float64, BOOL bool, U8 uint8, I8 int8, U16 uint16, I1
 _KINDS += ", U32 uint32, I32 int32, I64 int64"
 TYPES: dict[str, str] = {pair.split()[0]: pair.split()[1] for pair in _KINDS.split(", ")}
 """Types in `policy.safetensors`, and NumPy's."""
-
-
 _DAMAGE = (KeyError, TypeError, AttributeError, ValueError, IndexError, MemoryError)
 
 
@@ -90,10 +88,6 @@ def _take(x: Array, index: Array, rank: int) -> Array:
     return x[np.arange(len(x))[:, None], index]
 
 
-def _expand(x: Array, shape: list[int]) -> Array:
-    return np.broadcast_to(x, _lead(x, len(shape)) + tuple(shape))
-
-
 _NUMPYS = """
     add subtract multiply fmod power maximum minimum equal not_equal less greater less_equal
     greater_equal logical_and logical_or logical_not negative absolute sign sqrt exp log log1p expm1
@@ -107,7 +101,7 @@ OPERATIONS = {
     "linear": np.matmul,
     "cast": lambda x, dtype: x.astype(dtype),
     "reshape": lambda x, rank, shape: x.reshape(_lead(x, rank) + tuple(shape)),
-    "expand": _expand,
+    "expand": lambda x, shape: np.broadcast_to(x, _lead(x, len(shape)) + tuple(shape)),
     "transpose": _transpose,
     "concatenate": _concatenate,
     "slice": _slice,
@@ -274,9 +268,7 @@ def _check_array(what: str, value: Any, entry: dict[str, Any], batch: tuple[int,
 
 
 class Policy:
-    """Chooses greedy actions one observation at a time and remembers what it saw.
-
-    Observations, actions and rewards are as the environment has them.
+    """Chooses greedy actions one observation at a time, all as the environment has it; remembers.
 
     Args:
         path: the folder of the export, or the same as a zip.
@@ -290,12 +282,15 @@ class Policy:
 
     def reset(self) -> None:
         """Forgets everything, as before the first observation."""
-        self.state = self.model.init_state(1)
-        self.outputs = None
-        self._fresh = True
+        self.state, self.outputs, self._fresh = self.model.init_state(1), None, True
 
     def __call__(
-        self, observation: Any, start: bool = False, reward: Any = None, ended: bool = False
+        self,
+        observation: Any,
+        start: bool = False,
+        reward: Any = None,
+        ended: bool = False,
+        action_mask: Any = None,
     ) -> Any:
         """The action for this observation.
 
@@ -304,36 +299,39 @@ class Policy:
             start: whether it opens an episode; the memory then forgets first.
             reward: what the last action earned, for policies that see it, but not at a start.
             ended: whether it ended an episode of a trial, for policies trained on trials.
+            action_mask: what is allowed, for policies that were trained with masks.
 
         Raises:
-            PolicyError: the observation is of another shape, or the reward is missing.
+            PolicyError: the observation is of another shape, or the reward or mask is missing.
         """
         start, self._fresh = bool(start) or self._fresh, False
         given = {"start": start, "previous_reward": reward, "previous_ended": ended}
-        entries = self.model.inputs.items()
-        inputs = {name: self._read(e, given, observation, start) for name, e in entries}
+        given["action_mask"] = action_mask
+        inputs = {n: self._read(e, observation, given) for n, e in self.model.inputs.items()}
         self.outputs, self.state = self.model.step(self.state, inputs)
         self._action = self.outputs["action"][0]
         action = self._action.astype(self.manifest["action"]["dtype"])
         return int(action) if action.ndim == 0 and action.dtype.kind in "iu" else action
 
-    def _read(self, entry: dict[str, Any], given: Any, observation: Any, start: bool) -> Array:
+    def _read(self, entry: dict[str, Any], observation: Any, given: dict[str, Any]) -> Array:
         """One input, as a batch of one."""
         name, kind, shape = entry["name"], entry["kind"], tuple(entry["shape"])
-        value: Any = given.get(kind, observation)
-        if kind == "observation":
-            for key in entry["path"]:
-                value = value[key]
-        elif kind != "start" and start:
+        value = given.get(kind, observation)
+        for key in entry.get("path", ()):
+            value = value[key]
+        if kind.startswith("previous") and given["start"]:
             value = np.zeros(shape)
         elif kind == "previous_action":
             value = self._action
         elif value is None:
-            raise PolicyError("this policy sees its previous reward: give reward=..., or start")
+            how = kind.removeprefix("previous_")
+            raise PolicyError(f"this policy sees its {kind.replace('_', ' ')}: give {how}=...")
         value = np.asarray(value)
         if value.shape != shape or value.dtype.kind not in "biuf":
             shown = f"shape {list(value.shape)} and type {value.dtype}"
             raise PolicyError(f"{name} has {shown}, expected numbers of shape {list(shape)}")
+        if "splits" in entry and not all(x.any() for x in np.split(value, entry["splits"])):
+            raise PolicyError(f"{name} allows no action")
         return value.astype(entry["dtype"])[None]
 
 

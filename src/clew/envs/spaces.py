@@ -6,11 +6,8 @@ import numpy as np
 from gymnasium import spaces
 
 from clew.errors import UserError
+from clew.names import BARE, MASK
 
-BARE = "observation"
-"""Name of an observation that has none, in a dict."""
-MASK = "action_mask"
-"""Name of the action mask in an observation, and in Gymnasium's `info`."""
 NOTHING_ALLOWED = "an action mask that allows no action"
 """What error messages call a mask of which no action can be taken."""
 

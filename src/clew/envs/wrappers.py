@@ -13,18 +13,36 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Key
 
 from clew.envs.base import Environment, EnvState, Observation, Transition, Wrapper
-from clew.envs.spaces import BARE, encoded_actions, float_boxes, kept, named_spaces
+from clew.envs.spaces import (
+    BARE,
+    choice_sizes,
+    encoded_actions,
+    float_boxes,
+    kept,
+    named_spaces,
+)
 from clew.envs.trials import SeparateEpisodes, Trials
 from clew.errors import UserError, require_at_least, require_fraction, require_rate
 
+INFO = "info"
+"""The value of `action_mask` for Gymnasium's `info`."""
 ADDED = ("previous_action", "previous_reward")
 """Names of what `previous` adds to an observation."""
 PREVIOUS_ENDED = "previous_ended"
 """Name of what trials add besides."""
-FOR_JAX = ("trial_episodes", "trial_memory", "keep", "reward_scale", "reward_clip", "previous")
+FOR_JAX = (
+    "trial_episodes",
+    "trial_memory",
+    "action_mask",
+    "show_action_mask",
+    "keep",
+    "reward_scale",
+    "reward_clip",
+    "previous",
+)
 """The settings of `WrapperConfig` that JAX tasks take."""
 
 
@@ -33,9 +51,9 @@ class WrapperConfig:
     """Settings of the wrappers between an environment and the agent; by default there are none.
 
     In this order: frame_skip, time_limit, trials and video around each environment; then, for all
-    of them together, keep, normalise_observations, previous on observations, and normalise_rewards,
-    reward_scale, reward_clip on rewards. The "return" and "length" in a step's metrics are those
-    of the environment's own rewards, and of the agent's steps.
+    of them together, action_mask, keep, normalise_observations, previous on observations, and
+    normalise_rewards, reward_scale, reward_clip on rewards. The "return" and "length" in a step's
+    metrics are those of the environment's own rewards, and of the agent's steps.
     """
 
     frame_skip: int = 1
@@ -72,6 +90,12 @@ class WrapperConfig:
     and "previous_reward" (as the agent learns from it); both 0 at an episode's start. Trials
     have them in any case, and "previous_ended" besides: 1 where an episode of the trial has just
     ended, else 0."""
+    action_mask: str | None = None
+    """Where an environment says which actions are allowed: info, for its info["action_mask"], or
+    the name of an entry of its Dict observation, which the agent then sees only as a mask; None
+    for nowhere. A task in JAX that masks its actions needs no setting."""
+    show_action_mask: bool = False
+    """Let the agent's encoder read the action mask as well, as one more entry."""
     video_every: int = 0
     """Film every n-th episode of the first environment as a GIF; 0 for none."""
     video_folder: str = "videos"
@@ -110,6 +134,8 @@ class WrapperConfig:
                 require_at_least("an index of keep", index, 0)
             if not self.keep or len(set(self.keep)) < len(self.keep):
                 raise UserError(f"keep must name different entries, at least one, got {self.keep}")
+        if self.action_mask == "":
+            raise UserError("action_mask must be info or the name of an entry, it is empty")
         if self.video_every and not self.video_folder:
             raise UserError("video_every needs a video_folder, it is empty")
 
@@ -172,6 +198,10 @@ def wrap(env: Environment, config: WrapperConfig, name: str = "the task") -> Env
     if config.trial_episodes > 1:
         around = Trials if config.trial_memory else SeparateEpisodes
         env = around(env, config.trial_episodes)
+    if config.action_mask is not None:
+        env = MaskEntry(env, config.action_mask)
+    if config.show_action_mask and not env.masks_actions:
+        raise UserError(f"show_action_mask needs a mask, and {name} has none")
     if config.keep is not None:
         env = KeptEntries(env, config.keep)
     if config.reward_scale != 1.0 or config.reward_clip is not None:
@@ -223,6 +253,87 @@ class KeptEntries(Wrapper):
 
     def _kept(self, observation: Observation) -> Observation:
         return jnp.asarray(observation)[np.array(self.keep)]
+
+
+class Allowed(NamedTuple):
+    """A task's state and what is allowed in it."""
+
+    env: EnvState
+    mask: Bool[Array, " n"]
+
+
+class MaskEntry(Wrapper):
+    """Makes an entry of a Dict observation the action mask; `action_mask` of `WrapperConfig`.
+
+    The entry is no longer observed. Of what remains a single entry "observation" has no name.
+
+    Args:
+        env: the task.
+        entry: the name; not 0 is allowed.
+
+    Raises:
+        UserError: no such entry, or one of another shape, or the task has a mask already.
+    """
+
+    entry: str = eqx.field(static=True)
+
+    def __init__(self, env: Environment, entry: str):
+        self.entry = entry
+        if env.masks_actions:
+            raise UserError(f"the task masks its actions itself: leave action_mask={entry} out")
+        named = named_spaces(env.observation_space)
+        size = sum(choice_sizes(env.action_space))
+        if entry not in named or named[entry].shape != (size,) or len(named) == 1:
+            raise UserError(
+                f"action_mask={entry} must name one of several entries of the observation, with "
+                f"{size} numbers; it has {', '.join(f'{n} {s.shape}' for n, s in named.items())}"
+            )
+        super().__init__(env)
+
+    @property
+    def observation_space(self) -> spaces.Space:
+        """Without the entry."""
+        named = named_spaces(self.env.observation_space)
+        del named[self.entry]
+        return named[BARE] if list(named) == [BARE] else spaces.Dict(named)
+
+    def opened(self, state: EnvState, observation: Observation) -> tuple[Allowed, Observation]:
+        """What is observed at first, without the entry."""
+        rest, mask = self._split(observation)
+        return Allowed(state, mask), rest
+
+    def stepped(
+        self,
+        before: Allowed,
+        state: EnvState,
+        transition: Transition,
+        action: Array,
+        key: Key[Array, ""],
+    ) -> tuple[Allowed, Transition]:
+        """The observation without the entry."""
+        rest, mask = self._split(transition.observation)
+        return Allowed(state, mask), transition._replace(observation=rest)
+
+    def action_mask(self, state: Allowed) -> Bool[Array, " n"]:
+        """The entry."""
+        return state.mask
+
+    @property
+    def masks_actions(self) -> bool:
+        """It does."""
+        return True
+
+    def task_state(self, state: Allowed) -> Any:
+        """Without the mask."""
+        return state.env
+
+    def task_observation(self, observation: Any) -> None:
+        """None: it has lost an entry."""
+
+    def _split(self, observation: Any) -> tuple[Any, Bool[Array, " n"]]:
+        rest = {name: value for name, value in observation.items() if name != self.entry}
+        mask = jnp.asarray(observation[self.entry]) != 0
+        return (rest[BARE] if list(rest) == [BARE] else rest), mask
 
 
 class Earned(NamedTuple):

@@ -91,7 +91,8 @@ class HostedTask:
 
     def statistics(self) -> dict[str, Any]:
         """What the wrappers know before the first observation."""
-        blank = Transforms(self.wrappers, self.environment.observation_space, self.action_space, 1)
+        seen = self.environment.unmasked(self.wrappers)
+        blank = Transforms(self.wrappers, seen, self.action_space, 1)
         return blank.state()
 
     def evaluator(self, static: Agent, *, greedy: bool, max_steps: int) -> Evaluator:

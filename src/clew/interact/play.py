@@ -10,8 +10,9 @@ from clew.bridges.gymnasium.task import GymnasiumTask
 from clew.bridges.gymnasium.trials import ENDED
 from clew.bridges.make import make_env
 from clew.envs.base import Environment
+from clew.envs.spaces import MASK
 from clew.envs.trials import Trials
-from clew.envs.wrappers import WrapperConfig
+from clew.envs.wrappers import INFO, WrapperConfig
 from clew.errors import UserError
 from clew.interact.hosted_task import HostedTask
 from clew.interact.tasks import make_task
@@ -28,10 +29,13 @@ class Moment(NamedTuple):
     """What the action before it earned; None at a start."""
     ended: bool = False
     """Whether the action before it ended an episode of a trial."""
+    action_mask: Any = None
+    """What is allowed, where the environment says it beside its observation; else None."""
 
     def given_to(self, policy: Callable[..., Any]) -> Any:
         """The action of a policy."""
-        how = {"ended": True} if self.ended else {}
+        how: dict[str, Any] = {"ended": True} if self.ended else {}
+        how |= {} if self.action_mask is None else {"action_mask": self.action_mask}
         return policy(self.observation, start=self.start, reward=self.reward, **how)
 
 
@@ -79,26 +83,30 @@ def _play_hosted(
         trial_memory=wrappers.trial_memory,
     )
     env = task.builder(around)()
+    mask = MASK if wrappers.action_mask == INFO else ""
     try:
         while True:
-            observation, _ = env.reset(seed=seed)
-            moment, seed = Moment(observation, True, None), seed + 1
+            observation, info = env.reset(seed=seed)
+            moment, seed = Moment(observation, True, None, action_mask=info.get(mask)), seed + 1
             for _ in range(longest):
                 yield moment
                 observation, reward, *ends, info = env.step(moment.given_to(policy))
                 if any(ends):
                     break
-                moment = Moment(observation, False, float(reward), bool(info.get(ENDED)))
+                ended = bool(info.get(ENDED))
+                moment = Moment(observation, False, float(reward), ended, info.get(mask))
     finally:
         env.close()
 
 
 def _play_compiled(env: Environment, policy: Any, longest: int, seed: int) -> Iterator[Moment]:
     reset, step, key = jax.jit(env.reset), jax.jit(env.step), jax.random.key(seed)
+    allowed = jax.jit(env.action_mask)
     while True:
         key, now = jax.random.split(key)
         state, observation = reset(now)
-        moment = Moment(_on_host(observation), True, None)
+        mask = _on_host(allowed(state))
+        moment = Moment(_on_host(observation), True, None, action_mask=mask)
         for _ in range(longest):
             yield moment
             action = moment.given_to(policy)
@@ -106,8 +114,8 @@ def _play_compiled(env: Environment, policy: Any, longest: int, seed: int) -> It
             state, told = step(state, np.asarray(action), now)
             if told.terminated or told.truncated:
                 break
-            ended = bool(env.trial_goes_on(state))
-            moment = Moment(_on_host(told.observation), False, float(told.reward), ended)
+            ended, mask = bool(env.trial_goes_on(state)), _on_host(allowed(state))
+            moment = Moment(_on_host(told.observation), False, float(told.reward), ended, mask)
 
 
 def _on_host(observation: Any) -> Any:

@@ -1,5 +1,6 @@
 """A trained agent as a plain object that keeps its memory's state: what is shipped."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -11,14 +12,17 @@ from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
 
 from clew.agents.encoders import Dense
 from clew.agents.network import Agent
+from clew.bridges.gymnasium.masks import ActionMasks
 from clew.bridges.gymnasium.spaces import (
     ActionAdapter,
     ObservationAdapter,
     adapt_action,
     adapt_observation,
+    mask_of_info,
 )
 from clew.bridges.gymnasium.wrappers import Transforms
-from clew.envs.wrappers import WrapperConfig
+from clew.envs.spaces import MASK, join_mask
+from clew.envs.wrappers import INFO, WrapperConfig
 from clew.errors import UserError, one_line
 from clew.interact.hosted_task import HostedTask
 from clew.interact.tasks import make_task
@@ -38,6 +42,17 @@ class Interface(NamedTuple):
     wrappers: WrapperConfig
     statistics: dict[str, Any]
     """What the wrappers learned in training, see `Transforms.state`."""
+
+    @property
+    def masks(self) -> ActionMasks | None:
+        """Where the action mask is; None for nowhere."""
+        return ActionMasks.of(self.wrappers, self.action_space)
+
+    @property
+    def unmasked(self) -> spaces.Space:
+        """What is observed beside the action mask, before the wrappers."""
+        masks = self.masks
+        return self.observations.space if masks is None else masks.rest(self.observations.space)
 
     @property
     def first_action(self) -> int:
@@ -63,7 +78,10 @@ def interface_of(
         observations, own = task.environment.observations, task.environment.own_action_space
         actions = adapt_action(own, env)
     else:  # a JAX task takes what the agent chooses
-        observations = adapt_observation(task.observation_space, env)
+        stream = task.require_stream()
+        observations = adapt_observation(stream.env.observation_space, env)
+        if stream.masks_actions:  # beside its observation, like Gymnasium's
+            wrappers = replace(wrappers, action_mask=INFO)
     return Interface(observations, actions, task.action_space, own, wrappers, statistics or {})
 
 
@@ -79,19 +97,26 @@ class TrainedWrappers:
     def __init__(self, interface: Interface):
         self._config, self._adapt = interface.wrappers, interface.observations
         self._to_environment, self._first = interface.actions, interface.first_action
+        self._masks = interface.masks
         self._transforms = Transforms(
-            interface.wrappers, self._adapt.space, interface.action_space, 1, frozen=True
+            interface.wrappers, interface.unmasked, interface.action_space, 1, frozen=True
         )
         self._transforms.restore(interface.statistics)
         self._taken: np.ndarray | None = None
 
     def observe(
-        self, observation: Any, start: bool, reward: float | None, ended: bool = False
+        self,
+        observation: Any,
+        start: bool,
+        reward: float | None,
+        ended: bool = False,
+        action_mask: Any = None,
     ) -> PyTree[np.ndarray]:
         """What the agent sees of an observation, and of its previous action and reward.
 
         Raises:
-            UserError: if the observation is of another shape, or the reward is missing.
+            UserError: if the observation is of another shape, the reward or the action mask is
+                missing, or the mask allows nothing.
         """
         if start:
             self._transforms.begin()
@@ -105,8 +130,28 @@ class TrainedWrappers:
         given = np.array([0.0 if start or reward is None else reward], np.float32)
         earned = self._transforms.reward(given, counted, np.zeros(1, bool))
         raw = jax.tree.map(lambda x: x[None], self._adapt(observation))
+        raw, mask = self._split(raw, action_mask)
         seen = self._transforms.observe(raw, self._taken, earned, flags, np.array([ended]))
+        seen = seen if mask is None else join_mask(seen, mask != 0)
         return jax.tree.map(lambda x: x[0], seen)
+
+    def _split(self, raw: Any, action_mask: Any) -> tuple[Any, np.ndarray | None]:
+        """What is observed beside the action mask, and the mask [1, n], if there is one."""
+        if self._masks is None:
+            return raw, None
+        if not self._masks.in_info:
+            raw, mask = self._masks.take(raw, self._masks.source)
+        elif action_mask is None:
+            raise UserError(
+                "this agent was trained with action masks: give policy(observation, "
+                f'action_mask=info["{MASK}"])'
+            )
+        else:
+            mask = mask_of_info({MASK: action_mask}, self._masks.size, False)[None]
+        wrong = self._masks.wrong(mask)[1]
+        if wrong:
+            raise UserError(f"the policy got {wrong}")
+        return raw, mask
 
     def act(self, action: np.ndarray) -> np.ndarray:
         """The agent's action as the environment takes it."""
@@ -162,6 +207,7 @@ class Policy:
         start: bool = False,
         reward: float | None = None,
         ended: bool = False,
+        action_mask: Any = None,
     ) -> Any:
         """The action for this observation.
 
@@ -173,15 +219,18 @@ class Policy:
                 their previous reward need it, but not at a start.
             ended: whether the last action ended an episode of a trial, and the observation opens
                 the next one; for agents that were trained on trials.
+            action_mask: what is allowed, as in `info["action_mask"]`. Only agents that were trained
+                with masks beside their observations need it, others ignore it.
 
         Returns:
             What the environment takes: an int for one discrete action, otherwise an array.
 
         Raises:
-            UserError: if the observation is of another shape, or the reward is missing.
+            UserError: if the observation is of another shape, the reward or the mask is missing,
+                or the mask allows nothing.
         """
         start, self._fresh = bool(start) or self._fresh, False
-        x = self._read(observation, start, reward, ended)
+        x = self._read(observation, start, reward, ended, action_mask)
         self._key, key = jax.random.split(self._key)
         self._state, chosen = _choose(
             self._agent, self._state, x, jnp.asarray(start), key, greedy=self._greedy
@@ -197,10 +246,15 @@ class Policy:
         self._fresh = True
 
     def _read(
-        self, observation: Any, start: bool, reward: float | None, ended: bool
+        self,
+        observation: Any,
+        start: bool,
+        reward: float | None,
+        ended: bool,
+        action_mask: Any,
     ) -> PyTree[np.ndarray]:
         if self._wrappers is not None:
-            observation = self._wrappers.observe(observation, start, reward, ended)
+            observation = self._wrappers.observe(observation, start, reward, ended, action_mask)
         x = jax.tree.map(_numbers, observation, is_leaf=_is_value)
         encoder = self._agent.encoder
         if isinstance(encoder, Dense):

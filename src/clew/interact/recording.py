@@ -18,6 +18,7 @@ from clew.agents.network import Agent
 from clew.bridges.gymnasium.build import takes
 from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream
 from clew.envs.base import Environment
+from clew.envs.spaces import split_mask
 from clew.envs.stream import AutoReset
 from clew.errors import require_episodes
 from clew.interact.acting import ActorState, Choice, act_and_step, compile_act, step
@@ -195,8 +196,9 @@ def _recording(rows: dict[str, Any], env: Environment, max_steps: int) -> Record
     if len(ends):
         ended = "truncated" if rows["truncated"][-1] else "terminated"
     seen, states = rows["observation"], rows["state"]
+    own = split_mask(seen)[0] if env.masks_actions else seen
     pictures, texts = (
-        Rendered(render, states, seen) for render in (env.render_image, env.render_text)
+        Rendered(render, states, own) for render in (env.render_image, env.render_text)
     )
     return Recording(
         observations=seen,

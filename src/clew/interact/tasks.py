@@ -31,7 +31,7 @@ def make_task(env: str, options: dict[str, Any], wrappers: WrapperConfig) -> Tas
     task = make_env(env, **options)
     if wrappers != WrapperConfig():
         task = wrap(task, wrappers, env)
-    return CompiledTask(env, AutoReset(task))
+    return CompiledTask(env, AutoReset(task, wrappers.show_action_mask))
 
 
 def default_settings(env: str) -> DefaultSettings:

@@ -25,11 +25,12 @@ from clew.interact.host_rollout import (
     unpacked,
 )
 from clew.interact.hosted_task import HostedTask
+from clew.names import MASK
 from clew.run.compiled import Parts, RunState, SeedState, state_layouts
 from clew.run.config import TrainConfig
 from clew.run.sharding import place_on_devices, sharding_of
 
-WRONG_VALUES = ("observation", "reward", "terminated", "truncated")
+WRONG_VALUES = ("observation", "reward", "terminated", "truncated", MASK)
 """Fields of faults in what an environment returned, which opening it again would not mend."""
 
 

@@ -12,9 +12,9 @@ class EnvironmentFault(UserError):
         env: name of the environment, "gymnasium:CartPole-v1".
         indices: the environments of the batch that failed; empty where it is not known.
         episode_step: steps of the episode before the failing call, or None.
-        field: "observation", "observation NAME", "reward", "terminated" or "truncated"; "step",
-            "reset" or "worker" where
-            the environment raised or its process died.
+        field: "observation", "observation NAME", "reward", "terminated", "truncated" or
+            "action_mask"; "step", "reset" or "worker" where the environment raised or its process
+            died.
         lost: True if a process is gone and the stream with it: `close` it and open another.
             False if `GymnasiumStream.reset` is enough, which builds the faulty environment again.
     """
@@ -41,6 +41,10 @@ class EnvironmentFault(UserError):
     def index(self) -> int | None:
         """The environment that failed, where it is known to be a single one."""
         return self.indices[0] if len(self.indices) == 1 else None
+
+
+class MaskError(UserError):
+    """An action mask is missing or is none."""
 
 
 class EnvironmentHung(EnvironmentFault):

@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from clew.bridges.gymnasium.build import EnvBuilder
+from clew.bridges.gymnasium.faults import MaskError
 from clew.bridges.gymnasium.processes import (
     CLOSE_SECONDS,
     close_quietly,
@@ -26,10 +27,12 @@ from clew.bridges.gymnasium.spaces import (
     adapt_observation,
     exact_types,
     flag,
+    mask_of_info,
     require_exact,
 )
 from clew.bridges.gymnasium.trials import ENDED
 from clew.errors import UserError
+from clew.names import MASK
 
 NUMBERS = (float, int, np.floating, np.integer)
 FLAGS = (bool, np.bool_)
@@ -43,7 +46,8 @@ class Failure:
     index: int
     """Which environment, counted over all processes."""
     call: str
-    """ "reset" or "step"; building an environment belongs to its first reset."""
+    """ "reset" or "step"; building an environment belongs to its first reset. "action_mask" where
+    nothing but that was wrong."""
     episode_step: int
     """Steps of the episode before the call."""
     text: str
@@ -61,11 +65,22 @@ class GroupPlan:
     first: int
     """Index of the group's first environment among all."""
     count: int
+    mask: int = 0
+    """Numbers of the action mask in `info`; 0 for none."""
     place: int = 0
     """Which group this is: its entry in `progress`."""
     progress: str = ""
     """File of int32 in which each group writes the index of the environment that it is at work
     on, so that one that hangs or dies can be named; empty for none."""
+
+    @property
+    def observation_space(self) -> spaces.Space:
+        """What is observed of one environment: the agent's part and the mask in `info`."""
+        if not self.mask:
+            return self.adapter.space
+        leaves = [leaf.space for leaf in self.adapter.leaves]
+        named = dict(zip(self.adapter.names, leaves, strict=True))
+        return spaces.Dict({**named, MASK: spaces.Box(0, 1, (self.mask,), np.uint8)})
 
     def __call__(self) -> "EnvGroup":
         """The group, its environments yet to be built."""
@@ -89,7 +104,7 @@ class EnvGroup(gymnasium.Env):
     def __init__(self, plan: GroupPlan):
         self.plan = plan
         self._leaves = plan.adapter.leaves
-        self.observation_space = _batch_space(plan.adapter, plan.count)
+        self.observation_space = _batch_space(plan)
         shape = (plan.count, *(plan.action_space.shape or ()))
         self.action_space = _any_numbers(shape, np.dtype(plan.action_space.dtype))
         self._envs: list[gymnasium.Env | None] = [None] * plan.count
@@ -98,6 +113,7 @@ class EnvGroup(gymnasium.Env):
             (leaf, array, leaf.raw_shape, leaf.raw_shape != leaf.shape, exact_types(leaf.dtype))
             for leaf, array in zip(self._leaves, self._fresh, strict=True)
         ]
+        self._masks = np.ones((plan.count, plan.mask), np.uint8)
         self._ended = np.zeros(plan.count, np.bool_)
         self._goes_on = np.zeros(plan.count, np.bool_)
         self._trials = plan.builder.trial_episodes > 1
@@ -156,6 +172,9 @@ class EnvGroup(gymnasium.Env):
                     self._write(i, observation)
                     if self._trials:
                         self._goes_on[i] = said.get(ENDED, False)
+                    if self.plan.mask:
+                        over = bool(terminated[i] or truncated[i])
+                        self._masks[i] = mask_of_info(said, self.plan.mask, over)
                     self._steps[i] += 1
             except BaseException as error:
                 self._fail(i, call, error)
@@ -194,8 +213,10 @@ class EnvGroup(gymnasium.Env):
 
     def _open(self, i: int, env: gymnasium.Env, seed: int | None) -> None:
         self._steps[i] = 0
-        observation, _ = env.reset() if seed is None else env.reset(seed=seed)
+        observation, said = env.reset() if seed is None else env.reset(seed=seed)
         self._write(i, observation)
+        if self.plan.mask:
+            self._masks[i] = mask_of_info(said, self.plan.mask, False)
 
     def _write(self, i: int, observation: Any) -> None:
         for leaf, array, raw_shape, flat, exact in self._slots:
@@ -215,10 +236,10 @@ class EnvGroup(gymnasium.Env):
         info: dict[str, Any] = {"failures": self._failures} if self._failures else {}
         if self._trials:
             info[ENDED] = self._goes_on
-        if not isinstance(self.plan.adapter.space, spaces.Dict):
+        if not isinstance(self.observation_space, spaces.Dict):
             return self._fresh[0], info
-        pairs = zip(self._leaves, self._fresh, strict=True)
-        return {leaf.name: array for leaf, array in pairs}, info
+        named = dict(zip(self.plan.adapter.names, self._fresh, strict=True))
+        return (named | {MASK: self._masks} if self.plan.mask else named), info
 
     def _begin(self, i: int) -> None:
         if self._progress is not None:
@@ -229,6 +250,7 @@ class EnvGroup(gymnasium.Env):
             raise error
         index = self.plan.first + i
         text = str(error) if isinstance(error, UserError) else traceback.format_exc()
+        call = MASK if isinstance(error, MaskError) else call
         self._failures.append(Failure(index, call, self._steps[i], text))
         env, self._envs[i] = self._envs[i], None
         if env is not None:
@@ -239,13 +261,16 @@ def _number(reward: Any) -> float:
     return float(np.asarray(reward, np.float64).item())
 
 
-def _batch_space(adapter: ObservationAdapter, count: int) -> spaces.Space:
+def _batch_space(plan: GroupPlan) -> spaces.Space:
     """Boxes of the leaves' types, [count, ...]: what shared memory can hold of any space."""
-    boxes = [_any_numbers((count, *leaf.shape), leaf.dtype) for leaf in adapter.leaves]
-    if isinstance(adapter.space, spaces.Dict):
-        names = [leaf.name for leaf in adapter.leaves]
-        return spaces.Dict(dict(zip(names, boxes, strict=True)))
-    return boxes[0]
+    leaves = [((plan.count, *leaf.shape), leaf.dtype) for leaf in plan.adapter.leaves]
+    boxes: list[spaces.Space] = [_any_numbers(shape, dtype) for shape, dtype in leaves]
+    if not isinstance(plan.observation_space, spaces.Dict):
+        return boxes[0]
+    named = dict(zip(plan.adapter.names, boxes, strict=True))
+    if plan.mask:
+        named[MASK] = _any_numbers((plan.count, plan.mask), np.dtype(np.uint8))
+    return spaces.Dict(named)
 
 
 def _any_numbers(shape: tuple[int, ...], dtype: np.dtype) -> spaces.Box:

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from clew.bridges.gymnasium.faults import MaskError
 from clew.errors import UserError
+from clew.names import BARE, MASK
 
 OBSERVATIONS = "Box, Discrete, MultiBinary, MultiDiscrete, and Dict or Tuple of them"
 ACTIONS = "Discrete, MultiDiscrete, MultiBinary, and Box of floating-point numbers"
@@ -93,6 +95,38 @@ def flag(name: str, value: Any) -> bool:
     return bool(array.item())
 
 
+def mask_of_info(info: Any, size: int, ended: bool) -> Array:
+    """The action mask in an environment's `info`, uint8 or as it is [n].
+
+    A MultiDiscrete's may be a tuple of one mask for each choice, as `MultiDiscrete.sample` takes.
+
+    Args:
+        info: the environment's.
+        size: n.
+        ended: whether the episode has ended; without a mask everything is then allowed.
+
+    Raises:
+        MaskError: there is none, or one of another shape or type.
+    """
+    mask = info.get(MASK)
+    if mask is None:
+        if ended:
+            return np.ones(size, np.uint8)
+        raise MaskError(f"info has no {MASK!r}, expected {size} numbers, 1 for what is allowed")
+    parts = mask if isinstance(mask, tuple | list) and np.ndim(mask[0]) else [mask]
+    array = np.concatenate([np.ravel(part) for part in parts])
+    shape = np.shape(mask) if parts[0] is mask else array.shape
+    if shape != (size,) or array.dtype.kind not in "biuf":
+        raise MaskError(
+            f"info[{MASK!r}] has shape {list(shape)} and type {array.dtype}, expected {size} "
+            "numbers, 1 for what is allowed"
+        )
+    wrong = (array != 0) & (array != 1)
+    if wrong.any():
+        raise MaskError(f"info[{MASK!r}] has a value {array[wrong][0]}, expected zeros and ones")
+    return array.astype(np.uint8)
+
+
 @dataclass(frozen=True)
 class ObservationAdapter:
     """Turns observations of an environment into those that the agent sees."""
@@ -108,6 +142,11 @@ class ObservationAdapter:
             (leaf.name, leaf.raw_shape, leaf.dtype, is_categorical(leaf.space) and str(leaf.space))
             for leaf in self.leaves
         ]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the leaves, in a dict."""
+        return [leaf.name or BARE for leaf in self.leaves]
 
     def __call__(self, observation: Any) -> Arrays:
         """One observation, or a batch with the environments as first axis; copies."""

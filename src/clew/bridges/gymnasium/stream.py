@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from clew.bridges.gymnasium.faults import EnvironmentFault, EnvironmentHung
+from clew.bridges.gymnasium.faults import EnvironmentFault, EnvironmentHung, MaskError
+from clew.bridges.gymnasium.masks import ActionMasks
 from clew.bridges.gymnasium.spaces import (
     Array,
     Arrays,
@@ -23,8 +24,9 @@ from clew.bridges.gymnasium.spaces import (
 from clew.bridges.gymnasium.trials import ENDED
 from clew.bridges.gymnasium.vector import VectorCalls
 from clew.bridges.gymnasium.wrappers import Transforms
+from clew.envs.spaces import MASK, join_mask, with_mask
 from clew.envs.trials import episode_groups, return_names
-from clew.envs.wrappers import WrapperConfig
+from clew.envs.wrappers import INFO, WrapperConfig
 from clew.errors import UserError
 
 __all__ = ["EnvironmentFault", "EnvironmentHung", "GymnasiumStep", "GymnasiumStream"]
@@ -109,9 +111,16 @@ else the final observation in `final` | goes on |
         if not self._calls.grouped:
             # Trials may be in the environments already; `info` says so.
             replace(wrappers, trial_episodes=1, trial_memory=True).require_no_single(name)
-        self._transforms = Transforms(
-            wrappers, self._adapt.space, self._act.space, self.num_envs, frozen
-        )
+        self._masks = ActionMasks.of(wrappers, self._act.space)
+        seen = self._adapt.space
+        if self._masks is not None:
+            # Groups show the mask of `info` as an entry; other vector environments leave it there.
+            self._mask_entry = self._masks.source
+            if self._masks.in_info:
+                self._mask_entry = MASK if self._calls.grouped else ""
+            taken = replace(self._masks, source=self._mask_entry or INFO)
+            seen = taken.rest(seen)
+        self._transforms = Transforms(wrappers, seen, self._act.space, self.num_envs, frozen)
         self.metric_names = metric_names_of(wrappers)
         self._accounts = Accounts(self.num_envs, wrappers.trial_episodes if wrappers.trials else 1)
         self._seed, self._ready = seed, False
@@ -120,7 +129,8 @@ else the final observation in `final` | goes on |
     @property
     def observation_space(self) -> Any:
         """What the agent sees of one environment, through the wrappers."""
-        return self._transforms.space
+        space = self._transforms.space
+        return space if self._masks is None else with_mask(space, self._masks.space)
 
     @property
     def action_space(self) -> Any:
@@ -143,11 +153,13 @@ else the final observation in `final` | goes on |
         self._ready = False
         self._accounts.begin()
         self._transforms.begin()
-        observations = self._read(self._calls.reset(seed, timeout)[0])
-        self._transforms.learn(observations)
+        given, info = self._calls.reset(seed, timeout)
         nothing = np.zeros(self.num_envs, np.float32)
         never, start = np.zeros(self.num_envs, np.bool_), np.ones(self.num_envs, np.bool_)
+        observations, masks = self._split(self._read(given), info, never)
+        self._transforms.learn(observations)
         seen = self._transforms.observe(observations, None, nothing, start)
+        seen = self._masked(seen, masks, never)
         self._ready = True
         metrics = {name: nothing.copy() for name in self.metric_names}
         return GymnasiumStep(
@@ -236,6 +248,10 @@ else the final observation in `final` | goes on |
         if same and cut.any():
             raw = final_observations(info, cut, observations, self._adapt, self.name)
             self._check(raw)
+        closing = np.zeros_like(cut) if same else terminated | truncated
+        observations, masks = self._split(observations, info, closing)
+        if raw is not None and self._masks is not None and self._mask_entry:
+            raw = self._masks.take(raw, self._mask_entry)[0]
         goes_on = self._goes_on(info)
         outcome = self._accounts.step(rewards, terminated, truncated, same, goes_on)
         self._transforms.learn(observations)
@@ -245,8 +261,10 @@ else the final observation in `final` | goes on |
         final = None
         if raw is not None:
             none = np.zeros_like(cut)
-            final = (cut, self._transforms.observe(raw, self._actions, earned, none))
+            last = self._transforms.observe(raw, self._actions, earned, none)
+            final = (cut, self._masked(last, masks, ~none))
         seen = self._transforms.observe(observations, self._actions, earned, outcome.start, goes_on)
+        seen = self._masked(seen, masks, outcome.last)
         return GymnasiumStep(
             observation=seen,
             reward=earned,
@@ -274,6 +292,35 @@ else the final observation in `final` | goes on |
             adapted = self._adapt(observations)
         self._check(adapted)
         return adapted
+
+    def _split(self, observations: Arrays, info: Any, ended: Array) -> tuple[Arrays, Array | None]:
+        """What is observed beside the action masks, and these masks [B, n], if there are any."""
+        if self._masks is None:
+            return observations, None
+        if self._mask_entry:
+            return self._masks.take(observations, self._mask_entry)
+        try:
+            return observations, self._masks.of_infos(info, self.num_envs, ended)
+        except MaskError as error:
+            raise EnvironmentFault(f"{self.name}: {error}", env=self.name, field=MASK) from error
+
+    def _masked(self, seen: Arrays, masks: Array | None, last: Array) -> Arrays:
+        """What the agent sees, with the masks; on a `last` observation everything is allowed."""
+        if self._masks is None or masks is None:
+            return seen
+        masks = np.where(last[:, None], 1, masks)
+        wrong, what = self._masks.wrong(masks)
+        if not what:
+            return join_mask(seen, masks != 0)
+        index = int(np.argmax(wrong))
+        step = int(self._accounts.lengths[index])
+        raise EnvironmentFault(
+            f"{self.name}: environment {index} gave {what}, {step} steps into its episode",
+            env=self.name,
+            index=index,
+            episode_step=step,
+            field=MASK,
+        )
 
     def _check(self, observations: Arrays) -> None:
         for leaf, count in self._categories:

@@ -18,10 +18,12 @@ from clew.bridges.gymnasium.build import (
     find_factory,
 )
 from clew.bridges.gymnasium.group import GroupPlan
+from clew.bridges.gymnasium.masks import ActionMasks
 from clew.bridges.gymnasium.processes import close_quietly
 from clew.bridges.gymnasium.spaces import ObservationAdapter, adapt_action, adapt_observation
 from clew.bridges.gymnasium.stream import METRICS, GymnasiumStream
 from clew.bridges.gymnasium.vector import GroupedVectorEnv
+from clew.envs.spaces import with_mask
 from clew.envs.wrappers import WrapperConfig, observed
 from clew.errors import UserError, check_call, parameters_of, require_at_least
 
@@ -69,7 +71,24 @@ class GymnasiumTask:
         """
         wrappers = wrappers or WrapperConfig()
         wrappers.validate()
-        return observed(self.observation_space, self.action_space, wrappers)
+        masks = self.masks(wrappers)
+        if masks is None:
+            return observed(self.observation_space, self.action_space, wrappers)
+        rest = masks.rest(self.observation_space)
+        return with_mask(observed(rest, self.action_space, wrappers), masks.space)
+
+    def masks(self, wrappers: WrapperConfig) -> ActionMasks | None:
+        """Where its action masks are, by these settings; None for nowhere.
+
+        Raises:
+            UserError: its actions have no masks.
+        """
+        return ActionMasks.of(wrappers, self.action_space)
+
+    def unmasked(self, wrappers: WrapperConfig) -> Any:
+        """What it observes beside its action mask, before any wrapper."""
+        masks = self.masks(wrappers)
+        return self.observation_space if masks is None else masks.rest(self.observation_space)
 
     def open(
         self,
@@ -126,7 +145,9 @@ class GymnasiumTask:
         )
 
     def _plan(self, num_envs: int, wrappers: WrapperConfig) -> GroupPlan:
+        masks = self.masks(wrappers)
         return GroupPlan(
+            mask=masks.size if masks is not None and masks.in_info else 0,
             builder=self.builder(wrappers),
             adapter=self.observations,
             action_space=self.own_action_space,

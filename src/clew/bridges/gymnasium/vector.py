@@ -27,6 +27,7 @@ from clew.bridges.gymnasium.processes import (
 from clew.bridges.gymnasium.spaces import Array, Arrays
 from clew.bridges.gymnasium.trials import ENDED
 from clew.errors import UserError, system_error
+from clew.names import MASK
 
 TERMINATE, KILL = multiprocessing.Process.terminate, multiprocessing.Process.kill
 LOST = (EOFError, ConnectionError, OSError)
@@ -103,7 +104,7 @@ class GroupedVectorEnv(VectorEnv):
         self.num_envs, self.processes = num_envs, processes
         self.name = plan.builder.name
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
-        self.single_observation_space = plan.adapter.space
+        self.single_observation_space = plan.observation_space
         self.single_action_space = plan.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -423,7 +424,8 @@ def failed(
         first = failures[0]
         others = f" (and {len(failures) - 1} others)" if len(failures) > 1 else ""
         index, step, call, text = first.index, first.episode_step, first.call, first.text
-        place = f"environment {index}{others} raised in {call}, {step} steps into its episode"
+        what = "gave no valid action mask" if call == MASK else f"raised in {call}"
+        place = f"environment {index}{others} {what}, {step} steps into its episode"
     else:
         index, step = _dead_worker(vector), None
         which = "an environment" if index is None else f"environment {index}"

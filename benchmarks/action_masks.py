@@ -1,0 +1,116 @@
+"""Action masks beside penalties: what is learned, and that nothing forbidden is ever taken.
+
+    python benchmarks/action_masks.py learn --json results/action-masks/learn.jsonl
+    python benchmarks/action_masks.py hosted --json results/action-masks/hosted.jsonl
+
+Both play `permutation`: cards shown one by one, to be played in the same order. `learn` trains the
+same agent on it with masks, and without masks for each of some penalties of a forbidden action;
+the observations are the same. Rows have, for each seed, the training's progress, the forbidden
+actions of the whole training, and 500 greedy episodes after it. `hosted` trains on the task's
+Gymnasium form, whose masks are in `info`, and counts the forbidden actions of a million steps.
+"""
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import clew
+from clew.run.progress import Quiet
+from clew.run.record import read_metrics
+
+CARDS = 4
+EPISODES = 500
+PENALTIES = (0.0, 0.1, 0.5)
+
+
+def config(folder: str, steps: int, seeds: int, **changes: Any) -> clew.TrainConfig:
+    """The same agent and learner everywhere."""
+    learning = clew.PPOConfig(num_envs=16, rollout_length=32, learning_rate=1e-3)
+    settings: dict[str, Any] = {
+        "env": "permutation",
+        "memory": "gru",
+        "memory_options": {"hidden_size": 64},
+        "algorithm": "ppo",
+        "ppo": learning,
+        "steps": steps,
+        "seeds": seeds,
+        "log_every": 50,
+        "run_dir": folder,
+        "name": "run",
+    }
+    return clew.TrainConfig(**settings | changes)
+
+
+def trained(settings: clew.TrainConfig) -> list[dict[str, Any]]:
+    """A row for each seed: its training, and greedy episodes after it."""
+    path = clew.train(settings, progress=Quiet()).path
+    rows, found = read_metrics(path), []
+    played = clew.evaluate(path, episodes=EPISODES, max_steps=1000)
+    for seed in range(settings.seeds):
+        forbidden = sum(row["forbidden"][seed] * row["episodes"][seed] for row in rows)
+        found.append(
+            {
+                "seed": seed,
+                "steps": rows[-1]["steps"],
+                "episodes": sum(row["episodes"][seed] for row in rows),
+                "forbidden_in_training": round(forbidden),
+                "correct_by_steps": [
+                    [row["steps"], round(row["correct"][seed], 4)] for row in rows
+                ],
+                **{name: values[seed] for name, values in played.per_seed.items()},
+            }
+        )
+    return found
+
+
+def learn(steps: int, seeds: int) -> list[dict[str, Any]]:
+    """With masks, and without for every penalty."""
+    variants: list[dict[str, Any]] = [{"masks": True}]
+    variants += [{"masks": False, "penalty": penalty} for penalty in PENALTIES]
+    rows: list[dict[str, Any]] = []
+    for variant in variants:
+        options = {"num_cards": CARDS} | variant
+        with tempfile.TemporaryDirectory() as folder:
+            settings = config(folder, steps, seeds, env_options=options)
+            rows += [{"variant": variant} | row for row in trained(settings)]
+    return rows
+
+
+def hosted(steps: int) -> list[dict[str, Any]]:
+    """With the masks of `info`; a forbidden action would earn -1e6, seen in the mean of any row."""
+    options = {"num_cards": CARDS, "penalty": 1e6}
+    with tempfile.TemporaryDirectory() as folder:
+        settings = config(
+            folder,
+            steps,
+            1,
+            env="gymnasium:clew/Permutation-v0",
+            env_options=options,
+            wrappers=clew.WrapperConfig(action_mask="info"),
+        )
+        rows = read_metrics(clew.train(settings, progress=Quiet()).path)
+    returns = [row["return"][0] for row in rows]
+    episodes = sum(row["episodes"][0] for row in rows)
+    return [{"steps": rows[-1]["steps"], "episodes": episodes, "least_mean_return": min(returns)}]
+
+
+def main() -> None:
+    """Writes a row for each seed, or one."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("learn", "hosted"))
+    parser.add_argument("--steps", type=int, default=0, help="of each seed; 300,000 or 1,000,000")
+    parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--json", type=Path, required=True)
+    arguments = parser.parse_args()
+    if arguments.what == "learn":
+        rows = learn(arguments.steps or 300_000, arguments.seeds)
+    else:
+        rows = hosted(arguments.steps or 1_000_000)
+    arguments.json.parent.mkdir(parents=True, exist_ok=True)
+    arguments.json.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,200 @@
+"""Action masks of Gymnasium environments: where they are read, what is refused, learning."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import clew
+from clew.agents.learners.ppo import PPOConfig
+from clew.agents.network import NetworkConfig
+from clew.bridges.gymnasium.faults import EnvironmentFault
+from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream
+from clew.bridges.gymnasium.task import gymnasium_task
+from clew.envs.spaces import BARE, MASK, ActionMask
+from clew.envs.wrappers import WrapperConfig
+from clew.errors import UserError
+from clew.run.asynchronous.settings import AsyncConfig
+from clew.run.build import make_task
+from clew.run.config import TrainConfig
+from clew.run.load import load_agent
+from clew.run.stop import EnvironmentFailed
+from masked import Locks
+from small_run import Watch
+
+INFO, ENTRY = WrapperConfig(action_mask="info"), WrapperConfig(action_mask="allowed")
+KINDS: dict[str, tuple[str, WrapperConfig, dict[str, Any]]] = {
+    "info": ("masked:Locks", INFO, {}),
+    "entry": ("masked:Locks", ENTRY, {"where": "entry"}),
+    "several": ("masked:Locks", INFO, {"sizes": (3, 2)}),
+    "parts": ("masked:Locks", INFO, {"sizes": (3, 2), "where": "parts"}),
+    "no last": ("masked:Locks", INFO, {"bare": True}),
+    "vector": ("masked:together", INFO, {}),
+    "vector, same step": ("masked:together", INFO, {"mode": "SameStep", "bare": True}),
+    "vector, entry": ("masked:together", ENTRY, {"mode": "SameStep", "where": "entry"}),
+}
+
+
+def play(stream: GymnasiumStream, steps: int = 40) -> list[GymnasiumStep]:
+    """Steps with random allowed actions."""
+    rng, told = np.random.default_rng(0), [stream.reset(0)]
+    ends = [int(stream.action_space.n)] if isinstance(stream.action_space, spaces.Discrete) else []
+    ends = np.cumsum(ends or stream.action_space.nvec)[:-1]
+    for _ in range(steps):
+        seen: Any = told[-1].observation
+        parts = np.split(seen[MASK], ends, axis=1)
+        actions = [(part * rng.random(part.shape)).argmax(axis=1) for part in parts]
+        told.append(stream.step(actions[0] if len(parts) == 1 else np.stack(actions, axis=1)))
+    return told
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stream_shows_the_mask(kind: str) -> None:
+    """Environments raise where they are given what they forbid; at an end everything is allowed."""
+    name, wrappers, options = KINDS[kind]
+    task = gymnasium_task(name, options)
+    with task.open(3, seed=0, wrappers=wrappers) as stream:
+        space: Any = task.observed(wrappers)
+        assert space == stream.observation_space and isinstance(space[MASK], ActionMask)
+        assert space[BARE] == spaces.Box(-1, 1, (2,), np.float32)
+        told = play(stream)
+    free = 0
+    for step in told:
+        seen: Any = step.observation
+        assert seen[MASK].dtype == bool and set(seen) == {BARE, MASK}
+        assert seen[MASK][step.last].all()
+        free += seen[MASK].all(axis=1).sum()
+        if step.final is not None:
+            assert step.final[1][MASK].all()
+    assert sum(step.start.sum() for step in told) > 10 and free < 3 * len(told)
+
+
+def test_wrappers_leave_the_mask_alone() -> None:
+    wrappers = replace(INFO, keep=(1,), normalise_observations=True, previous=True)
+    with gymnasium_task("masked:Locks").open(2, seed=0, wrappers=wrappers) as stream:
+        told = play(stream)
+        assert stream.observation_space[BARE].shape == (1,)
+    with gymnasium_task("masked:Locks").open(2, seed=0, wrappers=INFO) as stream:
+        plain = play(stream)
+    for one, other in zip(told, plain, strict=True):
+        seen, expected = (step.observation for step in (one, other))
+        np.testing.assert_array_equal(seen[MASK], expected[MASK])
+        assert set(seen) == {BARE, MASK, "previous_action", "previous_reward"}
+
+
+def test_processes_give_the_same() -> None:
+    """The mask crosses in shared memory."""
+    task = gymnasium_task("masked:Locks", {"sizes": (3, 2)})
+    found = []
+    for processes in (0, 2):
+        with task.open(4, seed=0, wrappers=INFO, processes=processes) as stream:
+            found.append(play(stream, 12))
+    for one, other in zip(*found, strict=True):
+        for name in (BARE, MASK):
+            np.testing.assert_array_equal(one.observation[name], other.observation[name])
+
+
+WRONG = {
+    "nothing": "environment 0 gave an action mask that allows no action, 2 steps into its episode",
+    "missing": "environment 0.*info has no 'action_mask', expected 4 numbers",
+    "value": "environment 0.*has a value 2, expected zeros and ones",
+    "shape": r"environment 0.* has shape \[3\] and type int8, expected 4 numbers",
+    "type": r"environment 0.* has shape \[4\] and type <U4, expected 4 numbers",
+}
+REFUSED = [("masked:Locks", wrong) for wrong in WRONG]
+REFUSED += [("masked:together", wrong) for wrong in ("nothing", "missing", "value")]
+
+
+@pytest.mark.parametrize(("name", "wrong"), REFUSED)
+def test_what_is_no_mask_is_refused(name: str, wrong: str) -> None:
+    """With the environment's number, at once."""
+    with gymnasium_task(name, {"wrong": wrong}).open(2, seed=0, wrappers=INFO) as stream:
+        stream.reset(0)
+        stream.step(np.zeros(2, int))
+        with pytest.raises(EnvironmentFault, match=WRONG[wrong]) as fault:
+            stream.step(np.zeros(2, int))
+    assert fault.value.field == MASK and fault.value.env == name
+
+
+def test_settings_that_do_not_fit_are_refused() -> None:
+    locks = gymnasium_task("masked:Locks", {"where": "entry"})
+    with pytest.raises(UserError, match="'mask' of the observation, which has allowed, observ"):
+        locks.observed(WrapperConfig(action_mask="mask"))
+    with pytest.raises(UserError, match=r"'observation' has shape \[2\], expected \[4\]"):
+        locks.observed(WrapperConfig(action_mask=BARE))
+    with pytest.raises(UserError, match="show_action_mask needs a mask"):
+        locks.observed(WrapperConfig(show_action_mask=True))
+    with pytest.raises(UserError, match="for Discrete and MultiDiscrete actions"):
+        gymnasium_task("gymnasium:Pendulum-v1").observed(INFO)
+
+
+def config_of(folder: Any, kind: str = "info", **changes: Any) -> TrainConfig:
+    """Four updates of a small agent."""
+    name, wrappers, options = KINDS[kind]
+    settings: dict[str, Any] = {
+        "env": name,
+        "env_options": options,
+        "wrappers": wrappers,
+        "memory": "gru",
+        "memory_options": {"hidden_size": 4},
+        "network": NetworkConfig(head_size=4),
+        "algorithm": "ppo",
+        "ppo": PPOConfig(num_envs=4, rollout_length=8, sequence_length=8, minibatches=2, epochs=1),
+        "steps": 128,
+        "log_every": 2,
+        "run_dir": str(folder),
+        "name": "run",
+    }
+    return TrainConfig(**settings | changes)
+
+
+@pytest.mark.parametrize("kind", ["info", "several", "vector, entry"])
+def test_an_agent_trains_and_plays_in_every_form(tmp_path: Any, kind: str) -> None:
+    """The environment raises where a forbidden action is taken."""
+    path = clew.train(config_of(tmp_path, kind), progress=Watch()).path
+    for greedy in (True, False):
+        clew.evaluate(path, episodes=20, greedy=greedy)
+    loaded = load_agent(path)
+    task = make_task(loaded.config)
+    how: Any = {"statistics": loaded.statistics, "episodes": 5, "greedy": False}
+    assert task.episodes(loaded.agent, **how).number == 5
+    films = list(task.recordings(loaded.agent, **how))
+    assert len(films) == 5 and {film.ended for film in films} <= {"terminated", "truncated"}
+    if kind != "vector, entry":
+        assert play_policy(path, KINDS[kind][2]) > 10
+
+
+def play_policy(path: Any, options: dict[str, Any]) -> int:
+    """Steps of a loaded policy in an environment that raises where something forbidden is done."""
+    env, steps = Locks(**options), 0
+    for greedy in (True, False):
+        policy: Any = clew.load_policy(path, greedy=greedy)
+        for episode in range(6):
+            observation, info = env.reset(seed=episode)
+            start, ended = True, False
+            while not ended:
+                action = policy(observation, start=start, action_mask=info[MASK])
+                observation, _, terminated, truncated, info = env.step(action)
+                start, ended, steps = False, terminated or truncated, steps + 1
+        with pytest.raises(UserError, match=r'action_mask=info\["action_mask"\]'):
+            policy(observation, start=True)
+        with pytest.raises(UserError, match="the policy got an action mask that allows no action"):
+            policy(observation, start=True, action_mask=0 * info[MASK])
+        with pytest.raises(UserError, match=r"has shape \[1\]"):
+            policy(observation, start=True, action_mask=np.ones(1, bool))
+    return steps
+
+
+def test_asynchronous_actors_mask(tmp_path: Any) -> None:
+    config = config_of(tmp_path, runner="async", asynchronous=AsyncConfig(serial=True))
+    whole = clew.train(config, progress=Watch()).summary["final"]["return"]["mean"]
+    sync = clew.train(config_of(tmp_path, name="sync"), progress=Watch())
+    assert sync.summary["final"]["return"]["mean"] == whole
+
+
+def test_a_run_ends_at_once_with_a_mask_of_nothing(tmp_path: Any) -> None:
+    config = config_of(tmp_path, env_options={"wrong": "nothing"})
+    with pytest.raises(EnvironmentFailed, match="Locks: environment .* allows no action, 2 steps"):
+        clew.train(config, progress=Watch())
