@@ -40,8 +40,9 @@ KINDS: dict[str, tuple[str, WrapperConfig, dict[str, Any]]] = {
 def play(stream: GymnasiumStream, steps: int = 40) -> list[GymnasiumStep]:
     """Steps with random allowed actions."""
     rng, told = np.random.default_rng(0), [stream.reset(0)]
-    ends = [int(stream.action_space.n)] if isinstance(stream.action_space, spaces.Discrete) else []
-    ends = np.cumsum(ends or stream.action_space.nvec)[:-1]
+    space: Any = stream.action_space
+    sizes = [space.n] if isinstance(space, spaces.Discrete) else space.nvec
+    ends = np.cumsum(sizes)[:-1]
     for _ in range(steps):
         seen: Any = told[-1].observation
         parts = np.split(seen[MASK], ends, axis=1)
@@ -171,6 +172,7 @@ def play_policy(path: Any, options: dict[str, Any]) -> int:
     env, steps = Locks(**options), 0
     for greedy in (True, False):
         policy: Any = clew.load_policy(path, greedy=greedy)
+        observation, info = env.reset(seed=0)
         for episode in range(6):
             observation, info = env.reset(seed=episode)
             start, ended = True, False
