@@ -32,7 +32,7 @@ def test_only_what_computes_begins_anew(
         cli.main()
     line = [sys.executable, sys.executable, "-m", "clew", command, "--env", "tmaze"]
     assert begun == [line] * times
-    settings = ("hugetlb=1", "arena_max=1", "mmap_max=0", "trim_threshold=68719476736")
+    settings = ("hugetlb=1", "mmap_max=0", "trim_threshold=68719476736")
     asked = ":".join(f"glibc.malloc.{setting}" for setting in settings)
     assert os.environ.get("GLIBC_TUNABLES") == (asked if times else None)
 

@@ -11,9 +11,9 @@ COMPUTING = ("bench", "demo", "evaluate", "inspect", "study", "train", "watch")
 _MODE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _VARIABLE = "GLIBC_TUNABLES"
 _LARGE = "glibc.malloc.hugetlb=1"
-# Whatever its size, memory comes from the heap, which is never given back; one heap, as those of
-# other threads are limited.
-_KEPT = ("arena_max=1", "mmap_max=0", f"trim_threshold={2**36}")
+# Whatever its size, memory comes from heaps, which are never given back. Each thread has its own:
+# with one for all, XLA's threads wait for each other while they compile.
+_KEPT = ("mmap_max=0", f"trim_threshold={2**36}")
 SETTING = ":".join((_LARGE, *(f"glibc.malloc.{setting}" for setting in _KEPT)))
 """What GLIBC_TUNABLES is set to."""
 _FIRST = (2, 35)  # the GNU C library that knows the setting
