@@ -55,14 +55,12 @@ class AutoReset(eqx.Module):
     allows nothing earns NaN, which ends a run.
 
     No batch axis: `jax.vmap(stream.step)(states, actions, keys)` steps many environments.
-
-    Args:
-        env: the task.
-        show_mask: whether the agent's encoder reads the mask too.
     """
 
     env: Environment
+    """The task."""
     show_mask: bool = eqx.field(static=True, default=False)
+    """Whether the agent's encoder reads the mask too."""
 
     @property
     def observation_size(self) -> int:
