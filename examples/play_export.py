@@ -54,7 +54,7 @@ def with_onnx(export: Path) -> Act:
 
     def act(observation: np.ndarray, start: bool) -> int:
         given = {"observation": observation[None], "start": np.array([start])}
-        action, *after = session.run(wanted, given | state)
+        action, *after = map(np.asarray, session.run(wanted, given | state))
         state.update(zip(state, after, strict=True))
         return int(action[0])
 

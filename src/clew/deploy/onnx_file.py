@@ -316,7 +316,7 @@ class OnnxModel:
     ) -> tuple[runner.Arrays, runner.State]:
         """Reads one observation of every environment."""
         given = inputs | {BEFORE + name: leaf for name, leaf in state.items()}
-        found = self._session.run(self._names, {n: given[n] for n in self._read})
+        found = map(np.asarray, self._session.run(self._names, {n: given[n] for n in self._read}))
         values = dict(zip(self._names, found, strict=True))
         leaves = {n: values.pop(AFTER + n) for n in state}
         return values, runner.State(self._policy, leaves)
