@@ -48,37 +48,28 @@ def learner(num_envs: int, length: int, *, lam: float, entropy: float) -> PPOCon
 TEN = learner(512, 10, lam=0.3, entropy=0.0)
 HUNDRED = learner(256, 100, lam=0.3, entropy=0.0)
 ROOM = learner(256, 100, lam=0.95, entropy=0.01)
+
+
+def bandit(name: str, models: dict[str, TrainConfig], steps: int, episodes: int) -> Study:
+    """Trials of the bandit, five seeds each."""
+    return Study(
+        name=name,
+        models=models,
+        settings=BANDIT,
+        seeds=tuple(range(5)),
+        steps=steps,
+        evaluation=Evaluation(episodes=episodes),
+        score="regret",
+    )
+
+
+KEPT = {"gru": agent("gru", 10, TEN), "gru-separate": agent("gru", 10, TEN, separate=True)}
 STUDIES = {
-    "bandit-10": Study(
-        name="bandit-10",
-        models={
-            "gru": agent("gru", 10, TEN),
-            "gru-separate": agent("gru", 10, TEN, separate=True),
-        },
-        settings=BANDIT,
-        seeds=tuple(range(5)),
-        steps=2_000_000,
-        evaluation=Evaluation(episodes=10_000),
-        score="regret",
+    "bandit-10": bandit("bandit-10", KEPT, 2_000_000, 10_000),
+    "bandit-10-arelit": bandit(
+        "bandit-10-arelit", {"arelit": agent("arelit", 10, TEN)}, 2_000_000, 10_000
     ),
-    "bandit-10-arelit": Study(
-        name="bandit-10-arelit",
-        models={"arelit": agent("arelit", 10, TEN)},
-        settings=BANDIT,
-        seeds=tuple(range(5)),
-        steps=2_000_000,
-        evaluation=Evaluation(episodes=10_000),
-        score="regret",
-    ),
-    "bandit-100": Study(
-        name="bandit-100",
-        models={"gru": agent("gru", 100, HUNDRED)},
-        settings=BANDIT,
-        seeds=tuple(range(5)),
-        steps=10_000_000,
-        evaluation=Evaluation(episodes=2_000),
-        score="regret",
-    ),
+    "bandit-100": bandit("bandit-100", {"gru": agent("gru", 100, HUNDRED)}, 10_000_000, 2_000),
     "dark-room": Study(
         name="dark-room",
         models={
