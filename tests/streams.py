@@ -1,14 +1,31 @@
 """Streams of episodes under given actions or by a script, for tests of what runs over them."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from clew.agents.network import Agent, NetworkConfig, make_agent
 from clew.envs import AutoReset, Environment, TimeStep
 
 BATCH = 32
+
+
+def agent_on(
+    stream: Any, memory: str = "gru", options: dict[str, Any] | None = None, seed: int = 0
+) -> Agent:
+    """A small agent for a stream's observations and actions; by default a GRU of 8."""
+    return make_agent(
+        memory,
+        {"hidden_size": 8} if options is None else options,
+        observation_space=stream.observation_space,
+        action_space=stream.action_space,
+        network=NetworkConfig(head_size=8),
+        key=jax.random.key(seed),
+    )
 
 
 def roll(env: Environment, actions: np.ndarray, seed: int = 0) -> TimeStep:

@@ -11,7 +11,7 @@ import pytest
 
 from clew.agents.learners.a2c import A2C, A2CConfig, a2c_loss, learn_a2c
 from clew.agents.learners.base import gradient_step, init_optimiser
-from clew.agents.network import Agent, NetworkConfig, make_agent
+from clew.agents.network import Agent
 from clew.agents.trajectory import reread
 from clew.envs import AutoReset, TMaze
 from clew.errors import UserError
@@ -20,7 +20,7 @@ from clew.interact.rollout import init_actor, rollout
 from clew.memory import MEMORIES, options_of
 from memory_samples import quick_compilation
 from oracles import a2c as oracle
-from streams import Scripted
+from streams import Scripted, agent_on
 
 __all__ = ["quick_compilation"]
 
@@ -38,14 +38,7 @@ SMALL = {
 
 def small_agent(name: str, stream: Any, seed: int = 0) -> Agent:
     options = {k: v for k, v in SMALL.items() if k in options_of(name)}
-    return make_agent(
-        name,
-        options,
-        observation_space=stream.observation_space,
-        action_space=stream.action_space,
-        network=NetworkConfig(head_size=8),
-        key=jax.random.key(seed),
-    )
+    return agent_on(stream, name, options, seed)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 from clew.agents.learners import LEARNERS, LearnerSettings, describes_updates, make_learner
 from clew.agents.learners.a2c import A2C, A2CConfig
 from clew.agents.learners.base import init_optimiser, make_schedule
-from clew.agents.network import NetworkConfig, make_agent
+from clew.agents.network import NetworkConfig
 from clew.agents.trajectory import reread
 from clew.cli.parse import field_docs, option_names
 from clew.envs import AutoReset, TMaze
@@ -21,6 +21,7 @@ from clew.errors import UserError
 from clew.interact.rollout import init_actor
 from clew.run.config import TrainConfig
 from clew.run.updates import gather
+from streams import agent_on
 
 SMALL = {"num_envs": 4, "rollout_length": 8}
 
@@ -28,17 +29,6 @@ SMALL = {"num_envs": 4, "rollout_length": 8}
 @pytest.fixture(scope="module")
 def stream() -> AutoReset:
     return AutoReset(TMaze(corridor_length=2, time_limit=4, on_time_limit="truncate"))
-
-
-def small_agent(stream: AutoReset):
-    return make_agent(
-        "gru",
-        {"hidden_size": 8},
-        observation_space=stream.observation_space,
-        action_space=stream.action_space,
-        network=NetworkConfig(head_size=8),
-        key=jax.random.key(0),
-    )
 
 
 def small_settings(name: str):
@@ -78,7 +68,7 @@ def test_a_gradient_in_parts_is_that_of_the_whole(case: str) -> None:
     name, changes = ACCUMULATED[case]
     stream = AutoReset(TMaze(corridor_length=2, time_limit=5, on_time_limit="truncate"))
     config: Any = replace(small_settings(name), rollout_length=64, adam_eps=1.0, **changes)
-    agent = small_agent(stream)
+    agent = agent_on(stream)
 
     @eqx.filter_jit
     def both(agent, key):
@@ -126,7 +116,7 @@ def test_a_learner_updates_from_the_rollout_that_it_asks_for(name: str, stream: 
     """Its metrics are those that it names, and before the update its ratio is 1 (the ratio law)."""
     config = small_settings(name)
     config.validate()
-    agent, learner = small_agent(stream), make_learner(name, config, 1)
+    agent, learner = agent_on(stream), make_learner(name, config, 1)
 
     @eqx.filter_jit
     def update(agent, key):

@@ -34,6 +34,7 @@ from clew.run.stop import TrainingDiverged
 from masked import Masked, masks
 from memory_samples import SMALL, quick_compilation
 from small_run import Watch, assert_same_run, small_config
+from streams import agent_on
 
 __all__ = ["quick_compilation"]
 
@@ -134,14 +135,7 @@ def test_actions_that_are_no_choices_have_no_masks():
 
 def make(memory: str, stream: AutoReset) -> Any:
     options = {k: v for k, v in SMALL.items() if k in options_of(memory)}
-    return make_agent(
-        memory,
-        options,
-        observation_space=stream.observation_space,
-        action_space=stream.action_space,
-        network=NetworkConfig(head_size=8),
-        key=jax.random.key(0),
-    )
+    return agent_on(stream, memory, options)
 
 
 def test_an_encoder_reads_the_mask_only_if_it_is_shown():

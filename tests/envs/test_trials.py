@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from clew.agents.network import NetworkConfig, make_agent
 from clew.agents.trajectory import reread
 from clew.bridges.make import make_env
 from clew.envs import AutoReset, Bandit, DarkRoom, Environment, dark_room_return
@@ -20,7 +19,7 @@ from clew.interact.rollout import init_actor, rollout
 from clew.interact.tasks import make_task
 from oracles import bandit
 from oracles.dark_room import DarkRoomOracle, TrialOracle
-from streams import roll
+from streams import agent_on, roll
 
 ACTIONS = np.random.default_rng(0).integers(0, 5, 60)
 
@@ -182,14 +181,7 @@ def test_ratio_law():
     """Before the first update the learner's log-probabilities are the actor's, over ends too."""
     env = wrap(DarkRoom(3, time_limit=3), WrapperConfig(trial_episodes=3))
     stream = AutoReset(env)
-    agent = make_agent(
-        "gru",
-        {"hidden_size": 8},
-        observation_space=stream.observation_space,
-        action_space=stream.action_space,
-        network=NetworkConfig(head_size=8),
-        key=jax.random.key(0),
-    )
+    agent = agent_on(stream)
     actor = init_actor(agent, stream, 3, jax.random.key(1))
     for seed in range(2):  # the second rollout begins within a trial
         actor, trajectory, _ = rollout(agent, stream, actor, 14, jax.random.key(seed))
