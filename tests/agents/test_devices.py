@@ -72,10 +72,17 @@ def test_several_devices_compute_what_one_does_whatever_it_is() -> None:
         ({"devices": 2, "memory": "universal"}, "devices must be 1 with universal"),
         ({"devices": 3}, "devices must divide num_envs, .* 3 devices for 8 environments"),
         ({"devices": 4, "seeds": 2, "a2c": A2CConfig(num_envs=2)}, "2 environments and seeds 2"),
-        ({"devices": 4, "a2c": A2CConfig(minibatches=4)}, "4 devices for 8 sequences in 4 minib"),
+        (
+            {"devices": 4, "a2c": A2CConfig(minibatches=4)},
+            "4 devices for 2 of a rollout's 8, which",
+        ),
+        (
+            {"devices": 4, "a2c": A2CConfig(gradient_accumulation=4)},
+            "4 devices for 2 of a rollout's 8, .* gradient_accumulation divide",
+        ),
         (
             {"devices": 8, "algorithm": "ppo", "ppo": PPOConfig(minibatches=8)},
-            "8 devices for 32 sequences in 8 minibatches",
+            "8 devices for 4 of a rollout's 32",
         ),
         ({"devices": 3, "seeds": 3, "a2c": A2CConfig(num_envs=1)}, "at most what JAX has"),
         ({"devices": 64, "a2c": A2CConfig(num_envs=64)}, "device_count=64 in the environment"),

@@ -223,8 +223,9 @@ def _check_environments(config: "TrainConfig") -> None:
     per_step = config.learner.sequences_per_step
     if per_step % count:
         raise UserError(
-            f"devices must divide what is read for a gradient step, got {count} devices for "
-            f"{sequences} sequences in {sequences // per_step} minibatches"
+            f"devices must divide the sequences that are read at a time, got {count} devices for "
+            f"{per_step} of a rollout's {sequences}, which minibatches and gradient_accumulation "
+            "divide"
         )
 
 
