@@ -4,6 +4,7 @@ import atexit
 import gc
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -56,6 +57,19 @@ def ordinary_promotion() -> Iterator[None]:
     set_promotion(ORDINARY)
     yield
     set_promotion(STRICT)
+
+
+@pytest.fixture
+def default_signals() -> Iterator[None]:
+    """What stops a process does so, here and in those that the test starts.
+
+    Where the tests run in the background of a shell, or under nohup, it is ignored.
+    """
+    default = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in default.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -153,6 +153,7 @@ def test_other_commands_end_quietly(redirection: str, code: int, says: str) -> N
     assert (ran.returncode, ran.stderr) == (code, says)
 
 
+@pytest.mark.usefixtures("default_signals")
 def test_which_signals_stop() -> None:
     """All that a terminal or a scheduler sends, several times; Ctrl-C twice stops at once."""
     with stop_signals() as stop:
@@ -265,6 +266,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.usefixtures("default_signals")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("runner", "numbers"),

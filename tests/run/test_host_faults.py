@@ -78,6 +78,7 @@ def test_a_fault_is_named(trouble: str, field: str, says: str, processes: int) -
         assert not stream.step([0, 0, 0, 0]).start.any()
 
 
+@pytest.mark.usefixtures("default_signals")
 @pytest.mark.parametrize("processes", [0, 2])
 def test_a_keyboard_interrupt_of_an_environment_is_its_fault(processes: int) -> None:
     """While a training handles Ctrl-C, and in a worker always; else it may be the user's."""

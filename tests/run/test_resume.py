@@ -69,6 +69,7 @@ def test_a_schedule_goes_on_where_it_was(tmp_path):
     assert_same_run(ended.path, whole)
 
 
+@pytest.mark.usefixtures("default_signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_saves_and_says_how_to_go_on(tmp_path, uninterrupted, number):
     config = small_config(tmp_path)
