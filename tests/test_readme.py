@@ -1,5 +1,7 @@
 """Every Python block of the documentation runs, and every command that it shows exists."""
 
+import contextlib
+import io
 import json
 import re
 import subprocess
@@ -14,6 +16,7 @@ import jax
 import pytest
 
 import clew
+from clew.cli import COMMANDS, run
 from clew.lab.costs import state_size
 from clew.memory import options_of
 from clew.memory.laws import LAWS
@@ -80,24 +83,12 @@ def own_registries() -> Iterator[None]:
         registry.update(entries)
 
 
-@pytest.fixture
-def full_optimisation() -> Iterator[None]:
-    """For what takes longer than its compilation."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", False)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
-
 @pytest.mark.parametrize(("page", "blocks"), scripts())
 @pytest.mark.usefixtures("ordinary_promotion", "own_registries")
 def test_python_blocks_run(
-    page: Path, blocks: list[str], tmp_path: Path, request: pytest.FixtureRequest
+    page: Path, blocks: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every block runs, in an empty folder, and what it asserts holds."""
-    monkeypatch = request.getfixturevalue("monkeypatch")
-    if page.name == "README.md":
-        request.getfixturevalue("full_optimisation")
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__main__"}
     for code in blocks:
@@ -138,11 +129,28 @@ def test_clew_command_exists(command: str, help_of: dict[str, str]) -> None:
     own = 1 if words[0] != "study" else 4 if words[1:2] == ["pramanik"] else 2
     name = " ".join(words[:own])
     if name not in help_of:
-        run = [Path(sys.executable).parent / "clew", *words[:own], "--help"]
-        help_of[name] = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            assert exit_code([*words[:own], "--help"]) == 0
+        help_of[name] = said.getvalue()
     for word in words[own:]:
         if word.startswith("--"):
             assert word in help_of[name], f"clew {name} has no {word}"
+
+
+def exit_code(args: list[str]) -> int | str | None:
+    """What `clew` ends with."""
+    try:
+        return run(args)
+    except SystemExit as end:
+        return end.code
+
+
+def test_the_installed_command_runs() -> None:
+    """And tells of every subcommand."""
+    installed = [Path(sys.executable).parent / "clew", "--help"]
+    said = subprocess.run(installed, capture_output=True, text=True, check=True).stdout
+    assert all(f"  {name} " in said for name in COMMANDS)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
