@@ -30,11 +30,14 @@ MEMORIES = {
     "wide": {"frequencies": "half_wave", "r": 15},
     "full-wave": {"frequencies": "full_wave", "r": 3},
     "average": {"frequencies": "printed", "r": 1},
+    "chrono-average": {"frequencies": "printed", "r": 1, "chrono": 256},
     "printed": {"frequencies": "printed", "r": 7},
+    "chrono-printed": {"frequencies": "printed", "r": 7, "chrono": 256},
     "coded": {n: CODED.memory_options[n] for n in ("frequencies", "r", "scale", "tick")},
 }
 """The library's but for `chrono`, which is its default by now; that; with more vectors; cosine and
-sine; the text's at r = 1, where keys and queries cancel, and at r = 7; as coded."""
+sine; the text's at r = 1, where keys and queries cancel, and at r = 7, both also with gates that
+begin open; as coded."""
 OTHERS = {
     "relit": ("relit", SIZES["small"] | {"eta": 4, "init_per": "head"}),
     "gru": ("gru", {"hidden_size": 64, "init_per": "gate"}),
@@ -118,6 +121,10 @@ STAGES = (
         Stage(f"small-{name}-fast", 160, (seed,), 5_000_000)
         for seed in range(5)
         for name in ("coded", "gtrxl-256", "printed")
+    ),
+    *(
+        Stage(f"small-chrono-{name}-fast", 160, (0, 1, 2, 3, 4), 5_000_000)
+        for name in ("average", "printed")
     ),
     Stage("small-chrono-fast", 200, (0, 1, 2, 3, 4), 5_000_000),
     Stage("small-half-wave-slow", 120, (0, 1, 2, 3, 4), 10_000_000),
