@@ -1,5 +1,7 @@
 """Actions of any kind, from the distribution to training, evaluating and watching."""
 
+import itertools
+
 import equinox as eqx
 import gymnasium
 import jax
@@ -11,10 +13,14 @@ from test_distributions import ALL
 import clew
 from clew.agents.distributions import Categorical
 from clew.agents.learners.ppo import PPOConfig
-from clew.agents.network import NetworkConfig
+from clew.agents.network import NetworkConfig, make_agent
 from clew.envs import ENVS
 from clew.envs.base import Environment, Transition
+from clew.envs.stream import AutoReset
+from clew.interact.acting import compile_act, only_action
+from clew.interact.evaluate import play_batch
 from clew.interact.recording import record
+from clew.interact.rollout import init_actor, rollout
 from clew.run.build import jax_stream
 from clew.run.load import load_agent
 from clew.run.progress import Quiet
@@ -89,3 +95,70 @@ def test_a_task_with_other_actions_than_choices_is_evaluated_and_watched(tmp_pat
     (recording,) = record(load_agent(run.path).agent, jax_stream(config))
     np.testing.assert_allclose(recording.rewards, -misses, rtol=1e-5)
     assert recording.probabilities is None
+
+
+def held(drawn: np.ndarray) -> list[bool]:
+    """Whether the noise of each step is that of the step before."""
+    return [np.allclose(now, before, atol=1e-5) for before, now in itertools.pairwise(drawn)]
+
+
+def aiming(noise_steps: int) -> tuple[clew.Agent, AutoReset]:
+    """An agent that samples, and whose noise at every shot can be told from its actions."""
+    agent = make_agent(
+        "none",
+        {},
+        observation_space=Aim().observation_space,
+        action_space=Aim().action_space,
+        network=NetworkConfig(head_size=0, noise_steps=noise_steps, initial_log_std=-2.0),
+        key=jax.random.key(0),
+    )
+    # It sees nothing: its mean is always the same, and far from the limits.
+    blind = jax.tree.map(jnp.zeros_like, agent.actor.output)
+    blind = eqx.tree_at(lambda linear: linear.bias, blind, jnp.array([3.0, 5.0]))
+    return eqx.tree_at(lambda a: a.actor.output, agent, blind), AutoReset(Aim())
+
+
+NOISE_STEPS = 4
+KEPT = [time % NOISE_STEPS != 0 for time in range(1, 12)]
+"""Of the steps from the second on, which have the noise of the one before."""
+
+
+@pytest.mark.parametrize("noise_steps", [1, NOISE_STEPS])
+def test_noise_is_kept_in_rollouts_of_compiled_and_hosted_tasks(noise_steps: int) -> None:
+    agent, stream = aiming(noise_steps)
+    expected = KEPT if noise_steps > 1 else [False] * 11
+    actor = init_actor(agent, stream, 3, jax.random.key(1))
+    _, trajectory, _ = rollout(agent, stream, actor, 12, jax.random.key(2))
+    assert held(np.asarray(trajectory.action)) == expected
+    assert not np.allclose(trajectory.action[0, 0], trajectory.action[0, 1])
+    # Each action's density is the one that the learner computes, whatever came before it.
+    logits = agent.distribution.join(jnp.full((12, 3, 2), jnp.array([3.0, 5.0])), agent.free)
+    again = agent.distribution.log_prob(logits, trajectory.action)
+    np.testing.assert_allclose(again, trajectory.log_prob, atol=1e-6)
+
+    params, static = eqx.partition(agent, eqx.is_array)
+    choose = compile_act(static, greedy=False, keep=only_action)
+    seen = (jnp.zeros((3, 1)), jnp.zeros(3, bool), jax.random.key(3))
+    hosted = [choose(params, (), *seen, np.int32(time))[1] for time in range(12)]
+    assert held(np.stack(hosted)) == expected
+
+
+def test_noise_is_kept_where_episodes_are_evaluated_and_policies_act() -> None:
+    agent, stream = aiming(NOISE_STEPS)
+    policy = clew.Policy(agent, greedy=False)
+    actions = np.stack([policy(np.zeros(1, np.float32), start=time == 0) for time in range(12)])
+    assert held(actions) == KEPT
+    first = policy(np.zeros(1, np.float32), start=True)
+    assert not np.allclose(first, actions[-1])  # an episode begins with noise of its own
+
+    # An episode has three shots: all with one noise, so the worst is like the others.
+    (recording,) = record(agent, stream, greedy=False)
+    assert all(held(recording.actions))
+    scores = play_batch(agent, stream, False, 3, agent, jax.random.key(0))
+    assert scores[1].all()
+    np.testing.assert_allclose(scores[0]["return"], -3 * scores[0]["worst"], rtol=1e-5)
+
+
+def test_kept_noise_of_no_steps_is_refused() -> None:
+    with pytest.raises(clew.UserError, match="noise_steps must be an integer of at least 1, got 0"):
+        NetworkConfig(noise_steps=0).validate()

@@ -49,6 +49,9 @@ class NetworkConfig(EncoderConfig):
     depend on the observation, or head, outputs of the actor."""
     initial_log_std: float = 0.0
     """The log deviations before training."""
+    noise_steps: int = 1
+    """Steps that such actions keep their noise for, in sampling. Above 1 a policy that is sampled
+    pushes the same way for as long, which finds rewards that need momentum."""
 
     def validate(self) -> None:
         """Refuses impossible settings.
@@ -60,6 +63,7 @@ class NetworkConfig(EncoderConfig):
         require_choice("projection", self.projection, PROJECTIONS)
         require_choice("continuous", self.continuous, CONTINUOUS)
         require_choice("log_std", self.log_std, DEVIATIONS)
+        require_at_least("noise_steps", self.noise_steps, 1)
         require_at_least("head_size", self.head_size, 0, LARGEST_SIZE)
 
 
@@ -277,6 +281,7 @@ def make_agent(
         continuous=network.continuous,
         log_std=network.log_std,
         initial_log_std=network.initial_log_std,
+        noise_steps=network.noise_steps,
     )
     mask = without_mask(observation_space)[1]
     if mask is not None and mask != ActionMask(action_space):

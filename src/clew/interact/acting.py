@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
@@ -96,9 +97,20 @@ def act(
     """
     agent = eqx.combine(params, static)
     memory, logits, value = step_all(agent, memory, observation, start)
-    now = jax.random.fold_in(key, time)
+    now = jax.random.fold_in(key, agent.distribution.noise_time(time))
     action = agent.distribution.choose(logits, now, greedy=greedy)
     return memory, keep(agent.distribution, Choice(logits, action, value))
+
+
+def step_keys(
+    key: PRNGKeyArray, steps: int, distribution: Distribution
+) -> tuple[Key[Array, " steps"], Key[Array, " steps"]]:
+    """Keys of the sampled actions and of the environments, for steps in a row.
+
+    The first of them is acted with noise of its own.
+    """
+    keys = jax.vmap(jax.random.split)(jax.random.split(key, steps))
+    return keys[distribution.noise_time(jnp.arange(steps)), 0], keys[:, 1]
 
 
 def compile_act(

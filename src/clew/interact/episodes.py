@@ -14,7 +14,14 @@ from clew.agents.network import Agent
 from clew.bridges.gymnasium.stream import GymnasiumStream
 from clew.envs.stream import AutoReset
 from clew.errors import UserError, require_episodes
-from clew.interact.acting import ActorState, act_and_step, compile_act, only_action, step
+from clew.interact.acting import (
+    ActorState,
+    act_and_step,
+    compile_act,
+    only_action,
+    step,
+    step_keys,
+)
 from clew.interact.evaluate import HOST_BATCH
 from clew.interact.flat import in_one_axis
 from clew.interact.host_rollout import environment_seed
@@ -136,12 +143,12 @@ def _play(
     agent = eqx.combine(arrays, static)
     batch = carry[1].shape[0]
 
-    def one(carry: tuple[ActorState, Array], key: PRNGKeyArray) -> tuple:
+    def one(carry: tuple[ActorState, Array], keys: tuple[Array, Array]) -> tuple:
         actor, over = carry
-        action_key, env_key = jax.random.split(key)
+        action_key, env_key = keys
         pick = partial(agent.distribution.choose, key=action_key, greedy=greedy)
-        keys = jax.random.split(env_key, batch)
-        after, choice = act_and_step(agent, stream, actor, pick, keys)
+        each = jax.random.split(env_key, batch)
+        after, choice = act_and_step(agent, stream, actor, pick, each)
         seen, then = actor.timestep, after.timestep
         first = then.ended & ~over
         row = {
@@ -152,7 +159,7 @@ def _play(
         }
         return (after, over | first), row
 
-    return jax.lax.scan(one, carry, jax.random.split(key, PIECE))
+    return jax.lax.scan(one, carry, step_keys(key, PIECE, agent.distribution))
 
 
 def _none_ended(count: int, max_steps: int) -> UserError:

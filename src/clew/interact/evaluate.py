@@ -87,19 +87,21 @@ def play(
         return ~jnp.all(carry[1]) & (carry[4] < max_steps)
 
     def one(carry: tuple) -> tuple:
-        actor, ended, metrics, key, steps = carry
+        actor, ended, metrics, key, steps, held = carry
         key, action_key, env_key = jax.random.split(key, 3)
+        drawn = agent.distribution.noise_time(steps) == steps
+        action_key = jax.lax.select(drawn, action_key, held)
         pick = partial(agent.distribution.choose, key=action_key, greedy=greedy)
         keys = jax.random.split(env_key, count)
         actor, _ = act_and_step(agent, stream, actor, pick, keys)
         then = actor.timestep
         first = then.ended & ~ended
         metrics = {n: jnp.where(first, then.metrics[n], metrics[n]) for n in metrics}
-        return actor, ended | first, metrics, key, steps + 1
+        return actor, ended | first, metrics, key, steps + 1, action_key
 
     zeros = {name: jnp.zeros(count, jnp.float32) for name in stream.metric_names}
-    carry = (actor, jnp.zeros(count, jnp.bool_), zeros, key, jnp.zeros((), jnp.int32))
-    _, ended, metrics, _, _ = jax.lax.while_loop(more, one, carry)
+    carry = (actor, jnp.zeros(count, jnp.bool_), zeros, key, jnp.zeros((), jnp.int32), key)
+    _, ended, metrics, *_ = jax.lax.while_loop(more, one, carry)
     return metrics, ended
 
 

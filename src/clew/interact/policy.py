@@ -199,6 +199,8 @@ class Policy:
         self._wrappers = wrappers
         self._greedy = greedy
         self._key = jax.random.key(seed)
+        self._noise = self._key
+        self._time = 0
         self.reset()
 
     def __call__(
@@ -231,9 +233,11 @@ class Policy:
         """
         start, self._fresh = bool(start) or self._fresh, False
         x = self._read(observation, start, reward, ended, action_mask)
-        self._key, key = jax.random.split(self._key)
+        self._time = 0 if start else self._time + 1
+        if self._agent.distribution.noise_time(self._time) == self._time:
+            self._key, self._noise = jax.random.split(self._key)
         self._state, chosen = _choose(
-            self._agent, self._state, x, jnp.asarray(start), key, greedy=self._greedy
+            self._agent, self._state, x, jnp.asarray(start), self._noise, greedy=self._greedy
         )
         action = np.asarray(self._agent.distribution.decode(np.asarray(chosen)))
         if self._wrappers is not None:

@@ -21,7 +21,14 @@ from clew.envs.base import Environment
 from clew.envs.spaces import split_mask
 from clew.envs.stream import AutoReset
 from clew.errors import require_episodes
-from clew.interact.acting import ActorState, Choice, act_and_step, compile_act, step
+from clew.interact.acting import (
+    ActorState,
+    Choice,
+    act_and_step,
+    compile_act,
+    step,
+    step_keys,
+)
 from clew.interact.rollout import empty_memories, init_actor
 
 if TYPE_CHECKING:
@@ -159,8 +166,8 @@ def _play(
     """`PIECE` steps of one environment, the batch's only one."""
     agent = eqx.combine(arrays, static)
 
-    def one(actor: ActorState, key: PRNGKeyArray) -> tuple[ActorState, dict[str, Array]]:
-        action_key, env_key = jax.random.split(key)
+    def one(actor: ActorState, keys: tuple[Array, Array]) -> tuple[ActorState, dict[str, Array]]:
+        action_key, env_key = keys
         pick = partial(agent.distribution.choose, key=action_key, greedy=greedy)
         after, (logits, action, value) = act_and_step(agent, stream, actor, pick, env_key[None])
         seen, then = actor.timestep, after.timestep
@@ -177,7 +184,7 @@ def _play(
         }
         return after, jax.tree.map(lambda leaf: leaf[0], row)
 
-    return jax.lax.scan(one, actor, jax.random.split(key, PIECE))
+    return jax.lax.scan(one, actor, step_keys(key, PIECE, agent.distribution))
 
 
 def _chances(

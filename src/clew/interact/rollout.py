@@ -131,7 +131,7 @@ def draw(
 ) -> tuple[Key[Array, "time batch"], Array]:
     """All random numbers of a rollout: the environments' keys, and the noise of the actions."""
     env_key, action_key = jax.random.split(key)
-    noise = distribution.noise(action_key, (length, num_envs))
+    noise = distribution.noise_over(action_key, length, num_envs)
     return jax.random.split(env_key, (length, num_envs)), noise
 
 

@@ -41,6 +41,7 @@ def make_distribution(
     log_std: str = "free",
     initial_log_std: float = 0.0,
     log_std_bounds: tuple[float, float] = (-5.0, 2.0),
+    noise_steps: int = 1,
 ) -> Distribution:
     """The distribution over the actions of a space.
 
@@ -50,6 +51,7 @@ def make_distribution(
         log_std: for a Box, a deviation that is free of the observation, or head, an output.
         initial_log_std: for a Box, the logarithm of the deviation before training.
         log_std_bounds: for a Box, the least and the most that it may become.
+        noise_steps: for a Box, steps that are acted with the same noise.
 
     Raises:
         UserError: for another space, an empty one, a Box of integers, limits that are
@@ -77,6 +79,7 @@ def make_distribution(
             log_std=log_std,
             initial_log_std=initial_log_std,
             log_std_bounds=log_std_bounds,
+            noise_steps=noise_steps,
         )
     raise UserError(f"the action space {_line(action_space)} is not supported; expected {EXPECTED}")
 

@@ -1,16 +1,21 @@
 """What every distribution over actions is; its parameters come from the actor's head."""
 
 import abc
+import math
+from typing import TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from clew.errors import UserError
 
 AnyArray = Array | np.ndarray
 """An action on the device, or on the host as NumPy's."""
+
+
+Time = TypeVar("Time", int, Int[Array, "..."])
 
 
 class Distribution(eqx.Module):
@@ -35,6 +40,8 @@ class Distribution(eqx.Module):
     """Shape of one stored action."""
     action_dtype: eqx.AbstractVar[np.dtype]
     """Type of a stored action."""
+    noise_steps: eqx.AbstractVar[int]
+    """How many steps in a row are acted with the same noise; 1 is fresh noise at every step."""
 
     @property
     def num_parameters(self) -> int:
@@ -57,6 +64,18 @@ class Distribution(eqx.Module):
     @abc.abstractmethod
     def noise(self, key: PRNGKeyArray, lead: tuple[int, ...]) -> Array:
         """All randomness of sampling `lead` actions, [*lead, n]."""
+
+    def noise_over(self, key: PRNGKeyArray, length: int, num_envs: int) -> Array:
+        """All randomness of a rollout of `length` steps, [length, num_envs, n].
+
+        It is drawn anew every `noise_steps` steps, counted from the rollout's first.
+        """
+        drawn = self.noise(key, (math.ceil(length / self.noise_steps), num_envs))
+        return drawn if self.noise_steps == 1 else jnp.repeat(drawn, self.noise_steps, 0)[:length]
+
+    def noise_time(self, time: Time) -> Time:
+        """The step whose noise the step `time` is acted with: itself, or an earlier one."""
+        return time if self.noise_steps == 1 else time - time % self.noise_steps
 
     @abc.abstractmethod
     def sample(self, parameters: Float[Array, "*lead n"], noise: Array) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from clew.agents.distributions.base import AnyArray, Distribution
-from clew.errors import UserError, require_choice
+from clew.errors import UserError, require_at_least, require_choice
 
 DEVIATIONS = ("free", "head")
 NODES, REACH = 33, 5.0  # of the sum that stands for the entropy
@@ -113,13 +113,16 @@ class DiagonalGaussian(Distribution):
             head gives it.
         initial_log_std: log sigma before training; with "head", where the head gives 0.
         log_std_bounds: least and most log sigma.
+        noise_steps: how many steps in a row are acted with the same noise. Every action has the
+            density that is written above; only what is sampled one after the other goes together.
 
     Raises:
         UserError: for impossible limits, or an initial deviation not between its bounds.
 
     Source: a deviation that does not depend on the observation, and clipping by the environment
     alone: Schulman et al. (2017), section 6.1, and its published code; its bounds by tanh as in
-    CleanRL's SAC (Huang et al., 2022). The density is that of the unclipped action.
+    CleanRL's SAC (Huang et al., 2022). The density is that of the unclipped action. Noise that is
+    kept for several steps: Raffin et al. (2022), section 3.1, there times features of the state.
     """
 
     num_outputs: int = eqx.field(static=True)
@@ -129,6 +132,7 @@ class DiagonalGaussian(Distribution):
     log_std: str = eqx.field(static=True)
     initial_log_std: float = eqx.field(static=True)
     log_std_bounds: tuple[float, float] = eqx.field(static=True)
+    noise_steps: int = eqx.field(static=True)
     action_dtype = np.dtype(np.float32)
 
     def __init__(
@@ -141,6 +145,7 @@ class DiagonalGaussian(Distribution):
         log_std: str = "free",
         initial_log_std: float = 0.0,
         log_std_bounds: tuple[float, float] = (-5.0, 2.0),
+        noise_steps: int = 1,
     ):
         self.bounds = Bounds(shape, low, high, dtype)
         require_choice("log_std", log_std, DEVIATIONS)
@@ -152,6 +157,8 @@ class DiagonalGaussian(Distribution):
             )
         self.log_std, self.initial_log_std = log_std, initial_log_std
         self.log_std_bounds = (least, most)
+        require_at_least("noise_steps", noise_steps, 1)
+        self.noise_steps = noise_steps
         n = self.bounds.size
         self.num_outputs, self.num_free = (n, n) if log_std == "free" else (2 * n, 0)
         self.action_shape = self.bounds.shape
@@ -240,6 +247,7 @@ class TanhGaussian(Distribution):
     num_outputs: int = eqx.field(static=True)
     num_free: int = eqx.field(static=True)
     action_shape: tuple[int, ...] = eqx.field(static=True)
+    noise_steps: int = eqx.field(static=True)
     normal: DiagonalGaussian
     action_dtype = np.dtype(np.float32)
 
@@ -253,6 +261,7 @@ class TanhGaussian(Distribution):
         log_std: str = "free",
         initial_log_std: float = 0.0,
         log_std_bounds: tuple[float, float] = (-5.0, 2.0),
+        noise_steps: int = 1,
     ):
         self.normal = DiagonalGaussian(
             shape,
@@ -262,7 +271,9 @@ class TanhGaussian(Distribution):
             log_std=log_std,
             initial_log_std=initial_log_std,
             log_std_bounds=log_std_bounds,
+            noise_steps=noise_steps,
         )
+        self.noise_steps = noise_steps
         self.normal.bounds.require_finite()
         self.num_outputs, self.num_free = self.normal.num_outputs, self.normal.num_free
         self.action_shape = self.normal.action_shape

@@ -37,6 +37,7 @@ class Categorical(Distribution):
     start: int = eqx.field(static=True)
     dtype: str = eqx.field(static=True)
     num_free = 0
+    noise_steps = 1
     action_shape = ()
     action_dtype = np.dtype(np.int32)
 
@@ -109,6 +110,7 @@ class MultiCategorical(Distribution):
     start: tuple[int, ...] = eqx.field(static=True)
     dtype: str = eqx.field(static=True)
     num_free = 0
+    noise_steps = 1
     action_dtype = np.dtype(np.int32)
 
     def __init__(
@@ -200,6 +202,7 @@ class MultiBinary(Distribution):
     action_shape: tuple[int, ...] = eqx.field(static=True)
     dtype: str = eqx.field(static=True)
     num_free = 0
+    noise_steps = 1
     action_dtype = np.dtype(np.int8)
 
     def __init__(self, shape: Sequence[int], *, dtype: str = "int8"):
