@@ -22,7 +22,7 @@ from clew.agents.network import NetworkConfig, make_agent
 from clew.agents.trajectory import reread
 from clew.envs import AutoReset, Permutation
 from clew.envs.spaces import BARE, MASK, ActionMask
-from clew.envs.wrappers import WrapperConfig
+from clew.envs.wrappers import WrapperConfig, wrap
 from clew.errors import UserError
 from clew.interact.play import play
 from clew.interact.rollout import init_actor, rollout
@@ -177,6 +177,21 @@ def test_what_acting_was_learning_reads_again(memory):
     most = np.log(allowed[..., :4].sum(-1)) + np.log(allowed[..., 4:].sum(-1))
     assert (entropy < most + 1e-5).all()
     assert allowed[trajectory.last].all() and not allowed[~trajectory.last].all()
+
+
+def test_the_mask_within_a_trial_is_that_of_its_running_episode():
+    """Whoever takes what the task forbids in its present state earns NaN."""
+    stream = AutoReset(wrap(Masked(), WrapperConfig(trial_episodes=3)))
+    agent, steps = make("gru", stream), 120
+    actor = init_actor(agent, stream, BATCH, jax.random.key(0))
+    _, trajectory, sums = eqx.filter_jit(rollout)(agent, stream, actor, steps, jax.random.key(1))
+    assert np.isfinite(trajectory.reward).all() and np.isfinite(sums["return"])
+    inside, allowed = trajectory.observation["previous_ended"][..., 0], trajectory.observation[MASK]
+    assert inside.sum() > sums["episodes"] > 10
+    opened = inside.astype(bool)
+    assert allowed[opened].all(axis=-1).mean() < 0.2  # an end would allow everything
+    for choice in np.split(allowed[opened], [4], axis=-1):
+        assert choice.any(axis=-1).all() and len(np.unique(choice, axis=0)) > 1
 
 
 def config_of(folder: Any, algorithm: str = "a2c", **changes: Any) -> TrainConfig:

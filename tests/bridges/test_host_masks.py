@@ -24,6 +24,7 @@ from clew.run.stop import EnvironmentFailed
 from masked import Locks
 from small_run import Watch
 
+IN_TRIALS = WrapperConfig(action_mask="info", trial_episodes=3)
 INFO, ENTRY = WrapperConfig(action_mask="info"), WrapperConfig(action_mask="allowed")
 KINDS: dict[str, tuple[str, WrapperConfig, dict[str, Any]]] = {
     "info": ("masked:Locks", INFO, {}),
@@ -189,11 +190,32 @@ def play_policy(path: Any, options: dict[str, Any]) -> int:
     return steps
 
 
-def test_asynchronous_actors_mask(tmp_path: Any) -> None:
-    config = config_of(tmp_path, runner="async", asynchronous=AsyncConfig(serial=True))
-    whole = clew.train(config, progress=Watch()).summary["final"]["return"]["mean"]
-    sync = clew.train(config_of(tmp_path, name="sync"), progress=Watch())
-    assert sync.summary["final"]["return"]["mean"] == whole
+@pytest.mark.parametrize("wrappers", [INFO, IN_TRIALS], ids=["episodes", "trials"])
+def test_asynchronous_actors_mask(tmp_path: Any, wrappers: WrapperConfig) -> None:
+    """In the episodes of trials, too: by turns they train as one process does."""
+    ways: dict[str, Any] = {"sync": {}, "async": {"asynchronous": AsyncConfig(serial=True)}}
+    found = [
+        clew.train(
+            config_of(tmp_path, name=n, runner=n, wrappers=wrappers, **how), progress=Watch()
+        )
+        for n, how in ways.items()
+    ]
+    first, second = (run.summary["final"] for run in found)
+    assert first["return"]["mean"] == second["return"]["mean"]
+    assert ("return_3" in first) == wrappers.trials
+
+
+def test_within_a_trial_the_mask_is_that_of_the_next_episode(tmp_path: Any) -> None:
+    """Environments raise where they are given what they forbid in the running episode."""
+    with gymnasium_task("masked:Locks").open(3, seed=0, wrappers=IN_TRIALS) as stream:
+        told = play(stream)
+    opened = [step.observation["previous_ended"][:, 0].astype(bool) for step in told]
+    allowed = np.concatenate([s.observation[MASK][o] for s, o in zip(told, opened, strict=True)])
+    assert len(allowed) > 10 and not allowed.all(axis=1).all()
+    assert sum(step.ended.sum() for step in told) > 3
+    path = clew.train(config_of(tmp_path, wrappers=IN_TRIALS), progress=Watch()).path
+    for greedy in (True, False):
+        clew.evaluate(path, episodes=5, greedy=greedy)
 
 
 def test_a_run_ends_at_once_with_a_mask_of_nothing(tmp_path: Any) -> None:

@@ -20,8 +20,10 @@ from clew.lab.grid import (
     run_study,
 )
 from clew.lab.grid.results import cell_of
+from clew.lab.sweep.sweep import run_sweep
 from ray_nodes import NODE, needs_ray, two_nodes
 from small_study import begun, small_study
+from test_sweep import small_sweep
 
 CELLS = small_study().cells()
 TIMES = ("seconds", "pack", "finished")
@@ -213,3 +215,17 @@ class TestCluster:
         monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:2")
         with pytest.raises(UserError, match="no Ray cluster at '127.0.0.1:2': .*ray start --head"):
             RayWorkers()
+
+
+def test_a_sweep_on_the_cluster_is_the_one_on_this_machine(cluster, ray, tmp_path) -> None:
+    """The same settings are tried, and the best is trained anew; scores differ by rounding."""
+    sweep = small_sweep(trials=3, fresh_seeds=2, at_once=2, episodes=5)
+    here = run_sweep(sweep, tmp_path / "here", workers=1, progress=QuietStudy())
+    with closing(RayWorkers(cluster.address)) as workers:
+        there = run_sweep(
+            sweep, tmp_path / "there", workers=workers, on_ray=True, progress=QuietStudy()
+        )
+    tried = [[(t.number, t.values, t.state) for t in found.tried["gru"]] for found in (here, there)]
+    assert tried[0] == tried[1] and [state for *_, state in tried[1]] == ["complete"] * 3
+    for scores in (here.winners["gru"].best.scores, there.winners["gru"].best.scores):
+        assert len(scores) == 2

@@ -17,6 +17,7 @@ import pytest
 from clew.agents.learners import LEARNERS
 from clew.agents.network import NetworkConfig
 from clew.agents.trajectory import Rollout, reread
+from clew.envs.wrappers import WrapperConfig
 from clew.memory import MEMORIES, options_of
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.compiled import CompiledProgram, compile_loop, init_run, make_parts, update
@@ -31,7 +32,8 @@ __all__ = ["quick_compilation"]
 UPDATES = 3
 SEQUENCES = {7: 7, 16: 8, 33: 11}
 """PPO's by the length of a rollout."""
-RUNNERS = ("compiled", "hosted", "asynchronous")
+RUNNERS = ("compiled", "hosted", "asynchronous", "hosted, masked", "asynchronous, masked")
+MASKED = RUNNERS[3:]
 LIMIT = 5e-5  # of a log-probability and of a value, in single precision
 
 
@@ -65,7 +67,9 @@ def run_config(memory: str, learner: str, runner: str, length: int) -> TrainConf
     settings: Any = LEARNERS[learner].settings(num_envs=3, rollout_length=length, minibatches=1)
     if learner == "ppo":
         settings = replace(settings, sequence_length=SEQUENCES[length], epochs=1)
-    task = {"env": "labelled:Drawn", "env_options": {}}
+    task: dict[str, Any] = {"env": "labelled:Drawn", "env_options": {}}
+    if runner in MASKED:
+        task = {"env": "masked:Locks", "wrappers": WrapperConfig(action_mask="info")}
     if runner == "compiled":
         options_of_task = {"corridor_length": 2, "time_limit": 4, "on_time_limit": "truncate"}
         task = {"env": "tmaze", "env_options": options_of_task}
@@ -78,7 +82,7 @@ def run_config(memory: str, learner: str, runner: str, length: int) -> TrainConf
         **{learner: replace(settings, learning_rate=1e-2)},
         steps=3 * length * UPDATES,
         log_every=UPDATES,
-        runner="async" if runner == "asynchronous" else "sync",
+        runner="async" if runner.startswith("asynchronous") else "sync",
         asynchronous=AsyncConfig(serial=True),
     )
 
@@ -111,13 +115,14 @@ COMBINATIONS = [
     for learner in LEARNERS
     for runner in RUNNERS
     # What cannot learn from older rollouts is refused an asynchronous runner.
-    if runner != "asynchronous" or LEARNERS[learner].tolerates_lag
+    if not runner.startswith("asynchronous") or LEARNERS[learner].tolerates_lag
 ]
 
 
-def test_ratio_law_in_a_run() -> None:
+@pytest.mark.parametrize("runner", ["hosted", "hosted, masked"])
+def test_ratio_law_in_a_run(runner: str) -> None:
     """One of them that compiles quickly."""
-    assert_the_ratio_is_one("gru", "ppo", "hosted", 16)
+    assert_the_ratio_is_one("gru", "ppo", runner, 16)
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import pytest
 import clew.cli
 from clew.agents.network import NetworkConfig
 from clew.cli import run
+from clew.envs import MemoryChain
 from clew.errors import UserError
 from clew.interact.recording import record_host
 from clew.run.build import build_agent, make_task
@@ -64,9 +65,8 @@ class Counting(gymnasium.Env):
 
 def make(**options: Any) -> tuple[Any, Any]:
     """An agent and its side of the environment."""
-    settings: dict[str, Any] = {"env_options": {}, **options}
+    settings: dict[str, Any] = {"env": "test_watch_host:Counting", "env_options": {}, **options}
     config = TrainConfig(
-        env="test_watch_host:Counting",
         memory="gru",
         memory_options={"hidden_size": 3},
         network=NetworkConfig(head_size=3),
@@ -146,6 +146,22 @@ def test_what_cannot_draw_is_shown_as_numbers() -> None:
     with pytest.warns(UserWarning, match="no pictures of the environment: no brush; pip install"):
         recording = played(agent, side, episodes=1)[0]
     assert recording.pictures is None
+    assert Film(recording, Caption("a"))[0].shape[1] == 960
+
+
+@pytest.mark.parametrize("task", ["MemoryChain", "Bandit"])
+def test_tasks_of_clew_draw_what_they_can(task: str) -> None:
+    """Through Gymnasium they have the pictures that they have in JAX, or none."""
+    agent, side = make(env=f"gymnasium:clew/{task}-v0", env_options={})
+    (recording,) = played(agent, side, episodes=1)
+    if task == "Bandit":
+        assert recording.pictures is None
+    else:
+        assert recording.pictures is not None and len(recording.pictures) == recording.length
+        chain = MemoryChain()
+        state, seen = chain.reset_to([int(recording.observations[0, 2] > 0)])
+        expected = chain.render_image(jax.device_get(state), np.asarray(seen))
+        np.testing.assert_array_equal(recording.pictures[0], expected)
     assert Film(recording, Caption("a"))[0].shape[1] == 960
 
 

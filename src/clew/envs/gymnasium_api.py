@@ -22,12 +22,13 @@ from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Discrete
 
 from clew.envs import ENVS
+from clew.envs.base import Environment
 from clew.envs.programs import program_of, words_of_call
 from clew.envs.spaces import MASK
 from clew.errors import UserError, unknown_name
 
 MEMORY_MAZES = {f"clew/MemoryMaze-{size}x{size}-v0": size for size in (9, 11, 13, 15)}
-RENDER_MODES = ["ansi"]
+RENDER_MODES = ["ansi", "rgb_array"]
 SEEDS = 2**32
 NEW_TRIAL = "new_trial"
 """Option of `reset`; see `clew.bridges.gymnasium.trials`, which knows it by the same name."""
@@ -50,7 +51,8 @@ class JaxTaskEnv(gymnasium.Env[Any, Any]):
 
     Args:
         task: a key of `ENVS`.
-        render_mode: None, or "ansi" for the task's lines of text.
+        render_mode: None, "ansi" for the task's lines of text or "rgb_array" for its pictures; for
+            a task without pictures, which does not declare that mode, this is None.
         options: of the task.
 
     Raises:
@@ -65,6 +67,9 @@ class JaxTaskEnv(gymnasium.Env[Any, Any]):
         require_render_mode(render_mode)
         self.name, self.render_mode = task, render_mode
         self.task = ENVS[task](**options)
+        if type(self.task).render_image is Environment.render_image:
+            self.metadata = {**self.metadata, "render_modes": ["ansi"]}
+            self.render_mode = None if render_mode == "rgb_array" else render_mode
         self.observation_space = self.task.observation_space
         self.action_space = self.task.action_space
         self._program = program_of(self.task)
@@ -128,7 +133,7 @@ class JaxTaskEnv(gymnasium.Env[Any, Any]):
         return observation, _shortest(reward), bool(terminated), bool(truncated), info
 
     def render(self) -> Any:
-        """The task's lines of text for what is observed now; None without a mode."""
+        """What is observed now, as the mode asks; None without one."""
         if self.render_mode is None or self._words is None:
             return None
         if self._ahead is not None and self._time:
@@ -136,7 +141,8 @@ class JaxTaskEnv(gymnasium.Env[Any, Any]):
         else:
             observation = self._program.observation(np.asarray(self._words))
         state = self._program.state(self._words, np.uint32(self._time))
-        return self.task.render_text(jax.device_get(state), observation)
+        render = self.task.render_text if self.render_mode == "ansi" else self.task.render_image
+        return render(jax.device_get(state), observation)
 
     def _reopen(self) -> tuple[Any, dict[str, Any]]:
         """Opens another episode of the running trial."""

@@ -17,7 +17,7 @@ from clew.errors import UserError, require_at_least
 
 MOST_GROUPS = 10
 """Returns by the place in the trial: those of more episodes are averaged in so many groups."""
-NEXT_EPISODE = 0x747269616C & 0xFFFFFFFF
+NEXT_EPISODE = 0x7269616C
 """Folded into a step's key for what opens a trial's next episode."""
 COUNTED = ("return", "length")
 """Metrics that are summed over a trial's episodes; the others are averaged."""
