@@ -12,7 +12,7 @@ import numpy as np
 from clew.memory.laws.runs import cast, pull, unroll
 from memory_samples import episodes, sample
 
-pull_one = eqx.filter_jit(pull)
+pull_one, unroll_one = eqx.filter_jit(pull), eqx.filter_jit(unroll)
 TIME, WARM = 37, 13
 TOLERANCES = {"float32": (2e-6, 1e-4), "float64": (1e-13, 1e-11)}
 """Of values and of gradients."""
@@ -26,7 +26,7 @@ def forms(name: str, options: dict[str, Any], precision: str, backends: Sequence
         xs, starts = episodes(TIME, seed=5)
         xs = xs.astype(precision)
         state = cast(memory.init_state(), precision)
-        state = unroll(memory, state, -xs[:WARM], starts[:WARM])[0]
+        state = unroll_one(memory, state, -xs[:WARM], starts[:WARM])[0]
         weights = np.random.default_rng(6).standard_normal((TIME, memory.output_size))
         floats = jax.tree.map(partial(cotangent, precision), state)
         after, ys, gradients = pull_one(
@@ -43,7 +43,8 @@ def cotangent(precision: str, leaf: Any) -> Any:
 
 def largest(actual: Any, expected: Any) -> float:
     """The largest deviation of any leaf, relative to 1 + its largest number."""
-    pairs = zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True)
+    leaves = ([np.asarray(leaf) for leaf in jax.tree.leaves(tree)] for tree in (actual, expected))
+    pairs = zip(*leaves, strict=True)
     return max(float(np.max(np.abs(a - e)) / (1 + np.max(np.abs(e)))) for a, e in pairs)
 
 

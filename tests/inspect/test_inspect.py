@@ -24,6 +24,7 @@ from clew.inspect import (
 from clew.inspect.run import with_whole_gradient
 from clew.memory import MEMORIES, AbstractMemory
 from clew.memory.base import scan_steps, select
+from clew.memory.laws.runs import unroll
 from clew.memory.parts.maps import MemoryMap, left
 from clew.run.build import build_agent, make_task
 from clew.run.config import TrainConfig
@@ -142,14 +143,15 @@ def test_attention_maps_are_the_weights_that_were_used(name: str) -> None:
     memory: Any = sample(name, num_layers=1)
     layer = memory.layers[0]
     xs = jax.random.normal(KEY, (9, 12))
-    weights = layer.attention.maps(xs)["attention"].values
+    maps = eqx.filter_jit(lambda attention, xs: attention.maps(xs)["attention"].values)
+    weights = maps(layer.attention, xs)
     if name == "linear_transformer":
         values = jnp.moveaxis(layer.attention._heads(xs)[2], 1, 0)
     else:
         values = layer.attention.keys_values(xs)[1]
     attended = jnp.einsum("htj,hjm->thm", weights, values).reshape(9, -1)
     state = layer.attention.init_state()
-    expected = layer.attention.unroll(state, xs, jnp.zeros(9, bool))[1]
+    expected = eqx.filter_jit(unroll)(layer.attention, state, xs, jnp.zeros(9, bool))[1]
     np.testing.assert_allclose(layer.attention.output(attended), expected, atol=2e-5)
 
 

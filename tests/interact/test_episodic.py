@@ -52,7 +52,7 @@ def played(request):
 
     @eqx.filter_jit
     def play(agent, key):
-        actor = init_actor(agent, stream, ENVS, key)
+        actor = eqx.filter_jit(init_actor)(agent, stream, ENVS, key)
 
         def one(actor, key):
             actor, *rest = rollout(agent, stream, actor, STEPS, key, whole_episodes=True)
@@ -90,7 +90,7 @@ def test_loss_equals_the_transcription(played, over_time):
         loss_over_time=over_time,
     )
     loss, parts = eqx.filter_jit(a2c_loss)(agent, rollouts[1], config)
-    logits, values, _ = jax.tree.map(np.asarray, reread(agent, rollouts[1]))
+    logits, values, _ = jax.tree.map(np.asarray, eqx.filter_jit(reread)(agent, rollouts[1]))
     trajectory = jax.tree.map(np.asarray, rollouts[1])
     expected, expected_parts = oracle.a2c_loss(logits, values, trajectory, config)
     np.testing.assert_allclose(loss, expected, rtol=1e-4)
@@ -110,7 +110,7 @@ def test_returns_that_are_all_equal_stay_finite(played):
 def test_pondering_is_reported_and_paid_for():
     stream = AutoReset(TMaze(corridor_length=2))
     agent = small_agent(stream, "universal", num_heads=1, head_size=4, window=3, max_steps=3)
-    actor = init_actor(agent, stream, ENVS, jax.random.key(0))
+    actor = eqx.filter_jit(init_actor)(agent, stream, ENVS, jax.random.key(0))
     play = eqx.filter_jit(partial(rollout, length=3))
     _, trajectory, _ = play(agent, stream, actor, key=jax.random.key(1))
 
@@ -173,7 +173,7 @@ def test_an_open_loop_task_is_played_at_once_as_step_by_step(task, options, monk
     for kind in (OpenLoop, ()):  # of no kind: step by step
         monkeypatch.setattr(clew.interact.rollout, "OpenLoop", kind)
         play = eqx.filter_jit(partial(rollout, agent, stream, length=7, whole_episodes=True))
-        actor = init_actor(agent, stream, 3, jax.random.key(0))
+        actor = eqx.filter_jit(init_actor)(agent, stream, 3, jax.random.key(0))
         for number in range(3):
             actor, trajectory, sums = play(actor, key=jax.random.key(number))
             valid = np.asarray(trajectory.valid)
