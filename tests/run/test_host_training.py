@@ -97,6 +97,16 @@ def values_of(path, times) -> list[float]:
     return np.asarray(agent.unroll(agent.init_state(), shown, starts)[2]).tolist()
 
 
+def test_a_program_that_does_not_fit_is_refused_before_it_runs(tmp_path, monkeypatch):
+    """It has more arrays than the parameters and the state, which are counted beforehand."""
+    config = config_of(tmp_path)
+    config.validate()
+    monkeypatch.setattr("clew.run.machine.physical_memory", lambda: 300_000)
+    config.validate()
+    with pytest.raises(UserError, match="GB of memory, .* so much the compiled program holds"):
+        train(config, progress=Quiet())
+
+
 # Every pair of settings is among the quick ones.
 QUICK = [
     ("a2c", False, "counting"),

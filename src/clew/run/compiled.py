@@ -214,13 +214,22 @@ def compile_loop(parts: Parts, one: Callable[[SeedState, Bool[Array, ""]], SeedS
     jitted = jit_over(sharding.mesh, partial(advance, parts, one), donate_argnums=0, **options)
     lowered = jitted.lower(run_template(parts), jax.ShapeDtypeStruct((), jnp.int32))
     compiled = lowered.compile(compiler_options=sharding.compiler_options)
+    require_room(parts, compiled)
+    return compiled if sharding.mesh is None else ShardedLoop(compiled, layouts, sharding.whole)
+
+
+def require_room(parts: Parts, compiled: Any) -> None:
+    """Refuses a program that holds more than this machine's memory, before it runs.
+
+    Raises:
+        UserError: saying how much it needs and how much there is.
+    """
     learning, devices = parts.config.learning, max(1, parts.config.devices)
     require_memory(
         devices * planned_bytes(compiled),
         f"so much the compiled program holds at once, for {parts.config.seeds:,} seeds x "
         f"{learning.num_envs:,} num_envs x {learning.rollout_length:,} steps",
     )
-    return compiled if sharding.mesh is None else ShardedLoop(compiled, layouts, sharding.whole)
 
 
 def state_layouts(parts: Parts) -> RunState:

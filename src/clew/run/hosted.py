@@ -26,7 +26,7 @@ from clew.interact.host_rollout import (
 )
 from clew.interact.hosted_task import HostedTask
 from clew.names import MASK
-from clew.run.compiled import Parts, RunState, SeedState, state_layouts
+from clew.run.compiled import Parts, RunState, SeedState, require_room, state_layouts
 from clew.run.config import TrainConfig
 from clew.run.sharding import place_on_devices, sharding_of
 
@@ -166,9 +166,13 @@ def host_actor(config: TrainConfig, static: Agent) -> HostActor:
 
 
 def make_learn(parts: Parts) -> Callable[..., SeedState]:
-    """`learn_seed` for all seeds, compiled, on the run's devices."""
+    """`learn_seed` for all seeds, on the run's devices; compiled at the first call.
+
+    That call raises a `UserError` if the program holds more than this machine's memory.
+    """
     sharding, layouts = sharding_of(parts.config), state_layouts(parts).seed
-    compiled = sharding.compile(partial(learn_seed, parts), (0, 0, 0, None))
+    jitted: Any = sharding.compile(partial(learn_seed, parts), (0, 0, 0, None))
+    compiled: Any = None
     batch: Any = sharding.environments(0)
     steps: Any = sharding.environments(1)
     of_seed: Any = sharding.of_seed
@@ -177,10 +181,12 @@ def make_learn(parts: Parts) -> Callable[..., SeedState]:
     def learn_all(
         seed: SeedState, acted: HostRollout, key: Array, fresh_row: np.bool_
     ) -> SeedState:
-        made = compiled(
-            place_on_devices(seed, layouts), place_on_devices(acted, of_acted), key, fresh_row
-        )
-        return place_on_devices(made, layouts)
+        nonlocal compiled
+        placed = place_on_devices(seed, layouts), place_on_devices(acted, of_acted)
+        if compiled is None:
+            compiled = jitted.lower(*placed, key, fresh_row).compile()
+            require_room(parts, compiled)
+        return place_on_devices(compiled(*placed, key, fresh_row), layouts)
 
     return learn_all
 
