@@ -14,13 +14,18 @@ from clew.bridges.make import env_options, make_env
 from clew.envs import (
     ENVS,
     AutoReset,
+    DarkRoom,
     Environment,
+    MemoryChain,
+    Permutation,
     TMaze,
     Transition,
     optimal_return,
     reach_probability,
 )
+from clew.envs.mixed_recall import MixedRecall
 from clew.envs.tmaze import RIGHT
+from clew.envs.trials import Trials
 from clew.errors import UserError
 from streams import BATCH, roll
 
@@ -35,6 +40,24 @@ def test_types_and_shapes_never_change():
     assert first.observation.dtype == first.reward.dtype == jnp.float32
     assert set(first.metrics) == set(stream.metric_names)
     assert (stream.observation_size, stream.env.num_actions) == (16, 4)
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        TMaze(2, time_limit=9),
+        MemoryChain(3),
+        MixedRecall("distributed_memory", [{"memory_length": 5}]),
+        DarkRoom(3, time_limit=4),
+        Trials(Permutation(2), 2),
+    ],
+    ids=lambda env: type(env).__name__,
+)
+def test_no_episode_is_shorter_than_the_task_says(env: Environment):
+    """And some are as short."""
+    actions = np.random.default_rng(0).integers(0, env.num_actions, (24, BATCH))
+    told = roll(env, actions)
+    assert env.shortest == told.metrics["length"][told.ended].min()
 
 
 class Countdown(Environment):

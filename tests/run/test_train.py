@@ -29,6 +29,38 @@ def learned(tmp_path_factory):
     return clew.train(config, progress=watch), watch
 
 
+class Warned(Exception):
+    """Ends a training at what it says first, before anything is compiled."""
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (
+            {"env_options": {"memory_length": 16_000_000}},
+            "16,000,001 steps, and each of 8 .* 1,024",
+        ),
+        ({"env_options": {"memory_length": 1_024}}, "at least 1,025 steps"),
+        ({"wrappers": clew.WrapperConfig(trial_episodes=100)}, "at least 1,100 steps"),
+        (
+            {"env": "tmaze", "env_options": {"corridor_length": 1_025, "time_limit": 2_000}},
+            "one of tmaze .* 1,025 steps",
+        ),
+    ],
+)
+def test_a_run_within_which_no_episode_ends_says_so(tmp_path, settings, says):
+    defaults = {"env": "memory_chain", "env_options": {"memory_length": 10}}
+    config = small_config(tmp_path, **defaults | settings, steps=64 * STEPS_PER_UPDATE)
+
+    def warn(text: str) -> None:
+        raise Warned(text)
+
+    watch = Watch()
+    watch.message = warn
+    with pytest.raises(Warned, match=f"no episode ends within this run: .*{says}"):
+        clew.train(config, progress=watch)
+
+
 def test_a_memory_learns_a_short_corridor(learned):
     result, _ = learned
     first, *_, last = clew.read_metrics(result.path)

@@ -72,6 +72,11 @@ class Environment(eqx.Module):
         """The task in one line, for lists of tasks: by default the first of its docstring."""
         return (inspect.getdoc(type(self)) or "").partition("\n")[0]
 
+    @property
+    def shortest(self) -> int:
+        """Steps that every episode has at least; 1, the default, where more are not certain."""
+        return 1
+
     @abc.abstractmethod
     def reset(self, key: Key[Array, ""]) -> tuple[EnvState, Observation]:
         """Opens an episode: its state and its first observation."""
@@ -272,6 +277,11 @@ class Wrapper(Environment):
     def action_space(self) -> Space:
         """What actions are."""
         return self.env.action_space
+
+    @property
+    def shortest(self) -> int:
+        """Steps that every episode of the task has at least."""
+        return self.env.shortest
 
     @property
     def action_names(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]

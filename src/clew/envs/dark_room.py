@@ -70,6 +70,11 @@ class DarkRoom(Environment):
         self.size, self.time_limit, self.start = size, time_limit, start
         self.observation_size = 2 * size
 
+    @property
+    def shortest(self) -> int:
+        """Every episode has as many steps."""
+        return self.time_limit
+
     def reset(self, key: Key[Array, ""]) -> tuple[DarkRoomState, Float[Array, " n"]]:
         """Draws a goal, and a place to start in."""
         place_key, goal_key = jax.random.split(key)

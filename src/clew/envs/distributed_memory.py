@@ -103,6 +103,11 @@ class DistributedMemory(Recall):
         self.observation_size = FIRST_BIT + num_bits
 
     @property
+    def shortest(self) -> int:
+        """Every episode has as many steps."""
+        return self.longest
+
+    @property
     def longest(self) -> int:
         """Every episode has as many steps."""
         return self.memory_length

@@ -78,10 +78,18 @@ class MixedRecall(Recall):
         return max(bits for _, bits in self.sizes)
 
     @property
+    def shortest(self) -> int:
+        """Steps of an episode of the shortest variant."""
+        return min(length for length, _ in self.sizes) + self._shown_twice
+
+    @property
     def longest(self) -> int:
         """Steps of an episode of the longest variant."""
-        shown_twice = self.task == "memory_chain"
-        return max(length for length, _ in self.sizes) + shown_twice
+        return max(length for length, _ in self.sizes) + self._shown_twice
+
+    @property
+    def _shown_twice(self) -> bool:
+        return self.task == "memory_chain"
 
     def reset(self, key: Key[Array, ""]) -> tuple[MixedState, Float[Array, " n"]]:
         """Opens an episode of variant 0."""

@@ -74,6 +74,11 @@ class Permutation(Environment):
         self.observation_size, self.num_actions = 2 * num_cards + 1, num_cards + 1
 
     @property
+    def shortest(self) -> int:
+        """Every episode has as many steps: a card is shown in each, then played."""
+        return 2 * self.num_cards
+
+    @property
     def observation_space(self) -> Box:
         """Zeros and ones."""
         return Box(0.0, 1.0, (self.observation_size,), np.float32)

@@ -115,6 +115,11 @@ class TMaze(Environment):
         return TMazeState(cue, zero, zero), self._observe(cue + 1, zero, zero)
 
     @property
+    def shortest(self) -> int:
+        """Steps to the junction and the turn, or those of the limit."""
+        return min(self.corridor_length, self.time_limit)
+
+    @property
     def observation_space(self) -> Box:
         """Vectors of 0 and 1."""
         return Box(0.0, 1.0, (self.observation_size,), np.float32)

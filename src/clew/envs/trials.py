@@ -88,6 +88,11 @@ class Trials(Wrapper):
         own = tuple(name for name in env.metric_names if name != "return")
         self.metric_names = (*own, *return_names(episodes), "return")
 
+    @property
+    def shortest(self) -> int:
+        """Steps that every trial has at least."""
+        return self.episodes * self.env.shortest
+
     def opened(self, state: EnvState, observation: Observation) -> tuple[TrialState, Observation]:
         """Nothing is counted yet."""
         nothing = jnp.zeros((), jnp.float32)

@@ -49,6 +49,11 @@ class CompiledTask:
         """What is measured of every episode."""
         return self.stream.metric_names
 
+    @property
+    def shortest_episode(self) -> int:
+        """What the task says of itself."""
+        return self.stream.env.shortest
+
     def check_processes(self, processes: int, num_envs: int) -> None:
         """There are no worker processes, whatever the settings say."""
 

@@ -38,6 +38,7 @@ class HostedTask:
     """
 
     whole_episodes = False
+    shortest_episode = 1
     runners = ("sync", "async")
 
     def __init__(self, environment: GymnasiumTask, wrappers: WrapperConfig):

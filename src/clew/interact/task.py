@@ -104,6 +104,11 @@ class Task(Protocol):
         ...
 
     @property
+    def shortest_episode(self) -> int:
+        """Steps that every episode has at least; 1 where more are not certain."""
+        ...
+
+    @property
     def whole_episodes(self) -> bool:
         """Whether a rollout can be one whole episode of every environment."""
         ...

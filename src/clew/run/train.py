@@ -145,14 +145,15 @@ def _train(
     fresh: bool,
 ) -> dict[str, Any]:
     """Trains in the folder `path`, which messages call `shown`; the summary."""
+    parts = make_parts(config)
     if fresh:
+        _warn_of_no_episode(parts, progress)
         saved = folder.SavedRun(config, folder.write_new_config(path, config))
     else:
         saved = folder.read_run(path)
     if warning := record_training(path, config):
         progress.message(warning)
     identity = saved.identity.going_on(config.digest())
-    parts = make_parts(config)
     runner = Runner(
         parts,
         seed_lanes(config),
@@ -181,10 +182,21 @@ def _train(
     summary = record.summarise(rows, config, seconds=runner.seconds, parameters=parameters)
     folder.write_json(path / folder.SUMMARY, summary)
     _draw_curve(path, progress)
-    advice = record.advice(rows, config)
-    if advice:
+    if advice := record.advice(rows, config):
         progress.message(advice)
     return summary
+
+
+def _warn_of_no_episode(parts: Parts, progress: Progress) -> None:
+    """Says where every episode takes longer than an environment is stepped in the whole run."""
+    config, shortest = parts.config, parts.task.shortest_episode
+    steps = config.updates * config.learning.rollout_length
+    if shortest > steps and not parts.learner.whole_episodes:
+        progress.message(
+            f"warning: no episode ends within this run: one of {config.env} takes at least "
+            f"{shortest:,} steps, and each of {config.learning.num_envs:,} environments makes "
+            f"{steps:,}; raise steps, or shorten the episodes"
+        )
 
 
 def _announce_beginning(path: Path, shown: Path, progress: Progress) -> None:
