@@ -38,13 +38,16 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("gru", {"hidden_size": 70, "all_biases": True}),
     ("gtrxl", {"gate": "temporal_gru", "window": 9}),
 ]
-# Every variant in single precision, which is what trains, and each recurrence once in both.
+KERNEL = {"gtrxl": "window", "transformer": "window"}
+"""Memories that share one; the others have their own."""
+# Every variant in single precision, which is what trains, and each kernel once in both.
 PRECISIONS = [(name, options, "float32") for name, options in VARIANTS] + [
     pytest.param(
         name,
         options,
         "float64",
-        marks=[pytest.mark.slow] * any(name == other for other, _ in VARIANTS[:index]),
+        marks=[pytest.mark.slow]
+        * any(KERNEL.get(name, name) == KERNEL.get(other, other) for other, _ in VARIANTS[:index]),
     )
     for index, (name, options) in enumerate(VARIANTS)
 ]

@@ -23,6 +23,11 @@ Metrics = dict[str, Float[Array, ""]]
 """Numbers that describe one whole episode, by name."""
 
 
+def choose(choice: Bool[Array, ""], a: PyTree[Array], b: PyTree[Array]) -> PyTree[Array]:
+    """A tree with the arrays of `a` where `choice` is true, else those of `b`."""
+    return jax.tree.map(lambda x, y: jnp.where(choice, x, y), a, b)
+
+
 class Transition(NamedTuple):
     """What one step of an environment answers."""
 

@@ -6,9 +6,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from gymnasium.spaces import Space
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key
 
-from clew.envs.base import Environment, EnvState, Metrics, Observation, Transition
+from clew.envs.base import Environment, EnvState, Metrics, Observation, Transition, choose
 from clew.envs.spaces import ActionMask, allows_some, choice_sizes, join_mask, with_mask
 from clew.errors import UserError
 
@@ -132,8 +132,8 @@ class AutoReset(eqx.Module):
         episode_length = state.episode_length + alive.astype(jnp.int32)
         metrics = self._metrics(transition, episode_return, episode_length)
 
-        env_state = _where(start, fresh_state, env_state)
-        observation = _where(start, fresh_observation, transition.observation)
+        env_state = choose(start, fresh_state, env_state)
+        observation = choose(start, fresh_observation, transition.observation)
         timestep = TimeStep(
             observation=self._masked(observation, env_state, truncated),
             reward=reward,
@@ -182,7 +182,3 @@ class AutoReset(eqx.Module):
             )
         counted = {"return": episode_return, "length": episode_length.astype(jnp.float32)}
         return counted | own  # a wrapper that changes rewards reports the task's own return
-
-
-def _where(choice: Bool[Array, ""], a: PyTree[Array], b: PyTree[Array]) -> PyTree[Array]:
-    return jax.tree.map(lambda x, y: jnp.where(choice, x, y), a, b)

@@ -12,7 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from clew.envs.base import Environment, EnvState, Metrics, Observation, Transition, Wrapper
+from clew.envs.base import (
+    Environment,
+    EnvState,
+    Metrics,
+    Observation,
+    Transition,
+    Wrapper,
+    choose,
+)
 from clew.errors import UserError, require_at_least
 
 MOST_GROUPS = 10
@@ -119,7 +127,7 @@ class Trials(Wrapper):
         last = before.episode + 1 >= self.episodes
         goes_on = over & ~last
         again = self.env.next_in_trial(before.first, jax.random.fold_in(key, NEXT_EPISODE))
-        now, observation = _where(goes_on, again, (state, transition.observation))
+        now, observation = choose(goes_on, again, (state, transition.observation))
         earned = before.earned + transition.reward
         whole = transition.metrics.get("return", earned)  # a task may know it better
         after = TrialState(
@@ -215,7 +223,7 @@ class SeparateEpisodes(Wrapper):
         again, observation = self.env.next_in_trial(state.first, again_key)
         same = SeparateState(again, state.first, state.episode + 1), observation
         other = self.opened(*self.env.next_episode(state.env, trial_key))
-        return _where(state.episode + 1 < self.episodes, same, other)
+        return choose(state.episode + 1 < self.episodes, same, other)
 
     def stepped(
         self,
@@ -245,7 +253,3 @@ def require_task(env: Environment, episodes: int) -> None:
             f"trials go around the task itself, inside of other wrappers; this is a "
             f"{type(env).__name__}"
         )
-
-
-def _where(choice: Bool[Array, ""], a: Any, b: Any) -> Any:
-    return jax.tree.map(lambda x, y: jnp.where(choice, x, y), a, b)

@@ -389,9 +389,9 @@ def _finish(session: _Session) -> SweepResult:
     models = {}
     for memory, trial in best.items():
         config = _fresh(session, memory)
-        models[f"{folder.slug(memory)}-{DEFAULT}"] = config
+        models[_model_name(memory, DEFAULT)] = config
         assert trial is not None
-        models[f"{folder.slug(memory)}-{BEST}"] = with_settings(config, trial.values)
+        models[_model_name(memory, BEST)] = with_settings(config, trial.values)
     session.progress.final(models)
     evaluation = Evaluation(session.sweep.episodes, greedy=True)
     study = runs_study(models, session.crew, evaluation)
@@ -408,6 +408,10 @@ def _finish(session: _Session) -> SweepResult:
     return result._replace(winners=winners)
 
 
+def _model_name(memory: str, which: str) -> str:
+    return f"{folder.slug(memory)}-{which}"
+
+
 def _fresh(session: _Session, memory: str) -> TrainConfig:
     config = session.configs[memory]
     return replace(config, seed=config.seed + config.seeds, seeds=session.sweep.fresh_seeds)
@@ -415,11 +419,8 @@ def _fresh(session: _Session, memory: str) -> TrainConfig:
 
 def _winner(memory: str, trial: Tried, rows: Sequence[dict[str, Any]], score: str) -> Winner:
     def of(which: str) -> tuple[Trained, list[float]]:
-        own = [
-            r
-            for r in rows
-            if r["model"] == f"{folder.slug(memory)}-{which}" and r["setting"] == TASK
-        ]
+        name = _model_name(memory, which)
+        own = [r for r in rows if r["model"] == name and r["setting"] == TASK]
         scores = [last_tenth(row, score) for row in own]
         known = [value for value in scores if value is not None]
         return Trained(known), [row["mean"] for row in own]
