@@ -61,9 +61,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Compares exports with the policies.")
     parser.add_argument("--time", type=int, default=1000)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 3, 64])
+    parser.add_argument("--only", nargs="+", default=[], help="memories, encoder, actions")
     arguments = parser.parse_args()
     ways = [way for way in WAYS if way != "onnx" or is_installed("onnxruntime")]
     for about, step, time in policies(arguments.time):
+        name = next((kind for kind in ("encoder", "actions") if kind in about), about["memory"])
+        if arguments.only and name not in arguments.only:
+            continue
         for way in ways:
             for batch in arguments.batches if way != "cpp" else [max(arguments.batches)]:
                 found = deviation(step, way, batch, time)

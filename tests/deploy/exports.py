@@ -27,9 +27,10 @@ ACTIONS = spaces.Discrete(3)
 Played = Iterator[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]
 """Outputs and new state of each time, with the batch in front."""
 NETWORK = NetworkConfig(head_size=8)
-LONG = [name for name in MEMORIES if name != "relit"]
-"""Memories whose float32 keeps 1e-5 over 1,000 steps; ReLiT's divisions by nearly dead keys do not,
-and JAX itself is further from float64 there."""
+DIVIDING = ("relit", "arelit")
+"""Memories that divide by sums of keys: over 1,000 steps JAX's float32 is 1e-5 from float64."""
+LONG = [name for name in MEMORIES if name not in DIVIDING]
+"""The others, whose float32 keeps 1e-5 over 1,000 steps."""
 
 
 def agent_of(
@@ -151,6 +152,38 @@ def deviation_of(step: PolicyStep, given: list[dict], played: Played, batch: int
     for name, leaf in step.leaves(expected).items():
         worst = max(worst, runner.deviation(state[name], np.asarray(leaf)))
     return worst
+
+
+def deviations_from_float64(step: PolicyStep, batch: int, time: int) -> tuple[float, float]:
+    """How far the NumPy form of a policy, and `step` in float32, are from `step` in float64."""
+    model = model_of(step)
+    given = list(islice(inputs_of(step, batch, 0), time))
+    single, double = (_outputs(step, given, batch, kind) for kind in (np.float32, np.float64))
+    state, worst = model.init_state(batch), np.zeros(2)
+    for inputs, in_jax, exact in zip(given, single, double, strict=True):
+        found, state = model.step(state, inputs)
+        for name in ("logits", "value"):
+            now = (found[name].astype(np.float64), in_jax[name], exact[name])
+            worst = np.maximum(worst, [runner.deviation(x, now[2]) for x in now[:2]])
+    return float(worst[0]), float(worst[1])
+
+
+def _outputs(step: PolicyStep, given: list[dict], batch: int, kind: Any) -> list[dict]:
+    """What `step` gives in numbers of a type, as float64."""
+
+    def cast(tree: Any) -> Any:
+        return jax.tree.map(
+            lambda x: np.asarray(x, kind) if np.asarray(x).dtype.kind == "f" else x, tree
+        )
+
+    with jax.enable_x64(kind == np.float64):
+        made = jax.jit(jax.vmap(partial(step, cast(step.params))))
+        state = jax.tree.map(lambda x: np.stack([np.asarray(x)] * batch), cast(step.state))
+        rows = []
+        for inputs in given:
+            state, outputs = made(state, cast(inputs))
+            rows.append({n: np.asarray(outputs[n], np.float64) for n in ("logits", "value")})
+    return rows
 
 
 class LeakyMean(AbstractMemory):
