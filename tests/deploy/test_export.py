@@ -284,6 +284,28 @@ def clew_cartpole() -> Any:
     return gymnasium.make("CartPole-v1")
 
 
+def test_no_more_is_asked_of_an_export_than_of_its_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where float32 itself is further from float64; a module without float64 gets no allowance."""
+    monkeypatch.setattr(runner, "TOLERANCE", 1e-12)
+    space = spaces.Box(-1.0, 1.0, (INPUT_SIZE,), np.float32)
+    given = (space, spaces.Discrete(3), tmp_path / "own")
+    found = export_agent(agent_of(memory_of("arelit")), *given)
+    (rounding,) = runner.read_golden(runner.Model(found.folder))["rounding"]
+    assert 1e-12 < found.deviation <= 3 * rounding < 1e-5
+    step = LeakyMean.step
+
+    def single(memory: LeakyMean, state: Any, x: Any, start: Any) -> Any:
+        if x.dtype != np.float32:
+            raise TypeError("float32 alone")
+        return step(memory, state, x, start)
+
+    monkeypatch.setattr(LeakyMean, "step", single)
+    with pytest.raises(UserError, match="1e-12 most"):
+        export_agent(agent_of(LeakyMean(INPUT_SIZE, key=jax.random.key(0))), *given)
+
+
 def test_an_agent_of_no_run(tmp_path: Path) -> None:
     """Golden observations are samples of the space; NaN before a start passes nothing."""
     agent = agent_of(LeakyMean(INPUT_SIZE, key=jax.random.key(0)))

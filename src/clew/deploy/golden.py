@@ -1,13 +1,15 @@
 """The golden episode of an export: what the agent met, and what it did, step by step."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from clew.deploy import runner
 from clew.deploy.policy import PolicyStep
 from clew.envs.spaces import MASK
 from clew.envs.wrappers import ADDED, PREVIOUS_ENDED
@@ -35,7 +37,8 @@ def record_golden(step: PolicyStep, moments: Iterable[Moment], seed: int) -> dic
 
     Returns:
         Arrays [time, 1, ...] "input/NAME" and "output/NAME", arrays [1, ...] "before/LEAF" and
-        "after/LEAF" of the state, and bool arrays [time] "compared" and "sure".
+        "after/LEAF" of the state, and bool arrays [time] "compared" and "sure". Where `rounding` is
+        needed it is added under its name.
     """
     act = jax.jit(_reference(step, seed))
     batched = jax.tree.map(lambda x: jnp.asarray(x)[None], step.state)
@@ -52,6 +55,44 @@ def record_golden(step: PolicyStep, moments: Iterable[Moment], seed: int) -> dic
         rows.append((inputs, outputs, before, False, bool(sure)))
         previous = np.asarray(outputs["action"])[0]
     return _arrays(step, rows[WARM:], state)
+
+
+def rounding(step: PolicyStep, golden: Mapping[str, np.ndarray]) -> float:
+    """How far a policy in float32 is from itself in float64 over its golden episode.
+
+    Memories that divide by sums of keys (ReLiT, AReLiT) may lose more than `runner.TOLERANCE`, and
+    so may any faithful copy of them: no more can be asked of an export than of the policy.
+
+    Returns:
+        The largest deviation of an output or a leaf of the state, relative to 1 + the largest
+        number; 0 for a policy that does not compute in float64.
+    """
+    names, entries, worst = list(step.leaves(step.state)), step.inputs(), 0.0
+    with jax.enable_x64(True):
+        act = jax.jit(jax.vmap(partial(step, _double(step.params))))
+        leaves = [_double(golden[f"before/{name}"]) for name in names]
+        state = jax.tree.unflatten(jax.tree.structure(step.state), leaves)
+        try:
+            for t, compared in enumerate(golden["compared"]):
+                inputs = {e["name"]: _double(golden[f"input/{e['name']}"][t]) for e in entries}
+                state, outputs = act(state, inputs)
+                for name, found in outputs.items() if compared else ():
+                    expected = golden[f"output/{name}"][t]
+                    if expected.dtype.kind == "f":
+                        worst = max(worst, runner.deviation(np.asarray(found), expected))
+        except (TypeError, ValueError):  # a module of the user's own that insists on float32
+            return 0.0
+        for name, leaf in step.leaves(state).items():
+            worst = max(worst, runner.deviation(np.asarray(leaf), golden[f"after/{name}"]))
+    return worst
+
+
+def _double(tree: Any) -> Any:
+    def wide(leaf: Any) -> np.ndarray:
+        leaf = np.asarray(leaf)
+        return leaf.astype(np.float64) if leaf.dtype.kind == "f" else leaf
+
+    return jax.tree.map(wide, tree)
 
 
 def _reference(step: PolicyStep, seed: int) -> Any:
