@@ -40,10 +40,11 @@ sine; the text's at r = 1, where keys and queries cancel, and at r = 7, both als
 begin open; as coded."""
 OTHERS = {
     "relit": ("relit", SIZES["small"] | {"eta": 4, "init_per": "head"}),
+    "chrono-relit": ("relit", SIZES["small"] | {"eta": 4, "init_per": "head", "chrono": 256}),
     "gru": ("gru", {"hidden_size": 64, "init_per": "gate"}),
     "gtrxl-256": ("gtrxl", SIZES["small"] | {"window": 256}),
 }
-"""What AReLiT approximates, and two that solve the T-Maze at the thesis's size."""
+"""What AReLiT approximates, also with gates that begin open; and two that solve the T-Maze at the thesis's size."""
 RATES = {
     "slow": {"learning_rate": 1e-4, "entropy_cost": 1e-3},
     "fast": {"learning_rate": 1e-3, "entropy_cost": 1e-2},
@@ -124,7 +125,7 @@ STAGES = (
     ),
     *(
         Stage(f"small-chrono-{name}-fast", 160, (0, 1, 2, 3, 4), 5_000_000)
-        for name in ("average", "printed")
+        for name in ("average", "printed", "relit")
     ),
     Stage("small-chrono-fast", 200, (0, 1, 2, 3, 4), 5_000_000),
     Stage("small-half-wave-slow", 120, (0, 1, 2, 3, 4), 10_000_000),
