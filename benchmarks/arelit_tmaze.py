@@ -44,7 +44,8 @@ OTHERS = {
     "gru": ("gru", {"hidden_size": 64, "init_per": "gate"}),
     "gtrxl-256": ("gtrxl", SIZES["small"] | {"window": 256}),
 }
-"""What AReLiT approximates, also with gates that begin open; and two that solve the T-Maze at the thesis's size."""
+"""What AReLiT approximates, also with gates that begin open, and two that solve the T-Maze at the
+thesis's size."""
 RATES = {
     "slow": {"learning_rate": 1e-4, "entropy_cost": 1e-3},
     "fast": {"learning_rate": 1e-3, "entropy_cost": 1e-2},
