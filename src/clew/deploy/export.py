@@ -191,7 +191,8 @@ def _export(
     try:
         model, deviation = verify(folder)
     except UserError:  # perhaps no more than the policy's own rounding, which takes time to find
-        files["golden.npz"] = archive({**golden, "rounding": np.array([rounding(step, golden)])})
+        own = rounding(step, runner.Model(folder))
+        files["golden.npz"] = archive({**golden, "rounding": np.array([own])})
         archived = write_export(folder, files, finite(manifest))
         model, deviation = verify(folder)
     return Exported(folder, archived, model.manifest, len(traced.graph.nodes), deviation)

@@ -1,7 +1,7 @@
 """The golden episode of an export: what the agent met, and what it did, step by step."""
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -57,34 +57,34 @@ def record_golden(step: PolicyStep, moments: Iterable[Moment], seed: int) -> dic
     return _arrays(step, rows[WARM:], state)
 
 
-def rounding(step: PolicyStep, golden: Mapping[str, np.ndarray]) -> float:
+def rounding(step: PolicyStep, model: runner.Model) -> float:
     """How far a policy in float32 is from itself in float64 over its golden episode.
 
     Memories that divide by sums of keys (ReLiT, AReLiT) may lose more than `runner.TOLERANCE`, and
     so may any faithful copy of them: no more can be asked of an export than of the policy.
 
+    Args:
+        step: the policy.
+        model: its export, which has the episode.
+
     Returns:
         The largest deviation of an output or a leaf of the state, relative to 1 + the largest
         number; 0 for a policy that does not compute in float64.
     """
-    names, entries, worst = list(step.leaves(step.state)), step.inputs(), 0.0
     with jax.enable_x64(True):
         act = jax.jit(jax.vmap(partial(step, _double(step.params))))
-        leaves = [_double(golden[f"before/{name}"]) for name in names]
-        state = jax.tree.unflatten(jax.tree.structure(step.state), leaves)
+
+        def in_double(state: runner.State, inputs: runner.Arrays) -> tuple:
+            tree = jax.tree.unflatten(jax.tree.structure(step.state), list(state.values()))
+            after, outputs = act(_double(tree), _double(inputs))
+            leaves = {name: np.asarray(leaf) for name, leaf in step.leaves(after).items()}
+            return outputs, runner.State(state.policy, leaves)
+
         try:
-            for t, compared in enumerate(golden["compared"]):
-                inputs = {e["name"]: _double(golden[f"input/{e['name']}"][t]) for e in entries}
-                state, outputs = act(state, inputs)
-                for name, found in outputs.items() if compared else ():
-                    expected = golden[f"output/{name}"][t]
-                    if expected.dtype.kind == "f":
-                        worst = max(worst, runner.deviation(np.asarray(found), expected))
+            found = runner.verify(model, in_double, np.inf)
         except (TypeError, ValueError):  # a module of the user's own that insists on float32
             return 0.0
-        for name, leaf in step.leaves(state).items():
-            worst = max(worst, runner.deviation(np.asarray(leaf), golden[f"after/{name}"]))
-    return worst
+    return found if np.isfinite(found) else 0.0
 
 
 def _double(tree: Any) -> Any:

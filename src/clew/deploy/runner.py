@@ -268,7 +268,7 @@ def _check_array(what: str, value: Any, entry: dict[str, Any], batch: tuple[int,
 
 
 class Policy:
-    """Chooses greedy actions one observation at a time, all as the environment has it; remembers.
+    """Chooses greedy actions for observations as the environment has them, and remembers these.
 
     Args:
         path: the folder of the export, or the same as a zip.
@@ -450,17 +450,17 @@ def deviation(value: Any, expected: Array) -> float:
     return float(np.nan_to_num(off, nan=np.inf).max(initial=0.0) / (1 + most))
 
 
-def verify(model: Model, step: Any = None) -> float:
+def verify(model: Model, step: Any = None, most: float = 0.0) -> float:
     """Replays the golden episode, through this file or another `step` of the same form.
 
     Returns:
         The largest deviation of an output or a leaf of the state.
 
     Raises:
-        PolicyError: it is above `TOLERANCE` and 3 times "rounding", or an array is missing.
+        PolicyError: it is above `most`, `TOLERANCE` and 3 times "rounding", or an array is missing.
     """
     golden, worst = read_golden(model), {}
-    most = min(1e-3, max(TOLERANCE, 3 * float(np.max(golden.pop("rounding", 0.0)))))
+    most = max(most, TOLERANCE, min(1e-3, 3 * float(np.max(golden.pop("rounding", 0.0)))))
     wanted = [f"input/{n}" for n in model.inputs] + [f"output/{n}" for n in model.outputs]
     wanted += [f"{side}/{n}" for n in model.leaves for side in ("before", "after")]
     _same_names("array of the golden episode", golden, dict.fromkeys([*wanted, "compared", "sure"]))

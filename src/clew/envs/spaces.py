@@ -76,8 +76,7 @@ def without_mask(space: spaces.Space) -> tuple[spaces.Space, ActionMask | None]:
     mask = named_spaces(space).get(MASK)
     if not isinstance(mask, ActionMask):
         return space, None
-    rest = {name: inner for name, inner in named_spaces(space).items() if name != MASK}
-    return (rest[BARE] if list(rest) == [BARE] else spaces.Dict(rest)), mask
+    return space_without(space, MASK), mask
 
 
 def join_mask(observation: Any, mask: Any) -> dict[str, Any]:
@@ -88,8 +87,24 @@ def join_mask(observation: Any, mask: Any) -> dict[str, Any]:
 
 def split_mask(observation: dict[str, Any]) -> tuple[Any, Any]:
     """The observation and the mask that `join_mask` was given."""
-    rest = {name: value for name, value in observation.items() if name != MASK}
-    return (rest[BARE] if list(rest) == [BARE] else rest), observation[MASK]
+    return take_entry(observation, MASK)
+
+
+def take_entry(observation: Any, name: str) -> tuple[Any, Any]:
+    """What a dict has beside the entry of that name, as `bare` gives it, and the entry."""
+    rest = {key: value for key, value in observation.items() if key != name}
+    return bare(rest), observation[name]
+
+
+def bare(named: dict[str, Any]) -> Any:
+    """What is named "observation" if that is all there is, else the dict."""
+    return named[BARE] if list(named) == [BARE] else named
+
+
+def space_without(space: spaces.Space, name: str) -> spaces.Space:
+    """The space of what `take_entry` leaves of observations of a Dict."""
+    rest, _ = take_entry(named_spaces(space), name)
+    return spaces.Dict(rest) if isinstance(rest, dict) else rest
 
 
 def named_spaces(space: spaces.Space) -> dict[str, spaces.Space]:

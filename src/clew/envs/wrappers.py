@@ -18,11 +18,14 @@ from jaxtyping import Array, Bool, Float, Key
 from clew.envs.base import Environment, EnvState, Observation, Transition, Wrapper
 from clew.envs.spaces import (
     BARE,
+    bare,
     choice_sizes,
     encoded_actions,
     float_boxes,
     kept,
     named_spaces,
+    space_without,
+    take_entry,
 )
 from clew.envs.trials import SeparateEpisodes, Trials
 from clew.errors import UserError, require_at_least, require_fraction, require_rate
@@ -293,9 +296,7 @@ class MaskEntry(Wrapper):
     @property
     def observation_space(self) -> spaces.Space:
         """Without the entry."""
-        named = named_spaces(self.env.observation_space)
-        del named[self.entry]
-        return named[BARE] if list(named) == [BARE] else spaces.Dict(named)
+        return space_without(self.env.observation_space, self.entry)
 
     def opened(self, state: EnvState, observation: Observation) -> tuple[Allowed, Observation]:
         """What is observed at first, without the entry."""
@@ -331,9 +332,8 @@ class MaskEntry(Wrapper):
         """None: it has lost an entry."""
 
     def _split(self, observation: Any) -> tuple[Any, Bool[Array, " n"]]:
-        rest = {name: value for name, value in observation.items() if name != self.entry}
-        mask = jnp.asarray(observation[self.entry]) != 0
-        return (rest[BARE] if list(rest) == [BARE] else rest), mask
+        rest, mask = take_entry(observation, self.entry)
+        return rest, jnp.asarray(mask) != 0
 
 
 class Earned(NamedTuple):
@@ -447,8 +447,7 @@ class PreviousActionReward(Wrapper):
     def task_observation(self, observation: dict[str, Any]) -> Any:
         """Without what was added."""
         added = (*ADDED, PREVIOUS_ENDED) if self.trials else ADDED
-        rest = {name: value for name, value in observation.items() if name not in added}
-        return rest[BARE] if list(rest) == [BARE] else rest
+        return bare({name: value for name, value in observation.items() if name not in added})
 
     def _joined(
         self, observation: Observation, action: Array, reward: Array, ended: Array

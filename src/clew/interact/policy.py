@@ -21,7 +21,7 @@ from clew.bridges.gymnasium.spaces import (
     mask_of_info,
 )
 from clew.bridges.gymnasium.wrappers import Transforms
-from clew.envs.spaces import MASK, join_mask
+from clew.envs.spaces import MASK, join_mask, take_entry
 from clew.envs.wrappers import INFO, WrapperConfig
 from clew.errors import UserError, one_line
 from clew.interact.hosted_task import HostedTask
@@ -140,7 +140,7 @@ class TrainedWrappers:
         if self._masks is None:
             return raw, None
         if not self._masks.in_info:
-            raw, mask = self._masks.take(raw, self._masks.source)
+            raw, mask = take_entry(raw, self._masks.source)
         elif action_mask is None:
             raise UserError(
                 "this agent was trained with action masks: give policy(observation, "

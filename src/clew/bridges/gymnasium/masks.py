@@ -8,15 +8,15 @@ import numpy as np
 from gymnasium import spaces
 
 from clew.bridges.gymnasium.faults import MaskError
-from clew.bridges.gymnasium.spaces import Array, Arrays, mask_of_info
+from clew.bridges.gymnasium.spaces import Array, mask_of_info
 from clew.envs.spaces import (
-    BARE,
     MASK,
     NOTHING_ALLOWED,
     ActionMask,
     allows_some,
     choice_sizes,
     named_spaces,
+    space_without,
     with_mask,
 )
 from clew.envs.wrappers import INFO, WrapperConfig
@@ -77,21 +77,15 @@ class ActionMasks:
                 f"{', '.join(named) if isinstance(space, spaces.Dict) else 'none by name'}; it may "
                 f'also be {INFO}, for info["{MASK}"]'
             )
-        shape = named.pop(self.source).shape
+        shape = named[self.source].shape
         if shape != self.space.shape:
             raise UserError(
                 f"the action mask {self.source!r} has shape {list(shape or ())}, expected "
                 f"[{self.size}], one number for each action"
             )
-        if not named:
+        if len(named) == 1:
             raise UserError(f"there is nothing to observe beside the action mask {self.source!r}")
-        return bare(spaces.Dict(named), named)
-
-    def take(self, observations: Arrays, name: str) -> tuple[Arrays, Array]:
-        """Adapted observations without the entry of that name, and that entry."""
-        assert isinstance(observations, dict)
-        rest = {key: array for key, array in observations.items() if key != name}
-        return bare(rest, rest), observations[name]
+        return space_without(space, self.source)
 
     def of_infos(self, infos: Any, count: int, ended: Array) -> Array:
         """The masks [B, n] in what a vector environment gives as `info`.
@@ -130,8 +124,3 @@ class ActionMasks:
         if no_flags[index]:
             return bad, f"the action mask {masks[index].tolist()}; expected zeros and ones"
         return bad, NOTHING_ALLOWED
-
-
-def bare(whole: Any, named: dict[str, Any]) -> Any:
-    """What has no name, if it is all there is; else the whole."""
-    return named[BARE] if list(named) == [BARE] else whole

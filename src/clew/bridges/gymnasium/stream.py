@@ -24,7 +24,7 @@ from clew.bridges.gymnasium.spaces import (
 from clew.bridges.gymnasium.trials import ENDED
 from clew.bridges.gymnasium.vector import VectorCalls
 from clew.bridges.gymnasium.wrappers import Transforms
-from clew.envs.spaces import MASK, join_mask, with_mask
+from clew.envs.spaces import MASK, join_mask, take_entry, with_mask
 from clew.envs.trials import episode_groups, return_names
 from clew.envs.wrappers import INFO, WrapperConfig
 from clew.errors import UserError
@@ -251,7 +251,7 @@ else the final observation in `final` | goes on |
         closing = np.zeros_like(cut) if same else terminated | truncated
         observations, masks = self._split(observations, info, closing)
         if raw is not None and self._masks is not None and self._mask_entry:
-            raw = self._masks.take(raw, self._mask_entry)[0]
+            raw = take_entry(raw, self._mask_entry)[0]
         goes_on = self._goes_on(info)
         outcome = self._accounts.step(rewards, terminated, truncated, same, goes_on)
         self._transforms.learn(observations)
@@ -298,7 +298,7 @@ else the final observation in `final` | goes on |
         if self._masks is None:
             return observations, None
         if self._mask_entry:
-            return self._masks.take(observations, self._mask_entry)
+            return take_entry(observations, self._mask_entry)
         try:
             return observations, self._masks.of_infos(info, self.num_envs, ended)
         except MaskError as error:
