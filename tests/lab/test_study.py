@@ -193,3 +193,26 @@ def test_algorithm_1_is_the_repaired_edition_with_returns_as_they_are() -> None:
         assert replace(config, a2c=scaled.a2c) == scaled
         assert config.a2c == replace(scaled.a2c, return_normalisation=False)
     check_study(plain.only(["lstm", "none"], ["length-20"]))
+
+
+@pytest.mark.parametrize("name", sorted(makkink.PRESETS))
+def test_the_repairs_one_by_one_are_the_repaired_agent_together(name: str) -> None:
+    name = name.removeprefix("makkink/")
+    coded, repaired = (makkink.models(edition)[name] for edition in ("published", "repaired"))
+    found = makkink.models("one-repair")
+    arms = [agent for arm, agent in found.items() if arm.startswith(f"{name}-")]
+    assert found[name] == coded
+    together: dict[str, object] = {}
+    for arm in arms:
+        changed = dict(arm.memory_options.items() - coded.memory_options.items())
+        assert changed and not changed.keys() & together.keys()
+        assert replace(arm, memory_options=coded.memory_options, preset=coded.preset) == coded
+        together |= changed
+    assert coded.memory_options | together == repaired.memory_options
+
+
+def test_one_repair_at_a_time_is_trained_and_measured_as_the_repaired_edition() -> None:
+    one, repaired = (makkink.study(edition=e) for e in ("one-repair", "repaired"))
+    assert one.settings == repaired.settings and one.seeds == repaired.seeds
+    assert one.evaluation == repaired.evaluation
+    check_study(one.only(["gtrxl-gate", "universal-halting"], ["length-20"]))

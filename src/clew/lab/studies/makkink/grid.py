@@ -5,9 +5,10 @@ is what the settings here follow, with what it does otherwise than the text: gat
 recurrent nets, a residual connection and a norm inside every attention, no gradient into earlier
 inputs, no coordinates, returns scaled within every episode, and the same episodes in every run.
 
-`study` makes the whole grid, in one of three editions: "published", all that as it was,
-"repaired", without it but for the scaled returns, and "algorithm-1", the repaired one with returns
-that are not scaled, as in the thesis's Algorithm 1 (`clew study makkink`).
+`study` makes the whole grid, in one of four editions: "published", all that as it was,
+"repaired", without it but for the scaled returns, "algorithm-1", the repaired one with returns
+that are not scaled, as in the thesis's Algorithm 1, and "one-repair", the published agents with one
+repair each (`clew study makkink`).
 """
 
 import csv
@@ -108,7 +109,7 @@ PRESETS: dict[str, TrainConfig] = {
 }
 """Name to settings of the memory-length experiment at length 20 (section 4.1), as coded."""
 
-EDITIONS = ("published", "repaired", "algorithm-1")
+EDITIONS = ("published", "repaired", "algorithm-1", "one-repair")
 PARTS = ("length", "size", "distributed")
 
 LENGTHS = (*range(1, 11), 12, 14, 17, 20, 25, 30, 40, 50, 60, 70, 80, 90, 100)
@@ -150,6 +151,14 @@ _REPAIRS: dict[str, dict[str, Any]] = {
     "universal": _REPAIRED_WINDOW | _REPAIRED_HALTING,
     "integrated": _REPAIRED_WINDOW | _REPAIRED_HALTING | {"gate": "gru", "crossed_states": False},
 }
+_PARTS_OF_REPAIRS = {
+    "gate": ("gate", "crossed_states"),
+    "norm": ("norm",),
+    "residual": ("inner_residual",),
+    "gradient": ("gradient",),
+    "halting": ("coordinates", "blend", "unreached"),
+}
+"""The repairs that can be made alone, and the options that each of them sets."""
 
 
 def study(part: str = "all", edition: str = "published") -> Study:
@@ -162,7 +171,8 @@ def study(part: str = "all", edition: str = "published") -> Study:
             gates, gradients, norms and coordinates as the thesis means them, a plain GRU as one
             more model (what its blocks are without attention), fresh episodes and schedules, 30
             seeds, 1,000 evaluation episodes. "algorithm-1": the same, with returns as they are
-            and not scaled within every episode.
+            and not scaled within every episode. "one-repair": the published models, and each with
+            one of its repairs ("gtrxl-gate"), otherwise as "repaired".
 
     Raises:
         UserError: for another part or edition.
@@ -209,6 +219,8 @@ def models(edition: str = "published") -> dict[str, TrainConfig]:
     )
     if edition == "published":
         return {**coded, "none": none}
+    if edition == "one-repair":
+        return {name: agent for model in coded for name, agent in _one_repair(model).items()}
     repaired = {
         name: replace(config, memory_options=config.memory_options | _REPAIRS[name], preset="")
         for name, config in coded.items()
@@ -219,6 +231,20 @@ def models(edition: str = "published") -> dict[str, TrainConfig]:
     return {
         name: replace(config, a2c=replace(config.a2c, return_normalisation=False))
         for name, config in agents.items()
+    }
+
+
+def _one_repair(model: str) -> dict[str, TrainConfig]:
+    """An agent as coded, and with each of its repairs alone, by name."""
+    coded, repairs = PRESETS[f"makkink/{model}"], _REPAIRS[model]
+    parts = {
+        part: {option: repairs[option] for option in options if option in repairs}
+        for part, options in _PARTS_OF_REPAIRS.items()
+    }
+    return {model: coded} | {
+        f"{model}-{part}": replace(coded, memory_options=coded.memory_options | repair, preset="")
+        for part, repair in parts.items()
+        if repair
     }
 
 
@@ -277,7 +303,8 @@ class MakkinkOptions(GridOptions):
     edition: str = "published"
     """published: as the authors' code had it, on fixed streams of episodes. repaired: as the text
     means it, on fresh episodes, with controls and more seeds. algorithm-1: the same with returns
-    that are not scaled."""
+    that are not scaled. one-repair: the published agents, each with one of the repairs, on fresh
+    episodes: which of them makes the difference?"""
 
 
 def grid(options: MakkinkOptions) -> Study:
