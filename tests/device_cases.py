@@ -32,9 +32,9 @@ from clew.memory import MEMORIES
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.compiled import compile_program, init_run, make_parts
 from clew.run.config import TrainConfig
+from clew.run.cores import available_cores
 from clew.run.folder import read_config
 from clew.run.progress import Quiet
-from clew.run.sharding import available_cores
 from memory_samples import SMALL
 from small_async import after, arrays, async_config, by_turns
 from small_run import STEPS_PER_UPDATE, assert_same_run, last_state, small_config

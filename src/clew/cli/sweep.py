@@ -57,7 +57,7 @@ class SweepCommand:
     storage: str = ""
     """The URL of another database than the folder's SQLite, for example postgresql://HOST/NAME."""
     workers: int = 0
-    """Processes, each on a core of its own; 0 is one for every core."""
+    """Processes, each with one thread; 0 is one for every core."""
     ray: str = ""
     """Train on a Ray cluster in place of local processes: auto, local, HOST:PORT or
     ray://HOST:PORT; for tasks written in JAX."""

@@ -1,7 +1,6 @@
 """`clew train`: a run from settings, from a preset, or from where it stopped."""
 
 import dataclasses
-import os
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ from clew.cli.parse import parse, value_before_parsing
 from clew.errors import UserError
 from clew.run import folder, trust
 from clew.run.config import TrainConfig
+from clew.run.cores import available_cores
 from clew.run.defaults import choose_algorithm
 from clew.run.progress import format_seconds
 from clew.run.record import final_text
@@ -39,8 +39,8 @@ class TrainCommand:
     """With --resume: import the code that the run's settings name, even if this machine has not
     trained it."""
     cpu_threads: int = 0
-    """Processor cores to use; 0 takes all there are. Several runs side by side are faster with
-    their own cores."""
+    """Threads to compute on; 0 takes one for each core. Several runs side by side are faster with
+    as many threads together as there are cores."""
 
 
 def main(args: list[str]) -> int:
@@ -61,9 +61,7 @@ def main(args: list[str]) -> int:
     if command.ray:
         place = dataclasses.replace(config.asynchronous, ray=command.ray)
         config = dataclasses.replace(config, asynchronous=place)
-    if command.cpu_threads:
-        use_cores(command.cpu_threads)
-    open_devices(config.devices)
+    open_devices(config.devices, checked_threads(command.cpu_threads))
     from clew.run.train import train  # start: JAX takes a second
 
     resume = folder.find_run(command.resume, config.run_dir) if command.resume else False
@@ -142,18 +140,15 @@ def _within_preset(config: TrainConfig, preset: TrainConfig) -> TrainConfig:
     return dataclasses.replace(config, **changes)
 
 
-def use_cores(count: int) -> None:
-    """Keeps this process on `count` of its cores; before JAX counts them.
+def checked_threads(count: int) -> int:
+    """The number of threads to compute on, 0 for one on each core.
 
     Raises:
-        UserError: if there are fewer, or the system cannot.
+        UserError: if there are fewer cores.
     """
-    if not hasattr(os, "sched_setaffinity"):
-        raise UserError("--cpu-threads needs Linux; elsewhere start clew with a tool such as nice")
-    cores = sorted(os.sched_getaffinity(0))
-    if not 1 <= count <= len(cores):
-        raise UserError(f"cpu_threads must be between 1 and {len(cores)}, got {count}")
-    os.sched_setaffinity(0, cores[:count])
+    if not 0 <= count <= available_cores():
+        raise UserError(f"cpu_threads must be between 0 and {available_cores()}, got {count}")
+    return count
 
 
 def report(path: Any, summary: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ from clew.errors import UserError, require_at_least, require_choice
 from clew.memory import MEMORIES
 from clew.names import find
 from clew.run.build import make_task
+from clew.run.cores import available_cores, use_threads
 
 if TYPE_CHECKING:
     from clew.run.config import TrainConfig
@@ -171,7 +172,7 @@ def choose_devices(config: "TrainConfig") -> "TrainConfig":
     return replace(config, devices=count, device_threads=threads)
 
 
-def open_devices(wanted: int = 0) -> None:
+def open_devices(wanted: int = 0, threads: int = 0) -> None:
     """Makes JAX take every core of this process for a device, if it has not begun to compute.
 
     For a program of its own, such as the command line: it changes JAX for the whole process. Where
@@ -180,22 +181,19 @@ def open_devices(wanted: int = 0) -> None:
 
     Args:
         wanted: devices that are needed, even if there are fewer cores.
+        threads: to compute on, and devices to have; 0 takes one of each for every core.
     """
     if not count_is_given():
         with contextlib.suppress(RuntimeError):  # JAX has its devices already
-            jax.config.update("jax_num_cpu_devices", max(available_cores(), wanted))
+            jax.config.update("jax_num_cpu_devices", max(threads or available_cores(), wanted))
+    if threads:
+        use_threads(threads)
 
 
 def count_is_given() -> bool:
     """Whether the user has said how many devices a processor is."""
     flags = os.environ.get("XLA_FLAGS", "")
     return jax.config.values["jax_num_cpu_devices"] != -1 or _COUNT_FLAG in flags
-
-
-def available_cores() -> int:
-    """Cores that this process may run on."""
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux alone has it
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 @cache

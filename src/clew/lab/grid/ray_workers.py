@@ -47,9 +47,7 @@ class RayWorkers:
         self._running: dict[Any, _Task] = {}
         self._news: dict[int, tuple[str, float]] = {}
         self._open = True
-        # A task has no core of its own, so JAX is limited to one.
-        variables = cluster.environment(**one_thread(), NPROC="1")
-        environment = {"env_vars": variables}
+        environment = {"env_vars": cluster.environment(**one_thread())}
         self._task = self._ray.remote(num_cpus=1, max_retries=0, runtime_env=environment)(work_off)
         # It may be restarted on another node: what it forgets is not needed.
         notebook = self._ray.remote(num_cpus=0, max_restarts=-1, runtime_env=environment)(Notebook)

@@ -16,6 +16,7 @@ from clew.lab.grid.jobs import Job
 from clew.lab.grid.packs import Pack
 from clew.lab.grid.results import Row
 from clew.lab.grid.worker import ACTIVE
+from clew.run.cores import THREADS, available_cores
 
 WORK = "clew.lab.grid.jobs:run_job"
 LOG_TAIL = 600
@@ -75,7 +76,7 @@ class _Process:
 
 
 class LocalWorkers:
-    """Processes on this machine, each on a core of its own with one thread of computation.
+    """Processes on this machine, each with one thread of computation.
 
     A process that has died is replaced when there is work for it. All of them end when this one
     does, even by a kill.
@@ -95,9 +96,8 @@ class LocalWorkers:
     def __init__(
         self, logs: Path, size: int | None = None, work: str = WORK, *, whole: bool = False
     ):
-        self._cores = [_ANY] if whole else _cores()
         self._variables = {ACTIVE: "1"} if whole else one_thread()
-        self.size = len(self._cores) if size is None else size
+        self.size = (1 if whole else available_cores()) if size is None else size
         require_at_least("workers", self.size, 1)
         self._logs = logs
         self._work = work
@@ -152,12 +152,11 @@ class LocalWorkers:
                     slot.stdin.close()
 
     def _start(self, index: int) -> _Process:
-        core = self._cores[index % len(self._cores)]
         log = self._logs / f"worker-{index}.log"
         with open(log, "ab") as file:
             printed = file.tell()
             popen = subprocess.Popen(
-                [sys.executable, "-c", _BEGIN, str(core), self._work],
+                [sys.executable, "-c", _BEGIN, self._work],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=file,
@@ -194,21 +193,11 @@ class LocalWorkers:
         return Event("died", pack, process.name, error=error)
 
 
-_ANY = -1  # in place of the number of a core
-# Before JAX counts its cores.
 _BEGIN = """
-import os, sys
-if int(sys.argv[1]) >= 0:
-    os.sched_setaffinity(0, {int(sys.argv[1])})
+import sys
 from clew.lab.grid.worker import main
-main(sys.argv[2])
+main(sys.argv[1])
 """
-
-
-def _cores() -> list[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return [_ANY] * (os.cpu_count() or 1)  # a system that cannot keep a process on one of them
 
 
 def _environment(variables: dict[str, str]) -> dict[str, str]:
@@ -227,5 +216,6 @@ def one_thread() -> dict[str, str]:
         "JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS") or "cpu",
         "XLA_FLAGS": flags.strip(),
         "OMP_NUM_THREADS": "1",
+        THREADS: "1",
         ACTIVE: "1",
     }

@@ -44,7 +44,7 @@ class GridOptions(StudyOptions):
     """Memories of your own as further models: package.module:factory, or with a name of your
     choice NAME=package.module:factory. Each takes its place in the study's own agent."""
     workers: int = 0
-    """Processes, each on a core of its own; 0 is one for every core. Where a training takes all
+    """Processes, each with one thread; 0 is one for every core. Where a training takes all
     cores, trainings side by side; 0 is one."""
     ray: str = ""
     """Run on a Ray cluster in place of local processes: auto, local, HOST:PORT or

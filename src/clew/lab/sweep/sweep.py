@@ -45,9 +45,9 @@ from clew.lab.sweep.trials import (
 from clew.run import folder
 from clew.run.build import make_task
 from clew.run.config import TrainConfig, config_from_json, differences
+from clew.run.cores import available_cores
 from clew.run.files import read_json
 from clew.run.recorded import by_reference
-from clew.run.sharding import available_cores
 
 DECLARATION, TRIALS, FINAL = "sweep.json", "trials", "final"
 BEST, DEFAULT = "best", "default"

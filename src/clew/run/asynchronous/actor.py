@@ -1,6 +1,5 @@
 """What an actor does, in whatever process: opens its environments, and acts for rollouts."""
 
-import os
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -23,6 +22,7 @@ from clew.memory.base import State
 from clew.run.asynchronous.heartbeat import Heartbeat
 from clew.run.build import agent_parts
 from clew.run.config import TrainConfig
+from clew.run.cores import use_threads
 from clew.run.hosted import host_actor
 
 
@@ -202,15 +202,7 @@ def _refresh(static: Agent, num_envs: int, params: PyTree[Array], memory: State)
     return refresh_all(eqx.combine(params, static), memory, num_envs)
 
 
-def use_one_core() -> None:
-    """Makes JAX compute on one thread, so that actors do not crowd each other out.
-
-    It takes as many threads as the process has cores when it first computes.
-    """
+def use_one_thread() -> None:
+    """Makes JAX compute on one thread of the processor, so that actors do not crowd each other."""
     jax.config.update("jax_platforms", "cpu")
-    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
-    if cores is not None:
-        os.sched_setaffinity(0, {min(cores)})
-    jax.block_until_ready(jax.device_put(np.zeros(1, np.float32)))
-    if cores is not None:
-        os.sched_setaffinity(0, cores)
+    use_threads(1)

@@ -26,7 +26,7 @@ from clew.run.asynchronous.actor import (
     ActorSpec,
     Gathered,
     gathered_template,
-    use_one_core,
+    use_one_thread,
 )
 from clew.run.asynchronous.heartbeat import HEARTBEAT_BYTES, HangDetector, Heartbeat
 from clew.run.asynchronous.pool import Ready, Rollout
@@ -95,7 +95,7 @@ def work(start: Start) -> None:
             jax.config.update("jax_compilation_cache_dir", start.cache)
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
             jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-        use_one_core()
+        use_one_thread()
         _Worker(start).serve()
     except (EOFError, ConnectionError):
         pass

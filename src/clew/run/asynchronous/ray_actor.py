@@ -148,9 +148,9 @@ class RayActor:
         return version, gathered
 
     def _begin(self) -> "Actor":
-        from clew.run.asynchronous.actor import Actor, use_one_core  # start: as JAX
+        from clew.run.asynchronous.actor import Actor, use_one_thread  # start: as JAX
         from clew.run.machine import use_compilation_cache  # start: as JAX
 
         use_compilation_cache()
-        use_one_core()
+        use_one_thread()
         return Actor(pickle.loads(self._spec), self._heartbeat)
