@@ -8,6 +8,7 @@ import broken_memories as toys
 import jax
 import pytest
 
+from clew.cli.check import make
 from clew.errors import UserError
 from clew.memory.laws import LawBroken, check
 from memory_samples import quick_compilation
@@ -59,6 +60,12 @@ def test_sound_memories_pass(kind: type[toys.Average], precision: Any) -> None:
     limit = 1e-5 if precision == "float32" else 1e-14
     assert max(max(case.value, case.gradient) for case in report.cases) < limit
     assert f"{len(report.cases)} cases" in str(report) and "holds" in str(report)
+
+
+def test_a_memory_may_begin_shut() -> None:
+    """Nothing reads ReZero's cache where its parameters start, as users check it."""
+    options = {"hidden_size": 4, "num_layers": 1, "num_heads": 1, "head_size": 4, "window": 4}
+    check(make("rezero", 3, options), lengths=(5,))
 
 
 @pytest.mark.skipif(not MAPS.exists(), reason="Linux alone lists the maps of a process")

@@ -94,18 +94,27 @@ class _Probe:
         return any(self.reads) or not all(np.array_equal(a, b) for a, b in pairs)
 
     def unread(self) -> list[str]:
-        """The arrays of floats that neither a run nor `refresh` reads."""
-        direct, through = map(jax.tree.leaves, self._gradients())
-        found = []
-        for i, here, there in zip(self.floats, direct, through, strict=True):
-            if (
-                here.size
-                and not here.any()
-                and not there.any()
-                and not any(i in s for s in self.sources)
-            ):
-                found.append(self.names[i])
-        return found
+        """The arrays of floats that a run does not read, nor `refresh`, which does not write them.
+
+        Such as what keys were made of, beside keys that stay as they are. None if a run reads no
+        array at all: of a memory that remembers nothing, nothing is missing.
+
+        A layer may begin shut, as ReZero's do. So all parameters are moved from where they start.
+        """
+        parameters, static = eqx.partition(self.memory, eqx.is_inexact_array)
+        moved = jax.tree.map(lambda p: (p + 0.3 * self._direction(p)).astype(p.dtype), parameters)
+        memory, warm = eqx.combine(moved, static), self.cases.warm
+        weights = self.cases.normal(*self.xs.shape[:2], self.cases.columns)
+        _, _, (_, direct, _) = self._pull_learn(memory, warm, self.xs, weights)
+        _, (_, through, _) = self._pull_refresh(memory, warm, direct)
+        here, there = (jax.tree.leaves(gradients) for gradients in (direct, through))
+        if not any(leaf.any() for leaf in here):
+            return []
+        return [
+            self.names[i]
+            for i, a, b in zip(self.floats, here, there, strict=True)
+            if a.size and not a.any() and not b.any() and not self._is_rebuilt_or_source(i)
+        ]
 
     def derivative(self) -> float:
         """How far the gradient through `refresh` is from a central difference, as a median."""
@@ -190,6 +199,9 @@ class _Probe:
                 if not same and i != j:
                     self.reads[i].add(j)
         self.sources = [reads if i in rebuilt else set() for i, reads in enumerate(self.reads)]
+
+    def _is_rebuilt_or_source(self, i: int) -> bool:
+        return bool(self.sources[i]) or any(i in sources for sources in self.sources)
 
     def _gradients(self) -> tuple[Any, Any]:
         """Those of some run with respect to the states before it, and before their refresh."""
