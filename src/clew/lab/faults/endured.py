@@ -107,9 +107,11 @@ class Endured:
         return true()
 
     def wait_for_progress(self) -> bool:
-        """Whether it saves something new."""
+        """Whether it saves something new, more than where it begins."""
         before = self.checkpoints[-1:]
-        return self.wait_until(lambda: self.checkpoints[-1:] != before)
+        return self.wait_until(
+            lambda: self.checkpoints[-1:] not in (before, []) and self.update > 0
+        )
 
 
 def kill(run: Endured, dice: random.Random) -> str:
