@@ -105,7 +105,7 @@ def _measures(output: Path, tiny: bool) -> list[Stage]:
         Stage(
             trained,
             (*train, "--run-dir", str(runs), "--name", trained),
-            120,
+            600 if tiny else 120,  # a processor that computes other things as well takes minutes
             result=f"runs/{trained}/summary.json",
             resumed=("train", "--resume", str(runs / trained)),
             partial=f"runs/{trained}/config.json",

@@ -94,10 +94,9 @@ class _Probe:
         return any(self.reads) or not all(np.array_equal(a, b) for a, b in pairs)
 
     def unread(self) -> list[str]:
-        """The arrays of floats that a run does not read, nor `refresh`, which does not write them.
+        """The arrays of floats that are carried on and of no use: no run reads them, nor `refresh`.
 
-        Such as what keys were made of, beside keys that stay as they are. None if a run reads no
-        array at all: of a memory that remembers nothing, nothing is missing.
+        Such as what keys were made of, beside keys that stay as they are.
 
         A layer may begin shut, as ReZero's do. So all parameters are moved from where they start.
         """
@@ -108,12 +107,14 @@ class _Probe:
         _, _, (_, direct, _) = self._pull_learn(memory, warm, self.xs, weights)
         _, (_, through, _) = self._pull_refresh(memory, warm, direct)
         here, there = (jax.tree.leaves(gradients) for gradients in (direct, through))
-        if not any(leaf.any() for leaf in here):
-            return []
         return [
             self.names[i]
             for i, a, b in zip(self.floats, here, there, strict=True)
-            if a.size and not a.any() and not b.any() and not self._is_rebuilt_or_source(i)
+            if a.size
+            and not a.any()
+            and not b.any()
+            and not self._is_rebuilt_or_source(i)
+            and self._is_carried_on(i)
         ]
 
     def derivative(self) -> float:
@@ -202,6 +203,12 @@ class _Probe:
 
     def _is_rebuilt_or_source(self, i: int) -> bool:
         return bool(self.sources[i]) or any(i in sources for sources in self.sources)
+
+    def _is_carried_on(self, i: int) -> bool:
+        """Whether some of an array's numbers are still there after a step."""
+        there = self._scrambled(self.history, i)
+        after = jax.tree.leaves(self._learn(self.memory, there, 1)[0])[i]
+        return bool(np.isin(after, jax.tree.leaves(there)[i]).any())
 
     def _gradients(self) -> tuple[Any, Any]:
         """Those of some run with respect to the states before it, and before their refresh."""
