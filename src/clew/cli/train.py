@@ -147,7 +147,7 @@ def checked_threads(count: int) -> int:
         UserError: if there are fewer cores.
     """
     if not 0 <= count <= available_cores():
-        raise UserError(f"cpu_threads must be between 0 and {available_cores()}, got {count}")
+        raise UserError(f"cpu_threads must be between 1 and {available_cores()}, got {count}")
     return count
 
 

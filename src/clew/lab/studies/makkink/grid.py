@@ -220,7 +220,11 @@ def models(edition: str = "published") -> dict[str, TrainConfig]:
     if edition == "published":
         return {**coded, "none": none}
     if edition == "one-repair":
-        return {name: agent for model in coded for name, agent in _one_repair(model).items()}
+        return {
+            name: agent
+            for model, config in coded.items()
+            for name, agent in _one_repair(model, config).items()
+        }
     repaired = {
         name: replace(config, memory_options=config.memory_options | _REPAIRS[name], preset="")
         for name, config in coded.items()
@@ -234,9 +238,9 @@ def models(edition: str = "published") -> dict[str, TrainConfig]:
     }
 
 
-def _one_repair(model: str) -> dict[str, TrainConfig]:
+def _one_repair(model: str, coded: TrainConfig) -> dict[str, TrainConfig]:
     """An agent as coded, and with each of its repairs alone, by name."""
-    coded, repairs = PRESETS[f"makkink/{model}"], _REPAIRS[model]
+    repairs = _REPAIRS[model]
     parts = {
         part: {option: repairs[option] for option in options if option in repairs}
         for part, options in _PARTS_OF_REPAIRS.items()
