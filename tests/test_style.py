@@ -6,6 +6,7 @@ import re
 import tokenize
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,27 @@ def is_ellipsis(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and ast.unparse(statement) == "..."
 
 
+@cache
+def classes() -> dict[str, ast.ClassDef]:
+    """The library's classes by their names."""
+    trees = (ast.parse(path.read_text()) for path in LIBRARY)
+    return {
+        node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)
+    }
+
+
+def inherited(node: ast.ClassDef) -> set[str]:
+    """The members that a base of a class describes, a protocol's also; they are described once."""
+    found: set[str] = set()
+    for base in node.bases:
+        name = ast.unparse(base).split("[")[0]
+        if (parent := classes().get(name)) is not None:
+            methods = (method for method in parent.body if isinstance(method, Function))
+            found |= {method.name for method in methods if ast.get_docstring(method)}
+            found |= inherited(parent)
+    return found
+
+
 def undocumented(tree: ast.Module) -> Iterator[str]:
     """Public classes, functions and methods without a docstring; a decorated method inherits."""
     if not ast.get_docstring(tree):
@@ -62,6 +84,7 @@ def undocumented(tree: ast.Module) -> Iterator[str]:
             for method in node.body if isinstance(node, ast.ClassDef) else []:
                 if isinstance(method, Function) and not method.name.startswith("_"):
                     described = ast.get_docstring(method) or method.decorator_list
+                    described = described or method.name in inherited(node)
                     if not described and not is_ellipsis(method.body[0]):
                         yield f"{node.name}.{method.name}"
 
