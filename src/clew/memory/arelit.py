@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from clew.errors import MOST_PARTS, require_at_least, require_choice, require_rate
-from clew.memory.base import State, check_step_input, check_unroll_input
+from clew.memory.base import State
 from clew.memory.kernels import RecurrenceBackend, choose_form
 from clew.memory.kernels.arelit import AReLiTInputs, Readout, arelit_recurrence
 from clew.memory.parts import chunkwise
@@ -24,7 +24,7 @@ from clew.memory.parts.layer import Layer
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.positions import count_positions
 from clew.memory.parts.scans import checkpointed_scan, linear_scan, scan_pieces
-from clew.memory.parts.stack import LayerStack, check_sizes, step_layers, unroll_layers
+from clew.memory.parts.stack import LayerStack, check_sizes
 
 Frequencies = Literal["half_wave", "full_wave", "odd_wave", "printed", "code"]
 Scale = Literal["derived", "printed", "code"]
@@ -349,20 +349,6 @@ class AReLiT(LayerStack):
         self.layers = tuple(layer(k) for k in keys[1:])
         self.input_size = input_size
         self.output_size = hidden_size
-
-    def step(
-        self, state: State, x: Float[Array, " in"], start: Bool[Array, ""]
-    ) -> tuple[State, Float[Array, " out"]]:
-        """One observation: e, then y and out of every layer."""
-        x = check_step_input(self, x, start, state)
-        return step_layers(self.layers, state, self.embed(x), start)
-
-    def unroll(
-        self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
-    ) -> tuple[State, Float[Array, "time out"]]:
-        """A chunk, layer by layer."""
-        xs = check_unroll_input(self, xs, starts, state)
-        return unroll_layers(self.layers, state, self.embed(xs), starts)
 
 
 class Oscillators(NamedTuple):

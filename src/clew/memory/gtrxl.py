@@ -2,9 +2,8 @@
 
 import equinox as eqx
 import jax
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
-from clew.memory.base import State, check_step_input, check_unroll_input
 from clew.memory.kernels import Backend
 from clew.memory.parts.attention import Gradient
 from clew.memory.parts.blocks import Init, Linear
@@ -15,9 +14,6 @@ from clew.memory.parts.stack import (
     WindowLayers,
     check_sizes,
     make_embedding,
-    share_biases,
-    step_layers,
-    unroll_layers,
     window_layers,
 )
 
@@ -118,17 +114,3 @@ class GTrXL(LayerStack):
         )
         self.input_size = input_size
         self.output_size = hidden_size
-
-    def step(
-        self, state: State, x: Float[Array, " in"], start: Bool[Array, ""]
-    ) -> tuple[State, Float[Array, " out"]]:
-        """One observation: e, then y and out of every layer."""
-        x = check_step_input(self, x, start, state)
-        return step_layers(share_biases(self.layers), state, self.embed(x), start)
-
-    def unroll(
-        self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
-    ) -> tuple[State, Float[Array, "time out"]]:
-        """A chunk, layer by layer."""
-        xs = check_unroll_input(self, xs, starts, state)
-        return unroll_layers(share_biases(self.layers), state, self.embed(xs), starts)

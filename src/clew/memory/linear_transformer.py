@@ -8,13 +8,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.errors import LARGEST_SIZE, MOST_PARTS, require_at_least, require_choice, require_rate
-from clew.memory.base import State, check_step_input, check_unroll_input, select
+from clew.memory.base import State, select
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
 from clew.memory.parts.gates import GateName
 from clew.memory.parts.layer import Layer, NormPlace
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.scans import scan_pieces
-from clew.memory.parts.stack import LayerStack, check_sizes, step_layers, unroll_layers
+from clew.memory.parts.stack import LayerStack, check_sizes
 
 _CHUNK = 64  # square products of this many steps; larger ones cost more than they save
 
@@ -245,17 +245,3 @@ class LinearTransformer(LayerStack):
         self.layers = tuple(layer(k) for k in keys[1:])
         self.input_size = input_size
         self.output_size = hidden_size
-
-    def step(
-        self, state: State, x: Float[Array, " in"], start: Bool[Array, ""]
-    ) -> tuple[State, Float[Array, " out"]]:
-        """One observation: e, then y and out of every layer."""
-        x = check_step_input(self, x, start, state)
-        return step_layers(self.layers, state, self.embed(x), start)
-
-    def unroll(
-        self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
-    ) -> tuple[State, Float[Array, "time out"]]:
-        """A chunk, layer by layer."""
-        xs = check_unroll_input(self, xs, starts, state)
-        return unroll_layers(self.layers, state, self.embed(xs), starts)

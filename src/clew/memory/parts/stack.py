@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.errors import DEEPEST, LARGEST_SIZE, UserError, require_at_least
-from clew.memory.base import AbstractMemory, State
+from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input
 from clew.memory.kernels import Backend
 from clew.memory.parts.attention import Gradient, WindowAttention
 from clew.memory.parts.blocks import Init, Linear
@@ -21,8 +21,8 @@ WindowLayers = tuple[Layer[WindowAttention], ...]
 class LayerStack(AbstractMemory):
     """An embedding, x W + b with relu where `embedding_relu`, and layers that keep the state.
 
-    Without an embedding the first layer reads the observation as it is. A model says in `step` and
-    `unroll` what it does with them; the state is a tuple with one entry a layer.
+    Without an embedding the first layer reads the observation as it is. The state is a tuple with
+    one entry a layer. A model is a constructor that makes the layers.
     """
 
     embedding: eqx.AbstractVar[Linear | None]
@@ -39,6 +39,20 @@ class LayerStack(AbstractMemory):
             return x
         e = self.embedding(x)
         return jax.nn.relu(e) if self.embedding_relu else e
+
+    def step(
+        self, state: State, x: Float[Array, " in"], start: Bool[Array, ""]
+    ) -> tuple[State, Float[Array, " out"]]:
+        """One observation: e, then y and out of every layer."""
+        x = check_step_input(self, x, start, state)
+        return step_layers(self.layers, state, self.embed(x), start)
+
+    def unroll(
+        self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
+    ) -> tuple[State, Float[Array, "time out"]]:
+        """A chunk, layer by layer."""
+        xs = check_unroll_input(self, xs, starts, state)
+        return unroll_layers(self.layers, state, self.embed(xs), starts)
 
     def maps(self, xs: Float[Array, "time in"]) -> dict[str, MemoryMap]:
         """The maps of every layer."""
@@ -146,9 +160,9 @@ def share_biases(layers: tuple[Layer[Any], ...]) -> tuple[Layer[Any], ...]:
 def step_layers(
     layers: tuple[Layer[Any], ...], state: State, x: Float[Array, " n"], start: Bool[Array, ""]
 ) -> tuple[State, Float[Array, " n"]]:
-    """One time step through `layers`."""
+    """One time step through `layers`, the first of which may lend its position biases."""
     after = []
-    for layer, before in zip(layers, state, strict=True):
+    for layer, before in zip(share_biases(layers), state, strict=True):
         new, x = layer.step(before, x, start)
         after.append(new)
     return tuple(after), x
@@ -160,9 +174,9 @@ def unroll_layers(
     xs: Float[Array, "time n"],
     starts: Bool[Array, " time"],
 ) -> tuple[State, Float[Array, "time n"]]:
-    """A chunk through `layers`."""
+    """A chunk through `layers`, as `step_layers`."""
     after = []
-    for layer, before in zip(layers, state, strict=True):
+    for layer, before in zip(share_biases(layers), state, strict=True):
         new, xs = layer.unroll(before, xs, starts)
         after.append(new)
     return tuple(after), xs
