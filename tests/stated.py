@@ -1,28 +1,36 @@
 """What pages state of results, computed again from the rows beside them.
 
-A reference is an HTML comment, so that no reader sees it. Before a table,
+It is written in a file beside the page, `README.stated.toml` of `README.md`, so that the page
+itself is nothing but text:
 
-    <!-- stated
-    rows = load("results.jsonl")
-    wanted = {"GRU": "gru"}
-    success: estimate(scores(rows, model=wanted[row["agent"]]))
-    published: stated
-    -->
+    [names]
+    rows = 'load("results.jsonl")'
+    wanted = '{"GRU": "gru"}'
 
-gives names values, which later references of the page know as well, and columns an expression of
-what their cells have to say; `row` has the row's cells by column. The first column may have none.
-"stated" waives a column: it is not from these rows. Behind a figure in the text,
+    [[tables]]
+    at = '| agent |'
+    stated = ["published"]
+    [tables.columns]
+    success = 'estimate(scores(rows, model=wanted[row["agent"]]))'
 
-    0.95<!-- = f"{mean(scores(rows)):.2f}" -->
+    [[figures]]
+    text = 'all seeds together earn {} of 1'
+    is = 'f"{mean(scores(rows)):.2f}"'
 
-what stands before has to end with the expression's value. Expressions are Python with the functions
-of this file and of `clew.stats`; files are those of the page's folder. Bold marks and spaces do not
-count.
+`at` quotes a line of the page; the table is the one that begins there or next after it. A column
+has an expression of what its cells say, in which `row` is the row's cells by column, or it is one
+of `stated`: not from these rows. The first column needs neither. `text` quotes what stands around
+a figure, with `{}` in its place. A quotation has to be found exactly once.
+
+Expressions are Python with the functions of this file, of `clew.stats`, and `names`, which are
+evaluated in order; a table's own (`[tables.names]`) are added to the page's or replace them. Files
+are those of the page's folder. Bold marks, line breaks and spaces do not count.
 """
 
 import csv
 import json
 import re
+import tomllib
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -33,10 +41,8 @@ import numpy as np
 import clew.stats
 from clew.run import json_lines
 
-_TABLE = re.compile(r"<!-- stated\n((?:.*\n)*?)-->\n+((?:^ *\|.*\n?)+)", re.MULTILINE)
-_INLINE = re.compile(r"(.*?)<!-- = (.*?) -->")
-_ANY_TABLE = re.compile(r"((?:^ *\|.*\n?)+)", re.MULTILINE)
-_SET = re.compile(r"^(\w+) = (.*)$")
+_TABLE = re.compile(r"((?:^ *\|.*\n?)+)", re.MULTILINE)
+_FIGURE = "(.{1,40}?)"  # the nearest text that ends as quoted, and not within a number
 
 
 class Wrong(NamedTuple):
@@ -108,60 +114,93 @@ _NAMES = {
 }
 
 
+def stated_beside(page: Path) -> Path:
+    """The file that says what a page states."""
+    return page.with_suffix(".stated.toml")
+
+
 def check_page(page: Path) -> list[Wrong]:
-    """Every marked figure of a page that is not what its rows say."""
+    """Every figure of a page that is not what its rows say, and every quotation not found."""
     text = page.read_text()
-    names = _NAMES | {"load": cache(partial(load, page.parent))}
+    stated = _stated(page)
+    given = _NAMES | {"load": cache(partial(load, page.parent))}
     wrong = []
-    for marked in _TABLE.finditer(text):
-        columns = {}
-        for line in marked[1].splitlines():
-            if given := _SET.match(line):
-                names[given[1]] = eval(given[2], names)
-            else:
-                column, _, columns[column] = line.partition(": ")
-        wrong += _check_table(columns, marked[2].splitlines(), names)
-    for marked in _INLINE.finditer(text):
-        computed = str(eval(marked[2], names))  # our own pages
-        if not _bare(marked[1]).endswith(computed):
-            wrong.append(Wrong("text", marked[1][-40:], computed))
+    for table in stated.get("tables", []):
+        names = _evaluated(stated.get("names", {}) | table.get("names", {}), given)
+        try:
+            lines = _table_at(text, table["at"])[1].splitlines()
+        except LookupError as error:
+            wrong.append(Wrong(table["at"], str(error), ""))
+        else:
+            wrong += _check_table(table, lines, names)
+    names = _evaluated(stated.get("names", {}), given)
+    for figure in stated.get("figures", []):
+        wrong += _check_figure(figure, _bare(text), names)
     return wrong
 
 
 def unmarked_tables(page: Path) -> list[str]:
     """The headings of a page's tables that have figures, and no column that is computed again."""
     text = page.read_text()
-    marked = {match.start(2) for match in _TABLE.finditer(text) if _computes(match[1])}
+    checked = [table for table in _stated(page).get("tables", []) if table.get("columns")]
+    marked = {_table_at(text, table["at"]).start() for table in checked}
     return [
         table[1].splitlines()[0]
-        for table in _ANY_TABLE.finditer(text)
+        for table in _TABLE.finditer(text)
         if table.start() not in marked and any(_has_figure(c) for r in _rows(table[1]) for c in r)
     ]
 
 
-def _computes(reference: str) -> bool:
-    """Whether it has an expression for a column, and does not waive all of them."""
-    columns = [line for line in reference.splitlines() if not _SET.match(line)]
-    return any(not line.endswith(": stated") for line in columns)
+def _stated(page: Path) -> dict[str, Any]:
+    path = stated_beside(page)
+    return tomllib.loads(path.read_text()) if path.exists() else {}
+
+
+def _evaluated(expressions: dict[str, str], given: dict[str, Any]) -> dict[str, Any]:
+    """Names with the values of their expressions, in order."""
+    names = dict(given)
+    for name, expression in expressions.items():
+        names[name] = eval(expression, names)  # our own pages
+    return names
+
+
+def _table_at(text: str, quoted: str) -> re.Match[str]:
+    """The table at or after the only line with a quotation; LookupError if there is none."""
+    lines = [line.start() for line in re.finditer(r"^.*$", text, re.MULTILINE) if quoted in line[0]]
+    if len(lines) != 1:
+        raise LookupError(f"{len(lines)} lines have this, not one")
+    table = _TABLE.search(text, lines[0])
+    if table is None:
+        raise LookupError("no table follows it")
+    return table
+
+
+def _check_figure(figure: dict[str, str], text: str, names: dict[str, Any]) -> Iterator[Wrong]:
+    quoted = figure["text"]
+    before, _, after = map(re.escape, quoted.partition("{}"))
+    found = re.findall(rf"(?={before}{_FIGURE}{after}(?!\d))", text)
+    if not (before and after and len(found) == 1):
+        yield Wrong(quoted, f"{len(found)} places have this, not one", "")
+    elif found[0] != (computed := str(eval(figure["is"], names))):
+        yield Wrong(quoted, found[0], computed)
 
 
 def _check_table(
-    columns: dict[str, str], table: list[str], names: dict[str, Any]
+    reference: dict[str, Any], table: list[str], names: dict[str, Any]
 ) -> Iterator[Wrong]:
     head = _cells(table[0])
-    for column in set(columns) - set(head):
+    columns, stated = reference.get("columns", {}), reference.get("stated", [])
+    for column in {*columns, *stated} - set(head):
         yield Wrong(f"the reference names {column!r}", table[0], "")
     for cells in _rows("\n".join(table)):
         row = dict(zip(head, cells, strict=True))
         for column, cell in row.items():
-            expression = columns.get(column)
-            if expression is None:
-                if _has_figure(cell) and column != head[0]:
-                    yield Wrong(f"{cells[0]}, {column}", cell, "no expression for this column")
-            elif expression != "stated":
-                computed = str(eval(expression, names | {"row": row}))
+            if column in columns:
+                computed = str(eval(columns[column], names | {"row": row}))
                 if _bare(cell) != computed:
                     yield Wrong(f"{cells[0]}, {column}", cell, computed)
+            elif column not in stated and _has_figure(cell) and column != head[0]:
+                yield Wrong(f"{cells[0]}, {column}", cell, "no expression for this column")
 
 
 def _rows(table: str) -> list[list[str]]:
@@ -173,7 +212,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _bare(text: str) -> str:
-    return text.replace("**", "").strip()
+    return " ".join(text.replace("**", "").split())
 
 
 def _has_figure(cell: str) -> bool:

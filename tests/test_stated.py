@@ -4,12 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from stated import Wrong, check_page, unmarked_tables
+from stated import Wrong, check_page, stated_beside, unmarked_tables
 
 ROOT = Path(__file__).parents[1]
 PAGES = {
     str(page.relative_to(ROOT)): page
-    for page in (ROOT / "README.md", *sorted((ROOT / "results").glob("*/README.md")))
+    for page in (
+        ROOT / "README.md",
+        *sorted((ROOT / "docs").rglob("*.md")),
+        *sorted((ROOT / "results").glob("*/README.md")),
+    )
+    if stated_beside(page).exists() or "results" in page.parts
 }
 UNMARKED = {
     "README.md",
@@ -23,8 +28,14 @@ UNMARKED = {
 
 
 @pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_text_alone(name: str) -> None:
+    """What is in a comment is neither shown nor checked."""
+    assert "<!--" not in PAGES[name].read_text()
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_stated_figures_are_those_of_the_rows(name: str) -> None:
-    """Every marked one."""
+    """Every one that the file beside the page has."""
     assert check_page(PAGES[name]) == []
 
 
@@ -33,23 +44,68 @@ def test_only_known_pages_have_tables_without_a_reference() -> None:
     assert {name for name, page in PAGES.items() if unmarked_tables(page)} == UNMARKED
 
 
-def test_what_is_wrong_is_found(tmp_path: Path) -> None:
-    """In a table, in the text, and in a column that nothing is said of."""
-    (tmp_path / "rows.csv").write_text("agent,score\na,0.25\nb,0.75\n")
+def test_every_reference_is_of_a_page() -> None:
+    """A file beside no page would check nothing, and so would a page of another folder."""
+    found = {
+        path for folder in ("docs", "results") for path in (ROOT / folder).rglob("*.stated.toml")
+    }
+    found |= set(ROOT.glob("*.stated.toml"))
+    assert found <= {stated_beside(page) for page in PAGES.values()}
+
+
+ROWS = "agent,score\na,0.25\nb,0.75\n"
+TABLE = "| agent | score | other |\n|---|---|---|\n| a | 0.25 | - |\n| b | **0.7** | 3 |\n\n"
+STATED = """
+[names]
+rows = 'load("rows.csv")'
+[[tables]]
+at = "| agent |"
+[tables.columns]
+score = 'one(rows, agent=row["agent"])["score"]'
+[[figures]]
+text = "The first had {}, the second"
+is = 'rows[0]["score"]'
+[[figures]]
+text = "the second {}."
+is = 'rows[1]["score"]'
+"""
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    """A page with a wrong cell, an unchecked one and a wrong figure in the text."""
     page = tmp_path / "README.md"
-    page.write_text(
-        '<!-- stated\nrows = load("rows.csv")\nscore: one(rows, agent=row["agent"])["score"]\n-->\n'
-        "| agent | score | other |\n|---|---|---|\n| a | 0.25 | - |\n| b | **0.7** | 3 |\n\n"
-        'The first had 0.25<!-- = load("rows.csv")[0]["score"] -->, '
-        'the second 0.25<!-- = load("rows.csv")[1]["score"] -->.\n'
-    )
+    page.write_text(f"{TABLE}The first had **0.25**, the\nsecond 0.25.\n")
+    (tmp_path / "rows.csv").write_text(ROWS)
+    stated_beside(page).write_text(STATED)
+    return page
+
+
+def test_what_is_wrong_is_found(page: Path) -> None:
+    """In a table, in the text, and in a column that nothing is said of."""
     assert check_page(page) == [
         Wrong("b, score", "**0.7**", "0.75"),
         Wrong("b, other", "3", "no expression for this column"),
-        Wrong("text", ", the second 0.25", "0.75"),
+        Wrong("the second {}.", "0.25", "0.75"),
     ]
     assert unmarked_tables(page) == []
-    bare = "| agent | score |\n|---|---|\n| a | 0.25 |\n"
-    for text in (bare, f"<!-- stated\nscore: stated\n-->\n{bare}"):
-        page.write_text(text)
-        assert unmarked_tables(page) == ["| agent | score |"]
+
+
+def test_a_quotation_is_found_exactly_once(page: Path) -> None:
+    """A sentence that was edited, or one that stands twice, is named."""
+    page.write_text(page.read_text() + "Elsewhere the first had 1, the second 0.75.\n")
+    assert Wrong("the second {}.", "2 places have this, not one", "") in check_page(page)
+    page.write_text(TABLE + TABLE + "The first one had 0.25.\n")
+    assert check_page(page) == [
+        Wrong("| agent |", "2 lines have this, not one", ""),
+        Wrong("The first had {}, the second", "0 places have this, not one", ""),
+        Wrong("the second {}.", "0 places have this, not one", ""),
+    ]
+
+
+@pytest.mark.parametrize("stated", ["", '[[tables]]\nat = "| agent |"\nstated = ["score"]\n'])
+def test_a_table_of_which_nothing_is_computed_is_named(page: Path, stated: str) -> None:
+    """One without a reference, and one whose every column is waived."""
+    page.write_text("| agent | score |\n|---|---|\n| a | 0.25 |\n")
+    stated_beside(page).write_text(stated)
+    assert unmarked_tables(page) == ["| agent | score |"]
