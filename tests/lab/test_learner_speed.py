@@ -25,6 +25,7 @@ from clew.lab.bench.timing import Estimate
 from clew.lab.costs import multiply_adds
 from clew.lab.studies.memory_maze.grid import PRESETS
 from clew.memory import make_memory
+from clew.report.files import write_measured
 from clew.run.build import abstract_agent
 from clew.run.compiled import init_run, make_parts
 
@@ -85,8 +86,9 @@ def test_figures_are_written_as_table_picture_and_json(tmp_path: Path) -> None:
         "cores": 2,
         "product_rate": Estimate(1e11, 9e10, 1e11, 1),
     }
-    assert table(rows, machine).rows[1][3:6] == ["150 [135, 165]", "1.50 [1.50, 1.50]", "2 + 1"]
-    document(rows, machine, QUICK).write(tmp_path)
+    shown = [cell.text for cell in table(rows, machine).rows[1]]
+    assert shown[3:6] == ["150 [135, 165]", "1.50 [1.50, 1.50]", "2 + 1"]
+    write_measured(document(rows, machine, QUICK), tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {f"memory-maze-learner.{kind}" for kind in ("json", "md", "png")}
     told = json.loads((tmp_path / "memory-maze-learner.json").read_text())

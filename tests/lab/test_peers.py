@@ -24,6 +24,7 @@ from clew.lab.bench.peers.document import (
 )
 from clew.lab.bench.peers.worker import WorkerFailed
 from clew.lab.bench.timing import estimate
+from clew.report.files import write_measured
 from fake_peers import FAMILY, PLAN, FakeLibrary
 
 ROOT = Path(__file__).parents[2]
@@ -86,7 +87,7 @@ def test_a_comparison_is_shown_and_read_again(tmp_path: Path) -> None:
     said = peers_ahead(found.rows)
     assert said[0] == "LSTM, one step: torch takes 0.50 [0.50, 0.50] of clew's time"
     assert len(said) == 3 and all("torch" in line for line in said)
-    document(found).write(tmp_path / "new")
+    write_measured(document(found), tmp_path / "new")
     again = from_data(json.loads((tmp_path / "new" / "peers.json").read_text()))
     second = as_data(again)["rows"][1]
     assert again == found and (second["ahead"], second["product_rate"]) == ("peer", 1e11)

@@ -10,7 +10,7 @@ import pytest
 
 from clew.cli import run
 from clew.lab.bench import start
-from clew.lab.document import NoFigures
+from clew.report.document import NothingMeasured
 from clew.run.config import TrainConfig
 from clew.run.progress import Lines, Report
 
@@ -39,7 +39,10 @@ def test_a_command_that_ends_early_gives_no_figures() -> None:
     with saying("12 steps/s", 60) as process:
         start.await_first_step(process)
         process.kill()
-    with saying("error: no such thing", 0) as process, pytest.raises(NoFigures, match="no such"):
+    with (
+        saying("error: no such thing", 0) as process,
+        pytest.raises(NothingMeasured, match="no such"),
+    ):
         start.await_first_step(process)
 
 

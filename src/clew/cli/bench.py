@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from clew.cli.parse import parse
 from clew.cli.tables import log, show
 from clew.errors import UserError, require_at_least
-from clew.lab.document import Document, NoFigures
+from clew.report.document import Measured, NothingMeasured
 
 ABOUT = """Measures how fast each memory acts, learns and trains on this machine, at the sizes of
 Pramanik (2023), Table A.2, with 8 environments x 256 steps, and the fraction reached of the
@@ -56,11 +56,13 @@ def main(args: list[str]) -> int:
     _validate(command)
     try:
         document, quick_note = _measure(command)
-    except NoFigures as failed:
+    except NothingMeasured as failed:
         print(f"no figures: {failed}", file=sys.stderr)
         return 1
     if command.output:
-        document.write(command.output)
+        from clew.report.files import write_measured  # start: matplotlib takes 0.4 s
+
+        write_measured(document, command.output)
     show(document, as_json=command.json, note=quick_note if command.quick else "")
     return 0
 
@@ -82,7 +84,7 @@ def _validate(command: BenchCommand) -> None:
             raise UserError("--sequences is for --memory-maze")
 
 
-def _measure(command: BenchCommand) -> tuple[Document, str]:
+def _measure(command: BenchCommand) -> tuple[Measured, str]:
     """The figures of the command, and the line that --quick prints below them."""
     quick, rounds = command.quick, command.repeats or 6
     if command.peers:

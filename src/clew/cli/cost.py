@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from clew.cli.parse import parse
 from clew.cli.tables import log, show
 from clew.errors import UserError, require_at_least, unknown_name
-from clew.lab.document import Document, Grid
+from clew.report.document import Measured, Table
 
 if TYPE_CHECKING:
     from clew.lab.costs.account import Plan
@@ -70,19 +70,21 @@ def main(args: list[str]) -> int:
     else:
         document = _measure(command)
     if command.output:
-        document.write(command.output)
+        from clew.report.files import write_measured  # start: matplotlib takes 0.4 s
+
+        write_measured(document, command.output)
     show(document, as_json=command.json)
     return 0
 
 
-def _forms() -> Document:
+def _forms() -> Measured:
     """The forms of a chunk, counted."""
     from clew.lab.costs.forms import forms_document  # start: JAX takes 0.5 s
 
     return forms_document()
 
 
-def _measure(command: CostCommand) -> Document:
+def _measure(command: CostCommand) -> Measured:
     """Everything but the formulas."""
     from clew.lab.costs.account import Plan  # start: JAX takes 0.5 s
     from clew.lab.studies.costs import page  # start: JAX takes 0.5 s
@@ -90,18 +92,18 @@ def _measure(command: CostCommand) -> Document:
     repeats = command.repeats if command.measure else 0
     plan = Plan(command.batch, command.length, command.compiled, repeats)
     data: dict[str, Any] = {"plan": plan, "machine": _machine()}
-    grids: dict[str, Grid] = {}
+    tables: list[Table] = []
     pictures: dict[str, Callable[[Path], Any]] = {}
     if command.published or command.output:
-        grids, published = page.published(plan, log)
+        tables, published = page.published(plan, log)
         data |= published
     if not command.published:
-        grids["memories"], data["memories"] = _memories(command, plan)
+        memories, data["memories"] = _memories(command, plan)
+        tables.append(memories)
     if command.output:
         data["windows_where_cached_gtrxl_costs_more"] = page.crossings()
         pictures["operations-and-state.png"] = page.draw
-    pages = {f"{name}.md": grid.markdown() for name, grid in grids.items()}
-    return Document("costs", data, list(grids.values()), pages=pages, pictures=pictures)
+    return Measured("costs", data, tables, pictures=pictures)
 
 
 def _machine() -> dict[str, Any]:
@@ -126,7 +128,7 @@ def _cases(command: CostCommand) -> dict[str, tuple[str, dict[str, Any]]]:
     return sized({name: known[name] for name in command.memories or cases()}, command.options)
 
 
-def _memories(command: CostCommand, plan: "Plan") -> tuple[Grid, list[dict[str, Any]]]:
+def _memories(command: CostCommand, plan: "Plan") -> tuple[Table, list[dict[str, Any]]]:
     """The table of memories, and its numbers."""
     from clew.lab.costs.account import accounts, memory_subjects  # start: JAX takes 0.5 s
     from clew.lab.costs.tables import memories_table  # start: JAX takes 0.5 s
@@ -138,13 +140,13 @@ def _memories(command: CostCommand, plan: "Plan") -> tuple[Grid, list[dict[str, 
     return memories_table(found, title), [account.as_data(plan.repeats) for account in found]
 
 
-def _terms(command: CostCommand) -> Document:
+def _terms(command: CostCommand) -> Measured:
     """Each memory's formula, term by term; a memory may be without."""
     from clew.lab.costs.account import memory_subjects  # start: JAX takes 0.5 s
     from clew.lab.costs.tables import terms_table  # start: JAX takes 0.5 s
 
     subjects = memory_subjects(_cases(command), command.input_size)
-    grids = [terms_table(s.name, s.formula) for s in subjects if s.formula is not None]
+    tables = [terms_table(s.name, s.formula) for s in subjects if s.formula is not None]
     counted = [f"{s.name}: no formula, counted from its program" for s in subjects if not s.formula]
-    data = {grid.title: grid.rows for grid in grids}
-    return Document("terms", data, grids, sentences=counted)
+    data = {t.title: [[cell.text for cell in row] for row in t.rows] for t in tables}
+    return Measured("terms", data, tables, sentences=counted)

@@ -13,7 +13,7 @@ from clew.run.json_values import finite
 from clew.run.output import printable
 
 if TYPE_CHECKING:
-    from clew.lab.document import Document
+    from clew.report.document import Measured
 
 
 def print_json(value: Any) -> None:
@@ -53,7 +53,7 @@ def out() -> Console:
     return console
 
 
-def show(document: "Document", *, as_json: bool, note: str = "") -> None:
+def show(document: "Measured", *, as_json: bool, note: str = "") -> None:
     """Prints measurements: their numbers as JSON, or their tables and sentences.
 
     Args:
@@ -66,8 +66,9 @@ def show(document: "Document", *, as_json: bool, note: str = "") -> None:
         return
     if document.heading:
         print(document.heading)
-    for grid in document.grids:
-        print_table(grid.title, grid.columns, grid.rows, grid.note)
+    for table in document.tables:
+        heads, *rows = [[entry.text for entry in line] for line in (table.columns, *table.rows)]
+        print_table(table.title, heads, rows, table.note)
     for line in (*document.sentences, *filter(None, [note])):
         print(line)
 

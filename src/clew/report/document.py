@@ -1,11 +1,16 @@
 """The blocks of a report, independent of its format: headings, text, tables, charts."""
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from matplotlib.axes import Axes
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+UNKNOWN = "-"
+"""An entry for which there is no number."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class Table:
     """A table; its first column names the rows."""
 
     name: str
-    """Of its CSV file, unique."""
+    """Of its file, unique."""
     title: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
@@ -69,11 +74,26 @@ class Table:
     """Folded on the page until opened."""
 
 
+def tabulate(
+    name: str,
+    title: str,
+    columns: Sequence[Column | str],
+    rows: Sequence[Sequence[Cell | str]],
+    note: str = "",
+    records: Sequence[dict[str, Any]] = (),
+    folded: bool = False,
+) -> Table:
+    """A `Table` whose heads and entries may be plain text."""
+    heads = [Column(head) if isinstance(head, str) else head for head in columns]
+    cells = [[Cell(entry) if isinstance(entry, str) else entry for entry in row] for row in rows]
+    return Table(name, title, heads, cells, note, records, folded)
+
+
 class Panel(NamedTuple):
     """One plot of a chart."""
 
     title: str
-    draw: Callable[[Axes], None]
+    draw: "Callable[[Axes], None]"
 
 
 @dataclass(frozen=True)
@@ -94,6 +114,30 @@ class Chart:
 
 
 Block = Heading | Text | Numbers | Table | Chart
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a command has measured, to be printed or, by `report.files`, written."""
+
+    name: str
+    """Of the JSON file."""
+    data: dict[str, Any]
+    """All numbers, for JSON."""
+    tables: Sequence[Table]
+    """In the order in which they are shown."""
+    heading: str = ""
+    """A line above them."""
+    sentences: Sequence[str] = ()
+    """Lines below them."""
+    pages: Mapping[str, str] | None = None
+    """File name to Markdown; by default a file for each table, of its name."""
+    pictures: Mapping[str, Callable[[Path], Any]] = field(default_factory=dict)
+    """File name to what draws the picture to a path."""
+
+
+class NothingMeasured(Exception):
+    """There is nothing that may be reported; the message says why."""
 
 
 def typeset(text: str) -> str:

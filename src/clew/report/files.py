@@ -1,16 +1,18 @@
 """A report as files: one page, the same as Markdown, tables as CSV, figures as PNG and SVG."""
 
+import json
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
 from clew.errors import UserError
-from clew.report.document import Block, Chart, Table
+from clew.report.document import Block, Chart, Measured, Table
 from clew.report.figures import Styles, save_chart
 from clew.report.html import page
-from clew.report.markdown import comma_separated, markdown
+from clew.report.markdown import comma_separated, markdown, plain_table
 from clew.run.folder import write_text
+from clew.run.json_values import finite
 
 FIGURES, TABLES = "figures", "tables"
 
@@ -56,3 +58,24 @@ def write_report(
     write_text(place / "report.md", markdown(title, blocks, FIGURES, TABLES))
     write_text(place / "report.html", page(title, blocks, styles, made_by))
     return Report(place / "report.html", place / "report.md", figures, files)
+
+
+def write_measured(found: Measured, folder: str | Path) -> None:
+    """Writes NAME.json, the Markdown files and the pictures; makes the folder if need be.
+
+    Raises:
+        UserError: if the folder cannot be written to.
+    """
+    folder = Path(folder)
+    pages = found.pages
+    if pages is None:
+        pages = {f"{table.name}.md": plain_table(table) for table in found.tables}
+    texts = {f"{found.name}.json": json.dumps(finite(found.data), indent=1) + "\n", **pages}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        for name, draw in found.pictures.items():
+            draw(folder / name)
+    except OSError as refused:
+        raise UserError(f"cannot write into {folder}: {refused.strerror}") from None

@@ -7,7 +7,17 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from clew.report.document import Block, Cell, Column, Heading, Numbers, Table, Text, typeset
+from clew.report.document import (
+    UNKNOWN,
+    Block,
+    Cell,
+    Column,
+    Heading,
+    Numbers,
+    Table,
+    Text,
+    typeset,
+)
 
 
 def markdown(title: str, blocks: Sequence[Block], figures: str, tables: str) -> str:
@@ -34,6 +44,20 @@ def markdown(title: str, blocks: Sequence[Block], figures: str, tables: str) -> 
             picture = f"![{_words(block.title)}]({figures}/{block.name}.png)"
             parts += [f"**{_words(block.title)}**", picture, _words(block.caption)]
     return "\n\n".join(parts) + "\n"
+
+
+def plain_table(table: Table) -> str:
+    """A table by itself, its texts as they are and its numbers to the right."""
+    columns = range(len(table.columns))
+    numeric = [all(_is_number(row[i].text) for row in table.rows) for i in columns]
+    ruler = ["---:" if n and i else "---" for i, n in enumerate(numeric)]
+    entries = [[entry.text for entry in line] for line in (table.columns, *table.rows)]
+    lines = "\n".join("| " + " | ".join(line) + " |" for line in (entries[0], ruler, *entries[1:]))
+    return f"**{table.title}**\n\n{lines}\n" + (f"\n{table.note}\n" if table.note else "")
+
+
+def _is_number(text: str) -> bool:
+    return text == UNKNOWN or text.lstrip("~")[:1].isdigit()
 
 
 def comma_separated(table: Table) -> str:

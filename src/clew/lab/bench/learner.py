@@ -30,8 +30,8 @@ from clew.lab.bench.machine import device, matrix_product_rate, until_ready
 from clew.lab.bench.speed import FORWARD_AND_BACKWARD
 from clew.lab.bench.timing import Estimate, by_turns, estimate, ratio, seconds_of
 from clew.lab.costs import multiply_adds, parameters
-from clew.lab.document import Document, Grid
 from clew.lab.studies.memory_maze.grid import PRESETS
+from clew.report.document import Measured, Table, tabulate
 from clew.report.figures import COLOURS, new_figure, save
 from clew.run.asynchronous.actor import gathered_template
 from clew.run.compiled import Parts, SeedState, init_run, make_parts, run_template
@@ -128,7 +128,7 @@ def check_plan(plan: Plan) -> None:
         raise UserError(f"sequences must be even, two of them are a rollout, got {plan.sequences}")
 
 
-def report(plan: Plan, log: Callable[[str], None]) -> Document:
+def report(plan: Plan, log: Callable[[str], None]) -> Measured:
     """Measures the agents of the plan by turns.
 
     Raises:
@@ -141,19 +141,18 @@ def report(plan: Plan, log: Callable[[str], None]) -> Document:
     return document(rows, machine, plan)
 
 
-def document(rows: Sequence[Row], machine: Mapping[str, Any], plan: Plan) -> Document:
+def document(rows: Sequence[Row], machine: Mapping[str, Any], plan: Plan) -> Measured:
     """What `report` measured, as JSON, Markdown and a picture, all named `FILE`."""
     found = table(rows, machine)
-    return Document(
+    return Measured(
         FILE,
         {"machine": machine, "plan": plan, "rows": [row.as_data() for row in rows]},
         [found],
-        pages={f"{FILE}.md": found.markdown()},
         pictures={f"{FILE}.png": partial(draw, rows, title=found.title)},
     )
 
 
-def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Grid:
+def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Table:
     """One row an agent."""
     lines = [
         [
@@ -175,7 +174,7 @@ def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Grid:
     )
     peak = f"MiB at {rows[0].planned_frames:,} frames"
     columns = ("", "parameters", "million multiply-adds", "frames/s", "by gtrxl-256", peak)
-    return Grid(title, (*columns, "of matmul peak"), lines, NOTE)
+    return tabulate(FILE, title, (*columns, "of matmul peak"), lines, NOTE)
 
 
 def measure(plan: Plan, threads: int, log: Callable[[str], None]) -> tuple[list[Row], Estimate]:

@@ -18,9 +18,9 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from clew.errors import unknown_name
 from clew.lab.bench.machine import device, matrix_product_rate, until_ready
 from clew.lab.bench.timing import Estimate, by_turns, estimate, ratio, seconds_of
-from clew.lab.document import Document, Grid
 from clew.memory import AbstractMemory, make_memory, scan_steps
 from clew.memory.kernels import Form, RecurrenceBackend, choose_form, why_not
+from clew.report.document import Measured, Table, tabulate
 from clew.report.figures import new_figure, styles_of
 from clew.run.machine import git_commit, planned_bytes
 
@@ -91,7 +91,7 @@ class Row(NamedTuple):
     """the states after every step, alone"""
 
 
-def report(plan: Plan, repeats: int, log: Callable[[str], None]) -> Document:
+def report(plan: Plan, repeats: int, log: Callable[[str], None]) -> Measured:
     """Measures all memories at all lengths, with the machine's product rate before and after.
 
     Args:
@@ -106,19 +106,18 @@ def report(plan: Plan, repeats: int, log: Callable[[str], None]) -> Document:
     return document(rows, machine, plan)
 
 
-def document(rows: Sequence[Row], machine: Mapping[str, Any], plan: Plan) -> Document:
+def document(rows: Sequence[Row], machine: Mapping[str, Any], plan: Plan) -> Measured:
     """What `report` measured, as `lengths.json`, `lengths.md` and `lengths.png`."""
     found = table(rows, machine)
-    return Document(
+    return Measured(
         "lengths",
         {"machine": machine, "plan": plan, "rows": rows},
         [found],
-        pages={"lengths.md": found.markdown()},
         pictures={"lengths.png": partial(draw, rows, title=found.title)},
     )
 
 
-def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Grid:
+def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Table:
     """One row a memory, form and length."""
     lines = [
         [
@@ -138,7 +137,7 @@ def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Grid:
         f"{rates[0] / 1e9:,.0f} to {rates[-1] / 1e9:,.0f} GFLOP/s in matrix products"
     )
     columns = ("", "chunk", "us", "by the shortest", "MiB", "states kept, MiB", "times less")
-    return Grid(title, columns, lines, NOTE)
+    return tabulate("lengths", title, columns, lines, NOTE)
 
 
 Gradient = Callable[[AbstractMemory, Any, Any, Any], tuple[Any, Any]]

@@ -21,10 +21,10 @@ from clew.interact.rollout import rollout
 from clew.lab.bench.machine import device, matrix_product_rate, seconds_each
 from clew.lab.bench.timing import Estimate, estimate, seconds_of
 from clew.lab.costs import multiply_adds, parameters
-from clew.lab.document import Document, Grid, NoFigures
 from clew.lab.studies.tmaze.grid import PRESETS
 from clew.memory import MEMORIES, options_of
 from clew.memory.laws import LawBroken, check
+from clew.report.document import Measured, NothingMeasured, Table, tabulate
 from clew.run.compiled import (
     CompiledProgram,
     Parts,
@@ -123,7 +123,7 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
     return found
 
 
-def report(names: Sequence[str], plan: Plan, log: Callable[[str], None]) -> Document:
+def report(names: Sequence[str], plan: Plan, log: Callable[[str], None]) -> Measured:
     """Measures memories one after the other, and returns the table of all of them.
 
     Args:
@@ -132,7 +132,7 @@ def report(names: Sequence[str], plan: Plan, log: Callable[[str], None]) -> Docu
         log: called with what is measured next.
 
     Raises:
-        NoFigures: if a memory breaks a law; nothing is reported then.
+        NothingMeasured: if a memory breaks a law; nothing is reported then.
         UserError: for a name that is none.
     """
     known = cases()
@@ -146,14 +146,14 @@ def report(names: Sequence[str], plan: Plan, log: Callable[[str], None]) -> Docu
         try:
             figures.append(measure(name, *known[name], plan))
         except LawBroken as broken:
-            raise NoFigures(f"{name} breaks a law\n{broken}") from None
+            raise NothingMeasured(f"{name} breaks a law\n{broken}") from None
     rates = sorted(f.product_rate for f in figures)
     machine = device() | {"product_rate": rates[len(rates) // 2]}
     data = {"machine": machine, "plan": plan, "figures": [f.as_data() for f in figures]}
-    return Document("bench", data, [table(figures, machine)])
+    return Measured("bench", data, [table(figures, machine)])
 
 
-def table(figures: Sequence[Figures], machine: dict[str, Any]) -> Grid:
+def table(figures: Sequence[Figures], machine: dict[str, Any]) -> Table:
     """One row a memory."""
     rows = [
         [
@@ -168,7 +168,7 @@ def table(figures: Sequence[Figures], machine: dict[str, Any]) -> Grid:
     speed = f"{machine['product_rate'] / 1e9:,.0f} GFLOP/s in matrix products"
     title = f"{machine['device']}, {machine['cores']} cores, {speed}"
     columns = ("", "acting/s", "learning/s", "training/s", "of matmul peak", "peak MiB")
-    return Grid(title, (*columns, "compile s"), rows, NOTE)
+    return tabulate("bench", title, (*columns, "compile s"), rows, NOTE)
 
 
 def _rate(rate: Estimate) -> str:

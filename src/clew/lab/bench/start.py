@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 from clew.errors import unknown_name
 from clew.lab.bench.machine import device
 from clew.lab.bench.timing import Estimate, by_turns, estimate, seconds_of
-from clew.lab.document import Document, Grid, NoFigures
 from clew.lab.studies.tmaze.grid import PRESETS
 from clew.memory.kernels import why_not
 from clew.memory.kernels.build import cache_folder
+from clew.report.document import Measured, NothingMeasured, tabulate
 from clew.run.machine import git_commit
 
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -61,7 +61,7 @@ class Row(NamedTuple):
     warm: Estimate
 
 
-def report(names: Sequence[str], plan: Plan, log: Callable[[str], None]) -> Document:
+def report(names: Sequence[str], plan: Plan, log: Callable[[str], None]) -> Measured:
     """Starts every command cold and warm by turns.
 
     Args:
@@ -70,7 +70,7 @@ def report(names: Sequence[str], plan: Plan, log: Callable[[str], None]) -> Docu
         log: called with what is done next.
 
     Raises:
-        NoFigures: if a command ends before its first update, with what it printed last.
+        NothingMeasured: if a command ends before its first update, with what it printed last.
         UserError: for a name that is none.
     """
     for name in names:
@@ -86,13 +86,13 @@ def report(names: Sequence[str], plan: Plan, log: Callable[[str], None]) -> Docu
     return document(rows, machine, plan)
 
 
-def document(rows: Sequence[Row], machine: Mapping[str, Any], plan: Plan) -> Document:
+def document(rows: Sequence[Row], machine: Mapping[str, Any], plan: Plan) -> Measured:
     """What `report` measured, as `start.json` and `start.md`."""
     lines = [[row.name, f"{row.cold:.1f}", f"{row.warm:.1f}"] for row in rows]
     title = f"Seconds to the first training step, {machine['cores']} cores"
-    table = Grid(title, ("", "cold", "warm"), lines, NOTE)
+    table = tabulate("start", title, ("", "cold", "warm"), lines, NOTE)
     data = {"machine": machine, "plan": plan, "rows": rows}
-    return Document("start", data, [table], pages={"start.md": table.markdown()})
+    return Measured("start", data, [table])
 
 
 def cold_and_warm(arguments: Sequence[str]) -> list[float]:
@@ -102,7 +102,7 @@ def cold_and_warm(arguments: Sequence[str]) -> list[float]:
         arguments: of `clew train`.
 
     Raises:
-        NoFigures: if the command ends before its first update, with what it printed last.
+        NothingMeasured: if the command ends before its first update, with what it printed last.
     """
     found = []
     with tempfile.TemporaryDirectory() as folder:
@@ -131,7 +131,7 @@ def await_first_step(process: subprocess.Popen[str]) -> None:
     """Waits for the line after the first update.
 
     Raises:
-        NoFigures: if the process ends before, with what it printed last.
+        NothingMeasured: if the process ends before, with what it printed last.
     """
     seen: list[str] = []
     assert process.stderr is not None
@@ -139,7 +139,7 @@ def await_first_step(process: subprocess.Popen[str]) -> None:
         if FIRST_STEP in line:
             return
         seen.append(line)
-    raise NoFigures("clew train ended before its first update:\n" + "".join(seen[-5:]))
+    raise NothingMeasured("clew train ended before its first update:\n" + "".join(seen[-5:]))
 
 
 def _row(name: str, plan: Plan, seconds: Sequence[Sequence[float]]) -> Row:

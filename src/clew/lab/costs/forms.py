@@ -12,9 +12,9 @@ import jax
 
 from clew.errors import UserError
 from clew.lab.costs.count import multiply_adds, state_size
-from clew.lab.document import Document, Grid
 from clew.memory import make_memory
 from clew.memory.kernels import Form
+from clew.report.document import Measured, tabulate
 
 SIZES = {"hidden_size": 128, "num_layers": 1, "num_heads": 4, "head_size": 64, "eta": 4}
 MEMORIES: dict[str, dict[str, Any]] = {
@@ -60,7 +60,7 @@ def form_costs(lengths: Sequence[int] = LENGTHS) -> list[FormCost]:
     return found
 
 
-def forms_document() -> Document:
+def forms_document() -> Measured:
     """The counts as a table, `forms.md` and `forms.json`."""
     costs = form_costs()
     rows = [
@@ -79,8 +79,8 @@ def forms_document() -> Document:
         "Multiply-adds for one observation, forward, of one layer's attention with its products of "
         "weights; counted from the program. The kernel's are those of xla."
     )
-    grid = Grid("Forms of a chunk, 4 heads of 64, eta = 4", columns, rows, note)
-    return Document("forms", {"costs": costs}, [grid], pages={"forms.md": grid.markdown()})
+    table = tabulate("forms", "Forms of a chunk, 4 heads of 64, eta = 4", columns, rows, note)
+    return Measured("forms", {"costs": costs}, [table])
 
 
 def _attention(name: str, form: str, options: dict[str, Any]) -> Any:

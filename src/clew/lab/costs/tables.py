@@ -6,10 +6,10 @@ from clew.lab.bench.timing import Estimate
 from clew.lab.costs.account import Account
 from clew.lab.costs.compiled import Compiled
 from clew.lab.costs.formulas import Formula
-from clew.lab.document import UNKNOWN, Grid
+from clew.report.document import UNKNOWN, Table, tabulate
 
 
-def memories_table(accounts: Sequence[Account], title: str) -> Grid:
+def memories_table(accounts: Sequence[Account], title: str) -> Table:
     """One row a memory: sizes and arithmetic, and what was compiled and measured."""
     columns = ["", "parameters", "state floats", "state bytes", "multiply-adds", "per batch"]
     compiled = any(a.compiled_step for a in accounts)
@@ -33,10 +33,10 @@ def memories_table(accounts: Sequence[Account], title: str) -> Grid:
     )
     if compiled:
         note += " ~: the program loops, and XLA counts a loop's body once."
-    return Grid(title, tuple(columns), rows, note)
+    return tabulate("memories", title, columns, rows, note)
 
 
-def terms_table(name: str, formula: Formula) -> Grid:
+def terms_table(name: str, formula: Formula) -> Table:
     """A memory's formula, term by term, the largest first; then its state."""
     order = ("products", "elementwise", "shared", "floats", "integers")
     terms = sorted(
@@ -44,7 +44,7 @@ def terms_table(name: str, formula: Formula) -> Grid:
         key=lambda t: (order.index(t.kind), -t.value(formula.sizes)),
     )
     rows = [[t.what, str(t), number(t.value(formula.sizes)), t.kind] for t in terms]
-    return Grid(name, ("", "term", "number", "kind"), rows)
+    return tabulate(name, name, ("", "term", "number", "kind"), rows)
 
 
 def compiled_entries(found: Compiled | None) -> list[str]:

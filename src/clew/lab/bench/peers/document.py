@@ -15,8 +15,9 @@ from clew.lab.bench.peers.compare import Agreement, Plan, Row, agrees, compare
 from clew.lab.bench.peers.families import FAMILIES
 from clew.lab.bench.peers.worker import WorkerFailed, Workers, peers_python
 from clew.lab.bench.timing import Estimate
-from clew.lab.document import Document, Grid, NoFigures
+from clew.report.document import Measured, NothingMeasured, Table, tabulate
 from clew.report.figures import COLOURS, new_figure
+from clew.report.markdown import plain_table
 from clew.run.machine import git_commit
 
 QUICK_NOTE = "QUICK: short chunks and two turns, no figures to quote"
@@ -53,7 +54,7 @@ class Comparison(NamedTuple):
     rows: list[Row]
 
 
-def report(plan: Plan, repeats: int, log: Callable[[str], None]) -> Document:
+def report(plan: Plan, repeats: int, log: Callable[[str], None]) -> Measured:
     """Measures all families by turns.
 
     Args:
@@ -62,14 +63,14 @@ def report(plan: Plan, repeats: int, log: Callable[[str], None]) -> Document:
         log: called with what is done next.
 
     Raises:
-        NoFigures: if a library's process fails outside a measurement.
+        NothingMeasured: if a library's process fails outside a measurement.
         UserError: without a checkout, or if the other libraries cannot be installed.
     """
     plan = plan._replace(bytes_limit=min(plan.bytes_limit, _half_of_memory()))
     try:
         return document(measure_all(plan, repeats, log))
     except WorkerFailed as failed:
-        raise NoFigures(f"a library's process {failed}") from None
+        raise NothingMeasured(f"a library's process {failed}") from None
 
 
 def measure_all(plan: Plan, repeats: int, log: Callable[[str], None]) -> Comparison:
@@ -86,12 +87,12 @@ def measure_all(plan: Plan, repeats: int, log: Callable[[str], None]) -> Compari
     return Comparison(machine, plan, versions, rates, agreements, rows)
 
 
-def document(found: Comparison) -> Document:
+def document(found: Comparison) -> Measured:
     """A comparison as `peers.json`, `peers.md` and `peers.png`."""
-    return Document(
+    return Measured(
         "peers",
         as_data(found),
-        grids(found),
+        tables(found),
         heading=heading(found),
         sentences=sentences(found),
         pages={"peers.md": markdown(found)},
@@ -107,7 +108,7 @@ def _half_of_memory() -> int:
         return 2**62
 
 
-def grids(found: Comparison) -> list[Grid]:
+def tables(found: Comparison) -> list[Table]:
     """All tables."""
     return [
         checks_table(found.agreements, found.versions),
@@ -134,7 +135,7 @@ def heading(found: Comparison) -> str:
 
 def markdown(found: Comparison) -> str:
     """All tables and sentences."""
-    parts = [heading(found) + ".", "", *(grid.markdown() for grid in grids(found))]
+    parts = [heading(found) + ".", "", *(plain_table(table) for table in tables(found))]
     parts.append("**Where a peer is ahead, and what was not measured**\n")
     return "\n".join(parts + [f"- {line}" for line in sentences(found)]) + "\n"
 
@@ -177,9 +178,9 @@ def library(subject: str) -> str:
     return subject.split(".")[0]
 
 
-def time_tables(rows: Sequence[Row]) -> list[Grid]:
+def time_tables(rows: Sequence[Row]) -> list[Table]:
     """For each family clew's milliseconds and by how much each peer's are longer."""
-    grids = []
+    found_tables = []
     for title, subjects, found in _by_family(rows):
         own, *peers = subjects
         lines = []
@@ -188,13 +189,13 @@ def time_tables(rows: Sequence[Row]) -> list[Grid]:
             line = [STEP if mode == "act" else f"{length:,}", _milliseconds(at.get(own))]
             lines.append(line + [_times(at.get(peer)) for peer in peers])
         columns = ("chunk", "clew, ms", *(f"{library(peer)} / clew" for peer in peers))
-        grids.append(Grid(f"{title}: time", columns, lines))
-    return grids
+        found_tables.append(tabulate("peers", f"{title}: time", columns, lines))
+    return found_tables
 
 
-def memory_tables(rows: Sequence[Row]) -> list[Grid]:
+def memory_tables(rows: Sequence[Row]) -> list[Table]:
     """For each family the MiB that one call of learning adds to its process."""
-    grids = []
+    found_tables = []
     for title, subjects, found in _by_family(rows):
         lines = []
         for mode, length in _points(found):
@@ -202,11 +203,11 @@ def memory_tables(rows: Sequence[Row]) -> list[Grid]:
                 at = {r.subject: r for r in found if (r.mode, r.length) == (mode, length)}
                 lines.append([f"{length:,}", *(_mebibytes(at.get(s)) for s in subjects)])
         columns = ("chunk", *(f"{library(s)}, MiB" for s in subjects))
-        grids.append(Grid(f"{title}: memory", columns, lines))
-    return grids
+        found_tables.append(tabulate("peers", f"{title}: memory", columns, lines))
+    return found_tables
 
 
-def checks_table(found: Sequence[Agreement], versions: dict[str, str]) -> Grid:
+def checks_table(found: Sequence[Agreement], versions: dict[str, str]) -> Table:
     """What was checked before anything was timed."""
     lines = []
     for a in found:
@@ -233,7 +234,7 @@ def checks_table(found: Sequence[Agreement], versions: dict[str, str]) -> Grid:
         "start stays out of what follows. stream: acting equals learning. causal: nothing depends "
         "on what comes later."
     )
-    return Grid("Checked first", (*columns, "causal", "another function"), lines, note)
+    return tabulate("peers", "Checked first", (*columns, "causal", "another function"), lines, note)
 
 
 def peers_ahead(rows: Sequence[Row]) -> list[str]:

@@ -10,7 +10,6 @@ from matplotlib.ticker import NullFormatter
 from clew.lab.costs.account import FLOPS, REPROJECTED, Account, Plan, accounts
 from clew.lab.costs.formulas import SYMBOLS, Term, formula
 from clew.lab.costs.tables import compiled_entries, number, time_entry
-from clew.lab.document import UNKNOWN, Grid
 from clew.lab.studies.costs.claims import (
     ELSEWHERE,
     WHOLE_MEMORY,
@@ -23,13 +22,14 @@ from clew.lab.studies.costs.claims import (
     verdict,
 )
 from clew.lab.studies.costs.published import PARISOTTO, SETTINGS, Setting
+from clew.report.document import UNKNOWN, Table, tabulate
 from clew.report.figures import COLOURS, new_figure
 
 CONTEXTS = tuple(2**k for k in range(5, 14))
 """Windows of GTrXL, in steps."""
 
 
-def attention_table(setting: Setting, of: Sequence[Account]) -> Grid:
+def attention_table(name: str, setting: Setting, of: Sequence[Account]) -> Table:
     """The attention of one layer at the sizes of a published figure, all heads."""
     columns = ["one layer's attention", "state floats", "state bytes", "FLOP counted"]
     columns += ["per batch", "XLA step FLOP", "XLA step bytes", "acting us", "chunk us"]
@@ -50,11 +50,11 @@ def attention_table(setting: Setting, of: Sequence[Account]) -> Grid:
         "is in XLA's FLOP; in a rollout the compiler takes it out of the loop. Times: median and "
         "its 95% interval. ~: the program loops, and XLA counts a loop's body once."
     )
-    return Grid(title, tuple(columns), rows, note)
+    return tabulate(name, title, columns, rows, note)
 
 
-def published(plan: Plan, log: Callable[[str], None]) -> tuple[dict[str, Grid], dict[str, Any]]:
-    """Every table of published figures, by the name of its file, and their numbers for JSON.
+def published(plan: Plan, log: Callable[[str], None]) -> tuple[list[Table], dict[str, Any]]:
+    """Every table of published figures, and their numbers for JSON.
 
     Args:
         plan: what to measure.
@@ -63,12 +63,11 @@ def published(plan: Plan, log: Callable[[str], None]) -> tuple[dict[str, Grid], 
     found = {
         s.name: {a.name: a for a in accounts(attention_subjects(s), plan, log)} for s in SETTINGS
     }
-    by_thesis, counted = figures_tables(figures(), found)
-    grids = {"claims-by-thesis": by_thesis, "claims-counted": counted, "orders": orders_table()}
     names = ("attention-section-4.2", "attention-table-5.1")
+    tables = [*figures_tables(figures(), found), orders_table()]
     for name, setting in zip(names, SETTINGS, strict=True):
-        grids[name] = attention_table(setting, list(found[setting.name].values()))
-    return grids, {
+        tables.append(attention_table(name, setting, list(found[setting.name].values())))
+    return tables, {
         "attention": {
             setting: {name: a.as_data(plan.repeats) for name, a in of.items()}
             for setting, of in found.items()
@@ -87,7 +86,7 @@ def _as_data(figure: Figure, of: Mapping[str, Account]) -> dict[str, Any]:
 
 def figures_tables(
     published: Sequence[Figure], of: Mapping[str, Mapping[str, Account]]
-) -> tuple[Grid, Grid]:
+) -> tuple[Table, Table]:
     """Every published number on costs: by the thesis's convention, and as counted here.
 
     Args:
@@ -104,12 +103,14 @@ def figures_tables(
         pairs = (found.counted, found.compiled, found.measured)
         outcome = verdict(figure, found.counted)
         by_count.append([what, figure.published, *map(_pair, pairs), outcome])
-    first = Grid(
+    first = tabulate(
+        "claims-by-thesis",
         "Published figures by the thesis's own convention",
         ("", "published", "by its convention", "the printed digits", "how"),
         by_thesis,
     )
-    second = Grid(
+    second = tabulate(
+        "claims-counted",
         "The same for a whole layer: operations 2 a multiply-add, state as stored",
         ("", "published", "counted", "XLA", "measured", "as counted"),
         by_count,
@@ -120,7 +121,7 @@ def figures_tables(
     return first, second
 
 
-def orders_table() -> Grid:
+def orders_table() -> Table:
     """Tables 3.1 and 4.1: the published orders, and the terms that they stand for."""
     published = {
         WHOLE_MEMORY: ("O(M d)", "O(M d^2)", "O(L M)"),
@@ -143,7 +144,8 @@ def orders_table() -> Grid:
         rows[-1].append(context)
     columns = ("", "space published", "state floats of a layer", "time published")
     letters = "; ".join(f"{k}: {SYMBOLS[k]}" for k in ("S", "H", "d_h", "V", "K"))
-    return Grid(
+    return tabulate(
+        "orders",
         "Tables 3.1 and 4.1: orders with d_h = d, and the terms",
         (*columns, "multiply-adds of a layer's step", "context published"),
         rows,
