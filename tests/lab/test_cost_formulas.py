@@ -27,7 +27,7 @@ OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("gtrxl", {"query_norm": False}),
     ("gtrxl", {"norm": "around", "gate": "temporal_gru", "inner_residual": True}),
     ("gtrxl", {"gradient": "current", "gate": "residual"}),
-    ("transformer", {"norm": "before"}),
+    ("transformer", {"norm": "before", "gradient": "current"}),
     ("transformer_xl", {"gradient": "current", "norm": "after"}),
     ("rezero", {"gate": "gru", "inner_residual": True}),
     ("universal", {"halting": False, "coordinates": False, "norm": "before"}),

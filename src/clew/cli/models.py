@@ -1,6 +1,7 @@
 """`clew models`: the memory models and what they cost."""
 
 import inspect
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,11 +59,23 @@ def main(args: list[str]) -> int:
         kind = find("memory", command.name, MEMORIES)
         rows[0] |= {"options": options_of(kind) | command.options}
         if not command.json:
-            print(f"{command.name}\n\n{inspect.getdoc(kind)}\n")
-            options = rows[0]["options"]
-            print("options: " + " ".join(f"{k}={v}" for k, v in options.items()) + "\n")
+            print(f"{command.name}\n\n{inspect.getdoc(kind)}\n\noptions:")
+            said = argument_docs(kind)
+            for name, value in rows[0]["options"].items():
+                print(f"  {name}={value}: {said.get(name, '')}".rstrip(": "))
+            print()
     title = f"{command.input_size} inputs" + ("" if command.name else ", default options")
     return _show(rows, command.json, title)
+
+
+def argument_docs(kind: Any) -> dict[str, str]:
+    """What the docstrings of a class and of its constructor say on their arguments, by name."""
+    texts = (inspect.getdoc(kind), inspect.cleandoc(kind.__init__.__doc__ or ""))
+    said: dict[str, str] = {}
+    for section in re.findall(r"^Args:\n((?:    .*\n?|\n)+)", "\n\n".join(map(str, texts)), re.M):
+        for name, words in re.findall(r"^    (\w+): (.*(?:\n        .*)*)", section, re.M):
+            said.setdefault(name, " ".join(words.split()))
+    return said
 
 
 def model_costs(name: str, input_size: int, options: dict[str, Any]) -> dict[str, Any]:

@@ -1,26 +1,25 @@
 """The canonical transformer."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from clew.memory.base import AbstractMemory, check_step_input, check_unroll_input
-from clew.memory.kernels import Backend
-from clew.memory.parts.blocks import Init, Linear
+from clew.memory.parts.blocks import Linear
 from clew.memory.parts.layer import LayerState, NormPlace
 from clew.memory.parts.maps import MemoryMap
+from clew.memory.parts.options import takes_options_of
 from clew.memory.parts.positions import count_positions, encode
 from clew.memory.parts.stack import (
     WindowLayers,
-    check_sizes,
+    WindowOptions,
     layer_maps,
     refresh_layers,
     step_layers,
     unroll_layers,
-    window_layers,
+    window_stack,
 )
 
 
@@ -46,16 +45,8 @@ class Transformer(AbstractMemory):
     Args:
         input_size: numbers in one observation.
         key: random key for the weights.
-        hidden_size: width d of the residual stream, and of the output.
-        num_layers: layers L; an output depends on at most L window + 1 observations.
-        num_heads: heads per layer.
-        head_size: width d_h of a head.
-        window: how many steps back a layer sees.
-        ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
         norm: "after" each residual connection, as published, or "before" what it adds.
-        attention_bias: whether the products of the attention have biases.
-        init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
-        backend: what computes a window: "kernel", "xla" or "auto"; see `Backend`.
+        options: those of `window_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -68,49 +59,28 @@ class Transformer(AbstractMemory):
     after a million steps of one episode those of the fastest sines are off by some 0.03 radians.
     """
 
-    embedding: Linear
+    embedding: Linear | None
     layers: WindowLayers
     input_size: int = eqx.field(static=True)
     output_size: int = eqx.field(static=True)
 
+    @takes_options_of(window_stack)
     def __init__(
         self,
         input_size: int,
         *,
         key: PRNGKeyArray,
-        hidden_size: int = 128,
-        num_layers: int = 2,
-        num_heads: int = 4,
-        head_size: int = 32,
-        window: int = 128,
-        ffn_size: int | None = None,
         norm: NormPlace = "after",
-        attention_bias: bool = False,
-        init: Init = "orthogonal",
-        backend: Backend = "auto",
+        **options: Unpack[WindowOptions],
     ):
-        check_sizes(input_size, hidden_size, num_layers)
-        keys = jax.random.split(key, 1 + num_layers)
-
-        self.embedding = Linear(input_size, hidden_size, key=keys[0], init=init)
-        self.layers = window_layers(
-            keys[1:],
-            hidden_size,
-            ffn_size,
-            init=init,
-            attention={
-                "num_heads": num_heads,
-                "head_size": head_size,
-                "window": window,
-                "relative": False,
-                "norm": norm == "before",
-                "bias": attention_bias,
-                "backend": backend,
-            },
+        self.embedding, self.layers, self.output_size = window_stack(
+            input_size,
+            key,
             layer={"gate": "residual", "norm": norm},
+            attention={"relative": False},
+            **options,
         )
         self.input_size = input_size
-        self.output_size = hidden_size
 
     def init_state(self) -> TransformerState:
         """Empty rings, and position 0."""
@@ -138,7 +108,7 @@ class Transformer(AbstractMemory):
         return TransformerState(rings, position), ys
 
     def _embed(self, x: Array, position: Array) -> Array:
-        e = self.embedding(x)
+        e = x if self.embedding is None else self.embedding(x)
         return e + encode(position, self.output_size).astype(e.dtype)
 
     def maps(self, xs: Float[Array, "time in"]) -> dict[str, MemoryMap]:

@@ -1,20 +1,12 @@
 """Transformer-XL."""
 
-import equinox as eqx
-import jax
+from typing import Unpack
+
 from jaxtyping import PRNGKeyArray
 
-from clew.memory.kernels import Backend
-from clew.memory.parts.attention import Gradient
-from clew.memory.parts.blocks import Init, Linear
 from clew.memory.parts.layer import NormPlace
-from clew.memory.parts.stack import (
-    LayerStack,
-    WindowLayers,
-    check_sizes,
-    make_embedding,
-    window_layers,
-)
+from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.stack import LayerStack, WindowOptions, window_stack
 
 
 class TransformerXL(LayerStack):
@@ -31,20 +23,10 @@ class TransformerXL(LayerStack):
     Args:
         input_size: numbers in one observation.
         key: random key for the weights.
-        hidden_size: width d of the residual stream, and of the output.
-        num_layers: layers L; an output depends on at most L window + 1 observations.
-        num_heads: heads per layer.
-        head_size: width d_h of a head.
-        window: memory size M, how many steps back a layer sees.
-        ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
         norm: "after" each residual connection, as published, or "before" what it adds.
-        attention_bias: whether the products of the attention have biases.
-        embedding: False hands the observation on as it is; it then has hidden_size numbers.
         inner_residual: True makes the attention's output norm_0(x + attention(x)) before what is
             said above happens to it, as in the published code of Makkink (2021).
-        gradient: "full", or "current" to stop gradients into the inputs of earlier steps.
-        init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
-        backend: what computes a window: "kernel", "xla" or "auto"; see `Backend`.
+        options: those of `window_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -58,51 +40,21 @@ class TransformerXL(LayerStack):
     Makkink's published results were made); no dropout.
     """
 
-    embedding: Linear | None
-    layers: WindowLayers
-    embedding_relu: bool = eqx.field(static=True)
-    input_size: int = eqx.field(static=True)
-    output_size: int = eqx.field(static=True)
-
+    @takes_options_of(window_stack)
     def __init__(
         self,
         input_size: int,
         *,
         key: PRNGKeyArray,
-        hidden_size: int = 128,
-        num_layers: int = 2,
-        num_heads: int = 4,
-        head_size: int = 32,
-        window: int = 128,
-        ffn_size: int | None = None,
         norm: NormPlace = "after",
-        attention_bias: bool = False,
-        embedding: bool = True,
         inner_residual: bool = False,
-        gradient: Gradient = "full",
-        init: Init = "orthogonal",
-        backend: Backend = "auto",
+        **options: Unpack[WindowOptions],
     ):
-        check_sizes(input_size, hidden_size, num_layers)
-        keys = jax.random.split(key, 1 + num_layers)
-        self.embedding = make_embedding(embedding, input_size, hidden_size, key=keys[0], init=init)
-        self.embedding_relu = False
-        self.layers = window_layers(
-            keys[1:],
-            hidden_size,
-            ffn_size,
-            init=init,
-            attention={
-                "num_heads": num_heads,
-                "head_size": head_size,
-                "window": window,
-                "relative": True,
-                "norm": norm == "before",
-                "bias": attention_bias,
-                "gradient": gradient,
-                "backend": backend,
-            },
+        self.embedding, self.layers, self.output_size = window_stack(
+            input_size,
+            key,
             layer={"gate": "residual", "norm": norm, "inner_residual": inner_residual},
+            **options,
         )
+        self.embedding_relu = False
         self.input_size = input_size
-        self.output_size = hidden_size

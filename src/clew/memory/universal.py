@@ -1,6 +1,6 @@
 """The Universal Transformer: one block of layers, applied as often as each observation needs."""
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Unpack
 
 import equinox as eqx
 import jax
@@ -8,22 +8,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input, select
-from clew.memory.kernels import Backend
-from clew.memory.parts.attention import Gradient, WindowState
-from clew.memory.parts.blocks import Init, Linear
+from clew.memory.parts.attention import WindowState
+from clew.memory.parts.blocks import Linear
 from clew.memory.parts.gates import GateName
 from clew.memory.parts.halting import Blend, Halting, Pondering, Unreached
-from clew.memory.parts.layer import Layer, LayerState, NormPlace
+from clew.memory.parts.layer import Layer, LayerOptions, LayerState, NormPlace
 from clew.memory.parts.maps import MemoryMap
+from clew.memory.parts.options import takes_options_of
 from clew.memory.parts.positions import count_positions, encode
 from clew.memory.parts.sequential_halting import Block, sequential_halting
-from clew.memory.parts.stack import (
-    WindowLayers,
-    check_sizes,
-    make_embedding,
-    share_biases,
-    window_layers,
-)
+from clew.memory.parts.stack import WindowLayers, WindowOptions, share_biases, window_stack
 
 Metrics = dict[str, Array]
 
@@ -36,6 +30,17 @@ class UniversalState(NamedTuple):
     gates: tuple[tuple[State, State], ...]
     position: Int[Array, ""]
     """Of the next observation in its episode."""
+
+
+class UniversalOptions(WindowOptions, total=False):
+    """The options of every `AbstractUniversal`; `universal_block` describes them."""
+
+    max_steps: int
+    threshold: float
+    halting: bool
+    coordinates: bool
+    blend: Blend
+    unreached: Unreached
 
 
 class AbstractUniversal(AbstractMemory):
@@ -52,10 +57,12 @@ class AbstractUniversal(AbstractMemory):
     nothing, neither forward nor backward.
     """
 
-    embedding: eqx.AbstractVar[Linear | None]
-    layers: eqx.AbstractVar[WindowLayers]
-    halting: eqx.AbstractVar[Halting]
-    coordinates: eqx.AbstractVar[bool]
+    embedding: Linear | None
+    layers: WindowLayers
+    halting: Halting
+    coordinates: bool = eqx.field(static=True)
+    input_size: int = eqx.field(static=True)
+    output_size: int = eqx.field(static=True)
     shardable: ClassVar[bool] = False  # Equinox's checkpointed loop refuses to be traced there
 
     @property
@@ -206,6 +213,45 @@ def _at(banks: WindowState, number: Int[Array, ""]) -> WindowState:
     return jax.tree.map(lambda x: x[number], banks)
 
 
+@takes_options_of(window_stack, num_layers=1)
+def universal_block(
+    input_size: int,
+    key: PRNGKeyArray,
+    layer: LayerOptions,
+    max_steps: int = 6,
+    threshold: float = 0.9,
+    halting: bool = True,
+    coordinates: bool = True,
+    blend: Blend = "mean",
+    unreached: Unreached = "copy",
+    **options: Unpack[WindowOptions],
+) -> tuple[Linear | None, WindowLayers, Halting, bool, int]:
+    """What an `AbstractUniversal` holds.
+
+    Args:
+        input_size: numbers in one observation.
+        key: random key for the weights.
+        layer: how each layer of the block is joined.
+        max_steps: most readings of one observation.
+        threshold: sum of halting probabilities beyond which an observation halts, 0 to 1.
+        halting: False applies the block max_steps times to everything and gives the last output.
+        coordinates: whether P_t and P_n are added; the attention's distances are there anyway.
+        blend: "mean" of the readings, as in Graves (2016), or "running" as in Dehghani et al.
+        unreached: what later observations see of one at readings beyond its halting: a "copy" of
+            where it stood, as published, or "zero".
+        options: those of `window_stack`.
+
+    Returns:
+        Embedding, layers, halting, coordinates, and the width of the layers.
+    """
+    embedding, layers, size = window_stack(input_size, key, layer=layer, spare_keys=1, **options)
+    init = options.get("init", "orthogonal")
+    unit_key = jax.random.split(key, 2 + len(layers))[1]
+    unit = Linear(size, 1, key=unit_key, init=init) if halting else None
+    how = Halting(unit, max_steps, threshold, blend, unreached)
+    return embedding, layers, how, coordinates, size
+
+
 class Universal(AbstractUniversal):
     """A block of layers shared by all depths, with adaptive halting for every observation.
 
@@ -222,30 +268,13 @@ class Universal(AbstractUniversal):
     Args:
         input_size: numbers in one observation.
         key: random key for the weights.
-        hidden_size: width d of the residual stream, and of the output.
-        num_layers: layers of the block.
-        num_heads: heads per layer.
-        head_size: width d_h of a head.
-        window: how many steps back a layer sees.
-        ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
-        max_steps: most readings of one observation.
-        threshold: sum of halting probabilities beyond which an observation halts, 0 to 1.
-        halting: False applies the block max_steps times to everything and gives the last output.
-        coordinates: whether P_t and P_n are added; the attention's distances are there anyway.
-        blend: "mean" of the readings, as in Graves (2016), or "running" as in Dehghani et al.
-        unreached: what later observations see of one at readings beyond its halting: a "copy" of
-            where it stood, as published, or "zero".
         gate: "residual" as above, "gru" or "temporal_gru", see `clew.memory.parts.gates`.
         norm: "after" as above, "before", "around" or "none", see `Layer`.
         residual_weight: weigh what a sublayer adds with a number that starts at 0, as in ReZero.
-        crossed_states: let the first temporal gate go on from the second's state, see `Layer`.
-        attention_bias: whether the products of the attention have biases.
-        embedding: False hands the observation on as it is; it then has hidden_size numbers.
         inner_residual: True makes the attention's output norm_0(x + attention(x)) before what is
             said above happens to it, as in the published code of Makkink (2021).
-        gradient: "full", or "current" to stop gradients into the inputs of earlier steps.
-        init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
-        backend: what computes a window: "kernel", "xla" or "auto"; see `Backend`.
+        crossed_states: let the first temporal gate go on from the second's state, see `Layer`.
+        options: those of `universal_block`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -258,69 +287,27 @@ class Universal(AbstractUniversal):
     published code drops the coordinates, blends as that listing does, and fills with zeros.
     """
 
-    embedding: Linear | None
-    layers: WindowLayers
-    halting: Halting
-    coordinates: bool = eqx.field(static=True)
-    input_size: int = eqx.field(static=True)
-    output_size: int = eqx.field(static=True)
-
+    @takes_options_of(universal_block)
     def __init__(
         self,
         input_size: int,
         *,
         key: PRNGKeyArray,
-        hidden_size: int = 128,
-        num_layers: int = 1,
-        num_heads: int = 4,
-        head_size: int = 32,
-        window: int = 128,
-        ffn_size: int | None = None,
-        max_steps: int = 6,
-        threshold: float = 0.9,
-        halting: bool = True,
-        coordinates: bool = True,
-        blend: Blend = "mean",
-        unreached: Unreached = "copy",
         gate: GateName = "residual",
         norm: NormPlace = "after",
         residual_weight: bool = False,
-        crossed_states: bool = False,
-        attention_bias: bool = False,
-        embedding: bool = True,
         inner_residual: bool = False,
-        gradient: Gradient = "full",
-        init: Init = "orthogonal",
-        backend: Backend = "auto",
+        crossed_states: bool = False,
+        **options: Unpack[UniversalOptions],
     ):
-        check_sizes(input_size, hidden_size, num_layers)
-        keys = jax.random.split(key, 2 + num_layers)
-        self.embedding = make_embedding(embedding, input_size, hidden_size, key=keys[0], init=init)
-        unit = Linear(hidden_size, 1, key=keys[1], init=init) if halting else None
-        self.halting = Halting(unit, max_steps, threshold, blend, unreached)
-        self.coordinates = coordinates
-        self.layers = window_layers(
-            keys[2:],
-            hidden_size,
-            ffn_size,
-            init=init,
-            attention={
-                "num_heads": num_heads,
-                "head_size": head_size,
-                "window": window,
-                "relative": True,
-                "norm": norm == "before",
-                "bias": attention_bias,
-                "gradient": gradient,
-                "backend": backend,
-            },
-            layer={
-                "gate": gate,
-                "norm": norm,
-                "residual_weight": residual_weight,
-                "inner_residual": inner_residual,
-                "crossed_states": crossed_states,
-            },
+        layer: LayerOptions = {
+            "gate": gate,
+            "norm": norm,
+            "residual_weight": residual_weight,
+            "inner_residual": inner_residual,
+            "crossed_states": crossed_states,
+        }
+        (self.embedding, self.layers, self.halting, self.coordinates, self.output_size) = (
+            universal_block(input_size, key, layer, **options)
         )
         self.input_size = input_size
-        self.output_size = hidden_size

@@ -319,7 +319,8 @@ def _window_layer(options: Options, *, norm: str, gate: str, weight: bool = Fals
 
 
 def _transformer(options: Options) -> list[Term]:
-    attention = window_terms(relative=False, norm=options["norm"] == "before")
+    norm = options["norm"] == "before"
+    attention = window_terms(relative=False, norm=norm, gradient=options["gradient"])
     layer = attention + layer_terms("residual", options["norm"])
     position = [term("elementwise", "position", 1, "p"), term("integers", "position", 1, "")]
     return _embedding(options) + repeated(layer, "L") + position

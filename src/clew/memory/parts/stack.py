@@ -1,6 +1,6 @@
 """Layers on top of each other, over an embedding of the observation."""
 
-from typing import Any, Required, TypedDict
+from typing import Any, TypedDict
 
 import equinox as eqx
 import jax
@@ -25,9 +25,11 @@ class LayerStack(AbstractMemory):
     one entry a layer. A model is a constructor that makes the layers.
     """
 
-    embedding: eqx.AbstractVar[Linear | None]
-    layers: eqx.AbstractVar[tuple[Layer[Any], ...]]
-    embedding_relu: eqx.AbstractVar[bool]
+    embedding: Linear | None
+    layers: tuple[Layer[Any], ...]
+    embedding_relu: bool = eqx.field(static=True)
+    input_size: int = eqx.field(static=True)
+    output_size: int = eqx.field(static=True)
 
     def init_state(self) -> State:
         """The initial state of every layer."""
@@ -92,50 +94,100 @@ def make_embedding(
     return None
 
 
-class WindowOptions(TypedDict, total=False):
-    """The options of a `WindowAttention`, by the names of its arguments."""
+class AttentionOptions(TypedDict, total=False):
+    """What a model chooses of its `WindowAttention`, by the names of its arguments."""
 
-    num_heads: Required[int]
-    head_size: Required[int]
-    window: Required[int]
-    relative: Required[bool]
-    norm: Required[bool]
-    bias: Required[bool]
+    relative: bool
     query_norm: bool
     banded: bool
+
+
+class WindowOptions(TypedDict, total=False):
+    """The options of every model over windows; `window_stack` describes them."""
+
+    hidden_size: int
+    num_layers: int
+    num_heads: int
+    head_size: int
+    window: int
+    ffn_size: int | None
+    attention_bias: bool
+    embedding: bool
     gradient: Gradient
+    init: Init
     backend: Backend
 
 
-def window_layers(
-    keys: PRNGKeyArray,
-    size: int,
-    ffn_size: int | None,
+def window_stack(
+    input_size: int,
+    key: PRNGKeyArray,
     *,
-    init: Init,
-    attention: WindowOptions,
     layer: LayerOptions,
-) -> WindowLayers:
-    """Layers over windows, one for each key; the first one holds the position biases of all.
+    attention: AttentionOptions | None = None,
+    spare_keys: int = 0,
+    hidden_size: int = 128,
+    num_layers: int = 2,
+    num_heads: int = 4,
+    head_size: int = 32,
+    window: int = 128,
+    ffn_size: int | None = None,
+    attention_bias: bool = False,
+    embedding: bool = True,
+    gradient: Gradient = "full",
+    init: Init = "orthogonal",
+    backend: Backend = "auto",
+) -> tuple[Linear | None, WindowLayers, int]:
+    """An embedding, layers over windows, the first of which holds the position biases of all.
 
     Args:
-        keys: random keys for the weights.
-        size: width of the residual stream.
-        ffn_size: hidden width of the feed-forward net; `size` if None.
-        init: of the weights.
-        attention: options of `WindowAttention`.
-        layer: options of `Layer`.
+        input_size: numbers in one observation.
+        key: random key for the weights.
+        layer: how each `Layer` is joined.
+        attention: how each `WindowAttention` differs from the usual one.
+        spare_keys: how many keys after that of the embedding are the caller's.
+        hidden_size: width d of the residual stream, and of the output.
+        num_layers: layers L; an output depends on at most L window + 1 observations.
+        num_heads: heads per layer.
+        head_size: width d_h of a head.
+        window: memory size M, how many steps back a layer sees.
+        ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
+        attention_bias: whether the products of the attention have biases.
+        embedding: False hands the observation on as it is; it then has hidden_size numbers.
+        gradient: "full", or "current" to stop gradients into the inputs of earlier steps.
+        init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
+        backend: what computes a window: "kernel", "xla" or "auto"; see `Backend`.
+
+    Returns:
+        The embedding, the layers, and their width.
+
+    Raises:
+        UserError: for an impossible size or an unknown choice.
     """
+    check_sizes(input_size, hidden_size, num_layers)
+    keys = jax.random.split(key, 1 + spare_keys + num_layers)
 
     def one(i: int, key: PRNGKeyArray) -> Layer[WindowAttention]:
         attention_key, layer_key = jax.random.split(key)
-        window = WindowAttention(
-            size, key=attention_key, init=init, owns_biases=i == 0, **attention
+        attended = WindowAttention(
+            hidden_size,
+            key=attention_key,
+            num_heads=num_heads,
+            head_size=head_size,
+            window=window,
+            norm=layer.get("norm", "before") == "before",
+            bias=attention_bias,
+            owns_biases=i == 0,
+            gradient=gradient,
+            init=init,
+            backend=backend,
+            **(attention or {}),
         )
-        backend = attention.get("backend", "auto")
-        return Layer(size, ffn_size, window, key=layer_key, init=init, backend=backend, **layer)
+        return Layer(
+            hidden_size, ffn_size, attended, key=layer_key, init=init, backend=backend, **layer
+        )
 
-    return tuple(one(i, key) for i, key in enumerate(keys))
+    embedded = make_embedding(embedding, input_size, hidden_size, key=keys[0], init=init)
+    return embedded, tuple(map(one, range(num_layers), keys[1 + spare_keys :])), hidden_size
 
 
 def share_biases(layers: tuple[Layer[Any], ...]) -> tuple[Layer[Any], ...]:
