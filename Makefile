@@ -59,7 +59,7 @@ docs: $(INSTALLED)  ## build the documentation into site/, warnings are errors
 	@echo "Built site/index.html"
 
 faults: $(INSTALLED)  ## inject faults into runs for an hour (FAULTS_ARGS="--minutes 5") and count what is lost
-	@$(BIN)/python -m clew.lab.faults $(FAULTS_ARGS)
+	@PYTHONPATH=tests $(BIN)/python -m faults $(FAULTS_ARGS)
 
 bench: $(INSTALLED)  ## measure every memory's speed (BENCH_ARGS=--json for a machine)
 	@$(BIN)/clew bench $(BENCH_ARGS)

@@ -195,6 +195,6 @@ def test_the_runner_names_a_result_where_it_changes_it() -> None:
 
 def test_categories_make_no_warning() -> None:
     """Gymnasium's are int64, which JAX has as int32 and would say so."""
-    config = async_config(env="clew.lab.faults.environments:Faulty")
+    config = async_config(env="faults.environments:Faulty")
     task: Any = make_task(config)
     gathered_template(config, task, 4)

@@ -1,18 +1,18 @@
-"""`python -m clew.lab.faults --minutes 5`: the campaign; exits with 1 if anything was lost."""
+"""`python -m faults --minutes 5`: the campaign; exits with 1 if anything was lost."""
 
 import argparse
 import sys
 from pathlib import Path
 
 from clew.errors import unknown_name
-from clew.lab.faults.campaign import run_campaign
-from clew.lab.faults.endurance import endure, table
-from clew.lab.faults.kinds import KINDS
+from faults.campaign import run_campaign
+from faults.endurance import endure, table
+from faults.kinds import KINDS
 
 
 def main() -> int:
     """Runs the campaign, or the long training, and prints its table."""
-    parser = argparse.ArgumentParser(prog="python -m clew.lab.faults", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m faults", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0, help="how long (60)")
     parser.add_argument("--seed", type=int, default=0, help="of the campaign (0)")
     parser.add_argument("--trials", type=int, default=0, help="end after so many (no limit)")

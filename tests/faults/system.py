@@ -8,7 +8,10 @@ import shutil
 from collections.abc import Iterator
 
 from clew.errors import UserError
-from clew.lab.faults.bench import (
+from clew.run import checkpoint, folder
+from clew.run.progress import Lines
+from clew.run.train import train
+from faults.bench import (
     NO_EFFECT,
     SHORT,
     SURVIVED,
@@ -18,9 +21,6 @@ from clew.lab.faults.bench import (
     Watch,
     require_refused,
 )
-from clew.run import checkpoint, folder
-from clew.run.progress import Lines
-from clew.run.train import train
 
 
 def files_may_not_grow(bench: Bench, dice: random.Random) -> str:

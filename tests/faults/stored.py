@@ -24,7 +24,12 @@ from typing import Any
 import numpy as np
 
 from clew.errors import UserError
-from clew.lab.faults.bench import (
+from clew.run import checkpoint, folder, json_lines
+from clew.run.checkpoint import Checkpoint, CheckpointWarning, Identity
+from clew.run.progress import Quiet
+from clew.run.record import read_metrics
+from clew.run.train import train
+from faults.bench import (
     NO_EFFECT,
     SHORT,
     SURVIVED,
@@ -36,11 +41,6 @@ from clew.lab.faults.bench import (
     require_refused,
     untimed,
 )
-from clew.run import checkpoint, folder, json_lines
-from clew.run.checkpoint import Checkpoint, CheckpointWarning, Identity
-from clew.run.progress import Quiet
-from clew.run.record import read_metrics
-from clew.run.train import train
 
 ANYTHING = (None, True, -1, 0, 7, 2**70, 0.5, math.nan, "", "float32", [], [2**40], {}, [[]])
 """Values to replace those of a header or of settings."""

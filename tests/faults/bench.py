@@ -52,7 +52,7 @@ class Accepted(Exception):
     """Something wrong was taken for right."""
 
 
-class Watch:
+class Watch(Progress):
     """A listener that keeps messages, and does something once, after so many updates.
 
     Args:
@@ -73,27 +73,22 @@ class Watch:
         self.messages: list[str] = []
 
     def start(self, path: Path, config: TrainConfig) -> None:
-        """Hands it on."""
         self._before.start(path, config)
 
     def phase(self, name: str) -> None:
-        """Hands it on."""
         self._before.phase(name)
 
     def report(self, report: Report) -> None:
-        """Is it time?"""
         self._before.report(report)
         if self._waiting and report.steps >= self._update * PER_UPDATE:
             self._waiting = False
             self._action()
 
     def message(self, text: str) -> None:
-        """Keeps it."""
         self._before.message(text)
         self.messages.append(text)
 
     def close(self) -> None:
-        """Hands it on."""
         self._before.close()
 
 
@@ -135,7 +130,7 @@ class Bench:
             name,
             updates,
             **{
-                "env": "clew.lab.faults.environments:Faulty",
+                "env": "faults.environments:Faulty",
                 "env_options": {"armed": str(armed)},
                 "host": HostConfig(processes=processes, timeout=2.0, restarts=2),
                 **changes,

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from clew.lab.faults.bench import PER_UPDATE, SURVIVED, Bench, Lost, last_state, untimed
-from clew.lab.faults.campaign import Campaign, Trial, outcome_of, own_folder
-from clew.lab.faults.endured import ANY, HOSTED, Endured, Fault
-from clew.lab.faults.processes import STOPPED
-from clew.run import folder, machine
+from clew.run import machine
 from clew.run.progress import Quiet
 from clew.run.record import Row, read_metrics
 from clew.run.train import train
+from faults.bench import PER_UPDATE, SURVIVED, Bench, Lost, last_state, untimed
+from faults.campaign import Campaign, Trial, outcome_of, own_folder, write
+from faults.endured import ANY, HOSTED, Endured, Fault
+from faults.processes import STOPPED
 
 ENDLESS = 10**9
 """Updates of a run that a signal ends."""
@@ -140,17 +140,9 @@ def endure(
         two.check(lambda: _require_rows(two.run))
         one.check(lambda: _require_bits(one.run))
     if output is not None:
-        write(one, two, output)
+        counts = {"compiled": one.to_json(), "hosted": two.to_json()}
+        write(output, "endurance.json", counts, "endurance.md", table(one, two))
     return [one, two]
-
-
-def write(one: Endurance, two: Endurance, output: Path) -> None:
-    """Writes what became of both runs into a folder."""
-    output.mkdir(parents=True, exist_ok=True)
-    about = {"versions": machine.versions(), "git_commit": machine.git_commit()}
-    found = {"compiled": one.to_json(), "hosted": two.to_json()}
-    folder.write_json(output / "endurance.json", about | found)
-    folder.write_text(output / "endurance.md", table(one, two) + "\n")
 
 
 def table(one: Endurance, two: Endurance) -> str:

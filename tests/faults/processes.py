@@ -12,7 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from clew.lab.faults.bench import (
+from clew.run import folder, trust
+from clew.run.config import TrainConfig
+from clew.run.progress import Quiet
+from clew.run.record import read_metrics
+from clew.run.train import train
+from faults.bench import (
     HOSTED,
     LONG,
     NO_EFFECT,
@@ -24,11 +29,6 @@ from clew.lab.faults.bench import (
     require_history,
     require_refused,
 )
-from clew.run import folder, trust
-from clew.run.config import TrainConfig
-from clew.run.progress import Quiet
-from clew.run.record import read_metrics
-from clew.run.train import train
 
 ENDING, GONE = 60, 20
 """Seconds that a process may take to end, and those that it began afterwards."""
@@ -149,35 +149,17 @@ class Trainer:
 
 def kill(bench: Bench, dice: random.Random) -> str:
     """SIGKILL of a training process at any moment; resumed, it ends bit for bit as another."""
-    variant, path, trainer = _compiled(bench, dice)
-    trainer.wait_for_training()
-    time.sleep(dice.uniform(0.0, 1.2))
-    killed = trainer.kill()
-    bench.resume(path, bench.long(variant))
-    return SURVIVED if killed else NO_EFFECT
+    return _killed(bench, dice, 1.2)
 
 
 def kill_early(bench: Bench, dice: random.Random) -> str:
     """SIGKILL at any moment of the start: imports, compilation, the first checkpoint."""
-    variant, path, trainer = _compiled(bench, dice)
-    time.sleep(dice.uniform(0.0, 4.0))
-    killed = trainer.kill()
-    bench.resume(path, bench.long(variant))
-    return SURVIVED if killed else NO_EFFECT
+    return _killed(bench, dice, 4.0, from_start=True)
 
 
 def kill_twice(bench: Bench, dice: random.Random) -> str:
     """SIGKILL of a run that resumes from another SIGKILL, and again."""
-    variant, path, trainer = _compiled(bench, dice)
-    trainer.wait_for_training()
-    killed = trainer.kill()
-    for _ in range(2):
-        trainer = Trainer(path, bench.temporary)
-        trainer.wait_for_training()
-        time.sleep(dice.uniform(0.0, 0.3))
-        killed = trainer.kill() and killed
-    bench.resume(path, bench.long(variant))
-    return SURVIVED if killed else NO_EFFECT
+    return _killed(bench, dice, 0.0, 0.3, 0.3)
 
 
 def stop_signals(bench: Bench, dice: random.Random) -> str:
@@ -330,6 +312,28 @@ def _compiled(bench: Bench, dice: random.Random) -> tuple[str, Path, Trainer]:
     variant = dice.choice(list(VARIANTS))
     path = begin(bench.compiled(bench.new_name(), LONG, **VARIANTS[variant]))
     return variant, path, Trainer(path, bench.temporary)
+
+
+def _killed(bench: Bench, dice: random.Random, *seconds: float, from_start: bool = False) -> str:
+    """Kills a run's process, and the next one; resumed, it must end as an undisturbed one.
+
+    Args:
+        bench: the campaign's runs.
+        dice: of the moments.
+        seconds: for each process, within how many it is killed.
+        from_start: counted from its start, not from its first progress.
+    """
+    variant, path, trainer = _compiled(bench, dice)
+    killed = True
+    for number, longest in enumerate(seconds):
+        if number:
+            trainer = Trainer(path, bench.temporary)
+        if not from_start:
+            trainer.wait_for_training()
+        time.sleep(dice.uniform(0.0, longest))
+        killed = trainer.kill() and killed
+    bench.resume(path, bench.long(variant))
+    return SURVIVED if killed else NO_EFFECT
 
 
 def _hosted(

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from clew.errors import UserError
-from clew.lab.faults import campaign, processes
-from clew.lab.faults.bench import NO_EFFECT, SURVIVED, Accepted, Bench, Lost
-from clew.lab.faults.campaign import Campaign, Trial, run_campaign, run_trial, write
-from clew.lab.faults.endurance import endure
-from clew.lab.faults.endured import ANY, HOSTED
-from clew.lab.faults.kinds import A_TURN, FILES, KINDS, RUNS
-from clew.lab.faults.processes import FAULTS, Trainer, within
 from clew.run.stop import TrainingInterrupted
+from faults import campaign, processes
+from faults.bench import NO_EFFECT, SURVIVED, Accepted, Bench, Lost
+from faults.campaign import Campaign, Trial, run_campaign, run_trial, write
+from faults.endurance import endure
+from faults.endured import ANY, HOSTED
+from faults.kinds import A_TURN, FILES, KINDS, RUNS
+from faults.processes import FAULTS, Trainer, within
 
 
 def raising(error: BaseException | None = None, says: str = SURVIVED):
@@ -75,7 +75,8 @@ def test_ctrl_c_ends_a_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_what_a_campaign_writes(tmp_path: Path) -> None:
     """Counts of every kind, examples of lines, and whatever is bad whole."""
     trials = [Trial("a", str(n), "refused", f"line {n % 5}", 0.5) for n in range(10)]
-    write(Campaign([*trials, Trial("b", "0", "lost", "a row")]), tmp_path / "made")
+    found = Campaign([*trials, Trial("b", "0", "lost", "a row")])
+    write(tmp_path / "made", "campaign.json", found.to_json(), "table.md", found.table())
     text = (tmp_path / "made" / "campaign.json").read_text()
     assert '"refused": 10' in text and "line 2" in text and "line 3" not in text
     assert '"a row"' in text

@@ -8,7 +8,9 @@ from multiprocessing import active_children
 from typing import Any
 
 from clew.errors import UserError
-from clew.lab.faults.bench import (
+from clew.run.progress import Quiet
+from clew.run.train import train
+from faults.bench import (
     NO_EFFECT,
     SHORT,
     SURVIVED,
@@ -17,8 +19,6 @@ from clew.lab.faults.bench import (
     Watch,
     require_history,
 )
-from clew.run.progress import Quiet
-from clew.run.train import train
 
 
 def kill_worker(bench: Bench, dice: random.Random) -> str:

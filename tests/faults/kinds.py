@@ -8,8 +8,8 @@ whatever escaped.
 import random
 from collections.abc import Callable
 
-from clew.lab.faults import hosts, processes, stored, system
-from clew.lab.faults.bench import Bench
+from faults import hosts, processes, stored, system
+from faults.bench import Bench
 
 Kind = Callable[[Bench, random.Random], str]
 

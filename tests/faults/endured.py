@@ -12,8 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from clew.lab.faults.bench import NO_EFFECT, SURVIVED, Accepted, Lost, damage
-from clew.lab.faults.processes import (
+from clew.run import checkpoint, folder, json_lines
+from clew.run.checkpoint import CheckpointError
+from clew.run.config import TrainConfig
+from faults.bench import NO_EFFECT, SURVIVED, Accepted, Lost, damage
+from faults.processes import (
     HANGS,
     STOPPED,
     STOPPING,
@@ -22,9 +25,6 @@ from clew.lab.faults.processes import (
     within,
     write_run,
 )
-from clew.run import checkpoint, folder, json_lines
-from clew.run.checkpoint import CheckpointError
-from clew.run.config import TrainConfig
 
 TROUBLES = ("raise", "exit", "interrupt", "chdir", "die", "hang", "nan flag", "fraction")
 WAIT = 40.0

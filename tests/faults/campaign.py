@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import sys
 import tempfile
 import time
 import traceback
@@ -10,15 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import jax
 
 from clew.errors import UserError
-from clew.lab.faults.bench import NO_EFFECT, SURVIVED, Accepted, Bench, Lost
-from clew.lab.faults.kinds import A_TURN, KINDS
 from clew.run import folder, machine
 from clew.run.stop import TrainingInterrupted
 from clew.run.trust import STATE
+from faults.bench import NO_EFFECT, SURVIVED, Accepted, Bench, Lost
+from faults.kinds import A_TURN, KINDS
 
 OUTCOMES = (SURVIVED, "refused", "lost", "accepted", "traceback", NO_EFFECT)
 """The run is whole; a line says what is wrong; something is gone; something wrong was taken for
@@ -99,7 +101,7 @@ def outcome_of(inject: Callable[[], str]) -> tuple[str, str]:
     """What became of a fault, and what was said.
 
     Args:
-        inject: injects it; see `clew.lab.faults.kinds` for what it returns and raises.
+        inject: injects it; see `faults.kinds` for what it returns and raises.
 
     Raises:
         TrainingInterrupted: if the campaign got a signal, such as Ctrl-C, while it trained.
@@ -136,6 +138,11 @@ def run_campaign(
         trials: end after so many; 0 for no limit.
         output: a folder for campaign.json and table.md, written every minute.
     """
+
+    def save() -> None:
+        if output is not None:
+            write(output, "campaign.json", campaign.to_json(), "table.md", campaign.table())
+
     machine.use_compilation_cache()
     campaign, written, turn = Campaign(), time.monotonic(), 0
     deadline = written + seconds
@@ -150,36 +157,41 @@ def run_campaign(
                 if trial.outcome in BAD:
                     print(f"{trial.outcome}: {kind}, seed {trial.seed}: {trial.said}", flush=True)
                 bench.tidy()
-                if output is not None and time.monotonic() > written + WRITTEN:
-                    write(campaign, output)
+                if time.monotonic() > written + WRITTEN:
+                    save()
                     written = time.monotonic()
             turn += 1
             jax.clear_caches()  # programs are maps of memory, and a process has 65,530 at most
-    if output is not None:
-        write(campaign, output)
+    save()
     return campaign
 
 
-def write(campaign: Campaign, output: Path) -> None:
-    """Writes a campaign's counts and table into a folder."""
+def write(output: Path, counts: str, values: dict[str, Any], table: str, text: str) -> None:
+    """Writes what was counted into a folder.
+
+    Args:
+        output: the folder.
+        counts: name of the JSON file of `values`.
+        values: what was counted; the versions of what computed it are added.
+        table: name of the Markdown file of `text`.
+        text: the same as a table.
+    """
     output.mkdir(parents=True, exist_ok=True)
     about = {"versions": machine.versions(), "git_commit": machine.git_commit()}
-    folder.write_json(output / "campaign.json", about | campaign.to_json())
-    folder.write_text(output / "table.md", campaign.table() + "\n")
+    folder.write_json(output / counts, about | values)
+    folder.write_text(output / table, text + "\n")
 
 
 @contextlib.contextmanager
 def own_folder() -> Iterator[Path]:
-    """A folder that is removed, also for the record of what this user has trained."""
-    before = os.environ.get(STATE)
+    """A folder that is removed, also for the record of what this user has trained.
+
+    Processes that are started meanwhile find modules where this one does: `faults.environments`.
+    """
     with tempfile.TemporaryDirectory(prefix="clew-faults-", ignore_cleanup_errors=True) as name:
-        os.environ[STATE] = f"{name}/state"
-        try:
+        path = os.pathsep.join(filter(None, sys.path))
+        with mock.patch.dict(os.environ, {STATE: f"{name}/state", "PYTHONPATH": path}):
             yield Path(name)
-        finally:
-            del os.environ[STATE]
-            if before is not None:
-                os.environ[STATE] = before
 
 
 def _turn(kinds: Sequence[str], turn: int) -> Iterator[tuple[str, int]]:
