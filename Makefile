@@ -70,7 +70,7 @@ bench-torch: $(INSTALLED)  ## compare a study's speed with the published loop in
 	@$(BIN)/python benchmarks/against_torch.py --torch-python $(VENV)-torch/bin/python $(BENCH_ARGS)
 
 bench-peers: $(INSTALLED) $(VENV)-peers/.installed  ## compare with other libraries' memories (about 8 minutes)
-	@$(BIN)/clew bench --peers $(BENCH_ARGS)
+	@$(BIN)/python benchmarks/peers/bench_peers.py $(BENCH_ARGS)
 
 $(VENV)-peers/.installed: tools/peers.lock tools/make_peers.sh
 	@sh tools/make_peers.sh $(VENV)-peers $(BIN)/python

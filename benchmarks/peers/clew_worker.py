@@ -5,13 +5,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax_subject import JaxSubject
-from serve import Arrays, Sizes, serve
 
 from clew.agents.network import Agent, NetworkConfig
 from clew.memory import make_memory
 from clew.memory.linear_transformer import LinearAttention
 from clew.memory.parts.blocks import Linear
+from jax_subject import JaxSubject
+from serve import Arrays, Sizes, serve
 
 KEY = jax.random.key(0)
 

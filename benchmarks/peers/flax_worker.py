@@ -13,6 +13,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+
 from jax_subject import JaxSubject, joined, parts
 from serve import Arrays, Sizes, serve
 

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+
 from serve import Arrays, Sizes
 
 Chunk = Callable[[Any, jax.Array, jax.Array], jax.Array]

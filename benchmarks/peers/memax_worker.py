@@ -10,10 +10,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax_subject import JaxSubject, joined, parts
 from memax.equinox.semigroups.fart import FART
 from memax.equinox.set_actions.gru import GRU
 from memax.equinox.set_actions.lstm import LSTM
+
+from jax_subject import JaxSubject, joined, parts
 from serve import Arrays, Sizes, serve
 
 KEY = jax.random.key(0)

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
-from serve import Arrays, Build, Sizes, Subject, serve
 from torch import nn
+
+from serve import Arrays, Build, Sizes, Subject, serve
 
 SHORT = 64  # observations that decide how many threads pay
 

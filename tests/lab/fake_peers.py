@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from clew.lab.bench.peers.compare import Plan
-from clew.lab.bench.peers.families import Family
-from clew.lab.bench.peers.worker import WorkerFailed
+from comparison.compare import Plan
+from comparison.families import Family
+from comparison.processes import WorkerFailed
 
 FAMILY = Family("lstm", "LSTM", ("clew.lstm", "torch.lstm", "flax.lstm", "memorax.lstm"))
 PLAN = Plan(lengths=(4, 8), width=3, envs=2, actors=2, rounds=6, turn=0.0, bytes_limit=1000)

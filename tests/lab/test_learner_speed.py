@@ -99,8 +99,8 @@ MISTAKES = {
     "--memory-maze --memories lsmt": "unknown agent of Memory Maze 'lsmt'; did you mean 'lstm'",
     "--memory-maze --sequences 3": "sequences must be even, two of them are a rollout, got 3",
     "--memory-maze --sequences 0": "sequences must be an integer of at least 2, got 0",
-    "--memory-maze --lengths": "give one of --peers, --lengths, --start and --memory-maze",
-    "--output here": "--output needs --peers, --lengths, --start or --memory-maze",
+    "--memory-maze --lengths": "give one of --lengths, --start and --memory-maze",
+    "--output here": "--output needs --lengths, --start or --memory-maze",
 }
 
 

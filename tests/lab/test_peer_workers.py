@@ -1,18 +1,17 @@
 """The processes in which libraries run, and what they must have in common."""
 
-import importlib.util
 import math
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 
-from clew.lab.bench.peers.families import FAMILIES, WORKERS, Sizes, make_arrays
-from clew.lab.bench.peers.worker import Worker, WorkerFailed
+import serve
+from comparison.families import FAMILIES, WORKERS, make_arrays
+from comparison.processes import Worker, WorkerFailed
 
-SERVE = Path(__file__).parents[2] / "benchmarks" / "peers" / "serve.py"
+PROGRAMS = Path(serve.__file__).parent
 
 TOY = """
 import sys
@@ -45,7 +44,7 @@ serve(("numpy",), {{"toy.sum": build(True), "toy.leaks": build(False)}})
 
 def test_a_worker_answers_and_tells_its_mistakes(tmp_path: Path) -> None:
     program = tmp_path / "toy.py"
-    program.write_text(TOY.format(folder=str(SERVE.parent)))
+    program.write_text(TOY.format(folder=str(PROGRAMS)))
     arrays = tmp_path / "arrays.npz"
     np.savez(arrays, inputs=np.random.default_rng(0).standard_normal((6, 2, 3)))
     given = {"sizes": [6, 2, 2, 3], "arrays": str(arrays)}
@@ -75,26 +74,16 @@ def test_a_dead_worker_says_its_last_words(tmp_path: Path) -> None:
 
 
 def test_resident_growth_sees_a_large_array() -> None:
-    serve = load_serve()
     grown = serve.resident_growth(lambda: np.ones(2**21).sum())
     assert grown is None or 15 * 2**20 < grown < 20 * 2**20
 
 
-def load_serve() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("serve", SERVE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_both_sides_speak_of_the_same_sizes() -> None:
-    assert load_serve().Sizes._fields == Sizes._fields
+def test_every_subject_has_a_program_and_arrays() -> None:
     for family in FAMILIES:
         assert family.subjects[0].startswith("clew.")
         for subject in family.subjects:
-            program = SERVE.with_name(WORKERS[subject.split(".")[0]])
-            assert program.exists()
-        arrays = make_arrays(family, Sizes(6, 2, 3, 4))
+            assert (PROGRAMS / WORKERS[subject.split(".")[0]]).exists()
+        arrays = make_arrays(family, serve.Sizes(6, 2, 3, 4))
         assert arrays["inputs"].shape == (6, 2, 4) and arrays["starts"][0].all()
         assert arrays["starts"][1:].any() == family.starts
         assert all(math.isfinite(x.sum()) for x in arrays.values())

@@ -2,18 +2,20 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import clew.lab.bench.peers.compare
-import clew.lab.bench.peers.document
-from clew.cli import run
+from bench_peers import main
 from clew.errors import UserError
-from clew.lab.bench.peers import worker
-from clew.lab.bench.peers.compare import Row, agreements, agrees, compare, measure
-from clew.lab.bench.peers.document import (
+from clew.lab.bench.timing import estimate
+from clew.report.files import write_measured
+from comparison import processes
+from comparison.compare import Row, agreements, agrees, compare, measure
+from comparison.document import (
     Comparison,
     as_data,
     document,
@@ -22,9 +24,7 @@ from clew.lab.bench.peers.document import (
     not_measured,
     peers_ahead,
 )
-from clew.lab.bench.peers.worker import WorkerFailed
-from clew.lab.bench.timing import estimate
-from clew.report.files import write_measured
+from comparison.processes import WorkerFailed
 from fake_peers import FAMILY, PLAN, FakeLibrary
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clew.lab.bench.peers.compare, "PAUSE", 0.0)
+    monkeypatch.setattr("comparison.compare.PAUSE", 0.0)
 
 
 def compared(facts: dict[str, Any] | None = None) -> Comparison:
@@ -105,37 +105,35 @@ def test_an_undecided_point_says_so() -> None:
 def test_the_command_shows_and_writes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(
-        clew.lab.bench.peers.document, "measure_all", lambda plan, repeats, log: compared()
-    )
-    assert run(["bench", "--peers", "--quick", "--output", str(tmp_path)]) == 0
+    measure_all = "comparison.document.measure_all"
+    monkeypatch.setattr(measure_all, lambda plan, repeats, log: compared())
+    assert main(["--quick", "--output", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "QUICK" in text and "torch / clew" in text and "holds" in text
     assert {p.name for p in tmp_path.iterdir()} == {"peers.json", "peers.md", "peers.png"}
-    assert run(["bench", "--peers", "--json"]) == 0
+    assert main(["--json"]) == 0
     assert json.loads(capsys.readouterr().out)["plan"]["rounds"] == 6
 
     def fail(plan: Any, repeats: int, log: Any) -> Any:
         raise WorkerFailed("ended with code 1")
 
-    monkeypatch.setattr(clew.lab.bench.peers.document, "measure_all", fail)
-    assert run(["bench", "--peers"]) == 1
+    assert main(["--repeats", "0"]) == 2
+    assert "repeats must be an integer of at least 1, got 0" in capsys.readouterr().err
+    monkeypatch.setattr(measure_all, fail)
+    assert main([]) == 1
     assert "no figures: a library's process ended with code 1" in capsys.readouterr().err
 
 
-def test_without_a_checkout_or_an_environment_it_says_why(
+def test_without_an_environment_it_says_why(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(worker, "ROOT", tmp_path)
-    with pytest.raises(UserError, match="needs a checkout of clew's repository"):
-        worker.peers_python()
-    (tmp_path / "benchmarks" / "peers").mkdir(parents=True)
+    monkeypatch.setattr(processes, "ROOT", tmp_path)
     with pytest.raises(UserError, match="could not be installed into .venv-peers"):
-        worker.peers_python()
-    installed = tmp_path / worker.FOLDER / ".installed"
+        processes.peers_python()
+    installed = tmp_path / processes.FOLDER / ".installed"
     installed.parent.mkdir()
     installed.touch()
-    assert worker.peers_python() == tmp_path / ".venv-peers" / "bin" / "python"
+    assert processes.peers_python() == tmp_path / ".venv-peers" / "bin" / "python"
 
 
 def test_the_lock_of_the_peers_agrees_with_ours() -> None:
@@ -154,11 +152,12 @@ def test_the_lock_of_the_peers_agrees_with_ours() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    not (ROOT / worker.FOLDER / ".installed").exists(),
+    not (ROOT / processes.FOLDER / ".installed").exists(),
     reason="no .venv-peers: make bench-peers",
 )
 def test_the_libraries_themselves(tmp_path: Path) -> None:
-    assert run(["bench", "--peers", "--quick", "--output", str(tmp_path)]) == 0
+    command = [sys.executable, "benchmarks/peers/bench_peers.py", "--quick"]
+    subprocess.run([*command, "--output", str(tmp_path)], cwd=ROOT, check=True)
     found = from_data(json.loads((tmp_path / "peers.json").read_text()))
     assert all(agrees(a) for a in found.agreements) and not not_measured(found.rows)
     broken = {a.subject for a in found.agreements if a.laws["nan"] is False}

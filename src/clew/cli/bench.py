@@ -11,10 +11,10 @@ from clew.report.document import Measured, NothingMeasured
 ABOUT = """Measures how fast each memory acts, learns and trains on this machine, at the sizes of
 Pramanik (2023), Table A.2, with 8 environments x 256 steps, and the fraction reached of the
 machine's own rate of matrix products. The laws are run first: if a memory breaks one, nothing is
-reported. Or, with --peers, compares with other libraries' memories by turns; with --lengths, how
-time and memory of learning grow with the length of chunks; with --start, how long `clew train`
-takes to its first step, cold and warm; with --memory-maze, the learner of
-Pramanik's Memory Maze study (Figure 5.6). Leave the machine alone meanwhile."""
+reported. Or measures, with --lengths, how time and memory of learning grow with the length of
+chunks; with --start, how long `clew train` takes to its first step, cold and warm; with
+--memory-maze, the learner of Pramanik's Memory Maze study (Figure 5.6). Leave the machine alone
+meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,6 @@ class BenchCommand:
 
     memories: tuple[str, ...] = ()
     """Measure only these, by their names in the table."""
-    peers: bool = False
-    """Compare with other libraries instead, in an environment of their own that is built if it is
-    missing (2 GB, once); 8 minutes."""
     lengths: bool = False
     """Measure ReLiT and AReLiT, in every form that computes a chunk of theirs, and the linear
     transformer on chunks of 256 to 8,192 steps instead; --memories chooses memories."""
@@ -39,19 +36,19 @@ class BenchCommand:
     """With --memory-maze: sequences of 100 frames in a timed gradient step, an even number, 32
     unless given; memory is always reported for Table A.3's 32."""
     repeats: int | None = None
-    """Timed calls of each program, 5, or turns: with --start 5, with --peers, --lengths and
-    --memory-maze 6; the table has their median."""
+    """Timed calls of each program, 5, or turns: with --start 5, with --lengths and --memory-maze 6;
+    the table has their median."""
     quick: bool = False
     """Short chunks and 2 repeats: to see that it works, not to quote."""
     output: str = ""
-    """Write tables, a picture and JSON into this folder; with --peers, --lengths,
-    --start or --memory-maze."""
+    """Write tables, a picture and JSON into this folder; with --lengths, --start or
+    --memory-maze."""
     json: bool = False
     """Print JSON instead of a table."""
 
 
 def main(args: list[str]) -> int:
-    """Measures, and prints tables; exits with 1 if a law is broken or another library fails."""
+    """Measures, and prints tables; exits with 1 if a law is broken."""
     command = parse(BenchCommand, args, command="bench", about=ABOUT)
     _validate(command)
     try:
@@ -71,13 +68,11 @@ def _validate(command: BenchCommand) -> None:
     """Raises `UserError` for options that contradict each other."""
     if command.repeats is not None:
         require_at_least("repeats", command.repeats, 1)
-    others = command.peers + command.lengths + command.start + command.memory_maze
+    others = command.lengths + command.start + command.memory_maze
     if others > 1:
-        raise UserError("give one of --peers, --lengths, --start and --memory-maze")
-    if command.memories and command.peers:
-        raise UserError("give one of --memories and --peers")
+        raise UserError("give one of --lengths, --start and --memory-maze")
     if command.output and not others:
-        raise UserError("--output needs --peers, --lengths, --start or --memory-maze")
+        raise UserError("--output needs --lengths, --start or --memory-maze")
     if command.sequences is not None:
         require_at_least("sequences", command.sequences, 2)
         if not command.memory_maze:
@@ -87,11 +82,6 @@ def _validate(command: BenchCommand) -> None:
 def _measure(command: BenchCommand) -> tuple[Measured, str]:
     """The figures of the command, and the line that --quick prints below them."""
     quick, rounds = command.quick, command.repeats or 6
-    if command.peers:
-        from clew.lab.bench.peers import compare, document  # start: JAX takes 0.5 s
-
-        plan = compare.QUICK if quick else compare.Plan(rounds=rounds)
-        return document.report(plan, 1 if quick else 3, log), document.QUICK_NOTE
     if command.lengths:
         from clew.lab.bench import lengths  # start: JAX takes 0.5 s
 

@@ -4,21 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-Arrays = dict[str, np.ndarray]
+from serve import Arrays, Sizes
+
 ACTIONS = 4
-
-
-class Sizes(NamedTuple):
-    """How large a memory is, and what it reads; `benchmarks/peers/serve.py` has the same."""
-
-    length: int
-    """observations of a chunk"""
-    envs: int
-    """environments that learn side by side"""
-    actors: int
-    """environments that act side by side"""
-    width: int
-    """of observations, of the memory and of its output"""
 
 
 class Family(NamedTuple):

@@ -10,9 +10,11 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from clew.errors import UserError
-from clew.lab.bench.peers.families import WORKERS
+from comparison.families import WORKERS
 
-ROOT = Path(__file__).resolve().parents[5]
+WORKERS_FOLDER = Path(__file__).resolve().parents[1]
+"""Of the programs that run libraries."""
+ROOT = WORKERS_FOLDER.parents[1]
 FOLDER = ".venv-peers"
 """The other libraries' virtual environment in the repository, built from a lock file."""
 
@@ -30,7 +32,7 @@ class WorkerFailed(Exception):
 
 
 class Endpoint(Protocol):
-    """What answers the requests that `benchmarks/peers/serve.py` lists."""
+    """What answers the requests that `serve` lists."""
 
     def ask(self, do: str, **what: Any) -> dict[str, Any]:
         """The answer.
@@ -49,28 +51,12 @@ class Library(Protocol):
         ...
 
 
-def workers_folder() -> Path:
-    """The folder of the programs that run libraries.
-
-    Raises:
-        UserError: if clew does not run from a checkout of its repository.
-    """
-    folder = ROOT / "benchmarks" / "peers"
-    if not folder.is_dir():
-        raise UserError(
-            "--peers needs a checkout of clew's repository, because what it runs and the lock file "
-            f"of the other libraries are not installed with clew; there is no {folder}"
-        )
-    return folder
-
-
 def peers_python() -> Path:
     """The interpreter of the other libraries' environment, which is built if it is missing.
 
     Raises:
         UserError: if it cannot be built; the reason was printed.
     """
-    workers_folder()
     folder = ROOT / FOLDER
     if not (folder / ".installed").exists():
         print(f"building {FOLDER}, once: about 2 minutes and 2 GB", file=sys.stderr)
@@ -164,5 +150,5 @@ class Workers:
         program = WORKERS[library]
         if program not in self._running:
             python = Path(sys.executable) if library == "clew" else peers_python()
-            self._running[program] = Worker([str(python), str(workers_folder() / program)])
+            self._running[program] = Worker([str(python), str(WORKERS_FOLDER / program)])
         return self._running[program]

@@ -11,14 +11,14 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from clew.lab.bench.machine import device, matrix_product_rate
-from clew.lab.bench.peers.compare import Agreement, Plan, Row, agrees, compare
-from clew.lab.bench.peers.families import FAMILIES
-from clew.lab.bench.peers.worker import WorkerFailed, Workers, peers_python
 from clew.lab.bench.timing import Estimate
 from clew.report.document import Measured, NothingMeasured, Table, tabulate
 from clew.report.figures import COLOURS, new_figure
 from clew.report.markdown import plain_table
 from clew.run.machine import git_commit
+from comparison.compare import Agreement, Plan, Row, agrees, compare
+from comparison.families import FAMILIES
+from comparison.processes import WorkerFailed, Workers, peers_python
 
 QUICK_NOTE = "QUICK: short chunks and two turns, no figures to quote"
 STEP = "one step"
@@ -64,7 +64,7 @@ def report(plan: Plan, repeats: int, log: Callable[[str], None]) -> Measured:
 
     Raises:
         NothingMeasured: if a library's process fails outside a measurement.
-        UserError: without a checkout, or if the other libraries cannot be installed.
+        UserError: if the other libraries cannot be installed.
     """
     plan = plan._replace(bytes_limit=min(plan.bytes_limit, _half_of_memory()))
     try:

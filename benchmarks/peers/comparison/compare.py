@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clew.lab.bench.peers.families import DIFFERENT, Arrays, Family, Sizes, make_arrays
-from clew.lab.bench.peers.worker import Library, WorkerFailed
 from clew.lab.bench.timing import Estimate, by_turns, estimate, ratio
+from comparison.families import DIFFERENT, Family, make_arrays
+from comparison.processes import Library, WorkerFailed
+from serve import Arrays, Sizes
 
 PAUSE = 0.05
 """Seconds between turns, in which the threads of the last one come to rest."""
@@ -59,7 +60,7 @@ class Agreement(NamedTuple):
     different: str
     """why it is another function; empty if it must agree"""
     laws: dict[str, Any]
-    """what `broken` in `benchmarks/peers/serve.py` found"""
+    """what `serve.broken` found"""
 
 
 def agreements(family: Family, plan: Plan, library: Library) -> Iterator[Agreement]:

@@ -1,0 +1,57 @@
+"""Other libraries' memories beside clew's, by turns, after checking that they do equal work.
+
+    make bench-peers
+    make bench-peers BENCH_ARGS="--output results/peers"
+
+The other libraries live in an environment of their own, `.venv-peers`, which is built if it is
+missing (2 GB, once). The comparison takes 8 minutes; leave the machine alone meanwhile.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from clew.cli.tables import log, show
+from clew.errors import UserError, require_at_least
+from clew.report.document import NothingMeasured
+from clew.report.files import write_measured
+from comparison.compare import QUICK, Plan
+from comparison.document import QUICK_NOTE, report
+
+
+def main(args: list[str]) -> int:
+    """Compares and prints tables; exits with 1 if a library fails, 2 for a user's mistake."""
+    parser = argparse.ArgumentParser(
+        prog="bench_peers.py",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=6, help="turns, of which the table has the median (6)"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="short chunks and 2 turns: to see that it works, not to quote",
+    )
+    parser.add_argument("--output", type=Path, help="a folder for tables, picture and JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    given = parser.parse_args(args)
+    try:
+        require_at_least("repeats", given.repeats, 1)
+        plan = QUICK if given.quick else Plan(rounds=given.repeats)
+        found = report(plan, 1 if given.quick else 3, log)
+        if given.output:
+            write_measured(found, given.output)
+    except UserError as mistake:
+        print(f"error: {mistake}", file=sys.stderr)
+        return 2
+    except NothingMeasured as failed:
+        print(f"no figures: {failed}", file=sys.stderr)
+        return 1
+    show(found, as_json=given.json, note=QUICK_NOTE if given.quick else "")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
