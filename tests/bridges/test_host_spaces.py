@@ -10,10 +10,10 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 
 from clew.bridges.gymnasium.build import EnvBuilder
 from clew.bridges.gymnasium.group import GroupPlan
+from clew.bridges.gymnasium.grouped import GroupedEnvs
 from clew.bridges.gymnasium.spaces import adapt_action, adapt_observation
 from clew.bridges.gymnasium.stream import GymnasiumStream
 from clew.bridges.gymnasium.task import GymnasiumTask, gymnasium_task
-from clew.bridges.gymnasium.vector import GroupedVectorEnv
 from clew.errors import UserError
 from labelled import Echo
 
@@ -112,7 +112,7 @@ def test_actions_reach_the_environment(space: Any, chosen: Any, taken: Any) -> N
     builder = EnvBuilder("labelled:Echo", {"action": space})
     for processes in (0, 2):
         plan = GroupPlan(builder, adapt_observation(Echo.observation_space), space, 0, 2)
-        with GymnasiumStream(GroupedVectorEnv(plan, 2, processes)) as stream:
+        with GymnasiumStream(GroupedEnvs(plan, 2, processes)) as stream:
             stream.reset(0)
             told = stream.step(np.array(chosen))
         rows = [np.resize(np.asarray(row, np.float32), 3) for row in taken]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from clew.bridges.gymnasium.processes import start_method
 from clew.bridges.gymnasium.task import GymnasiumTask, gymnasium_task, is_gymnasium
-from clew.bridges.gymnasium.vector import start_method
 from clew.errors import UserError
 from labelled import Labelled
 

@@ -72,7 +72,7 @@ def test_nobody_reads_half_of_a_version() -> None:
 
 
 def moments_state(moments: RunningMoments) -> dict[str, Any]:
-    """As `Transforms.state` has it."""
+    """As `VectorWrappers.state` has it."""
     return {"count": np.array(moments.count), "mean": moments.mean.copy(), "m2": moments.m2.copy()}
 
 

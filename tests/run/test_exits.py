@@ -181,7 +181,7 @@ from multiprocessing.forkserver import _forkserver
 if __name__ == "__main__":
     stream = gymnasium_task("labelled:Troubled", {{"trouble": {trouble!r}}}).open(4, processes=2)
     stream.reset(0)
-    pids = [process.pid for process in stream.vector._workers.processes]
+    pids = [process.pid for process in stream.vector.processes]
     stream.step([0, 0, 0, 0])
     stream.step_async([1, 1, 1, 1])
     print(*pids, _forkserver._forkserver_pid, flush=True)

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
+from clew.bridges.gymnasium.grouped import GroupedEnvs
 from clew.bridges.gymnasium.processes import close_quietly, start_method, stopping_signals
 from clew.bridges.gymnasium.stream import EnvironmentFault, EnvironmentHung, GymnasiumStream
 from clew.bridges.gymnasium.task import gymnasium_task
-from clew.bridges.gymnasium.vector import GroupedVectorEnv
 from clew.errors import UserError
 from clew.run.stop import stop_signals
 from labelled import Labelled, Misfit, Troubled
@@ -33,9 +33,9 @@ def opened(trouble: str, processes: int, **options: Any) -> GymnasiumStream:
     return task.open(4, processes=processes, seed=0)
 
 
-def own(stream: GymnasiumStream) -> GroupedVectorEnv:
+def own(stream: GymnasiumStream) -> GroupedEnvs:
     """The stream's vector environment, one of ours."""
-    assert isinstance(stream.vector, GroupedVectorEnv)
+    assert isinstance(stream.vector, GroupedEnvs)
     return stream.vector
 
 
@@ -150,7 +150,7 @@ def test_closing_ends_whatever_environments_do(
     how: str, processes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Within seconds, and without an error."""
-    for module in ("group", "vector"):
+    for module in ("group", "grouped", "vector"):
         monkeypatch.setattr(f"clew.bridges.gymnasium.{module}.CLOSE_SECONDS", 0.3)
     monkeypatch.setattr(close_quietly, "__defaults__", (0.3,))
     task = gymnasium_task("labelled:BadlyClosed", {"how": how})
@@ -204,8 +204,8 @@ def test_nan_in_a_dict_is_named_by_its_key() -> None:
     """As "observation NAME"."""
     stream = gymnasium_task("labelled:DictLabelled").open(2)
     stream.reset(0)
-    stream._accounts.lengths[:] = 7
-    spoiled = {"episode": stream.reset(0).observation["episode"], "number": stream.reset(0).reward}
+    stream._episodes.lengths[:] = 7
+    spoiled: Any = stream.reset(0).observation
     spoiled["number"][1] = float("nan")
     with pytest.raises(EnvironmentFault, match="environment 1 gave nan in its observation number"):
         stream._check(spoiled)
@@ -244,7 +244,7 @@ def test_a_killed_worker_is_named() -> None:
     """Killed from outside between two steps."""
     with opened("raise", 4) as stream:
         stream.reset()
-        os.kill(own(stream)._workers.processes[3].pid, signal.SIGKILL)
+        os.kill(own(stream).processes[3].pid, signal.SIGKILL)
         with pytest.raises(EnvironmentFault, match=r"environment 3 ended \(exit code -9\)"):
             for _ in range(100):
                 stream.step([0, 0, 0, 0])
@@ -263,28 +263,26 @@ def test_a_hung_environment_is_named_and_closed(processes: int, indices: tuple[i
     began = time.monotonic()
     stream.close()
     assert time.monotonic() - began < 4
-    assert not any(process.is_alive() for process in own(stream)._workers.processes)
+    assert not any(process.is_alive() for process in own(stream).processes)
 
 
 def test_a_timeout_that_is_kept_changes_nothing() -> None:
-    """And closing twice does no harm; nothing of the stream stays on the disk."""
+    """And closing twice does no harm."""
     stream = opened("raise", 2)
     stream.reset(timeout=30)
     assert stream.step([0, 0, 0, 0], timeout=30).reward.shape == (4,)
-    assert Path(own(stream)._progress_file).exists()
     stream.close()
     stream.close()
-    assert not Path(own(stream)._progress_file).exists()
 
 
 def test_what_nobody_closed_leaves_nothing() -> None:
-    """Neither a file nor a process."""
+    """No process; shared memory has no file."""
     stream = opened("raise", 2)
     stream.reset()
-    path, processes = Path(own(stream)._progress_file), own(stream)._workers.processes
+    processes = own(stream).processes
     del stream
     gc.collect()
-    assert not path.exists() and not any(process.is_alive() for process in processes)
+    assert processes and not any(process.is_alive() for process in processes)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -292,7 +290,7 @@ def test_stopping_is_the_parents_affair(number: signal.Signals) -> None:
     """A signal reaches every process of a group; the workers go on until they are closed."""
     with opened("raise", 2) as stream:
         stream.reset()
-        workers = own(stream)._workers.processes
+        workers = own(stream).processes
         server: Any = forkserver._forkserver
         for pid in [process.pid for process in workers] + [server._forkserver_pid]:
             os.kill(pid, number)
@@ -372,7 +370,7 @@ def test_a_hung_worker_of_gymnasiums_own() -> None:
     """Named by its index; closing ends it."""
     stream = GymnasiumStream(vector("hang", True), name="maze")
     stream.reset(0)
-    with pytest.raises(EnvironmentHung, match="maze: environments 1 gave no answer within 0.3 s"):
+    with pytest.raises(EnvironmentHung, match="maze: environment 1 gave no answer within 0.3 s"):
         stream.step([0, 1], timeout=0.3)
     began = time.monotonic()
     stream.close()

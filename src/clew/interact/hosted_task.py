@@ -11,7 +11,7 @@ from jaxtyping import PRNGKeyArray
 from clew.agents.network import Agent
 from clew.bridges.gymnasium.stream import GymnasiumStream, metric_names_of
 from clew.bridges.gymnasium.task import GymnasiumTask
-from clew.bridges.gymnasium.wrappers import Transforms
+from clew.bridges.gymnasium.wrappers import VectorWrappers
 from clew.envs.stream import AutoReset
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
@@ -93,7 +93,7 @@ class HostedTask:
     def statistics(self) -> dict[str, Any]:
         """What the wrappers know before the first observation."""
         seen = self.environment.unmasked(self.wrappers)
-        blank = Transforms(self.wrappers, seen, self.action_space, 1)
+        blank = VectorWrappers(self.wrappers, seen, self.action_space, 1)
         return blank.state()
 
     def evaluator(self, static: Agent, *, greedy: bool, max_steps: int) -> Evaluator:

@@ -20,7 +20,7 @@ from clew.bridges.gymnasium.spaces import (
     adapt_observation,
     mask_of_info,
 )
-from clew.bridges.gymnasium.wrappers import Transforms
+from clew.bridges.gymnasium.wrappers import VectorWrappers
 from clew.envs.spaces import MASK, join_mask, take_entry
 from clew.envs.wrappers import INFO, WrapperConfig
 from clew.errors import UserError, one_line
@@ -41,7 +41,7 @@ class Interface(NamedTuple):
     """What the environment takes."""
     wrappers: WrapperConfig
     statistics: dict[str, Any]
-    """What the wrappers learned in training, see `Transforms.state`."""
+    """What the wrappers learned in training, see `VectorWrappers.state`."""
 
     @property
     def masks(self) -> ActionMasks | None:
@@ -98,7 +98,7 @@ class TrainedWrappers:
         self._config, self._adapt = interface.wrappers, interface.observations
         self._to_environment, self._first = interface.actions, interface.first_action
         self._masks = interface.masks
-        self._transforms = Transforms(
+        self._transforms = VectorWrappers(
             interface.wrappers, interface.unmasked, interface.action_space, 1, frozen=True
         )
         self._transforms.restore(interface.statistics)

@@ -1,6 +1,7 @@
 """Errors that name the environment, the step and the field in which something went wrong."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from clew.errors import UserError
 
@@ -53,3 +54,11 @@ class EnvironmentHung(EnvironmentFault):
     `indices` are the environments that still have not answered; of those that share a process,
     the one that it is at work on.
     """
+
+    @classmethod
+    def after(cls, seconds: Any, env: str, late: Iterable[int]) -> "EnvironmentHung":
+        """The error for environments that gave no answer in so many seconds."""
+        indices = list(late)
+        which = f"environment{'s' if len(indices) > 1 else ''} {', '.join(map(str, indices))}"
+        says = f"{env}: {which} gave no answer within {seconds:g} s"
+        return cls(says, env=env, indices=indices, field="worker", lost=True)

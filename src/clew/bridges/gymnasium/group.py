@@ -1,15 +1,17 @@
-"""Several environments in one process, stepped in order, as one environment of batches."""
+"""Several environments in one process, stepped in order, each of them a row of one table."""
 
-import multiprocessing
+import contextlib
 import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector.utils import CloudpickleWrapper
 
 from clew.bridges.gymnasium.build import EnvBuilder
 from clew.bridges.gymnasium.faults import MaskError
@@ -22,7 +24,6 @@ from clew.bridges.gymnasium.processes import (
 )
 from clew.bridges.gymnasium.spaces import (
     Array,
-    Arrays,
     ObservationAdapter,
     adapt_observation,
     exact_types,
@@ -67,95 +68,77 @@ class GroupPlan:
     count: int
     mask: int = 0
     """Numbers of the action mask in `info`; 0 for none."""
-    place: int = 0
-    """Which group this is: its entry in `progress`."""
-    progress: str = ""
-    """File of int32 in which each group writes the index of the environment that it is at work
-    on, so that one that hangs or dies can be named; empty for none."""
 
     @property
-    def observation_space(self) -> spaces.Space:
-        """What is observed of one environment: the agent's part and the mask in `info`."""
-        if not self.mask:
-            return self.adapter.space
-        leaves = [leaf.space for leaf in self.adapter.leaves]
-        named = dict(zip(self.adapter.names, leaves, strict=True))
-        return spaces.Dict({**named, MASK: spaces.Box(0, 1, (self.mask,), np.uint8)})
+    def trials(self) -> bool:
+        """Whether episodes of the environments may go on with those of a trial."""
+        return self.builder.trial_episodes > 1
 
-    def __call__(self) -> "EnvGroup":
-        """The group, its environments yet to be built."""
-        return EnvGroup(self)
+    @property
+    def row(self) -> np.dtype:
+        """What an environment answers; the observation's leaves are numbered, not named."""
+        leaves = [(str(k), leaf.dtype, leaf.shape) for k, leaf in enumerate(self.adapter.leaves)]
+        numbers = [("reward", np.float64), ("terminated", np.bool_), ("truncated", np.bool_)]
+        trial, mask = ("trial_goes_on", np.bool_), ("mask", np.uint8, (self.mask,))
+        return np.dtype([("observation", leaves), *numbers, trial, mask], align=True)
 
 
-class EnvGroup(gymnasium.Env):
+class EnvGroup:
     """`count` environments, stepped one after the other; the next-step autoreset.
 
     The environment after an episode's end is reset by the next step, which ignores its action
-    and earns nothing. Rewards and the two flags are arrays [count]; observations are adapted
-    already, with the environments as first axis.
+    and earns nothing. What each of them answers is written into its row of a table.
 
     The environments are built by the first `reset`, so that a parent process, which needs to
-    know the spaces only, never builds them. An exception in one of them is reported in
-    `info["failures"]`, a list of `Failure`, and the environment is built again by the next
-    `reset`; Gymnasium's worker would end the process, and its parent would wait for ever for an
-    exception that cannot be pickled.
+    know the spaces only, never builds them. An exception in one of them is reported as a
+    `Failure`, and the environment is built again by the next `reset`.
+
+    Args:
+        plan: which environments.
+        rows: [count] of `GroupPlan.row`, which may be in shared memory.
+        progress: int32 [1], where the index of the environment at work is written, so that one
+            that hangs or dies can be named.
     """
 
-    def __init__(self, plan: GroupPlan):
-        self.plan = plan
-        self._leaves = plan.adapter.leaves
-        self.observation_space = _batch_space(plan)
-        shape = (plan.count, *(plan.action_space.shape or ()))
-        self.action_space = _any_numbers(shape, np.dtype(plan.action_space.dtype))
+    def __init__(self, plan: GroupPlan, rows: Array, progress: Array):
+        self.plan, self.progress, self._rows = plan, progress, rows
         self._envs: list[gymnasium.Env | None] = [None] * plan.count
-        self._fresh = [np.zeros((plan.count, *leaf.shape), leaf.dtype) for leaf in self._leaves]
         self._slots = [
             (leaf, array, leaf.raw_shape, leaf.raw_shape != leaf.shape, exact_types(leaf.dtype))
-            for leaf, array in zip(self._leaves, self._fresh, strict=True)
+            for k, leaf in enumerate(plan.adapter.leaves)
+            for array in [rows["observation"][str(k)]]
         ]
-        self._masks = np.ones((plan.count, plan.mask), np.uint8)
+        self._rewards, self._masks, self._goes_on = (
+            rows[name] for name in ("reward", "mask", "trial_goes_on")
+        )
+        self._terminated, self._truncated = rows["terminated"], rows["truncated"]
+        self._masks[:] = 1
         self._ended = np.zeros(plan.count, np.bool_)
-        self._goes_on = np.zeros(plan.count, np.bool_)
-        self._trials = plan.builder.trial_episodes > 1
         self._steps = [0] * plan.count
         self._failures: list[Failure] = []
-        self._progress: Any = None
 
-    def tell_progress(self, progress: np.ndarray) -> None:
-        """Has the index of the environment at work written into an array [1] of int32."""
-        self._progress = progress
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, seeds: Sequence[int] | None) -> list[Failure]:
         """Opens an episode in every environment; builds those that are not there.
 
         Args:
-            seed: not used: seeds are in `options["seeds"]`, one a group and environment.
-            options: "seeds", [groups, count] integers or None.
+            seeds: one for each environment; None to continue the present random streams.
         """
-        self._prepare_process()
-        seeds = (options or {}).get("seeds")
         self._failures = []
         self._ended[:] = self._goes_on[:] = False
         for i in range(self.plan.count):
             self._begin(i)
             try:
-                env = self._built(i)
-                own = None if seeds is None else int(seeds[self.plan.place][i])
-                self._open(i, env, own)
+                self._open(i, self._built(i), None if seeds is None else int(seeds[i]))
             except BaseException as error:  # also what ends a process, as sys.exit
                 self._fail(i, "reset", error)
-        return self._answer()
+        self.progress[0] = NOBODY
+        return self._failures
 
-    def step(self, action: Array) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def step(self, actions: Array) -> list[Failure]:
         """Takes an action [count, ...] in every environment, or opens its next episode."""
-        count = self.plan.count
-        rewards = np.zeros(count, np.float64)
-        terminated, truncated = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
         self._failures = []
-        if self._trials:
-            self._goes_on = np.zeros(count, np.bool_)
+        self._rewards[:] = 0.0
+        self._terminated[:] = self._truncated[:] = self._goes_on[:] = False
         for i, env in enumerate(self._envs):
             if env is None:
                 continue  # failed before; its reset builds it again
@@ -165,22 +148,12 @@ class EnvGroup(gymnasium.Env):
                 if self._ended[i]:
                     self._open(i, env, None)
                 else:
-                    observation, reward, ends, cut, said = env.step(action[i])
-                    rewards[i] = reward if isinstance(reward, NUMBERS) else _number(reward)
-                    terminated[i] = ends if isinstance(ends, FLAGS) else flag("terminated", ends)
-                    truncated[i] = cut if isinstance(cut, FLAGS) else flag("truncated", cut)
-                    self._write(i, observation)
-                    if self._trials:
-                        self._goes_on[i] = said.get(ENDED, False)
-                    if self.plan.mask:
-                        over = bool(terminated[i] or truncated[i])
-                        self._masks[i] = mask_of_info(said, self.plan.mask, over)
-                    self._steps[i] += 1
+                    self._step(i, *env.step(actions[i]))
             except BaseException as error:
                 self._fail(i, call, error)
-        self._ended = terminated | truncated
-        observations, info = self._answer()
-        return observations, rewards, terminated, truncated, info
+        self._ended = self._terminated | self._truncated
+        self.progress[0] = NOBODY
+        return self._failures
 
     def close(self) -> None:
         """Closes every environment, whatever the others say to it."""
@@ -189,13 +162,6 @@ class EnvGroup(gymnasium.Env):
             if env is not None:
                 close_quietly(env, max(0.1, deadline - time.monotonic()))
         self._envs = [None] * self.plan.count
-
-    def _prepare_process(self) -> None:
-        if self._progress is None and self.plan.progress:
-            self._progress = np.memmap(self.plan.progress, np.int32, "r+")
-            if multiprocessing.parent_process() is not None:
-                leave_stopping_to_parent()
-                end_with_parent()
 
     def _built(self, i: int) -> gymnasium.Env:
         env = self._envs[i]
@@ -213,10 +179,29 @@ class EnvGroup(gymnasium.Env):
 
     def _open(self, i: int, env: gymnasium.Env, seed: int | None) -> None:
         self._steps[i] = 0
-        observation, said = env.reset() if seed is None else env.reset(seed=seed)
+        observation, info = env.reset() if seed is None else env.reset(seed=seed)
         self._write(i, observation)
         if self.plan.mask:
-            self._masks[i] = mask_of_info(said, self.plan.mask, False)
+            self._masks[i] = mask_of_info(info, self.plan.mask, False)
+
+    def _step(
+        self, i: int, observation: Any, reward: Any, terminated: Any, truncated: Any, info: Any
+    ) -> None:
+        """Writes what an environment answered; the usual types take the short way."""
+        known = isinstance(reward, NUMBERS)
+        self._rewards[i] = reward if known else float(np.asarray(reward, np.float64).item())
+        for name, flags, value in (
+            ("terminated", self._terminated, terminated),
+            ("truncated", self._truncated, truncated),
+        ):
+            flags[i] = value if isinstance(value, FLAGS) else flag(name, value)
+        self._write(i, observation)
+        if self.plan.trials:
+            self._goes_on[i] = info.get(ENDED, False)
+        if self.plan.mask:
+            ended = bool(self._terminated[i] or self._truncated[i])
+            self._masks[i] = mask_of_info(info, self.plan.mask, ended)
+        self._steps[i] += 1
 
     def _write(self, i: int, observation: Any) -> None:
         for leaf, array, raw_shape, flat, exact in self._slots:
@@ -231,19 +216,8 @@ class EnvGroup(gymnasium.Env):
             if leaf.offset is not None:
                 array[i] -= leaf.offset
 
-    def _answer(self) -> tuple[Arrays, dict[str, Any]]:
-        self._begin(NOBODY)
-        info: dict[str, Any] = {"failures": self._failures} if self._failures else {}
-        if self._trials:
-            info[ENDED] = self._goes_on
-        if not isinstance(self.observation_space, spaces.Dict):
-            return self._fresh[0], info
-        named = dict(zip(self.plan.adapter.names, self._fresh, strict=True))
-        return (named | {MASK: self._masks} if self.plan.mask else named), info
-
     def _begin(self, i: int) -> None:
-        if self._progress is not None:
-            self._progress[self.plan.place] = NOBODY if i == NOBODY else self.plan.first + i
+        self.progress[0] = self.plan.first + i
 
     def _fail(self, i: int, call: str, error: BaseException) -> None:
         if is_ctrl_c(error):
@@ -257,28 +231,29 @@ class EnvGroup(gymnasium.Env):
             close_quietly(env)
 
 
-def _number(reward: Any) -> float:
-    return float(np.asarray(reward, np.float64).item())
+def table(plan: GroupPlan, memory: Any) -> Array:
+    """The rows of a group's environments in the memory of the rows of all groups."""
+    return np.frombuffer(memory, plan.row)[plan.first : plan.first + plan.count]
 
 
-def _batch_space(plan: GroupPlan) -> spaces.Space:
-    """Boxes of the leaves' types, [count, ...]: what shared memory can hold of any space."""
-    leaves = [((plan.count, *leaf.shape), leaf.dtype) for leaf in plan.adapter.leaves]
-    boxes: list[spaces.Space] = [_any_numbers(shape, dtype) for shape, dtype in leaves]
-    if not isinstance(plan.observation_space, spaces.Dict):
-        return boxes[0]
-    named = dict(zip(plan.adapter.names, boxes, strict=True))
-    if plan.mask:
-        named[MASK] = _any_numbers((plan.count, plan.mask), np.dtype(np.uint8))
-    return spaces.Dict(named)
+def serve(
+    sent: CloudpickleWrapper[Any], place: int, rows: Any, progress: Any, pipe: Connection
+) -> None:
+    """What a worker process does: what its parent asks for, until that hangs up.
 
-
-def _any_numbers(shape: tuple[int, ...], dtype: np.dtype) -> spaces.Box:
-    limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
-    return spaces.Box(limits.min, limits.max, shape, dtype.type)
-
-
-def split_evenly(num_envs: int, processes: int) -> Sequence[range]:
-    """The environments of each process: `processes` ranges of equal length."""
-    count = num_envs // processes
-    return [range(place * count, (place + 1) * count) for place in range(processes)]
+    Args:
+        sent: the `GroupPlan`, which may hold what only cloudpickle can send.
+        place: of the group among all, and of its entry in `progress`.
+        rows: shared memory of the rows of all groups.
+        progress: shared memory of their progress.
+        pipe: to the parent, which sends "reset" with seeds, "step" with actions, or None.
+    """
+    leave_stopping_to_parent()
+    end_with_parent()
+    plan, indices = sent.fn, np.frombuffer(progress, np.int32)
+    group = EnvGroup(plan, table(plan, rows), indices[place : place + 1])
+    with contextlib.suppress(EOFError, ConnectionError):
+        while (asked := pipe.recv()) is not None:
+            call, what = asked
+            pipe.send(group.reset(what) if call == "reset" else group.step(what))
+    group.close()

@@ -6,15 +6,18 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from multiprocessing import connection, resource_tracker
 from types import FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
 from clew.errors import StoppedAtOnce
 
 CLOSE_SECONDS = 5.0
 """How long environments and their processes may take to close."""
+LOST = (EOFError, ConnectionError, OSError)
+"""What a pipe raises whose other end is gone."""
 FORK_SERVER = "clew.bridges.gymnasium.fork_server"
 
 
@@ -66,6 +69,33 @@ def close_quietly(env: Closeable, seconds: float = CLOSE_SECONDS) -> None:
     except BaseException as error:
         if is_ctrl_c(error):
             raise
+
+
+def end_processes(
+    processes: Sequence[Any], pipes: Sequence[Any], patience: float, goodbye: Any = None
+) -> None:
+    """Ends processes within `patience` seconds and a little more, and closes the pipes to them.
+
+    Args:
+        processes: that were started.
+        pipes: to them; None for one that is closed already.
+        patience: seconds for them to end by themselves.
+        goodbye: what asks them to.
+    """
+    deadline = time.monotonic() + patience
+    for pipe in pipes if patience else ():
+        with contextlib.suppress(*LOST, AttributeError):
+            pipe.send(goodbye)
+    for process in processes:
+        process.join(max(0.0, deadline - time.monotonic()))
+    late = [process for process in processes if process.is_alive()]
+    for process in late:
+        process.kill()
+    for process in late:
+        process.join(1.0)
+    for pipe in pipes:
+        if pipe is not None:
+            pipe.close()
 
 
 def stopping_signals() -> list[signal.Signals]:

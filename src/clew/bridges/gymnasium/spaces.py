@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from clew.bridges.gymnasium.faults import MaskError
 from clew.errors import UserError
-from clew.names import BARE, MASK
+from clew.names import MASK
 
 OBSERVATIONS = "Box, Discrete, MultiBinary, MultiDiscrete, and Dict or Tuple of them"
 ACTIONS = "Discrete, MultiDiscrete, MultiBinary, and Box of floating-point numbers"
@@ -43,6 +43,11 @@ class Leaf:
         """Its type: uint8, float32 or int32."""
         return np.dtype(np.int32) if is_categorical(self.space) else np.dtype(self.space.dtype)
 
+    @property
+    def field(self) -> str:
+        """What errors call it."""
+        return f"observation {self.name}".rstrip()
+
     def pick(self, observation: Any) -> Array:
         """This array of one whole observation of the environment (or of a batch of them)."""
         for key in self.path:
@@ -54,8 +59,9 @@ class Leaf:
         if value.dtype == object or value.shape[value.ndim - len(self.raw_shape) :] != (
             self.raw_shape
         ):
-            what = f"observation {self.name}".rstrip()
-            raise UserError(f"{what} has shape {value.shape}, its space says {self.raw_shape}")
+            raise UserError(
+                f"{self.field} has shape {value.shape}, its space says {self.raw_shape}"
+            )
         batch = value.shape[: value.ndim - len(self.raw_shape)]
         adapted = value.astype(self.dtype).reshape((*batch, *self.shape))
         return adapted if self.offset is None else adapted - self.offset
@@ -79,8 +85,8 @@ def require_exact(leaf: Leaf, value: Array) -> None:
     """Raises ValueError for a value that the leaf's type would change."""
     wrong = lost(value, leaf.dtype)
     if wrong.any():
-        what = f"observation {leaf.name}".rstrip()
-        raise ValueError(f"{what} has a value {value[wrong].flat[0]}, its space is {leaf.space}")
+        value = value[wrong].flat[0]
+        raise ValueError(f"{leaf.field} has a value {value}, its space is {leaf.space}")
 
 
 def flag(name: str, value: Any) -> bool:
@@ -143,16 +149,21 @@ class ObservationAdapter:
             for leaf in self.leaves
         ]
 
-    @property
-    def names(self) -> list[str]:
-        """Of the leaves, in a dict."""
-        return [leaf.name or BARE for leaf in self.leaves]
+    def named(self, arrays: list[Array]) -> Arrays:
+        """An array for each leaf, in the form of `space`."""
+        if not isinstance(self.space, spaces.Dict):
+            return arrays[0]
+        return {leaf.name: array for leaf, array in zip(self.leaves, arrays, strict=True)}
+
+    def arrays(self, observation: Arrays) -> list[Array]:
+        """The array of each leaf."""
+        if not isinstance(observation, dict):
+            return [observation]
+        return [observation[leaf.name] for leaf in self.leaves]
 
     def __call__(self, observation: Any) -> Arrays:
         """One observation, or a batch with the environments as first axis; copies."""
-        if not isinstance(self.space, spaces.Dict):
-            return self.leaves[0].adapt(self.leaves[0].pick(observation))
-        return {leaf.name: leaf.adapt(leaf.pick(observation)) for leaf in self.leaves}
+        return self.named([leaf.adapt(leaf.pick(observation)) for leaf in self.leaves])
 
 
 def is_categorical(space: spaces.Space) -> bool:

@@ -1,32 +1,24 @@
 """Endless streams of episodes of Gymnasium environments."""
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import VectorEnv
 
-from clew.bridges.gymnasium.faults import EnvironmentFault, EnvironmentHung, MaskError
+from clew.bridges.gymnasium.faults import EnvironmentFault, EnvironmentHung
 from clew.bridges.gymnasium.masks import ActionMasks
 from clew.bridges.gymnasium.spaces import (
     Array,
     Arrays,
-    Leaf,
-    ObservationAdapter,
     adapt_action,
-    adapt_observation,
     category_counts,
-    exact_types,
     is_categorical,
-    lost,
 )
-from clew.bridges.gymnasium.trials import ENDED
-from clew.bridges.gymnasium.vector import VectorCalls
-from clew.bridges.gymnasium.wrappers import Transforms
+from clew.bridges.gymnasium.vector import Answer, OtherVector, VectorSource, require_none
+from clew.bridges.gymnasium.wrappers import VectorWrappers
 from clew.envs.spaces import MASK, join_mask, take_entry, with_mask
 from clew.envs.trials import episode_groups, return_names
-from clew.envs.wrappers import INFO, WrapperConfig
+from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 
 __all__ = ["EnvironmentFault", "EnvironmentHung", "GymnasiumStep", "GymnasiumStream"]
@@ -75,8 +67,9 @@ else the final observation in `final` | goes on |
     An episode that both terminated and was truncated counts as terminated.
 
     Args:
-        vector: the environments, with the autoreset mode in their `metadata`; "disabled" will not
-            do. They belong to the stream, which closes them.
+        vector: the environments: `GroupedEnvs`, or a vector environment of others with the
+            autoreset mode in its `metadata`; "disabled" will not do. They belong to the stream,
+            which closes them.
         name: what error messages call them.
         wrappers: those that work on all environments at once.
         seed: of the first `reset`, unless that is given one.
@@ -88,48 +81,38 @@ else the final observation in `final` | goes on |
 
     def __init__(
         self,
-        vector: VectorEnv,
+        vector: VectorEnv | VectorSource,
         *,
         name: str = "the environment",
         wrappers: WrapperConfig | None = None,
         seed: int | None = None,
         frozen: bool = False,
     ):
-        self.vector, self.name = vector, name
-        self.num_envs = vector.num_envs
-        self._mode = autoreset_mode(vector, name)
-        self._calls = VectorCalls(vector, name)
-        self._adapt = adapt_observation(vector.single_observation_space, name)
-        self._categories = [
-            (leaf, category_counts(leaf.space))
-            for leaf in self._adapt.leaves
-            if is_categorical(leaf.space)
-        ]
-        self._act = adapt_action(vector.single_action_space, name)
         wrappers = wrappers or WrapperConfig()
         wrappers.validate()
-        if not self._calls.grouped:
-            # Trials may be in the environments already; `info` says so.
-            replace(wrappers, trial_episodes=1, trial_memory=True).require_no_single(name)
-        self._masks = ActionMasks.of(wrappers, self._act.space)
-        seen = self._adapt.space
-        if self._masks is not None:
-            # Groups show the mask of `info` as an entry; other vector environments leave it there.
-            self._mask_entry = self._masks.source
-            if self._masks.in_info:
-                self._mask_entry = MASK if self._calls.grouped else ""
-            taken = replace(self._masks, source=self._mask_entry or INFO)
-            seen = taken.rest(seen)
-        self._transforms = Transforms(wrappers, seen, self._act.space, self.num_envs, frozen)
+        self.vector, self.name, self.num_envs = vector, name, vector.num_envs
         self.metric_names = metric_names_of(wrappers)
-        self._accounts = Accounts(self.num_envs, wrappers.trial_episodes if wrappers.trials else 1)
-        self._seed, self._ready = seed, False
+        trial_episodes = wrappers.trial_episodes if wrappers.trials else 1
+        self._episodes = EpisodeStatistics(self.num_envs, trial_episodes)
+        if not isinstance(vector, VectorSource):
+            vector = OtherVector(vector, name, wrappers, self._episodes.lengths)
+        self._source = vector
+        self._adapt = vector.observations
+        self._counts = [
+            category_counts(leaf.space) if is_categorical(leaf.space) else None
+            for leaf in self._adapt.leaves
+        ]
+        self._act = adapt_action(vector.own_action_space, name)
+        self._masks = ActionMasks.of(wrappers, self._act.space)
+        seen = self._adapt.space if self._masks is None else self._masks.rest(self._adapt.space)
+        self._wrappers = VectorWrappers(wrappers, seen, self._act.space, self.num_envs, frozen)
+        self._seed, self._ready, self._waiting = seed, False, False
         self._actions: Array | None = None
 
     @property
     def observation_space(self) -> Any:
         """What the agent sees of one environment, through the wrappers."""
-        space = self._transforms.space
+        space = self._wrappers.space
         return space if self._masks is None else with_mask(space, self._masks.space)
 
     @property
@@ -138,7 +121,7 @@ else the final observation in `final` | goes on |
         return self._act.space
 
     def reset(self, seed: int | None = None, timeout: float | None = None) -> GymnasiumStep:
-        """Opens an episode in every environment.
+        """Opens an episode in every environment; a step that is pending is forgotten.
 
         Args:
             seed: every environment gets its own, derived from this; without one the random
@@ -150,28 +133,16 @@ else the final observation in `final` | goes on |
             EnvironmentHung: no answer in time.
         """
         seed, self._seed = self._seed if seed is None else seed, None
-        self._ready = False
-        self._accounts.begin()
-        self._transforms.begin()
-        given, info = self._calls.reset(seed, timeout)
-        nothing = np.zeros(self.num_envs, np.float32)
-        never, start = np.zeros(self.num_envs, np.bool_), np.ones(self.num_envs, np.bool_)
-        observations, masks = self._split(self._read(given), info, never)
-        self._transforms.learn(observations)
-        seen = self._transforms.observe(observations, None, nothing, start)
-        seen = self._masked(seen, masks, never)
+        if self._waiting:
+            self._answer(timeout)
+        self._ready, self._actions = False, None
+        outcome = self._episodes.begin()
+        self._wrappers.begin()
+        answer = self._source.reset(seed, timeout)
+        self._check(answer.observations)
+        step = self._seen(answer, outcome)
         self._ready = True
-        metrics = {name: nothing.copy() for name in self.metric_names}
-        return GymnasiumStep(
-            observation=seen,
-            reward=nothing,
-            discount=np.ones_like(nothing),
-            start=start,
-            last=never,
-            ended=never.copy(),
-            metrics=metrics,
-            own_reward=nothing.copy(),
-        )
+        return step
 
     def step(self, actions: Any, timeout: float | None = None) -> GymnasiumStep:
         """`step_async` and `step_wait`."""
@@ -184,12 +155,13 @@ else the final observation in `final` | goes on |
         Raises:
             UserError: before `reset`, after an error, or twice.
         """
-        if not self._ready or self._calls.waiting:
+        if not self._ready or self._waiting:
             what = "step_wait" if self._ready else "reset"
             raise UserError(f"{self.name}: call {what} before the next step")
         self._actions = np.asarray(actions)
         self._ready = False  # until the answer has proved sound
-        self._calls.send(self._act(self._actions))
+        self._waiting = True
+        self._source.send(self._act(self._actions))
         self._ready = True
 
     def step_wait(self, timeout: float | None = None) -> GymnasiumStep:
@@ -204,21 +176,34 @@ else the final observation in `final` | goes on |
             EnvironmentHung: no answer in time.
             UserError: nothing was sent.
         """
-        if not self._calls.waiting:
+        if not self._waiting:
             raise UserError(f"{self.name}: step_wait without step_async")
         self._ready = False
-        step = self._told(*self._calls.wait(timeout))
+        answer = self._answer(timeout)
+        self._check(answer.observations)
+        rewards = np.asarray(answer.rewards, np.float32)
+        self._require_none("reward", ~np.isfinite(rewards), rewards)
+        if answer.finals is not None:
+            self._check(answer.finals)
+        flags = answer.terminated, answer.truncated
+        same_step, goes_on = self._source.same_step, answer.trial_goes_on
+        outcome = self._episodes.step(rewards, *flags, same_step, goes_on)
+        step = self._seen(answer, outcome)
         self._ready = True
         return step
+
+    def show_progress(self, progress: Array) -> None:
+        """See `VectorSource.show_progress`."""
+        self._source.show_progress(progress)
 
     def close(self) -> None:
         """Closes the environments and ends their processes, within a few seconds at most."""
         self._ready = False
-        self._calls.close()
+        self._source.close()
 
     def state(self) -> dict[str, Any]:
         """What the wrappers have learned, as a tree of float64 arrays, for a checkpoint."""
-        return self._transforms.state()
+        return self._wrappers.state()
 
     def restore(self, state: dict[str, Any]) -> None:
         """Puts back what `state` gave.
@@ -226,7 +211,7 @@ else the final observation in `final` | goes on |
         Raises:
             UserError: it is of other wrappers or of another environment.
         """
-        self._transforms.restore(state)
+        self._wrappers.restore(state)
 
     def __enter__(self) -> "GymnasiumStream":
         return self
@@ -234,39 +219,29 @@ else the final observation in `final` | goes on |
     def __exit__(self, *reason: object) -> None:
         self.close()
 
-    def _told(
-        self, observations: Any, rewards: Any, terminated: Any, truncated: Any, info: Any
-    ) -> GymnasiumStep:
-        """Makes the step of what the vector environment answered."""
-        observations = self._read(observations)
-        rewards = np.asarray(rewards, np.float32)
-        check_finite(self.name, "reward", rewards, self._accounts)
-        terminated = self._flags("terminated", terminated)
-        truncated = self._flags("truncated", truncated)
-        same, raw = self._mode is AutoresetMode.SAME_STEP, None
-        cut = truncated & ~terminated
-        if same and cut.any():
-            raw = final_observations(info, cut, observations, self._adapt, self.name)
-            self._check(raw)
-        closing = np.zeros_like(cut) if same else terminated | truncated
-        observations, masks = self._split(observations, info, closing)
-        if raw is not None and self._masks is not None and self._mask_entry:
-            raw = take_entry(raw, self._mask_entry)[0]
-        goes_on = self._goes_on(info)
-        outcome = self._accounts.step(rewards, terminated, truncated, same, goes_on)
-        self._transforms.learn(observations)
-        if raw is not None:
-            self._transforms.learn(raw, cut)
-        earned = self._transforms.reward(outcome.reward, outcome.counted, outcome.ended)
+    def _answer(self, timeout: float | None) -> Answer:
+        self._waiting = False
+        return self._source.wait(timeout)
+
+    def _seen(self, answer: Answer, outcome: "StepOutcome") -> GymnasiumStep:
+        """The step that the agent sees of what the environments answered."""
+        wrappers, actions, goes_on = self._wrappers, self._actions, answer.trial_goes_on
+        observations, masks = self._split(answer.observations, answer.masks)
+        wrappers.learn(observations)
+        finals = answer.finals
+        cut = outcome.ended & (outcome.discount == 1)
+        if finals is not None:
+            finals, _ = self._split(finals, masks)
+            wrappers.learn(finals, cut)
+        earned = wrappers.reward(outcome.reward, outcome.counted, outcome.ended)
         final = None
-        if raw is not None:
-            none = np.zeros_like(cut)
-            last = self._transforms.observe(raw, self._actions, earned, none)
-            final = (cut, self._masked(last, masks, ~none))
-        seen = self._transforms.observe(observations, self._actions, earned, outcome.start, goes_on)
-        seen = self._masked(seen, masks, outcome.last)
+        if finals is not None:
+            never = np.zeros_like(cut)
+            last = wrappers.observe(finals, actions, earned, never)
+            final = (cut, self._masked(last, masks, ~never))
+        seen = wrappers.observe(observations, actions, earned, outcome.start, goes_on)
         return GymnasiumStep(
-            observation=seen,
+            observation=self._masked(seen, masks, outcome.last),
             reward=earned,
             discount=outcome.discount,
             start=outcome.start,
@@ -277,32 +252,11 @@ else the final observation in `final` | goes on |
             final=final,
         )
 
-    def _goes_on(self, info: Any) -> Array | None:
-        """Which environments ended an episode of a trial and opened its next one, [B] if any."""
-        found = info.get(ENDED) if isinstance(info, dict) else None
-        return None if found is None else np.asarray(found, np.bool_)
-
-    def _read(self, observations: Any) -> Arrays:
-        adapted = observations
-        if not self._calls.grouped:  # groups have checked their own
-            for leaf in self._adapt.leaves:
-                value, exact = leaf.pick(observations), exact_types(leaf.dtype)
-                if exact and value.dtype.char not in exact and value.dtype != object:
-                    self._require_none("observation", leaf, lost(value, leaf.dtype), value)
-            adapted = self._adapt(observations)
-        self._check(adapted)
-        return adapted
-
-    def _split(self, observations: Arrays, info: Any, ended: Array) -> tuple[Arrays, Array | None]:
+    def _split(self, observations: Arrays, masks: Array | None) -> tuple[Arrays, Array | None]:
         """What is observed beside the action masks, and these masks [B, n], if there are any."""
-        if self._masks is None:
-            return observations, None
-        if self._mask_entry:
-            return take_entry(observations, self._mask_entry)
-        try:
-            return observations, self._masks.of_infos(info, self.num_envs, ended)
-        except MaskError as error:
-            raise EnvironmentFault(f"{self.name}: {error}", env=self.name, field=MASK) from error
+        if self._masks is None or self._masks.in_info:
+            return observations, masks
+        return take_entry(observations, self._masks.source)
 
     def _masked(self, seen: Arrays, masks: Array | None, last: Array) -> Arrays:
         """What the agent sees, with the masks; on a `last` observation everything is allowed."""
@@ -313,7 +267,7 @@ else the final observation in `final` | goes on |
         if not what:
             return join_mask(seen, masks != 0)
         index = int(np.argmax(wrong))
-        step = int(self._accounts.lengths[index])
+        step = int(self._episodes.lengths[index])
         raise EnvironmentFault(
             f"{self.name}: environment {index} gave {what}, {step} steps into its episode",
             env=self.name,
@@ -323,64 +277,18 @@ else the final observation in `final` | goes on |
         )
 
     def _check(self, observations: Arrays) -> None:
-        for leaf, count in self._categories:
-            array = observations[leaf.name] if isinstance(observations, dict) else observations
-            # As numbers without a sign those below 0 are large, so that one comparison is enough.
-            wrong = array.view(np.uint32) >= count
-            if wrong.any():
-                self._require_none("observation", leaf, wrong, array)
-        if not isinstance(observations, dict):
-            check_finite(self.name, "observation", observations, self._accounts)
-            return
-        for name, array in observations.items():
-            check_finite(self.name, f"observation {name}", array, self._accounts)
+        """Refuses NaN, infinity, and categories that there are not."""
+        arrays = self._adapt.arrays(observations)
+        for leaf, count, array in zip(self._adapt.leaves, self._counts, arrays, strict=True):
+            if count is not None:
+                # As numbers without a sign those below 0 are large: one comparison is enough.
+                wrong = array.view(np.uint32) >= count
+                self._require_none(leaf.field, wrong, array, f"values of {leaf.space}")
+            elif array.dtype.kind == "f":
+                self._require_none(leaf.field, ~np.isfinite(array), array)
 
-    def _require_none(self, field: str, leaf: Leaf | None, wrong: Array, values: Array) -> None:
-        """Raises `EnvironmentFault` for the first environment with a wrong value [B, ...]."""
-        rows = wrong.reshape(len(wrong), -1)
-        if not rows.any():
-            return
-        index = int(np.argmax(rows.any(axis=1)))
-        value = values.reshape(len(wrong), -1)[index][rows[index]][0]
-        allowed = "True or False" if leaf is None else f"values of {leaf.space}"
-        field = f"{field} {leaf.name}".rstrip() if leaf is not None else field
-        step = int(self._accounts.lengths[index])
-        raise EnvironmentFault(
-            f"{self.name}: environment {index} gave {value} in its {field}, {step} steps into its "
-            f"episode; expected {allowed}",
-            env=self.name,
-            index=index,
-            episode_step=step,
-            field=field,
-        )
-
-    def _flags(self, name: str, values: Any) -> Array:
-        flags = np.asarray(values)
-        if flags.dtype != np.bool_:
-            self._require_none(name, None, (flags != 0) & (flags != 1), flags)
-        return flags.astype(np.bool_, copy=False)
-
-
-WORKING = "NEXT_STEP and SAME_STEP work"
-
-
-def autoreset_mode(vector: VectorEnv, name: str) -> AutoresetMode:
-    """How a vector environment opens the next episode.
-
-    Raises:
-        UserError: it does not say, or leaves it to the caller.
-    """
-    declared = vector.metadata.get("autoreset_mode")
-    try:
-        mode = AutoresetMode(getattr(declared, "value", declared))
-    except ValueError as error:
-        raise UserError(
-            f"{name}: metadata['autoreset_mode'] of the vector environment must be a "
-            f"gymnasium.vector.AutoresetMode, of which {WORKING}; it is {declared!r}"
-        ) from error
-    if mode is AutoresetMode.DISABLED:
-        raise UserError(f"{name}: its autoreset mode is DISABLED, of which none: {WORKING}")
-    return mode
+    def _require_none(self, field: str, wrong: Array, values: Array, expected: str = "") -> None:
+        require_none(self.name, field, expected, wrong, values, self._episodes.lengths)
 
 
 class StepOutcome(NamedTuple):
@@ -401,7 +309,7 @@ def metric_names_of(wrappers: WrapperConfig) -> tuple[str, ...]:
     return (*METRICS, *(return_names(wrappers.trial_episodes) if wrappers.trials else ()))
 
 
-class TrialAccounts:
+class TrialStatistics:
     """Returns by the place of the episode in the running trials of B environments.
 
     Args:
@@ -435,28 +343,30 @@ class TrialAccounts:
         return dict(zip(self._names, means.T, strict=True))
 
 
-class Accounts:
+class EpisodeStatistics:
     """Returns and lengths of the running episodes of B environments."""
 
     def __init__(self, num_envs: int, trial_episodes: int = 1):
-        self.trials = TrialAccounts(num_envs, trial_episodes) if trial_episodes > 1 else None
+        self.trials = TrialStatistics(num_envs, trial_episodes) if trial_episodes > 1 else None
         self.returns = np.zeros(num_envs, np.float64)
         self.lengths = np.zeros(num_envs, np.int64)
         self.last = np.zeros(num_envs, np.bool_)
 
-    def begin(self) -> None:
+    def begin(self) -> StepOutcome:
         """All episodes begin anew."""
-        for array in (self.returns, self.lengths, self.last):
-            array[:] = 0
+        self.returns[:] = self.lengths[:] = 0
         if self.trials is not None:
             self.trials.begin()
+        never = np.zeros(len(self.last), np.bool_)
+        self.last = ~never  # as if all had ended: what comes next opens episodes
+        return self.step(np.zeros(len(never), np.float32), never, never, same_step=False)
 
     def step(
         self,
         rewards: Array,
         terminated: Array,
         truncated: Array,
-        same: bool,
+        same_step: bool,
         goes_on: Array | None = None,
     ) -> StepOutcome:
         """Counts a step.
@@ -465,7 +375,7 @@ class Accounts:
             rewards: [B], of this step.
             terminated: [B], whether the episode ended in the task itself.
             truncated: [B], whether it was cut off, as by a limit of time.
-            same: the step that ends an episode opens the next one.
+            same_step: the step that ends an episode opens the next one.
             goes_on: [B], which steps ended an episode of a trial; None for none of them.
         """
         counted = ~self.last
@@ -482,77 +392,7 @@ class Accounts:
             metrics |= self.trials.step(rewards, ended, goes_on)
         self.returns[ended] = 0.0
         self.lengths[ended] = 0
-        start = ended.copy() if same else self.last
-        self.last = np.zeros_like(ended) if same else ended.copy()
+        start = ended.copy() if same_step else self.last
+        self.last = np.zeros_like(ended) if same_step else ended.copy()
         discount = (~terminated).astype(np.float32)
         return StepOutcome(rewards, counted, discount, start, self.last.copy(), ended, metrics)
-
-
-def check_finite(name: str, field: str, array: Array, accounts: Accounts) -> None:
-    """Raises `EnvironmentFault` for the first environment with NaN or infinity in [B, ...].
-
-    Whole numbers and uint8 pass: they have neither.
-    """
-    if array.dtype.kind != "f" or np.isfinite(array).all():
-        return
-    bad = ~np.isfinite(array.reshape(len(array), -1)).all(axis=1)
-    index = int(np.argmax(bad))
-    row = array.reshape(len(array), -1)[index]
-    value = row[~np.isfinite(row)][0]
-    step = int(accounts.lengths[index])
-    raise EnvironmentFault(
-        f"{name}: environment {index} gave {value} in its {field}, {step} steps into its episode",
-        env=name,
-        index=index,
-        episode_step=step,
-        field=field,
-    )
-
-
-def final_observations(
-    info: Any, rows: Array, like: Arrays, adapter: ObservationAdapter, name: str
-) -> Arrays:
-    """The final observations of the environments in a mask [B], adapted; other rows are 0.
-
-    `info["final_obs"]` (before Gymnasium 1.1, `"final_observation"`) is, by who made the vector
-    environment: an array of objects, one observation an environment and None elsewhere
-    (Gymnasium's own); one batch, in a Dict space a dict of batches (compiled ones); or `info` is a
-    list of dicts (`DictInfoToList`).
-
-    Raises:
-        UserError: there is none for an environment that was truncated.
-    """
-    if isinstance(like, dict):
-        out: Arrays = {key: np.zeros_like(array) for key, array in like.items()}
-    else:
-        out = np.zeros_like(like)
-    for i in np.flatnonzero(rows):
-        observation = _final_of(info, int(i))
-        if observation is None:
-            raise UserError(
-                f"{name}: environment {i} was truncated and reset in the same step, and info has "
-                'no "final_obs" of it, whose value completes the return'
-            )
-        seen = adapter(observation)
-        if isinstance(out, dict):
-            assert isinstance(seen, dict)
-            for key, array in out.items():
-                array[i] = seen[key]
-        else:
-            out[i] = seen
-    return out
-
-
-def _final_of(info: Any, i: int) -> Any:
-    if isinstance(info, Sequence):
-        info, i = info[i], -1
-    found = info.get("final_obs", info.get("final_observation"))
-    return found if found is None or i < 0 else _row(found, i)
-
-
-def _row(batch: Any, i: int) -> Any:
-    if isinstance(batch, dict):
-        return {key: _row(value, i) for key, value in batch.items()}
-    if isinstance(batch, tuple):
-        return tuple(_row(value, i) for value in batch)
-    return batch[i]

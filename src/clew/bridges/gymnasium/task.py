@@ -18,11 +18,11 @@ from clew.bridges.gymnasium.build import (
     find_factory,
 )
 from clew.bridges.gymnasium.group import GroupPlan
+from clew.bridges.gymnasium.grouped import GroupedEnvs
 from clew.bridges.gymnasium.masks import ActionMasks
 from clew.bridges.gymnasium.processes import close_quietly
 from clew.bridges.gymnasium.spaces import ObservationAdapter, adapt_action, adapt_observation
 from clew.bridges.gymnasium.stream import METRICS, GymnasiumStream
-from clew.bridges.gymnasium.vector import GroupedVectorEnv
 from clew.envs.spaces import with_mask
 from clew.envs.wrappers import WrapperConfig, observed
 from clew.errors import UserError, check_call, parameters_of, require_at_least
@@ -126,7 +126,7 @@ class GymnasiumTask:
                     f"processes must divide num_envs, got {processes} processes for {num_envs} "
                     "environments"
                 )
-            vector = GroupedVectorEnv(self._plan(num_envs, wrappers), num_envs, processes)
+            vector = GroupedEnvs(self._plan(num_envs, wrappers), num_envs, processes)
         return GymnasiumStream(vector, name=self.name, wrappers=wrappers, seed=seed, frozen=frozen)
 
     def builder(self, wrappers: WrapperConfig | None = None) -> EnvBuilder:

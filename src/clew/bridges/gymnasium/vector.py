@@ -1,385 +1,214 @@
-"""Vector environments: clew's own in worker processes, and calls to any that name its faults."""
+"""Where steps of several environments come from, and vector environments that others have made."""
 
+import abc
 import contextlib
-import dataclasses
 import multiprocessing
-import os
-import select
-import tempfile
-import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from multiprocessing import connection, util
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
-from gymnasium.vector.utils import batch_space
 
-from clew.bridges.gymnasium.faults import EnvironmentFault, EnvironmentHung
-from clew.bridges.gymnasium.group import NOBODY, EnvGroup, Failure, GroupPlan, split_evenly
+from clew.bridges.gymnasium.faults import EnvironmentFault, EnvironmentHung, MaskError
+from clew.bridges.gymnasium.masks import ActionMasks
 from clew.bridges.gymnasium.processes import (
     CLOSE_SECONDS,
     close_quietly,
+    end_processes,
     is_ctrl_c,
-    start_method,
 )
-from clew.bridges.gymnasium.spaces import Array, Arrays
+from clew.bridges.gymnasium.spaces import (
+    Array,
+    Arrays,
+    ObservationAdapter,
+    adapt_action,
+    adapt_observation,
+    exact_types,
+    lost,
+)
 from clew.bridges.gymnasium.trials import ENDED
-from clew.errors import UserError, system_error
+from clew.envs.wrappers import WrapperConfig
+from clew.errors import UserError
 from clew.names import MASK
 
-TERMINATE, KILL = multiprocessing.Process.terminate, multiprocessing.Process.kill
-LOST = (EOFError, ConnectionError, OSError)
-"""What a pipe raises whose other end is gone."""
+WORKING = "NEXT_STEP and SAME_STEP work"
 
 
-def close_workers(
-    workers: AsyncVectorEnv,
-    patience: float,
-    ends: Sequence[Callable[[Any], None]] = (TERMINATE, KILL),
-) -> None:
-    """Ends the processes of a vector environment within `patience` seconds and a little more.
+class Answer(NamedTuple):
+    """What B environments answer to a reset or to actions, every field [B]."""
 
-    Gymnasium's own `close` waits for ever for a worker that hangs.
-
-    Args:
-        workers: the vector environment.
-        patience: seconds for them to end by themselves.
-        ends: what is done to those that have not, one after the other.
-    """
-    deadline = time.monotonic() + patience
-    for pipe in workers.parent_pipes if patience else ():
-        with contextlib.suppress(*LOST, AttributeError):
-            pipe.send(("close", None))
-    for process in workers.processes:
-        process.join(max(0.0, deadline - time.monotonic()))
-    for end in ends:
-        late = [process for process in workers.processes if process.is_alive()]
-        for process in late:
-            end(process)
-        for process in late:
-            process.join(1.0)
-    for pipe in workers.parent_pipes:
-        if pipe is not None:
-            pipe.close()
-    workers.error_queue.close()
-    workers.error_queue.cancel_join_thread()
-    workers.closed = True
+    observations: Arrays
+    """Adapted."""
+    masks: Array | None
+    """Action masks [B, n], where they are in `info`."""
+    rewards: Array
+    terminated: Array
+    truncated: Array
+    trial_goes_on: Array | None = None
+    """Which environments ended an episode of a trial and opened its next one."""
+    finals: Arrays | None = None
+    """Where this step opens the next episode: adapted observations, of which the rows of those
+    that were truncated are their final ones; None if none was."""
 
 
-def poller(pipe: Any) -> Callable[[float], bool]:
-    """A function of a deadline that waits for a pipe to be readable and says whether it is.
+class VectorSource(abc.ABC):
+    """B environments that are stepped together, whoever steps them."""
 
-    `Connection.poll` builds a selector each time, 15 microseconds; this one is built once.
-    """
-    if not hasattr(select, "poll"):  # Windows
-        return lambda deadline: pipe.poll(max(0.0, deadline - time.monotonic()))
-    poll = select.poll()
-    poll.register(pipe.fileno(), select.POLLIN)
-    return lambda deadline: bool(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
+    num_envs: int
+    name: str
+    """What errors call it."""
+    observations: ObservationAdapter
+    own_action_space: spaces.Space
+    """The environments' own space of actions."""
+    same_step: bool
+    """The step that ends an episode opens the next one; else the step after it does."""
 
-
-Answer = tuple[Any, Any, Any, Any, Any]
-"""Observations, rewards, terminated, truncated, info."""
-
-
-class GroupedVectorEnv(VectorEnv):
-    """`num_envs` environments in groups, a process for each group, or all in this process.
-
-    Gymnasium's `AsyncVectorEnv` has one process for every environment. Here each of its
-    "environments" is a group of them (`EnvGroup`), so that the cost of a message is shared and
-    processes need not outnumber the cores. Its own autoreset, which knows one flag for each
-    process, is therefore off, and the groups do the same: the next step resets.
-
-    Observations are those that the agent sees (`GroupPlan.adapter`), as copies.
-
-    Args:
-        plan: of the first group; `count` and `first` are set for each of them.
-        num_envs: environments in all.
-        processes: worker processes, which must divide num_envs; 0 for none.
-    """
-
-    def __init__(self, plan: GroupPlan, num_envs: int, processes: int):
-        self.num_envs, self.processes = num_envs, processes
-        self.name = plan.builder.name
-        self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
-        self.single_observation_space = plan.observation_space
-        self.single_action_space = plan.action_space
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
-        self._progress_file = ""
-        self._closing: Any = None
-        self._stuck = False
-        self._local: EnvGroup | None = None
-        self._workers: AsyncVectorEnv | None = None
-        self._pollers: list[Any] = []
-        if processes:
-            self._start(plan)
-        else:
-            self._local = dataclasses.replace(plan, first=0, count=num_envs)()
-
-    def _start(self, plan: GroupPlan) -> None:
-        try:
-            self._workers = self._make_workers(plan)
-        except (EOFError, ConnectionError) as error:
-            raise EnvironmentFault(
-                f"{self.name}: a worker process ended while it started ({error!r}); a script that "
-                "starts processes keeps its work under `if __name__ == '__main__':`",
-                env=self.name,
-                field="worker",
-                lost=True,
-            ) from error
-        except OSError as error:
-            raise UserError(
-                f"{self.name}: its worker processes cannot be started: {system_error(error)}"
-            ) from error
-        self._pollers = [poller(pipe) for pipe in self._workers.parent_pipes]
-        # If nobody closes them, an ending process would wait for its children for ever.
-        ending = (self._workers, self._progress_file)
-        self._closing = util.Finalize(self, _close_grouped, ending, exitpriority=10)
-
-    def _make_workers(self, plan: GroupPlan) -> AsyncVectorEnv:
-        # In the folder that is removed with this process, however it ends.
-        handle, self._progress_file = tempfile.mkstemp("", "clew-progress-", util.get_temp_dir())
-        os.close(handle)
-        self._progress = np.memmap(self._progress_file, np.int32, "w+", shape=(self.processes,))
-        self._progress[:] = NOBODY
-        plans = [
-            dataclasses.replace(
-                plan, first=r.start, count=len(r), place=place, progress=self._progress_file
-            )
-            for place, r in enumerate(split_evenly(self.num_envs, self.processes))
-        ]
-        return AsyncVectorEnv(
-            plans,
-            shared_memory=True,
-            copy=False,
-            context=start_method(),
-            autoreset_mode=AutoresetMode.DISABLED,
-        )
-
-    def reset(
-        self, *, seed: Any = None, options: dict[str, Any] | None = None, timeout: Any = None
-    ) -> tuple[Arrays, dict[str, Any]]:
+    @abc.abstractmethod
+    def reset(self, seed: int | None, timeout: float | None) -> Answer:
         """Opens an episode in every environment.
 
         Args:
-            seed: a list of num_envs integers, or None to continue the present random streams.
-            options: not used.
-            timeout: seconds to wait for worker processes, None for ever.
+            seed: every environment gets its own, derived from this; None continues their streams.
+            timeout: seconds to wait for processes, None for ever.
 
         Raises:
+            EnvironmentFault: an environment or its process failed.
             EnvironmentHung: no answer in time.
-            EnvironmentFault: a worker process ended.
         """
-        seeds = None if seed is None else np.reshape(seed, (max(1, self.processes), -1))
-        if self._local is not None:
-            observations, info = self._local.reset(options={"seeds": seeds})
-            return self._batch(observations), info
-        workers = self._running()
-        with self._losses():
-            workers.reset_async(options={"seeds": seeds})
-            self._await(workers, timeout)
-            observations, info = workers.reset_wait()
-        return self._batch(observations), _flat(info)
 
-    def step_async(self, actions: Array) -> None:
-        """Sends actions [num_envs, ...] to the workers; without workers, keeps them."""
-        if self._local is not None:
-            self._actions = actions
-            return
-        groups = actions.reshape(self.processes, -1, *actions.shape[1:])
-        with self._losses():
-            self._running().step_async(groups)
+    @abc.abstractmethod
+    def send(self, actions: Array) -> None:
+        """Sends actions [B, ...] to processes; without them, keeps the actions."""
 
-    def step_wait(self, timeout: float | None = None) -> Answer:
-        """The answer to `step_async`.
+    @abc.abstractmethod
+    def wait(self, timeout: float | None) -> Answer:
+        """The answer to `send`; raises as `reset` does."""
 
-        Raises:
-            EnvironmentHung: no answer within `timeout` seconds (never without workers).
-            EnvironmentFault: a worker process ended.
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Closes the environments and ends their processes, within a few seconds at most."""
+
+    def show_progress(self, progress: Array) -> None:  # noqa: B027  most know of none
+        """Has the index of the environment at work written into an int32 [1].
+
+        Only where this process itself steps environments one by one; elsewhere nothing happens.
         """
-        if self._local is not None:
-            observations, rewards, terminated, truncated, info = self._local.step(self._actions)
-            return self._batch(observations), rewards, terminated, truncated, info
-        workers = self._running()
-        with self._losses():
-            self._await(workers, timeout)
-            observations, rewards, terminated, truncated, info = workers.step_wait()
-        rewards, terminated, truncated = (
-            array.reshape(self.num_envs) for array in (rewards, terminated, truncated)
-        )
-        return self._batch(observations), rewards, terminated, truncated, _flat(info)
-
-    def step(self, actions: Array) -> Answer:
-        """`step_async` and `step_wait`."""
-        self.step_async(actions)
-        return self.step_wait()
-
-    def tell_progress(self, progress: np.ndarray) -> None:
-        """Without workers: has the environment at work written into `progress`, int32 [1]."""
-        assert self._local is not None
-        self._local.tell_progress(progress)
-
-    def close_extras(self, **kwargs: Any) -> None:
-        """Ends the workers: asks them, and after 5 seconds, or if one hung, makes them."""
-        if self._local is not None:
-            self._local.close()
-        if self._workers is not None and self._stuck:
-            close_workers(self._workers, 0.0, (KILL,))
-        if self._closing is not None:
-            self._closing()
-
-    def _batch(self, observations: Any) -> Any:
-        if isinstance(observations, dict):
-            return {name: self._batch(array) for name, array in observations.items()}
-        inner = observations.shape[2:] if self.processes else observations.shape[1:]
-        return observations.reshape(self.num_envs, *inner).copy()
-
-    def _running(self) -> AsyncVectorEnv:
-        if self._workers is None or self._stuck:
-            raise EnvironmentFault(
-                f"{self.name}: its worker processes are gone; open another stream",
-                env=self.name,
-                field="worker",
-                lost=True,
-            )
-        return self._workers
-
-    def _await(self, workers: AsyncVectorEnv, timeout: float | None) -> None:
-        if timeout is None:
-            return
-        deadline = time.monotonic() + timeout
-        late = [p for p, ready in enumerate(self._pollers) if not ready(deadline)]
-        if late:
-            self._stuck = True
-            indices = [self._busy(p) for p in late]
-            some = "environment" if len(indices) == 1 else "environments"
-            raise EnvironmentHung(
-                f"{self.name}: {some} {', '.join(map(str, indices))} gave no answer within "
-                f"{timeout:g} s",
-                env=self.name,
-                indices=indices,
-                field="worker",
-                lost=True,
-            )
-
-    def _busy(self, place: int) -> int:
-        """The environment that a group is at work on; its first one if it is at none."""
-        running = int(self._progress[place])
-        return running if running != NOBODY else place * (self.num_envs // self.processes)
-
-    @contextlib.contextmanager
-    def _losses(self) -> Iterator[None]:
-        """Turns the breaking of a pipe into the error that names who broke it."""
-        try:
-            yield
-        except EnvironmentFault:
-            raise
-        except LOST as error:
-            raise self._lost() from error
-
-    def _lost(self) -> EnvironmentFault:
-        self._stuck = True
-        workers = self._workers
-        assert workers is not None
-        # The pipe breaks a moment before the process is known to be gone.
-        connection.wait([process.sentinel for process in workers.processes], 1.0)
-        gone = [p for p, process in enumerate(workers.processes) if not process.is_alive()]
-        index = None
-        where = "a worker process"
-        if gone:
-            index = self._busy(gone[0])
-            where = f"the worker process of environment {index}"
-        codes = ", ".join(str(workers.processes[p].exitcode) for p in gone) or "unknown"
-        return EnvironmentFault(
-            f"{self.name}: {where} ended (exit code {codes})",
-            env=self.name,
-            index=index,
-            field="worker",
-            lost=True,
-        )
 
 
-def _close_grouped(workers: AsyncVectorEnv, progress_file: str) -> None:
-    """Ends workers, which ignore SIGTERM, and removes the file of what they were at."""
-    if not workers.closed:
-        close_workers(workers, CLOSE_SECONDS, (KILL,))
-    with contextlib.suppress(OSError):
-        os.unlink(progress_file)
+def seeds_of(seed: int, num_envs: int) -> list[int]:
+    """A seed for each environment.
+
+    Gymnasium gives environment i of seed s what environment 0 of seed s + i has.
+    """
+    return np.random.SeedSequence(seed).generate_state(num_envs).tolist()
 
 
-def _flat(info: dict[str, Any]) -> dict[str, Any]:
-    """The failures of all groups in one list, and which trials went on in one array."""
-    flat = {ENDED: info[ENDED].ravel()} if ENDED in info else {}
-    found: Sequence[list[Failure] | None] = info.get("failures", ())
-    failures = [failure for group in found if group for failure in group]
-    return flat | {"failures": failures} if failures else flat
-
-
-class VectorCalls:
-    """The calls to a vector environment, with its errors as `EnvironmentFault`.
+class OtherVector(VectorSource):
+    """A vector environment that others have made, with its errors as `EnvironmentFault`.
 
     Args:
         vector: the vector environment.
-        name: what the errors call it.
+        name: what errors call it.
+        wrappers: of the stream.
+        lengths: steps [B] of the running episodes, for errors.
+
+    Raises:
+        UserError: no autoreset, a space that is not supported, or wrappers that belong around
+            single environments.
     """
 
-    def __init__(self, vector: VectorEnv, name: str):
-        self.vector, self.name = vector, name
-        self.grouped = isinstance(vector, GroupedVectorEnv)
-        self._sent: Array | None = None
-        self._hung = False
+    def __init__(self, vector: VectorEnv, name: str, wrappers: WrapperConfig, lengths: Array):
+        self.vector, self.name, self.num_envs = vector, name, vector.num_envs
+        self.same_step = autoreset_mode(vector, name) is AutoresetMode.SAME_STEP
+        self.observations = adapt_observation(vector.single_observation_space, name)
+        self.own_action_space = vector.single_action_space
+        # Trials may be in the environments already; `info` says so.
+        replace(wrappers, trial_episodes=1, trial_memory=True).require_no_single(name)
+        masks = ActionMasks.of(wrappers, adapt_action(self.own_action_space, name).space)
+        self._masks = masks if masks is not None and masks.in_info else None
+        self._lengths, self._hung = lengths, False
+        self._actions: Any = None
 
-    def reset(self, seed: int | None, timeout: float | None) -> tuple[Any, Any]:
-        """Observations and info; each environment with a seed of its own, derived from `seed`.
-
-        A step that nobody has waited for is waited for first, and forgotten.
-        """
-        if self.waiting:
-            self.wait(timeout)
+    def reset(self, seed: int | None, timeout: float | None) -> Answer:
+        vector, seeds = self.vector, seed
+        if seed is not None and isinstance(vector.unwrapped, SyncVectorEnv | AsyncVectorEnv):
+            seeds = seeds_of(seed, self.num_envs)
         with self._faults_of("reset", timeout):
-            if isinstance(self.vector, GroupedVectorEnv):
-                answer = self.vector.reset(seed=self._seeds(seed), timeout=timeout)
-            elif isinstance(self.vector, AsyncVectorEnv):
-                self.vector.reset_async(seed=self._seeds(seed))
-                answer = self.vector.reset_wait(timeout)
+            if isinstance(vector, AsyncVectorEnv):
+                vector.reset_async(seed=seeds)
+                observations, info = vector.reset_wait(timeout)
             else:
-                answer = self.vector.reset(seed=self._seeds(seed))
-        self._require_no_failures(answer[1])
-        return answer
+                observations, info = vector.reset(seed=seeds)  # pyright: ignore
+        never = np.zeros(self.num_envs, np.bool_)
+        rewards = np.zeros(self.num_envs, np.float32)
+        adapted = self._adapted(observations)
+        return Answer(adapted, self._masks_of(info, never), rewards, never, never)
 
     def send(self, actions: Array) -> None:
-        """Sends actions to environments in processes; keeps them for others."""
-        self._sent = actions
-        if isinstance(self.vector, GroupedVectorEnv | AsyncVectorEnv):
+        self._actions = actions
+        if isinstance(self.vector, AsyncVectorEnv):
             with self._faults_of("step", None):
                 self.vector.step_async(actions)
 
-    def wait(self, timeout: float | None) -> tuple[Any, Any, Any, Any, Any]:
-        """The answer to `send`."""
-        sent, self._sent = self._sent, None
+    def wait(self, timeout: float | None) -> Answer:
         with self._faults_of("step", timeout):
-            if isinstance(self.vector, GroupedVectorEnv | AsyncVectorEnv):
+            if isinstance(self.vector, AsyncVectorEnv):
                 answer = self.vector.step_wait(timeout)
             else:
-                answer: Any = self.vector.step(sent)
-        self._require_no_failures(answer[4])
-        return answer
-
-    @property
-    def waiting(self) -> bool:
-        """Whether actions were sent and not waited for."""
-        return self._sent is not None
+                answer: Any = self.vector.step(self._actions)
+        observations, rewards, terminated, truncated, info = answer
+        adapted = self._adapted(observations)
+        terminated = self._flags("terminated", terminated)
+        truncated = self._flags("truncated", truncated)
+        cut, finals = truncated & ~terminated, None
+        if self.same_step and cut.any():
+            finals = final_observations(info, cut, adapted, self.observations, self.name)
+        closing = terminated | truncated if not self.same_step else np.zeros_like(cut)
+        masks, goes_on = self._masks_of(info, closing), None
+        if isinstance(info, dict) and ENDED in info:
+            goes_on = np.asarray(info[ENDED], np.bool_)
+        return Answer(adapted, masks, rewards, terminated, truncated, goes_on, finals)
 
     def close(self) -> None:
-        """Closes the environments and ends their processes, within a few seconds at most."""
         inner = self.vector.unwrapped
         if not isinstance(inner, AsyncVectorEnv):
             close_quietly(self.vector, 2 * CLOSE_SECONDS)  # its own processes take their time
         elif not inner.closed:
-            close_workers(inner, 0.0 if self._hung else CLOSE_SECONDS)
+            # Gymnasium's own `close` waits for ever for a worker that hangs.
+            patience = 0.0 if self._hung else CLOSE_SECONDS
+            end_processes(inner.processes, inner.parent_pipes, patience, ("close", None))
+            inner.error_queue.close()
+            inner.error_queue.cancel_join_thread()
+            inner.closed = True
+
+    def _adapted(self, observations: Any) -> Arrays:
+        for leaf in self.observations.leaves:
+            value, exact = leaf.pick(observations), exact_types(leaf.dtype)
+            if exact and value.dtype.char not in exact and value.dtype != object:
+                wrong = lost(value, leaf.dtype)
+                self._require_none(leaf.field, wrong, value, f"values of {leaf.space}")
+        return self.observations(observations)
+
+    def _flags(self, name: str, values: Any) -> Array:
+        flags = np.asarray(values)
+        if flags.dtype != np.bool_:
+            wrong = (flags != 0) & (flags != 1)
+            self._require_none(name, wrong, flags, "True or False")
+        return flags.astype(np.bool_, copy=False)
+
+    def _require_none(self, field: str, wrong: Array, values: Array, expected: str) -> None:
+        require_none(self.name, field, expected, wrong, values, self._lengths)
+
+    def _masks_of(self, info: Any, ended: Array) -> Array | None:
+        if self._masks is None:
+            return None
+        try:
+            return self._masks.of_infos(info, self.num_envs, ended)
+        except MaskError as error:
+            raise EnvironmentFault(f"{self.name}: {error}", env=self.name, field=MASK) from error
 
     @contextlib.contextmanager
     def _faults_of(self, call: str, timeout: float | None) -> Iterator[None]:
@@ -390,55 +219,111 @@ class VectorCalls:
             raise
         except multiprocessing.TimeoutError as error:
             self._hung = True
-            raise unanswered(self.vector, self.name, timeout) from error
+            pipes = enumerate(self.vector.unwrapped.parent_pipes)  # pyright: ignore
+            late = [i for i, pipe in pipes if pipe is None or not pipe.poll(0)]
+            raise EnvironmentHung.after(timeout, self.name, late) from error
         except BaseException as error:
             if is_ctrl_c(error):
                 raise
-            raise failed(self.vector, self.name, call, traceback.format_exc()) from error
-
-    def _require_no_failures(self, info: Any) -> None:
-        if self.grouped and "failures" in info:
-            raise failed(self.vector, self.name, "", "", info["failures"])
-
-    def _seeds(self, seed: int | None) -> Any:
-        """Gymnasium gives environment i of seed s what environment 0 of seed s + i has."""
-        listed = GroupedVectorEnv | SyncVectorEnv | AsyncVectorEnv
-        if seed is None or not isinstance(self.vector.unwrapped, listed):
-            return seed
-        return np.random.SeedSequence(seed).generate_state(self.vector.num_envs).tolist()
+            index, text = _dead_worker(self.vector), traceback.format_exc()
+            which = "an environment" if index is None else f"environment {index}"
+            last = text.strip().splitlines()[-1]
+            raise EnvironmentFault(
+                f"{self.name}: {which} raised in {call}: {last}\n{text}",
+                env=self.name,
+                index=index,
+                field=call,
+                lost=True,
+            ) from error
 
 
-def failed(
-    vector: VectorEnv, name: str, call: str, text: str, failures: Sequence[Failure] = ()
-) -> EnvironmentFault:
-    """The error for exceptions in environments.
+def autoreset_mode(vector: VectorEnv, name: str) -> AutoresetMode:
+    """How a vector environment opens the next episode.
+
+    Raises:
+        UserError: it does not say, or leaves it to the caller.
+    """
+    declared = vector.metadata.get("autoreset_mode")
+    try:
+        mode = AutoresetMode(getattr(declared, "value", declared))
+    except ValueError as error:
+        raise UserError(
+            f"{name}: metadata['autoreset_mode'] of the vector environment must be a "
+            f"gymnasium.vector.AutoresetMode, of which {WORKING}; it is {declared!r}"
+        ) from error
+    if mode is AutoresetMode.DISABLED:
+        raise UserError(f"{name}: its autoreset mode is DISABLED, of which none: {WORKING}")
+    return mode
+
+
+def require_none(
+    name: str, field: str, expected: str, wrong: Array, values: Array, lengths: Array
+) -> None:
+    """Raises `EnvironmentFault` for the first environment with a wrong value.
 
     Args:
-        vector: the vector environment; Gymnasium's own tells which of its workers failed.
         name: of the environment.
-        call: "reset" or "step".
-        text: the traceback.
-        failures: what the groups of environments reported, in place of call and text.
+        field: what of its answer the values are.
+        expected: what they should have been; empty if nothing needs to be said.
+        wrong: [B, ...], which values.
+        values: [B, ...].
+        lengths: [B], steps of the running episodes.
     """
-    if failures:
-        first = failures[0]
-        others = f" (and {len(failures) - 1} others)" if len(failures) > 1 else ""
-        index, step, call, text = first.index, first.episode_step, first.call, first.text
-        what = "gave no valid action mask" if call == MASK else f"raised in {call}"
-        place = f"environment {index}{others} {what}, {step} steps into its episode"
-    else:
-        index, step = _dead_worker(vector), None
-        which = "an environment" if index is None else f"environment {index}"
-        place = f"{which} raised in {call}"
-    lines = text.strip().splitlines()
-    return EnvironmentFault(
-        f"{name}: {place}: {lines[-1]}" + (f"\n{text}" if len(lines) > 1 else ""),
+    rows = wrong.reshape(len(wrong), -1)
+    if not rows.any():
+        return
+    index = int(np.argmax(rows.any(axis=1)))
+    value, step = values.reshape(len(wrong), -1)[index][rows[index]][0], int(lengths[index])
+    raise EnvironmentFault(
+        f"{name}: environment {index} gave {value} in its {field}, {step} steps into its episode"
+        + (f"; expected {expected}" if expected else ""),
         env=name,
         index=index,
         episode_step=step,
-        field=call,
-        lost=not failures,
+        field=field,
     )
+
+
+def final_observations(
+    info: Any, rows: Array, like: Arrays, adapter: ObservationAdapter, name: str
+) -> Arrays:
+    """The final observations of the environments in a mask [B], adapted; other rows are 0.
+
+    `info["final_obs"]` (before Gymnasium 1.1, `"final_observation"`) is, by who made the vector
+    environment: an array of objects, one observation an environment and None elsewhere
+    (Gymnasium's own); one batch, in a Dict space a dict of batches (compiled ones); or `info` is a
+    list of dicts (`DictInfoToList`).
+
+    Raises:
+        UserError: there is none for an environment that was truncated.
+    """
+    out = adapter.named([np.zeros_like(array) for array in adapter.arrays(like)])
+    for i in np.flatnonzero(rows):
+        observation = _final_of(info, int(i))
+        if observation is None:
+            raise UserError(
+                f"{name}: environment {i} was truncated and reset in the same step, and info has "
+                'no "final_obs" of it, whose value completes the return'
+            )
+        seen = adapter.arrays(adapter(observation))
+        for array, value in zip(adapter.arrays(out), seen, strict=True):
+            array[i] = value
+    return out
+
+
+def _final_of(info: Any, i: int) -> Any:
+    if isinstance(info, Sequence):
+        info, i = info[i], -1
+    found = info.get("final_obs", info.get("final_observation"))
+    return found if found is None or i < 0 else _row(found, i)
+
+
+def _row(batch: Any, i: int) -> Any:
+    if isinstance(batch, dict):
+        return {key: _row(value, i) for key, value in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(_row(value, i) for value in batch)
+    return batch[i]
 
 
 def _dead_worker(vector: VectorEnv) -> int | None:
@@ -448,16 +333,3 @@ def _dead_worker(vector: VectorEnv) -> int | None:
     gone = [i for i, pipe in enumerate(inner.parent_pipes) if pipe is None]
     gone += [i for i, process in enumerate(inner.processes) if not process.is_alive()]
     return gone[0] if gone else None
-
-
-def unanswered(vector: VectorEnv, name: str, seconds: Any) -> EnvironmentHung:
-    """The error for environments of Gymnasium's own `AsyncVectorEnv` that gave no answer."""
-    assert isinstance(vector, AsyncVectorEnv)
-    late = [i for i, pipe in enumerate(vector.parent_pipes) if pipe is None or not pipe.poll(0)]
-    return EnvironmentHung(
-        f"{name}: environments {', '.join(map(str, late))} gave no answer within {seconds:g} s",
-        env=name,
-        indices=late,
-        field="worker",
-        lost=True,
-    )

@@ -57,7 +57,7 @@ EPSILON = 1e-8
 
 
 @dataclass
-class Transforms:
+class VectorWrappers:
     """The vector-wise wrappers of a `WrapperConfig`, with what they have learned.
 
     Args:

@@ -14,7 +14,6 @@ from jaxtyping import Array, PyTree
 from clew.agents.network import Agent
 from clew.agents.trajectory import Trajectory, refresh_all
 from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream
-from clew.bridges.gymnasium.vector import GroupedVectorEnv
 from clew.interact.host_rollout import HostRollout, environment_seed
 from clew.interact.hosted_task import HostedTask
 from clew.interact.rollout import empty_memories
@@ -111,8 +110,7 @@ class Actor:
         seed = environment_seed(spec.config.seed, version, opening, *own)
         with self._heartbeat.at_environments():
             self._stream = spec.task.open(spec.num_envs, seed=seed)
-            if isinstance(self._stream.vector, GroupedVectorEnv):
-                self._stream.vector.tell_progress(self._heartbeat.progress)
+            self._stream.show_progress(self._heartbeat.progress)
             self._stream.restore(latest.statistics)
             self._steps = [self._stream.reset(timeout=spec.config.host.timeout)]
         agent = eqx.combine(latest.params, self._static)

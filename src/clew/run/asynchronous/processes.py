@@ -14,11 +14,11 @@ from jaxtyping import PyTree
 from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.bridges.gymnasium.processes import (
     CLOSE_SECONDS,
+    LOST,
     end_with_parent,
     leave_stopping_to_parent,
     start_method,
 )
-from clew.bridges.gymnasium.vector import LOST
 from clew.errors import UserError, system_error
 from clew.run.asynchronous.actor import (
     Actor,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
 from clew.bridges.gymnasium.faults import EnvironmentFault
-from clew.bridges.gymnasium.vector import CLOSE_SECONDS
+from clew.bridges.gymnasium.processes import CLOSE_SECONDS
 from clew.errors import UserError
 from clew.run import cluster
 from clew.run.asynchronous.actor import ActorParams, ActorSpec

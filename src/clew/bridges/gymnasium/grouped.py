@@ -1,0 +1,211 @@
+"""clew's own environments side by side: groups of them in worker processes, or in this one."""
+
+import contextlib
+import select
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from multiprocessing import connection, get_context, util
+from typing import Any
+
+import numpy as np
+from gymnasium.vector.utils import CloudpickleWrapper, clear_mpi_env_vars
+
+from clew.bridges.gymnasium.faults import EnvironmentFault, EnvironmentHung
+from clew.bridges.gymnasium.group import NOBODY, EnvGroup, Failure, GroupPlan, serve, table
+from clew.bridges.gymnasium.processes import (
+    CLOSE_SECONDS,
+    LOST,
+    end_processes,
+    start_method,
+)
+from clew.bridges.gymnasium.spaces import Array
+from clew.bridges.gymnasium.vector import Answer, VectorSource, seeds_of
+from clew.errors import UserError, system_error
+from clew.names import MASK
+
+
+class GroupedEnvs(VectorSource):
+    """`num_envs` environments in groups, a process for each group, or all in this process.
+
+    Gymnasium's `AsyncVectorEnv` has one process for every environment. Here a process steps a
+    group of them (`EnvGroup`), so that the cost of a message is shared and processes need not
+    outnumber the cores. Observations cross in shared memory; actions and failures in pipes.
+
+    Args:
+        plan: of the first group; `count` and `first` are set for each of them.
+        num_envs: environments in all.
+        processes: worker processes, which must divide num_envs; 0 for none.
+
+    Raises:
+        UserError: the system refuses processes or memory.
+        EnvironmentFault: a process ended while it started.
+    """
+
+    same_step = False
+
+    def __init__(self, plan: GroupPlan, num_envs: int, processes: int):
+        self.num_envs, self.name = num_envs, plan.builder.name
+        self.observations, self.own_action_space = plan.adapter, plan.action_space
+        self.processes: list[Any] = []
+        self._pipes: list[connection.Connection] = []
+        self._stuck = False
+        self._local: EnvGroup | None = None
+        self._plan = replace(plan, first=0, count=num_envs)
+        if not processes:
+            self._rows = np.zeros(num_envs, plan.row)
+            self._local = EnvGroup(self._plan, self._rows, np.array([NOBODY], np.int32))
+            return
+        self._share = num_envs // processes
+        try:
+            self._start(processes)
+        except (EOFError, OSError) as error:
+            end_processes(self.processes, self._pipes, 0.0)
+            raise self._not_started(error) from error
+        self._pollers = [poller(pipe) for pipe in self._pipes]
+        # If nobody closes them, an ending process would wait for its children for ever.
+        ending = (self.processes, self._pipes, CLOSE_SECONDS)
+        self._closing = util.Finalize(self, end_processes, ending, exitpriority=10)
+
+    def _start(self, processes: int) -> None:
+        context = get_context(start_method())
+        rows = context.RawArray("B", self.num_envs * self._plan.row.itemsize)
+        indices = context.RawArray("i", [NOBODY] * processes)
+        self._rows, self._progress = table(self._plan, rows), np.frombuffer(indices, np.int32)
+        # All of them before the first process, which too few descriptors would disturb.
+        pipes = [context.Pipe() for _ in range(processes)]
+        self._pipes.extend(ours for ours, _ in pipes)
+        for place, (_, theirs) in enumerate(pipes):
+            plan = replace(self._plan, first=place * self._share, count=self._share)
+            started = (CloudpickleWrapper(plan), place, rows, indices, theirs)
+            process: Any = context.Process(target=serve, args=started, name=f"clew-envs-{place}")
+            process.daemon = True
+            with clear_mpi_env_vars(), theirs:
+                process.start()
+            self.processes.append(process)
+
+    def _not_started(self, error: Exception) -> UserError:
+        if isinstance(error, EOFError | ConnectionError):
+            return self._gone(
+                f"a worker process ended while it started ({error!r}); a script that starts "
+                "processes keeps its work under `if __name__ == '__main__':`"
+            )
+        why = system_error(error)
+        return UserError(f"{self.name}: its worker processes cannot be started: {why}")
+
+    def reset(self, seed: int | None, timeout: float | None) -> Answer:
+        seeds = None if seed is None else seeds_of(seed, self.num_envs)
+        if self._local is not None:
+            return self._answer(self._local.reset(seeds))
+        parts = [None if seeds is None else seeds[own] for own in self._shares()]
+        self._send("reset", parts)
+        return self._answer(self._await(timeout))
+
+    def send(self, actions: Array) -> None:
+        self._actions = actions
+        if self._local is None:
+            self._send("step", [actions[own] for own in self._shares()])
+
+    def wait(self, timeout: float | None) -> Answer:
+        local = self._local
+        return self._answer(self._await(timeout) if local is None else local.step(self._actions))
+
+    def show_progress(self, progress: Array) -> None:
+        if self._local is not None:
+            self._local.progress = progress
+
+    def close(self) -> None:
+        if self._local is not None:
+            self._local.close()
+            return
+        for process in self.processes if self._stuck else ():
+            process.kill()
+        self._closing()
+
+    def _answer(self, failures: Sequence[Failure]) -> Answer:
+        """The table of rows as copies; raises for the first of the failures."""
+        if failures:
+            raise self._failed(failures)
+        rows, leaves = self._rows, self._rows["observation"]
+        adapted = [leaves[str(k)].copy() for k in range(len(self.observations.leaves))]
+        return Answer(
+            observations=self.observations.named(adapted),
+            masks=rows["mask"].copy() if self._plan.mask else None,
+            rewards=rows["reward"].copy(),
+            terminated=rows["terminated"].copy(),
+            truncated=rows["truncated"].copy(),
+            trial_goes_on=rows["trial_goes_on"].copy() if self._plan.trials else None,
+        )
+
+    def _failed(self, failures: Sequence[Failure]) -> EnvironmentFault:
+        first = failures[0]
+        others = f" (and {len(failures) - 1} others)" if len(failures) > 1 else ""
+        what = "gave no valid action mask" if first.call == MASK else f"raised in {first.call}"
+        lines = first.text.strip().splitlines()
+        return EnvironmentFault(
+            f"{self.name}: environment {first.index}{others} {what}, {first.episode_step} steps "
+            f"into its episode: {lines[-1]}" + (f"\n{first.text}" if len(lines) > 1 else ""),
+            env=self.name,
+            index=first.index,
+            episode_step=first.episode_step,
+            field=first.call,
+        )
+
+    def _shares(self) -> list[slice]:
+        """The environments of each process."""
+        return [slice(i, i + self._share) for i in range(0, self.num_envs, self._share)]
+
+    def _send(self, call: str, parts: Sequence[Any]) -> None:
+        if self._stuck:
+            raise self._gone("its worker processes are gone; open another stream")
+        with self._losses():
+            for pipe, part in zip(self._pipes, parts, strict=True):
+                pipe.send((call, part))
+
+    def _await(self, timeout: float | None) -> list[Failure]:
+        """What the groups answer, in at most so many seconds; None waits for ever."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if deadline is not None:
+            late = [p for p, ready in enumerate(self._pollers) if not ready(deadline)]
+            if late:
+                self._stuck = True
+                raise EnvironmentHung.after(timeout, self.name, map(self._busy, late))
+        with self._losses():
+            return [failure for pipe in self._pipes for failure in pipe.recv()]
+
+    def _busy(self, place: int) -> int:
+        """The environment that a group is at work on; its first one if it is at none."""
+        running = int(self._progress[place])
+        return running if running != NOBODY else place * self._share
+
+    @contextlib.contextmanager
+    def _losses(self) -> Iterator[None]:
+        """Turns the breaking of a pipe into the error that names who broke it."""
+        try:
+            yield
+        except LOST as error:
+            self._stuck = True
+            # The pipe breaks a moment before the process is known to be gone.
+            connection.wait([process.sentinel for process in self.processes], 1.0)
+            gone = [p for p, process in enumerate(self.processes) if not process.is_alive()]
+            codes = ", ".join(str(self.processes[p].exitcode) for p in gone) or "unknown"
+            index = self._busy(gone[0]) if gone else None
+            where = f"the worker process of environment {index}" if gone else "a worker process"
+            raise self._gone(f"{where} ended (exit code {codes})", index) from error
+
+    def _gone(self, what: str, index: int | None = None) -> EnvironmentFault:
+        return EnvironmentFault(
+            f"{self.name}: {what}", env=self.name, index=index, field="worker", lost=True
+        )
+
+
+def poller(pipe: Any) -> Callable[[float], bool]:
+    """A function of a deadline that waits for a pipe to be readable and says whether it is.
+
+    `Connection.poll` builds a selector each time, 15 microseconds; this one is built once.
+    """
+    if not hasattr(select, "poll"):  # Windows
+        return lambda deadline: pipe.poll(max(0.0, deadline - time.monotonic()))
+    poll = select.poll()
+    poll.register(pipe.fileno(), select.POLLIN)
+    return lambda deadline: bool(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
