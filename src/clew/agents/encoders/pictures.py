@@ -1,7 +1,10 @@
 """Convolutional encoders of pictures: the IMPALA ResNet and the Nature CNN."""
 
+import abc
+import itertools
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -99,7 +102,74 @@ class Frame(eqx.Module):
         return jnp.moveaxis(x, 1, -1) if self.channels_first else x.reshape(count, *self.size)
 
 
-class Impala(AbstractEncoder):
+class PictureEncoder(AbstractEncoder):
+    """Convolutions of a picture, then relu(x W + b).
+
+    Args:
+        frame: the layout of pictures.
+        key: for the weights.
+        channels: of the stages or convolutions; none given takes the published ones.
+        features: size of the output; 0 takes the published one.
+        nonlinearity: relu as published, or elu as in Sample Factory.
+        precision: what all of it computes in.
+        init: how the weights begin.
+
+    Raises:
+        UserError: for a picture of which nothing would be left.
+    """
+
+    output: eqx.AbstractVar[Linear]
+    frame: Frame
+    output_size: int = eqx.field(static=True)
+    nonlinearity: str = eqx.field(static=True)
+    precision: str = eqx.field(static=True)
+
+    def __init__(
+        self,
+        frame: Frame,
+        *,
+        key: PRNGKeyArray,
+        channels: Sequence[int] = (),
+        features: int = 0,
+        nonlinearity: str = "relu",
+        precision: str = "float32",
+        init: Init = "orthogonal",
+    ):
+        name = type(self).__name__.lower()
+        widths = tuple(channels) or CHANNELS[name]
+        height, width, depth = frame.size
+        *keys, output_key = jax.random.split(key, len(widths) + 1)
+        self.build(list(itertools.pairwise((depth, *widths))), keys, init)
+        if not self.side(min(height, width)):
+            least = next(n for n in itertools.count() if self.side(n))
+            raise UserError(
+                f"{name} needs pictures of at least {least} x {least}, got {height} x {width} with "
+                f"{depth} channels; choose mlp"
+            )
+        flat_size = self.side(height) * self.side(width) * widths[-1]
+        self.output_size = features or FEATURES[name]
+        self.output = Linear(flat_size, self.output_size, key=output_key, init=init)
+        self.frame, self.nonlinearity, self.precision = frame, nonlinearity, precision
+
+    @abc.abstractmethod
+    def build(self, channels: list[tuple[int, int]], keys: list[PRNGKeyArray], init: Init) -> None:
+        """Draws the convolutions, of channels before and after each."""
+
+    @abc.abstractmethod
+    def side(self, length: int) -> int:
+        """What the convolutions leave of a side of a picture; 0 of one that is too small."""
+
+    @abc.abstractmethod
+    def convolve(self, x: Picture, scale: float) -> Picture:
+        """The convolutions of pictures times a scale, and the nonlinearity after the last."""
+
+    def __call__(self, x: Shaped[Array, "..."]) -> Float[Array, "*lead out"]:
+        lead, net = leading_axes(x, self.frame.shape), in_precision(self, self.precision)
+        y = net.convolve(self.frame(x, self.precision), self.frame.scale).reshape(*lead, -1)
+        return activate(net.output(y), self.nonlinearity).astype(jnp.float32)
+
+
+class Impala(PictureEncoder):
     """The deep residual network of IMPALA: three stages, then relu, x W + b and relu.
 
     A stage is a 3 x 3 convolution, a maximum over 3 x 3 with stride 2, and two residual blocks.
@@ -107,133 +177,57 @@ class Impala(AbstractEncoder):
     below and on the right only (PyTorch's ports pad on all sides, so their weights do not fit).
     A picture of 64 x 64 x 3 takes 622,144 parameters.
 
-    Args:
-        frame: the layout of pictures.
-        key: for the weights.
-        channels: of the stages, (16, 32, 32) as published.
-        features: size of the output, 256 as published, 512 in Sample Factory.
-        nonlinearity: relu as published, or elu as in Sample Factory.
-        precision: what all of it computes in.
-        init: orthogonal begins the convolutions with gain 1 (as Sample Factory) and the last layer
-            with sqrt(2); lecun is that of the published code.
-
-    Raises:
-        UserError: for a picture that the stages would halve to nothing.
+    As published, stages have 16, 32 and 32 channels and the output 256 features (512 in Sample
+    Factory). `orthogonal` begins the convolutions with gain 1 (as Sample Factory) and the last
+    layer with sqrt(2); `lecun` is that of the published code.
 
     Source: Espeholt et al. (2018), Figure 3, right, without its LSTM, and its published code.
     """
 
     stages: tuple[Stage, ...]
     output: Linear
-    frame: Frame
-    output_size: int = eqx.field(static=True)
-    nonlinearity: str = eqx.field(static=True)
-    precision: str = eqx.field(static=True)
 
-    def __init__(
-        self,
-        frame: Frame,
-        *,
-        key: PRNGKeyArray,
-        channels: Sequence[int] = (),
-        features: int = 0,
-        nonlinearity: str = "relu",
-        precision: str = "float32",
-        init: Init = "orthogonal",
-    ):
-        widths = tuple(channels) or CHANNELS["impala"]
-        height, width, depth = frame.size
-        _require_size("impala", frame.size, 2 ** len(widths))
-        *keys, output_key = jax.random.split(key, len(widths) + 1)
-        pairs = zip((depth, *widths), widths, strict=False)
-        self.stages = tuple(
-            Stage(pair, key=k, init=init) for pair, k in zip(pairs, keys, strict=True)
-        )
-        for _ in widths:
-            height, width = -(-height // 2), -(-width // 2)
-        self.output_size = features or FEATURES["impala"]
-        flat_size = height * width * widths[-1]
-        self.output = Linear(flat_size, self.output_size, key=output_key, init=init)
-        self.frame, self.nonlinearity, self.precision = frame, nonlinearity, precision
+    def build(self, channels: list[tuple[int, int]], keys: list[PRNGKeyArray], init: Init) -> None:
+        pairs = zip(channels, keys, strict=True)
+        self.stages = tuple(Stage(pair, key=key, init=init) for pair, key in pairs)
 
-    def __call__(self, x: Shaped[Array, "..."]) -> Float[Array, "*lead out"]:
-        """The last layer's output."""
-        lead, scale = leading_axes(x, self.frame.shape), self.frame.scale
-        net, y = in_precision(self, self.precision), self.frame(x, self.precision)
-        for stage in net.stages:
-            y, scale = stage(y, self.nonlinearity, scale), 1.0
-        y = activate(y, self.nonlinearity).reshape(*lead, -1)
-        return activate(net.output(y), self.nonlinearity).astype(jnp.float32)
+    def side(self, length: int) -> int:
+        halved = 2 ** len(self.stages)
+        return -(-length // halved) if length >= halved else 0
+
+    def convolve(self, x: Picture, scale: float) -> Picture:
+        for stage in self.stages:
+            x, scale = stage(x, self.nonlinearity, scale), 1.0
+        return activate(x, self.nonlinearity)
 
 
-class Nature(AbstractEncoder):
+class Nature(PictureEncoder):
     """The network of the first deep Q-learner on Atari: three convolutions and a layer.
 
     32 of 8 x 8 with stride 4, 64 of 4 x 4 with stride 2, 64 of 3 x 3, none padded, each followed
-    by relu, then x W + b and relu. A picture of 84 x 84 x 4 takes 1,684,128 parameters.
-
-    Args:
-        frame: the layout of pictures.
-        key: for the weights.
-        channels: of the convolutions, (32, 64, 64) as published.
-        features: size of the output, 512 as published.
-        nonlinearity: relu as published, or elu.
-        precision: what all of it computes in.
-        init: orthogonal begins every layer with gain sqrt(2).
-
-    Raises:
-        UserError: for a picture smaller than 36 x 36, of which nothing would be left.
+    by relu, then x W + b and relu, of 512 features. A picture of 84 x 84 x 4 takes 1,684,128
+    parameters. `orthogonal` begins every layer with gain sqrt(2).
 
     Source: Mnih et al. (2015), Methods, "Model architecture".
     """
 
     convolutions: tuple[Convolution, ...]
     output: Linear
-    frame: Frame
-    output_size: int = eqx.field(static=True)
-    nonlinearity: str = eqx.field(static=True)
-    precision: str = eqx.field(static=True)
+    kernels: ClassVar = ((8, 4), (4, 2), (3, 1))
+    """Sides and strides."""
 
-    def __init__(
-        self,
-        frame: Frame,
-        *,
-        key: PRNGKeyArray,
-        channels: Sequence[int] = (),
-        features: int = 0,
-        nonlinearity: str = "relu",
-        precision: str = "float32",
-        init: Init = "orthogonal",
-    ):
-        widths = tuple(channels) or CHANNELS["nature"]
-        height, width, depth = frame.size
-        _require_size("nature", frame.size, 36)
-        *keys, output_key = jax.random.split(key, 4)
-        kinds = ((8, 4), (4, 2), (3, 1))
-        pairs = zip((depth, *widths), widths, strict=False)
+    def build(self, channels: list[tuple[int, int]], keys: list[PRNGKeyArray], init: Init) -> None:
         self.convolutions = tuple(
-            Convolution(pair, n, key=k, stride=s, init=init, gain=math.sqrt(2.0))
-            for pair, (n, s), k in zip(pairs, kinds, keys, strict=True)
+            Convolution(pair, n, key=key, stride=stride, init=init, gain=math.sqrt(2.0))
+            for pair, (n, stride), key in zip(channels, self.kernels, keys, strict=True)
         )
-        for n, stride in kinds:
-            height, width = (height - n) // stride + 1, (width - n) // stride + 1
-        self.output_size = features or FEATURES["nature"]
-        flat_size = height * width * widths[-1]
-        self.output = Linear(flat_size, self.output_size, key=output_key, init=init)
-        self.frame, self.nonlinearity, self.precision = frame, nonlinearity, precision
 
-    def __call__(self, x: Shaped[Array, "..."]) -> Float[Array, "*lead out"]:
-        """The last layer's output."""
-        lead, scale = leading_axes(x, self.frame.shape), self.frame.scale
-        net, y = in_precision(self, self.precision), self.frame(x, self.precision)
-        for convolution in net.convolutions:
-            y, scale = activate(convolution(y, scale), self.nonlinearity), 1.0
-        return activate(net.output(y.reshape(*lead, -1)), self.nonlinearity).astype(jnp.float32)
+    def side(self, length: int) -> int:
+        for n, stride in self.kernels:
+            length = max(0, (length - n) // stride + 1)
+        return length
 
-
-def _require_size(name: str, size: tuple[int, int, int], least: int) -> None:
-    if min(size[:2]) < least:
-        raise UserError(
-            f"{name} needs pictures of at least {least} x {least}, got {size[0]} x {size[1]} with "
-            f"{size[2]} channels; choose mlp"
-        )
+    def convolve(self, x: Picture, scale: float) -> Picture:
+        for convolution in self.convolutions:
+            x, scale = activate(convolution(x, scale), self.nonlinearity), 1.0
+        return x
