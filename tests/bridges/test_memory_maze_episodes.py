@@ -12,14 +12,15 @@ from gymnasium.error import ResetNeeded
 from clew.bridges import memory_maze
 from clew.bridges.memory_maze import MemoryMazeEnv
 from clew.bridges.memory_maze_packages import load_tasks
-from clew.envs import gymnasium_api
 from clew.errors import UserError
+from clew.gymnasium_ids import IDS
 
 
 @pytest.mark.usefixtures("fake")
 def test_the_four_sizes() -> None:
     steps = []
-    for name, size in gymnasium_api.MEMORY_MAZES.items():
+    mazes = {name: made["size"] for name, (_, made) in IDS.items() if "size" in made}
+    for name, size in mazes.items():
         env = gymnasium.make(name, extra_observables=True)
         maze = env.unwrapped
         assert isinstance(maze, MemoryMazeEnv) and maze.size == size

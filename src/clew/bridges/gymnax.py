@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, Key
 
-from clew.bridges.gymnasium.build import call, find_factory, missing_module
+from clew.bridges.gymnasium.build import call, find_factory
 from clew.bridges.gymnasium.spaces import (
     ActionAdapter,
     ObservationAdapter,
@@ -110,14 +111,13 @@ class GymnaxEnvironment(Environment):
             require_choice("every_end", every_end, EVERY_END)
         self.foreign = probe(env, params, name or type(env).__name__, every_end)
         leaves = self.foreign.observations.leaves
-        self.observation_size = sum(_count(leaf.shape) for leaf in leaves)
+        self.observation_size = sum(math.prod(leaf.shape) for leaf in leaves)
         space = self.foreign.actions.space
         self.num_actions = int(getattr(space, "n", 0)) if not space.shape else 0
         self.metric_names = self.foreign.metric_names
 
     @property
     def observation_space(self) -> spaces.Space:
-        """What observations are."""
         return self.foreign.observations.space
 
     @property
@@ -131,14 +131,12 @@ class GymnaxEnvironment(Environment):
         return (inspect.getdoc(type(self.foreign.env)) or "").partition("\n")[0]
 
     def reset(self, key: Key[Array, ""]) -> tuple[EnvState, Observation]:
-        """Opens an episode."""
         observation, state = self.foreign.env.reset(key, self.foreign.params)
         return typed(self.foreign.state, state), seen(self.foreign.observations, observation)
 
     def step(
         self, state: EnvState, action: Array, key: Key[Array, ""]
     ) -> tuple[EnvState, Transition]:
-        """Takes one action."""
         foreign, adapter = self.foreign, self.foreign.actions
         dtype = action_dtype(adapter)
         action = jnp.asarray(action).astype(dtype)
@@ -199,13 +197,6 @@ def typed(types: Any, state: Any) -> Any:
 def scalar(value: Any, dtype: Any) -> Array:
     """A single number, whatever axes of length 1 it has."""
     return jnp.asarray(value).astype(dtype).reshape(())
-
-
-def _count(shape: tuple[int, ...]) -> int:
-    size = 1
-    for n in shape:
-        size *= n
-    return size
 
 
 def probe(env: Any, params: Any, name: str, every_end: str | None) -> Foreign:
@@ -457,8 +448,6 @@ def _built(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -
     """An environment and its params, None where it does not say."""
     try:
         made = call(name, factory, options)
-    except ModuleNotFoundError as error:
-        raise missing_module(error.name or str(error), name) from error
     except OSError as error:  # MNISTBandit-bsuite fetches its pictures
         raise UserError(f"{name} could not be built: {error}") from error
     if isinstance(made, tuple) and len(made) == 2:

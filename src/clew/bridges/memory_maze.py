@@ -17,7 +17,6 @@ their own. tests/bridges/test_memory_maze.py compares every frame and reward of 
 
 import functools
 import logging
-import os
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,6 +32,7 @@ from clew.envs.gymnasium_api import (
     require_action,
     require_render_mode,
     require_running,
+    require_unforked,
 )
 from clew.errors import UserError, require_choice
 
@@ -44,6 +44,7 @@ CAMERAS = {"agent": "walker/egocentric", "top": "top_camera"}
 ACTIONS = "nothing, forward, left, right, forward and left, forward and right"
 SEEDS = 2**32
 NOISE = "Cannot set velocity on Entity with no free joint."
+FORKED = "Memory Maze cannot draw in a process forked from one that has drawn"
 _drawing_processes: set[int] = set()
 
 
@@ -254,7 +255,7 @@ def build_task(size: int, seed: int, patched: bool, **options: Any) -> Any:
             also because this process was forked from one that has drawn.
     """
     tasks = load_tasks()
-    _require_own_drawing()
+    require_unforked(_drawing_processes, FORKED)
     make = getattr(tasks, f"memory_maze_{size}x{size}")
     if patched:
         textures = types.SimpleNamespace(
@@ -269,17 +270,6 @@ def build_task(size: int, seed: int, patched: bool, **options: Any) -> Any:
     except Exception as error:
         require_drawing(error)
         raise
-
-
-def _require_own_drawing() -> None:
-    """Mesa's threads do not survive a fork, and a child that draws would wait for them for ever."""
-    here = os.getpid()
-    if _drawing_processes - {here}:
-        raise UserError(
-            "Memory Maze cannot draw in a process forked from one that has drawn: start it with "
-            "'spawn' or 'forkserver' (in Gymnasium, vector_kwargs={'context': 'spawn'})"
-        )
-    _drawing_processes.add(here)
 
 
 @contextmanager

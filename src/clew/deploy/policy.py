@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, PyTree
 
-from clew.agents.distributions import DiagonalGaussian, Distribution, TanhGaussian
+from clew.agents.distributions import Distribution, Gaussian
 from clew.agents.network import Agent
 from clew.bridges.gymnasium.spaces import Leaf, adapt_observation
 from clew.bridges.gymnasium.wrappers import EPSILON
@@ -235,9 +235,7 @@ def _adapted(leaf: Leaf, x: Array) -> Array:
 
 def _parameters(distribution: Distribution, numbers: Array) -> dict[str, Array]:
     """The distribution's parameters by the names that they have in the field."""
-    if isinstance(distribution, TanhGaussian):
-        distribution = distribution.normal
-    if isinstance(distribution, DiagonalGaussian):
+    if isinstance(distribution, Gaussian):
         mean, log_std = distribution.mean_and_log_std(numbers)
         return {"mean": mean, "log_std": log_std}
     return {"logits": numbers}

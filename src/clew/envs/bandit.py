@@ -54,26 +54,18 @@ class Bandit(Environment):
         self.arms = self.num_actions = arms
 
     def reset(self, key: Key[Array, ""]) -> tuple[BanditState, Float[Array, " 1"]]:
-        """Draws the arms."""
         return self.reset_to(jax.random.uniform(key, (self.arms,)))
 
     def reset_to(
         self, probabilities: Float[Array, " arms"] | np.ndarray
     ) -> tuple[BanditState, Float[Array, " 1"]]:
-        """Opens an episode with these arms."""
         state = BanditState(jnp.asarray(probabilities, jnp.float32))
         return state, jnp.zeros(1, jnp.float32)
 
     def draw(self, rng: np.random.Generator, number: int) -> dict[str, Any]:
-        """How often each arm pays."""
         return {"probabilities": rng.random(self.arms, np.float32)}
 
     def force(self, drawn: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-        """The arms that a user wants.
-
-        Raises:
-            UserError: they are no probabilities, too many or too few.
-        """
         wanted = np.asarray(given.get("probabilities", drawn["probabilities"]), np.float32)
         if wanted.shape != (self.arms,) or not ((wanted >= 0) & (wanted <= 1)).all():
             raise UserError(
@@ -85,7 +77,6 @@ class Bandit(Environment):
     def step(
         self, state: BanditState, action: Int[Array, ""], key: Key[Array, ""]
     ) -> tuple[BanditState, Transition]:
-        """Pulls an arm."""
         probability = state.probabilities[jnp.clip(action, 0, self.arms - 1)]
         most = jnp.max(state.probabilities)
         transition = Transition(
@@ -101,11 +92,9 @@ class Bandit(Environment):
         return state, transition
 
     def remembered(self, state: BanditState) -> dict[str, Int[Array, ""]]:
-        """The arm that pays most often."""
         return {"best arm": jnp.argmax(state.probabilities)}
 
     def render_text(self, state: BanditState, observation: np.ndarray) -> str:
-        """A bar for every arm, as long as it pays often."""
         bars = [
             f"arm {i}: {'#' * round(BAR * float(p)):<{BAR}} {float(p):.2f}"
             for i, p in enumerate(state.probabilities)

@@ -221,7 +221,6 @@ class OpenLoop(Environment):
         """
 
     def outcomes(self, state: EnvState, key: Key[Array, ""]) -> tuple[EnvState, Transition]:
-        """States and transitions [actions, time] of a whole episode."""
         before = self.ahead(state, self.longest)
         keys = jax.vmap(lambda time: jax.random.fold_in(key, time))(jnp.arange(self.longest))
         after = jax.vmap(self.step, in_axes=(0, None, 0))
@@ -265,27 +264,24 @@ class Wrapper(Environment):
             key: that the task's step was given; `fold_in` makes another one of it.
         """
 
-    @abc.abstractmethod
     def task_state(self, state: Any) -> Any:
-        """The task's state within the wrapper's."""
+        """The task's state within the wrapper's, by default the same."""
+        return state
 
-    @abc.abstractmethod
     def task_observation(self, observation: Any) -> Any:
-        """The task's observation within the wrapper's; None if it cannot be recovered."""
+        """The task's observation within the wrapper's, by default the same; None if it is lost."""
+        return observation
 
     @property
     def observation_space(self) -> Space:
-        """What observations are; by default the task's."""
         return self.env.observation_space
 
     @property
     def action_space(self) -> Space:
-        """What actions are."""
         return self.env.action_space
 
     @property
     def shortest(self) -> int:
-        """Steps that every episode of the task has at least."""
         return self.env.shortest
 
     @property
@@ -294,35 +290,28 @@ class Wrapper(Environment):
         return self.env.action_names
 
     def reset(self, key: Key[Array, ""]) -> tuple[EnvState, Observation]:
-        """Opens an episode."""
         return self.opened(*self.env.reset(key))
 
     def next_episode(self, state: EnvState, key: Key[Array, ""]) -> tuple[EnvState, Observation]:
-        """Opens the episode after the one that ended."""
         return self.opened(*self.env.next_episode(self.task_state(state), key))
 
     def step(
         self, state: EnvState, action: Array, key: Key[Array, ""]
     ) -> tuple[EnvState, Transition]:
-        """Takes one action."""
         after, transition = self.env.step(self.task_state(state), action, key)
         return self.stepped(state, after, transition, action, key)
 
     def trial_goes_on(self, state: EnvState) -> Bool[Array, ""]:
-        """What the task says, or a wrapper within."""
         return self.env.trial_goes_on(self.task_state(state))
 
     def remembered(self, state: EnvState) -> dict[str, Int[Array, ""]]:
-        """What the task says is to be remembered."""
         return self.env.remembered(self.task_state(state))
 
     def action_mask(self, state: EnvState) -> Bool[Array, " n"] | None:
-        """What the task allows."""
         return self.env.action_mask(self.task_state(state))
 
     @property
     def masks_actions(self) -> bool:
-        """Whether the task masks actions."""
         return self.env.masks_actions
 
     def render_image(self, state: Any, observation: Any) -> Any:
@@ -331,6 +320,5 @@ class Wrapper(Environment):
         return None if seen is None else self.env.render_image(self.task_state(state), seen)
 
     def render_text(self, state: Any, observation: Any) -> str | None:
-        """The task's own lines of a step, if its observation is known."""
         seen = self.task_observation(observation)
         return None if seen is None else self.env.render_text(self.task_state(state), seen)

@@ -72,11 +72,9 @@ class DarkRoom(Environment):
 
     @property
     def shortest(self) -> int:
-        """Every episode has as many steps."""
         return self.time_limit
 
     def reset(self, key: Key[Array, ""]) -> tuple[DarkRoomState, Float[Array, " n"]]:
-        """Draws a goal, and a place to start in."""
         place_key, goal_key = jax.random.split(key)
         place = self._centre()
         if self.start == "random":
@@ -101,18 +99,12 @@ class DarkRoom(Environment):
         return self._opened(jnp.asarray(goal, jnp.int32), jnp.asarray(place, jnp.int32))
 
     def draw(self, rng: np.random.Generator, number: int) -> dict[str, Any]:
-        """The goal and the start."""
         places = self.size**2
         place = self._centre() if self.start == "centre" else int(rng.integers(places))
         goal = (place + 1 + int(rng.integers(places - 1))) % places
         return {"goal": self._pair(goal), "place": self._pair(place)}
 
     def force(self, drawn: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-        """The goal and the start that a user wants.
-
-        Raises:
-            UserError: one of them is no place of the room.
-        """
         for name, value in given.items():
             pair = np.asarray(value)
             fits = pair.shape == (2,) and pair.dtype.kind in "iu"
@@ -125,7 +117,6 @@ class DarkRoom(Environment):
     def step(
         self, state: DarkRoomState, action: Int[Array, ""], key: Key[Array, ""]
     ) -> tuple[DarkRoomState, Transition]:
-        """Walks one place."""
         known = (action >= 0) & (action < self.num_actions)
         move = jnp.where(known, jnp.asarray(MOVES)[action], 0)
         place = jnp.clip(state.place + move, 0, self.size - 1)
@@ -141,7 +132,6 @@ class DarkRoom(Environment):
         return DarkRoomState(state.goal, place, time, found), transition
 
     def remembered(self, state: DarkRoomState) -> dict[str, Int[Array, ""]]:
-        """The goal's row and column."""
         return {"row": state.goal[0], "column": state.goal[1]}
 
     def render_text(self, state: DarkRoomState, observation: np.ndarray) -> str:

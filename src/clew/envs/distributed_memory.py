@@ -15,18 +15,15 @@ from clew.envs.memory_chain import check_chain
 from clew.envs.pictures import distributed_picture
 from clew.envs.recall import (
     FIRST_BIT,
-    METRICS,
     STREAM_LENGTH,
     Draw,
     Episodes,
-    Recall,
-    clock,
+    SizedRecall,
     draw_bits,
     forced_context,
     integers,
     judge,
     number_bits,
-    recall_line,
     shown_time,
 )
 from clew.errors import UserError, require_choice
@@ -44,7 +41,11 @@ class DistributedMemoryState(NamedTuple):
     """That the next observation shows."""
 
 
-class DistributedMemory(Recall):
+Opened = tuple[DistributedMemoryState, Float[Array, " n"]]
+"""State and first observation of an episode."""
+
+
+class DistributedMemory(SizedRecall):
     """Watch bits appear one by one and say at the end whether most of them were 1.
 
     With N = memory_length and k = num_bits, the observation of time t = 0 to N is
@@ -85,8 +86,6 @@ class DistributedMemory(Recall):
     schedule: str = eqx.field(static=True)
     episodes: Episodes
     observation_size: int = eqx.field(static=True)
-    num_actions = 2
-    metric_names = METRICS
 
     def __init__(
         self,
@@ -103,24 +102,14 @@ class DistributedMemory(Recall):
         self.observation_size = FIRST_BIT + num_bits
 
     @property
-    def shortest(self) -> int:
-        """Every episode has as many steps."""
-        return self.longest
-
-    @property
     def longest(self) -> int:
-        """Every episode has as many steps."""
         return self.memory_length
 
-    def reset(self, key: Key[Array, ""]) -> tuple[DistributedMemoryState, Float[Array, " n"]]:
-        """Opens a random episode, or the first one of the fixed stream."""
+    def reset(self, key: Key[Array, ""]) -> Opened:
         draw_key, times_key = jax.random.split(key)
         return self._open(self.episodes.first(draw_key), self._times(times_key))
 
-    def next_episode(
-        self, state: DistributedMemoryState, key: Key[Array, ""]
-    ) -> tuple[DistributedMemoryState, Float[Array, " n"]]:
-        """Opens another random episode, or the next one of the fixed stream."""
+    def next_episode(self, state: DistributedMemoryState, key: Key[Array, ""]) -> Opened:
         draw_key, times_key = jax.random.split(key)
         drawn = self.episodes.after(state.drawn.episode, draw_key)
         return self._open(drawn, self._times(times_key))
@@ -129,7 +118,7 @@ class DistributedMemory(Recall):
         self,
         episode: Int[Array, ""] | int,
         times: Int[Array, " bits"] | Sequence[int] | None = None,
-    ) -> tuple[DistributedMemoryState, Float[Array, " n"]]:
+    ) -> Opened:
         """Opens an episode of the fixed stream by its number, from 0; `times` as in `reset_to`.
 
         Raises:
@@ -141,7 +130,7 @@ class DistributedMemory(Recall):
         self,
         context: Int[Array, " bits"] | Sequence[int],
         times: Int[Array, " bits"] | Sequence[int] | None = None,
-    ) -> tuple[DistributedMemoryState, Float[Array, " n"]]:
+    ) -> Opened:
         """Opens an episode with the given bits, 0 or 1, shown at the given times.
 
         Args:
@@ -154,7 +143,6 @@ class DistributedMemory(Recall):
         return self._open(self.episodes.forced(context), self._given(times))
 
     def draw(self, rng: np.random.Generator, number: int) -> dict[str, Any]:
-        """The bits, and when each is shown."""
         context, _ = draw_bits(self.episodes, rng, number)
         times = np.array(fixed_schedule(self.memory_length, self.episodes.num_bits), np.int32)
         if self.schedule == "fresh":
@@ -163,12 +151,6 @@ class DistributedMemory(Recall):
         return {"context": context, "times": times}
 
     def force(self, drawn: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-        """Bits, or when each is shown, as a user wants them.
-
-        Raises:
-            UserError: they are no bits, too many or too few; impossible times, or any at all with
-                a fixed schedule.
-        """
         context, times = forced_context(given.get("context"), drawn["context"]), drawn["times"]
         if "times" in given:
             if self.schedule != "fresh":
@@ -181,38 +163,26 @@ class DistributedMemory(Recall):
     def step(
         self, state: DistributedMemoryState, action: Int[Array, ""], key: Key[Array, ""]
     ) -> tuple[DistributedMemoryState, Transition]:
-        """Waits, or answers."""
         majority = (jnp.sum(2 * state.drawn.context - 1) > 0).astype(jnp.int32)
         transition = judge(self._observe(state), action, majority, state.time >= self.memory_length)
         return state._replace(time=state.time + 1), transition
 
     def remembered(self, state: DistributedMemoryState) -> dict[str, Int[Array, ""]]:
-        """Whether most bits will be 1, and all of them."""
         bits = state.drawn.context
         majority = (2 * jnp.sum(bits) > len(bits)).astype(jnp.int32)
         return {"majority": majority} | (number_bits(bits) if len(bits) > 1 else {})
 
     def render_image(self, state: DistributedMemoryState, observation: np.ndarray) -> np.ndarray:
-        """The bits at their times, the present one, and what the agent sees."""
         bits = (np.asarray(state.drawn.context), np.asarray(state.times))
         return distributed_picture(*bits, shown_time(state), self.memory_length, observation)
 
-    def render_text(self, state: DistributedMemoryState, observation: np.ndarray) -> str:
-        """What is shown as a line."""
-        _, query, *bits = observation
-        return recall_line(bits, query, shown_time(state), self.memory_length)
-
-    def _open(
-        self, drawn: Draw, times: Int[Array, " bits"]
-    ) -> tuple[DistributedMemoryState, Float[Array, " n"]]:
+    def _open(self, drawn: Draw, times: Int[Array, " bits"]) -> Opened:
         state = DistributedMemoryState(drawn, times, jnp.zeros((), jnp.int32))
         return state._replace(time=state.time + 1), self._observe(state)
 
     def _observe(self, state: DistributedMemoryState) -> Float[Array, " n"]:
         bits = jnp.where(state.times == state.time, 2 * state.drawn.context - 1, 0)
-        numbers = jnp.concatenate([jnp.zeros((1,), jnp.int32), bits]).astype(jnp.float32)
-        now = jnp.asarray(clock(self.memory_length))[state.time]
-        return jnp.concatenate([now[None], numbers])
+        return self.shown(state.time, jnp.zeros((), jnp.int32), bits)
 
     def _times(self, key: Key[Array, ""]) -> Int[Array, " bits"]:
         if self.schedule == "fixed":

@@ -26,12 +26,13 @@ from clew.envs.base import Environment
 from clew.envs.programs import program_of, words_of_call
 from clew.envs.spaces import MASK
 from clew.errors import UserError, unknown_name
+from clew.gymnasium_ids import IDS, TASK, register_ids
 
-MEMORY_MAZES = {f"clew/MemoryMaze-{size}x{size}-v0": size for size in (9, 11, 13, 15)}
 RENDER_MODES = ["ansi", "rgb_array"]
 SEEDS = 2**32
 NEW_TRIAL = "new_trial"
 """Option of `reset`; see `clew.bridges.gymnasium.trials`, which knows it by the same name."""
+FORKED = "clew's tasks cannot be stepped in a process forked from one that has stepped them"
 _stepping_processes: set[int] = set()
 
 
@@ -90,7 +91,7 @@ class JaxTaskEnv(gymnasium.Env[Any, Any]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Opens an episode; `options` force what `Environment.draw` names."""
-        _require_own_process()
+        require_unforked(_stepping_processes, FORKED)
         super().reset(seed=seed)
         options = dict(options or {})
         if not options.pop(NEW_TRIAL, True):
@@ -178,16 +179,23 @@ def _on_processor(call: np.ndarray) -> Any:
     return jax.device_put(call, jax.local_devices(backend="cpu")[0])
 
 
-def _require_own_process() -> None:
-    """JAX's threads do not survive a fork, and a child that computes would wait for them."""
+def require_unforked(used: set[int], what: str) -> None:
+    """Refuses to use threads (JAX's, Mesa's) that a fork has left behind: a child waits for them.
+
+    Args:
+        used: the processes that have used them; this one is added.
+        what: says of what, "... in a process forked from one that has ...".
+
+    Raises:
+        UserError: the parent of this process has used them.
+    """
     here = os.getpid()
-    if _stepping_processes - {here}:
+    if used - {here}:
         raise UserError(
-            "clew's tasks cannot be stepped in a process forked from one that has stepped them: "
-            "start it with 'spawn' or 'forkserver' (in Gymnasium, vector_kwargs={'context': "
-            "'spawn'})"
+            f"{what}: start it with 'spawn' or 'forkserver' (in Gymnasium, "
+            "vector_kwargs={'context': 'spawn'})"
         )
-    _stepping_processes.add(here)
+    used.add(here)
 
 
 @functools.lru_cache(1024)
@@ -241,14 +249,7 @@ def register() -> None:
 
     No `max_episode_steps`: Gymnasium's own limit would truncate whatever the task's rules say.
     """
-    for env_id, task in task_ids().items():
-        if env_id not in gymnasium.registry:
-            entry_point = "clew.envs.gymnasium_api:JaxTaskEnv"
-            gymnasium.register(env_id, entry_point=entry_point, kwargs={"task": task})
-    for env_id, size in MEMORY_MAZES.items():
-        if env_id not in gymnasium.registry:
-            entry_point = "clew.bridges.memory_maze:MemoryMazeEnv"
-            gymnasium.register(env_id, entry_point=entry_point, kwargs={"size": size})
+    register_ids({env_id: (TASK, {"task": name}) for env_id, name in task_ids().items()})
 
 
-register()
+register_ids(IDS)

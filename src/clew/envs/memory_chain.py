@@ -12,18 +12,15 @@ from clew.envs.base import Transition
 from clew.envs.pictures import chain_picture
 from clew.envs.recall import (
     FIRST_BIT,
-    METRICS,
     STREAM_LENGTH,
     Draw,
     Episodes,
-    Recall,
-    clock,
+    SizedRecall,
     draw_bits,
     forced_context,
     forced_query,
     judge,
     number_bits,
-    recall_line,
     shown_time,
 )
 from clew.errors import LARGEST_SIZE, LONGEST_EPISODE, require_at_least
@@ -37,7 +34,11 @@ class MemoryChainState(NamedTuple):
     """That the next observation shows."""
 
 
-class MemoryChain(Recall):
+Opened = tuple[MemoryChainState, Float[Array, " n"]]
+"""State and first observation of an episode."""
+
+
+class MemoryChain(SizedRecall):
     """Remember bits seen at the beginning and say one of them at the end.
 
     With N = memory_length and k = num_bits, the observation of time t = 0 to N is
@@ -74,8 +75,6 @@ class MemoryChain(Recall):
     memory_length: int = eqx.field(static=True)
     episodes: Episodes
     observation_size: int = eqx.field(static=True)
-    num_actions = 2
-    metric_names = METRICS
 
     def __init__(
         self,
@@ -90,28 +89,16 @@ class MemoryChain(Recall):
         self.observation_size = FIRST_BIT + num_bits
 
     @property
-    def shortest(self) -> int:
-        """Every episode has as many steps."""
-        return self.longest
-
-    @property
     def longest(self) -> int:
-        """Every episode has as many steps."""
         return self.memory_length + 1
 
-    def reset(self, key: Key[Array, ""]) -> tuple[MemoryChainState, Float[Array, " n"]]:
-        """Opens a random episode, or the first one of the fixed stream."""
+    def reset(self, key: Key[Array, ""]) -> Opened:
         return self._open(self.episodes.first(key))
 
-    def next_episode(
-        self, state: MemoryChainState, key: Key[Array, ""]
-    ) -> tuple[MemoryChainState, Float[Array, " n"]]:
-        """Opens another random episode, or the next one of the fixed stream."""
+    def next_episode(self, state: MemoryChainState, key: Key[Array, ""]) -> Opened:
         return self._open(self.episodes.after(state.drawn.episode, key))
 
-    def reset_at(
-        self, episode: Int[Array, ""] | int
-    ) -> tuple[MemoryChainState, Float[Array, " n"]]:
+    def reset_at(self, episode: Int[Array, ""] | int) -> Opened:
         """Opens an episode of the fixed stream by its number, from 0.
 
         Raises:
@@ -121,7 +108,7 @@ class MemoryChain(Recall):
 
     def reset_to(
         self, context: Int[Array, " bits"] | Sequence[int], query: Int[Array, ""] | int = 0
-    ) -> tuple[MemoryChainState, Float[Array, " n"]]:
+    ) -> Opened:
         """Opens an episode with the given bits, 0 or 1, and the index of the one asked for.
 
         Raises:
@@ -130,16 +117,10 @@ class MemoryChain(Recall):
         return self._open(self.episodes.forced(context, query))
 
     def draw(self, rng: np.random.Generator, number: int) -> dict[str, Any]:
-        """The bits, and which of them is asked for."""
         context, query = draw_bits(self.episodes, rng, number)
         return {"context": context, "query": query}
 
     def force(self, drawn: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-        """Bits, or the one asked for, as a user wants them.
-
-        Raises:
-            UserError: they are no bits, too many or too few, or there is no such bit.
-        """
         context = forced_context(given.get("context"), drawn["context"])
         query = forced_query(given.get("query"), drawn["query"], len(context))
         return {"context": context, "query": query}
@@ -147,29 +128,21 @@ class MemoryChain(Recall):
     def step(
         self, state: MemoryChainState, action: Int[Array, ""], key: Key[Array, ""]
     ) -> tuple[MemoryChainState, Transition]:
-        """Waits, or answers."""
         answer = state.drawn.context[state.drawn.query]
         transition = judge(self._observe(state), action, answer, state.time >= self.memory_length)
         return state._replace(time=state.time + 1), transition
 
     def remembered(self, state: MemoryChainState) -> dict[str, Int[Array, ""]]:
-        """The bit that will be asked for, and if there are several all of them."""
         bits = state.drawn.context
         asked = {"bit asked for": bits[state.drawn.query]}
         return asked | (number_bits(bits) if len(bits) > 1 else {})
 
     def render_image(self, state: MemoryChainState, observation: np.ndarray) -> np.ndarray:
-        """The bits, the one that is asked for, and what the agent sees."""
         context, query = np.asarray(state.drawn.context), int(state.drawn.query)
         time = shown_time(state)
         return chain_picture(context, query, time, self.memory_length, observation)
 
-    def render_text(self, state: MemoryChainState, observation: np.ndarray) -> str:
-        """What is shown as a line."""
-        _, query, *bits = observation
-        return recall_line(bits, query, shown_time(state), self.memory_length)
-
-    def _open(self, drawn: Draw) -> tuple[MemoryChainState, Float[Array, " n"]]:
+    def _open(self, drawn: Draw) -> Opened:
         # Showing t = 0 leaves time at 0, so that the first step shows it again, as in bsuite.
         state = MemoryChainState(drawn, jnp.zeros((), jnp.int32))
         return state, self._observe(state)
@@ -178,8 +151,7 @@ class MemoryChain(Recall):
         (context, query, _), time = state
         asked = jnp.where(time == self.memory_length - 1, query, 0)
         shown = jnp.where(time == 0, 2 * context - 1, 0)
-        numbers = jnp.concatenate([asked[None], shown]).astype(jnp.float32)
-        return jnp.concatenate([jnp.asarray(clock(self.memory_length))[time][None], numbers])
+        return self.shown(time, asked, shown)
 
 
 def check_chain(memory_length: Any, num_bits: Any) -> None:

@@ -80,7 +80,6 @@ class Permutation(Environment):
 
     @property
     def observation_space(self) -> Box:
-        """Zeros and ones."""
         return Box(0.0, 1.0, (self.observation_size,), np.float32)
 
     @property
@@ -89,19 +88,12 @@ class Permutation(Environment):
         return (*(f"card {card}" for card in range(self.num_cards)), "wait")
 
     def reset(self, key: Key[Array, ""]) -> tuple[PermutationState, Float[Array, " n"]]:
-        """Shuffles the cards and shows the first."""
         return self.reset_to(jax.random.permutation(key, self.num_cards))
 
     def draw(self, rng: np.random.Generator, number: int) -> dict[str, Any]:
-        """The order of the cards."""
         return {"order": rng.permutation(self.num_cards).astype(np.int32)}
 
     def force(self, drawn: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-        """A given order.
-
-        Raises:
-            UserError: it does not have every card once.
-        """
         order = integers(given["order"])
         if order is None or sorted(order) != list(range(self.num_cards)):
             raise UserError(
@@ -113,7 +105,6 @@ class Permutation(Environment):
     def reset_to(
         self, order: Int[Array, " cards"] | Sequence[int]
     ) -> tuple[PermutationState, Float[Array, " n"]]:
-        """Shows the first card of an order."""
         zero = jnp.zeros((), jnp.int32)
         order = jnp.asarray(order, jnp.int32)
         state = PermutationState(order, jnp.zeros(self.num_cards, bool), zero, zero, zero)
@@ -126,7 +117,6 @@ class Permutation(Environment):
     def step(
         self, state: PermutationState, action: Int[Array, ""], key: Key[Array, ""]
     ) -> tuple[PermutationState, Transition]:
-        """Plays a card, or waits."""
         action = jnp.asarray(action).astype(jnp.int32)
         allowed = self._allowed(state)[action]
         plays = allowed & (action < self.num_cards)
@@ -155,11 +145,9 @@ class Permutation(Environment):
         )
 
     def remembered(self, state: PermutationState) -> dict[str, Int[Array, ""]]:
-        """The card of every turn."""
         return {f"card {turn}": state.order[turn] for turn in range(self.num_cards)}
 
     def render_text(self, state: Any, observation: Float[np.ndarray, " n"]) -> str:
-        """The cards shown so far, or those played."""
         n, time = self.num_cards, int(state.time)
         shown = " ".join(str(card) for card in state.order[: min(time + 1, n)])
         left = " ".join(str(card) for card in range(n) if not state.played[card])

@@ -88,15 +88,13 @@ def chain_picture(
         memory_length: N of the task.
         observation: of the agent.
     """
-    canvas = Canvas(WIDTH, 222)
-    asked = time == memory_length - 1
-    if time == 0 and not asked:
-        caption = "remember these" if len(context) > 1 else "remember this one"
-    elif asked:
-        caption = f"which was bit {query}?" if len(context) > 1 else "which was it?"
-    else:
-        caption = "wait"
-    canvas.text((WIDTH / 2, 24), caption, 18, INK if caption != "wait" else QUIET, "mm", bold=True)
+    asked, several = time == memory_length - 1, len(context) > 1
+    caption = "wait"
+    if asked:
+        caption = f"which was bit {query}?" if several else "which was it?"
+    elif time == 0:
+        caption = "remember these" if several else "remember this one"
+    canvas = _recall_canvas(caption, caption == "wait")
     width = min(64.0, 820 / len(context))
     left = (WIDTH - width * len(context)) / 2
     for index, bit in enumerate(context):
@@ -104,11 +102,8 @@ def chain_picture(
         if asked and index == query:
             canvas.box(box, None, ORANGE, 3, round=8)
         _bit(canvas, box, int(bit), 1.0 if time == 0 else 0.22)
-    canvas.text(
-        (WIDTH / 2, 134), f"filled: 1, open: 0; time {time} of {memory_length}", 13, QUIET, "mm"
-    )
-    _lamps(canvas, _recall_groups(observation), 186)
-    return canvas.pixels()
+    below = f"filled: 1, open: 0; time {time} of {memory_length}"
+    return _recall_pixels(canvas, below, observation)
 
 
 def distributed_picture(
@@ -120,19 +115,12 @@ def distributed_picture(
 ) -> Picture:
     """Every time with the bit that it shows, the present one in a frame, and the count so far.
 
-    Args:
-        context: the bits, 0 or 1.
-        times: when each is shown.
-        time: of the observation.
-        memory_length: N of the task.
-        observation: of the agent.
+    The arguments are those of `chain_picture`, but for `times`, when each bit is shown.
     """
-    canvas = Canvas(WIDTH, 222)
     past = times <= time
     ones = int(np.sum(context[past]))
     asked = time == memory_length - 1
-    caption = "were most of them 1?" if asked else "count"
-    canvas.text((WIDTH / 2, 24), caption, 18, INK if asked else QUIET, "mm", bold=True)
+    canvas = _recall_canvas("were most of them 1?" if asked else "count", not asked)
     width = min(64.0, 860 / memory_length)
     left, top = (WIDTH - width * memory_length) / 2, 80 - width / 2
     for slot in range(memory_length):
@@ -143,8 +131,19 @@ def distributed_picture(
     here = left + time * width
     canvas.box((here, top, here + width, top + width), None, ORANGE, 3, round=4)
     counted = f"so far {ones} times 1 (filled) and {int(past.sum()) - ones} times 0 (open)"
-    canvas.text((WIDTH / 2, 134), f"{counted}; time {time} of {memory_length}", 13, QUIET, "mm")
-    _lamps(canvas, _recall_groups(observation), 186)
+    return _recall_pixels(canvas, f"{counted}; time {time} of {memory_length}", observation)
+
+
+def _recall_canvas(caption: str, quiet: bool) -> Canvas:
+    canvas = Canvas(WIDTH, 222)
+    canvas.text((WIDTH / 2, 24), caption, 18, QUIET if quiet else INK, "mm", bold=True)
+    return canvas
+
+
+def _recall_pixels(canvas: Canvas, below: str, observation: Float[np.ndarray, " n"]) -> Picture:
+    canvas.text((WIDTH / 2, 134), below, 13, QUIET, "mm")
+    groups = {"clock": observation[:1], "query": observation[1:2], "bits": observation[2:]}
+    _lamps(canvas, groups, 186)
     return canvas.pixels()
 
 
@@ -173,10 +172,6 @@ def _maze(corridor_length: int, cue: int) -> Canvas:
     canvas.text((_LEFT, bottom + 18), "0", 12, QUIET, "mm")
     canvas.text((_RIGHT - 34, bottom + 18), f"junction {corridor_length - 1}", 12, QUIET, "rm")
     return canvas
-
-
-def _recall_groups(observation: Float[np.ndarray, " n"]) -> dict[str, Float[np.ndarray, " m"]]:
-    return {"clock": observation[:1], "query": observation[1:2], "bits": observation[2:]}
 
 
 def _lamps(canvas: Canvas, groups: dict[str, Float[np.ndarray, " m"]], y: float) -> None:

@@ -158,7 +158,6 @@ class Recall(OpenLoop):
 
     @property
     def observation_space(self) -> Box:
-        """Clock, query and bits, within their bounds."""
         low, high = np.zeros((2, self.observation_size), np.float32)
         low[FIRST_BIT:] = -1
         high[:] = 1
@@ -166,9 +165,33 @@ class Recall(OpenLoop):
         return Box(low, high, dtype=np.float32)
 
     def ahead(self, state: Any, count: int) -> Any:
-        """The states before each of the next `count` steps."""
         times = jnp.arange(count, dtype=jnp.int32)
         return jax.vmap(lambda passed: state._replace(time=state.time + passed))(times)
+
+
+class SizedRecall(Recall):
+    """A recall task of one size, with two actions; its state has a `Draw` as `drawn`."""
+
+    memory_length: eqx.AbstractVar[int]
+    """Time of the final observation."""
+    episodes: eqx.AbstractVar[Episodes]
+    num_actions = 2
+    metric_names = METRICS
+
+    @property
+    def shortest(self) -> int:
+        return self.longest
+
+    def render_text(self, state: Any, observation: Float[np.ndarray, " n"]) -> str:
+        _, query, *bits = observation
+        return recall_line(bits, query, shown_time(state), self.memory_length)
+
+    def shown(
+        self, time: Int[Array, ""], query: Int[Array, ""], bits: Int[Array, " bits"]
+    ) -> Float[Array, " n"]:
+        """An observation: the clock, the query and the bits."""
+        numbers = jnp.concatenate([query[None], bits]).astype(jnp.float32)
+        return jnp.concatenate([jnp.asarray(clock(self.memory_length))[time][None], numbers])
 
 
 def shown_time(state: Any) -> int:

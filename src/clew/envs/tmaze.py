@@ -105,11 +105,9 @@ class TMaze(Environment):
         self.observation_size = CUE_BITS + position_bits(shown) + DISTRACTOR_BITS
 
     def reset(self, key: Key[Array, ""]) -> tuple[TMazeState, Float[Array, " n"]]:
-        """Opens an episode with a fair random cue."""
         return self.reset_to((jax.random.bits(key, (), jnp.uint32) & 1).astype(jnp.int32))
 
     def reset_to(self, cue: Int[Array, ""] | int) -> tuple[TMazeState, Float[Array, " n"]]:
-        """Opens an episode with the given cue, 0 or 1."""
         zero = jnp.zeros((), jnp.int32)
         cue = jnp.asarray(cue, jnp.int32)
         return TMazeState(cue, zero, zero), self._observe(cue + 1, zero, zero)
@@ -121,7 +119,6 @@ class TMaze(Environment):
 
     @property
     def observation_space(self) -> Box:
-        """Vectors of 0 and 1."""
         return Box(0.0, 1.0, (self.observation_size,), np.float32)
 
     def draw(self, rng: np.random.Generator, number: int) -> dict[str, int]:
@@ -129,11 +126,6 @@ class TMaze(Environment):
         return {"cue": int(rng.integers(2))}
 
     def force(self, drawn: dict[str, Any], given: dict[str, Any]) -> dict[str, int]:
-        """The cue that a user wants.
-
-        Raises:
-            UserError: it is neither 0 nor 1.
-        """
         cue = given.get("cue", drawn["cue"])
         if isinstance(cue, bool) or not isinstance(cue, numbers.Integral) or cue not in (0, 1):
             raise UserError(f"cue must be 0 (turn up) or 1 (turn down), got {cue!r}")
@@ -142,7 +134,6 @@ class TMaze(Environment):
     def step(
         self, state: TMazeState, action: Int[Array, ""], key: Key[Array, ""]
     ) -> tuple[TMazeState, Transition]:
-        """Walks, turns or idles."""
         action = jnp.asarray(action).astype(jnp.int32)
         junction = self.corridor_length - 1
         turned = (state.position == junction) & ((action == UP) | (action == DOWN))
@@ -169,17 +160,14 @@ class TMaze(Environment):
         return TMazeState(state.cue, position, time), transition
 
     def remembered(self, state: TMazeState) -> dict[str, Int[Array, ""]]:
-        """The cue."""
         return {"cue": state.cue}
 
     def render_image(self, state: TMazeState, observation: np.ndarray) -> np.ndarray:
-        """The corridor, the agent, the cue, and what the agent sees."""
         where = (int(state.cue), int(state.position), int(state.time))
         bits = {"cue_bits": CUE_BITS, "distractor_bits": DISTRACTOR_BITS}
         return tmaze_picture(self.corridor_length, *where, observation, **bits)
 
     def render_text(self, state: TMazeState, observation: np.ndarray) -> str:
-        """The corridor as a line."""
         where = (int(state.position), int(state.time), int(state.cue))
         return tmaze_line(self.corridor_length, *where)
 

@@ -98,11 +98,9 @@ class Trials(Wrapper):
 
     @property
     def shortest(self) -> int:
-        """Steps that every trial has at least."""
         return self.episodes * self.env.shortest
 
     def opened(self, state: EnvState, observation: Observation) -> tuple[TrialState, Observation]:
-        """Nothing is counted yet."""
         nothing = jnp.zeros((), jnp.float32)
         return TrialState(
             env=state,
@@ -115,12 +113,7 @@ class Trials(Wrapper):
         ), observation
 
     def stepped(
-        self,
-        before: TrialState,
-        state: EnvState,
-        transition: Transition,
-        action: Array,
-        key: Key[Array, ""],
+        self, before: TrialState, state: EnvState, transition: Transition, action: Array, key: Array
     ) -> tuple[TrialState, Transition]:
         """Goes on with the trial's next episode where one ended."""
         over = transition.terminated | transition.truncated
@@ -151,12 +144,7 @@ class Trials(Wrapper):
         )
 
     def task_state(self, state: TrialState) -> Any:
-        """The task's."""
         return state.env
-
-    def task_observation(self, observation: Any) -> Any:
-        """The same."""
-        return observation
 
     def trial_goes_on(self, state: TrialState) -> Bool[Array, ""]:
         """Whether the last step ended an episode of the trial, and the next one is open."""
@@ -211,7 +199,6 @@ class SeparateEpisodes(Wrapper):
     def opened(
         self, state: EnvState, observation: Observation
     ) -> tuple[SeparateState, Observation]:
-        """Opens a trial."""
         first = state, observation
         return SeparateState(state, first, jnp.zeros((), jnp.int32)), observation
 
@@ -233,16 +220,10 @@ class SeparateEpisodes(Wrapper):
         action: Array,
         key: Key[Array, ""],
     ) -> tuple[SeparateState, Transition]:
-        """As the task does."""
         return before._replace(env=state), transition
 
     def task_state(self, state: SeparateState) -> Any:
-        """The task's."""
         return state.env
-
-    def task_observation(self, observation: Any) -> Any:
-        """The same."""
-        return observation
 
 
 def require_task(env: Environment, episodes: int) -> None:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float
 
 from clew.envs.base import Environment, EnvState, Observation, Transition, Wrapper
 from clew.envs.spaces import (
@@ -234,22 +234,15 @@ class KeptEntries(Wrapper):
 
     @property
     def observation_space(self) -> spaces.Space:
-        """The vectors of the entries."""
         return kept(self.env.observation_space, self.keep)
 
     def opened(self, state: EnvState, observation: Observation) -> tuple[EnvState, Observation]:
-        """The entries of the first observation."""
         return state, self._kept(observation)
 
     def stepped(
         self, before: EnvState, state: EnvState, transition: Transition, action: Array, key: Array
     ) -> tuple[EnvState, Transition]:
-        """The entries of the observation."""
         return state, transition._replace(observation=self._kept(transition.observation))
-
-    def task_state(self, state: Any) -> Any:
-        """The same."""
-        return state
 
     def task_observation(self, observation: Any) -> None:
         """None: the other entries are not known."""
@@ -295,37 +288,26 @@ class MaskEntry(Wrapper):
 
     @property
     def observation_space(self) -> spaces.Space:
-        """Without the entry."""
         return space_without(self.env.observation_space, self.entry)
 
     def opened(self, state: EnvState, observation: Observation) -> tuple[Allowed, Observation]:
-        """What is observed at first, without the entry."""
         rest, mask = self._split(observation)
         return Allowed(state, mask), rest
 
     def stepped(
-        self,
-        before: Allowed,
-        state: EnvState,
-        transition: Transition,
-        action: Array,
-        key: Key[Array, ""],
+        self, before: Allowed, state: EnvState, transition: Transition, action: Array, key: Array
     ) -> tuple[Allowed, Transition]:
-        """The observation without the entry."""
         rest, mask = self._split(transition.observation)
         return Allowed(state, mask), transition._replace(observation=rest)
 
     def action_mask(self, state: Allowed) -> Bool[Array, " n"]:
-        """The entry."""
         return state.mask
 
     @property
     def masks_actions(self) -> bool:
-        """It does."""
         return True
 
     def task_state(self, state: Allowed) -> Any:
-        """Without the mask."""
         return state.env
 
     def task_observation(self, observation: Any) -> None:
@@ -370,7 +352,6 @@ class ScaledReward(Wrapper):
         self.metric_names = (*(n for n in env.metric_names if n != "return"), "return")
 
     def opened(self, state: EnvState, observation: Observation) -> tuple[Earned, Observation]:
-        """Nothing is earned yet."""
         return Earned(state, jnp.zeros((), jnp.float32)), observation
 
     def stepped(
@@ -385,12 +366,7 @@ class ScaledReward(Wrapper):
         return Earned(state, total), transition._replace(reward=reward, metrics=metrics)
 
     def task_state(self, state: Earned) -> Any:
-        """Without the sum."""
         return state.env
-
-    def task_observation(self, observation: Any) -> Any:
-        """The same."""
-        return observation
 
 
 class PreviousActionReward(Wrapper):
@@ -434,18 +410,12 @@ class PreviousActionReward(Wrapper):
     def stepped(
         self, before: EnvState, state: EnvState, transition: Transition, action: Array, key: Array
     ) -> tuple[EnvState, Transition]:
-        """An observation with the action that led to it and the reward."""
         taken = encode_action(self.action_space, action)
         ended = self.env.trial_goes_on(state)
         seen = self._joined(transition.observation, taken, transition.reward, ended)
         return state, transition._replace(observation=seen)
 
-    def task_state(self, state: Any) -> Any:
-        """The same."""
-        return state
-
     def task_observation(self, observation: dict[str, Any]) -> Any:
-        """Without what was added."""
         added = (*ADDED, PREVIOUS_ENDED) if self.trials else ADDED
         return bare({name: value for name, value in observation.items() if name not in added})
 

@@ -10,6 +10,7 @@ from clew.agents.distributions.continuous import (
     DEVIATIONS,
     Bounds,
     DiagonalGaussian,
+    Gaussian,
     TanhGaussian,
 )
 from clew.agents.distributions.discrete import Categorical, MultiBinary, MultiCategorical
@@ -22,6 +23,7 @@ __all__ = [
     "Categorical",
     "DiagonalGaussian",
     "Distribution",
+    "Gaussian",
     "MultiBinary",
     "MultiCategorical",
     "TanhGaussian",

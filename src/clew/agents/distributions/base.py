@@ -14,6 +14,8 @@ from clew.errors import UserError
 AnyArray = Array | np.ndarray
 """An action on the device, or on the host as NumPy's."""
 
+Parameters = Float[Array, "*lead parameters"]
+"""Of the distributions of many actions."""
 
 Time = TypeVar("Time", int, Int[Array, "..."])
 
@@ -54,7 +56,7 @@ class Distribution(eqx.Module):
 
     def join(
         self, outputs: Float[Array, "*lead outputs"], free: Float[Array, " free"]
-    ) -> Float[Array, "*lead parameters"]:
+    ) -> Parameters:
         """The parameters: the head's outputs, then the same free parameters for every element."""
         if self.num_free == 0:
             return outputs
@@ -78,36 +80,32 @@ class Distribution(eqx.Module):
         return time if self.noise_steps == 1 else time - time % self.noise_steps
 
     @abc.abstractmethod
-    def sample(self, parameters: Float[Array, "*lead n"], noise: Array) -> Array:
+    def sample(self, parameters: Parameters, noise: Array) -> Array:
         """Actions sampled with that noise."""
 
     @abc.abstractmethod
-    def mode(self, parameters: Float[Array, "*lead n"]) -> Array:
+    def mode(self, parameters: Parameters) -> Array:
         """The actions that a greedy policy takes."""
 
-    def choose(
-        self, parameters: Float[Array, "*lead n"], key: PRNGKeyArray, *, greedy: bool
-    ) -> Array:
+    def choose(self, parameters: Parameters, key: PRNGKeyArray, *, greedy: bool) -> Array:
         """Actions of a policy: its mode if it is greedy, else sampled with this key."""
         if greedy:
             return self.mode(parameters)
         return self.sample(parameters, self.noise(key, parameters.shape[:-1]))
 
     @abc.abstractmethod
-    def log_prob(self, parameters: Float[Array, "*lead n"], action: Array) -> Float[Array, "*lead"]:
+    def log_prob(self, parameters: Parameters, action: Array) -> Float[Array, "*lead"]:
         """Log-probability, or log-density, of stored actions."""
 
     @abc.abstractmethod
-    def entropy(self, parameters: Float[Array, "*lead n"]) -> Float[Array, "*lead"]:
+    def entropy(self, parameters: Parameters) -> Float[Array, "*lead"]:
         """Entropy, of a density the differential one."""
 
     @abc.abstractmethod
-    def kl(self, p: Float[Array, "*lead n"], q: Float[Array, "*lead n"]) -> Float[Array, "*lead"]:
+    def kl(self, p: Parameters, q: Parameters) -> Float[Array, "*lead"]:
         """The divergence KL(p || q) of two distributions given by their parameters."""
 
-    def masked(
-        self, parameters: Float[Array, "*lead n"], mask: Bool[Array, "*lead n"]
-    ) -> Float[Array, "*lead n"]:
+    def masked(self, parameters: Parameters, mask: Bool[Array, "*lead n"]) -> Parameters:
         """The parameters of the distribution over what a mask allows; for choices alone.
 
         Raises:
@@ -115,7 +113,7 @@ class Distribution(eqx.Module):
         """
         raise UserError(f"a {type(self).__name__} has no choices that an action mask could forbid")
 
-    def centred(self, parameters: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
+    def centred(self, parameters: Parameters) -> Parameters:
         """The parameters less what can be added to them without a change of the distribution."""
         return parameters
 

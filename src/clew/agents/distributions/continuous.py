@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from clew.agents.distributions.base import AnyArray, Distribution
+from clew.agents.distributions.base import AnyArray, Distribution, Parameters
 from clew.errors import UserError, require_at_least, require_choice
 
 DEVIATIONS = ("free", "head")
@@ -94,15 +94,16 @@ class Bounds(eqx.Module):
         return low.astype(dtype), high.astype(dtype)
 
 
-class DiagonalGaussian(Distribution):
-    """Independent normal components, a = mean + sigma noise; the environment receives a, clipped.
+class Gaussian(Distribution):
+    """Independent normal components, u = mean + sigma noise.
 
     With half = (most - least) / 2 and middle = (most + least) / 2 of `log_std_bounds`,
 
         log sigma = middle + half tanh(raw / half + c),
 
     c such that raw = 0 gives `initial_log_std`. So the deviation stays within its bounds and,
-    unlike a clipped one, always has a gradient back. `mean` and then `raw` are the parameters.
+    unlike a clipped one, always has a gradient back. `mean` and then `raw` are the parameters; the
+    stored action is u.
 
     Args:
         shape: of an action.
@@ -114,15 +115,15 @@ class DiagonalGaussian(Distribution):
         initial_log_std: log sigma before training; with "head", where the head gives 0.
         log_std_bounds: least and most log sigma.
         noise_steps: how many steps in a row are acted with the same noise. Every action has the
-            density that is written above; only what is sampled one after the other goes together.
+            density that is written here; only what is sampled one after the other goes together.
 
     Raises:
         UserError: for impossible limits, or an initial deviation not between its bounds.
 
-    Source: a deviation that does not depend on the observation, and clipping by the environment
-    alone: Schulman et al. (2017), section 6.1, and its published code; its bounds by tanh as in
-    CleanRL's SAC (Huang et al., 2022). The density is that of the unclipped action. Noise that is
-    kept for several steps: Raffin et al. (2022), section 3.1, there times features of the state.
+    Source: a deviation that does not depend on the observation: Schulman et al. (2017), section
+    6.1, and its published code; its bounds by tanh as in CleanRL's SAC (Huang et al., 2022). Noise
+    that is kept for several steps: Raffin et al. (2022), section 3.1, there times features of the
+    state.
     """
 
     num_outputs: int = eqx.field(static=True)
@@ -164,7 +165,7 @@ class DiagonalGaussian(Distribution):
         self.action_shape = self.bounds.shape
 
     def mean_and_log_std(
-        self, parameters: Float[Array, "*lead parameters"]
+        self, parameters: Parameters
     ) -> tuple[Float[Array, "*lead n"], Float[Array, "*lead n"]]:
         """The mean and log sigma of every component."""
         mean, raw = jnp.split(parameters, 2, axis=-1)
@@ -174,52 +175,50 @@ class DiagonalGaussian(Distribution):
         return mean, middle + half * jnp.tanh(raw / half + shift)
 
     def noise(self, key: PRNGKeyArray, lead: tuple[int, ...]) -> Float[Array, "*lead n"]:
-        """Standard normal noise."""
         return jax.random.normal(key, (*lead, self.bounds.size))
 
-    def sample(
-        self, parameters: Float[Array, "*lead parameters"], noise: Float[Array, "*lead n"]
-    ) -> Array:
+    def sample(self, parameters: Parameters, noise: Float[Array, "*lead n"]) -> Array:
         """mean + sigma noise."""
         mean, log_std = self.mean_and_log_std(parameters)
         return self._shaped(mean + jnp.exp(log_std) * noise)
 
-    def mode(self, parameters: Float[Array, "*lead parameters"]) -> Array:
-        """The mean."""
+    def mode(self, parameters: Parameters) -> Array:
         return self._shaped(self.mean_and_log_std(parameters)[0])
 
-    def log_prob(
-        self, parameters: Float[Array, "*lead parameters"], action: Array
-    ) -> Float[Array, "*lead"]:
+    def log_prob(self, parameters: Parameters, action: Array) -> Float[Array, "*lead"]:
         """sum -((a - mean) / sigma)^2 / 2 - log sigma - log(2 pi) / 2."""
         mean, log_std = self.mean_and_log_std(parameters)
         scaled = (action.reshape(mean.shape) - mean) * jnp.exp(-log_std)
         terms = -0.5 * jnp.square(scaled) - log_std - 0.5 * math.log(2.0 * math.pi)
         return jnp.sum(terms, axis=-1)
 
-    def entropy(self, parameters: Float[Array, "*lead parameters"]) -> Float[Array, "*lead"]:
-        """sum log sigma + log(2 pi e) / 2, of the unclipped action."""
+    def entropy(self, parameters: Parameters) -> Float[Array, "*lead"]:
+        """sum log sigma + log(2 pi e) / 2."""
         _, log_std = self.mean_and_log_std(parameters)
         return jnp.sum(log_std + 0.5 * (1.0 + math.log(2.0 * math.pi)), axis=-1)
 
-    def kl(
-        self, p: Float[Array, "*lead parameters"], q: Float[Array, "*lead parameters"]
-    ) -> Float[Array, "*lead"]:
+    def kl(self, p: Parameters, q: Parameters) -> Float[Array, "*lead"]:
         """sum log(sigma_q / sigma_p) + (sigma_p^2 + (mean_p - mean_q)^2) / (2 sigma_q^2) - 1/2."""
         (mean_p, log_p), (mean_q, log_q) = self.mean_and_log_std(p), self.mean_and_log_std(q)
         ratio = jnp.exp(2.0 * (log_p - log_q))
         distance = jnp.square((mean_p - mean_q) * jnp.exp(-log_q))
         return jnp.sum(log_q - log_p + 0.5 * (ratio + distance - 1.0), axis=-1)
 
-    def decode(self, action: AnyArray) -> AnyArray:
-        """The action clipped to the limits."""
-        return self.bounds.clip(action)
-
     def _shaped(self, x: Float[Array, "*lead n"]) -> Array:
         return x.reshape(*x.shape[:-1], *self.action_shape)
 
 
-class TanhGaussian(Distribution):
+class DiagonalGaussian(Gaussian):
+    """The action is u; the environment receives it clipped, its density is that of the unclipped.
+
+    Source: Schulman et al. (2017), section 6.1, where the environment alone clips.
+    """
+
+    def decode(self, action: AnyArray) -> AnyArray:
+        return self.bounds.clip(action)
+
+
+class TanhGaussian(Gaussian):
     """Independent components tanh(u), u normal, scaled to the limits of the space.
 
         a = (low + high) / 2 + (high - low) / 2 tanh(u)         u = mean + sigma noise
@@ -229,80 +228,21 @@ class TanhGaussian(Distribution):
     point. Densities and entropies are those of tanh(u), before the linear scaling, whose
     logarithm would add a constant.
 
-    Args:
-        shape: of an action.
-        low: limits of the environment's actions, all finite.
-        high: the upper ones.
-        dtype: as for `DiagonalGaussian`.
-        log_std: of u, as for `DiagonalGaussian`.
-        initial_log_std: of u.
-        log_std_bounds: of u.
-
-    Raises:
-        UserError: for an infinite limit, and as `DiagonalGaussian`.
+    The limits must be finite. The mode is the mean of u: its tanh is the median of the action. The
+    density of tanh(u) itself has its peaks at the limits as soon as sigma is large.
 
     Source: Haarnoja et al. (2018), appendix C, equation 21.
     """
 
-    num_outputs: int = eqx.field(static=True)
-    num_free: int = eqx.field(static=True)
-    action_shape: tuple[int, ...] = eqx.field(static=True)
-    noise_steps: int = eqx.field(static=True)
-    normal: DiagonalGaussian
-    action_dtype = np.dtype(np.float32)
+    def __check_init__(self) -> None:
+        self.bounds.require_finite()
 
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        low: ArrayLike,
-        high: ArrayLike,
-        *,
-        dtype: str = "float32",
-        log_std: str = "free",
-        initial_log_std: float = 0.0,
-        log_std_bounds: tuple[float, float] = (-5.0, 2.0),
-        noise_steps: int = 1,
-    ):
-        self.normal = DiagonalGaussian(
-            shape,
-            low,
-            high,
-            dtype=dtype,
-            log_std=log_std,
-            initial_log_std=initial_log_std,
-            log_std_bounds=log_std_bounds,
-            noise_steps=noise_steps,
-        )
-        self.noise_steps = noise_steps
-        self.normal.bounds.require_finite()
-        self.num_outputs, self.num_free = self.normal.num_outputs, self.normal.num_free
-        self.action_shape = self.normal.action_shape
-
-    def noise(self, key: PRNGKeyArray, lead: tuple[int, ...]) -> Float[Array, "*lead n"]:
-        """Standard normal noise."""
-        return self.normal.noise(key, lead)
-
-    def sample(
-        self, parameters: Float[Array, "*lead parameters"], noise: Float[Array, "*lead n"]
-    ) -> Array:
-        """u, before the tanh."""
-        return self.normal.sample(parameters, noise)
-
-    def mode(self, parameters: Float[Array, "*lead parameters"]) -> Array:
-        """The mean of u: its tanh is the median of the action.
-
-        The density of tanh(u) itself has its peaks at the limits as soon as sigma is large.
-        """
-        return self.normal.mode(parameters)
-
-    def log_prob(
-        self, parameters: Float[Array, "*lead parameters"], action: Array
-    ) -> Float[Array, "*lead"]:
+    def log_prob(self, parameters: Parameters, action: Array) -> Float[Array, "*lead"]:
         """log N(u; mean, sigma) - sum log(1 - tanh(u)^2)."""
         axes = tuple(range(-len(self.action_shape), 0))
-        return self.normal.log_prob(parameters, action) - jnp.sum(log_slope(action), axis=axes)
+        return super().log_prob(parameters, action) - jnp.sum(log_slope(action), axis=axes)
 
-    def entropy(self, parameters: Float[Array, "*lead parameters"]) -> Float[Array, "*lead"]:
+    def entropy(self, parameters: Parameters) -> Float[Array, "*lead"]:
         """H(u) + sum E log(1 - tanh(u)^2), the expectation by a sum over 33 points.
 
         It has no closed form. Haarnoja et al. (2018) take -log pi of one sample; here it is the
@@ -310,23 +250,16 @@ class TanhGaussian(Distribution):
         needs no noise and has an exact gradient. Its error is below 5e-6 nats for a sigma up to
         2, 3e-4 up to 4 and 8e-3 up to exp(2), the default bound.
         """
-        mean, log_std = self.normal.mean_and_log_std(parameters)
+        mean, log_std = self.mean_and_log_std(parameters)
         points = np.linspace(-REACH, REACH, NODES)
         weights = np.exp(-0.5 * points**2)
         u = mean[..., None] + jnp.exp(log_std)[..., None] * _along(points, mean)
         expected = jnp.sum(_along(weights / weights.sum(), mean) * log_slope(u), axis=(-2, -1))
-        return self.normal.entropy(parameters) + expected
-
-    def kl(
-        self, p: Float[Array, "*lead parameters"], q: Float[Array, "*lead parameters"]
-    ) -> Float[Array, "*lead"]:
-        """That of u: squashing both alike changes no divergence."""
-        return self.normal.kl(p, q)
+        return super().entropy(parameters) + expected
 
     def decode(self, action: AnyArray) -> AnyArray:
-        """tanh(u) scaled to the limits."""
         on_device = isinstance(action, jax.Array)
-        return self.normal.bounds.scale(jnp.tanh(action) if on_device else np.tanh(action))
+        return self.bounds.scale(jnp.tanh(action) if on_device else np.tanh(action))
 
 
 def _along(numbers: np.ndarray, x: Float[Array, "*lead n"]) -> Float[Array, "*lead n k"]:

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from clew.agents.distributions.base import AnyArray, Distribution
+from clew.agents.distributions.base import AnyArray, Distribution, Parameters
 from clew.errors import UserError, require_at_least
 
 FORBIDDEN = -1e30
@@ -46,46 +46,41 @@ class Categorical(Distribution):
         self.num_outputs, self.start, self.dtype = n, start, dtype
 
     def noise(self, key: PRNGKeyArray, lead: tuple[int, ...]) -> Float[Array, "*lead n"]:
-        """Gumbel noise."""
         return jax.random.gumbel(key, (*lead, self.num_outputs))
 
-    def sample(
-        self, parameters: Float[Array, "*lead n"], noise: Float[Array, "*lead n"]
-    ) -> Int[Array, "*lead"]:
+    def sample(self, parameters: Parameters, noise: Float[Array, "*lead n"]) -> Int[Array, "*lead"]:
         """The action with the largest sum of logit and noise."""
         return self.mode(parameters + noise)
 
-    def mode(self, parameters: Float[Array, "*lead n"]) -> Int[Array, "*lead"]:
+    def mode(self, parameters: Parameters) -> Int[Array, "*lead"]:
         """The most probable action; of equal ones the first."""
         return jnp.argmax(parameters, axis=-1).astype(self.action_dtype)
 
     def log_prob(
-        self, parameters: Float[Array, "*lead n"], action: Int[Array, "*lead"]
+        self, parameters: Parameters, action: Int[Array, "*lead"]
     ) -> Float[Array, "*lead"]:
         """log p_a."""
         log_probs = jax.nn.log_softmax(parameters)
         return jnp.take_along_axis(log_probs, action[..., None], axis=-1)[..., 0]
 
-    def entropy(self, parameters: Float[Array, "*lead n"]) -> Float[Array, "*lead"]:
+    def entropy(self, parameters: Parameters) -> Float[Array, "*lead"]:
         """-sum_i p_i log p_i."""
         log_probs = jax.nn.log_softmax(parameters)
         return -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
 
-    def kl(self, p: Float[Array, "*lead n"], q: Float[Array, "*lead n"]) -> Float[Array, "*lead"]:
+    def kl(self, p: Parameters, q: Parameters) -> Float[Array, "*lead"]:
         """sum_i p_i (log p_i - log q_i)."""
         p, q = jax.nn.log_softmax(p), jax.nn.log_softmax(q)
         return jnp.sum(jnp.exp(p) * (p - q), axis=-1)
 
-    def masked(
-        self, parameters: Float[Array, "*lead n"], mask: Bool[Array, "*lead n"]
-    ) -> Float[Array, "*lead n"]:
+    def masked(self, parameters: Parameters, mask: Bool[Array, "*lead n"]) -> Parameters:
         """The logits, with p_i = 0 where the mask is False.
 
         Probabilities, entropy and gradients are those of a softmax over what is allowed.
         """
         return forbid(parameters, mask)
 
-    def centred(self, parameters: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
+    def centred(self, parameters: Parameters) -> Parameters:
         """The logits less their mean."""
         return parameters - jnp.mean(parameters, axis=-1, keepdims=True)
 
@@ -133,55 +128,44 @@ class MultiCategorical(Distribution):
         self.start, self.dtype = tuple(first.reshape(-1).tolist()), dtype
 
     def noise(self, key: PRNGKeyArray, lead: tuple[int, ...]) -> Float[Array, "*lead n"]:
-        """Gumbel noise."""
         return jax.random.gumbel(key, (*lead, self.num_outputs))
 
-    def sample(self, parameters: Float[Array, "*lead n"], noise: Float[Array, "*lead n"]) -> Array:
-        """Every choice by itself, as `Categorical` samples it."""
+    def sample(self, parameters: Parameters, noise: Float[Array, "*lead n"]) -> Array:
         return self.mode(parameters + noise)
 
-    def mode(self, parameters: Float[Array, "*lead n"]) -> Array:
-        """The most probable action of every choice."""
+    def mode(self, parameters: Parameters) -> Array:
         pairs = zip(self._choices(), self._split(parameters), strict=True)
         chosen = jnp.stack([choice.mode(logits) for choice, logits in pairs], axis=-1)
         return chosen.reshape(*parameters.shape[:-1], *self.action_shape)
 
-    def log_prob(self, parameters: Float[Array, "*lead n"], action: Array) -> Float[Array, "*lead"]:
-        """The sum of log p_a over the choices."""
+    def log_prob(self, parameters: Parameters, action: Array) -> Float[Array, "*lead"]:
         flat = action.reshape(*parameters.shape[:-1], len(self.sizes))
-        parts = zip(self._choices(), self._split(parameters), strict=True)
-        terms = [choice.log_prob(x, flat[..., i]) for i, (choice, x) in enumerate(parts)]
-        return sum(terms[1:], terms[0])
+        actions = [flat[..., i] for i in range(len(self.sizes))]
+        return self._sum(Categorical.log_prob, self._split(parameters), actions)
 
-    def entropy(self, parameters: Float[Array, "*lead n"]) -> Float[Array, "*lead"]:
-        """The sum of the choices' entropies."""
-        parts = zip(self._choices(), self._split(parameters), strict=True)
-        terms = [choice.entropy(logits) for choice, logits in parts]
-        return sum(terms[1:], terms[0])
+    def entropy(self, parameters: Parameters) -> Float[Array, "*lead"]:
+        return self._sum(Categorical.entropy, self._split(parameters))
 
-    def kl(self, p: Float[Array, "*lead n"], q: Float[Array, "*lead n"]) -> Float[Array, "*lead"]:
-        """The sum of the choices' divergences."""
-        parts = zip(self._choices(), self._split(p), self._split(q), strict=True)
-        terms = [choice.kl(x, y) for choice, x, y in parts]
-        return sum(terms[1:], terms[0])
+    def kl(self, p: Parameters, q: Parameters) -> Float[Array, "*lead"]:
+        return self._sum(Categorical.kl, self._split(p), self._split(q))
 
-    def masked(
-        self, parameters: Float[Array, "*lead n"], mask: Bool[Array, "*lead n"]
-    ) -> Float[Array, "*lead n"]:
-        """The logits, with those that the mask forbids out of every choice."""
+    def masked(self, parameters: Parameters, mask: Bool[Array, "*lead n"]) -> Parameters:
         return forbid(parameters, mask)
 
-    def centred(self, parameters: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
-        """Every choice's logits less their mean."""
+    def centred(self, parameters: Parameters) -> Parameters:
         pairs = zip(self._choices(), self._split(parameters), strict=True)
         return jnp.concatenate([choice.centred(logits) for choice, logits in pairs], axis=-1)
 
     def decode(self, action: AnyArray) -> AnyArray:
-        """start + a, choice by choice."""
         return _from(action, np.reshape(self.start, self.action_shape), self.dtype)
 
     def _choices(self) -> list[Categorical]:
         return [Categorical(n) for n in self.sizes]
+
+    def _sum(self, of: Callable[..., Array], *parts: list[Array]) -> Array:
+        """The sum over the choices of something that each has."""
+        terms = [of(choice, *own) for choice, *own in zip(self._choices(), *parts, strict=True)]
+        return sum(terms[1:], terms[0])
 
     def _split(self, x: Float[Array, "*lead n"]) -> list[Float[Array, "*lead _"]]:
         ends = list(itertools.accumulate(self.sizes))[:-1]
@@ -211,33 +195,30 @@ class MultiBinary(Distribution):
         require_at_least("number of bits", self.num_outputs, 1)
 
     def noise(self, key: PRNGKeyArray, lead: tuple[int, ...]) -> Float[Array, "*lead n"]:
-        """Logistic noise."""
         return jax.random.logistic(key, (*lead, self.num_outputs))
 
-    def sample(self, parameters: Float[Array, "*lead n"], noise: Float[Array, "*lead n"]) -> Array:
+    def sample(self, parameters: Parameters, noise: Float[Array, "*lead n"]) -> Array:
         """Whether logit plus noise is above 0."""
         return self.mode(parameters + noise)
 
-    def mode(self, parameters: Float[Array, "*lead n"]) -> Array:
-        """Whether the logit is above 0."""
+    def mode(self, parameters: Parameters) -> Array:
         bits = (parameters > 0).astype(self.action_dtype)
         return bits.reshape(*parameters.shape[:-1], *self.action_shape)
 
-    def log_prob(self, parameters: Float[Array, "*lead n"], action: Array) -> Float[Array, "*lead"]:
+    def log_prob(self, parameters: Parameters, action: Array) -> Float[Array, "*lead"]:
         """The sum over bits of log sigmoid(logit), or log sigmoid(-logit) for a 0."""
         bits = action.reshape(parameters.shape) > 0
         return jnp.sum(jax.nn.log_sigmoid(jnp.where(bits, parameters, -parameters)), axis=-1)
 
-    def entropy(self, parameters: Float[Array, "*lead n"]) -> Float[Array, "*lead"]:
+    def entropy(self, parameters: Parameters) -> Float[Array, "*lead"]:
         """The sum over bits of -p log p - (1 - p) log(1 - p)."""
         return -jnp.sum(_expected_log(parameters, parameters), axis=-1)
 
-    def kl(self, p: Float[Array, "*lead n"], q: Float[Array, "*lead n"]) -> Float[Array, "*lead"]:
+    def kl(self, p: Parameters, q: Parameters) -> Float[Array, "*lead"]:
         """The sum over bits of p log(p / q) + (1 - p) log((1 - p) / (1 - q))."""
         return jnp.sum(_expected_log(p, p) - _expected_log(p, q), axis=-1)
 
     def decode(self, action: AnyArray) -> AnyArray:
-        """The bits."""
         return _from(action, 0, self.dtype)
 
 

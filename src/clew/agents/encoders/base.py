@@ -124,7 +124,6 @@ class DictEncoder(AbstractEncoder):
         self.output_size = sum(encoder.output_size for encoder in self.encoders)
 
     def __call__(self, x: Mapping[str, Any]) -> Float[Array, "*lead out"]:
-        """All entries' vectors."""
         if not isinstance(x, Mapping) or set(x) != set(self.names):
             got = sorted(x) if isinstance(x, Mapping) else type(x).__name__
             raise UserError(f"the encoder expected the entries {list(self.names)}, got {got}")
@@ -146,7 +145,6 @@ class WithoutMask(AbstractEncoder):
         self.encoder, self.output_size = encoder, encoder.output_size
 
     def __call__(self, x: dict[str, Any]) -> Float[Array, "*lead out"]:
-        """What the encoder makes of the rest."""
         return self.encoder(split_mask(x)[0])
 
 

@@ -56,7 +56,6 @@ class Dense(AbstractEncoder):
         self.nonlinearity, self.precision = nonlinearity, precision
 
     def __call__(self, x: Shaped[Array, "..."]) -> Float[Array, "*lead out"]:
-        """The layers' output, or the observation itself as float32."""
         x = flat(x, self.shape).astype(jnp.float32)
         x = x if self.scale == 1.0 else x * self.scale
         if not self.layers:
@@ -88,7 +87,6 @@ class OneHot(AbstractEncoder):
         self.output_size = sum(sizes)
 
     def __call__(self, x: Int[Array, "..."]) -> Float[Array, "*lead out"]:
-        """Zeros and ones."""
         owner = np.repeat(np.arange(len(self.sizes)), self.sizes)
         pairs = zip(self.starts, self.sizes, strict=True)
         value = np.concatenate([np.arange(start, start + n) for start, n in pairs])
@@ -119,7 +117,6 @@ class Embedding(AbstractEncoder):
         self.output_size = size * len(one_hot.sizes)
 
     def __call__(self, x: Int[Array, "..."]) -> Float[Array, "*lead out"]:
-        """The vectors of all numbers, one after the other."""
         ends = list(itertools.accumulate(self.one_hot.sizes))[:-1]
         values = jnp.split(self.one_hot(x), ends, axis=-1)
         tables = jnp.split(self.tables, ends, axis=0)
@@ -140,7 +137,6 @@ class PreviousReward(AbstractEncoder):
         self.shape = shape
 
     def __call__(self, x: Float[Array, "..."]) -> Float[Array, "*lead 1"]:
-        """One number."""
         reward = flat(x, self.shape).astype(jnp.float32)
         return jnp.sign(reward) * jnp.log1p(jnp.abs(reward))
 
@@ -156,5 +152,4 @@ class Chain(AbstractEncoder):
         self.first, self.second, self.output_size = first, second, second.output_size
 
     def __call__(self, x: Array) -> Float[Array, "*lead out"]:
-        """The second encoder of the first one's output."""
         return self.second(self.first(x))
