@@ -12,24 +12,24 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 GYMNASIUM = "gymnasium"
-TASK, _MAZE = "clew.envs.gymnasium_api:JaxTaskEnv", "clew.bridges.memory_maze:MemoryMazeEnv"
+_TASK, _MAZE = "clew.envs.gymnasium_api:JaxTaskEnv", "clew.bridges.memory_maze:MemoryMazeEnv"
 IDS: dict[str, tuple[str, dict[str, Any]]] = {
-    "clew/TMaze-v0": (TASK, {"task": "tmaze"}),
-    "clew/MemoryChain-v0": (TASK, {"task": "memory_chain"}),
-    "clew/DistributedMemory-v0": (TASK, {"task": "distributed_memory"}),
-    "clew/Permutation-v0": (TASK, {"task": "permutation"}),
-    "clew/Bandit-v0": (TASK, {"task": "bandit"}),
-    "clew/DarkRoom-v0": (TASK, {"task": "dark_room"}),
+    "clew/TMaze-v0": (_TASK, {"task": "tmaze"}),
+    "clew/MemoryChain-v0": (_TASK, {"task": "memory_chain"}),
+    "clew/DistributedMemory-v0": (_TASK, {"task": "distributed_memory"}),
+    "clew/Permutation-v0": (_TASK, {"task": "permutation"}),
+    "clew/Bandit-v0": (_TASK, {"task": "bandit"}),
+    "clew/DarkRoom-v0": (_TASK, {"task": "dark_room"}),
     **{f"clew/MemoryMaze-{n}x{n}-v0": (_MAZE, {"size": n}) for n in (9, 11, 13, 15)},
 }
 """Every id with the class that is imported when one is made, and its arguments."""
 
 
-def register_ids(ids: dict[str, tuple[str, dict[str, Any]]]) -> None:
-    """Makes ids as in `IDS` known to `gymnasium.make`; calling it again changes nothing."""
+def register() -> None:
+    """Makes the ids known to `gymnasium.make`; calling it again changes nothing."""
     import gymnasium  # start: it takes 0.2 s, and nothing is registered before it is wanted
 
-    for env_id, (entry_point, options) in ids.items():
+    for env_id, (entry_point, options) in IDS.items():
         if env_id not in gymnasium.registry:
             gymnasium.register(env_id, entry_point=entry_point, kwargs=options)
 
@@ -37,7 +37,7 @@ def register_ids(ids: dict[str, tuple[str, dict[str, Any]]]) -> None:
 def register_with_gymnasium() -> None:
     """Registers the ids, or has them registered as soon as Gymnasium is imported."""
     if GYMNASIUM in sys.modules:
-        register_ids(IDS)
+        register()
     elif not any(isinstance(finder, _WithGymnasium) for finder in sys.meta_path):
         sys.meta_path.insert(0, _WithGymnasium())
 
@@ -60,7 +60,7 @@ class _WithGymnasium:
         def execute_and_register(module: "ModuleType") -> None:
             execute(module)
             sys.meta_path.remove(self)
-            register_ids(IDS)
+            register()
 
         spec.loader.exec_module = execute_and_register
         return spec

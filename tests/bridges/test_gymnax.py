@@ -64,8 +64,8 @@ def test_types_never_change_though_the_package_opens_with_plain_numbers(pretende
 
 def test_options_go_to_the_constructor_or_into_the_params(pretended_gymnax):
     env: Any = make_env("gymnax:Labelled-v0", scale=100.0, ends=5, reward=2, mirrored=True)
-    params = env.foreign.params
-    assert env.foreign.env.scale == 100.0
+    params = env.spec.params
+    assert env.spec.env.scale == 100.0
     assert (int(params.ends), float(params.reward), bool(params.mirrored)) == (5, 2.0, True)
     assert env_options("gymnax:Labelled-v0") == {
         "scale": 1.0, "ends": 3, "max_steps_in_episode": 1000, "reward": 1.0, "mirrored": False,
@@ -79,8 +79,8 @@ def test_options_go_to_the_constructor_or_into_the_params(pretended_gymnax):
 def test_a_factory_of_a_module_and_an_environment_of_no_base_class():
     env = make_env("gymnax:fake_gymnax:bare", ends=9, size=4, colour="red")
     assert isinstance(env, GymnaxEnvironment)
-    assert env.foreign.env.given == {"size": 4, "colour": "red"}
-    assert int(env.foreign.params.ends) == 9
+    assert env.spec.env.given == {"size": 4, "colour": "red"}
+    assert int(env.spec.params.ends) == 9
     image, place = env.observation_space["image"], env.observation_space["place"]
     assert (image, place) == (spaces.Box(0, 1, (2, 2, 1), np.float32), spaces.Discrete(4))
     assert env.action_space == spaces.Box(np.float32([-1, -1]), np.float32([1, 2]))

@@ -49,7 +49,7 @@ _Flags = Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Foreign:
+class GymnaxSpec:
     """An environment of another library and what its shapes say; compared by identity."""
 
     name: str
@@ -99,7 +99,7 @@ class GymnaxEnvironment(Environment):
     Source: gymnax 1.0 (R. T. Lange, 2022), environments/environment.py.
     """
 
-    foreign: Foreign = eqx.field(static=True)
+    spec: GymnaxSpec = eqx.field(static=True)
     observation_size: int = eqx.field(static=True)
     num_actions: int = eqx.field(static=True)
     metric_names: tuple[str, ...] = eqx.field(static=True)
@@ -109,46 +109,46 @@ class GymnaxEnvironment(Environment):
     ) -> None:
         if every_end is not None:
             require_choice("every_end", every_end, EVERY_END)
-        self.foreign = probe(env, params, name or type(env).__name__, every_end)
-        leaves = self.foreign.observations.leaves
+        self.spec = probe(env, params, name or type(env).__name__, every_end)
+        leaves = self.spec.observations.leaves
         self.observation_size = sum(math.prod(leaf.shape) for leaf in leaves)
-        space = self.foreign.actions.space
+        space = self.spec.actions.space
         self.num_actions = int(getattr(space, "n", 0)) if not space.shape else 0
-        self.metric_names = self.foreign.metric_names
+        self.metric_names = self.spec.metric_names
 
     @property
     def observation_space(self) -> spaces.Space:
-        return self.foreign.observations.space
+        return self.spec.observations.space
 
     @property
     def action_space(self) -> spaces.Space:
         """What actions are: whole numbers from 0 on, or a Box of float32."""
-        return self.foreign.actions.space
+        return self.spec.actions.space
 
     @property
     def about(self) -> str:
         """What the environment says of itself, in one line; may be empty."""
-        return (inspect.getdoc(type(self.foreign.env)) or "").partition("\n")[0]
+        return (inspect.getdoc(type(self.spec.env)) or "").partition("\n")[0]
 
     def reset(self, key: Key[Array, ""]) -> tuple[EnvState, Observation]:
-        observation, state = self.foreign.env.reset(key, self.foreign.params)
-        return typed(self.foreign.state, state), seen(self.foreign.observations, observation)
+        observation, state = self.spec.env.reset(key, self.spec.params)
+        return typed(self.spec.state, state), seen(self.spec.observations, observation)
 
     def step(
         self, state: EnvState, action: Array, key: Key[Array, ""]
     ) -> tuple[EnvState, Transition]:
-        foreign, adapter = self.foreign, self.foreign.actions
+        spec, adapter = self.spec, self.spec.actions
         dtype = action_dtype(adapter)
         action = jnp.asarray(action).astype(dtype)
         if adapter.start is not None:
             action = action + adapter.start.astype(dtype)
-        answer = foreign.env.step_env(key, state, action, foreign.params)
+        answer = spec.env.step_env(key, state, action, spec.params)
         observation, after, reward, terminated, *truncated, info = answer
         if not truncated:
-            limit = foreign.truncated
-            truncated = [False if limit is None else limit(after, foreign.params)]
-        return typed(foreign.state, after), Transition(
-            observation=seen(foreign.observations, observation),
+            limit = spec.truncated
+            truncated = [False if limit is None else limit(after, spec.params)]
+        return typed(spec.state, after), Transition(
+            observation=seen(spec.observations, observation),
             reward=scalar(reward, jnp.float32),
             terminated=scalar(terminated, jnp.bool_),
             truncated=scalar(truncated[0], jnp.bool_),
@@ -199,7 +199,7 @@ def scalar(value: Any, dtype: Any) -> Array:
     return jnp.asarray(value).astype(dtype).reshape(())
 
 
-def probe(env: Any, params: Any, name: str, every_end: str | None) -> Foreign:
+def probe(env: Any, params: Any, name: str, every_end: str | None) -> GymnaxSpec:
     """What `GymnaxEnvironment` needs to know, from the shapes that the environment answers.
 
     Raises:
@@ -235,7 +235,7 @@ def probe(env: Any, params: Any, name: str, every_end: str | None) -> Foreign:
     for what, value in zip(("reward", "terminated"), answer[2:4], strict=True):
         if np.prod(value.shape, dtype=int) != 1:
             raise UserError(f"{name}'s {what} must be one number, it has shape {value.shape}")
-    return Foreign(name, env, params, observations, actions, state, limit, _metrics(answer[-1]))
+    return GymnaxSpec(name, env, params, observations, actions, state, limit, _metrics(answer[-1]))
 
 
 def converted(space: Any, name: str) -> spaces.Space:

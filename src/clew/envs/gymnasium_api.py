@@ -26,7 +26,6 @@ from clew.envs.base import Environment
 from clew.envs.programs import program_of, words_of_call
 from clew.envs.spaces import MASK
 from clew.errors import UserError, unknown_name
-from clew.gymnasium_ids import IDS, TASK, register_ids
 
 RENDER_MODES = ["ansi", "rgb_array"]
 SEEDS = 2**32
@@ -249,7 +248,7 @@ def register() -> None:
 
     No `max_episode_steps`: Gymnasium's own limit would truncate whatever the task's rules say.
     """
-    register_ids({env_id: (TASK, {"task": name}) for env_id, name in task_ids().items()})
-
-
-register_ids(IDS)
+    for env_id, name in task_ids().items():
+        if env_id not in gymnasium.registry:
+            entry_point = "clew.envs.gymnasium_api:JaxTaskEnv"
+            gymnasium.register(env_id, entry_point=entry_point, kwargs={"task": name})

@@ -98,10 +98,10 @@ class TrainedWrappers:
         self._config, self._adapt = interface.wrappers, interface.observations
         self._to_environment, self._first = interface.actions, interface.first_action
         self._masks = interface.masks
-        self._transforms = VectorWrappers(
+        self._wrappers = VectorWrappers(
             interface.wrappers, interface.unmasked, interface.action_space, 1, frozen=True
         )
-        self._transforms.restore(interface.statistics)
+        self._wrappers.restore(interface.statistics)
         self._taken: np.ndarray | None = None
 
     def observe(
@@ -119,7 +119,7 @@ class TrainedWrappers:
                 missing, or the mask allows nothing.
         """
         if start:
-            self._transforms.begin()
+            self._wrappers.begin()
             self._taken = None
         elif self._config.shows_previous and reward is None:
             raise UserError(
@@ -128,10 +128,10 @@ class TrainedWrappers:
             )
         counted, flags = np.array([not start]), np.array([start])
         given = np.array([0.0 if start or reward is None else reward], np.float32)
-        earned = self._transforms.reward(given, counted, np.zeros(1, bool))
+        earned = self._wrappers.reward(given, counted, np.zeros(1, bool))
         raw = jax.tree.map(lambda x: x[None], self._adapt(observation))
         raw, mask = self._split(raw, action_mask)
-        seen = self._transforms.observe(raw, self._taken, earned, flags, np.array([ended]))
+        seen = self._wrappers.observe(raw, self._taken, earned, flags, np.array([ended]))
         seen = seen if mask is None else join_mask(seen, mask != 0)
         return jax.tree.map(lambda x: x[0], seen)
 

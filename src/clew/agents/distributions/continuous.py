@@ -1,5 +1,6 @@
 """Distributions over real-valued actions: limits, a normal distribution, and one within limits."""
 
+import abc
 import math
 
 import equinox as eqx
@@ -203,6 +204,9 @@ class Gaussian(Distribution):
         ratio = jnp.exp(2.0 * (log_p - log_q))
         distance = jnp.square((mean_p - mean_q) * jnp.exp(-log_q))
         return jnp.sum(log_q - log_p + 0.5 * (ratio + distance - 1.0), axis=-1)
+
+    @abc.abstractmethod
+    def decode(self, action: AnyArray) -> AnyArray: ...
 
     def _shaped(self, x: Float[Array, "*lead n"]) -> Array:
         return x.reshape(*x.shape[:-1], *self.action_shape)
