@@ -72,8 +72,8 @@ def test_the_stream_is_gymnax_s_own_reset_and_step_env(name):
         )
         over = bool(is_truncated(their_state, params)) and not terminated
         np.testing.assert_allclose(seen.reward, np.float32(reward), atol=1e-5)
-        told = (bool(seen.start), bool(seen.last), float(seen.discount))
-        assert told == (bool(terminated), over, 1.0 - bool(terminated))
+        timesteps = (bool(seen.start), bool(seen.last), float(seen.discount))
+        assert timesteps == (bool(terminated), over, 1.0 - bool(terminated))
         ends["terminated"] += bool(terminated)
         ends["truncated"] += over
         if terminated:
@@ -107,15 +107,15 @@ def test_the_memory_chain_is_ours(length, bits):
     for seed in range(4):
         key = jax.random.key(seed)
         state, observation = theirs.reset(key)
-        (mine, expected), told = ours.reset_to(state.context, state.query), None
+        (mine, expected), timesteps = ours.reset_to(state.context, state.query), None
         for action in [seed % 2] * (length + 1):
             np.testing.assert_allclose(observation, expected, atol=1e-6)
-            state, told = theirs.step(state, jnp.int32(action), key)
+            state, timesteps = theirs.step(state, jnp.int32(action), key)
             mine, want = ours.step(mine, jnp.int32(action), key)
-            assert (told.reward, told.terminated) == (want.reward, want.terminated)
-            assert not told.truncated
-            observation, expected = told.observation, want.observation
-        assert told is not None and told.terminated
+            assert (timesteps.reward, timesteps.terminated) == (want.reward, want.terminated)
+            assert not timesteps.truncated
+            observation, expected = timesteps.observation, want.observation
+        assert timesteps is not None and timesteps.terminated
 
 
 def test_options_are_told_apart():

@@ -40,16 +40,16 @@ KINDS: dict[str, tuple[str, WrapperConfig, dict[str, Any]]] = {
 
 def play(stream: GymnasiumStream, steps: int = 40) -> list[GymnasiumStep]:
     """Steps with random allowed actions."""
-    rng, told = np.random.default_rng(0), [stream.reset(0)]
+    rng, timesteps = np.random.default_rng(0), [stream.reset(0)]
     space: Any = stream.action_space
     sizes = [space.n] if isinstance(space, spaces.Discrete) else space.nvec
     ends = np.cumsum(sizes)[:-1]
     for _ in range(steps):
-        seen: Any = told[-1].observation
+        seen: Any = timesteps[-1].observation
         parts = np.split(seen[MASK], ends, axis=1)
         actions = [(part * rng.random(part.shape)).argmax(axis=1) for part in parts]
-        told.append(stream.step(actions[0] if len(parts) == 1 else np.stack(actions, axis=1)))
-    return told
+        timesteps.append(stream.step(actions[0] if len(parts) == 1 else np.stack(actions, axis=1)))
+    return timesteps
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -61,26 +61,26 @@ def test_a_stream_shows_the_mask(kind: str) -> None:
         space: Any = task.observed(wrappers)
         assert space == stream.observation_space and isinstance(space[MASK], ActionMask)
         assert space[BARE] == spaces.Box(-1, 1, (2,), np.float32)
-        told = play(stream)
+        timesteps = play(stream)
     free = 0
-    for step in told:
+    for step in timesteps:
         seen: Any = step.observation
         assert seen[MASK].dtype == bool and set(seen) == {BARE, MASK}
         assert seen[MASK][step.last].all()
         free += seen[MASK].all(axis=1).sum()
         if step.final is not None:
             assert step.final[1][MASK].all()
-    assert sum(step.start.sum() for step in told) > 10 and free < 3 * len(told)
+    assert sum(step.start.sum() for step in timesteps) > 10 and free < 3 * len(timesteps)
 
 
 def test_wrappers_leave_the_mask_alone() -> None:
     wrappers = replace(INFO, keep=(1,), normalise_observations=True, previous=True)
     with gymnasium_task("masked:Locks").open(2, seed=0, wrappers=wrappers) as stream:
-        told = play(stream)
+        timesteps = play(stream)
         assert stream.observation_space[BARE].shape == (1,)
     with gymnasium_task("masked:Locks").open(2, seed=0, wrappers=INFO) as stream:
         plain = play(stream)
-    for one, other in zip(told, plain, strict=True):
+    for one, other in zip(timesteps, plain, strict=True):
         seen, expected = (step.observation for step in (one, other))
         np.testing.assert_array_equal(seen[MASK], expected[MASK])
         assert set(seen) == {BARE, MASK, "previous_action", "previous_reward"}
@@ -208,11 +208,13 @@ def test_asynchronous_actors_mask(tmp_path: Any, wrappers: WrapperConfig) -> Non
 def test_within_a_trial_the_mask_is_that_of_the_next_episode(tmp_path: Any) -> None:
     """Environments raise where they are given what they forbid in the running episode."""
     with gymnasium_task("masked:Locks").open(3, seed=0, wrappers=IN_TRIALS) as stream:
-        told = play(stream)
-    opened = [step.observation["previous_ended"][:, 0].astype(bool) for step in told]
-    allowed = np.concatenate([s.observation[MASK][o] for s, o in zip(told, opened, strict=True)])
+        timesteps = play(stream)
+    opened = [step.observation["previous_ended"][:, 0].astype(bool) for step in timesteps]
+    allowed = np.concatenate(
+        [s.observation[MASK][o] for s, o in zip(timesteps, opened, strict=True)]
+    )
     assert len(allowed) > 10 and not allowed.all(axis=1).all()
-    assert sum(step.ended.sum() for step in told) > 3
+    assert sum(step.ended.sum() for step in timesteps) > 3
     path = clew.train(config_of(tmp_path, wrappers=IN_TRIALS), progress=Watch()).path
     for greedy in (True, False):
         clew.evaluate(path, episodes=5, greedy=greedy)

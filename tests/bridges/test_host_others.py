@@ -30,10 +30,10 @@ def test_minigrid(processes: int) -> None:
     assert set(task.observation_space) == {"image", "direction"}
     assert task.observation_space["image"] == spaces.Box(0, 255, (7, 7, 3), np.uint8)
     assert task.observation_space["direction"] == spaces.Discrete(4)
-    told, _ = play(task, 250, processes=processes)
-    assert any(step.ended.any() for step in told)
-    assert all(step.observation["image"].dtype == np.uint8 for step in told)
-    assert told[0].observation["direction"].dtype == np.int32
+    timesteps, _ = play(task, 250, processes=processes)
+    assert any(step.ended.any() for step in timesteps)
+    assert all(step.observation["image"].dtype == np.uint8 for step in timesteps)
+    assert timesteps[0].observation["direction"].dtype == np.int32
 
 
 @pytest.mark.parametrize("processes", [0, 2])
@@ -43,8 +43,8 @@ def test_minigrid_with_one_hot_cells(processes: int, monkeypatch: pytest.MonkeyP
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples")
     task = gymnasium_task("minigrid_memory:make")
     assert set(task.observation_space) == {"image", "direction"}
-    told, _ = play(task, 20, processes=processes)
-    for step in told:
+    timesteps, _ = play(task, 20, processes=processes)
+    for step in timesteps:
         assert set(np.unique(step.observation["image"])) <= {0, 1}
         assert (step.observation["image"].sum(axis=-1) == 3).all()
 
@@ -84,27 +84,27 @@ def test_other_spaces_of_popgym(name: str, observation: Any) -> None:
     pytest.importorskip("popgym")
     task = gymnasium_task(f"gymnasium:popgym-{name}-v0")
     assert task.observation_space == observation
-    told, _ = play(task, 30, wrappers=WrapperConfig(time_limit=10))
-    assert any(step.ended.any() for step in told)
+    timesteps, _ = play(task, 30, wrappers=WrapperConfig(time_limit=10))
+    assert any(step.ended.any() for step in timesteps)
 
 
 def test_masked_velocities_of_cartpole() -> None:
     """The same as popgym's own masked task sees: positions and angles."""
     hidden = WrapperConfig(keep=(0, 2))
     task = gymnasium_task("gymnasium:CartPole-v1")
-    told, actions = play(task, 60, wrappers=hidden)
+    timesteps, actions = play(task, 60, wrappers=hidden)
     whole, again = play(task, 60)
     np.testing.assert_array_equal(actions, again)
-    for step, full in zip(told, whole, strict=True):
+    for step, full in zip(timesteps, whole, strict=True):
         np.testing.assert_array_equal(step.observation, full.observation[:, [0, 2]])
 
 
 def test_pendulum_is_cut_off_and_never_over() -> None:
     """Its time limit truncates: discount 1, and the final observation is there for its value."""
-    told, _ = play(gymnasium_task("gymnasium:Pendulum-v1"), 205)
-    ends = [k for k, step in enumerate(told) if step.ended.any()]
-    assert ends == [200] and told[200].last.all() and (told[200].discount == 1).all()
-    assert (told[200].metrics["length"] == 200).all()
-    assert told[201].start.all() and (told[201].reward == 0).all()
-    totals = np.sum([step.reward for step in told[1:201]], axis=0)
-    np.testing.assert_allclose(told[200].metrics["return"], totals, rtol=1e-4)
+    timesteps, _ = play(gymnasium_task("gymnasium:Pendulum-v1"), 205)
+    ends = [k for k, step in enumerate(timesteps) if step.ended.any()]
+    assert ends == [200] and timesteps[200].last.all() and (timesteps[200].discount == 1).all()
+    assert (timesteps[200].metrics["length"] == 200).all()
+    assert timesteps[201].start.all() and (timesteps[201].reward == 0).all()
+    totals = np.sum([step.reward for step in timesteps[1:201]], axis=0)
+    np.testing.assert_allclose(timesteps[200].metrics["return"], totals, rtol=1e-4)

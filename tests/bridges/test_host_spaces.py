@@ -114,9 +114,9 @@ def test_actions_reach_the_environment(space: Any, chosen: Any, taken: Any) -> N
         plan = GroupPlan(builder, adapt_observation(Echo.observation_space), space, 0, 2)
         with GymnasiumStream(GroupedEnvs(plan, 2, processes)) as stream:
             stream.reset(0)
-            told = stream.step(np.array(chosen))
+            timesteps = stream.step(np.array(chosen))
         rows = [np.resize(np.asarray(row, np.float32), 3) for row in taken]
-        np.testing.assert_array_equal(told.observation, rows)
+        np.testing.assert_array_equal(timesteps.observation, rows)
 
 
 @pytest.mark.parametrize(

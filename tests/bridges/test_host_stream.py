@@ -66,17 +66,17 @@ def labels(observation: Any) -> np.ndarray:
 def record(stream: GymnasiumStream, steps: int = STEPS, seed: int = 0) -> list[GymnasiumStep]:
     """A reset and some steps with random actions."""
     random = np.random.default_rng(0)
-    told = [stream.reset(seed)]
-    told += [stream.step(random.integers(2, size=stream.num_envs)) for _ in range(steps)]
-    return told
+    timesteps = [stream.reset(seed)]
+    timesteps += [stream.step(random.integers(2, size=stream.num_envs)) for _ in range(steps)]
+    return timesteps
 
 
-def transitions(told: list[GymnasiumStep], i: int) -> Iterator[tuple[Any, ...]]:
+def transitions(timesteps: list[GymnasiumStep], i: int) -> Iterator[tuple[Any, ...]]:
     """What a learner learns of environment i: label, reward, discount, label that completes it.
 
     The last is None where nothing follows. It is the learner's rule, written once for both modes.
     """
-    for before, after in zip(told, told[1:], strict=False):
+    for before, after in zip(timesteps, timesteps[1:], strict=False):
         if before.last[i]:
             continue
         follows = labels(after.observation)[i]
@@ -108,20 +108,20 @@ PROCESSES = [(over_processes, NEXT), (over_processes, SAME)]
 def test_every_transition_is_learned_once(make: Callable[..., Any], mode: AutoresetMode) -> None:
     """In order, with its own reward, and with the value of the right observation behind it."""
     with GymnasiumStream(make(mode)) as stream:
-        told = record(stream)
+        timesteps = record(stream)
     for i in range(ENVS):
-        learned = list(transitions(told, i))
+        learned = list(transitions(timesteps, i))
         assert len(learned) > STEPS / 2
         assert learned == [t for t, _ in zip(expected(i), learned, strict=False)]
-        assert all(labels(step.observation)[i, 2] == i for step in told)
+        assert all(labels(step.observation)[i, 2] == i for step in timesteps)
 
 
 @pytest.mark.parametrize(("make", "mode"), VECTORS)
 def test_starts_ends_and_metrics(make: Callable[..., Any], mode: AutoresetMode) -> None:
     """A start is step 0 and nothing else; returns and lengths are the episode's own."""
     with GymnasiumStream(make(mode)) as stream:
-        told = record(stream)
-    for step in told:
+        timesteps = record(stream)
+    for step in timesteps:
         np.testing.assert_array_equal(step.start, labels(step.observation)[:, 1] == 0)
         assert not (step.start & step.last).any()
         if mode is SAME:
@@ -132,14 +132,14 @@ def test_starts_ends_and_metrics(make: Callable[..., Any], mode: AutoresetMode) 
         assert step.reward.dtype == step.discount.dtype == np.float32
         assert all(array.dtype == np.float32 for array in step.metrics.values())
     for i in range(ENVS):
-        ends = [step for step in told if step.ended[i]]
+        ends = [step for step in timesteps if step.ended[i]]
         assert len(ends) > 10
         for episode, step in enumerate(ends, start=i):
             length = LENGTHS[episode % len(LENGTHS)]
             assert step.metrics["length"][i] == length
             total = sum(10 * episode + time + 1 for time in range(length))
             assert step.metrics["return"][i] == total
-        for step in told:
+        for step in timesteps:
             if not step.ended[i]:
                 assert step.metrics["length"][i] == step.metrics["return"][i] == 0
 
@@ -147,8 +147,8 @@ def test_starts_ends_and_metrics(make: Callable[..., Any], mode: AutoresetMode) 
 @pytest.mark.parametrize("mode", [NEXT, SAME])
 def test_dummy_steps_and_finals(mode: AutoresetMode) -> None:
     """The step out of a final observation earns nothing; finals are of truncated episodes only."""
-    told = record(GymnasiumStream(sync(mode)))
-    for before, after in zip(told, told[1:], strict=False):
+    timesteps = record(GymnasiumStream(sync(mode)))
+    for before, after in zip(timesteps, timesteps[1:], strict=False):
         assert (after.reward[before.last] == 0).all()
         assert (after.discount[before.last] == 1).all()
         assert after.start[before.last].all()
@@ -164,14 +164,14 @@ def test_our_own_vector_environments(processes: int) -> None:
     """The same transitions, whatever the processes; every environment has its own seed."""
     task = gymnasium_task("labelled:Labelled", {"lengths": LENGTHS, "ends": ENDS})
     with task.open(ENVS, processes=processes, seed=3) as stream:
-        told = record(stream, seed=3)
+        timesteps = record(stream, seed=3)
         again = stream.reset(3)
-    numbers = told[0].observation[:, 2]
+    numbers = timesteps[0].observation[:, 2]
     assert len(set(numbers.tolist())) == ENVS
     for i in range(ENVS):
-        learned = list(transitions(told, i))
+        learned = list(transitions(timesteps, i))
         assert learned == [t for t, _ in zip(expected(0), learned, strict=False)]
-        assert all(step.observation[i, 2] == numbers[i] for step in told)
+        assert all(step.observation[i, 2] == numbers[i] for step in timesteps)
     np.testing.assert_array_equal(again.observation[:, 2], numbers)
     assert again.start.all() and not again.last.any()
 
@@ -180,12 +180,12 @@ def test_our_own_dicts_and_processes() -> None:
     """A nested Dict comes through shared memory flat, shifted and without its Text."""
     task = gymnasium_task("labelled:DictLabelled", {"lengths": LENGTHS, "ends": ENDS})
     with task.open(ENVS, processes=2) as stream:
-        told = record(stream)
-    first = told[0].observation
+        timesteps = record(stream)
+    first = timesteps[0].observation
     assert isinstance(first, dict) and set(first) == {"episode", "more.step", "number"}
     assert first["episode"].dtype == np.int32 and first["more.step"].dtype == np.uint8
     for i in range(ENVS):
-        learned = list(transitions(told, i))
+        learned = list(transitions(timesteps, i))
         assert learned == [t for t, _ in zip(expected(0), learned, strict=False)]
 
 

@@ -70,14 +70,14 @@ def test_a_stream_is_what_gymnasium_plays(name: str, processes: int) -> None:
     task.action_space.seed(0)
     actions = np.stack([[task.action_space.sample() for _ in range(4)] for _ in range(230)])
     with task.open(4, processes=processes, seed=5) as stream:
-        told = [stream.reset(), *(stream.step(row) for row in actions)]
+        timesteps = [stream.reset(), *(stream.step(row) for row in actions)]
         with task.open(4, seed=5) as same:
-            np.testing.assert_array_equal(same.reset().observation, told[0].observation)
+            np.testing.assert_array_equal(same.reset().observation, timesteps[0].observation)
     seeds = np.random.SeedSequence(5).generate_state(4).tolist()
     for i, seed in enumerate(seeds):
         seen = by_hand(gymnasium.make(name), seed, actions[:, i])
-        np.testing.assert_array_equal([step.observation[i] for step in told], seen)
-    assert any(step.ended.any() for step in told) == (name != "Acrobot-v1")
+        np.testing.assert_array_equal([step.observation[i] for step in timesteps], seen)
+    assert any(step.ended.any() for step in timesteps) == (name != "Acrobot-v1")
 
 
 def test_streams_go_on_without_a_seed() -> None:

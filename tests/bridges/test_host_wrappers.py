@@ -28,8 +28,8 @@ def opened(mode: AutoresetMode = NEXT, frozen: bool = False, **settings: Any) ->
 def play(stream: GymnasiumStream, steps: int = STEPS) -> tuple[list[GymnasiumStep], np.ndarray]:
     """A reset and steps with random actions, which come with them."""
     actions = np.random.default_rng(1).integers(2, size=(steps, stream.num_envs))
-    told = [stream.reset(0)]
-    return told + [stream.step(row) for row in actions], actions
+    timesteps = [stream.reset(0)]
+    return timesteps + [stream.step(row) for row in actions], actions
 
 
 def named(observation: Any) -> dict[str, np.ndarray]:
@@ -77,9 +77,9 @@ def test_time_limit_after_frame_skip() -> None:
 
 def test_keep() -> None:
     """Some entries, in the order that was asked for; its space too."""
-    told, _ = play(opened(SAME, keep=(2, 0)))
+    timesteps, _ = play(opened(SAME, keep=(2, 0)))
     plain, _ = play(opened(SAME))
-    for step, whole in zip(told, plain, strict=True):
+    for step, whole in zip(timesteps, plain, strict=True):
         np.testing.assert_array_equal(step.observation, array(whole.observation)[:, [2, 0]])
         assert (step.final is None) == (whole.final is None)
         if step.final and whole.final:
@@ -100,9 +100,9 @@ def test_normalised_observations(mode: AutoresetMode) -> None:
     """By the mean and the variance of all observations so far, the present ones included."""
     stream = opened(mode, normalise_observations=True, observation_clip=1.2)
     plain, _ = play(opened(mode))
-    told, _ = play(stream)
+    timesteps, _ = play(stream)
     rows = np.zeros((0, 3))
-    for step, raw in zip(told, plain, strict=True):
+    for step, raw in zip(timesteps, plain, strict=True):
         rows = np.vstack([rows, seen_rows(raw)])
         scaled = (seen_rows(raw) - rows.mean(axis=0)) / np.sqrt(rows.var(axis=0) + 1e-8)
         np.testing.assert_allclose(
@@ -142,27 +142,27 @@ def test_rewards(mode: AutoresetMode) -> None:
     settings: dict[str, Any] = {"normalise_rewards": True, "reward_gamma": 0.9}
     stream = opened(mode, **settings, reward_scale=3.0, reward_clip=2.5)
     plain, _ = play(opened(mode))
-    told, _ = play(stream)
+    timesteps, _ = play(stream)
     returns, squares = np.zeros(ENVS), []
-    for k in range(1, len(told)):
-        counted = [i for i in range(ENVS) if not told[k - 1].last[i]]
+    for k in range(1, len(timesteps)):
+        counted = [i for i in range(ENVS) if not timesteps[k - 1].last[i]]
         for i in counted:
             returns[i] = plain[k].reward[i] + 0.9 * returns[i]
             squares.append(returns[i] ** 2)
         for i in range(ENVS):
             scaled = 3.0 * plain[k].reward[i] / np.sqrt(np.mean(squares))
-            assert told[k].reward[i] == pytest.approx(min(2.5, scaled), rel=1e-5)
+            assert timesteps[k].reward[i] == pytest.approx(min(2.5, scaled), rel=1e-5)
         returns[plain[k].ended] = 0.0
-        np.testing.assert_array_equal(told[k].metrics["return"], plain[k].metrics["return"])
+        np.testing.assert_array_equal(timesteps[k].metrics["return"], plain[k].metrics["return"])
     assert stream.state()["reward"]["count"] == len(squares)
 
 
 @pytest.mark.parametrize("mode", [NEXT, SAME])
 def test_previous_action_and_reward(mode: AutoresetMode) -> None:
     """Those that led here, with the reward as it is learned from; nothing at a start."""
-    told, actions = play(opened(mode, previous=True, reward_scale=0.5))
+    timesteps, actions = play(opened(mode, previous=True, reward_scale=0.5))
     plain, _ = play(opened(mode))
-    for k, (step, raw) in enumerate(zip(told, plain, strict=True)):
+    for k, (step, raw) in enumerate(zip(timesteps, plain, strict=True)):
         seen = named(step.observation)
         np.testing.assert_array_equal(seen["observation"], raw.observation)
         for i in range(ENVS):
@@ -193,10 +193,10 @@ def test_previous_actions_of_other_spaces(space: Any, action: Any, seen: Any) ->
     config = WrapperConfig(previous=True)
     stream = task.open(1, wrappers=config)
     stream.reset(0)
-    told = named(stream.step(action).observation)["previous_action"]
-    np.testing.assert_array_equal(told, np.float32(seen))
+    timesteps = named(stream.step(action).observation)["previous_action"]
+    np.testing.assert_array_equal(timesteps, np.float32(seen))
     assert stream.observation_space == task.observed(config)
-    assert told[0].shape == stream.observation_space["previous_action"].shape
+    assert timesteps[0].shape == stream.observation_space["previous_action"].shape
     names = set(gymnasium_task("labelled:DictLabelled").observed(config))
     assert names == {"episode", "more.step", "number", "previous_action", "previous_reward"}
 
@@ -209,16 +209,16 @@ def test_what_was_learned_is_kept_and_frozen() -> None:
     state = learner.state()
     frozen = opened(frozen=True, **settings)
     frozen.restore(state)
-    told, _ = play(frozen, 5)
+    timesteps, _ = play(frozen, 5)
     raw, _ = play(opened(), 5)
     kept = state["observation"]["observation"]
     scale = np.sqrt(kept["m2"] / kept["count"] + 1e-8)
     expected = (array(raw[3].observation) - kept["mean"]) / scale
     np.testing.assert_allclose(
-        told[3].observation, np.clip(expected, -10, 10), rtol=1e-5, atol=1e-6
+        timesteps[3].observation, np.clip(expected, -10, 10), rtol=1e-5, atol=1e-6
     )
     expected = raw[3].reward / np.sqrt(state["reward"]["mean_square"] + 1e-8)
-    np.testing.assert_allclose(told[3].reward, expected, rtol=1e-5)
+    np.testing.assert_allclose(timesteps[3].reward, expected, rtol=1e-5)
     after = frozen.state()
     for group, part in state.items():
         np.testing.assert_equal(after[group], part)

@@ -74,10 +74,10 @@ class Counting(Environment):
         state, odd = (episode, time + 1), episode % 2 == 1
         over = time + 1 >= 3
         reward = (time + 1).astype(jnp.float32) - episode.astype(jnp.float32)
-        told = Transition(
+        timesteps = Transition(
             self.observe(state), reward, over & odd, over & ~odd, {"parity": jnp.float32(odd)}
         )
-        return state, told
+        return state, timesteps
 
     def remembered(self, state):
         return {"parity": state[0] % 2}
@@ -113,11 +113,11 @@ def stepped(env: Environment, actions: np.ndarray) -> list[Any]:
     stream = AutoReset(env)
     key = jax.random.key(0)
     state, first = stream.reset(key)
-    told, step = [first], jax.jit(lambda state, action: stream.step(state, action, key))
+    timesteps, step = [first], jax.jit(lambda state, action: stream.step(state, action, key))
     for action in actions:
         state, now = step(state, action)
-        told.append(now)
-    return told
+        timesteps.append(now)
+    return timesteps
 
 
 @pytest.mark.parametrize(
@@ -147,26 +147,26 @@ def test_they_show_what_the_host_s_show(actions, settings):
 
 def played_by_label(stream: GymnasiumStream, table: Any, space: Any) -> dict[Any, Any]:
     """(episode, step) to what was seen and earned, on the host."""
-    told, found = stream.reset(0), {}
+    timesteps, found = stream.reset(0), {}
     episode = time = 0
     for _ in range(STEPS):
-        found[episode, time] = _first(told.observation), told.reward[0]
-        told = stream.step(np.asarray(table[episode, time])[None])
-        episode, time = (episode + 1, 0) if told.start[0] else (episode, time + 1)
+        found[episode, time] = _first(timesteps.observation), timesteps.reward[0]
+        timesteps = stream.step(np.asarray(table[episode, time])[None])
+        episode, time = (episode + 1, 0) if timesteps.start[0] else (episode, time + 1)
     return found
 
 
 def ours_by_label(env: Environment, table: Any, space: Any) -> dict[Any, Any]:
     """The same of a task in JAX; what ends in a termination is seen nowhere."""
     stream, key, found = AutoReset(env), jax.random.key(0), {}
-    state, told = stream.reset(key)
+    state, timesteps = stream.reset(key)
     step = jax.jit(lambda *x: stream.step(*x))
     episode = time = 0
     for _ in range(STEPS // 2):
-        if not (time == 0 and told.ended):  # its reward is of the episode before
-            found[episode, time] = jax.device_get((told.observation, told.reward))
-        state, told = step(state, table[episode, time], key)
-        episode, time = (episode + 1, 0) if told.start else (episode, time + 1)
+        if not (time == 0 and timesteps.ended):  # its reward is of the episode before
+            found[episode, time] = jax.device_get((timesteps.observation, timesteps.reward))
+        state, timesteps = step(state, table[episode, time], key)
+        episode, time = (episode + 1, 0) if timesteps.start else (episode, time + 1)
     return found
 
 
