@@ -11,7 +11,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector.utils import CloudpickleWrapper
 
 from clew.bridges.gymnasium.build import EnvBuilder
 from clew.bridges.gymnasium.faults import MaskError
@@ -114,6 +113,7 @@ class EnvGroup:
         self._terminated, self._truncated = rows["terminated"], rows["truncated"]
         self._masks[:] = 1
         self._ended = np.zeros(plan.count, np.bool_)
+        self._trials, self._mask = plan.trials, plan.mask
         self._steps = [0] * plan.count
         self._failures: list[Failure] = []
 
@@ -181,8 +181,8 @@ class EnvGroup:
         self._steps[i] = 0
         observation, info = env.reset() if seed is None else env.reset(seed=seed)
         self._write(i, observation)
-        if self.plan.mask:
-            self._masks[i] = mask_of_info(info, self.plan.mask, False)
+        if self._mask:
+            self._masks[i] = mask_of_info(info, self._mask, False)
 
     def _step(
         self, i: int, observation: Any, reward: Any, terminated: Any, truncated: Any, info: Any
@@ -190,17 +190,16 @@ class EnvGroup:
         """Writes what an environment answered; the usual types take the short way."""
         known = isinstance(reward, NUMBERS)
         self._rewards[i] = reward if known else float(np.asarray(reward, np.float64).item())
-        for name, flags, value in (
-            ("terminated", self._terminated, terminated),
-            ("truncated", self._truncated, truncated),
-        ):
-            flags[i] = value if isinstance(value, FLAGS) else flag(name, value)
+        known = isinstance(terminated, FLAGS)
+        self._terminated[i] = terminated if known else flag("terminated", terminated)
+        known = isinstance(truncated, FLAGS)
+        self._truncated[i] = truncated if known else flag("truncated", truncated)
         self._write(i, observation)
-        if self.plan.trials:
+        if self._trials:
             self._goes_on[i] = info.get(ENDED, False)
-        if self.plan.mask:
+        if self._mask:
             ended = bool(self._terminated[i] or self._truncated[i])
-            self._masks[i] = mask_of_info(info, self.plan.mask, ended)
+            self._masks[i] = mask_of_info(info, self._mask, ended)
         self._steps[i] += 1
 
     def _write(self, i: int, observation: Any) -> None:
@@ -208,7 +207,7 @@ class EnvGroup:
             value = leaf.pick(observation)
             if value.shape != raw_shape:
                 raise ValueError(
-                    f"observation {leaf.name} has shape {value.shape}, its space says {raw_shape}"
+                    f"{leaf.field} has shape {value.shape}, its space says {raw_shape}"
                 )
             if exact and value.dtype.char not in exact:
                 require_exact(leaf, value)
@@ -236,13 +235,11 @@ def table(plan: GroupPlan, memory: Any) -> Array:
     return np.frombuffer(memory, plan.row)[plan.first : plan.first + plan.count]
 
 
-def serve(
-    sent: CloudpickleWrapper[Any], place: int, rows: Any, progress: Any, pipe: Connection
-) -> None:
+def serve(sent: Any, place: int, rows: Any, progress: Any, pipe: Connection) -> None:
     """What a worker process does: what its parent asks for, until that hangs up.
 
     Args:
-        sent: the `GroupPlan`, which may hold what only cloudpickle can send.
+        sent: a `CloudpickleWrapper` of the `GroupPlan`, which may hold what only that can send.
         place: of the group among all, and of its entry in `progress`.
         rows: shared memory of the rows of all groups.
         progress: shared memory of their progress.

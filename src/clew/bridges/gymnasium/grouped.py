@@ -68,7 +68,7 @@ class GroupedEnvs(VectorSource):
         self._closing = util.Finalize(self, end_processes, ending, exitpriority=10)
 
     def _start(self, processes: int) -> None:
-        context = get_context(start_method())
+        context: Any = get_context(start_method())
         rows = context.RawArray("B", self.num_envs * self._plan.row.itemsize)
         indices = context.RawArray("i", [NOBODY] * processes)
         self._rows, self._progress = table(self._plan, rows), np.frombuffer(indices, np.int32)
@@ -77,14 +77,15 @@ class GroupedEnvs(VectorSource):
         self._pipes.extend(ours for ours, _ in pipes)
         for place, (_, theirs) in enumerate(pipes):
             plan = replace(self._plan, first=place * self._share, count=self._share)
-            started = (CloudpickleWrapper(plan), place, rows, indices, theirs)
-            process: Any = context.Process(target=serve, args=started, name=f"clew-envs-{place}")
+            sent = CloudpickleWrapper(plan)  # pyright: ignore  # it takes anything
+            started = (sent, place, rows, indices, theirs)
+            process = context.Process(target=serve, args=started, name=f"clew-envs-{place}")
             process.daemon = True
             with clear_mpi_env_vars(), theirs:
                 process.start()
             self.processes.append(process)
 
-    def _not_started(self, error: Exception) -> UserError:
+    def _not_started(self, error: EOFError | OSError) -> UserError:
         if isinstance(error, EOFError | ConnectionError):
             return self._gone(
                 f"a worker process ended while it started ({error!r}); a script that starts "

@@ -133,7 +133,8 @@ class OtherVector(VectorSource):
         self._actions: Any = None
 
     def reset(self, seed: int | None, timeout: float | None) -> Answer:
-        vector, seeds = self.vector, seed
+        vector: Any = self.vector
+        seeds: Any = seed
         if seed is not None and isinstance(vector.unwrapped, SyncVectorEnv | AsyncVectorEnv):
             seeds = seeds_of(seed, self.num_envs)
         with self._faults_of("reset", timeout):
@@ -141,7 +142,7 @@ class OtherVector(VectorSource):
                 vector.reset_async(seed=seeds)
                 observations, info = vector.reset_wait(timeout)
             else:
-                observations, info = vector.reset(seed=seeds)  # pyright: ignore
+                observations, info = vector.reset(seed=seeds)
         never = np.zeros(self.num_envs, np.bool_)
         rewards = np.zeros(self.num_envs, np.float32)
         adapted = self._adapted(observations)
