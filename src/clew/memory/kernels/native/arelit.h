@@ -1,8 +1,8 @@
 // AReLiT's recurrence for one head over a chunk, forward and backward; `arelit.py` has the
 // equations. States are not stored: the backward pass keeps one of every `kPiece`, and runs from
 // there again.
-#ifndef CLEW_WAVES_H_
-#define CLEW_WAVES_H_
+#ifndef CLEW_ARELIT_H_
+#define CLEW_ARELIT_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -149,4 +149,4 @@ void arelit_forward(const AReLiT<T>& w, int64_t n, int64_t h, T* outputs, T* key
 
 }  // namespace clew
 
-#endif  // CLEW_WAVES_H_
+#endif  // CLEW_ARELIT_H_

@@ -1,6 +1,6 @@
 // The gradient of AReLiT's recurrence for one head over a chunk.
-#ifndef CLEW_WAVES_BACKWARD_H_
-#define CLEW_WAVES_BACKWARD_H_
+#ifndef CLEW_ARELIT_BACKWARD_H_
+#define CLEW_ARELIT_BACKWARD_H_
 
 #include "arelit.h"
 
@@ -131,4 +131,4 @@ void arelit_backward(const AReLiT<T>& w, const AReLiTGradients<T>& g, int64_t n,
 
 }  // namespace clew
 
-#endif  // CLEW_WAVES_BACKWARD_H_
+#endif  // CLEW_ARELIT_BACKWARD_H_

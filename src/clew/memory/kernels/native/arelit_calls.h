@@ -1,27 +1,25 @@
 // AReLiT's kernel as XLA calls it.
-#ifndef CLEW_WAVES_CALLS_H_
-#define CLEW_WAVES_CALLS_H_
+#ifndef CLEW_ARELIT_CALLS_H_
+#define CLEW_ARELIT_CALLS_H_
 
 #include "calls.h"
 #include "arelit_backward.h"
 
 namespace clew {
 
-using Weights = ffi::Span<const double>;
-
 // Keys are [.., rows, heads, eta, head] and values [.., vectors, heads, head].
 template <ffi::DataType type, typename T = ffi::NativeType<type>>
 AReLiT<T> make_arelit(In<type> products, In<type> maps, In<type> cosines, Flags starts,
-                    In<type> keys, In<type> values, Weights weights, double scale,
-                    double epsilon) {
+                      In<type> keys, In<type> values, Weights weights, Scale scale,
+                      Epsilon epsilon) {
   const auto k = keys.dimensions(), v = values.dimensions();
   AReLiT<T> w;
   w.sizes = make_sizes(products, maps);
   w.rows = k[k.size() - 4];
   w.vectors = v[v.size() - 3];
-  w.weights = weights.begin();
-  w.scale = scale;
-  w.epsilon = epsilon;
+  w.weights = weights->begin();
+  w.scale = *scale;
+  w.epsilon = *epsilon;
   w.products = products.typed_data();
   w.maps = maps.typed_data();
   w.cosines = cosines.typed_data();
@@ -35,7 +33,7 @@ template <ffi::DataType type>
 ffi::Error arelit_forward_call(ffi::ThreadPool pool, In<type> products, In<type> maps,
                               In<type> cosines, Flags starts, In<type> keys, In<type> values,
                               Out<type> outputs, Out<type> last_keys, Out<type> last_values,
-                              Weights weights, double scale, double epsilon) {
+                              Weights weights, Scale scale, Epsilon epsilon) {
   const auto w =
       make_arelit<type>(products, maps, cosines, starts, keys, values, weights, scale, epsilon);
   for_each_head(pool, w.sizes.n, w.sizes.heads, [&](int64_t n, int64_t h) {
@@ -51,7 +49,7 @@ ffi::Error arelit_backward_call(ffi::ThreadPool pool, In<type> products, In<type
                                In<type> of_outputs, In<type> of_last_keys,
                                In<type> of_last_values, Out<type> of_products, Out<type> of_maps,
                                Out<type> of_keys, Out<type> of_values, Weights weights,
-                               double scale, double epsilon) {
+                               Scale scale, Epsilon epsilon) {
   const auto w =
       make_arelit<type>(products, maps, cosines, starts, keys, values, weights, scale, epsilon);
   const AReLiTGradients<ffi::NativeType<type>> g{
@@ -64,44 +62,6 @@ ffi::Error arelit_backward_call(ffi::ThreadPool pool, In<type> products, In<type
   return ffi::Error::Success();
 }
 
-template <ffi::DataType type>
-auto arelit_inputs() {
-  return ffi::Ffi::Bind()
-      .Ctx<ffi::ThreadPool>()
-      .Arg<In<type>>()
-      .template Arg<In<type>>()
-      .template Arg<In<type>>()
-      .template Arg<Flags>()
-      .template Arg<In<type>>()
-      .template Arg<In<type>>();
-}
-
-template <ffi::DataType type>
-auto arelit_forward_binding() {
-  return arelit_inputs<type>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Attr<Weights>("weights")
-      .template Attr<double>("scale")
-      .template Attr<double>("epsilon");
-}
-
-template <ffi::DataType type>
-auto arelit_backward_binding() {
-  return arelit_inputs<type>()
-      .template Arg<In<type>>()
-      .template Arg<In<type>>()
-      .template Arg<In<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Attr<Weights>("weights")
-      .template Attr<double>("scale")
-      .template Attr<double>("epsilon");
-}
-
 }  // namespace clew
 
-#endif  // CLEW_WAVES_CALLS_H_
+#endif  // CLEW_ARELIT_CALLS_H_

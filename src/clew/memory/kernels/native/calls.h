@@ -5,6 +5,12 @@
 #include "features.h"
 #include "parallel.h"
 
+// Handlers are bound by their signatures, in which XLA's threads may stand too.
+template <>
+struct xla::ffi::CtxBinding<xla::ffi::ThreadPool> {
+  using Ctx = xla::ffi::ThreadPool;
+};
+
 namespace clew {
 
 namespace ffi = xla::ffi;
@@ -15,6 +21,14 @@ template <ffi::DataType type>
 using Out = ffi::Result<ffi::Buffer<type>>;
 using Flags = ffi::Buffer<ffi::PRED>;
 using Integers = ffi::Buffer<ffi::S32>;
+
+// Attributes, by the names that Python gives them.
+inline constexpr char kEpsilon[] = "epsilon", kJoint[] = "joint", kScale[] = "scale";
+inline constexpr char kWeights[] = "weights";
+using Epsilon = ffi::Attr<double, kEpsilon>;
+using Joint = ffi::Attr<double, kJoint>;
+using Scale = ffi::Attr<double, kScale>;
+using Weights = ffi::Attr<ffi::Span<const double>, kWeights>;
 
 // From the last axes of products [.., time, 5, heads, head] and maps [.., time, 3, heads, eta].
 template <ffi::DataType type>

@@ -104,42 +104,6 @@ ffi::Error cells_backward_call(ffi::ThreadPool pool, In<type> weight, In<type> o
   return ffi::Error::Success();
 }
 
-template <ffi::DataType type>
-auto cells_inputs() {
-  return ffi::Ffi::Bind()
-      .Ctx<ffi::ThreadPool>()
-      .template Arg<In<type>>()
-      .template Arg<In<type>>()
-      .template Arg<In<type>>()
-      .template Arg<In<type>>()
-      .template Arg<In<type>>()
-      .template Arg<Flags>();
-}
-
-template <ffi::DataType type>
-auto cells_forward_binding() {
-  return cells_inputs<type>()
-      .template Arg<In<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Ret<ffi::Buffer<type>>();
-}
-
-template <ffi::DataType type>
-auto cells_backward_binding() {
-  return cells_inputs<type>()
-      .template Arg<In<type>>()
-      .template Arg<In<type>>()
-      .template Arg<In<type>>()
-      .template Arg<In<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Ret<ffi::Buffer<type>>();
-}
-
 // Their names for the table of kernels.
 template <ffi::DataType type>
 constexpr auto lstm_forward_call = cells_forward_call<LSTMCell, type>;
@@ -149,15 +113,6 @@ template <ffi::DataType type>
 constexpr auto gru_forward_call = cells_forward_call<GRUCell, type>;
 template <ffi::DataType type>
 constexpr auto gru_backward_call = cells_backward_call<GRUCell, type>;
-template <ffi::DataType type>
-auto lstm_forward_binding() { return cells_forward_binding<type>(); }
-template <ffi::DataType type>
-auto lstm_backward_binding() { return cells_backward_binding<type>(); }
-template <ffi::DataType type>
-auto gru_forward_binding() { return cells_forward_binding<type>(); }
-template <ffi::DataType type>
-auto gru_backward_binding() { return cells_backward_binding<type>(); }
-
 }  // namespace clew
 
 #endif  // CLEW_CELLS_CALLS_H_

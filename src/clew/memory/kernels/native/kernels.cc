@@ -6,11 +6,9 @@
 
 namespace ffi = xla::ffi;
 
-#define CLEW_EXPORT(kernel)                                                          \
-  XLA_FFI_DEFINE_HANDLER_SYMBOL(clew_##kernel##_float32, clew::kernel##_call<ffi::F32>, \
-                                clew::kernel##_binding<ffi::F32>());                 \
-  XLA_FFI_DEFINE_HANDLER_SYMBOL(clew_##kernel##_float64, clew::kernel##_call<ffi::F64>, \
-                                clew::kernel##_binding<ffi::F64>())
+#define CLEW_EXPORT(kernel)                                                               \
+  XLA_FFI_DEFINE_HANDLER_SYMBOL(clew_##kernel##_float32, clew::kernel##_call<ffi::F32>);  \
+  XLA_FFI_DEFINE_HANDLER_SYMBOL(clew_##kernel##_float64, clew::kernel##_call<ffi::F64>)
 
 CLEW_EXPORT(arelit_forward);
 CLEW_EXPORT(arelit_backward);

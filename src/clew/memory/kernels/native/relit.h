@@ -2,8 +2,8 @@
 // equations. Every row of C depends on no other, so that some rows at a time go through some steps,
 // in the first cache. The normaliser is one more row. States are not stored: the backward pass
 // keeps one of every `kPiece`, and runs from there again.
-#ifndef CLEW_OUTER_H_
-#define CLEW_OUTER_H_
+#ifndef CLEW_RELIT_H_
+#define CLEW_RELIT_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -145,4 +145,4 @@ void relit_forward(const ReLiT<T>& o, int64_t n, int64_t h, T* outputs, T* matri
 
 }  // namespace clew
 
-#endif  // CLEW_OUTER_H_
+#endif  // CLEW_RELIT_H_

@@ -1,6 +1,6 @@
 // The gradient of ReLiT's recurrence for one head over a chunk.
-#ifndef CLEW_OUTER_BACKWARD_H_
-#define CLEW_OUTER_BACKWARD_H_
+#ifndef CLEW_RELIT_BACKWARD_H_
+#define CLEW_RELIT_BACKWARD_H_
 
 #include "relit.h"
 
@@ -175,4 +175,4 @@ void relit_backward(const ReLiT<T>& o, const ReLiTGradients<T>& g, int64_t n, in
 
 }  // namespace clew
 
-#endif  // CLEW_OUTER_BACKWARD_H_
+#endif  // CLEW_RELIT_BACKWARD_H_

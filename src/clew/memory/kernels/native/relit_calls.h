@@ -1,6 +1,6 @@
 // ReLiT's kernel as XLA calls it.
-#ifndef CLEW_OUTER_CALLS_H_
-#define CLEW_OUTER_CALLS_H_
+#ifndef CLEW_RELIT_CALLS_H_
+#define CLEW_RELIT_CALLS_H_
 
 #include "calls.h"
 #include "relit_backward.h"
@@ -10,11 +10,11 @@ namespace clew {
 // The matrix is [.., heads, head, eta, head], the normaliser [.., heads, eta, head].
 template <ffi::DataType type, typename T = ffi::NativeType<type>>
 ReLiT<T> make_relit(In<type> products, In<type> maps, Flags starts, In<type> matrix,
-                    In<type> normaliser, bool joint, double epsilon) {
+                    In<type> normaliser, Joint joint, Epsilon epsilon) {
   ReLiT<T> o;
   o.sizes = make_sizes(products, maps);
-  o.joint = joint;
-  o.epsilon = epsilon;
+  o.joint = *joint != 0;
+  o.epsilon = *epsilon;
   o.products = products.typed_data();
   o.maps = maps.typed_data();
   o.starts = starts.typed_data();
@@ -26,9 +26,9 @@ ReLiT<T> make_relit(In<type> products, In<type> maps, Flags starts, In<type> mat
 template <ffi::DataType type>
 ffi::Error relit_forward_call(ffi::ThreadPool pool, In<type> products, In<type> maps, Flags starts,
                               In<type> matrix, In<type> normaliser, Out<type> outputs,
-                              Out<type> last_matrix, Out<type> last_normaliser, double joint,
-                              double epsilon) {
-  const auto o = make_relit<type>(products, maps, starts, matrix, normaliser, joint != 0, epsilon);
+                              Out<type> last_matrix, Out<type> last_normaliser, Joint joint,
+                              Epsilon epsilon) {
+  const auto o = make_relit<type>(products, maps, starts, matrix, normaliser, joint, epsilon);
   for_each_head(pool, o.sizes.n, o.sizes.heads, [&](int64_t n, int64_t h) {
     relit_forward(o, n, h, outputs->typed_data(),
                   last_matrix->typed_data(), last_normaliser->typed_data());
@@ -42,8 +42,8 @@ ffi::Error relit_backward_call(ffi::ThreadPool pool, In<type> products, In<type>
                                In<type> of_outputs, In<type> of_last_matrix,
                                In<type> of_last_normaliser, Out<type> of_products,
                                Out<type> of_maps, Out<type> of_matrix, Out<type> of_normaliser,
-                               double joint, double epsilon) {
-  const auto o = make_relit<type>(products, maps, starts, matrix, normaliser, joint != 0, epsilon);
+                               Joint joint, Epsilon epsilon) {
+  const auto o = make_relit<type>(products, maps, starts, matrix, normaliser, joint, epsilon);
   const ReLiTGradients<ffi::NativeType<type>> g{
       of_outputs.typed_data(), of_last_matrix.typed_data(), of_last_normaliser.typed_data(),
       of_products->typed_data(), of_maps->typed_data(), of_matrix->typed_data(),
@@ -54,41 +54,6 @@ ffi::Error relit_backward_call(ffi::ThreadPool pool, In<type> products, In<type>
   return ffi::Error::Success();
 }
 
-template <ffi::DataType type>
-auto relit_inputs() {
-  return ffi::Ffi::Bind()
-      .Ctx<ffi::ThreadPool>()
-      .Arg<In<type>>()
-      .template Arg<In<type>>()
-      .template Arg<Flags>()
-      .template Arg<In<type>>()
-      .template Arg<In<type>>();
-}
-
-template <ffi::DataType type>
-auto relit_forward_binding() {
-  return relit_inputs<type>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Attr<double>("joint")
-      .template Attr<double>("epsilon");
-}
-
-template <ffi::DataType type>
-auto relit_backward_binding() {
-  return relit_inputs<type>()
-      .template Arg<In<type>>()
-      .template Arg<In<type>>()
-      .template Arg<In<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Attr<double>("joint")
-      .template Attr<double>("epsilon");
-}
-
 }  // namespace clew
 
-#endif  // CLEW_OUTER_CALLS_H_
+#endif  // CLEW_RELIT_CALLS_H_

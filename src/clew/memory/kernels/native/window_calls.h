@@ -101,57 +101,6 @@ ffi::Error window_step_call(ffi::ThreadPool pool, In<type> query, In<type> keys,
   return ffi::Error::Success();
 }
 
-template <ffi::DataType type>
-auto window_inputs() {
-  return ffi::Ffi::Bind()
-      .Ctx<ffi::ThreadPool>()
-      .template Arg<In<type>>()
-      .template Arg<In<type>>()
-      .template Arg<In<type>>()
-      .template Arg<In<type>>()
-      .template Arg<In<type>>()
-      .template Arg<Integers>()
-      .template Arg<Integers>()
-      .template Arg<Integers>()
-      .template Arg<In<type>>()
-      .template Arg<In<type>>()
-      .template Arg<In<type>>();
-}
-
-template <ffi::DataType type>
-auto window_forward_binding() {
-  return window_inputs<type>().template Ret<ffi::Buffer<type>>();
-}
-
-template <ffi::DataType type>
-auto window_backward_binding() {
-  return window_inputs<type>()
-      .template Arg<In<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Ret<ffi::Buffer<type>>()
-      .template Ret<ffi::Buffer<type>>();
-}
-
-template <ffi::DataType type>
-auto window_step_binding() {
-  return ffi::Ffi::Bind()
-      .Ctx<ffi::ThreadPool>()
-      .template Arg<In<type>>()
-      .template Arg<In<type>>()
-      .template Arg<In<type>>()
-      .template Arg<Integers>()
-      .template Arg<Integers>()
-      .template Arg<In<type>>()
-      .template Arg<In<type>>()
-      .template Arg<In<type>>()
-      .template Ret<ffi::Buffer<type>>();
-}
-
 }  // namespace clew
 
 #endif  // CLEW_WINDOW_CALLS_H_
