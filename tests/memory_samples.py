@@ -9,11 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from clew.memory import AbstractMemory, make_memory, options_of
+from clew.memory import MEMORIES, AbstractMemory, make_memory, options_of
+from clew.names import find
+from clew.run.config import TrainConfig, config_from_json
 
 INPUT_SIZE = 5
 
-# ReLiT's weights as a product: those by head are so large, at this size, that rounding counts.
+# ReLiT's weights uniform: orthogonal ones are so large, at this size, that rounding counts.
 # AReLiT's gates half open, so that much is forgotten within a few steps.
 SMALL: dict[str, dict[str, Any]] = {
     "none": {"hidden_size": 12},
@@ -26,9 +28,16 @@ SMALL: dict[str, dict[str, Any]] = {
     "universal": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "window": 5, "max_steps": 3},
     "integrated": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "window": 5, "max_steps": 3},
     "linear_transformer": {"hidden_size": 12, "num_heads": 2, "head_size": 4},
-    "relit": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "eta": 2, "init_per": "product"},
+    "relit": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "eta": 2, "init": "uniform"},
     "arelit": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "eta": 2, "r": 3, "chrono": 0},
 }
+
+
+def variant(name: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The class that has these options of a memory now, its own or a study's, and the options."""
+    saved = TrainConfig().to_json() | {"memory": name, "memory_options": options}
+    config = config_from_json(saved)
+    return find("memory", config.memory, MEMORIES), config.memory_options
 
 
 def sample(name: str, num_layers: int = 2, seed: int = 0, **options: Any) -> AbstractMemory:
@@ -40,7 +49,8 @@ def sample(name: str, num_layers: int = 2, seed: int = 0, **options: Any) -> Abs
     key, random = jax.random.key(seed), np.random.default_rng(seed)
     small = {"hidden_size": 12, "num_layers": num_layers} | SMALL.get(name, {})
     options = {n: value for n, value in small.items() if n in options_of(name)} | options
-    memory = make_memory(name, input_size=INPUT_SIZE, key=key, **options)
+    kind, options = variant(name, options)
+    memory = make_memory(kind, input_size=INPUT_SIZE, key=key, **options)
 
     def moved(path: tuple, leaf: Any) -> Any:
         if not eqx.is_inexact_array(leaf):

@@ -15,7 +15,8 @@ from clew.lab.costs.formulas import term
 from clew.lab.costs.reproject import Reprojecting
 from clew.lab.studies.costs.claims import attention_subjects
 from clew.lab.studies.costs.published import SETTINGS
-from clew.memory import MEMORIES, make_memory, options_of
+from clew.memory import MEMORIES, AbstractMemory, make_memory, options_of
+from clew.names import find
 
 SIZES: tuple[dict[str, int], ...] = (
     {},
@@ -33,16 +34,19 @@ OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("universal", {"halting": False, "coordinates": False, "norm": "before"}),
     ("integrated", {"blend": "running", "gate": "temporal_gru", "crossed_states": True}),
     ("linear_transformer", {"gate": "residual", "norm": "after"}),
-    ("relit", {"decay": "joint", "query": "double"}),
-    ("arelit", {"frequencies": "code", "r": 3}),
-    ("arelit", {"frequencies": "printed", "tick": "carried"}),
-    ("lstm", {"all_biases": True}),
+    ("clew.lab.studies.tmaze.models:PublishedReLiT", {"decay": "joint", "query": "double"}),
+    ("clew.lab.studies.tmaze.models:PublishedAReLiT", {"frequencies": "code", "r": 3}),
+    (
+        "clew.lab.studies.tmaze.models:PublishedAReLiT",
+        {"frequencies": "printed", "tick": "carried"},
+    ),
+    ("clew.lab.studies.models:PublishedLSTM", {"all_biases": True}),
 )
 
 
 def given(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """Those of the options that the memory has."""
-    return {k: v for k, v in options.items() if k in options_of(name)}
+    return {k: v for k, v in options.items() if k in options_of(find("memory", name, MEMORIES))}
 
 
 def held(found: Formula) -> tuple[int, ...]:
@@ -57,14 +61,16 @@ def counted(module: Any) -> tuple[int, ...]:
 
 def shape_of(name: str, input_size: int, options: dict[str, Any], wrap: Any = None) -> Any:
     def make(key: jax.Array) -> Any:
-        memory = make_memory(name, input_size=input_size, key=key, **options)
+        kind = find("memory", name, MEMORIES)
+        memory = make_memory(kind, input_size=input_size, key=key, **options)
         return memory if wrap is None else wrap(memory)
 
     return eqx.filter_eval_shape(make, jax.random.key(0))
 
 
 def test_formulas_are_of_memories_of_the_library() -> None:
-    assert set(FORMULAS) <= set(MEMORIES)
+    for name in FORMULAS:
+        assert issubclass(find("memory", name, MEMORIES), AbstractMemory)
 
 
 def test_a_memory_needs_no_formula(

@@ -21,7 +21,7 @@ from clew.lab.bench.lengths import (
 from clew.lab.bench.timing import estimate
 from clew.memory import make_memory, scan_steps
 from clew.memory.kernels import why_not
-from clew.memory.kernels.relit import Recurrence, ReLiTInputs, relit_recurrence
+from clew.memory.kernels.linear_recurrence import ReLiTConstants, ReLiTInputs, relit_recurrence
 from clew.run.machine import planned_bytes
 
 TIME, ENVS, THREADS = 2048, 8, 2
@@ -42,13 +42,13 @@ def test_relits_recurrence_needs_a_twentieth_of_all_its_states() -> None:
     )
 
     def total(products: Any, maps: Any, rest: Any, cotangent: Any) -> Any:
-        read = jax.vmap(lambda x: relit_recurrence(Recurrence(False, 1e-5), x).attended)
+        read = jax.vmap(lambda x: relit_recurrence(ReLiTConstants(False, 1e-5), x)[0])
         return jnp.sum(read(ReLiTInputs(products, maps, *rest)) * cotangent)
 
     cotangent = jax.ShapeDtypeStruct((*lead, 4, 64), jnp.float32)
     gradient = jax.jit(jax.grad(total, argnums=(0, 1)))
     program = gradient.lower(inputs[0], inputs[1], inputs[2:], cotangent).compile()
-    held = planned_bytes(program) + kernel_bytes("relit", memory, TIME, ENVS, THREADS)
+    held = planned_bytes(program) + kernel_bytes(memory, TIME, ENVS, THREADS)
     every_matrix = 4 * state.matrix.size * TIME * ENVS
     assert every_matrix == 2**32
     assert held <= every_matrix / 20
@@ -60,7 +60,7 @@ def test_relits_gradient_needs_a_twentieth_of_one_that_keeps_its_states() -> Non
     memory = make_memory("relit", input_size=16, key=jax.random.key(0), **SIZES)
     program = compile_gradient(memory, TIME, ENVS, lambda m, *args: m.unroll(*args))
     kept = compile_gradient(memory, TIME, ENVS, scan_steps)
-    held = planned_bytes(program) + kernel_bytes("relit", memory, TIME, ENVS, THREADS)
+    held = planned_bytes(program) + kernel_bytes(memory, TIME, ENVS, THREADS)
     assert held <= planned_bytes(kept) / 20
 
 

@@ -9,7 +9,8 @@ import pytest
 from clew.cli.models import study_costs
 from clew.errors import UserError
 from clew.lab.studies import preset, presets
-from clew.memory import make_memory
+from clew.memory import MEMORIES, make_memory
+from clew.names import find
 
 
 def test_study_totals() -> None:
@@ -73,7 +74,8 @@ def test_memory_maze_agents_have_the_published_parts() -> None:
     for name in ("lstm", "gtrxl-256", "arelit"):
         config = preset(f"memory-maze/{name}")
         key = jax.random.key(0)
-        build = partial(make_memory, config.memory, input_size=512, **config.memory_options)
+        kind = find("memory", config.memory, MEMORIES)
+        build = partial(make_memory, kind, input_size=512, **config.memory_options)
         shapes = jax.tree.leaves(eqx.filter_eval_shape(lambda k, b=build: b(key=k), key))
         sizes[name] = sum(x.size for x in shapes if hasattr(x, "size"))
     millions = {name: round(size / 1e6, 2) for name, size in sizes.items()}

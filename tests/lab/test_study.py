@@ -8,7 +8,8 @@ from clew.errors import UserError
 from clew.lab.costs import parameters
 from clew.lab.grid import Cell, Pack, check_study, make_packs
 from clew.lab.studies.makkink import grid as makkink
-from clew.memory import options_of
+from clew.memory import MEMORIES, options_of
+from clew.names import find
 from clew.run.build import abstract_agent, make_task
 from small_study import small_study
 
@@ -175,7 +176,7 @@ def test_the_repaired_edition_has_controls_and_fresh_episodes() -> None:
     assert study.settings["length-20"].options["stream_seed"] is None
     assert study.settings["distributed-30-3"].options["schedule"] == "fresh"
     for name, config in study.models.items():
-        options = options_of(config.memory) | config.memory_options
+        options = options_of(find("memory", config.memory, MEMORIES)) | config.memory_options
         assert options.get("gate") in (None, "gru", "residual")
         assert not options.get("inner_residual")
         assert options.get("gradient") in (None, "full")

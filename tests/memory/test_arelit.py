@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from clew.memory.arelit import Frequencies, oscillators
+from clew.lab.studies.tmaze.models import Frequencies, ScaledWaves
 
 
 @pytest.mark.parametrize("r", [1, 2, 3, 4, 7, 12])
@@ -14,7 +14,7 @@ def test_the_closed_form_of_the_approximate_delta(r: int) -> None:
     """
 
     def delta(frequencies: Frequencies, m: int, n: int) -> float:
-        waves = oscillators(frequencies, r, "derived")
+        waves = ScaledWaves(frequencies)(r)
         at_m, at_n = (waves.table[i % len(waves.table)] for i in (m, n))
         return waves.scale * float(np.sum(waves.weights * at_m * at_n))
 

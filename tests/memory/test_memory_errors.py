@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import pytest
 
 from clew.errors import UserError
+from clew.lab.studies.models import PublishedLSTM
+from clew.lab.studies.tmaze.models import PublishedAReLiT, PublishedReLiT
 from clew.memory import MEMORIES, AbstractMemory, make_memory, options_of
 from memory_samples import INPUT_SIZE, SMALL
 
@@ -15,7 +17,7 @@ WITH_HEADS = [name for name in MEMORIES if "num_heads" in options_of(name)]
 WITH_WINDOW = [name for name in MEMORIES if "window" in options_of(name)]
 
 
-def build(name: str, **options: Any) -> AbstractMemory:
+def build(name: Any, **options: Any) -> AbstractMemory:
     """A small memory with some options."""
     return make_memory(name, input_size=INPUT_SIZE, key=KEY, **{**SMALL.get(name, {}), **options})
 
@@ -91,15 +93,16 @@ def test_a_window_is_at_least_one(name: str) -> None:
         ("relit", "eta", 0),
         ("relit", "epsilon", -1e-5),
         ("relit", "epsilon", float("nan")),
-        ("relit", "decay", "seperate"),
-        ("relit", "query", "triple"),
+        (PublishedReLiT, "decay", "seperate"),
+        (PublishedReLiT, "query", "triple"),
         ("arelit", "eta", 0),
         ("arelit", "r", 0),
         ("arelit", "r", 2.5),
         ("arelit", "epsilon", float("inf")),
         ("arelit", "frequencies", "thesiss"),
-        ("arelit", "scale", "other"),
-        ("arelit", "tick", "reset"),
+        (PublishedAReLiT, "scale", "other"),
+        (PublishedAReLiT, "tick", "reset"),
+        (PublishedLSTM, "init_per", "role"),
         ("linear_transformer", "epsilon", -1.0),
         ("linear_transformer", "gate", "gruu"),
         ("transformer", "norm", "middle"),
@@ -111,7 +114,7 @@ def test_a_window_is_at_least_one(name: str) -> None:
         ("lstm", "forget_bias", float("nan")),
     ],
 )
-def test_impossible_values_are_refused(name: str, option: str, value: Any) -> None:
+def test_impossible_values_are_refused(name: Any, option: str, value: Any) -> None:
     """The message names the option and the value."""
     with pytest.raises(UserError, match=f"{option}.*{value}"):
         build(name, **{option: value})

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from clew.lab.studies.tmaze.models import ScaledWaves
 from clew.memory import MEMORIES, AbstractMemory, make_memory, scan_steps
-from clew.memory.arelit import oscillators
 from clew.memory.laws.runs import unroll
 from memory_samples import INPUT_SIZE, episodes, quick_compilation, sample
 from oracles.parts import layer_norm, numbers
@@ -132,7 +132,7 @@ def test_arelit_is_bounded_by_its_values(frequencies: Any) -> None:
     state, attended = read(attention, xs)
     keys = np.asarray(state.keys)
     assert np.all(np.abs(keys) <= keys[0] * (1 + 1e-5))
-    waves = oscillators(frequencies, 5, "derived")
+    waves = ScaledWaves(frequencies)(5)
     largest = max(np.abs(f.v).max() for head in per_head(attention, xs) for f in head)
     both = frequencies in ("full_wave", "odd_wave")
     bound = largest if both else abs(waves.scale) * waves.weights.sum() * largest

@@ -8,14 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import clew.memory.arelit
 import clew.memory.relit
 from clew.errors import UserError
+from clew.lab.studies.tmaze.models import PublishedReLiT
 from clew.memory import kernels, make_memory
+from clew.memory.arelit import ApproximateLinearAttention
 from clew.memory.laws import check
-from clew.memory.parts import chunkwise
+from clew.memory.parts import chunkwise, linear_recurrence
 from clew.memory.parts.chunkwise import score
 from clew.memory.parts.scans import linear_scan
+from clew.memory.relit import GatedLinearAttention
 from memory_forms import assert_equal_forms, forms, gated, largest
 from memory_samples import episodes, quick_compilation, sample
 
@@ -42,8 +44,8 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     jax.clear_caches()
     monkeypatch.setattr(chunkwise, "CHUNK", 4)
     monkeypatch.setattr(chunkwise, "PIECE", 16)
-    for model in (clew.memory.relit, clew.memory.arelit):
-        monkeypatch.setattr(model, "_STATES", 16)
+    for attention in (GatedLinearAttention, ApproximateLinearAttention):
+        monkeypatch.setattr(attention, "states_at_once", 16)
     yield
     jax.clear_caches()
 
@@ -139,7 +141,7 @@ def test_accelerators_have_a_parallel_form(monkeypatch: pytest.MonkeyPatch) -> N
     }
     make: dict[str, Any] = {"input_size": 3, "key": jax.random.key(0)}
     relit = make_memory("relit", **make, **small)
-    joint = make_memory("relit", **make, **small, decay="joint")
+    joint = make_memory(PublishedReLiT, **make, **small, decay="joint")
     assert kernels.choose_form("auto") in ("kernel", "xla")
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert kernels.choose_form("auto") == "chunkwise"
@@ -150,7 +152,7 @@ def test_accelerators_have_a_parallel_form(monkeypatch: pytest.MonkeyPatch) -> N
     def refuse(*_: Any) -> Any:
         raise AssertionError("not the form for an accelerator")
 
-    monkeypatch.setattr(clew.memory.relit, "checkpointed_scan", refuse)
+    monkeypatch.setattr(linear_recurrence, "checkpointed_scan", refuse)
     monkeypatch.setattr(clew.memory.relit, "relit_recurrence", refuse)
     scored: list[int] = []
     monkeypatch.setattr(chunkwise, "score", lambda *args: scored.append(1) or score(*args))
@@ -159,7 +161,7 @@ def test_accelerators_have_a_parallel_form(monkeypatch: pytest.MonkeyPatch) -> N
         jax.eval_shape(memory.unroll, memory.init_state(), jnp.zeros((3, 3)), jnp.zeros(3, bool))
         assert len(scored) == times
     with pytest.raises(UserError, match="'associative' is the parallel form"):
-        make_memory("relit", **make, decay="joint", backend="chunkwise")
+        make_memory(PublishedReLiT, **make, decay="joint", backend="chunkwise")
     with pytest.raises(UserError, match="backend"):
         make_memory("lstm", input_size=3, key=jax.random.key(0), backend="chunkwise")
 

@@ -1,25 +1,33 @@
 """The gated recurrent unit."""
 
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, Unpack
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from clew.errors import DEEPEST, LARGEST_SIZE, require_at_least, require_choice
 from clew.memory.base import State
-from clew.memory.kernels import Backend, uses_kernel
+from clew.memory.kernels import Backend
 from clew.memory.kernels.cells import CellKernel
 from clew.memory.parts.blocks import Init, Linear
-from clew.memory.parts.cells import AbstractCell, CellStack, InitPer
+from clew.memory.parts.cells import (
+    AbstractCell,
+    CellOptions,
+    CellStack,
+    InitPer,
+    draw_products,
+    make_cells,
+)
 from clew.memory.parts.maps import MemoryMap
+from clew.memory.parts.options import takes_options_of
 
 
 class GRUCell(AbstractCell):
-    """One layer of a `GRU`: `inputs` holds W and b, `recurrent` U, and `step` is the equation.
+    """One layer of a `GRU`.
 
-    `recurrent_bias` is c, or with `all_biases` also those of r and z before it.
+    `recurrent_bias` is c, or with `all_biases` also those of r and z before it, as PyTorch has.
     """
 
     inputs: Linear
@@ -40,15 +48,9 @@ class GRUCell(AbstractCell):
         all_biases: bool = False,
         backend: Backend = "auto",
     ):
-        input_key, recurrent_key = jax.random.split(key)
-        blocks = 3 if init_per == "gate" else 1
-        recurrent = Linear(size, 3 * size, key=recurrent_key, init=init, blocks=blocks)
-        assert recurrent.bias is not None
-        self.inputs = Linear(
-            input_size, 3 * size, key=input_key, init=init, fan=size, blocks=blocks
-        )
-        self.recurrent_bias = recurrent.bias if all_biases else recurrent.bias[2 * size :]
-        self.recurrent = eqx.tree_at(lambda linear: linear.bias, recurrent, None)
+        drawn = draw_products(3, input_size, size, key=key, init=init, init_per=init_per)
+        self.inputs, self.recurrent, bias = drawn
+        self.recurrent_bias = bias if all_biases else bias[2 * size :]
         self.size = size
         self.backend = backend
 
@@ -100,58 +102,18 @@ class GRU(CellStack):
     Args:
         input_size: numbers in one observation.
         key: random key for the weights.
-        hidden_size: width of h.
-        num_layers: cells on top of each other.
-        all_biases: whether the recurrent products of r and z have biases beside b, which add
-            nothing that b could not, as in PyTorch and what was published with it.
-        init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
-        init_per: what is one orthogonal matrix: "product", the three gates side by side, or "gate",
-            each by itself, as in flax and in Pramanik's code; then the recurrent weights are
-            sqrt 3 times as large, and the memory chain is learned by more seeds
-            (`results/initial-weights`). PyTorch's are uniform. The other draws do not differ by it.
-        backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
+        options: those of `make_cells`.
 
     Raises:
         UserError: for a size below 1, an unknown choice, or a kernel that cannot be built.
 
     Source: Cho et al. (2014), eq. 5-8. Deviation: the reset gate acts after the product,
-    r * (h U_n + c), as the usual libraries have it; the paper has (r * h) U_n.
+    r * (h U_n + c), as the usual libraries have it; the paper has (r * h) U_n. Orthogonal weights
+    are drawn for each gate by itself, as flax does.
     """
 
-    cells: tuple[GRUCell, ...]
-    input_size: int = eqx.field(static=True)
-    output_size: int = eqx.field(static=True)
-
-    def __init__(
-        self,
-        input_size: int,
-        *,
-        key: PRNGKeyArray,
-        hidden_size: int = 128,
-        num_layers: int = 1,
-        all_biases: bool = False,
-        init: Init = "orthogonal",
-        init_per: InitPer = "gate",
-        backend: Backend = "auto",
-    ):
-        require_at_least("input_size", input_size, 1)
-        require_choice("init_per", init_per, ("product", "gate"))
-        require_at_least("hidden_size", hidden_size, 1, LARGEST_SIZE)
-        require_at_least("num_layers", num_layers, 1, DEEPEST)
-        uses_kernel(backend)
-        sizes = [input_size] + [hidden_size] * num_layers
-        keys = jax.random.split(key, num_layers)
-        self.cells = tuple(
-            GRUCell(
-                sizes[i],
-                hidden_size,
-                key=keys[i],
-                init=init,
-                init_per=init_per,
-                all_biases=all_biases,
-                backend=backend,
-            )
-            for i in range(num_layers)
-        )
+    @takes_options_of(make_cells)
+    def __init__(self, input_size: int, *, key: PRNGKeyArray, **options: Unpack[CellOptions]):
+        cell = partial(GRUCell, init_per="gate")
+        self.cells, self.output_size = make_cells(input_size, key, cell, **options)
         self.input_size = input_size
-        self.output_size = hidden_size

@@ -1,34 +1,24 @@
 """The linear transformer."""
 
-from typing import Literal, NamedTuple
+from functools import partial
+from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from clew.errors import LARGEST_SIZE, MOST_PARTS, require_at_least, require_choice, require_rate
+from clew.errors import require_choice, require_rate
 from clew.memory.base import State, select
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
 from clew.memory.parts.gates import GateName
-from clew.memory.parts.layer import Layer, NormPlace
+from clew.memory.parts.layer import NormPlace
+from clew.memory.parts.linear_sums import PIECE, LinearState, read_piece
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.scans import scan_pieces
-from clew.memory.parts.stack import LayerStack, check_sizes
-
-_CHUNK = 64  # square products of this many steps; larger ones cost more than they save
-
+from clew.memory.parts.stack import LayerStack, check_heads, embedded_layers
 
 Summation = Literal["plain", "compensated"]
-
-
-class LinearState(NamedTuple):
-    """One layer's state: the sum of outer products C, and the sum of keys s."""
-
-    matrix: Float[Array, "heads head head"]
-    normaliser: Float[Array, "heads head"]
-    lost: tuple[Array, ...] = ()
-    """What rounding took off both sums, if the memory compensates for it."""
 
 
 class LinearAttention(eqx.Module):
@@ -68,7 +58,7 @@ class LinearAttention(eqx.Module):
         """One observation."""
         query, key, value = self._heads(x)
         state = select(start, self.init_state(), state)
-        state = _add(state, value[:, :, None] * key[:, None, :], key)
+        state = state.add(value[:, :, None] * key[:, None, :], key)
         above = jnp.einsum("hvm,hm->hv", state.matrix, query)
         below = jnp.sum(state.normaliser * query, axis=-1) + self.epsilon
         return state, self.output((above / below[:, None]).reshape(-1))
@@ -78,7 +68,7 @@ class LinearAttention(eqx.Module):
     ) -> tuple[LinearState, Float[Array, "time n"]]:
         """A chunk, in square products of some steps each; C is held once for each of them."""
         inputs = (*self._heads(xs), starts)
-        state, attended = scan_pieces(self._attend, state, inputs, _CHUNK)
+        state, attended = scan_pieces(partial(read_piece, self.epsilon), state, inputs, PIECE)
         return state, self.output(attended.reshape(len(xs), -1))
 
     def refresh(self, state: State) -> State:
@@ -92,70 +82,11 @@ class LinearAttention(eqx.Module):
         below = jnp.sum(weights, axis=-1, keepdims=True) + self.epsilon
         return {"attention": MemoryMap(weights / below, "attention")}
 
-    def _attend(
-        self, state: LinearState, inputs: tuple[Array, Array, Array, Array]
-    ) -> tuple[LinearState, Float[Array, "time heads head"]]:
-        """Some steps at once: what they see of each other, and what they see of the state."""
-        query, key, value, starts = inputs
-        fine = jnp.all(jnp.isfinite(key) & jnp.isfinite(value), axis=(1, 2))
-        key, value = (jnp.where(jnp.isfinite(x), x, 0.0) for x in (key, value))
-        episode = jnp.cumsum(starts.astype(jnp.int32))
-        seen = jnp.tril(episode[:, None] == episode[None, :])
-        weights = jnp.einsum("thm,jhm->htj", query, key)
-        weights = jnp.where(jnp.broadcast_to(seen, weights.shape), weights, 0.0)
-        state = select(starts[0], self.init_state(), state)
-        going_on = episode == episode[0]
-        old_above, old_below = _read(state, query, going_on)
-        above = jnp.einsum("htj,jhv->thv", weights, value) + old_above
-        below = jnp.sum(weights, axis=-1).T + old_below + self.epsilon
-        last = (episode == episode[-1])[:, None, None]
-        key, value = jnp.where(last, key, 0.0), jnp.where(last, value, 0.0)
-        kept = select(going_on[-1], state, self.init_state())
-        after = _add(kept, jnp.einsum("jhv,jhm->hvm", value, key), jnp.sum(key, axis=0))
-        # Zeros replaced what was not finite: the steps that see it, and no others, become NaN.
-        spoiled = jnp.any(seen & ~jnp.broadcast_to(fine, seen.shape), axis=1)
-        attended = jnp.where(spoiled[:, None, None], jnp.nan, above / below[:, :, None])
-        after = jax.tree.map(lambda s: jnp.where(spoiled[-1], jnp.nan, s), after)
-        return after, attended
-
     def _heads(self, x: Float[Array, "*lead n"]) -> tuple[Array, Array, Array]:
         projected = self.inputs(x if self.norm is None else self.norm(x))
         shape = (*x.shape[:-1], self.num_heads, self.head_size)
         query, key, value = (part.reshape(shape) for part in jnp.split(projected, 3, axis=-1))
         return jax.nn.elu(query) + 1.0, jax.nn.elu(key) + 1.0, value
-
-
-def _add(state: LinearState, matrix: Array, normaliser: Array) -> LinearState:
-    """The sums with one more term each."""
-    if not state.lost:
-        return LinearState(state.matrix + matrix, state.normaliser + normaliser)
-    c, c_lost = _add_exactly(state.matrix, matrix + state.lost[0])
-    s, s_lost = _add_exactly(state.normaliser, normaliser + state.lost[1])
-    return LinearState(c, s, (c_lost, s_lost))
-
-
-def _add_exactly(a: Array, b: Array) -> tuple[Array, Array]:
-    """The rounded sum, and what rounding took off it."""
-    total = a + b
-    of_b = total - a
-    return total, (a - (total - of_b)) + (b - of_b)
-
-
-def _read(
-    state: LinearState, query: Float[Array, "time heads head"], going_on: Bool[Array, " time"]
-) -> tuple[Float[Array, "time heads head"], Float[Array, "time heads"]]:
-    """What queries read from the state: zeros where an episode has started since.
-
-    Selected twice, so that a NaN in the state stays out of the values and of the gradients.
-    """
-    matrix, normaliser, lost = state
-    if lost:  # as the next addition does
-        matrix, normaliser = matrix + lost[0], normaliser + lost[1]
-    mask = going_on[:, None, None]
-    asking = jnp.where(mask, query, 0.0)
-    above = jnp.einsum("hvm,thm->thv", matrix, asking)
-    below = jnp.einsum("hm,thm->th", normaliser, asking)
-    return jnp.where(mask, above, 0.0), jnp.where(going_on[:, None], below, 0.0)
 
 
 class LinearTransformer(LayerStack):
@@ -194,12 +125,6 @@ class LinearTransformer(LayerStack):
     position encodings.
     """
 
-    embedding: Linear | None
-    layers: tuple[Layer[LinearAttention], ...]
-    embedding_relu: bool = eqx.field(static=True)
-    input_size: int = eqx.field(static=True)
-    output_size: int = eqx.field(static=True)
-
     def __init__(
         self,
         input_size: int,
@@ -216,18 +141,13 @@ class LinearTransformer(LayerStack):
         summation: Summation = "plain",
         init: Init = "orthogonal",
     ):
-        check_sizes(input_size, hidden_size, num_layers)
-        require_at_least("num_heads", num_heads, 1, MOST_PARTS)
-        require_at_least("head_size", head_size, 1, LARGEST_SIZE)
-        require_at_least("num_heads x head_size", num_heads * head_size, 1, LARGEST_SIZE)
+        check_heads(num_heads, head_size)
         require_rate("epsilon", epsilon)
         require_choice("summation", summation, ("plain", "compensated"))
-        keys = jax.random.split(key, 1 + num_layers)
         wide = num_heads * head_size
 
-        def layer(key: PRNGKeyArray) -> Layer[LinearAttention]:
-            input_key, output_key, layer_key = jax.random.split(key, 3)
-            attention = LinearAttention(
+        def attention(input_key: PRNGKeyArray, output_key: PRNGKeyArray) -> LinearAttention:
+            return LinearAttention(
                 norm=LayerNorm(hidden_size) if norm == "before" else None,
                 inputs=Linear(hidden_size, 3 * wide, key=input_key, init=init),
                 output=Linear(wide, hidden_size, key=output_key, init=init),
@@ -236,12 +156,11 @@ class LinearTransformer(LayerStack):
                 epsilon=epsilon,
                 summation=summation,
             )
-            return Layer(
-                hidden_size, ffn_size, attention, key=layer_key, gate=gate, init=init, norm=norm
-            )
 
-        self.embedding = Linear(input_size, hidden_size, key=keys[0], init=init)
+        sizes = (input_size, hidden_size, num_layers, ffn_size)
+        self.embedding, self.layers = embedded_layers(
+            attention, *sizes, key=key, init=init, gate=gate, norm=norm
+        )
         self.embedding_relu = True
-        self.layers = tuple(layer(k) for k in keys[1:])
         self.input_size = input_size
         self.output_size = hidden_size

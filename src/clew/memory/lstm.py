@@ -1,26 +1,37 @@
 """The long short-term memory."""
 
 import math
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, Unpack
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax.nn import sigmoid
 from jax.numpy import tanh
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from clew.errors import DEEPEST, LARGEST_SIZE, UserError, require_at_least, require_choice
+from clew.errors import UserError
 from clew.memory.base import State
-from clew.memory.kernels import Backend, uses_kernel
+from clew.memory.kernels import Backend
 from clew.memory.kernels.cells import CellKernel
 from clew.memory.parts.blocks import Init, Linear
-from clew.memory.parts.cells import AbstractCell, CellStack, InitPer
+from clew.memory.parts.cells import (
+    AbstractCell,
+    CellOptions,
+    CellStack,
+    InitPer,
+    draw_products,
+    make_cells,
+)
 from clew.memory.parts.maps import MemoryMap
+from clew.memory.parts.options import takes_options_of
 
 
 class LSTMCell(AbstractCell):
-    """One layer of an `LSTM`: `inputs` holds W and b, `recurrent` U, and `step` is the equation."""
+    """One layer of an `LSTM`.
+
+    With `all_biases` the recurrent product has some of its own, as PyTorch's.
+    """
 
     inputs: Linear
     recurrent: Linear
@@ -38,18 +49,17 @@ class LSTMCell(AbstractCell):
         init: Init,
         init_per: InitPer,
         forget_bias: float,
-        all_biases: bool,
-        backend: Backend,
+        all_biases: bool = False,
+        backend: Backend = "auto",
     ):
-        input_key, recurrent_key = jax.random.split(key)
-        blocks = 4 if init_per == "gate" else 1
-        inputs = Linear(input_size, 4 * size, key=input_key, init=init, fan=size, blocks=blocks)
-        recurrent = Linear(size, 4 * size, key=recurrent_key, init=init, blocks=blocks)
+        if not math.isfinite(forget_bias):
+            raise UserError(f"forget_bias must be a finite number, got {forget_bias!r}")
+        drawn = draw_products(4, input_size, size, key=key, init=init, init_per=init_per)
+        inputs, self.recurrent, recurrent_bias = drawn
         assert inputs.bias is not None
-        bias = inputs.bias.at[size : 2 * size].add(forget_bias)
+        bias = inputs.bias.at[size : 2 * size].add(float(forget_bias))
         self.inputs = eqx.tree_at(lambda linear: linear.bias, inputs, bias)
-        self.recurrent_bias = recurrent.bias if all_biases else None
-        self.recurrent = eqx.tree_at(lambda linear: linear.bias, recurrent, None)
+        self.recurrent_bias = recurrent_bias if all_biases else None
         self.size = size
         self.backend = backend
 
@@ -100,64 +110,28 @@ class LSTM(CellStack):
     Args:
         input_size: numbers in one observation.
         key: random key for the weights.
-        hidden_size: width of c and h.
-        num_layers: cells on top of each other.
         forget_bias: where the forget gate's bias starts; the baseline of Pramanik (2023) has 0,
             1 keeps the cell longer at the start of training.
-        all_biases: whether the recurrent products have biases beside b, which add nothing that b
-            could not, as in PyTorch and what was published with it.
-        init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
-        init_per: what is one orthogonal matrix: "product", the four gates side by side, or "gate",
-            each by itself, as in flax and in Pramanik's code; then the recurrent weights are
-            twice as large, and the T-Maze and the memory chain are learned by more seeds
-            (`results/initial-weights`). PyTorch's are uniform. The other draws do not differ by it.
-        backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
+        options: those of `make_cells`.
 
     Raises:
         UserError: for a size below 1, an unknown choice, or a kernel that cannot be built.
 
     Source: Hochreiter and Schmidhuber (1997), with the forget gate of Gers et al. (2000).
-    Deviation: none in the equations.
+    Orthogonal weights are drawn for each gate by itself, as flax does: they are twice as large as
+    those of one matrix, and the T-Maze and the memory chain are learned by more seeds
+    (`results/initial-weights`). Deviation: none in the equations.
     """
 
-    cells: tuple[LSTMCell, ...]
-    input_size: int = eqx.field(static=True)
-    output_size: int = eqx.field(static=True)
-
+    @takes_options_of(make_cells)
     def __init__(
         self,
         input_size: int,
         *,
         key: PRNGKeyArray,
-        hidden_size: int = 128,
-        num_layers: int = 1,
         forget_bias: float = 0.0,
-        all_biases: bool = False,
-        init: Init = "orthogonal",
-        init_per: InitPer = "gate",
-        backend: Backend = "auto",
+        **options: Unpack[CellOptions],
     ):
-        require_at_least("input_size", input_size, 1)
-        require_choice("init_per", init_per, ("product", "gate"))
-        require_at_least("hidden_size", hidden_size, 1, LARGEST_SIZE)
-        require_at_least("num_layers", num_layers, 1, DEEPEST)
-        uses_kernel(backend)
-        if not math.isfinite(forget_bias):
-            raise UserError(f"forget_bias must be a finite number, got {forget_bias!r}")
-        sizes = [input_size] + [hidden_size] * num_layers
-        keys = jax.random.split(key, num_layers)
-        self.cells = tuple(
-            LSTMCell(
-                sizes[i],
-                hidden_size,
-                key=keys[i],
-                init=init,
-                init_per=init_per,
-                forget_bias=float(forget_bias),
-                all_biases=all_biases,
-                backend=backend,
-            )
-            for i in range(num_layers)
-        )
+        cell = partial(LSTMCell, init_per="gate", forget_bias=forget_bias)
+        self.cells, self.output_size = make_cells(input_size, key, cell, **options)
         self.input_size = input_size
-        self.output_size = hidden_size

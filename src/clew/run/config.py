@@ -8,7 +8,17 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from clew.agents.learners import (
     LEARNERS,
@@ -285,11 +295,12 @@ class TrainConfig(LearnerSettings):
             if holder[last] == default[last]:
                 del holder[last]
         before = {new: old for old, new in _MEMORY_OPTIONS.items()}
-        options = _NEW_DEFAULTS.get(self.memory, {}) | _renamed(values["memory_options"], before)
-        if self.memory in MEMORIES:
+        names = {variant.name: memory for memory, variant in _VARIANTS.items()}
+        memory = names.get(self.memory, self.memory)
+        options = _NEW_DEFAULTS.get(memory, {}) | _renamed(values["memory_options"], before)
+        if memory in MEMORIES:
             options = {k: v for k, v in options.items() if (k, v) not in _FORMER.items()}
-        values["memory_options"] = options
-        return values
+        return values | {"memory": memory, "memory_options": options}
 
     def digest(self) -> str:
         """Twelve hexadecimal digits that name the settings which an update depends on."""
@@ -303,6 +314,43 @@ class TrainConfig(LearnerSettings):
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
 
+class _Variant(NamedTuple):
+    """A model that took over options of a memory which its users would not choose."""
+
+    name: str
+    kept: dict[str, tuple[Any, ...]]
+    """Of those options, the values that the memory itself has now; where it is one, the memory no
+    longer has the option."""
+
+
+_VARIANTS = {
+    "lstm": _Variant(
+        "clew.lab.studies.models:PublishedLSTM", {"all_biases": (False,), "init_per": ("gate",)}
+    ),
+    "gru": _Variant(
+        "clew.lab.studies.models:PublishedGRU", {"all_biases": (False,), "init_per": ("gate",)}
+    ),
+    "relit": _Variant(
+        "clew.lab.studies.tmaze.models:PublishedReLiT",
+        {
+            "decay": ("separate",),
+            "query": ("single",),
+            "embedding_relu": (True,),
+            "init_per": ("head",),
+        },
+    ),
+    "arelit": _Variant(
+        "clew.lab.studies.tmaze.models:PublishedAReLiT",
+        {
+            "frequencies": ("half_wave", "full_wave", "odd_wave"),
+            "scale": ("derived",),
+            "tick": ("episode",),
+            "init_per": ("product",),
+        },
+    ),
+}
+"""By memory: what its saved runs with other values of such options are runs of now. The names of
+results have the memory and all options as they were."""
 _NEW_DEFAULTS = {
     "lstm": {"init_per": "gate"},
     "gru": {"init_per": "gate"},
@@ -396,7 +444,8 @@ def config_from_json(values: dict[str, Any], *, former: bool = False) -> TrainCo
     if "memory_options" in values:
         changed = _NEW_DEFAULTS.get(values.get("memory", TrainConfig.memory), {})
         own = {option: _FORMER[option] for option in changed if before or former}
-        values["memory_options"] = own | _renamed(values["memory_options"], _MEMORY_OPTIONS)
+        options = own | _renamed(values["memory_options"], _MEMORY_OPTIONS)
+        values |= _of_variant(values.get("memory", TrainConfig.memory), options)
     made = {name: _GROUPS[name](**with_tuples(group)) for name, group in parts.items()}
     return TrainConfig(**values, **made)
 
@@ -429,6 +478,18 @@ def _renamed(
     return dict(
         names.get((k, v), (k, v)) if isinstance(v, str) else (k, v) for k, v in options.items()
     )
+
+
+def _of_variant(memory: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The memory of a saved run, or the variant that has its options now; see `_VARIANTS`."""
+    variant = _VARIANTS.get(memory)
+    if variant is None:
+        return {"memory": memory, "memory_options": options}
+    kept = variant.kept
+    if any(value not in kept.get(name, (value,)) for name, value in options.items()):
+        return {"memory": variant.name, "memory_options": options}
+    own = {name: value for name, value in options.items() if len(kept.get(name, ())) != 1}
+    return {"memory": memory, "memory_options": own}
 
 
 def differences(old: TrainConfig, new: TrainConfig) -> dict[str, tuple[Any, Any]]:

@@ -39,7 +39,8 @@ def new_folder(config: TrainConfig) -> Path:
     try:
         parent.mkdir(parents=True, exist_ok=True)
         if not config.name:
-            return _numbered(parent, f"{slug(config.env)}-{slug(config.memory)}")
+            memory = config.identity()["memory"]  # a published variant goes by its memory's name
+            return _numbered(parent, f"{slug(config.env)}-{slug(memory)}")
         path = parent / config.name
         if (path / CONFIG).exists():
             raise _exists(path)

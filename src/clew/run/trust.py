@@ -11,6 +11,7 @@ and what it runs.
 import hashlib
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,9 @@ SHOWN = 300
 """Most characters of the options that a message shows."""
 IMPORTERS = ("GymV",)
 """How the ids begin of Gymnasium's environments that import what their options name."""
+
+_OF_STUDIES = re.compile(r"clew\.lab\.studies\.(\w+\.)?models:\w+")
+"""The library's own variants of memories, which are installed with it."""
 
 
 class Untrusted(UserError):
@@ -105,7 +109,9 @@ def _own_parts(config: TrainConfig) -> list[tuple[str, dict]]:
     if config.algorithm in LEARNERS:
         settings = vars(getattr(config, config.algorithm))
         parts += [(value, {}) for value in settings.values() if isinstance(value, str)]
-    return [(name, options) for name, options in parts if is_reference(name)]
+    return [
+        (name, o) for name, o in parts if is_reference(name) and not _OF_STUDIES.fullmatch(name)
+    ]
 
 
 def _is_recorded(path: Path, config: TrainConfig) -> bool:

@@ -259,7 +259,7 @@ class _Learner:
             estimate(fractions),
             self._plan.planned * length,
             self._planned,
-            kernel_bytes(config.memory, memory, length, self._plan.planned, threads),
+            kernel_bytes(memory, length, self._plan.planned, threads),
         )
 
 

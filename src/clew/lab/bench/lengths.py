@@ -19,7 +19,10 @@ from clew.errors import unknown_name
 from clew.lab.bench.machine import device, matrix_product_rate, until_ready
 from clew.lab.bench.timing import Estimate, by_turns, estimate, ratio, seconds_of
 from clew.memory import AbstractMemory, make_memory, scan_steps
-from clew.memory.kernels import Form, RecurrenceBackend, choose_form, why_not
+from clew.memory.arelit import ApproximateLinearAttention
+from clew.memory.kernels import Form, choose_form, why_not
+from clew.memory.parts.stack import LayerStack
+from clew.memory.relit import GatedLinearAttention
 from clew.report.document import Measured, Table, tabulate
 from clew.report.figures import new_figure, styles_of
 from clew.run.machine import git_commit, planned_bytes
@@ -165,28 +168,23 @@ def compile_gradient(memory: AbstractMemory, length: int, envs: int, read: Gradi
     return jax.jit(jax.grad(total, argnums=(0, 1))).lower(params, xs, starts).compile()
 
 
-def kernel_bytes(
-    name: str,
-    memory: Any,
-    length: int,
-    envs: int,
-    threads: int,
-    backend: RecurrenceBackend = "auto",
-) -> int:
+def kernel_bytes(memory: AbstractMemory, length: int, envs: int, threads: int) -> int:
     """What a compiled kernel allocates in its backward pass, at most.
 
     For each head that is worked at at the same time, at most one a thread: one state for every
     `PIECE` steps, one gradient, and the states of one piece, of which ReLiT's has `ROWS` rows of C
     and the normaliser. Of the two kernels' arrays these are those that grow, and the largest.
     """
-    if name not in ("relit", "arelit") or choose_form(backend) != "kernel":
+    attention = memory.layers[0].attention if isinstance(memory, LayerStack) else None
+    recurrent = isinstance(attention, GatedLinearAttention | ApproximateLinearAttention)
+    if not recurrent or choose_form(attention.backend) != "kernel":
         return 0
-    features = memory.layers[0].attention.features
+    features = attention.features
     wide, heads = features.eta * features.head_size, features.num_heads
     floats = sum(x.size for x in jax.tree.leaves(memory.init_state()[0]) if x.ndim > 1)
     state = floats // heads
     pieces = -(-length // PIECE)
-    if name == "relit":
+    if isinstance(attention, GatedLinearAttention):
         held = (pieces + 1) * state + (PIECE + 1) * (ROWS + 1) * wide
     else:
         held = (pieces + PIECE + 3) * state
@@ -210,7 +208,7 @@ def measure(plan: Plan, threads: int, log: Callable[[str], None]) -> list[Row]:
     kept: dict[tuple[str, int], int] = {}  # the same for every form: `step` has one
     rows = []
     for (label, length), (subject, program) in compiled.items():
-        name, memory, backend = subject.name, subject.memory, subject.backend
+        name, memory = subject.name, subject.memory
         took, shortest = seconds[label, length], seconds[label, plan.lengths[0]]
         if (name, length) not in kept:
             whole = compile_gradient(memory, length, plan.envs, scan_steps)
@@ -224,7 +222,7 @@ def measure(plan: Plan, threads: int, log: Callable[[str], None]) -> list[Row]:
                 estimate([1e6 * s for s in took]),
                 ratio(took, shortest),
                 planned_bytes(program),
-                kernel_bytes(name, memory, length, plan.envs, threads, backend),
+                kernel_bytes(memory, length, plan.envs, threads),
                 kept[name, length],
                 4 * floats * length * plan.envs,
             )
@@ -237,7 +235,6 @@ class Subject(NamedTuple):
 
     name: str
     memory: AbstractMemory
-    backend: RecurrenceBackend
     label: str
 
 
@@ -248,9 +245,9 @@ def subjects(plan: Plan) -> Iterator[Subject]:
         for form in FORMS[name]:
             if form == "kernel" and why_not():
                 continue
-            yield Subject(name, make(name, backend=form), form, f"{name}, {form}")
+            yield Subject(name, make(name, backend=form), f"{name}, {form}")
         if not FORMS[name]:
-            yield Subject(name, make(name), "auto", name)
+            yield Subject(name, make(name), name)
 
 
 def _call(memory: AbstractMemory, program: Any, length: int, envs: int) -> Callable[[], Any]:

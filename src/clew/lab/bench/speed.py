@@ -115,7 +115,7 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
         name.partition("/")[2]: (preset.memory, preset.memory_options)
         for name, preset in PRESETS.items()
     }
-    measured = {memory for memory, _ in found.values()}
+    measured = {preset.identity()["memory"] for preset in PRESETS.values()}
     for memory in MEMORIES:
         if memory not in measured:
             valid = options_of(memory)

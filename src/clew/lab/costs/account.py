@@ -10,17 +10,19 @@ from clew.errors import UserError
 from clew.lab.bench.timing import Estimate
 from clew.lab.costs.compiled import (
     Compiled,
+    act,
     analyse,
     calls,
-    compile_acting,
-    compile_step,
-    compile_unroll,
+    compile_call,
     measure,
+    step,
+    unroll,
 )
 from clew.lab.costs.count import Arithmetic, StateSize, multiply_adds, parameters, state_size
 from clew.lab.costs.formulas import FORMULAS, Formula, formula
 from clew.lab.costs.reproject import Reprojecting
-from clew.memory import make_memory, options_of
+from clew.memory import MEMORIES, make_memory, options_of
+from clew.names import find
 
 REPROJECTED = ", re-projected"
 """The suffix of the name of a memory that projects its whole window at every step."""
@@ -106,16 +108,16 @@ def accounts(
         memory, size = subject.make(jax.random.key(0)), subject.input_size
         chunk = None
         if subject.has_chunk:
-            chunk = compile_unroll(memory, size, plan.batch, plan.length)
+            chunk = compile_call(unroll, memory, size, plan.batch, plan.length)
         if plan.compiled:
-            step = compile_step(memory, size, plan.batch)
+            one = compile_call(step, memory, size, plan.batch)
             rows[index] = rows[index]._replace(
-                compiled_step=analyse(step, plan.batch),
+                compiled_step=analyse(one, plan.batch),
                 compiled_unroll=chunk and analyse(chunk, plan.batch * plan.length),
             )
         if plan.repeats:
-            act = compile_acting(memory, size, plan.batch, plan.length)
-            programs[f"{index} acting"] = calls(memory, act, size, plan.batch, plan.length)
+            acting = compile_call(act, memory, size, plan.batch, plan.length)
+            programs[f"{index} acting"] = calls(memory, acting, size, plan.batch, plan.length)
             if chunk is not None:
                 programs[f"{index} reading"] = calls(memory, chunk, size, plan.batch, plan.length)
     times = measure(programs, plan.batch * plan.length, plan.repeats) if plan.repeats else {}
@@ -157,7 +159,8 @@ def _whole(
     name: str, memory: str, input_size: int, options: dict[str, Any], *, reproject: bool
 ) -> Subject:
     def make(key: jax.Array) -> Any:
-        whole = make_memory(memory, input_size=input_size, key=key, **options)
+        kind = find("memory", memory, MEMORIES)
+        whole = make_memory(kind, input_size=input_size, key=key, **options)
         return Reprojecting(whole) if reproject else whole
 
     found = None
@@ -174,11 +177,12 @@ def sized(
     Raises:
         UserError: for a size that none of them has.
     """
+    known = {memory: options_of(find("memory", memory, MEMORIES)) for memory, _ in cases.values()}
     for size in sizes:
-        if not any(size in options_of(memory) for memory, _ in cases.values()):
+        if not any(size in options for options in known.values()):
             raise UserError(f"none of {_names(list(cases))} has an option {size!r}")
     return {
-        name: (memory, options | {k: v for k, v in sizes.items() if k in options_of(memory)})
+        name: (memory, options | {k: v for k, v in sizes.items() if k in known[memory]})
         for name, (memory, options) in cases.items()
     }
 

@@ -29,39 +29,49 @@ class Compiled(NamedTuple):
     """whether the program has loops, whose bodies XLA counts once however often they run"""
 
 
-def compile_step(memory: Any, size: int, batch: int) -> Any:
-    """One step of `batch` environments, compiled; the old states' memory is used again."""
+Call = Callable[[Any, Any, Any, Any], Any]
+"""Of a memory on states, observations and start flags of a batch."""
+
+
+def step(memory: Any, states: Any, xs: Any, starts: Any) -> Any:
+    """One step of a batch."""
+    return jax.vmap(memory.step)(states, xs, starts)
+
+
+def unroll(memory: Any, states: Any, xs: Any, starts: Any) -> Any:
+    """One chunk of a batch, forward only."""
+    return jax.vmap(memory.unroll, in_axes=(0, 1, 1), out_axes=(0, 1))(states, xs, starts)
+
+
+def act(memory: Any, states: Any, xs: Any, starts: Any) -> Any:
+    """The steps of a batch one after another, as in a rollout."""
+    return jax.lax.scan(lambda s, x: step(memory, s, *x), states, (xs, starts))
+
+
+def compile_call(call: Call, memory: Any, size: int, batch: int, length: int | None = None) -> Any:
+    """A call of a memory, compiled, as a function of its arrays and of the other arguments.
+
+    Args:
+        call: what to compile.
+        memory: of any kind that has `init_state`.
+        size: of an observation.
+        batch: environments.
+        length: of a chunk; without it one step, which uses the old states' memory again.
+    """
     weights, static = eqx.partition(memory, eqx.is_array)
 
-    def step(weights: Any, states: Any, xs: Any, starts: Any) -> Any:
-        return jax.vmap(eqx.combine(weights, static).step)(states, xs, starts)
+    def run(weights: Any, *inputs: Any) -> Any:
+        return call(eqx.combine(weights, static), *inputs)
 
-    inputs = _inputs(memory, size, batch, None)
-    return jax.jit(step, donate_argnums=1).lower(_shapes(weights), *inputs).compile()
-
-
-def compile_unroll(memory: Any, size: int, batch: int, length: int) -> Any:
-    """One chunk of `batch` environments, forward only, compiled."""
-    weights, static = eqx.partition(memory, eqx.is_array)
-
-    def unroll(weights: Any, states: Any, xs: Any, starts: Any) -> Any:
-        module = eqx.combine(weights, static)
-        return jax.vmap(module.unroll, in_axes=(0, 1, 1), out_axes=(0, 1))(states, xs, starts)
-
-    inputs = _inputs(memory, size, batch, length)
-    return jax.jit(unroll).lower(_shapes(weights), *inputs).compile()
-
-
-def compile_acting(memory: Any, size: int, batch: int, length: int) -> Any:
-    """`length` steps of `batch` environments one after another, as in a rollout."""
-    weights, static = eqx.partition(memory, eqx.is_array)
-
-    def act(weights: Any, states: Any, xs: Any, starts: Any) -> Any:
-        module = eqx.combine(weights, static)
-        return jax.lax.scan(lambda s, x: jax.vmap(module.step)(s, *x), states, (xs, starts))
-
-    inputs = _inputs(memory, size, batch, length)
-    return jax.jit(act).lower(_shapes(weights), *inputs).compile()
+    lead = (batch,) if length is None else (length, batch)
+    states = eqx.filter_eval_shape(
+        lambda m: jax.vmap(lambda _: m.init_state())(jnp.arange(batch)), memory
+    )
+    xs = jax.ShapeDtypeStruct((*lead, size), jnp.float32)
+    starts = jax.ShapeDtypeStruct(lead, jnp.bool_)
+    donated = 1 if length is None else ()
+    shapes = jax.tree.map(lambda w: jax.ShapeDtypeStruct(w.shape, w.dtype), weights)
+    return jax.jit(run, donate_argnums=donated).lower(shapes, states, xs, starts).compile()
 
 
 def analyse(program: Any, observations: int) -> Compiled:
@@ -109,20 +119,3 @@ def measure(
 def microseconds(seconds: Sequence[float], observations: int) -> Estimate:
     """Microseconds for one observation of one environment."""
     return estimate([1e6 * s / observations for s in seconds])
-
-
-def _inputs(memory: Any, size: int, batch: int, length: int | None) -> tuple[Any, Any, Any]:
-    """Shapes of states, observations and start flags; a chunk has time first."""
-    lead = (batch,) if length is None else (length, batch)
-    states = eqx.filter_eval_shape(
-        lambda m: jax.vmap(lambda _: m.init_state())(jnp.arange(batch)), memory
-    )
-    return (
-        states,
-        jax.ShapeDtypeStruct((*lead, size), jnp.float32),
-        jax.ShapeDtypeStruct(lead, jnp.bool_),
-    )
-
-
-def _shapes(weights: Any) -> Any:
-    return jax.tree.map(lambda w: jax.ShapeDtypeStruct(w.shape, w.dtype), weights)

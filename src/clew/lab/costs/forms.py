@@ -4,7 +4,8 @@ Of one layer's attention at the sizes of Pramanik (2023), Table A.2, with its pr
 which are the same in every form. The kernel computes what `xla` counts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, get_args
 
 import equinox as eqx
@@ -12,15 +13,17 @@ import jax
 
 from clew.errors import UserError
 from clew.lab.costs.count import multiply_adds, state_size
-from clew.memory import make_memory
+from clew.lab.studies.tmaze.models import PublishedReLiT
+from clew.memory.arelit import AReLiT
 from clew.memory.kernels import Form
+from clew.memory.relit import ReLiT
 from clew.report.document import Measured, tabulate
 
 SIZES = {"hidden_size": 128, "num_layers": 1, "num_heads": 4, "head_size": 64, "eta": 4}
-MEMORIES: dict[str, dict[str, Any]] = {
-    "relit": {},
-    "relit, joint": {"decay": "joint"},
-    "arelit": {},
+MEMORIES: dict[str, Callable[..., Any]] = {
+    "relit": ReLiT,
+    "relit, joint": partial(PublishedReLiT, decay="joint"),
+    "arelit": AReLiT,
 }
 LENGTHS = (256, 8192)
 
@@ -43,12 +46,12 @@ class FormCost(NamedTuple):
 def form_costs(lengths: Sequence[int] = LENGTHS) -> list[FormCost]:
     """Counts of every form at every length, from the traced programs; nothing is compiled."""
     found = []
-    for label, options in MEMORIES.items():
+    for label, memory in MEMORIES.items():
         for form in ("step", *get_args(Form)):
             if form == "kernel":
                 continue
             try:
-                attention = _attention(label.partition(",")[0], form, options)
+                attention = _attention(memory, form)
             except UserError:  # a form that this memory does not have
                 continue
             for length in lengths[:1] if form == "step" else lengths:
@@ -83,11 +86,11 @@ def forms_document() -> Measured:
     return Measured("forms", {"costs": costs}, [table])
 
 
-def _attention(name: str, form: str, options: dict[str, Any]) -> Any:
+def _attention(memory: Callable[..., Any], form: str) -> Any:
     """One layer's attention, as shapes alone."""
     backend = "xla" if form == "step" else form
 
     def make(key: jax.Array) -> Any:
-        return make_memory(name, input_size=16, key=key, backend=backend, **SIZES, **options)
+        return memory(16, key=key, backend=backend, **SIZES)
 
     return eqx.filter_eval_shape(make, jax.random.key(0)).layers[0].attention

@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from clew.errors import UserError, unknown_name
-from clew.memory import options_of
+from clew.lab.studies.models import PublishedGRU, PublishedLSTM
+from clew.lab.studies.tmaze.models import PublishedAReLiT, PublishedReLiT
+from clew.memory import MEMORIES, options_of
+from clew.names import find, recorded_name
 
 Options = Mapping[str, Any]
 Kind = Literal["products", "elementwise", "shared", "floats", "integers"]
@@ -118,7 +121,7 @@ def formula(
     """
     if memory not in FORMULAS:
         raise unknown_name("memory with a formula", memory, FORMULAS)
-    defaults = options_of(memory)
+    defaults = options_of(find("memory", memory, MEMORIES))
     for option in options:
         if option not in defaults:
             raise unknown_name(f"option of {memory}", option, defaults)
@@ -215,13 +218,12 @@ def linear_terms(*, norm: bool) -> list[Term]:
     return [*terms, term("elementwise", "norm", 3, "d")] if norm else terms
 
 
-def relit_terms(*, decay: str, query: str) -> list[Term]:
+def relit_terms(*, query: str = "single") -> list[Term]:
     """Linear attention with gates on keys and on values, `GatedLinearAttention`.
 
     Either decay costs one multiplication for each element of C: (1 - beta) (1 - gamma), or
     beta gamma.
     """
-    assert decay in ("separate", "joint")
     return [
         *_feature_terms(query),
         term("products", "C q", 1, "eta H d_h d_h"),
@@ -389,7 +391,14 @@ FORMULAS: dict[str, Callable[[Options], list[Term]]] = {
     "universal": _universal,
     "integrated": _universal,
     "linear_transformer": lambda o: _stack(linear_terms(norm=o["norm"] == "before"), o),
-    "relit": lambda o: _stack(relit_terms(decay=o["decay"], query=o["query"]), o),
+    "relit": lambda o: _stack(relit_terms(query=o.get("query", "single")), o),
     "arelit": lambda o: _stack(arelit_terms(), o),
 }
 """Name of a memory to the terms of its step, a function of all its options."""
+_ALIKE: dict[str, type] = {
+    "lstm": PublishedLSTM,
+    "gru": PublishedGRU,
+    "relit": PublishedReLiT,
+    "arelit": PublishedAReLiT,
+}
+FORMULAS |= {recorded_name("memory", kind): FORMULAS[name] for name, kind in _ALIKE.items()}

@@ -5,13 +5,15 @@ the first is one large product, and so is the gradient of the second.
 """
 
 import abc
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal, TypedDict, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from clew.errors import DEEPEST, LARGEST_SIZE, require_at_least
 from clew.memory.base import (
     AbstractMemory,
     State,
@@ -29,7 +31,7 @@ from clew.memory.kernels.cells import (
     pull_kernel,
     run_kernel,
 )
-from clew.memory.parts.blocks import Linear
+from clew.memory.parts.blocks import Init, Linear
 from clew.memory.parts.maps import MemoryMap, prefixed
 from clew.memory.parts.products import product as weigh
 
@@ -37,7 +39,10 @@ InitPer = Literal["product", "gate"]
 
 
 class AbstractCell(eqx.Module):
-    """A recurrent cell in three parts: input products, recurrent product, and the rest."""
+    """A recurrent cell in three parts: input products, recurrent product, and the rest.
+
+    `inputs` holds W and b, `recurrent` U, and `step` is the equation.
+    """
 
     inputs: eqx.AbstractVar[Linear]
     recurrent: eqx.AbstractVar[Linear]
@@ -76,10 +81,83 @@ class AbstractCell(eqx.Module):
         """The gates at every step, from the products of the inputs and of the h before."""
 
 
+C = TypeVar("C", bound=AbstractCell)
+
+
+def draw_products(
+    gates: int, input_size: int, size: int, *, key: PRNGKeyArray, init: Init, init_per: InitPer
+) -> tuple[Linear, Linear, Float[Array, " gates"]]:
+    """The products of a cell's input and of its h, whose bias is apart.
+
+    Args:
+        gates: how many lie side by side.
+        input_size: of an input.
+        size: of h.
+        key: random key for the weights.
+        init: of the weights.
+        init_per: what is one orthogonal matrix: the whole "product", or each "gate".
+    """
+    input_key, recurrent_key = jax.random.split(key)
+    wide, blocks = gates * size, gates if init_per == "gate" else 1
+    inputs = Linear(input_size, wide, key=input_key, init=init, fan=size, blocks=blocks)
+    recurrent = Linear(size, wide, key=recurrent_key, init=init, blocks=blocks)
+    assert recurrent.bias is not None
+    bare = eqx.tree_at(lambda linear: linear.bias, recurrent, None)
+    return inputs, bare, recurrent.bias
+
+
+class CellOptions(TypedDict, total=False):
+    """The options of every model of cells; `make_cells` describes them."""
+
+    hidden_size: int
+    num_layers: int
+    init: Init
+    backend: Backend
+
+
+def make_cells(
+    input_size: int,
+    key: PRNGKeyArray,
+    cell: Callable[..., C],
+    *,
+    hidden_size: int = 128,
+    num_layers: int = 1,
+    init: Init = "orthogonal",
+    backend: Backend = "auto",
+) -> tuple[tuple[C, ...], int]:
+    """Cells on top of each other, and their width.
+
+    Args:
+        input_size: numbers in one observation.
+        key: random key for the weights.
+        cell: makes one from its two sizes, key=..., init=... and backend=...
+        hidden_size: width of h.
+        num_layers: cells on top of each other.
+        init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
+        backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
+
+    Raises:
+        UserError: for a size below 1, an unknown choice, or a kernel that cannot be built.
+    """
+    require_at_least("input_size", input_size, 1)
+    require_at_least("hidden_size", hidden_size, 1, LARGEST_SIZE)
+    require_at_least("num_layers", num_layers, 1, DEEPEST)
+    uses_kernel(backend)
+    sizes = [input_size] + [hidden_size] * (num_layers - 1)
+    keys = jax.random.split(key, num_layers)
+    made = (
+        cell(size, hidden_size, key=k, init=init, backend=backend)
+        for size, k in zip(sizes, keys, strict=True)
+    )
+    return tuple(made), hidden_size
+
+
 class CellStack(AbstractMemory):
     """Cells on top of each other; each reads the output of the one below."""
 
-    cells: eqx.AbstractVar[tuple[Any, ...]]  # of AbstractCell; a model names its own kind
+    cells: tuple[Any, ...]  # of AbstractCell
+    input_size: int = eqx.field(static=True)
+    output_size: int = eqx.field(static=True)
 
     def init_state(self) -> State:
         """Zeros for every cell."""

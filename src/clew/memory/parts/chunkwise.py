@@ -30,6 +30,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from clew.memory.kernels.linear_recurrence import AReLiTConstants
+from clew.memory.parts.features import Features, outer
+from clew.memory.parts.scans import linear_scan
+
 CHUNK = 64
 """Steps that see each other by scores; what is older is seen by the state. With longer chunks the
 scores cost more than the state does."""
@@ -129,7 +133,116 @@ def weigh(
     return out
 
 
-def previous(first: Any, after: Any) -> Any:
+class GatedChunks(NamedTuple):
+    """Gated features in chunks, with [eta, head] as one axis, and the products of their gates."""
+
+    query: Float[Array, "chunks heads size k"]
+    key: Float[Array, "chunks heads size k"]
+    """gamma * k"""
+    value: Float[Array, "chunks heads size v"]
+    """beta * v"""
+    of_keys: Decays
+    of_values: Decays
+
+    @classmethod
+    def cut(cls, f: Features, starts: Bool[Array, " time"]) -> "GatedChunks":
+        """The features of some steps."""
+        size = chunk_size(len(starts))
+
+        def wide(first: Array, second: Array) -> Array:
+            return outer(first, second).reshape(*second.shape[:2], -1)
+
+        gamma = wide(f.gamma_map, f.gamma)
+        return cls(
+            cut(wide(f.query_map, f.query), size),
+            cut(gamma * wide(f.key_map, f.key), size),
+            cut(f.beta * f.value, size),
+            decays(gamma, starts, size),
+            decays(f.beta, starts, size),
+        )
+
+
+def read_outer_products(
+    state: tuple[Array, Array], features: Features, starts: Bool[Array, " time"], epsilon: float
+) -> tuple[tuple[Array, Array], Float[Array, "time heads head"]]:
+    """ReLiT's C_t, s_t and a_t of some steps, see `clew.memory.relit`.
+
+    Args:
+        state: C [heads, v, eta, k] and s [heads, eta, k] before them.
+        features: of every step.
+        starts: where episodes start.
+        epsilon: added to the denominator.
+    """
+    fine = without_nonfinite(state, features, starts)
+    c = GatedChunks.cut(fine.inputs, starts)
+    # What the steps of a chunk see of each other.
+    pairs = score(c.query, c.key, c.of_keys)
+    above = weigh(pairs, c.value, c.of_values)
+    below = weigh(pairs, jnp.ones_like(c.value[..., :1]))
+    # What the chunks leave behind, and what their steps see of the state before them.
+    late_k, late_v = c.key * c.of_keys.after, c.value * c.of_values.after
+    early_q = c.query * c.of_keys.before
+    keep = (outer(c.of_values.whole, c.of_keys.whole), c.of_keys.whole)
+    add = (_product("chtv,chtk->chvk", late_v, late_k), jnp.sum(late_k, axis=2))
+    old = jax.tree.map(lambda s, a: s.reshape(a.shape[1:]), fine.state, add)
+    after = linear_scan(keep, add, old)
+    matrix, normaliser = _previous(old, after)
+    above += c.of_values.before * _product("chvk,chtk->chtv", matrix, early_q)
+    below += _product("chk,chtk->cht", normaliser, early_q)[..., None]
+    above, below = (join(x, len(starts)) for x in (above, below))
+    last = jax.tree.map(lambda s, like: s[-1].reshape(like.shape), after, state)
+    return fine.spoil(above / (below + epsilon), last)
+
+
+def read_vectors(
+    state: tuple[Array, Array],
+    features: Features,
+    cosines: Float[Array, "time rows"],
+    starts: Bool[Array, " time"],
+    readout: AReLiTConstants,
+) -> tuple[tuple[Array, Array], Float[Array, "time heads head"]]:
+    """AReLiT's k~_t, v~_t and a_t of some steps, see `clew.memory.arelit`.
+
+    Args:
+        state: k~ [rows, heads, eta, k] and v~ [vectors, heads, v] before them.
+        features: of every step.
+        cosines: of the rows of k~ at every step; those of v~ are the last of them.
+        starts: where episodes start.
+        readout: its constants.
+    """
+    fine = without_nonfinite(state, features, starts)
+    c = GatedChunks.cut(fine.inputs, starts)
+    heads, size, vectors = c.value.shape[1], c.value.shape[2], len(state[1])
+    rows = jnp.broadcast_to(cosines[:, None], (len(starts), heads, cosines.shape[1]))
+    rows = cut(rows, size)
+    skip = rows.shape[-1] - vectors
+    # What the chunks leave behind, and the states before them [chunk, head, row, k].
+    late_k, late_v = c.key * c.of_keys.after, c.value * c.of_values.after
+    early_q = c.query * c.of_keys.before
+    keep = (c.of_keys.whole[:, :, None], c.of_values.whole[:, :, None])
+    add = (
+        _product("chtr,chtk->chrk", rows, late_k),
+        _product("chtr,chtv->chrv", rows[..., skip:], late_v),
+    )
+    old = jax.tree.map(lambda s, a: jnp.swapaxes(s, 0, 1).reshape(a.shape[1:]), fine.state, add)
+    after = linear_scan(keep, add, old)
+    keys, values = _previous(old, after)
+    # k~ . q: of the steps of a chunk among each other, and of the state.
+    kq = weigh(score(c.query, c.key, c.of_keys), rows)
+    kq += _product("chrk,chtk->chtr", keys, early_q)
+    wkq = kq[..., skip:] * jnp.asarray(readout.weights, kq.dtype)[None, None, None]
+    above = weigh(score(wkq, rows[..., skip:]), c.value, c.of_values)
+    above += c.of_values.before * _product("chrv,chtr->chtv", values, wkq)
+    above, below = (join(x, len(starts)) for x in (above, kq[..., :1]))
+    last = jax.tree.map(lambda s, like: jnp.swapaxes(s[-1], 0, 1).reshape(like.shape), after, state)
+    return fine.spoil(above / (below / readout.scale + readout.epsilon), last)
+
+
+def _product(axes: str, a: Array, b: Array) -> Array:
+    return jnp.einsum(axes, a, b, precision=EXACT)
+
+
+def _previous(first: Any, after: Any) -> Any:
     """The states before each chunk, from the first one and those after each chunk."""
     return jax.tree.map(lambda f, a: jnp.concatenate([f[None], a[:-1]]), first, after)
 

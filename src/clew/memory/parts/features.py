@@ -1,19 +1,39 @@
-"""Keys, queries, values and gates of ReLiT and AReLiT: the learned feature maps of one head."""
+"""Keys, queries, values and gates of ReLiT and AReLiT, and the layers of both."""
 
-from typing import Literal, NamedTuple
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from clew.errors import LARGEST_SIZE, MOST_PARTS, require_at_least, require_choice
+from clew.errors import LARGEST_SIZE, require_at_least, require_choice, require_rate
+from clew.memory.kernels import RecurrenceBackend, choose_form
 from clew.memory.parts import initial
-from clew.memory.parts.blocks import Init, Linear
+from clew.memory.parts.blocks import Init, LayerNorm, Linear
+from clew.memory.parts.layer import Layer
 from clew.memory.parts.maps import MemoryMap
+from clew.memory.parts.stack import check_heads, embedded_layers
 
 QueryPath = Literal["single", "double"]
 InitPer = Literal["product", "role", "head"]
+A = TypeVar("A", bound=Any)
+
+
+class GatedOptions(TypedDict, total=False):
+    """The options of ReLiT and AReLiT alike; `gated_stack` describes them."""
+
+    hidden_size: int
+    num_layers: int
+    num_heads: int
+    head_size: int
+    ffn_size: int | None
+    eta: int
+    epsilon: float
+    init: Init
+    chrono: int
+    backend: RecurrenceBackend
 
 
 class Features(NamedTuple):
@@ -74,14 +94,12 @@ class GatedFeatures(eqx.Module):
         num_heads: int,
         head_size: int,
         eta: int,
-        query: QueryPath,
         init: Init,
         init_per: InitPer,
         chrono: int,
+        query: QueryPath = "single",
     ):
-        require_at_least("num_heads", num_heads, 1, MOST_PARTS)
-        require_at_least("head_size", head_size, 1, LARGEST_SIZE)
-        require_at_least("num_heads x head_size", num_heads * head_size, 1, LARGEST_SIZE)
+        check_heads(num_heads, head_size)
         require_at_least("eta", eta, 1, LARGEST_SIZE)
         require_at_least("num_heads x eta", num_heads * eta, 1, LARGEST_SIZE)
         require_choice("query", query, ("single", "double"))
@@ -163,6 +181,78 @@ def outer(
 ) -> Float[Array, "*lead eta head"]:
     """The outer product over the last axes, eta outermost."""
     return first[..., :, None] * second[..., None, :]
+
+
+def gated_stack(
+    input_size: int,
+    key: PRNGKeyArray,
+    attention: Callable[..., A],
+    *,
+    init_per: InitPer,
+    query: QueryPath = "single",
+    hidden_size: int = 128,
+    num_layers: int = 2,
+    num_heads: int = 4,
+    head_size: int = 32,
+    ffn_size: int | None = None,
+    eta: int = 4,
+    epsilon: float = 1e-5,
+    init: Init = "orthogonal",
+    chrono: int = 0,
+    backend: RecurrenceBackend = "auto",
+) -> tuple[Linear, tuple[Layer[A], ...], int]:
+    """An embedding, and layers whose attention reads gated features.
+
+    Args:
+        input_size: numbers in one observation.
+        key: random key for the weights.
+        attention: makes one from its norm, its features, its product of all heads, epsilon=... and
+            backend=...
+        init_per: as of `GatedFeatures`.
+        query: as of `GatedFeatures`.
+        hidden_size: width d of the residual stream, and of the output.
+        num_layers: layers L.
+        num_heads: heads per layer.
+        head_size: width d_h of a head.
+        ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
+        eta: size of the feature maps' learned factor.
+        epsilon: added to the denominator; the published codes have 1e-5 (AReLiT) and 1e-10 (ReLiT),
+            the thesis none.
+        init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
+        chrono: steps that the longest memories last at the start: the biases of beta and gamma are
+            drawn so that what is kept lasts from 2 steps to so many; 0 leaves these biases at 0,
+            where a step keeps about a half, as in the published codes. With 256 AReLiT solves
+            T-Mazes of 160 (`results/arelit-tmaze`).
+        backend: what computes a chunk: "kernel", "xla", "chunkwise", "associative" or "auto"; see
+            `RecurrenceBackend`.
+
+    Returns:
+        The embedding, the layers, and their width.
+
+    Raises:
+        UserError: for an impossible size or an unknown choice.
+    """
+    require_rate("epsilon", epsilon)
+    choose_form(backend)
+    check_heads(num_heads, head_size)
+
+    def one(feature_key: PRNGKeyArray, output_key: PRNGKeyArray) -> A:
+        read = GatedFeatures(
+            hidden_size,
+            key=feature_key,
+            num_heads=num_heads,
+            head_size=head_size,
+            eta=eta,
+            query=query,
+            init=init,
+            init_per=init_per,
+            chrono=chrono,
+        )
+        output = Linear(num_heads * head_size, hidden_size, key=output_key, init=init)
+        return attention(LayerNorm(hidden_size), read, output, epsilon=epsilon, backend=backend)
+
+    widths = (input_size, hidden_size, num_layers, ffn_size)
+    return *embedded_layers(one, *widths, key=key, init=init), hidden_size
 
 
 def gate_maps(

@@ -1,13 +1,14 @@
 """Layers on top of each other, over an embedding of the observation."""
 
-from typing import Any, TypedDict
+from collections.abc import Callable
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from clew.errors import DEEPEST, LARGEST_SIZE, UserError, require_at_least
+from clew.errors import DEEPEST, LARGEST_SIZE, MOST_PARTS, UserError, require_at_least
 from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input
 from clew.memory.kernels import Backend
 from clew.memory.parts.attention import Gradient, WindowAttention
@@ -15,6 +16,7 @@ from clew.memory.parts.blocks import Init, Linear
 from clew.memory.parts.layer import Layer, LayerOptions
 from clew.memory.parts.maps import MemoryMap, prefixed
 
+A = TypeVar("A", bound=Any)
 WindowLayers = tuple[Layer[WindowAttention], ...]
 
 
@@ -76,6 +78,13 @@ def check_sizes(input_size: int, hidden_size: int, num_layers: int) -> None:
     require_at_least("num_layers", num_layers, 1, DEEPEST)
 
 
+def check_heads(num_heads: int, head_size: int) -> None:
+    """Refuses heads as `check_sizes` does."""
+    require_at_least("num_heads", num_heads, 1, MOST_PARTS)
+    require_at_least("head_size", head_size, 1, LARGEST_SIZE)
+    require_at_least("num_heads x head_size", num_heads * head_size, 1, LARGEST_SIZE)
+
+
 def make_embedding(
     wanted: bool, input_size: int, hidden_size: int, *, key: PRNGKeyArray, init: Init
 ) -> Linear | None:
@@ -92,6 +101,44 @@ def make_embedding(
             f"{input_size} and hidden_size {hidden_size}"
         )
     return None
+
+
+def embedded_layers(
+    attention: Callable[[PRNGKeyArray, PRNGKeyArray], A],
+    input_size: int,
+    hidden_size: int,
+    num_layers: int,
+    ffn_size: int | None,
+    *,
+    key: PRNGKeyArray,
+    init: Init,
+    **layer: Unpack[LayerOptions],
+) -> tuple[Linear, tuple[Layer[A], ...]]:
+    """An embedding, and layers around attentions that each draw weights with two keys.
+
+    Args:
+        attention: makes one, from the keys for what it reads and for its output.
+        input_size: of one observation.
+        hidden_size: width of the residual stream.
+        num_layers: how many layers.
+        ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
+        key: random key for the weights.
+        init: of the weights.
+        **layer: options of `Layer`.
+
+    Raises:
+        UserError: for an impossible size or an unknown choice.
+    """
+    check_sizes(input_size, hidden_size, num_layers)
+    keys = jax.random.split(key, 1 + num_layers)
+
+    def one(key: PRNGKeyArray) -> Layer[A]:
+        read_key, output_key, layer_key = jax.random.split(key, 3)
+        made = attention(read_key, output_key)
+        return Layer(hidden_size, ffn_size, made, key=layer_key, init=init, **layer)
+
+    embedding = Linear(input_size, hidden_size, key=keys[0], init=init)
+    return embedding, tuple(one(k) for k in keys[1:])
 
 
 class AttentionOptions(TypedDict, total=False):

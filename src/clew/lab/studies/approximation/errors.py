@@ -15,7 +15,7 @@ The proofs are in the documentation's page on the approximation.
 
 import numpy as np
 
-from clew.memory.arelit import Oscillators
+from clew.memory.parts.oscillators import Oscillators
 
 
 def decays(gate: float, time: int) -> np.ndarray:

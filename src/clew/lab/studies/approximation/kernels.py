@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clew.memory.arelit import Frequencies, Oscillators, Scale, oscillators
+from clew.lab.studies.tmaze.models import Frequencies, Scale, ScaledWaves
+from clew.memory.parts.oscillators import Oscillators, full_wave
 
 
 class Kernel(NamedTuple):
@@ -44,7 +45,7 @@ def window(r: int, time: int) -> np.ndarray:
 def _shipped(label: str, frequencies: Frequencies, scale: Scale = "derived") -> Kernel:
     def waves(r: int) -> Oscillators:
         # The code's r counts vectors; everything here has r + 1 of them.
-        return oscillators(frequencies, r + 1 if frequencies == "code" else r, scale)
+        return ScaledWaves(frequencies, scale)(r + 1 if frequencies == "code" else r)
 
     # The published code's first step has time 2.
     first = 2 if scale == "code" else 1
@@ -95,7 +96,7 @@ def random_signs(r: int) -> Oscillators:
 
 def tapered(r: int) -> Oscillators:
     """The full wave with weights that fall off towards omega = pi (Hann), delta(n, n) = 1."""
-    full = oscillators("full_wave", r, "derived")
+    full = full_wave(r)
     cosines = (r + 1) // 2 + 1
     fall = 0.5 + 0.5 * np.cos(2 * math.pi * np.arange(cosines) / (r + 1))
     has_sine = full.weights[:cosines] == 1.0
@@ -119,7 +120,7 @@ SHIPPED: dict[str, Kernel] = {
     "full_wave": _shipped("full wave", "full_wave"),
     "odd_wave": _shipped("odd wave", "odd_wave"),
 }
-"""The options of `clew.memory.arelit`, by name."""
+"""The options of AReLiT and of `clew.lab.studies.tmaze.models`, by name."""
 
 CANDIDATES: dict[str, Kernel] = {
     "shifted_half_wave": _candidate("half wave, shifted", shifted_half_wave),

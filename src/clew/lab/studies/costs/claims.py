@@ -263,7 +263,7 @@ def attention_formula(memory: str, setting: Setting, *, reproject: bool = False)
     terms = {
         "gtrxl": lambda: window_terms(relative=True, norm=True),
         "linear_transformer": lambda: linear_terms(norm=True),
-        "relit": lambda: relit_terms(decay="separate", query="single"),
+        "relit": lambda: relit_terms(),
         "arelit": arelit_terms,
     }[memory]()
     if reproject:

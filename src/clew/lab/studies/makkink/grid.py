@@ -22,7 +22,9 @@ from clew.agents.network import NetworkConfig
 from clew.envs.analysis import distributed_memory_floors, memory_chain_floors
 from clew.errors import require_choice
 from clew.lab.grid import Evaluation, Expected, Setting, Study
+from clew.lab.studies.models import PublishedGRU, PublishedLSTM
 from clew.lab.studies.published import GridOptions, PublishedStudy
+from clew.names import recorded_name
 from clew.run.config import TrainConfig
 
 MEMORY_LENGTH = 20
@@ -99,7 +101,7 @@ def _chain(name: str, memory: str, options: dict[str, Any], projection: str) -> 
 PRESETS: dict[str, TrainConfig] = {
     config.preset: config
     for config in (
-        _chain("lstm", "lstm", _LSTM, "affine"),
+        _chain("lstm", recorded_name("memory", PublishedLSTM), _LSTM, "affine"),
         _chain("transformer-xl", "transformer_xl", _WINDOW, "linear"),
         _chain("gtrxl", "gtrxl", _GTRXL, "linear"),
         _chain("rezero", "rezero", _WINDOW, "linear"),
@@ -229,7 +231,11 @@ def models(edition: str = "published") -> dict[str, TrainConfig]:
         name: replace(config, memory_options=config.memory_options | _REPAIRS[name], preset="")
         for name, config in coded.items()
     }
-    agents = {**repaired, "gru": replace(lstm, memory="gru", preset=""), "none": none}
+    agents = {
+        **repaired,
+        "gru": replace(lstm, memory=recorded_name("memory", PublishedGRU), preset=""),
+        "none": none,
+    }
     if edition == "repaired":
         return agents
     return {

@@ -23,9 +23,12 @@ from clew.agents.network import NetworkConfig
 from clew.errors import UserError, require_at_least, require_choice
 from clew.lab.grid import Evaluation, Setting, Study
 from clew.lab.grid.results import Row
+from clew.lab.studies.models import PublishedLSTM
 from clew.lab.studies.published import GridOptions, PublishedStudy, names, whole_numbers
 from clew.lab.studies.search import Search
-from clew.memory import options_of
+from clew.lab.studies.tmaze.models import PublishedAReLiT
+from clew.memory import MEMORIES, options_of
+from clew.names import find, recorded_name
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.config import RUNNERS, TrainConfig
 from clew.run.folder import slug
@@ -40,11 +43,14 @@ ENTROPY_COSTS = (0.03, 0.003, 0.0003)
 _LAYERS = {"hidden_size": 256, "num_layers": 4, "num_heads": 8, "head_size": 64}
 _MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     # LSTM and AReLiT begin as they did before their defaults changed, so that studies go on.
-    "lstm": ("lstm", {"hidden_size": 768, "init_per": "product"}),
+    "lstm": (recorded_name("memory", PublishedLSTM), {"hidden_size": 768, "init_per": "product"}),
     "gtrxl-64": ("gtrxl", _LAYERS | {"window": 64}),
     "gtrxl-128": ("gtrxl", _LAYERS | {"window": 128}),
     "gtrxl-256": ("gtrxl", _LAYERS | {"window": 256}),
-    "arelit": ("arelit", _LAYERS | {"eta": 4, "r": 7, "frequencies": "printed", "chrono": 0}),
+    "arelit": (
+        recorded_name("memory", PublishedAReLiT),
+        _LAYERS | {"eta": 4, "r": 7, "frequencies": "printed", "chrono": 0},
+    ),
     # A control that the thesis does not have.
     "none": ("none", {"hidden_size": 256, "num_layers": 4}),
 }
@@ -285,7 +291,7 @@ def value_of(setting: str, config: TrainConfig) -> str:
         value = config.ppo.num_envs // config.asynchronous.actors
     elif setting.startswith("memory_options."):
         name = setting.partition(".")[2]
-        defaults = options_of(config.memory)
+        defaults = options_of(find("memory", config.memory, MEMORIES))
         value = config.memory_options.get(name, defaults.get(name))
     else:
         value = config

@@ -17,8 +17,11 @@ from clew.agents.network import NetworkConfig
 from clew.errors import require_at_least, require_choice
 from clew.lab.grid import Evaluation, Setting, Study
 from clew.lab.grid.results import Row
+from clew.lab.studies.models import PublishedGRU, PublishedLSTM
 from clew.lab.studies.published import GridOptions, PublishedStudy, whole_numbers
 from clew.lab.studies.search import Search
+from clew.lab.studies.tmaze.models import PublishedAReLiT, PublishedReLiT
+from clew.names import recorded_name
 from clew.run.config import TrainConfig
 
 _LAYERS = {"hidden_size": 128, "num_layers": 4, "num_heads": 4, "head_size": 64}
@@ -40,8 +43,8 @@ _CODED_RELIT = _LAYERS | {
     "epsilon": 1e-10,
     "init_per": "head",
 }
-_CODED_LSTM = {"hidden_size": 600, "init_per": "gate"}
-_CODED_GRU = {"hidden_size": 680, "init_per": "gate"}
+_ARELIT = recorded_name("memory", PublishedAReLiT)
+_RELIT = recorded_name("memory", PublishedReLiT)
 # The band stays: without it the learner is another function than the actor.
 _CODED_GTRXL = _LAYERS | {"query_norm": False, "init": "lecun"}
 
@@ -73,13 +76,13 @@ def _preset(
 PRESETS: dict[str, TrainConfig] = {
     config.preset: config
     for config in (
-        _preset("lstm", "lstm", _CODED_LSTM, 1e-4, 1e-3),
-        _preset("gru", "gru", _CODED_GRU, 5e-4, 1e-2),
+        _preset("lstm", "lstm", {"hidden_size": 600}, 1e-4, 1e-3),
+        _preset("gru", "gru", {"hidden_size": 680}, 5e-4, 1e-2),
         _preset("gtrxl-128", "gtrxl", _CODED_GTRXL | {"window": 128}, 5e-4, 1e-2),
         _preset("gtrxl-256", "gtrxl", _CODED_GTRXL | {"window": 256}, 5e-4, 1e-3),
-        _preset("relit-2", "relit", _CODED_RELIT | {"eta": 2}, 1e-4, 1e-3),
-        _preset("relit-4", "relit", _CODED_RELIT | {"eta": 4}, 1e-4, 1e-3),
-        _preset("arelit", "arelit", _CODED_ARELIT, 1e-4, 1e-3),
+        _preset("relit-2", _RELIT, _CODED_RELIT | {"eta": 2}, 1e-4, 1e-3),
+        _preset("relit-4", _RELIT, _CODED_RELIT | {"eta": 4}, 1e-4, 1e-3),
+        _preset("arelit", _ARELIT, _CODED_ARELIT, 1e-4, 1e-3),
         # A control that the thesis does not have: AReLiT's width and depth, and no memory.
         _preset("none", "none", {"hidden_size": 128, "num_layers": 4}, 1e-4, 1e-3),
     )
@@ -225,12 +228,12 @@ def models(edition: str = "published") -> dict[str, TrainConfig]:
         for name in ("gtrxl-128", "gtrxl-256"):
             agents[name] = _with(agents[name], banded=False)
         own = {"gtrxl-128-banded": gtrxl, "relit-2": coded["relit-2"]}
-        own |= {f"{name}-one-draw": _one_draw(agents[name]) for name in ("lstm", "gru", "relit")}
+        own |= {f"{name}-one-draw": _one_draw(agents[name], name) for name in _ONE_DRAW}
     else:
         agents |= {
             "gtrxl-128": _of(agents["gtrxl-128"], "gtrxl", _LAYERS | {"window": 128}),
             "gtrxl-256": _of(agents["gtrxl-256"], "gtrxl", _LAYERS | {"window": 256}),
-            "relit": _of(agents["relit"], "relit", _LAYERS | {"eta": 4, "init_per": "head"}),
+            "relit": _of(agents["relit"], "relit", _LAYERS | {"eta": 4}),
             "arelit": _of(arelit, "arelit", _HALF_WAVE),
         }
         full = _HALF_WAVE | {"frequencies": "full_wave"}
@@ -244,7 +247,7 @@ def models(edition: str = "published") -> dict[str, TrainConfig]:
         **agents,
         **own,
         "none": coded["none"],
-        "gated-average": _of(arelit, "arelit", _GATED_AVERAGE),
+        "gated-average": _of(arelit, _ARELIT, _GATED_AVERAGE),
         "linear-transformer": _of(arelit, "linear_transformer", _LAYERS),
         "gtrxl-256-one-layer": one_layer,
         "transformer": _of(arelit, "transformer", _LAYERS | {"window": 256}),
@@ -277,9 +280,17 @@ def _with(config: TrainConfig, **options: Any) -> TrainConfig:
     return replace(config, memory_options=config.memory_options | options, preset="")
 
 
-def _one_draw(config: TrainConfig) -> TrainConfig:
-    """With smaller weights than the authors': one orthogonal matrix over all gates or heads."""
-    return _with(config, init_per="product")
+_ONE_DRAW = {
+    "lstm": recorded_name("memory", PublishedLSTM),
+    "gru": recorded_name("memory", PublishedGRU),
+    "relit": _RELIT,
+}
+"""The memories with smaller weights than the authors'."""
+
+
+def _one_draw(config: TrainConfig, agent: str) -> TrainConfig:
+    """With one orthogonal matrix over all gates or heads."""
+    return replace(_with(config, init_per="product"), memory=_ONE_DRAW[agent])
 
 
 def _of(config: TrainConfig, memory: str, options: dict[str, Any]) -> TrainConfig:

@@ -1,0 +1,76 @@
+"""LSTM and GRU as studies' codes have them: biases twice, or smaller weights at the start."""
+
+from functools import partial
+from typing import Unpack
+
+from jaxtyping import PRNGKeyArray
+
+from clew.errors import require_choice
+from clew.memory.gru import GRUCell
+from clew.memory.lstm import LSTMCell
+from clew.memory.parts.cells import CellOptions, CellStack, InitPer, make_cells
+from clew.memory.parts.options import takes_options_of
+
+
+class PublishedLSTM(CellStack):
+    """`clew.memory.lstm.LSTM` with options for what was published, or trained here before.
+
+    Args:
+        input_size: numbers in one observation.
+        key: random key for the weights.
+        forget_bias: as of the LSTM.
+        all_biases: whether the recurrent products have biases beside b, which add nothing that b
+            could not, as in PyTorch and what was published with it.
+        init_per: what is one orthogonal matrix: the "product" of the four gates side by side, whose
+            weights are half as large, or each "gate" by itself, as in flax and in Pramanik's code.
+        options: those of `make_cells`.
+
+    Raises:
+        UserError: for a size below 1, an unknown choice, or a kernel that cannot be built.
+    """
+
+    @takes_options_of(make_cells)
+    def __init__(
+        self,
+        input_size: int,
+        *,
+        key: PRNGKeyArray,
+        forget_bias: float = 0.0,
+        all_biases: bool = False,
+        init_per: InitPer = "gate",
+        **options: Unpack[CellOptions],
+    ):
+        require_choice("init_per", init_per, ("product", "gate"))
+        cell = partial(LSTMCell, forget_bias=forget_bias, init_per=init_per, all_biases=all_biases)
+        self.cells, self.output_size = make_cells(input_size, key, cell, **options)
+        self.input_size = input_size
+
+
+class PublishedGRU(CellStack):
+    """`clew.memory.gru.GRU` with options for what was published, or trained here before.
+
+    Args:
+        input_size: numbers in one observation.
+        key: random key for the weights.
+        all_biases: as of `PublishedLSTM`, for the recurrent products of r and z.
+        init_per: as of `PublishedLSTM`, for the three gates.
+        options: those of `make_cells`.
+
+    Raises:
+        UserError: for a size below 1, an unknown choice, or a kernel that cannot be built.
+    """
+
+    @takes_options_of(make_cells)
+    def __init__(
+        self,
+        input_size: int,
+        *,
+        key: PRNGKeyArray,
+        all_biases: bool = False,
+        init_per: InitPer = "gate",
+        **options: Unpack[CellOptions],
+    ):
+        require_choice("init_per", init_per, ("product", "gate"))
+        cell = partial(GRUCell, init_per=init_per, all_biases=all_biases)
+        self.cells, self.output_size = make_cells(input_size, key, cell, **options)
+        self.input_size = input_size

@@ -1,0 +1,97 @@
+"""ReLiT's and AReLiT's recurrences over a chunk, through kernels that recompute their states.
+
+Forward, one pass over time with the state in the processor's first cache: AReLiT's vectors, or four
+rows at a time of ReLiT's matrix, none of which depends on another. Backward, the states are run
+again, from every 16th of them that is kept meanwhile for one head; nothing of the size of
+time x state is ever held.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+from jaxtyping import Array, Bool, Float
+
+from clew.memory.kernels.call import call
+
+
+class ReLiTInputs(NamedTuple):
+    """What ReLiT's recurrence of a chunk starts from, for all heads."""
+
+    products: Float[Array, "time 5 heads head"]
+    """Key, query, value, beta and gamma, before their relu or sigmoid."""
+    maps: Float[Array, "time 3 heads eta"]
+    """Those of key, query and gamma, likewise."""
+    starts: Bool[Array, " time"]
+    matrix: Float[Array, "heads head eta head"]
+    normaliser: Float[Array, "heads eta head"]
+
+
+class ReLiTConstants(NamedTuple):
+    """See `clew.memory.relit.GatedLinearAttention`."""
+
+    joint: bool
+    epsilon: float
+
+
+class AReLiTInputs(NamedTuple):
+    """What AReLiT's recurrence of a chunk starts from, for all heads."""
+
+    products: Float[Array, "time 5 heads head"]
+    """As of ReLiT."""
+    maps: Float[Array, "time 3 heads eta"]
+    cosines: Float[Array, "time rows"]
+    starts: Bool[Array, " time"]
+    keys: Float[Array, "rows heads eta head"]
+    """The state; the values' cosines are the last of `rows`."""
+    values: Float[Array, "vectors heads head"]
+
+
+class AReLiTConstants(NamedTuple):
+    """Of the readout, see `clew.memory.arelit.ApproximateLinearAttention`."""
+
+    weights: tuple[float, ...]
+    scale: float
+    epsilon: float
+
+
+Chunk = tuple[Array, Array, Array]
+"""What the heads attended to, and both arrays of the state after the chunk."""
+
+
+def relit_recurrence(constants: ReLiTConstants, inputs: ReLiTInputs) -> Chunk:
+    """`GatedLinearAttention` over a chunk, between its products."""
+    return _read("relit", constants, inputs)
+
+
+def arelit_recurrence(constants: AReLiTConstants, inputs: AReLiTInputs) -> Chunk:
+    """`ApproximateLinearAttention`, likewise; no gradient passes into the cosines."""
+    return _read("arelit", constants, inputs)
+
+
+def _run(name: str, constants: Any, inputs: Any) -> Chunk:
+    products, *states = inputs[0], *inputs[-2:]
+    attended = jax.ShapeDtypeStruct((len(products), *products.shape[2:]), products.dtype)
+    results = (attended, *_shapes(*states))
+    return tuple(call(f"{name}_forward", results, *inputs, **constants._asdict()))
+
+
+_read = jax.custom_vjp(_run, nondiff_argnums=(0, 1))
+
+
+def _forward(name: str, constants: Any, inputs: Any) -> tuple[Chunk, Any]:
+    return _run(name, constants, inputs), inputs
+
+
+def _backward(name: str, constants: Any, inputs: Any, cotangents: Any) -> tuple[Any]:
+    """Gradients of products, maps and state, which are the first two inputs and the last two."""
+    results = _shapes(*inputs[:2], *inputs[-2:])
+    gradients = call(f"{name}_backward", results, *inputs, *cotangents, **constants._asdict())
+    nothing = [None] * (len(inputs) - len(results))
+    return (type(inputs)(*gradients[:2], *nothing, *gradients[2:]),)
+
+
+_read.defvjp(_forward, _backward)
+
+
+def _shapes(*arrays: Array) -> tuple[jax.ShapeDtypeStruct, ...]:
+    return tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays)

@@ -1,0 +1,72 @@
+"""Linear recurrences, s_t = keep_t * s_{t-1} + add_t and a_t = read(s_t), in the forms of a chunk.
+
+A model says what a step keeps, adds and reads. Its steps, one after the other or with all states at
+once, follow from that; chunks of matrix products are the model's own, see
+`clew.memory.parts.chunkwise`.
+"""
+
+from typing import Any, ClassVar, Protocol
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PyTree
+
+from clew.memory.kernels import Form
+from clew.memory.parts import chunkwise
+from clew.memory.parts.scans import checkpointed_scan, linear_scan, scan_pieces
+
+Chunk = tuple[PyTree[Array], Float[Array, "time heads head"]]
+"""The state after some steps, and a_t of all of them."""
+
+
+class LinearRecurrence(Protocol):
+    """What one step of a recurrence does, for all heads, with the inputs of that step."""
+
+    states_at_once: ClassVar[int]
+    """Steps whose states are held together by the associative scan."""
+
+    def decay(self, inputs: Any, /) -> tuple[PyTree[Array], PyTree[Array]]:
+        """What a step keeps of every array of the state, and what it adds."""
+        ...
+
+    def read(self, state: Any, inputs: Any, /) -> Float[Array, "heads head"]:
+        """a_t of all heads."""
+        ...
+
+    def read_chunks(self, state: Any, inputs: Any, starts: Bool[Array, " time"], /) -> Chunk:
+        """Some steps in parallel, by matrix products."""
+        ...
+
+
+def advance(
+    recurrence: LinearRecurrence, state: Any, inputs: Any, start: Bool[Array, ""]
+) -> tuple[Any, Float[Array, "heads head"]]:
+    """One step, from zeros where an episode starts: s_t and a_t."""
+    keep, add = recurrence.decay(inputs)
+    old = jax.tree.map(lambda s: jnp.where(start, 0.0, s), state)
+    state = jax.tree.map(lambda k, s, a: k * s + a, keep, old, add)
+    return state, recurrence.read(state, inputs)
+
+
+def advance_chunk(
+    recurrence: LinearRecurrence, form: Form, state: Any, inputs: Any, starts: Bool[Array, " time"]
+) -> Chunk:
+    """A chunk in any form but "kernel"; the gradient keeps few of its states."""
+
+    def one_by_one(state: Any, step: tuple[Any, Array]) -> tuple[Any, Array]:
+        return advance(recurrence, state, *step)
+
+    def all_at_once(state: Any, piece: tuple[Any, Array]) -> Chunk:
+        inputs, starts = piece
+        states = linear_scan(*jax.vmap(recurrence.decay)(inputs), state, starts)
+        last = jax.tree.map(lambda s: s[-1], states)
+        return last, jax.vmap(recurrence.read)(states, inputs)
+
+    def by_products(state: Any, piece: tuple[Any, Array]) -> Chunk:
+        return recurrence.read_chunks(state, *piece)
+
+    if form == "chunkwise":
+        return scan_pieces(by_products, state, (inputs, starts), chunkwise.PIECE)
+    if form == "associative":
+        return scan_pieces(all_at_once, state, (inputs, starts), recurrence.states_at_once)
+    return checkpointed_scan(one_by_one, state, (inputs, starts))
