@@ -24,15 +24,18 @@ SIZES: tuple[dict[str, int], ...] = (
     | {"ffn_size": 9, "eta": 2, "r": 5, "max_steps": 4},
 )
 SMALL = {"hidden_size": 12, "num_layers": 2, "num_heads": 2, "head_size": 5, "window": 4}
+SHARED = "clew.lab.studies.models"
 OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("gtrxl", {"query_norm": False}),
-    ("gtrxl", {"norm": "around", "gate": "temporal_gru", "inner_residual": True}),
+    (f"{SHARED}:PublishedGTrXL", {"query_norm": False}),
+    (
+        f"{SHARED}:PublishedGTrXL",
+        {"norm": "around", "gate": "temporal_gru", "inner_residual": True},
+    ),
     ("gtrxl", {"gradient": "current", "gate": "residual"}),
     ("transformer", {"norm": "before", "gradient": "current"}),
     ("transformer_xl", {"gradient": "current", "norm": "after"}),
-    ("rezero", {"gate": "gru", "inner_residual": True}),
     ("universal", {"halting": False, "coordinates": False, "norm": "before"}),
-    ("integrated", {"blend": "running", "gate": "temporal_gru", "crossed_states": True}),
+    ("integrated", {"coordinates": False}),
     ("linear_transformer", {"gate": "residual", "norm": "after"}),
     ("clew.lab.studies.tmaze.models:PublishedReLiT", {"decay": "joint", "query": "double"}),
     ("clew.lab.studies.tmaze.models:PublishedAReLiT", {"frequencies": "code", "r": 3}),

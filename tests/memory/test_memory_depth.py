@@ -11,7 +11,7 @@ import pytest
 
 from clew.errors import UserError
 from clew.memory import make_memory, scan_steps
-from memory_samples import INPUT_SIZE, episodes, quick_compilation, sample
+from memory_samples import INPUT_SIZE, episodes, quick_compilation, sample, variant
 from oracles import universal
 
 __all__ = ["quick_compilation"]
@@ -139,7 +139,6 @@ def test_reading_in_order_has_the_gradient_of_its_steps() -> None:
 )
 def test_impossible_options_are_refused(options: dict[str, Any], message: str) -> None:
     """Each names the value, and what would have been possible."""
+    kind, own = variant("universal", {**SMALL, **options})
     with pytest.raises(UserError, match=message):
-        make_memory(
-            "universal", input_size=INPUT_SIZE, key=jax.random.key(0), **{**SMALL, **options}
-        )
+        make_memory(kind, input_size=INPUT_SIZE, key=jax.random.key(0), **own)

@@ -74,7 +74,8 @@ def with_whole_gradient(agent: Agent, config: TrainConfig) -> Agent:
 
     `gradient="current"` changes no value, but would make the past look without influence.
     """
-    if config.memory not in MEMORIES or config.memory_options.get("gradient") != "current":
+    known = config.identity()["memory"] in MEMORIES
+    if not known or config.memory_options.get("gradient") != "current":
         return agent
     whole = replace(config, memory_options=config.memory_options | {"gradient": "full"})
     shapes, static = agent_parts(whole, make_task(config))

@@ -1,10 +1,10 @@
 """GTrXL, the gated Transformer-XL."""
 
-from typing import Unpack
+from typing import Literal, Unpack
 
 from jaxtyping import PRNGKeyArray
 
-from clew.memory.parts.gates import GateName
+from clew.errors import require_choice
 from clew.memory.parts.layer import NormPlace
 from clew.memory.parts.options import takes_options_of
 from clew.memory.parts.stack import LayerStack, WindowOptions, window_stack
@@ -24,13 +24,8 @@ class GTrXL(LayerStack):
     Args:
         input_size: numbers in one observation.
         key: random key for the weights.
-        gate: "gru", "residual", or "temporal_gru", which is a recurrent net (see `TemporalGRU`).
+        gate: "gru" as above, or "residual": x + y, without the relu.
         norm: "before" the sublayers, as published; "around", "after" or "none", see `Layer`.
-        query_norm: False leaves the queries un-normed, as the authors' code of Pramanik does.
-        banded: False lets a chunk see all of itself beside the window, as that code's learner
-            does, so that learning is another function than acting; for reproduction only.
-        inner_residual: True makes the attention's output norm_0(x + attention(x)) before what is
-            said above happens to it, as in the published code of Makkink (2021).
         options: those of `window_stack`.
 
     Raises:
@@ -41,6 +36,7 @@ class GTrXL(LayerStack):
     Deviations: the window is banded in a chunk too, so that acting and learning are one function;
     gradients flow through the hidden states of the chunk (Algorithm 3 stops them at each step,
     Parisotto et al. at each segment); the last layer's output is not cached: nothing reads it.
+    What two published codes do otherwise is in `clew.lab.studies.models.PublishedGTrXL`.
     """
 
     @takes_options_of(window_stack, attention_bias=True)
@@ -49,19 +45,13 @@ class GTrXL(LayerStack):
         input_size: int,
         *,
         key: PRNGKeyArray,
-        gate: GateName = "gru",
+        gate: Literal["gru", "residual"] = "gru",
         norm: NormPlace = "before",
-        query_norm: bool = True,
-        banded: bool = True,
-        inner_residual: bool = False,
         **options: Unpack[WindowOptions],
     ):
+        require_choice("gate", gate, ("gru", "residual"))
         self.embedding, self.layers, self.output_size = window_stack(
-            input_size,
-            key,
-            layer={"gate": gate, "norm": norm, "inner_residual": inner_residual},
-            attention={"query_norm": query_norm, "banded": banded},
-            **options,
+            input_size, key, layer={"gate": gate, "norm": norm}, **options
         )
         self.embedding_relu = True
         self.input_size = input_size

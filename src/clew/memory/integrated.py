@@ -4,8 +4,7 @@ from typing import Unpack
 
 from jaxtyping import PRNGKeyArray
 
-from clew.memory.parts.gates import GateName
-from clew.memory.parts.layer import LayerOptions, NormPlace
+from clew.memory.parts.layer import LayerOptions
 from clew.memory.parts.options import takes_options_of
 from clew.memory.universal import AbstractUniversal, UniversalOptions, universal_block
 
@@ -19,15 +18,22 @@ class Integrated(AbstractUniversal):
 
     with GRU gates, one zeta a layer that starts at 0, halted and blended by `Halting`.
 
-    Shapes, arguments and errors are those of `Universal`; three defaults differ: `gate`, `norm` and
-    `residual_weight`.
+    Shapes: as of `Universal`.
+
+    Args:
+        input_size: numbers in one observation.
+        key: random key for the weights.
+        options: those of `universal_block`.
+
+    Raises:
+        UserError: for an impossible size or an unknown choice.
 
     Source: Makkink (2021), section 3.5 and Algorithm 3.
 
     Deviations: the gates are those of Parisotto et al. (2020), as the thesis says, with the relu
-    before them; Algorithm 3 and the published code have a GRU over time (`gate="temporal_gru"`),
-    the code also a residual connection and a norm inside the attention (`inner_residual`) and a
-    first gate that goes on from the second's state (`crossed_states`). See `Universal` as well.
+    before them; Algorithm 3 and the published code have a GRU over time, the code also a residual
+    connection and a norm inside the attention, and a first gate that goes on from the second's
+    state: see `clew.lab.studies.makkink.models.PublishedIntegrated`, and `Universal` as well.
     """
 
     @takes_options_of(universal_block)
@@ -36,20 +42,9 @@ class Integrated(AbstractUniversal):
         input_size: int,
         *,
         key: PRNGKeyArray,
-        gate: GateName = "gru",
-        norm: NormPlace = "none",
-        residual_weight: bool = True,
-        inner_residual: bool = False,
-        crossed_states: bool = False,
         **options: Unpack[UniversalOptions],
     ):
-        layer: LayerOptions = {
-            "gate": gate,
-            "norm": norm,
-            "residual_weight": residual_weight,
-            "inner_residual": inner_residual,
-            "crossed_states": crossed_states,
-        }
+        layer: LayerOptions = {"gate": "gru", "norm": "none", "residual_weight": True}
         (self.embedding, self.layers, self.halting, self.coordinates, self.output_size) = (
             universal_block(input_size, key, layer, **options)
         )

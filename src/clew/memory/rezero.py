@@ -4,7 +4,6 @@ from typing import Unpack
 
 from jaxtyping import PRNGKeyArray
 
-from clew.memory.parts.gates import GateName
 from clew.memory.parts.options import takes_options_of
 from clew.memory.parts.stack import LayerStack, WindowOptions, window_stack
 
@@ -24,9 +23,6 @@ class ReZero(LayerStack):
     Args:
         input_size: numbers in one observation.
         key: random key for the weights.
-        gate: "residual" as above; "gru" or "temporal_gru" joins x and zeta times the sublayer.
-        inner_residual: True makes the attention's output norm_0(x + attention(x)) before what is
-            said above (zeta) happens to it, as in the published code of Makkink (2021).
         options: those of `window_stack`.
 
     Raises:
@@ -35,7 +31,8 @@ class ReZero(LayerStack):
     Source: Bachlechner et al. (2020), Eq. 6 and section 4; Makkink (2021), Eq. 2.36.
 
     Deviations: positions are relative and the past is a window, as in all of Makkink's models.
-    Makkink's code keeps a residual connection and a norm inside the attention: `inner_residual`.
+    Makkink's code keeps a residual connection and a norm inside the attention, see
+    `clew.lab.studies.makkink.models.PublishedReZero`.
     """
 
     @takes_options_of(window_stack)
@@ -44,19 +41,12 @@ class ReZero(LayerStack):
         input_size: int,
         *,
         key: PRNGKeyArray,
-        gate: GateName = "residual",
-        inner_residual: bool = False,
         **options: Unpack[WindowOptions],
     ):
         self.embedding, self.layers, self.output_size = window_stack(
             input_size,
             key,
-            layer={
-                "gate": gate,
-                "norm": "none",
-                "residual_weight": True,
-                "inner_residual": inner_residual,
-            },
+            layer={"gate": "residual", "norm": "none", "residual_weight": True},
             **options,
         )
         self.embedding_relu = False

@@ -24,8 +24,6 @@ class TransformerXL(LayerStack):
         input_size: numbers in one observation.
         key: random key for the weights.
         norm: "after" each residual connection, as published, or "before" what it adds.
-        inner_residual: True makes the attention's output norm_0(x + attention(x)) before what is
-            said above happens to it, as in the published code of Makkink (2021).
         options: those of `window_stack`.
 
     Raises:
@@ -47,14 +45,10 @@ class TransformerXL(LayerStack):
         *,
         key: PRNGKeyArray,
         norm: NormPlace = "after",
-        inner_residual: bool = False,
         **options: Unpack[WindowOptions],
     ):
         self.embedding, self.layers, self.output_size = window_stack(
-            input_size,
-            key,
-            layer={"gate": "residual", "norm": norm, "inner_residual": inner_residual},
-            **options,
+            input_size, key, layer={"gate": "residual", "norm": norm}, **options
         )
         self.embedding_relu = False
         self.input_size = input_size

@@ -10,7 +10,6 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input, select
 from clew.memory.parts.attention import WindowState
 from clew.memory.parts.blocks import Linear
-from clew.memory.parts.gates import GateName
 from clew.memory.parts.halting import Blend, Halting, Pondering, Unreached
 from clew.memory.parts.layer import Layer, LayerOptions, LayerState, NormPlace
 from clew.memory.parts.maps import MemoryMap
@@ -39,8 +38,6 @@ class UniversalOptions(WindowOptions, total=False):
     threshold: float
     halting: bool
     coordinates: bool
-    blend: Blend
-    unreached: Unreached
 
 
 class AbstractUniversal(AbstractMemory):
@@ -51,7 +48,7 @@ class AbstractUniversal(AbstractMemory):
     with the weights w_n and the number of readings from `Halting`.
 
     The n-th reading of an observation attends to the n-th readings of earlier ones. Where an
-    earlier one halted before, its last s stands (`unreached="copy"`), or zeros do ("zero").
+    earlier one halted before, its last s stands.
 
     A chunk ponders until all of its observations have halted; the readings after that cost
     nothing, neither forward nor backward.
@@ -218,12 +215,12 @@ def universal_block(
     input_size: int,
     key: PRNGKeyArray,
     layer: LayerOptions,
+    blend: Blend = "mean",
+    unreached: Unreached = "copy",
     max_steps: int = 6,
     threshold: float = 0.9,
     halting: bool = True,
     coordinates: bool = True,
-    blend: Blend = "mean",
-    unreached: Unreached = "copy",
     **options: Unpack[WindowOptions],
 ) -> tuple[Linear | None, WindowLayers, Halting, bool, int]:
     """What an `AbstractUniversal` holds.
@@ -232,13 +229,13 @@ def universal_block(
         input_size: numbers in one observation.
         key: random key for the weights.
         layer: how each layer of the block is joined.
+        blend: of the readings, see `Halting`.
+        unreached: what later observations see of one at readings beyond its halting: a "copy" of
+            where it stood, as published, or "zero".
         max_steps: most readings of one observation.
         threshold: sum of halting probabilities beyond which an observation halts, 0 to 1.
         halting: False applies the block max_steps times to everything and gives the last output.
         coordinates: whether P_t and P_n are added; the attention's distances are there anyway.
-        blend: "mean" of the readings, as in Graves (2016), or "running" as in Dehghani et al.
-        unreached: what later observations see of one at readings beyond its halting: a "copy" of
-            where it stood, as published, or "zero".
         options: those of `window_stack`.
 
     Returns:
@@ -268,12 +265,7 @@ class Universal(AbstractUniversal):
     Args:
         input_size: numbers in one observation.
         key: random key for the weights.
-        gate: "residual" as above, "gru" or "temporal_gru", see `clew.memory.parts.gates`.
         norm: "after" as above, "before", "around" or "none", see `Layer`.
-        residual_weight: weigh what a sublayer adds with a number that starts at 0, as in ReZero.
-        inner_residual: True makes the attention's output norm_0(x + attention(x)) before what is
-            said above happens to it, as in the published code of Makkink (2021).
-        crossed_states: let the first temporal gate go on from the second's state, see `Layer`.
         options: those of `universal_block`.
 
     Raises:
@@ -284,7 +276,8 @@ class Universal(AbstractUniversal):
 
     Deviations: causal, with relative positions over a window, as in all of Makkink's models; the
     weights of the readings sum to 1 (in the listing of Dehghani et al. they do not). Makkink's
-    published code drops the coordinates, blends as that listing does, and fills with zeros.
+    published code drops the coordinates, blends as that listing does, and fills with zeros, see
+    `clew.lab.studies.makkink.models.PublishedUniversal`.
     """
 
     @takes_options_of(universal_block)
@@ -293,21 +286,10 @@ class Universal(AbstractUniversal):
         input_size: int,
         *,
         key: PRNGKeyArray,
-        gate: GateName = "residual",
         norm: NormPlace = "after",
-        residual_weight: bool = False,
-        inner_residual: bool = False,
-        crossed_states: bool = False,
         **options: Unpack[UniversalOptions],
     ):
-        layer: LayerOptions = {
-            "gate": gate,
-            "norm": norm,
-            "residual_weight": residual_weight,
-            "inner_residual": inner_residual,
-            "crossed_states": crossed_states,
-        }
         (self.embedding, self.layers, self.halting, self.coordinates, self.output_size) = (
-            universal_block(input_size, key, layer, **options)
+            universal_block(input_size, key, {"gate": "residual", "norm": norm}, **options)
         )
         self.input_size = input_size

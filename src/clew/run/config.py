@@ -323,12 +323,42 @@ class _Variant(NamedTuple):
     longer has the option."""
 
 
+_BLOCK: dict[str, tuple[Any, ...]] = {
+    "blend": ("mean",),
+    "unreached": ("copy",),
+    "inner_residual": (False,),
+    "crossed_states": (False,),
+}
 _VARIANTS = {
     "lstm": _Variant(
         "clew.lab.studies.models:PublishedLSTM", {"all_biases": (False,), "init_per": ("gate",)}
     ),
     "gru": _Variant(
         "clew.lab.studies.models:PublishedGRU", {"all_biases": (False,), "init_per": ("gate",)}
+    ),
+    "transformer_xl": _Variant(
+        "clew.lab.studies.makkink.models:PublishedTransformerXL", {"inner_residual": (False,)}
+    ),
+    "gtrxl": _Variant(
+        "clew.lab.studies.models:PublishedGTrXL",
+        {
+            "gate": ("gru", "residual"),
+            "inner_residual": (False,),
+            "query_norm": (True,),
+            "banded": (True,),
+        },
+    ),
+    "rezero": _Variant(
+        "clew.lab.studies.makkink.models:PublishedReZero",
+        {"gate": ("residual",), "inner_residual": (False,)},
+    ),
+    "universal": _Variant(
+        "clew.lab.studies.makkink.models:PublishedUniversal",
+        {"gate": ("residual",), "residual_weight": (False,), **_BLOCK},
+    ),
+    "integrated": _Variant(
+        "clew.lab.studies.makkink.models:PublishedIntegrated",
+        {"gate": ("gru",), "norm": ("none",), "residual_weight": (True,), **_BLOCK},
     ),
     "relit": _Variant(
         "clew.lab.studies.tmaze.models:PublishedReLiT",
@@ -486,8 +516,12 @@ def _of_variant(memory: str, options: dict[str, Any]) -> dict[str, Any]:
     if variant is None:
         return {"memory": memory, "memory_options": options}
     kept = variant.kept
-    if any(value not in kept.get(name, (value,)) for name, value in options.items()):
-        return {"memory": variant.name, "memory_options": options}
+    # Which of these an option has makes no difference to the name of a result.
+    neutral = [*_NEW_DEFAULTS.get(memory, {}).items(), *_FORMER.items()]
+    for name, value in options.items():
+        gone = len(kept.get(name, ())) == 1 and (name, value) not in neutral
+        if gone or value not in kept.get(name, (value,)):
+            return {"memory": variant.name, "memory_options": options}
     own = {name: value for name, value in options.items() if len(kept.get(name, ())) != 1}
     return {"memory": memory, "memory_options": own}
 

@@ -150,7 +150,7 @@ def memory_subjects(
     subjects = []
     for name, (memory, options) in cases.items():
         subjects.append(_whole(name, memory, input_size, options, reproject=False))
-        if memory == "gtrxl":
+        if FORMULAS.get(memory) is FORMULAS["gtrxl"]:
             subjects.append(_whole(name + REPROJECTED, memory, input_size, options, reproject=True))
     return subjects
 

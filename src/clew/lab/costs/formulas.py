@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from clew.errors import UserError, unknown_name
-from clew.lab.studies.models import PublishedGRU, PublishedLSTM
+from clew.lab.studies.models import PublishedGRU, PublishedGTrXL, PublishedLSTM
 from clew.lab.studies.tmaze.models import PublishedAReLiT, PublishedReLiT
 from clew.memory import MEMORIES, options_of
 from clew.names import find, recorded_name
@@ -128,7 +128,7 @@ def formula(
     settings = defaults | options
     terms = FORMULAS[memory](settings)
     if reproject:
-        if memory not in ("transformer", "transformer_xl", "gtrxl", "rezero"):
+        if not settings.get("window") or "max_steps" in settings:
             raise UserError(f"{memory} has no one window to project again")
         terms = [t for t in terms if t.what != "their keys and values"]
         norm = settings.get("norm", "none") == "before"
@@ -339,27 +339,23 @@ def _gtrxl(options: Options) -> list[Term]:
 
 
 def _rezero(options: Options) -> list[Term]:
-    layer = _window_layer(options, norm="none", gate=options["gate"], weight=True)
+    layer = _window_layer(options, norm="none", gate="residual", weight=True)
     return _embedding(options) + repeated(layer, "L")
 
 
-def _universal(options: Options) -> list[Term]:
+def _universal(options: Options, norm: str, gate: str, *, weight: bool) -> list[Term]:
     """A block that is read N times; its inputs are written into all X rings afterwards.
 
     `multiply_adds` knows no number of trips and counts one reading, N = 1.
     """
-    norm = options["norm"]
-    weight = options["residual_weight"]
-    layer = _window_layer(options, norm=norm, gate=options["gate"], weight=weight)
+    layer = _window_layer(options, norm=norm, gate=gate, weight=weight)
     windows = [t for t in layer if t.what in ("stored inputs", "their keys and values")]
     others = [t for t in layer if t.kind in ("products", "elementwise", "shared")]
-    held = [t for t in layer if t.kind in ("floats", "integers") and t not in windows]
-    gates = [t for t in held if t.what == "gates"]
-    counters = [t for t in held if t.what != "gates"]
+    counters = [t for t in layer if t.kind in ("floats", "integers") and t not in windows]
     writing = [term("products", "keys and values of all readings", 2, "d H d_h")]
     if norm == "before":
         writing.append(term("elementwise", "norm of all readings", 3, "d"))
-    halting = [term("elementwise", "blend", 2 if options["blend"] == "running" else 1, "d")]
+    halting = [term("elementwise", "blend", 1, "d")]
     if options["halting"]:
         halting.append(term("products", "halting", 1, "d"))
     once = [term("integers", "position", 1, "")]
@@ -370,7 +366,6 @@ def _universal(options: Options) -> list[Term]:
         *repeated(others, "N L"),
         *repeated(halting, "N"),
         *repeated(writing + windows + counters, "X L"),
-        *repeated(gates, "L"),
         *once,
     ]
 
@@ -388,14 +383,15 @@ FORMULAS: dict[str, Callable[[Options], list[Term]]] = {
     "transformer_xl": _transformer_xl,
     "gtrxl": _gtrxl,
     "rezero": _rezero,
-    "universal": _universal,
-    "integrated": _universal,
+    "universal": lambda o: _universal(o, o["norm"], "residual", weight=False),
+    "integrated": lambda o: _universal(o, "none", "gru", weight=True),
     "linear_transformer": lambda o: _stack(linear_terms(norm=o["norm"] == "before"), o),
     "relit": lambda o: _stack(relit_terms(query=o.get("query", "single")), o),
     "arelit": lambda o: _stack(arelit_terms(), o),
 }
 """Name of a memory to the terms of its step, a function of all its options."""
 _ALIKE: dict[str, type] = {
+    "gtrxl": PublishedGTrXL,
     "lstm": PublishedLSTM,
     "gru": PublishedGRU,
     "relit": PublishedReLiT,

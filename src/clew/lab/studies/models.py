@@ -1,4 +1,6 @@
-"""LSTM and GRU as studies' codes have them: biases twice, or smaller weights at the start."""
+"""Memories as the codes of several studies have them: LSTM and GRU with biases twice or smaller
+weights at the start, GTrXL with other gates, norms and windows.
+"""
 
 from functools import partial
 from typing import Unpack
@@ -9,7 +11,10 @@ from clew.errors import require_choice
 from clew.memory.gru import GRUCell
 from clew.memory.lstm import LSTMCell
 from clew.memory.parts.cells import CellOptions, CellStack, InitPer, make_cells
+from clew.memory.parts.gates import GateName
+from clew.memory.parts.layer import NormPlace
 from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.stack import LayerStack, WindowOptions, window_stack
 
 
 class PublishedLSTM(CellStack):
@@ -73,4 +78,48 @@ class PublishedGRU(CellStack):
         require_choice("init_per", init_per, ("product", "gate"))
         cell = partial(GRUCell, init_per=init_per, all_biases=all_biases)
         self.cells, self.output_size = make_cells(input_size, key, cell, **options)
+        self.input_size = input_size
+
+
+class PublishedGTrXL(LayerStack):
+    """`clew.memory.gtrxl.GTrXL` with options for what two published codes do otherwise.
+
+    Args:
+        input_size: numbers in one observation.
+        key: random key for the weights.
+        gate: "gru", "residual", or "temporal_gru", which is a recurrent net (see `TemporalGRU`), as
+            in Makkink's code.
+        norm: as of `GTrXL`; that code has it "around".
+        inner_residual: True makes the attention's output norm_0(x + attention(x)) before what is
+            said above happens to it, as in that code.
+        query_norm: False leaves the queries un-normed, as the authors' code of Pramanik does.
+        banded: False lets a chunk see all of itself beside the window, as that code's learner
+            does, so that learning is another function than acting.
+        options: those of `window_stack`.
+
+    Raises:
+        UserError: for an impossible size or an unknown choice.
+    """
+
+    @takes_options_of(window_stack, attention_bias=True)
+    def __init__(
+        self,
+        input_size: int,
+        *,
+        key: PRNGKeyArray,
+        gate: GateName = "gru",
+        norm: NormPlace = "before",
+        inner_residual: bool = False,
+        query_norm: bool = True,
+        banded: bool = True,
+        **options: Unpack[WindowOptions],
+    ):
+        self.embedding, self.layers, self.output_size = window_stack(
+            input_size,
+            key,
+            layer={"gate": gate, "norm": norm, "inner_residual": inner_residual},
+            attention={"query_norm": query_norm, "banded": banded},
+            **options,
+        )
+        self.embedding_relu = True
         self.input_size = input_size

@@ -22,7 +22,13 @@ from clew.agents.network import NetworkConfig
 from clew.envs.analysis import distributed_memory_floors, memory_chain_floors
 from clew.errors import require_choice
 from clew.lab.grid import Evaluation, Expected, Setting, Study
-from clew.lab.studies.models import PublishedGRU, PublishedLSTM
+from clew.lab.studies.makkink.models import (
+    PublishedIntegrated,
+    PublishedReZero,
+    PublishedTransformerXL,
+    PublishedUniversal,
+)
+from clew.lab.studies.models import PublishedGRU, PublishedGTrXL, PublishedLSTM
 from clew.lab.studies.published import GridOptions, PublishedStudy
 from clew.names import recorded_name
 from clew.run.config import TrainConfig
@@ -63,12 +69,12 @@ _GTRXL = _WINDOW | {"gate": "temporal_gru", "norm": "around"}
 _INTEGRATED = _WINDOW | _HALTING | {"gate": "temporal_gru", "crossed_states": True}
 
 
-def _chain(name: str, memory: str, options: dict[str, Any], projection: str) -> TrainConfig:
+def _chain(name: str, memory: type, options: dict[str, Any], projection: str) -> TrainConfig:
     length = MEMORY_LENGTH + 1  # decisions of an episode
     return TrainConfig(
         env="memory_chain",
         env_options={"memory_length": MEMORY_LENGTH, "num_bits": 1, "stream_seed": 0},
-        memory=memory,
+        memory=recorded_name("memory", memory),
         memory_options=options,
         network=NetworkConfig(
             encoder="mlp",
@@ -101,12 +107,12 @@ def _chain(name: str, memory: str, options: dict[str, Any], projection: str) -> 
 PRESETS: dict[str, TrainConfig] = {
     config.preset: config
     for config in (
-        _chain("lstm", recorded_name("memory", PublishedLSTM), _LSTM, "affine"),
-        _chain("transformer-xl", "transformer_xl", _WINDOW, "linear"),
-        _chain("gtrxl", "gtrxl", _GTRXL, "linear"),
-        _chain("rezero", "rezero", _WINDOW, "linear"),
-        _chain("universal", "universal", _WINDOW | _HALTING, "affine"),
-        _chain("integrated", "integrated", _INTEGRATED, "affine"),
+        _chain("lstm", PublishedLSTM, _LSTM, "affine"),
+        _chain("transformer-xl", PublishedTransformerXL, _WINDOW, "linear"),
+        _chain("gtrxl", PublishedGTrXL, _GTRXL, "linear"),
+        _chain("rezero", PublishedReZero, _WINDOW, "linear"),
+        _chain("universal", PublishedUniversal, _WINDOW | _HALTING, "affine"),
+        _chain("integrated", PublishedIntegrated, _INTEGRATED, "affine"),
     )
 }
 """Name to settings of the memory-length experiment at length 20 (section 4.1), as coded."""

@@ -17,7 +17,7 @@ from clew.agents.network import NetworkConfig
 from clew.errors import require_at_least, require_choice
 from clew.lab.grid import Evaluation, Setting, Study
 from clew.lab.grid.results import Row
-from clew.lab.studies.models import PublishedGRU, PublishedLSTM
+from clew.lab.studies.models import PublishedGRU, PublishedGTrXL, PublishedLSTM
 from clew.lab.studies.published import GridOptions, PublishedStudy, whole_numbers
 from clew.lab.studies.search import Search
 from clew.lab.studies.tmaze.models import PublishedAReLiT, PublishedReLiT
@@ -45,6 +45,7 @@ _CODED_RELIT = _LAYERS | {
 }
 _ARELIT = recorded_name("memory", PublishedAReLiT)
 _RELIT = recorded_name("memory", PublishedReLiT)
+_GTRXL = recorded_name("memory", PublishedGTrXL)
 # The band stays: without it the learner is another function than the actor.
 _CODED_GTRXL = _LAYERS | {"query_norm": False, "init": "lecun"}
 
@@ -78,8 +79,8 @@ PRESETS: dict[str, TrainConfig] = {
     for config in (
         _preset("lstm", "lstm", {"hidden_size": 600}, 1e-4, 1e-3),
         _preset("gru", "gru", {"hidden_size": 680}, 5e-4, 1e-2),
-        _preset("gtrxl-128", "gtrxl", _CODED_GTRXL | {"window": 128}, 5e-4, 1e-2),
-        _preset("gtrxl-256", "gtrxl", _CODED_GTRXL | {"window": 256}, 5e-4, 1e-3),
+        _preset("gtrxl-128", _GTRXL, _CODED_GTRXL | {"window": 128}, 5e-4, 1e-2),
+        _preset("gtrxl-256", _GTRXL, _CODED_GTRXL | {"window": 256}, 5e-4, 1e-3),
         _preset("relit-2", _RELIT, _CODED_RELIT | {"eta": 2}, 1e-4, 1e-3),
         _preset("relit-4", _RELIT, _CODED_RELIT | {"eta": 4}, 1e-4, 1e-3),
         _preset("arelit", _ARELIT, _CODED_ARELIT, 1e-4, 1e-3),
@@ -238,7 +239,7 @@ def models(edition: str = "published") -> dict[str, TrainConfig]:
         }
         full = _HALF_WAVE | {"frequencies": "full_wave"}
         own = {
-            "gtrxl-128-unbanded": _with(agents["gtrxl-128"], banded=False),
+            "gtrxl-128-unbanded": _of(gtrxl, _GTRXL, _LAYERS | {"window": 128, "banded": False}),
             "arelit-full-wave": _of(arelit, "arelit", full),
             "arelit-half-wave-1": _of(arelit, "arelit", _HALF_WAVE | {"r": 1}),
         }

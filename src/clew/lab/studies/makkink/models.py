@@ -1,0 +1,150 @@
+"""The transformers of Makkink (2021) as the published code has them.
+
+Each is the library's memory with switches for what that code does otherwise than the text; all of
+them off, it is the library's memory, number for number. The study's editions set them.
+"""
+
+from typing import Unpack
+
+from jaxtyping import PRNGKeyArray
+
+from clew.memory.parts.gates import GateName
+from clew.memory.parts.halting import Blend, Unreached
+from clew.memory.parts.layer import LayerOptions, NormPlace
+from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.stack import LayerStack, WindowOptions, window_stack
+from clew.memory.universal import AbstractUniversal, UniversalOptions, universal_block
+
+
+class PublishedTransformerXL(LayerStack):
+    """`clew.memory.transformer_xl.TransformerXL` with an inner residual connection.
+
+    Args:
+        input_size: numbers in one observation.
+        key: random key for the weights.
+        norm: as of `TransformerXL`.
+        inner_residual: True makes the attention's output norm_0(x + attention(x)) before the
+            layer's own residual connection and norm.
+        options: those of `window_stack`.
+    """
+
+    @takes_options_of(window_stack)
+    def __init__(
+        self,
+        input_size: int,
+        *,
+        key: PRNGKeyArray,
+        norm: NormPlace = "after",
+        inner_residual: bool = False,
+        **options: Unpack[WindowOptions],
+    ):
+        layer: LayerOptions = {"gate": "residual", "norm": norm, "inner_residual": inner_residual}
+        self.embedding, self.layers, self.output_size = window_stack(
+            input_size, key, layer=layer, **options
+        )
+        self.embedding_relu = False
+        self.input_size = input_size
+
+
+class PublishedReZero(LayerStack):
+    """`clew.memory.rezero.ReZero` with an inner residual connection, or with gates.
+
+    Args:
+        input_size: numbers in one observation.
+        key: random key for the weights.
+        gate: "residual"; "gru" or "temporal_gru" joins x and zeta times the sublayer.
+        inner_residual: True makes the attention's output norm_0(x + attention(x)) before zeta
+            weighs it.
+        options: those of `window_stack`.
+    """
+
+    @takes_options_of(window_stack)
+    def __init__(
+        self,
+        input_size: int,
+        *,
+        key: PRNGKeyArray,
+        gate: GateName = "residual",
+        inner_residual: bool = False,
+        **options: Unpack[WindowOptions],
+    ):
+        layer: LayerOptions = {"gate": gate, "norm": "none", "residual_weight": True}
+        self.embedding, self.layers, self.output_size = window_stack(
+            input_size, key, layer={**layer, "inner_residual": inner_residual}, **options
+        )
+        self.embedding_relu = False
+        self.input_size = input_size
+
+
+class BlockOptions(UniversalOptions, total=False):
+    """The options of `published_block`, which describes them."""
+
+    blend: Blend
+    unreached: Unreached
+    gate: GateName
+    norm: NormPlace
+    residual_weight: bool
+    inner_residual: bool
+    crossed_states: bool
+
+
+@takes_options_of(universal_block)
+def published_block(
+    input_size: int,
+    key: PRNGKeyArray,
+    *,
+    blend: Blend = "mean",
+    unreached: Unreached = "copy",
+    gate: GateName = "residual",
+    norm: NormPlace = "after",
+    residual_weight: bool = False,
+    inner_residual: bool = False,
+    crossed_states: bool = False,
+    **options: Unpack[UniversalOptions],
+) -> tuple:
+    """What a `PublishedUniversal` and a `PublishedIntegrated` hold, as `universal_block`.
+
+    Args:
+        input_size: numbers in one observation.
+        key: random key for the weights.
+        blend: "mean" of the readings, as in Graves (2016), or "running", as that code has it.
+        unreached: what later observations see of one at readings beyond its halting: a "copy" of
+            where it stood, as in Dehghani et al. (2019), or "zero", as that code has it.
+        gate: "residual", "gru" or "temporal_gru", see `clew.memory.parts.gates`.
+        norm: "after", "before", "around" or "none", see `Layer`.
+        residual_weight: weigh what a sublayer adds with a number that starts at 0, as in ReZero.
+        inner_residual: True makes the attention's output norm_0(x + attention(x)) before the
+            layer's own joins it.
+        crossed_states: let the first temporal gate go on from the second's state, see `Layer`.
+        options: those of `universal_block`.
+    """
+    layer: LayerOptions = {
+        "gate": gate,
+        "norm": norm,
+        "residual_weight": residual_weight,
+        "inner_residual": inner_residual,
+        "crossed_states": crossed_states,
+    }
+    return universal_block(input_size, key, layer, blend, unreached, **options)
+
+
+class PublishedUniversal(AbstractUniversal):
+    """`clew.memory.universal.Universal` with the options of `published_block`."""
+
+    @takes_options_of(published_block)
+    def __init__(self, input_size: int, *, key: PRNGKeyArray, **options: Unpack[BlockOptions]):
+        (self.embedding, self.layers, self.halting, self.coordinates, self.output_size) = (
+            published_block(input_size, key, **options)
+        )
+        self.input_size = input_size
+
+
+class PublishedIntegrated(AbstractUniversal):
+    """`clew.memory.integrated.Integrated` with the options of `published_block`."""
+
+    @takes_options_of(published_block, gate="gru", norm="none", residual_weight=True)
+    def __init__(self, input_size: int, *, key: PRNGKeyArray, **options: Unpack[BlockOptions]):
+        (self.embedding, self.layers, self.halting, self.coordinates, self.output_size) = (
+            published_block(input_size, key, **options)
+        )
+        self.input_size = input_size
