@@ -52,20 +52,17 @@ class NoMemory(AbstractMemory):
         self.output_size = hidden_size
 
     def init_state(self) -> State:
-        """Nothing: an empty tuple."""
         return ()
 
     def step(
         self, state: State, x: Float[Array, " in"], start: Bool[Array, ""]
     ) -> tuple[State, Float[Array, " out"]]:
-        """The net's answer to this observation alone."""
         x = check_step_input(self, x, start, state)
         return state, self._forward(x)
 
     def unroll(
         self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
     ) -> tuple[State, Float[Array, "time out"]]:
-        """The net's answers, all times in one product."""
         xs = check_unroll_input(self, xs, starts, state)
         return state, self._forward(xs)
 

@@ -83,14 +83,12 @@ class Transformer(AbstractMemory):
         self.input_size = input_size
 
     def init_state(self) -> TransformerState:
-        """Empty rings, and position 0."""
         rings = tuple(layer.init_state() for layer in self.layers)
         return TransformerState(rings, jnp.array(0, jnp.int32))
 
     def step(
         self, state: TransformerState, x: Float[Array, " in"], start: Bool[Array, ""]
     ) -> tuple[TransformerState, Float[Array, " out"]]:
-        """One observation through all layers."""
         x = check_step_input(self, x, start, state)
         position = jnp.where(start, 0, state.position)
         embedded = self._embed(x, position)
@@ -100,7 +98,6 @@ class Transformer(AbstractMemory):
     def unroll(
         self, state: TransformerState, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
     ) -> tuple[TransformerState, Float[Array, "time out"]]:
-        """A chunk, layer by layer."""
         xs = check_unroll_input(self, xs, starts, state)
         positions, position = count_positions(state.position, starts)
         embedded = self._embed(xs, positions)
@@ -112,10 +109,8 @@ class Transformer(AbstractMemory):
         return e + encode(position, self.output_size).astype(e.dtype)
 
     def maps(self, xs: Float[Array, "time in"]) -> dict[str, MemoryMap]:
-        """The maps of every layer."""
         positions = jnp.arange(len(xs), dtype=jnp.int32)
         return layer_maps(self.layers, self._embed(xs, positions))
 
     def refresh(self, state: TransformerState) -> TransformerState:
-        """Every layer's keys and values, projected again."""
         return state._replace(layers=refresh_layers(self.layers, state.layers))

@@ -68,7 +68,6 @@ class AbstractUniversal(AbstractMemory):
         return ("ponder_steps", "ponder_cost") if self.halting.unit is not None else ()
 
     def init_state(self) -> UniversalState:
-        """Empty rings for every pondering step, and position 0."""
 
         def rings(layer: Layer) -> WindowState:
             empty = layer.attention.init_state()
@@ -95,7 +94,6 @@ class AbstractUniversal(AbstractMemory):
     def unroll_with_metrics(
         self, state: UniversalState, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
     ) -> tuple[UniversalState, Float[Array, "time out"], Metrics]:
-        """`unroll`, and the metrics of every observation."""
         xs = check_unroll_input(self, xs, starts, state)
         if not any(layer.recurrent for layer in self.layers):
             return self._read_together(state, xs, starts)
@@ -198,7 +196,6 @@ class AbstractUniversal(AbstractMemory):
         return found
 
     def refresh(self, state: UniversalState) -> UniversalState:
-        """All keys and values, projected again."""
         banks = tuple(
             jax.vmap(layer.attention.refresh)(bank)
             for layer, bank in zip(self.layers, state.banks, strict=True)

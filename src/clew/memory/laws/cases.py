@@ -1,12 +1,23 @@
 """The random inputs that the laws are checked with."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import jax
 import numpy as np
 
 from clew.memory.base import AbstractMemory, State, scan_steps
 from clew.memory.laws.report import Precision
-from clew.memory.laws.runs import Programs, Run, as_numpy, cast, is_float, many, zero_floats
+from clew.memory.laws.runs import (
+    Programs,
+    Run,
+    RunFunction,
+    as_numpy,
+    cast,
+    is_float,
+    learn,
+    many,
+    zero_floats,
+)
 
 CONTINUATION = 16
 PATTERNS = (
@@ -44,13 +55,9 @@ class Cases:
         """Draws `warm`, states in the middle of an episode."""
         time = self.scan_length
         weights = np.zeros((CASES, time, self.memory.output_size), self.dtype)
-        data = (
-            self.fresh,
-            self.inputs(time),
-            self.starts(time),
-            (zero_floats(self.fresh), weights),
-        )
-        warm, _, _ = self.programs.pull_many(scan_steps, self.memory, *data)
+        data = (self.fresh, self.inputs(time), self.starts(time))
+        nothing = (zero_floats(self.fresh), weights)
+        warm, _, _ = self.programs.pull_many(scan_steps, self.memory, *data, nothing)
         self.warm = as_numpy(warm)
 
     def inputs(self, time: int, size: float = 1.0) -> np.ndarray:
@@ -80,10 +87,51 @@ class Cases:
         """Random numbers of the check's precision."""
         return self.random.standard_normal(shape).astype(self.dtype)
 
-    def run(self, pieces: list, state: State, xs: Any, starts: Any, weights: Any) -> Run:
-        """`Programs.chain` for this memory."""
-        data = (pieces, state, xs, starts, weights, self.scan_length)
-        return self.programs.chain(self.memory, *data)
+    def draw(self, time: int, rate: float = 0.125) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Random observations, start flags and cotangents, as the methods above."""
+        return self.inputs(time), self.starts(time, rate), self.weights(time)
+
+    def run(
+        self,
+        pieces: list[tuple[RunFunction, int]],
+        state: State,
+        xs: np.ndarray,
+        starts: np.ndarray,
+        weights: np.ndarray,
+    ) -> Run:
+        """Runs the pieces one after the other and carries the gradient back through all of them.
+
+        A scan is padded to `scan_length`, so that it compiles once; it can only be the last piece.
+
+        Args:
+            pieces: how to run each piece, and its length.
+            state: the state before the first, leaves [case, ...].
+            xs: observations of all pieces together, [case, time, in].
+            starts: start flags [case, time].
+            weights: cotangents of the outputs and the metrics, [case, time, out].
+        """
+        parts, at = [], 0
+        for run, length in pieces:
+            end = self.scan_length if run is scan_steps else length
+            cut = [_padded(a[:, at : at + length], end) for a in (xs, starts, weights)]
+            if run is not learn:
+                cut[2] = cut[2][..., : self.memory.output_size]
+            parts.append((run, length, *cut))
+            at += length
+        before, pull = [state], self.programs.pull_many
+        for run, _, x, start, weight in parts[:-1]:
+            nothing = (zero_floats(state), np.zeros_like(weight))
+            after, _, _ = pull(run, self.memory, before[-1], x, start, nothing)
+            before.append(as_numpy(after))
+        cotangent, outputs, inputs, total = zero_floats(state), [], [], None
+        for (run, length, x, start, weight), old in reversed(list(zip(parts, before, strict=True))):
+            _, ys, gradients = pull(run, self.memory, old, x, start, (cotangent, weight))
+            of_parameters, cotangent, of_inputs = as_numpy(gradients)
+            total = of_parameters if total is None else jax.tree.map(np.add, total, of_parameters)
+            columns = [(0, 0), (0, 0), (0, weights.shape[-1] - ys.shape[-1])]
+            outputs.insert(0, np.pad(np.asarray(ys)[:, :length], columns))
+            inputs.insert(0, of_inputs[:, :length])
+        return Run(np.concatenate(outputs, 1), total, cotangent, np.concatenate(inputs, 1))
 
 
 def poisoned(array: np.ndarray, poison: list[float]) -> np.ndarray:
@@ -103,3 +151,8 @@ def masked(run: Run, outputs: np.ndarray, inputs: np.ndarray | None) -> Run:
     if inputs is None:
         return run
     return run._replace(inputs=np.where(inputs[..., None], run.inputs, 0.0))
+
+
+def _padded(array: np.ndarray, length: int) -> np.ndarray:
+    widths = [(0, 0), (0, length - array.shape[1])] + [(0, 0)] * (array.ndim - 2)
+    return np.pad(array, widths)

@@ -16,7 +16,7 @@ from clew.memory.base import AbstractMemory, scan_steps
 from clew.memory.laws.cases import CASES, CONTINUATION, PATTERNS, Cases, Subject, masked, poisoned
 from clew.memory.laws.interface import check_interface
 from clew.memory.laws.refresh import check_refresh
-from clew.memory.laws.report import TOLERANCES, Book, LawBroken, LawReport, Precision
+from clew.memory.laws.report import TOLERANCES, LawBroken, LawRecorder, LawReport, Precision
 from clew.memory.laws.runs import Programs, Run, cast, learn, through_init_state, unroll
 
 
@@ -89,37 +89,39 @@ def _draw(subject: Subject, seed: int) -> LawReport:
     """Every law, for one draw of the random numbers."""
     memory, lengths = subject.memory, subject.lengths
     report = LawReport(type(memory).__name__)
-    book = Book(report, subject.tolerances, memory.metric_names)
+    record = LawRecorder(report, subject.tolerances, memory.metric_names)
     cases = Cases(subject, np.random.default_rng(seed))
-    if not check_interface(memory, cases.state, cases.dtype, book):
+    if not check_interface(memory, cases.state, cases.dtype, record):
         return report
     cases.warm_up()
     if type(memory).unroll_with_metrics is not AbstractMemory.unroll_with_metrics:
-        _check_metrics(cases, lengths[:2][-1], book)
+        _check_metrics(cases, lengths[:2][-1], record)
     for length in lengths:
-        _check_causal(cases, length, book)
-        _check_reset(cases, length, book)
-        _check_stream_and_split(cases, length, [n for n in lengths if n < length], book)
-    check_refresh(cases, book, lengths)
-    _check_batch(cases, lengths[:2][-1], book)
+        _check_causal(cases, length, record)
+        _check_reset(cases, length, record)
+        _check_stream_and_split(cases, length, [n for n in lengths if n < length], record)
+    check_refresh(cases, record, lengths)
+    _check_batch(cases, lengths[:2][-1], record)
     return report
 
 
-def _check_metrics(cases: Cases, length: int, book: Book) -> None:
+def _check_metrics(cases: Cases, length: int, record: LawRecorder) -> None:
     """`unroll`, which the other laws do not run: what they run is `unroll_with_metrics`."""
     time = length + CONTINUATION
-    data = (cases.warm, cases.inputs(time), cases.starts(time), cases.weights(time))
-    data = (*data[:3], cases.of_outputs(data[3]))
+    xs, starts, weights = cases.draw(time)
+    data = (cases.warm, xs, starts, cases.of_outputs(weights))
     tail = (scan_steps, CONTINUATION)
     expected = cases.run([(unroll, length), tail], *data)
     actual = _without_metrics(cases, cases.run([(learn, length), tail], *data))
     names = [f"a chunk of {length}, case {b}" for b in range(CASES)]
-    xs = cases.nudged(data[1])
-    again = partial(cases.run, [(unroll, length), tail], data[0], xs, *data[2:])
-    book.compare("metrics", length, names, actual, expected, again)
+    near = (cases.warm, cases.nudged(xs), *data[2:])
+    again = partial(cases.run, [(unroll, length), tail], *near)
+    record.compare("metrics", length, names, actual, expected, again)
 
 
-def _check_stream_and_split(cases: Cases, length: int, shorter: list[int], book: Book) -> None:
+def _check_stream_and_split(
+    cases: Cases, length: int, shorter: list[int], record: LawRecorder
+) -> None:
     time = length + CONTINUATION
     starts, xs = cases.starts(time), cases.inputs(time)
     starts[[0, 1, 2, 4, 5, 6], :length] = False
@@ -136,7 +138,7 @@ def _check_stream_and_split(cases: Cases, length: int, shorter: list[int], book:
     steps = partial(cases.run, [(scan_steps, time)])
     of_outputs = cases.of_outputs(weights)
     stepped, again = steps(*data, of_outputs), partial(steps, *near, of_outputs)
-    book.compare("stream", length, names, _without_metrics(cases, whole), stepped, again)
+    record.compare("stream", length, names, _without_metrics(cases, whole), stepped, again)
     lengths = _pieces(length, shorter)
     if len(lengths) > 1:
         if cases.memory.metric_names:
@@ -144,7 +146,7 @@ def _check_stream_and_split(cases: Cases, length: int, shorter: list[int], book:
         split = cases.run([*((learn, n) for n in lengths), tail], *data, weights)
         names = [f"{name}, split into {_counted(lengths)}" for name in names]
         again = partial(cases.run, pieces, *near, weights)
-        book.compare("split", length, names, split, whole, again)
+        record.compare("split", length, names, split, whole, again)
 
 
 def _without_metrics(cases: Cases, run: Run) -> Run:
@@ -152,10 +154,10 @@ def _without_metrics(cases: Cases, run: Run) -> Run:
     return run._replace(output=cases.of_outputs(run.output))
 
 
-def _check_reset(cases: Cases, length: int, book: Book) -> None:
+def _check_reset(cases: Cases, length: int, record: LawRecorder) -> None:
     places = (0, 0, 0, length // 2, length - 1, length // 4, 3 * length // 4, length // 3, 0)
     at = np.array(places)
-    xs, starts, weights = cases.inputs(length), cases.starts(length), cases.weights(length)
+    xs, starts, weights = cases.draw(length)
     time = np.arange(length)
     live = time >= at[:, None]
     starts = np.where(live, False, starts)
@@ -178,15 +180,15 @@ def _check_reset(cases: Cases, length: int, book: Book) -> None:
             f"{name} over {length}, start at t={m} after {w}" for m, w in zip(at, what, strict=True)
         ]
         fresh, actual = masked(fresh, live, live), masked(actual, live, None)
-        book.compare("reset", length, names, actual, fresh)
+        record.compare("reset", length, names, actual, fresh)
 
 
-def _check_causal(cases: Cases, length: int, book: Book) -> None:
+def _check_causal(cases: Cases, length: int, record: LawRecorder) -> None:
     if length == 1:
         return
     last = np.arange(CASES) * (length - 2) // (CASES - 1)
     past = np.arange(length) <= last[:, None]
-    xs, starts, weights = cases.inputs(length), cases.starts(length), cases.weights(length)
+    xs, starts, weights = cases.draw(length)
     weights = weights * past[..., None]
     other_xs = np.where(past[..., None], xs, cases.inputs(length, size=10.0))
     other_starts = np.where(past, starts, ~starts)
@@ -194,13 +196,15 @@ def _check_causal(cases: Cases, length: int, book: Book) -> None:
     expected = cases.run(piece, cases.warm, xs, starts, weights)
     actual = cases.run(piece, cases.warm, other_xs, other_starts, weights)
     names = [f"a chunk of {length}, everything after t={t} changed" for t in last]
-    book.compare("causal", length, names, masked(actual, past, None), masked(expected, past, past))
+    record.compare(
+        "causal", length, names, masked(actual, past, None), masked(expected, past, past)
+    )
 
 
-def _check_batch(cases: Cases, length: int, book: Book) -> None:
+def _check_batch(cases: Cases, length: int, record: LawRecorder) -> None:
     members = [jax.tree.map(lambda a, b=b: a[b], cases.warm) for b in range(CASES)]
     for run, time in ((learn, length), (scan_steps, cases.scan_length)):
-        xs, starts, weights = cases.inputs(time), cases.starts(time, 0.3), cases.weights(time)
+        xs, starts, weights = cases.draw(time, 0.3)
         together = cases.run([(run, time)], cases.warm, xs, starts, weights)
         if run is learn:
             data = zip(members, xs, starts, weights, strict=True)
@@ -216,7 +220,7 @@ def _check_batch(cases: Cases, length: int, book: Book) -> None:
         name = f"{'unroll' if run is learn else 'step'} over {time}"
         names = [f"{name}, member {b}" for b in range(CASES)]
         again = partial(cases.run, [(run, time)], cases.warm, cases.nudged(xs), starts, weights)
-        book.compare("batch", time, names, together, expected, again)
+        record.compare("batch", time, names, together, expected, again)
 
 
 def _pieces(length: int, shorter: list[int]) -> list[int]:

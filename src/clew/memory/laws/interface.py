@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from clew.memory.base import AbstractMemory, State
-from clew.memory.laws.report import Book
+from clew.memory.laws.report import LawRecorder
 
 
-def check_interface(memory: AbstractMemory, state: State, dtype: Any, book: Book) -> bool:
+def check_interface(memory: AbstractMemory, state: State, dtype: Any, record: LawRecorder) -> bool:
     """Whether a memory's functions give what the interface promises.
 
     Types count: a state that changes its own cannot be carried by a compiled loop, and what does
@@ -25,13 +25,13 @@ def check_interface(memory: AbstractMemory, state: State, dtype: Any, book: Book
         "unroll_with_metrics": (2, lambda: memory.unroll_with_metrics(state, xs, starts)),
         "refresh": (0, lambda: (memory.refresh(state),)),
     }
-    book.note("interface", 0, "init_state", _changes(memory))
+    record.add("interface", 0, "init_state", _changes(memory))
     for name, (length, call) in calls.items():
         # What is wrong in a step is mostly wrong in a chunk too, and said of the step first.
-        if book.report.passed:
+        if record.report.passed:
             wrong = next(iter(_wrong(memory, name, call, state, dtype)), "")
-            book.note("interface", length, name, wrong)
-    return book.report.passed
+            record.add("interface", length, name, wrong)
+    return record.report.passed
 
 
 def _wrong(

@@ -13,7 +13,7 @@ import numpy as np
 
 from clew.memory.base import AbstractMemory, State, scan_steps
 from clew.memory.laws.cases import CASES, Cases
-from clew.memory.laws.report import Book
+from clew.memory.laws.report import LawRecorder
 from clew.memory.laws.runs import as_numpy, is_float, learn, many, renew, zero_floats
 
 DIRECTIONS = 3
@@ -24,50 +24,50 @@ ALLOWED = {"float32": 2e-2, "float64": 1e-5}
 """How far a derivative may be from the central difference, in single precision found to 0.1 %."""
 
 
-def check_refresh(cases: Cases, book: Book, lengths: list[int]) -> None:
+def check_refresh(cases: Cases, record: LawRecorder, lengths: list[int]) -> None:
     """`refresh` with the same parameters, its gradients, and `refresh` after a change of them."""
     probe = _Probe(cases, lengths)
-    _check_same(cases, probe, book)
+    _check_same(cases, probe, record)
     if probe.rebuilds():
-        _check_gradients(probe, book)
-        _check_changed(probe, book)
+        _check_gradients(probe, record)
+        _check_changed(probe, record)
     random, cases.random = cases.random, np.random.default_rng(0)
     for name in probe.unread():
         place = f"nothing reads the state's {name}, and refresh rebuilds nothing from it,"
-        book.note("refresh", 0, "changed parameters", place)
+        record.add("refresh", 0, "changed parameters", place)
     cases.random = random  # the draws of other laws do not depend on this question
 
 
-def _check_same(cases: Cases, probe: "_Probe", book: Book) -> None:
+def _check_same(cases: Cases, probe: "_Probe", record: LawRecorder) -> None:
     time = cases.scan_length
-    data = (cases.inputs(time), cases.starts(time), cases.weights(time))
+    data = cases.draw(time)
     piece = [(scan_steps, time)]
     actual = cases.run(piece, probe.refreshed(cases.memory, cases.warm), *data)
     expected = cases.run(piece, cases.warm, *data)
     names = [f"{time} steps from a refreshed state, member {b}" for b in range(CASES)]
-    book.compare("refresh", time, names, actual, expected)
+    record.compare("refresh", time, names, actual, expected)
     probe.direct = expected.state
 
 
-def _check_gradients(probe: "_Probe", book: Book) -> None:
+def _check_gradients(probe: "_Probe", record: LawRecorder) -> None:
     """The derivative of an output by way of `refresh` in some directions, by differences too."""
     allowed = ALLOWED[probe.precision]
     for number in range(DIRECTIONS):
         deviation = probe.derivative()
         wrong = f"the gradient that passes refresh is off by {deviation:.2g} of its size,"
         name = f"an output after refresh, direction {number}, against differences"
-        # Written down as a share of what is allowed, since differences have an error of their own.
-        share = book.tolerances["gradient"] * deviation / allowed
-        book.note("refresh", 1, name, "" if deviation <= allowed else wrong, gradient=share)
+        # Recorded as a share of what is allowed, since differences have an error of their own.
+        share = record.tolerances["gradient"] * deviation / allowed
+        record.add("refresh", 1, name, "" if deviation <= allowed else wrong, gradient=share)
 
 
-def _check_changed(probe: "_Probe", book: Book) -> None:
+def _check_changed(probe: "_Probe", record: LawRecorder) -> None:
     """After a change of one parameter: as if the episode had been read with it."""
     for name, changed in probe.changes():
         value, stale = probe.stale(changed)
         wrong = f"the state's {stale} after refresh" if stale else ""
         what = f"parameters{name} changed after {probe.length} steps"
-        book.note("refresh", probe.length, what, wrong, value=value)
+        record.add("refresh", probe.length, what, wrong, value=value)
 
 
 class _Probe:
@@ -123,19 +123,18 @@ class _Probe:
         """How far the gradient through `refresh` is from a central difference, as a median."""
         warm, time = self.cases.warm, self.shortest
         parameters, static = eqx.partition(self.memory, eqx.is_inexact_array)
-        floats = zero_floats(warm)
-        movable = jax.tree.map(
-            lambda z, a: None if z is None else a, floats, warm, is_leaf=_is_none
-        )
+        movable, fixed = eqx.partition(warm, is_float)
         ways = [jax.tree.map(self._direction, tree) for tree in (parameters, movable)]
         xs = self.cases.inputs(time)
         weights = self.cases.of_outputs(self.cases.weights(time)) * (np.arange(time) == 0)[:, None]
 
         def output(size: float) -> tuple[np.ndarray, State, Any]:
             """The weighted output of each case, its state and what flows back to that."""
-            here = jax.tree.map(lambda a, d: (a + size * d).astype(a.dtype), parameters, ways[0])
-            there = _moved(warm, ways[1], size)
-            new = self.refreshed(eqx.combine(here, static), there)
+            here, there = (
+                jax.tree.map(lambda a, d: (a + size * d).astype(a.dtype), tree, way)
+                for tree, way in zip((parameters, movable), ways, strict=True)
+            )
+            new = self.refreshed(eqx.combine(here, static), eqx.combine(there, fixed))
             _, ys, (_, back, _) = self._pull_learn(self.memory, new, xs, weights)
             return np.asarray(np.sum(ys * weights, (1, 2), np.float64)), new, back
 
@@ -259,18 +258,6 @@ class _Probe:
         starts, pull = np.zeros((CASES, 0), bool), self.cases.programs.pull_many
         after, _, gradients = pull(renew, memory, state, xs, starts, (cotangent, ys))
         return as_numpy(after), as_numpy(gradients)
-
-
-def _moved(state: State, way: Any, size: float) -> State:
-    return jax.tree.map(
-        lambda d, a: a if d is None else (a + size * d).astype(a.dtype),
-        *(way, state),
-        is_leaf=_is_none,
-    )
-
-
-def _is_none(leaf: Any) -> bool:
-    return leaf is None
 
 
 def _dot(gradient: np.ndarray, way: np.ndarray) -> np.ndarray:

@@ -135,11 +135,11 @@ class LawReport:
         return "\n".join(rows + [f"  {failure}" for failure in self.failures])
 
 
-class Book:
-    """Compares runs and writes down what it finds.
+class LawRecorder:
+    """Compares runs and records what it finds.
 
     Args:
-        report: what is written in.
+        report: where it is recorded.
         tolerances: of values and of gradients.
         metrics: the names of the output's last columns.
     """
@@ -151,8 +151,8 @@ class Book:
         self.tolerances: dict[str, float] = {"value": tolerances[0], "gradient": tolerances[1]}
         self.metrics = metrics
 
-    def note(self, law: str, length: int, name: str, failure: str = "", **found: float) -> None:
-        """Writes down a comparison that was made elsewhere.
+    def add(self, law: str, length: int, name: str, failure: str = "", **found: float) -> None:
+        """Records a comparison that was made elsewhere.
 
         Args:
             law: its name in `LAWS`.

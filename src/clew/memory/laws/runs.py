@@ -122,52 +122,6 @@ class Programs:
         _, ys, gradients = self._one(parameters, state, xs, starts, cotangents)
         return as_numpy(Run(ys, *gradients))
 
-    def chain(
-        self,
-        memory: AbstractMemory,
-        pieces: list[tuple[RunFunction, int]],
-        state: State,
-        xs: np.ndarray,
-        starts: np.ndarray,
-        weights: np.ndarray,
-        scan_length: int,
-    ) -> Run:
-        """Runs the pieces one after the other and carries the gradient back through all of them.
-
-        A scan is padded to `scan_length`, so that it compiles once; it can only be the last piece.
-
-        Args:
-            memory: the memory.
-            pieces: how to run each piece, and its length.
-            state: the state before the first, leaves [case, ...].
-            xs: observations of all pieces together, [case, time, in].
-            starts: start flags [case, time].
-            weights: cotangents of the outputs and the metrics, [case, time, out].
-            scan_length: steps of every scan.
-        """
-        parts, at = [], 0
-        for run, length in pieces:
-            end = scan_length if run is scan_steps else length
-            cut = [_padded(a[:, at : at + length], end) for a in (xs, starts, weights)]
-            if run is not learn:
-                cut[2] = cut[2][..., : memory.output_size]
-            parts.append((run, length, *cut))
-            at += length
-        before = [state]
-        for run, _, x, start, weight in parts[:-1]:
-            nothing = (zero_floats(state), np.zeros_like(weight))
-            after, _, _ = self.pull_many(run, memory, before[-1], x, start, nothing)
-            before.append(as_numpy(after))
-        cotangent, outputs, inputs, total = zero_floats(state), [], [], None
-        for (run, length, x, start, weight), old in reversed(list(zip(parts, before, strict=True))):
-            _, ys, gradients = self.pull_many(run, memory, old, x, start, (cotangent, weight))
-            of_parameters, cotangent, of_inputs = as_numpy(gradients)
-            total = of_parameters if total is None else jax.tree.map(np.add, total, of_parameters)
-            columns = [(0, 0), (0, 0), (0, weights.shape[-1] - ys.shape[-1])]
-            outputs.insert(0, np.pad(np.asarray(ys)[:, :length], columns))
-            inputs.insert(0, of_inputs[:, :length])
-        return Run(np.concatenate(outputs, 1), total, cotangent, np.concatenate(inputs, 1))
-
 
 def through_init_state(memory: AbstractMemory, run: Run) -> Run:
     """A run from `init_state()` whose gradient goes on into the parameters behind that state."""
@@ -214,8 +168,3 @@ def zero_floats(state: State) -> Any:
 def is_float(array: np.ndarray) -> bool:
     """Whether gradients flow through an array of this type."""
     return bool(jax.numpy.issubdtype(array.dtype, jax.numpy.inexact))
-
-
-def _padded(array: np.ndarray, length: int) -> np.ndarray:
-    widths = [(0, 0), (0, length - array.shape[1])] + [(0, 0)] * (array.ndim - 2)
-    return np.pad(array, widths)

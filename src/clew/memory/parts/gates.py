@@ -65,17 +65,14 @@ class AbstractDepthGate(AbstractGate):
 
     @property
     def recurrent(self) -> bool:
-        """False: nothing is carried through time."""
         return False
 
     def init_state(self) -> State:
-        """An empty tuple."""
         return ()
 
     def step(
         self, state: State, x: Float[Array, " n"], y: Float[Array, " n"], start: Bool[Array, ""]
     ) -> tuple[State, Float[Array, " n"]]:
-        """One observation."""
         return state, self(x, y)
 
     def unroll(
@@ -85,7 +82,6 @@ class AbstractDepthGate(AbstractGate):
         ys: Float[Array, "time n"],
         starts: Bool[Array, " time"],
     ) -> tuple[State, Float[Array, "time n"]]:
-        """A chunk."""
         return state, self(xs, ys)
 
 
@@ -98,7 +94,6 @@ class Residual(AbstractDepthGate):
         return x + y
 
     def maps(self, xs: Float[Array, "time n"], ys: Float[Array, "time n"]) -> dict[str, MemoryMap]:
-        """Nothing."""
         return {}
 
 
@@ -165,17 +160,14 @@ class TemporalGRU(AbstractGate):
 
     @property
     def recurrent(self) -> bool:
-        """True: h goes on from step to step."""
         return True
 
     def init_state(self) -> State:
-        """A zero h."""
         return self.cell.init_state()
 
     def step(
         self, state: State, x: Float[Array, " n"], y: Float[Array, " n"], start: Bool[Array, ""]
     ) -> tuple[State, Float[Array, " n"]]:
-        """One observation."""
         before = select(start, self.cell.init_state(), state)
         after = self.cell.advance(before, x + y)
         return after, self.cell.output(after)
@@ -187,11 +179,9 @@ class TemporalGRU(AbstractGate):
         ys: Float[Array, "time n"],
         starts: Bool[Array, " time"],
     ) -> tuple[State, Float[Array, "time n"]]:
-        """A chunk."""
         return scan_cell(self.cell, state, xs + ys, starts)
 
     def maps(self, xs: Float[Array, "time n"], ys: Float[Array, "time n"]) -> dict[str, MemoryMap]:
-        """The gates of the GRU."""
         return cell_maps(self.cell, xs + ys)[0]
 
 

@@ -34,7 +34,6 @@ class LayerStack(AbstractMemory):
     output_size: int = eqx.field(static=True)
 
     def init_state(self) -> State:
-        """The initial state of every layer."""
         return tuple(layer.init_state() for layer in self.layers)
 
     def embed(self, x: Float[Array, "*lead in"]) -> Float[Array, "*lead n"]:
@@ -59,11 +58,9 @@ class LayerStack(AbstractMemory):
         return unroll_layers(self.layers, state, self.embed(xs), starts)
 
     def maps(self, xs: Float[Array, "time in"]) -> dict[str, MemoryMap]:
-        """The maps of every layer."""
         return layer_maps(self.layers, self.embed(xs))
 
     def refresh(self, state: State) -> State:
-        """Every layer's state, rebuilt for the present parameters."""
         return refresh_layers(self.layers, state)
 
 
