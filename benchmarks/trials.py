@@ -10,8 +10,9 @@ import json
 import sys
 from pathlib import Path
 
+from bandit_policies import POLICIES, bandit_policy_returns, best_bandit_return
+
 from clew import PPOConfig, TrainConfig, WrapperConfig
-from clew.envs.bandit_policies import POLICIES, bandit_policy_returns, best_bandit_return
 from clew.lab.grid import Evaluation, Setting, Study, run_study
 
 GRU = {"hidden_size": 64, "num_layers": 1}

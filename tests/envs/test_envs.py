@@ -20,13 +20,11 @@ from clew.envs import (
     Permutation,
     TMaze,
     Transition,
-    optimal_return,
-    reach_probability,
 )
-from clew.envs.mixed_recall import MixedRecall
 from clew.envs.tmaze import RIGHT
 from clew.envs.trials import Trials
 from clew.errors import UserError
+from clew.lab.studies.makkink.mixed_recall import MixedRecall
 from streams import BATCH, roll
 
 
@@ -144,9 +142,6 @@ def test_make_env_builds_by_name():
         (lambda: TMaze(20.0), "corridor_length .* got 20.0"),  # type: ignore[arg-type]
         (lambda: TMaze(20, 0), "time_limit must be an integer of at least 1, got 0"),
         (lambda: TMaze(on_time_limit="end"), "on_time_limit 'end'.*terminate, truncate"),
-        (lambda: reach_probability(1), "corridor_length .* got 1"),
-        (lambda: reach_probability(9, 9, (1.0, 1.0, 0.0, 0.0)), "sum to 1"),
-        (lambda: optimal_return(9, 1.5), "discount must be between 0 and 1, got 1.5"),
     ],
 )
 def test_bad_values_are_refused(call, message):

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 import clew.envs.gymnasium_api  # noqa: F401
-from clew.envs import (
-    AutoReset,
-    DistributedMemory,
+from clew.envs import AutoReset, DistributedMemory
+from clew.errors import UserError
+from clew.lab.studies.makkink.floors import (
     distributed_memory_floors,
     memory_chain_floors,
     one_bit_return,
 )
-from clew.errors import UserError
 
 EPISODES = 100
 PUBLISHED_MEMORYLESS = {

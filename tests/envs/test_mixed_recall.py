@@ -9,9 +9,9 @@ import pytest
 
 from clew.envs.distributed_memory import DistributedMemory
 from clew.envs.memory_chain import MemoryChain
-from clew.envs.mixed_recall import MixedRecall
 from clew.envs.stream import AutoReset
 from clew.errors import UserError
+from clew.lab.studies.makkink.mixed_recall import MixedRecall
 
 SHORT = {"stream_length": 7}
 MIXES = {

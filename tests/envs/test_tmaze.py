@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from task_values import optimal_return, reach_probability
 
-from clew.envs import TimeStep, TMaze, optimal_return, reach_probability
+from clew.envs import TimeStep, TMaze
 from clew.envs.tmaze import DISTRACTOR_BITS, DOWN, LEFT, RIGHT, UP
 from clew.errors import UserError
 from oracles.tmaze import TMazeOracle, gray_words

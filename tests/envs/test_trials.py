@@ -7,10 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from task_values import dark_room_return
 
 from clew.agents.trajectory import reread
 from clew.bridges.make import make_env
-from clew.envs import AutoReset, Bandit, DarkRoom, Environment, dark_room_return
+from clew.envs import AutoReset, Bandit, DarkRoom, Environment
 from clew.envs.trials import SeparateEpisodes, Trials, episode_groups, return_names
 from clew.envs.wrappers import KeptEntries, WrapperConfig, wrap
 from clew.errors import UserError

@@ -17,7 +17,7 @@ from clew.run.compiled import init_run, make_parts
 from clew.run.lanes import SIZES, init_lanes, lanes_config
 from small_study import small_study
 
-MIX = "clew.envs.mixed_recall:MixedRecall"
+MIX = "clew.lab.studies.makkink.mixed_recall:MixedRecall"
 SEEDS = (4, 0)
 REZERO = {"hidden_size": 4, "num_layers": 1, "num_heads": 1, "head_size": 4, "window": 2}
 """Small, and with a parameter that is a single number."""

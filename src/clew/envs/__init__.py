@@ -1,15 +1,6 @@
 """Tasks; they know nothing of agents. `ENVS` lists the pure-JAX ones by name."""
 
-from clew.envs.analysis import (
-    dark_room_return,
-    distributed_memory_floors,
-    memory_chain_floors,
-    one_bit_return,
-    optimal_return,
-    reach_probability,
-)
 from clew.envs.bandit import Bandit
-from clew.envs.bandit_policies import bandit_policy_returns, best_bandit_return
 from clew.envs.base import Environment, Transition
 from clew.envs.dark_room import DarkRoom
 from clew.envs.distributed_memory import DistributedMemory
@@ -31,14 +22,6 @@ __all__ = [
     "TMaze",
     "TimeStep",
     "Transition",
-    "bandit_policy_returns",
-    "best_bandit_return",
-    "dark_room_return",
-    "distributed_memory_floors",
-    "memory_chain_floors",
-    "one_bit_return",
-    "optimal_return",
-    "reach_probability",
 ]
 
 ENVS: dict[str, type[Environment]] = {

@@ -40,7 +40,7 @@ class Bandit(Environment):
         UserError: fewer than 2 arms.
 
     Source: Duan et al. (2016), RL^2, section 3.1, which plays trials of 10, 100 and 500 pulls with
-    5, 10 and 50 arms. `clew.envs.bandit_policies` has what other policies earn.
+    5, 10 and 50 arms. `benchmarks/bandit_policies.py` computes what other policies earn.
     """
 
     arms: int = eqx.field(static=True)

@@ -68,7 +68,7 @@ class DistributedMemory(SizedRecall):
         schedule: "fixed": one choice of times for ever, the published one
             (`fixed_schedule`). "fresh": a random choice in each episode. Where times
             include N-1, the last bit is seen while answering: look at
-            `clew.envs.distributed_memory_floors` for what that alone earns.
+            `clew.lab.studies.makkink.floors` for what that alone earns.
         stream_seed: None draws the bits of every episode afresh. A number plays the bits that the
             published code draws with that seed, in order, from the first episode on, in every
             environment, whatever the keys; that of every published run is 0.

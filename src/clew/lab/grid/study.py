@@ -40,7 +40,7 @@ class Setting:
     """What policies earn that do not do what the task asks, by name, for example "memoryless"."""
     mix: str = ""
     """A task that plays several of these settings at once, "package.module:Class" called with
-    `env` and the list of their `options`, as `clew.envs.mixed_recall:MixedRecall`; or none."""
+    `env` and the list of their `options`; or none."""
     together: str = ""
     """Settings with the same word here, and the same `mix`, are trained in one program."""
     a2c: Mapping[str, float] = field(default_factory=dict)

@@ -19,9 +19,9 @@ from typing import Any
 
 from clew.agents.learners.a2c import A2CConfig
 from clew.agents.network import NetworkConfig
-from clew.envs.analysis import distributed_memory_floors, memory_chain_floors
 from clew.errors import require_choice
 from clew.lab.grid import Evaluation, Expected, Setting, Study
+from clew.lab.studies.makkink.floors import distributed_memory_floors, memory_chain_floors
 from clew.lab.studies.makkink.models import (
     PublishedIntegrated,
     PublishedReZero,
@@ -136,7 +136,7 @@ REPAIRED_SEEDS = tuple(range(30))
 PUBLISHED_EPISODES, REPAIRED_EPISODES = 100, 1000
 """Of an evaluation."""
 
-_MIX = "clew.envs.mixed_recall:MixedRecall"
+_MIX = "clew.lab.studies.makkink.mixed_recall:MixedRecall"
 _PROGRAMS = (10, 17, 30, 50, 70)
 """Lengths up to each of these share a program: the waiting of the shorter ones costs less than
 compiling a program for each; for the longest it would cost more."""
