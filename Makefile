@@ -7,11 +7,13 @@ INSTALLED := $(VENV)/.installed
 PYTHON ?=
 WORKERS ?= 2
 PYTEST_ARGS ?=
+TENTH ?= $(shell git rev-list --count HEAD)
+MINUTES ?= 20
 BENCH_ARGS ?=
 FAULTS_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-ray test-memory-maze test-onnx lint format docs faults bench bench-torch bench-peers lock clean
+.PHONY: help venv demo test test-slow test-slow-tenth test-ray test-memory-maze test-onnx lint format docs faults bench bench-torch bench-peers lock clean
 
 help:  ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +33,9 @@ test: $(INSTALLED)  ## run the fast tests
 
 test-slow: $(INSTALLED)  ## run every test, also those that learn for minutes
 	@$(BIN)/python -m pytest -n $(WORKERS) --slow $(PYTEST_ARGS)
+
+test-slow-tenth: $(INSTALLED)  ## run a tenth of the slow tests (TENTH=0 to 9, by default the commit's) in MINUTES=20
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --slow-tenth $(TENTH) --slow-minutes $(MINUTES) $(PYTEST_ARGS)
 
 test-ray: $(INSTALLED)  ## install Ray (270 MB) into .venv and work on clusters of two nodes
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes -r tools/ray.lock

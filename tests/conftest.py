@@ -23,7 +23,9 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")
 # The fast tests mostly wait for the compiler, so it optimises little, in processes that they start
 # as well, and writes loops out in its older way, in half of the time; the slow ones run what users
 # run. Told to xdist's workers, which see no command line.
-if os.environ.setdefault("CLEW_TESTS", "slow" if "--slow" in sys.argv else "fast") == "fast":
+if not any(argument.startswith("--slow") for argument in sys.argv):
+    os.environ.setdefault("CLEW_TESTS", "fast")
+if os.environ.setdefault("CLEW_TESTS", "slow") == "fast":
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     quick = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
     os.environ.setdefault("XLA_FLAGS", quick)
@@ -31,8 +33,9 @@ if os.environ.setdefault("CLEW_TESTS", "slow" if "--slow" in sys.argv else "fast
 import jax
 import pytest
 
-# The count of cases at the end of a session, and packages that stand for Memory Maze's and gymnax.
-pytest_plugins = ["law_summary", "fake_memory_maze", "fake_gymnax"]
+# The count of cases at the end of a session, the choice of a tenth of the slow tests, and packages
+# that stand for Memory Maze's and gymnax.
+pytest_plugins = ["law_summary", "slow_tenth", "fake_memory_maze", "fake_gymnax"]
 
 STRICT = {"jax_numpy_dtype_promotion": "strict", "jax_numpy_rank_promotion": "raise"}
 ORDINARY = {"jax_numpy_dtype_promotion": "standard", "jax_numpy_rank_promotion": "allow"}
@@ -78,8 +81,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skips tests marked `slow` unless `--slow` was given."""
-    if config.getoption("--slow"):
+    """Skips tests marked `slow` unless `--slow` or `--slow-tenth` was given."""
+    if config.getoption("--slow") or config.getoption("--slow-tenth") is not None:
         return
     skip = pytest.mark.skip(reason="slow: run with --slow (make test-slow)")
     for item in items:
