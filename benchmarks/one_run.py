@@ -40,8 +40,8 @@ def child(agent: str, devices: int, threads: str, repeats: int) -> dict[str, Any
     import jax
     import jax.numpy as jnp
 
-    from clew.lab.bench.machine import matrix_product_rate
-    from clew.lab.bench.speed import FORWARD, FORWARD_AND_BACKWARD, rate_of
+    from clew.lab.bench.machine import matrix_product_rate, rate_of
+    from clew.lab.bench.speed import FORWARD, FORWARD_AND_BACKWARD
     from clew.lab.costs import multiply_adds
     from clew.lab.studies.tmaze.grid import PRESETS
     from clew.run import machine

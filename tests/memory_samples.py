@@ -15,7 +15,7 @@ from clew.run.config import TrainConfig, config_from_json
 
 INPUT_SIZE = 5
 
-# ReLiT's weights uniform: orthogonal ones are so large, at this size, that rounding counts.
+# ReLiT's weights normal: orthogonal ones are so large, at this size, that rounding counts.
 # AReLiT's gates half open, so that much is forgotten within a few steps.
 SMALL: dict[str, dict[str, Any]] = {
     "none": {"hidden_size": 12},
@@ -28,7 +28,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "universal": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "window": 5, "max_steps": 3},
     "integrated": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "window": 5, "max_steps": 3},
     "linear_transformer": {"hidden_size": 12, "num_heads": 2, "head_size": 4},
-    "relit": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "eta": 2, "init": "uniform"},
+    "relit": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "eta": 2, "init": "lecun"},
     "arelit": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "eta": 2, "r": 3, "chrono": 0},
 }
 

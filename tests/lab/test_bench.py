@@ -11,8 +11,8 @@ import pytest
 import clew.lab.bench.machine
 import clew.lab.bench.speed
 from clew.cli import run
-from clew.lab.bench.machine import matrix_product_rate
-from clew.lab.bench.speed import Plan, cases, measure, rate_of
+from clew.lab.bench.machine import matrix_product_rate, rate_of
+from clew.lab.bench.speed import Plan, cases, measure
 from clew.lab.bench.timing import Estimate
 from clew.lab.costs import multiply_adds
 from clew.lab.studies.tmaze.models import PublishedAReLiT, PublishedReLiT

@@ -10,13 +10,13 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.errors import require_choice, require_rate
 from clew.memory.base import State, select
-from clew.memory.parts.blocks import Init, LayerNorm, Linear
+from clew.memory.parts.blocks import Init, LayerNorm, Linear, check_heads
 from clew.memory.parts.gates import GateName
 from clew.memory.parts.layer import NormPlace
 from clew.memory.parts.linear_sums import PIECE, LinearState, read_piece
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.scans import scan_pieces
-from clew.memory.parts.stack import LayerStack, check_heads, embedded_layers
+from clew.memory.parts.stack import LayerStack, embedded_layers
 
 Summation = Literal["plain", "compensated"]
 

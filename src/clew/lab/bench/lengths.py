@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from clew.errors import unknown_name
-from clew.lab.bench.machine import device, matrix_product_rate, until_ready
-from clew.lab.bench.timing import Estimate, by_turns, estimate, ratio, seconds_of
+from clew.lab.bench.machine import call_seconds, device, matrix_product_rate
+from clew.lab.bench.timing import Estimate, estimate, ratio
 from clew.memory import AbstractMemory, make_memory, scan_steps
 from clew.memory.arelit import ApproximateLinearAttention
 from clew.memory.kernels import Form, choose_form, why_not
@@ -200,10 +200,9 @@ def measure(plan: Plan, threads: int, log: Callable[[str], None]) -> list[Row]:
         program = compile_gradient(memory, length, plan.envs, lambda m, *args: m.unroll(*args))
         compiled[subject.label, length] = subject, program
         calls[subject.label, length] = _call(memory, program, length, plan.envs)
-    measures = {point: partial(seconds_of, call) for point, call in calls.items()}
     seconds = {
         point: [took / (point[1] * plan.envs) for took in each]
-        for point, each in by_turns(measures, plan.rounds, warm_up=True, log=log).items()
+        for point, each in call_seconds(calls, plan.rounds, log).items()
     }
     kept: dict[tuple[str, int], int] = {}  # the same for every form: `step` has one
     rows = []
@@ -255,7 +254,7 @@ def _call(memory: AbstractMemory, program: Any, length: int, envs: int) -> Calla
     params, _ = eqx.partition(memory, eqx.is_inexact_array)
     xs = jax.random.normal(jax.random.key(1), (length, envs, memory.input_size))
     starts = jnp.zeros((length, envs), bool)
-    return until_ready(lambda: program(params, xs, starts))
+    return lambda: program(params, xs, starts)
 
 
 def draw(rows: Sequence[Row], path: Path, title: str) -> None:

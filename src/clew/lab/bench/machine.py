@@ -6,12 +6,15 @@ the machine's own rate of matrix products, measured in the same run.
 
 import os
 import platform
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
 
 import jax
 
-from clew.lab.bench.timing import by_turns, estimate, seconds_of
+from clew.lab.bench.timing import Estimate, by_turns, estimate, seconds_of
+
+K = TypeVar("K")
 
 PRODUCT_SIZE = 2048
 
@@ -34,10 +37,17 @@ def until_ready(call: Callable[[], Any]) -> Callable[[], Any]:
     return lambda: jax.block_until_ready(call())
 
 
-def seconds_each(call: Callable[[], Any], repeats: int) -> list[float]:
-    """Seconds of each of `repeats` calls of a compiled program, after one that is not timed."""
-    ready = until_ready(call)
-    return by_turns({"": lambda: seconds_of(ready)}, repeats, warm_up=True)[""]
+def call_seconds(
+    calls: Mapping[K, Callable[[], Any]], turns: int, log: Callable[[str], None] = lambda _: None
+) -> dict[K, list[float]]:
+    """Seconds of calls of compiled programs, by turns and after a turn that does not count."""
+    measures = {name: partial(seconds_of, until_ready(call)) for name, call in calls.items()}
+    return by_turns(measures, turns, warm_up=True, log=log)
+
+
+def rate_of(call: Callable[[], Any], amount: float, repeats: int) -> Estimate:
+    """`amount` per second of a compiled program's call, after one that is not timed."""
+    return estimate([amount / seconds for seconds in call_seconds({"": call}, repeats)[""]])
 
 
 def matrix_product_rate(repeats: int = 5) -> float:
@@ -56,4 +66,4 @@ def matrix_product_rate(repeats: int = 5) -> float:
         return x
 
     operations = count * 2 * size**3
-    return estimate([operations / s for s in seconds_each(lambda: chain(a), repeats)]).middle
+    return rate_of(lambda: chain(a), operations, repeats).middle

@@ -18,8 +18,8 @@ from clew.agents.learners.a2c import A2CConfig, a2c_loss
 from clew.agents.network import Agent
 from clew.errors import unknown_name
 from clew.interact.rollout import rollout
-from clew.lab.bench.machine import device, matrix_product_rate, seconds_each
-from clew.lab.bench.timing import Estimate, estimate, seconds_of
+from clew.lab.bench.machine import device, matrix_product_rate, rate_of
+from clew.lab.bench.timing import Estimate, seconds_of
 from clew.lab.costs import multiply_adds, parameters
 from clew.lab.studies.tmaze.grid import PRESETS
 from clew.memory import MEMORIES, options_of
@@ -220,11 +220,6 @@ def measure(name: str, memory: str, options: dict[str, Any], plan: Plan) -> Figu
         training_fraction=(FORWARD + FORWARD_AND_BACKWARD) * work * training.middle / product,
         largest_deviation=deviation,
     )
-
-
-def rate_of(call: Callable[[], Any], amount: float, repeats: int) -> Estimate:
-    """`amount` per second of a compiled program's call, after one that is not timed."""
-    return estimate([amount / seconds for seconds in seconds_each(call, repeats)])
 
 
 def _largest_deviation(agent: Agent, plan: Plan) -> float:

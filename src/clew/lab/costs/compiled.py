@@ -2,15 +2,14 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from clew.lab.bench.machine import until_ready
-from clew.lab.bench.timing import Estimate, by_turns, estimate, seconds_of
+from clew.lab.bench.machine import call_seconds
+from clew.lab.bench.timing import Estimate, estimate
 
 FILLING = 513
 """Steps that precede a measurement; the longest window that is measured holds 512."""
@@ -111,9 +110,10 @@ def measure(
         observations: how many one call reads, over all environments.
         repeats: timed calls of each.
     """
-    measures = {name: partial(seconds_of, until_ready(call)) for name, call in programs.items()}
-    seconds = by_turns(measures, repeats, warm_up=True)
-    return {name: microseconds(taken, observations) for name, taken in seconds.items()}
+    return {
+        name: microseconds(taken, observations)
+        for name, taken in call_seconds(programs, repeats).items()
+    }
 
 
 def microseconds(seconds: Sequence[float], observations: int) -> Estimate:

@@ -11,12 +11,23 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from clew.errors import require_choice
+from clew.errors import LARGEST_SIZE, MOST_PARTS, require_at_least, require_choice
 from clew.memory.parts import initial
 from clew.memory.parts.products import product
 
 Init = Literal["orthogonal", "lecun", "uniform"]
 INITS = ("orthogonal", "lecun", "uniform")
+
+
+def check_heads(num_heads: int, head_size: int) -> None:
+    """Refuses no heads, and more or wider ones than any machine can hold.
+
+    Raises:
+        UserError: naming the size and its value.
+    """
+    require_at_least("num_heads", num_heads, 1, MOST_PARTS)
+    require_at_least("head_size", head_size, 1, LARGEST_SIZE)
+    require_at_least("num_heads x head_size", num_heads * head_size, 1, LARGEST_SIZE)
 
 
 def like(vector: Float[Array, " n"], x: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:

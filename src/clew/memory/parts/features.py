@@ -11,10 +11,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from clew.errors import LARGEST_SIZE, require_at_least, require_choice, require_rate
 from clew.memory.kernels import RecurrenceBackend, choose_form
 from clew.memory.parts import initial
-from clew.memory.parts.blocks import Init, LayerNorm, Linear
+from clew.memory.parts.blocks import Init, LayerNorm, Linear, check_heads
 from clew.memory.parts.layer import Layer
 from clew.memory.parts.maps import MemoryMap
-from clew.memory.parts.stack import check_heads, embedded_layers
+from clew.memory.parts.stack import embedded_layers
 
 QueryPath = Literal["single", "double"]
 InitPer = Literal["product", "role", "head"]

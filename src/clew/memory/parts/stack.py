@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from clew.errors import DEEPEST, LARGEST_SIZE, MOST_PARTS, UserError, require_at_least
+from clew.errors import DEEPEST, LARGEST_SIZE, UserError, require_at_least
 from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input
 from clew.memory.kernels import Backend
 from clew.memory.parts.attention import Gradient, WindowAttention
@@ -73,13 +73,6 @@ def check_sizes(input_size: int, hidden_size: int, num_layers: int) -> None:
     require_at_least("input_size", input_size, 1)
     require_at_least("hidden_size", hidden_size, 1, LARGEST_SIZE)
     require_at_least("num_layers", num_layers, 1, DEEPEST)
-
-
-def check_heads(num_heads: int, head_size: int) -> None:
-    """Refuses heads as `check_sizes` does."""
-    require_at_least("num_heads", num_heads, 1, MOST_PARTS)
-    require_at_least("head_size", head_size, 1, LARGEST_SIZE)
-    require_at_least("num_heads x head_size", num_heads * head_size, 1, LARGEST_SIZE)
 
 
 def make_embedding(
