@@ -15,10 +15,9 @@ from clew.lab.bench.machine import matrix_product_rate, rate_of
 from clew.lab.bench.speed import Plan, cases, measure
 from clew.lab.bench.timing import Estimate
 from clew.lab.costs import multiply_adds
-from clew.lab.studies.tmaze.models import PublishedAReLiT, PublishedReLiT
 from clew.memory import MEMORIES, make_memory
 from clew.memory.laws import LawBroken
-from clew.names import recorded_name
+from clew.run.config import TrainConfig
 from clew.run.machine import planned_bytes
 
 TINY = Plan(num_envs=2, length=3, repeats=1, law_lengths=(1,))
@@ -44,9 +43,8 @@ def test_figures_are_consistent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_all_memories_have_a_case_of_the_right_size() -> None:
     known = cases()
-    published = {recorded_name("memory", kind) for kind in (PublishedReLiT, PublishedAReLiT)}
-    measured = set(MEMORIES) - {"relit", "arelit"} | published
-    assert {memory for memory, _ in known.values()} == measured
+    measured = (TrainConfig(memory=m, memory_options=o).identity() for m, o in known.values())
+    assert {settings["memory"] for settings in measured} == set(MEMORIES)
     assert {"lstm", "gru", "gtrxl-128", "gtrxl-256", "arelit"} <= set(known)
     assert known["lstm"][1]["hidden_size"] == 600 and known["gru"][1]["hidden_size"] == 680
     assert known["arelit"][1]["eta"] == 4
