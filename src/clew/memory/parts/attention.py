@@ -18,11 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from clew.errors import LARGEST_SIZE, MOST_PARTS, UserError, require_at_least, require_choice
+from clew.errors import LARGEST_SIZE, UserError, require_at_least, require_choice
 from clew.memory.kernels import Backend, uses_kernel
 from clew.memory.kernels.window import RingInputs, WindowInputs, attend_ring, read_ring, read_window
 from clew.memory.parts import initial
-from clew.memory.parts.blocks import Init, LayerNorm, Linear
+from clew.memory.parts.blocks import Init, LayerNorm, Linear, check_heads
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.positions import count_positions, sinusoids
 
@@ -96,9 +96,7 @@ class WindowAttention(eqx.Module):
         gradient: Gradient = "full",
         backend: Backend = "auto",
     ):
-        require_at_least("num_heads", num_heads, 1, MOST_PARTS)
-        require_at_least("head_size", head_size, 1, LARGEST_SIZE)
-        require_at_least("num_heads x head_size", num_heads * head_size, 1, LARGEST_SIZE)
+        check_heads(num_heads, head_size)
         require_at_least("window", window, 1, LARGEST_SIZE)
         require_choice("gradient", gradient, ("full", "current"))
         uses_kernel(backend)
