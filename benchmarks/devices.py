@@ -17,7 +17,8 @@ import jax.numpy as jnp
 from clew.agents.learners.a2c import A2CConfig
 from clew.lab.bench.timing import by_turns, estimate, seconds_of
 from clew.run import machine
-from clew.run.compiled import compile_program, init_run, make_parts
+from clew.run.build import make_parts
+from clew.run.compiled import compile_program, init_run
 from clew.run.config import TrainConfig
 
 SHORT = A2CConfig(num_envs=8, rollout_length=64)

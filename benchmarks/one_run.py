@@ -45,8 +45,8 @@ def child(agent: str, devices: int, threads: str, repeats: int) -> dict[str, Any
     from clew.lab.costs import multiply_adds
     from clew.lab.studies.tmaze.grid import PRESETS
     from clew.run import machine
-    from clew.run.build import build_agent
-    from clew.run.compiled import compile_program, init_run, make_parts
+    from clew.run.build import build_agent, make_parts
+    from clew.run.compiled import compile_program, init_run
     from clew.run.config import TrainConfig
     from clew.run.sharding import choose_devices, open_devices
 

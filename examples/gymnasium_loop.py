@@ -39,7 +39,8 @@ class Seen(NamedTuple):
 def act(agent: Agent, seen: Seen) -> tuple[Any, jax.Array, jax.Array, jax.Array, jax.Array]:
     """Reads one observation of every environment and draws an action for each."""
     observation, start = jnp.asarray(seen.observation), jnp.asarray(seen.start)
-    memory, logits, value = jax.vmap(agent.step)(seen.memory, observation, start)
+    memory, outputs = jax.vmap(agent.step)(seen.memory, observation, start)
+    logits, value = outputs.logits, outputs.value
     key, draw = jax.random.split(seen.key)
     action = jax.random.categorical(draw, logits)
     log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], axis=1)[:, 0]
@@ -92,7 +93,7 @@ def main(updates: int = 200, corridor_length: int = 4) -> list[float]:
     memory = clew.make_memory("gru", input_size=16, key=memory_key, hidden_size=32)
     agent = Agent(memory, 4, key=head_key, network=NetworkConfig(head_size=32))
     optimiser = A2C(SETTINGS).optimiser
-    opt_state = init_optimiser(optimiser, agent)
+    learner_state = init_optimiser(optimiser, agent)
     update = eqx.filter_jit(learn_a2c)
 
     batch = SETTINGS.num_envs
@@ -103,7 +104,9 @@ def main(updates: int = 200, corridor_length: int = 4) -> list[float]:
     for i in range(1, updates + 1):
         trajectory, seen, successes = rollout(envs, agent, seen)
         recent += successes
-        agent, opt_state, _ = update(agent, opt_state, trajectory, learn_key, SETTINGS, optimiser)
+        agent, learner_state, _ = update(
+            agent, learner_state, trajectory, learn_key, SETTINGS, optimiser
+        )
         # What the memory keeps ready (keys and values) was made with the old parameters.
         seen = seen._replace(memory=refresh_all(agent, seen.memory, batch))
         if i % 20 == 0:

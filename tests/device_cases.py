@@ -30,7 +30,8 @@ from clew.interact.rollout import empty_memories
 from clew.lab.bench.speed import Plan, measure
 from clew.memory import MEMORIES
 from clew.run.asynchronous.settings import AsyncConfig
-from clew.run.compiled import compile_program, init_run, make_parts
+from clew.run.build import make_parts
+from clew.run.compiled import compile_program, init_run
 from clew.run.config import TrainConfig
 from clew.run.cores import available_cores
 from clew.run.folder import read_config
@@ -79,7 +80,7 @@ def apart(made: list[np.ndarray], expected: list[np.ndarray]) -> float:
 
 def updated(config: TrainConfig) -> list[np.ndarray]:
     """The state of a run in JAX after three updates, in two calls of its program."""
-    config.validate()
+    make_parts(config)
     parts = make_parts(config)
     program = compile_program(parts)
     return arrays(program(program(init_run(parts), jnp.int32(2)), jnp.int32(1)))
@@ -115,7 +116,7 @@ def in_gymnasium(devices: int, **changes: Any) -> float:
     """Devices that share a run in Gymnasium environments."""
     config = async_config(**{"runner": "sync", **changes})
     config = replace(config, ppo=replace(config.ppo, adam_eps=EPS))
-    replace(config, devices=devices).validate()
+    make_parts(replace(config, devices=devices))
     return apart(arrays(after(replace(config, devices=devices), 3)), arrays(after(config, 3)))
 
 

@@ -15,6 +15,7 @@ from jaxtyping import Array, PRNGKeyArray
 from clew import A2CConfig, AbstractMemory, Environment, TrainConfig
 from clew.agents.encoders import AbstractEncoder
 from clew.agents.learners.a2c import A2C
+from clew.agents.learners.base import Gathering
 from clew.envs import Transition
 from clew.lab.grid import Evaluation, Setting, Study
 from clew.memory import scan_steps, select
@@ -99,7 +100,6 @@ class Halved:
 
     settings: ClassVar[type] = HalvedConfig
     metrics: ClassVar[tuple[str, ...]] = (*A2C.metrics, "divided_by")
-    tolerates_lag: ClassVar[bool] = False
     config: HalvedConfig
     updates: int = 1
 
@@ -108,35 +108,22 @@ class Halved:
         return A2C(self.config, self.updates)
 
     @property
-    def optimiser(self) -> Any:
-        return self.inner.optimiser
+    def gathering(self) -> Gathering:
+        return Gathering(sequences_per_step=self.inner.gathering.sequences_per_step)
 
     @property
-    def sequence_length(self) -> int | None:
-        return self.inner.sequence_length
+    def make_heads(self) -> Any:
+        return self.inner.make_heads
 
-    @property
-    def sequences_per_step(self) -> int:
-        return self.inner.sequences_per_step
+    def init(self, agent: Any, template: Any) -> Any:
+        return self.inner.init(agent, template)
 
-    @property
-    def whole_episodes(self) -> bool:
-        return False
-
-    @property
-    def scheduled(self) -> bool:
-        return False
-
-    @property
-    def loss_of_outputs(self) -> None:
-        return None
-
-    def learn(self, agent: Any, opt_state: Any, rollout: Any, key: Any) -> Any:
+    def learn(self, agent: Any, state: Any, rollout: Any, key: Any) -> Any:
         rollout = eqx.tree_at(
             lambda r: r.chunks.reward, rollout, rollout.chunks.reward / self.config.divisor
         )
-        agent, opt_state, metrics = self.inner.learn(agent, opt_state, rollout, key)
-        return agent, opt_state, metrics | {"divided_by": jnp.float32(self.config.divisor)}
+        agent, state, metrics = self.inner.learn(agent, state, rollout, key)
+        return agent, state, metrics | {"divided_by": jnp.float32(self.config.divisor)}
 
 
 def halving(rate: float, steps: int) -> Any:

@@ -11,7 +11,8 @@ from clew.agents.learners.ppo import PPOConfig
 from clew.agents.network import NetworkConfig
 from clew.interact.task import HostConfig
 from clew.run.asynchronous.settings import AsyncConfig
-from clew.run.compiled import RunState, init_run, make_parts
+from clew.run.build import make_parts
+from clew.run.compiled import RunState, init_run
 from clew.run.config import TrainConfig
 from clew.run.progress import Quiet
 from clew.run.train import make_program

@@ -15,6 +15,7 @@ import clew
 from clew import stats
 from clew.cli import run
 from clew.errors import UserError
+from clew.run.build import make_parts
 from clew.run.progress import Quiet
 from small_run import Watch
 
@@ -339,7 +340,7 @@ def unroll(xs: Any, starts: Any = None, state: Any = None) -> Any:
 
 
 def validated(**settings: Any) -> None:
-    clew.TrainConfig(**settings).validate()
+    make_parts(clew.TrainConfig(**settings))
 
 
 def trained(**settings: Any) -> Any:

@@ -64,7 +64,7 @@ def act_and_reread(agent, stream, key):
 
     def one(actor, key):
         actor, trajectory, _ = rollout(agent, stream, actor, STEPS, key)
-        logits, values, _ = reread(agent, trajectory)
+        (logits, values), _ = reread(agent, trajectory)
         log_probs = jax.nn.log_softmax(logits[:-1])
         log_prob = jnp.take_along_axis(log_probs, trajectory.action[..., None], axis=-1)[..., 0]
         return actor, (trajectory, log_prob, values)
@@ -108,7 +108,7 @@ def test_loss_equals_the_transcription(stream, trajectory, normalise):
     agent = small_agent("gru", stream, seed=3)
     config = A2CConfig(gamma=0.9, lam=0.7, entropy_cost=0.1, advantage_normalisation=normalise)
     loss, parts = eqx.filter_jit(a2c_loss)(agent, trajectory, config)
-    logits, values = jax.tree.map(np.asarray, reread(agent, trajectory)[:2])
+    logits, values = jax.tree.map(np.asarray, reread(agent, trajectory).outputs)
     expected, expected_parts = oracle.a2c_loss(
         logits, values, jax.tree.map(np.asarray, trajectory), config
     )
@@ -136,8 +136,8 @@ def test_no_gradient_crosses_the_edge_of_a_rollout(stream, trajectory):
         given = trajectory._replace(state0=state0)
         if stopped:
             return a2c_loss(agent, given, A2CConfig())[0]
-        unroll = jax.vmap(agent.unroll, in_axes=(0, 1, 1), out_axes=(0, 1, 1))
-        return unroll(state0, given.observation, given.start)[2].sum()
+        unroll = jax.vmap(agent.unroll, in_axes=(0, 1, 1), out_axes=(0, 1))
+        return unroll(state0, given.observation, given.start)[1].value.sum()
 
     def size(stopped):
         gradient = jax.grad(partial(loss, stopped=stopped))(trajectory.state0)
@@ -176,11 +176,11 @@ def test_clipping_bounds_what_adam_sees(stream, trajectory):
     def first_moment(max_norm):
         config = A2CConfig(max_grad_norm=max_norm, adam_b1=0.0)
         optimiser = A2C(config).optimiser
-        opt_state = init_optimiser(optimiser, agent)
+        state = init_optimiser(optimiser, agent)
         loss = partial(a2c_loss, config=config)
         step = eqx.filter_jit(gradient_step)
-        _, opt_state, metrics = step(agent, opt_state, trajectory, loss, optimiser)
-        leaves = [x for x in jax.tree.leaves(opt_state[-1]) if x.ndim]
+        _, state, metrics = step(agent, state, trajectory, loss, optimiser)
+        leaves = [x for x in jax.tree.leaves(state.optimiser[-1]) if x.ndim]
         half = leaves[: len(leaves) // 2]
         return float(metrics["grad_norm"]), float(jnp.sqrt(sum(jnp.sum(x * x) for x in half)))
 
@@ -198,8 +198,8 @@ def test_a_policy_remembers_until_it_is_told_of_a_start(stream):
     starts = [True, False, False, True]
     policy = Policy(agent)
     actions = [policy(x, start=s) for x, s in zip(xs, starts, strict=True)]
-    _, logits, _ = agent.unroll(agent.init_state(), jnp.asarray(xs), jnp.asarray(starts))
-    assert actions == jnp.argmax(logits, axis=-1).tolist()
+    _, outputs = agent.unroll(agent.init_state(), jnp.asarray(xs), jnp.asarray(starts))
+    assert actions == jnp.argmax(outputs.logits, axis=-1).tolist()
     policy.reset()
     assert [policy(x) for x in xs[:3]] == actions[:3]
     sampled = Policy(agent, greedy=False, seed=1)

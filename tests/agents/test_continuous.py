@@ -1,6 +1,7 @@
 """Actions of any kind, from the distribution to training, evaluating and watching."""
 
 import itertools
+from typing import Any
 
 import equinox as eqx
 import gymnasium
@@ -84,7 +85,7 @@ def test_a_task_with_other_actions_than_choices_is_evaluated_and_watched(tmp_pat
     run = clew.train(config, progress=Quiet())
     agent = clew.load(run.path)
     shown, starts = jnp.arange(3.0)[:, None], jnp.array([True, False, False])
-    logits = agent.unroll(agent.init_state(), shown, starts)[1]
+    logits = agent.unroll(agent.init_state(), shown, starts)[1].logits
     aimed = np.asarray(agent.distribution.decode(agent.distribution.mode(logits)))
     misses = np.abs(aimed - np.array([3.0, 5.0])).max(axis=1)
     score = clew.evaluate(run.path, episodes=3)
@@ -113,9 +114,10 @@ def aiming(noise_steps: int) -> tuple[clew.Agent, AutoReset]:
         key=jax.random.key(0),
     )
     # It sees nothing: its mean is always the same, and far from the limits.
-    blind = jax.tree.map(jnp.zeros_like, agent.actor.output)
+    heads: Any = agent.heads
+    blind = jax.tree.map(jnp.zeros_like, heads.actor.output)
     blind = eqx.tree_at(lambda linear: linear.bias, blind, jnp.array([3.0, 5.0]))
-    return eqx.tree_at(lambda a: a.actor.output, agent, blind), AutoReset(Aim())
+    return eqx.tree_at(lambda a: a.heads.actor.output, agent, blind), AutoReset(Aim())
 
 
 NOISE_STEPS = 4
@@ -132,7 +134,8 @@ def test_noise_is_kept_in_rollouts_of_compiled_and_hosted_tasks(noise_steps: int
     assert held(np.asarray(trajectory.action)) == expected
     assert not np.allclose(trajectory.action[0, 0], trajectory.action[0, 1])
     # Each action's density is the one that the learner computes, whatever came before it.
-    logits = agent.distribution.join(jnp.full((12, 3, 2), jnp.array([3.0, 5.0])), agent.free)
+    heads: Any = agent.heads
+    logits = agent.distribution.join(jnp.full((12, 3, 2), jnp.array([3.0, 5.0])), heads.free)
     again = agent.distribution.log_prob(logits, trajectory.action)
     np.testing.assert_allclose(again, trajectory.log_prob, atol=1e-6)
 

@@ -16,6 +16,7 @@ from clew.agents.learners.ppo import PPOConfig
 from clew.errors import UserError
 from clew.memory import MEMORIES
 from clew.run import sharding
+from clew.run.build import make_parts
 from clew.run.config import TrainConfig, config_from_json
 from clew.run.folder import read_config, read_run, to_resume, write_config
 from clew.run.progress import Quiet
@@ -91,7 +92,7 @@ def test_several_devices_compute_what_one_does_whatever_it_is() -> None:
 def test_impossible_devices_are_refused(changes: dict, message: str) -> None:
     """What does not divide, and what is not there."""
     with pytest.raises(UserError, match=message):
-        TrainConfig(**changes).validate()
+        make_parts(TrainConfig(**changes))
 
 
 @pytest.mark.parametrize("devices", [0, 1])

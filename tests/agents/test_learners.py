@@ -12,15 +12,14 @@ import pytest
 
 from clew.agents.learners import LEARNERS, LearnerSettings, describes_updates, make_learner
 from clew.agents.learners.a2c import A2C, A2CConfig
-from clew.agents.learners.base import init_optimiser, make_schedule
+from clew.agents.learners.base import make_schedule
 from clew.agents.network import NetworkConfig
 from clew.agents.trajectory import reread
 from clew.cli.parse import field_docs, option_names
 from clew.envs import AutoReset, TMaze
 from clew.errors import UserError
-from clew.interact.rollout import init_actor
+from clew.interact.rollout import gather, init_actor
 from clew.run.config import TrainConfig
-from clew.run.updates import gather
 from streams import agent_on
 
 SMALL = {"num_envs": 4, "rollout_length": 8}
@@ -51,8 +50,8 @@ def test_a_schedule_warms_up_and_ends_where_the_run_does(schedule: str, after: l
     assert (plain is None) == (schedule == "constant")
     if plain is not None:
         np.testing.assert_allclose([plain(i) for i in (0, 4, 8)], after, atol=1e-5)
-    assert A2C(config).scheduled
-    assert A2C(replace(config, warmup_fraction=0.0)).scheduled == (schedule != "constant")
+    assert A2C(config).gathering.scheduled
+    assert A2C(replace(config, warmup_fraction=0.0)).gathering.scheduled == (schedule != "constant")
 
 
 ACCUMULATED = {
@@ -74,9 +73,9 @@ def test_a_gradient_in_parts_is_that_of_the_whole(case: str) -> None:
     def both(agent, key):
         actor = init_actor(agent, stream, config.num_envs, key)
         learner = make_learner(name, config, 1)
-        _, rollout, _ = gather(agent, actor, key, stream=stream, learner=learner)
+        rollout = gather(agent, actor, key, stream=stream, learner=learner).rollout
         learners = (learner, make_learner(name, replace(config, gradient_accumulation=2), 1))
-        state = init_optimiser(learner.optimiser, agent)
+        state = learner.init(agent, lambda: rollout)
         return rollout, [own.learn(agent, state, rollout, key) for own in learners]
 
     rollout, learned = both(agent, jax.random.key(3))
@@ -121,19 +120,19 @@ def test_a_learner_updates_from_the_rollout_that_it_asks_for(name: str, stream: 
     @eqx.filter_jit
     def update(agent, key):
         actor = init_actor(agent, stream, config.num_envs, key)
-        actor, rollout, _ = gather(agent, actor, key, stream=stream, learner=learner)
-        state = init_optimiser(learner.optimiser, agent)
-        return rollout, *learner.learn(agent, state, rollout, key)
+        rollout = gather(agent, actor, key, stream=stream, learner=learner).rollout
+        state = learner.init(agent, lambda: rollout)
+        return rollout, learner.learn(agent, state, rollout, key)
 
-    rollout, new, _, metrics = update(agent, jax.random.key(1))
+    rollout, (new, _, metrics) = update(agent, jax.random.key(1))
     assert set(metrics) == set(learner.metrics)
     assert all(describes_updates(metric) for metric in metrics)
     assert not eqx.tree_equal(agent, new)
-    length = learner.sequence_length or config.rollout_length
+    length = learner.gathering.sequence_length or config.rollout_length
     assert rollout.chunks.reward.shape == (config.rollout_length // length, length, config.num_envs)
     for index in range(config.rollout_length // length):
         chunk = jax.tree.map(lambda x, i=index: x[i], rollout.chunks)
-        logits = eqx.filter_jit(reread)(agent, chunk)[0]
+        logits = eqx.filter_jit(reread)(agent, chunk).outputs.logits
         log_prob = agent.distribution.log_prob(logits[:-1], chunk.action)
         np.testing.assert_allclose(np.exp(log_prob - chunk.log_prob), 1.0, rtol=1e-5)
 

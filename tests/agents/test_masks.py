@@ -164,7 +164,7 @@ def test_what_acting_was_learning_reads_again(memory):
         actor = init_actor(agent, stream, BATCH, key)
         actor, _, _ = rollout(agent, stream, actor, STEPS, key)
         _, trajectory, _ = rollout(agent, stream, actor, STEPS, jax.random.fold_in(key, 1))
-        logits, values, _ = reread(agent, trajectory)
+        (logits, values), _ = reread(agent, trajectory)
         log_prob = agent.distribution.log_prob(logits[:-1], trajectory.action)
         return trajectory, log_prob, values, agent.distribution.entropy(logits)
 

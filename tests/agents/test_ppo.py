@@ -58,7 +58,7 @@ def acted():
         keys = jax.random.split(key, LENGTH // SEQUENCE)
         actor, chunks = jax.lax.scan(one, actor, keys)
         seen = actor.timestep
-        return chunks, jax.vmap(agent.step)(actor.memory, seen.observation, seen.start)[2]
+        return chunks, jax.vmap(agent.step)(actor.memory, seen.observation, seen.start)[1].value
 
     return agent, *act(agent, jax.random.key(1))
 
@@ -79,7 +79,7 @@ def whole(chunks):
 @eqx.filter_jit
 def answers(agent, batch):
     state0 = refresh_all(agent, batch.state0, batch.valid.shape[1])
-    return read(agent, state0, batch.observation, batch.start)[:2]
+    return read(agent, state0, batch.observation, batch.start).outputs
 
 
 def present(agent, batch):
@@ -125,8 +125,7 @@ def test_sequences_hold_the_rollout_and_its_returns(acted):
     agent, chunks, final = acted
     trajectory = whole(chunks)
     values = jnp.append(trajectory.value, final[None], axis=0)
-    _, reread_values, _ = reread(agent, trajectory)
-    np.testing.assert_allclose(values, reread_values, atol=2e-5)
+    np.testing.assert_allclose(values, reread(agent, trajectory).outputs.value, atol=2e-5)
     returns = lambda_returns(
         trajectory.reward, 0.9 * trajectory.discount, values, trajectory.valid, CONFIG.lam
     )

@@ -17,6 +17,7 @@ from clew.bridges.gymnax import GymnaxEnvironment
 from clew.bridges.make import env_options, make_env
 from clew.envs import AutoReset
 from clew.errors import UserError
+from clew.run.build import make_parts
 from fake_gymnax import Base, State, box, discrete
 from small_run import Watch
 from streams import roll
@@ -212,4 +213,4 @@ def test_it_trains(pretended_gymnax, tmp_path, algorithm):
 
 def test_its_name_alone_is_enough(pretended_gymnax):
     """Nothing is chosen for it that only Gymnasium environments take."""
-    clew.TrainConfig(env="gymnax:Labelled-v0", memory="gru").validate()
+    make_parts(clew.TrainConfig(env="gymnax:Labelled-v0", memory="gru"))

@@ -26,6 +26,7 @@ from clew.envs.wrappers import (
 )
 from clew.errors import UserError
 from clew.interact.tasks import make_task
+from clew.run.build import make_parts
 from streams import roll
 
 STEPS = 40
@@ -236,6 +237,6 @@ def test_a_run_takes_them():
         env="memory_chain", env_options={}, memory="gru", memory_options={},
         wrappers=WrapperConfig(reward_scale=2.0, keep=(0, 2)),
     )  # fmt: skip
-    config.validate()
+    make_parts(config)
     task = make_task("memory_chain", {}, WrapperConfig(previous=True))
     assert set(task.observation_space) == {"observation", "previous_action", "previous_reward"}

@@ -186,7 +186,7 @@ def test_ratio_law():
     actor = init_actor(agent, stream, 3, jax.random.key(1))
     for seed in range(2):  # the second rollout begins within a trial
         actor, trajectory, _ = rollout(agent, stream, actor, 14, jax.random.key(seed))
-        logits, values, _ = reread(agent, trajectory)
+        (logits, values), _ = reread(agent, trajectory)
         found = agent.distribution.log_prob(logits[:-1], trajectory.action)
         np.testing.assert_allclose(found, trajectory.log_prob, atol=2e-5)
         np.testing.assert_allclose(values[:-1], trajectory.value, atol=2e-5)

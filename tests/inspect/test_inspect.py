@@ -73,15 +73,15 @@ def test_an_average_has_the_influence_of_its_closed_form() -> None:
     agent = Agent(Average(rate), 3, key=KEY, network=LINEAR)
     xs, starts, actions = chunk(time, 2)
     found = jax.jit(gradient_influence)(agent, xs, starts, actions, jnp.array(at, jnp.int32))
-    policy = np.asarray(agent.actor.output.weight)
-    value = np.asarray(agent.critic.output.weight)
+    heads: Any = agent.heads
+    policy, value = (np.asarray(head.output.weight) for head in (heads.actor, heads.critic))
     centred = policy - policy.mean(axis=1, keepdims=True)
     steps, share = np.arange(time), np.zeros(time)
     for row, t in enumerate(at):
         share = np.where((steps >= 2) & (steps <= t), (1 - rate) * rate ** (t - steps * 1.0), 0.0)
         np.testing.assert_allclose(found.policy[row], share * np.linalg.norm(centred), atol=1e-6)
         np.testing.assert_allclose(found.value[row], share * np.linalg.norm(value), atol=1e-6)
-        logits = np.asarray(agent.unroll(agent.init_state(), xs, starts)[1])[t]
+        logits = np.asarray(agent.unroll(agent.init_state(), xs, starts)[1].logits)[t]
         expected = policy[:, int(actions[t])] - policy @ np.asarray(jax.nn.softmax(logits))
         np.testing.assert_allclose(found.log_prob[row], share * np.linalg.norm(expected), atol=1e-6)
     reference = jnp.ones(INPUT_SIZE)

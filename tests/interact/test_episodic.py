@@ -1,6 +1,7 @@
 """Updates of whole episodes, as Makkink (2021) has them, and what stands around the memory."""
 
 from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -20,7 +21,8 @@ from clew.interact.rollout import init_actor, rollout
 from clew.memory import make_memory
 from clew.run import compiled as sync
 from clew.run import updates
-from clew.run.compiled import init_run, make_parts
+from clew.run.build import make_parts
+from clew.run.compiled import init_run
 from clew.run.config import TrainConfig
 from memory_samples import quick_compilation
 from oracles import a2c as oracle
@@ -90,7 +92,8 @@ def test_loss_equals_the_transcription(played, over_time):
         loss_over_time=over_time,
     )
     loss, parts = eqx.filter_jit(a2c_loss)(agent, rollouts[1], config)
-    logits, values, _ = jax.tree.map(np.asarray, eqx.filter_jit(reread)(agent, rollouts[1]))
+    outputs = eqx.filter_jit(reread)(agent, rollouts[1]).outputs
+    logits, values = jax.tree.map(np.asarray, outputs)
     trajectory = jax.tree.map(np.asarray, rollouts[1])
     expected, expected_parts = oracle.a2c_loss(logits, values, trajectory, config)
     np.testing.assert_allclose(loss, expected, rtol=1e-4)
@@ -126,15 +129,16 @@ def test_the_network_is_algorithm_2():
     stream = AutoReset(TMaze(corridor_length=2))
     agent = small_agent(stream)
     x = np.linspace(0, 1, stream.observation_size, dtype=np.float32)
-    _, logits, value = agent.step(agent.init_state(), jnp.asarray(x), jnp.array(True))
+    _, outputs = agent.step(agent.init_state(), jnp.asarray(x), jnp.array(True))
+    heads: Any = agent.heads
     z = x
     for layer in agent.encoder.layers:  # pyright: ignore[reportFunctionMemberAccess]
         z = np.maximum(z @ layer.weight + layer.bias, 0)
     _, y = agent.memory.step(agent.init_state(), jnp.asarray(z), jnp.array(True))
     assert agent.projection is not None
     h = np.maximum(agent.projection(y), 0) + z
-    np.testing.assert_allclose(logits, agent.actor.output(h), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(value, agent.critic.output(h)[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(outputs.logits, heads.actor.output(h), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(outputs.value, heads.critic.output(h)[0], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +205,7 @@ def test_reading_once_learns_what_reading_twice_does(monkeypatch):
     for advance in ("once", "twice"):
         if advance == "twice":
             monkeypatch.setattr(updates, "updates_open_loop", lambda config, env: False)
-        program = partial(sync.advance, parts, partial(sync._update_all, parts))
+        program = partial(sync.advance, partial(sync._update_all, parts))
         run = jax.jit(program)(init_run(parts), jnp.int32(4))
         found.append((run.seed.agent, run.seed.sums, run.seed.actor.timestep.observation))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), *found)

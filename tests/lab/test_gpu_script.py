@@ -13,6 +13,7 @@ from clew.cli.bench import BenchCommand
 from clew.cli.check import CheckCommand
 from clew.cli.parse import parse
 from clew.cli.train import TrainCommand, default_command
+from clew.run.build import make_parts
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,7 +38,7 @@ def test_every_stage_is_a_command(gpu: ModuleType, tiny: bool, tmp_path: Path) -
         if command == "train":
             default = default_command(args)
             kept = parse(TrainCommand, args, command=command, about="", default=default)
-            kept.config.validate()
+            make_parts(kept.config)
         else:
             kind = {"bench": BenchCommand, "check": CheckCommand}[command]
             parse(kind, args, command=command, about="")

@@ -26,14 +26,14 @@ from clew.lab.costs import multiply_adds
 from clew.lab.studies.memory_maze.grid import PRESETS
 from clew.memory import make_memory
 from clew.report.files import write_measured
-from clew.run.build import abstract_agent
-from clew.run.compiled import init_run, make_parts
+from clew.run.build import abstract_agent, make_parts
+from clew.run.compiled import init_run
 
 
 @pytest.mark.parametrize("name", models())
 def test_what_is_measured_is_the_study_s_agent(name: str) -> None:
     config, preset = config_of(name, 32, {}), PRESETS[f"memory-maze/{name}"]
-    config.validate()
+    make_parts(config)
     assert (config.memory, config.memory_options) == (preset.memory, preset.memory_options)
     assert config.network == preset.network
     assert (config.steps_per_update, config.ppo.minibatches) == (3200, 1)

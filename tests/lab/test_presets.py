@@ -11,6 +11,7 @@ from clew.errors import UserError
 from clew.lab.studies import preset, presets
 from clew.memory import MEMORIES, make_memory
 from clew.names import find
+from clew.run.build import make_parts
 
 
 def test_study_totals() -> None:
@@ -49,7 +50,7 @@ def test_every_preset_is_possible(name: str) -> None:
     """And says where it came from."""
     if name.startswith("memory-maze/"):
         pytest.importorskip("memory_maze")
-    preset(name).validate()
+    make_parts(preset(name))
     assert preset(name).preset == name
 
 

@@ -13,7 +13,8 @@ from clew.lab.grid import Pack, Setting, Study, make_packs
 from clew.lab.grid.jobs import lanes_of, make_job, run_job
 from clew.lab.grid.study import registered
 from clew.lab.studies.makkink import grid as makkink
-from clew.run.compiled import init_run, make_parts
+from clew.run.build import make_parts
+from clew.run.compiled import init_run
 from clew.run.lanes import SIZES, init_lanes, lanes_config
 from small_study import small_study
 

@@ -18,7 +18,8 @@ from clew.lab.grid import Evaluation, Pack, Study
 from clew.lab.grid.jobs import make_job, run_job
 from clew.lab.grid.measure import evaluate_lanes
 from clew.memory import MEMORIES
-from clew.run.compiled import init_run, make_parts
+from clew.run.build import make_parts
+from clew.run.compiled import init_run
 from clew.run.lanes import Lane
 from clew.run.progress import Quiet
 from clew.run.stop import TrainingDiverged
@@ -106,8 +107,8 @@ def test_an_evaluation_plays_the_first_episodes_of_the_stream() -> None:
         env_state, seen = env.reset_at(episode)
         memory, total, start, ended = agent.init_state(), 0.0, jnp.array(True), False
         while not ended:
-            memory, logits, _ = step(memory, seen, start)
-            env_state, then = env.step(env_state, jnp.argmax(logits), jax.random.key(0))
+            memory, outputs = step(memory, seen, start)
+            env_state, then = env.step(env_state, jnp.argmax(outputs.logits), jax.random.key(0))
             seen, start, ended = then.observation, jnp.array(False), bool(then.terminated)
             total += float(then.reward)
         assert found[1]["return"][episode] == total

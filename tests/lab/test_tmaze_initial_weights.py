@@ -14,7 +14,8 @@ import jax
 import numpy as np
 import pytest
 
-from clew.agents.network import Agent, Head
+from clew.agents.heads import ActorCritic
+from clew.agents.network import Agent
 from clew.lab.studies import preset
 from clew.run.build import build_agent, make_task
 
@@ -39,8 +40,10 @@ def cut(weight: Any, blocks: int) -> list[np.ndarray]:
 def heads(agent: Agent) -> Matrices:
     """Policy and value."""
     found = {}
-    for name, head in (("actor", agent.actor), ("critic", agent.critic)):
-        assert isinstance(head, Head) and head.hidden is not None
+    heads = agent.heads
+    assert isinstance(heads, ActorCritic)
+    for name, head in (("actor", heads.actor), ("critic", heads.critic)):
+        assert head.hidden is not None
         found[f"{name} hidden"] = cut(head.hidden.weight, 1)
         found[f"{name} output"] = cut(head.output.weight, 1)
     return found

@@ -17,7 +17,8 @@ from clew.interact.task import HostConfig
 from clew.run.asynchronous.pool import Rollout
 from clew.run.asynchronous.processes import ProcessPool
 from clew.run.asynchronous.program import AsyncProgram
-from clew.run.compiled import RunState, init_run, make_parts
+from clew.run.build import make_parts
+from clew.run.compiled import RunState, init_run
 from small_async import arrays, async_config, order
 
 TIMEOUT = 3.0

@@ -18,7 +18,7 @@ from clew.run.asynchronous.pool import Ready, Rollout
 from clew.run.asynchronous.program import merged
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.asynchronous.shared import Layout, Versions, shared_bytes
-from clew.run.build import make_task
+from clew.run.build import make_parts, make_task
 from clew.run.config import TrainConfig, config_from_json
 from clew.run.hosted import FaultBudget
 from small_async import async_config
@@ -177,7 +177,7 @@ def test_who_hangs_and_who_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_impossible_settings(changes: dict[str, Any], says: str) -> None:
     """One line each."""
     with pytest.raises(UserError, match=says):
-        async_config(**changes).validate()
+        make_parts(async_config(**changes))
 
 
 def test_the_runner_names_a_result_where_it_changes_it() -> None:

@@ -21,7 +21,8 @@ from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.cli import run
 from clew.run.asynchronous import program
 from clew.run.asynchronous.settings import AsyncConfig
-from clew.run.compiled import init_run, make_parts
+from clew.run.build import make_parts
+from clew.run.compiled import init_run
 from clew.run.record import read_metrics
 from ray_nodes import NODE, needs_ray, two_nodes
 from small_async import async_config, by_turns, order, run_dir

@@ -21,7 +21,8 @@ from clew.interact.hosted_task import HostedTask
 from clew.run import cluster, folder
 from clew.run.asynchronous.actor import ActorParams, ActorSpec
 from clew.run.asynchronous.settings import AsyncConfig
-from clew.run.compiled import init_run, make_parts
+from clew.run.build import make_parts
+from clew.run.compiled import init_run
 from clew.run.config import config_from_json
 from small_async import async_config, run_dir
 
@@ -195,7 +196,7 @@ def test_what_another_actor_would_not_mend_ends_the_run(modules: Any, fake: Fake
 def test_impossible_settings(changes: dict[str, Any], says: str) -> None:
     """One line each."""
     with pytest.raises(UserError, match=says):
-        async_config(**changes).validate()
+        make_parts(async_config(**changes))
 
 
 def test_where_actors_are_is_no_part_of_a_result(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from clew.agents.network import NetworkConfig
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from clew.interact.task import HostConfig
-from clew.run.compiled import init_run, make_parts
+from clew.run.build import make_parts
+from clew.run.compiled import init_run
 from clew.run.config import TrainConfig
 from clew.run.evaluate import evaluate
 from clew.run.hosted import HostProgram
@@ -94,15 +95,15 @@ def values_of(path, times) -> list[float]:
     agent = clew.load(path)
     shown = jnp.asarray(times, jnp.float32)[:, None]
     starts = jnp.asarray([t == 0 for t in times])
-    return np.asarray(agent.unroll(agent.init_state(), shown, starts)[2]).tolist()
+    return np.asarray(agent.unroll(agent.init_state(), shown, starts)[1].value).tolist()
 
 
 def test_a_program_that_does_not_fit_is_refused_before_it_runs(tmp_path, monkeypatch):
     """It has more arrays than the parameters and the state, which are counted beforehand."""
     config = config_of(tmp_path)
-    config.validate()
+    make_parts(config)
     monkeypatch.setattr("clew.run.machine.physical_memory", lambda: 300_000)
-    config.validate()
+    make_parts(config)
     with pytest.raises(UserError, match="GB of memory, .* so much the compiled program holds"):
         train(config, progress=Quiet())
 
@@ -173,7 +174,7 @@ def test_seeds_have_environments_and_statistics_of_their_own(tmp_path):
     config = config_of(tmp_path, seeds=2, wrappers=wrappers, steps=32 * 6, memory="gru")
     result = train(config, progress=Quiet())
     both = [clew.load(result.path, index) for index in range(2)]
-    leaves = [jax.tree.leaves(agent.actor) for agent in both]
+    leaves = [jax.tree.leaves(agent.heads) for agent in both]
     assert any((a != b).any() for a, b in zip(*leaves, strict=True))
     assert len(evaluate(result.path, episodes=3).per_seed["return"]) == 2
 
@@ -232,7 +233,7 @@ def test_a_fault_leaves_the_state_of_the_last_update(tmp_path):
 )
 def test_impossible_settings_are_named(tmp_path, changes, text):
     with pytest.raises(UserError, match=text):
-        config_of(tmp_path, **changes).validate()
+        make_parts(config_of(tmp_path, **changes))
 
 
 class Stubborn(Counting):

@@ -37,8 +37,8 @@ def test_the_agent_acts_as_it_did(name: str) -> None:
     agent = clew.load(FOLDER / name)
     state, step = agent.init_state(), eqx.filter_jit(agent.step)
     for t, observation in enumerate(observations):
-        state, logits, value = step(state, observation, np.bool_(t in (0, 7)))
-        answered = [*np.asarray(logits), float(value)]
+        state, outputs = step(state, observation, np.bool_(t in (0, 7)))
+        answered = [*np.asarray(outputs.logits), float(outputs.value)]
         np.testing.assert_allclose(answered, expected[t], atol=1e-5)
 
 

@@ -19,6 +19,7 @@ from clew.cli import run
 from clew.errors import UserError
 from clew.names import ScriptWarning
 from clew.run import folder
+from clew.run.build import make_parts
 from clew.run.progress import Quiet, Report
 from clew.run.recorded import by_reference, completed
 from clew.run.trust import named_code
@@ -112,7 +113,7 @@ def test_a_wrong_name_is_one_line(place: Path, changes: dict[str, Any], message:
     (place / "needs.py").write_text("import not_there\n")
     (place / "wrong.py").write_text("class:\n")
     with pytest.raises(UserError, match=message) as error:
-        clew.TrainConfig(**{**OWN, **changes}).validate()
+        make_parts(clew.TrainConfig(**{**OWN, **changes}))
     assert "\n" not in str(error.value)
 
 
@@ -123,7 +124,7 @@ def test_devices_are_refused_to_a_memory_that_cannot_be_divided(
     monkeypatch.setattr(Average, "shardable", False)
     config = clew.TrainConfig(memory=Average, memory_options={"hidden_size": 4}, devices=2)
     with pytest.raises(UserError, match="devices must be 1 with own_parts:Average"):
-        config.validate()
+        make_parts(config)
 
 
 def test_what_no_name_leads_to_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,4 +246,4 @@ def test_callbacks_loggers_and_schedules_of_ones_own(place: Path) -> None:
     assert [line.split("'")[1] for line in code] == ["own_parts:Kept", "own_parts:halving"]
     for field in ({"loggers": ("own_parts:Keep",)}, {"loggers": ("own_parts:Average",)}):
         with pytest.raises(UserError, match="did you mean 'Kept'|cannot be called with"):
-            replace(config, **field).validate()
+            make_parts(replace(config, **field))

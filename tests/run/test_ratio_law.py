@@ -14,13 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from clew.agents.learners import LEARNERS
+from clew.agents.learners import LEARNERS, make_learner
 from clew.agents.network import NetworkConfig
 from clew.agents.trajectory import Rollout, reread
 from clew.envs.wrappers import WrapperConfig
 from clew.memory import MEMORIES, options_of
 from clew.run.asynchronous.settings import AsyncConfig
-from clew.run.compiled import CompiledProgram, compile_loop, init_run, make_parts, update
+from clew.run.build import make_parts
+from clew.run.compiled import CompiledProgram, compile_loop, init_run, update
 from clew.run.config import TrainConfig
 from clew.run.progress import Quiet
 from clew.run.train import make_program
@@ -47,17 +48,17 @@ class Measured:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def learn(self, agent: Any, opt_state: Any, rollout: Rollout, key: Any) -> Any:
+    def learn(self, agent: Any, state: Any, rollout: Rollout, key: Any) -> Any:
         """The learner's, and the largest deviation; `shift` moves the starts by so many steps."""
         found = []
         for number in range(rollout.chunks.reward.shape[0]):
             chunk = jax.tree.map(lambda x, i=number: x[i], rollout.chunks)
             chunk = chunk._replace(start=jnp.roll(chunk.start, self.shift, axis=0))
-            logits, values, _ = reread(agent, chunk)
+            (logits, values), _ = reread(agent, chunk)
             log_prob = agent.distribution.log_prob(logits[:-1], chunk.action)
             found.append(jnp.max(jnp.abs(log_prob - chunk.log_prob)))
             found.append(jnp.max(jnp.abs(values[:-1] - chunk.value)))
-        *learned, metrics = self.inner.learn(agent, opt_state, rollout, key)
+        *learned, metrics = self.inner.learn(agent, state, rollout, key)
         return *learned, metrics | {"off": jnp.max(jnp.stack(found))}
 
 
@@ -92,7 +93,7 @@ def largest(config: TrainConfig, shift: int = 0) -> float:
     parts = make_parts(config)
     parts = parts._replace(learner=Measured(parts.learner, shift))  # pyright: ignore[reportArgumentType]
     if config.env == "tmaze":
-        program: Any = CompiledProgram(compile_loop(parts, partial(update, parts)))
+        program: Any = CompiledProgram(parts, compile_loop(parts, partial(update, parts)))
     else:
         program = make_program(parts, Quiet())
     try:
@@ -109,13 +110,17 @@ def assert_the_ratio_is_one(memory: str, learner: str, runner: str, length: int)
     assert np.isfinite(off) and off < UPDATES * LIMIT, f"T = {length}: {off}"
 
 
+TOLERATE_LAG = {
+    name: make_learner(name, kind.settings(), 1).gathering.tolerates_lag
+    for name, kind in LEARNERS.items()
+}
 COMBINATIONS = [
     (memory, learner, runner)
     for memory in MEMORIES
     for learner in LEARNERS
     for runner in RUNNERS
     # What cannot learn from older rollouts is refused an asynchronous runner.
-    if not runner.startswith("asynchronous") or LEARNERS[learner].tolerates_lag
+    if not runner.startswith("asynchronous") or TOLERATE_LAG[learner]
 ]
 
 

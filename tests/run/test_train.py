@@ -15,7 +15,8 @@ import clew
 from clew.agents.network import NetworkConfig
 from clew.errors import UserError
 from clew.run import checkpoint
-from clew.run.compiled import init_run, make_parts
+from clew.run.build import make_parts
+from clew.run.compiled import init_run
 from clew.run.config import TrainConfig, config_from_json
 from clew.run.progress import Lines
 from clew.run.stop import TrainingDiverged
@@ -195,9 +196,9 @@ def test_impossible_settings_are_refused_before_anything_is_made(tmp_path, chang
 def test_a_program_that_does_not_fit_is_refused_before_it_runs(tmp_path, monkeypatch):
     """What the memory's state alone does not tell, XLA's plan of the program does."""
     plain = small_config(tmp_path, memory="none", memory_options={}, log_every=5)
-    plain.validate()
+    make_parts(plain)
     monkeypatch.setattr("clew.run.machine.physical_memory", lambda: 10**6)
-    plain.validate()  # 10,000 parameters fit a megabyte
+    make_parts(plain)  # 10,000 parameters fit a megabyte
     with pytest.raises(UserError, match="at least .* GB of memory, .* has 0.0 GB: so much"):
         clew.train(plain, progress=Watch())
 
@@ -239,4 +240,4 @@ def test_another_task_has_none_of_the_default_ones_options():
     assert dataclasses.replace(TrainConfig(), env="memory_chain").env_options == {}
     asked = TrainConfig(env="memory_chain", env_options={"corridor_length": 20})
     with pytest.raises(UserError, match="corridor_length"):
-        asked.validate()
+        make_parts(asked)

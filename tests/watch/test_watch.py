@@ -47,7 +47,7 @@ def recordings() -> list[Recording]:
 @eqx.filter_jit
 def unroll(agent: Any, seen: Any) -> tuple[Any, Any]:
     """Logits and values of an episode that begins with its first observation."""
-    return agent.unroll(agent.init_state(), seen, jnp.arange(len(seen)) == 0)[1:]
+    return agent.unroll(agent.init_state(), seen, jnp.arange(len(seen)) == 0)[1]
 
 
 def unrolled(recording: Recording) -> tuple[np.ndarray, np.ndarray]:

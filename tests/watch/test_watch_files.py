@@ -203,7 +203,8 @@ def test_an_older_checkpoint(tiny: Path) -> None:
     assert newest.update == 10 and load_agent(tiny, wanted=names[-1]).update == 10
     first = load_agent(tiny, wanted=str(int(names[0].removeprefix("update-"))))
     assert first.update == int(names[0].removeprefix("update-")) < 10
-    weights = [np.asarray(found.agent.actor.output.weight) for found in (newest, first)]
+    heads: list[Any] = [found.agent.heads for found in (newest, first)]
+    weights = [np.asarray(own.actor.output.weight) for own in heads]
     assert not np.array_equal(*weights)
     with pytest.raises(UserError, match="unknown checkpoint '77'"):
         load_agent(tiny, wanted="77")

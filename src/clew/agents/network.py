@@ -1,4 +1,4 @@
-"""The network of an agent: encoder, memory, a head for the policy and one for the value."""
+"""The network of an agent: encoder, memory and heads."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from gymnasium.spaces import Space
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
@@ -18,6 +17,7 @@ from clew.agents.distributions import (
     make_distribution,
 )
 from clew.agents.encoders import Dense, EncoderConfig, make_encoder
+from clew.agents.heads import ActorCritic, Heads, MakeHeads, Outputs
 from clew.envs.base import Observation
 from clew.envs.spaces import MASK, ActionMask, without_mask
 from clew.errors import LARGEST_SIZE, UserError, require_at_least, require_choice
@@ -67,35 +67,6 @@ class NetworkConfig(EncoderConfig):
         require_at_least("head_size", self.head_size, 0, LARGEST_SIZE)
 
 
-class Head(eqx.Module):
-    """What reads a memory's output, y = tanh(x W_1 + b_1) W_2 + b_2, or y = x W_2 + b_2.
-
-    Both products start orthogonal with gain sqrt(2), the last one too, and with zero biases, as
-    in the authors' published code; Pramanik (2023), Table A.1, gives the width 128.
-    """
-
-    hidden: Linear | None
-    output: Linear
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        output_size: int,
-        *,
-        key: PRNGKeyArray,
-        init: Init = "orthogonal",
-    ):
-        hidden_key, output_key = jax.random.split(key)
-        self.hidden = None
-        if hidden_size > 0:
-            self.hidden = Linear(input_size, hidden_size, key=hidden_key, init=init)
-        self.output = Linear(hidden_size or input_size, output_size, key=output_key, init=init)
-
-    def __call__(self, x: Float[Array, "*lead in"]) -> Float[Array, "*lead out"]:
-        return self.output(x if self.hidden is None else jnp.tanh(self.hidden(x)))
-
-
 class ReadMask(eqx.Module):
     """Reads the action mask of an observation."""
 
@@ -105,16 +76,13 @@ class ReadMask(eqx.Module):
 
 
 class Agent(eqx.Module):
-    """A policy and a value over a memory; like a memory it has no batch axis.
+    """A policy over a memory; like a memory it has no batch axis.
 
         z_t = encoder(x_t)      (s_t, y_t) = memory.step(s_{t-1}, z_t, start_t)
         h_t = projection(y_t), with a skip connection relu(projection(y_t)) + z_t
-        logits_t = actor(h_t)   V_t = critic(h_t)
+        outputs_t = heads(h_t)
 
-    Logits, here and elsewhere, are all parameters of the policy's distribution: for discrete
-    actions logits, for continuous ones means and log deviations, of which the latter are learned
-    independently of the observation unless `log_std` says otherwise (`clew.agents.distributions`).
-    Where the observation has an action mask, logits are those of the policy over what it allows.
+    The learner chooses the heads; those of an actor-critic answer with logits and a value.
 
     Args:
         memory: any memory; its `input_size` is the encoder's output.
@@ -124,22 +92,18 @@ class Agent(eqx.Module):
             `make_agent`, which knows the observation.
         encoder: maps an observation to the memory's input, on any leading axes.
         masked: whether observations are dicts with an action mask, "action_mask".
+        make_heads: what makes the heads.
 
     Raises:
         UserError: for an impossible size, or a skip connection between different widths.
 
-    Source: Pramanik (2023), section 5.1 and Table A.1: separate actor and critic networks over
-    one shared memory; Makkink (2021), Algorithm 2: the skip connection.
+    Source: Makkink (2021), Algorithm 2: the skip connection.
     """
 
     encoder: Callable[[Array], Array]
     memory: AbstractMemory
     projection: Linear | None
-    actor: Head
-    critic: Head
-    free: Float[Array, " free"] | None
-    """Parameters of the distribution that do not depend on the observation: log deviations."""
-    distribution: Distribution
+    heads: Heads
     mask: ReadMask | None
     """Which actions are allowed, of an observation; None where all are, always."""
     skip: bool = eqx.field(static=True)
@@ -153,15 +117,13 @@ class Agent(eqx.Module):
         network: NetworkConfig | None = None,
         encoder: Callable[[Array], Array] | None = None,
         masked: bool = False,
+        make_heads: MakeHeads = ActorCritic,
     ):
         network = NetworkConfig() if network is None else network
         network.validate()
-        if isinstance(actions, Distribution):
-            self.distribution = actions
-        else:
+        if not isinstance(actions, Distribution):
             require_at_least("actions", actions, 1)
-            self.distribution = Categorical(actions)
-        actor_key, critic_key = jax.random.split(key)
+            actions = Categorical(actions)
         size, init = memory.output_size, cast(Init, network.init)
         if network.skip and memory.input_size != size:
             raise UserError(
@@ -175,12 +137,14 @@ class Agent(eqx.Module):
             bias = network.projection == "affine"
             projection_key = jax.random.fold_in(key, 1)
             self.projection = Linear(size, size, key=projection_key, init=init, bias=bias)
-        outputs = self.distribution.num_outputs
-        self.actor = Head(size, network.head_size, outputs, key=actor_key, init=init)
-        self.critic = Head(size, network.head_size, 1, key=critic_key, init=init)
-        self.free = self.distribution.initial_free() if self.distribution.num_free else None
+        self.heads = make_heads(size, actions, hidden_size=network.head_size, init=init, key=key)
         self.mask = ReadMask() if masked else None
         self.skip = network.skip
+
+    @property
+    def distribution(self) -> Distribution:
+        """Of the actions."""
+        return self.heads.distribution
 
     def init_state(self) -> State:
         """The memory's state before any observation."""
@@ -192,22 +156,21 @@ class Agent(eqx.Module):
 
     def step(
         self, state: State, observation: Observation, start: Bool[Array, ""]
-    ) -> tuple[State, Float[Array, " actions"], Float[Array, ""]]:
-        """Reads one observation: new state, logits of the policy, value."""
+    ) -> tuple[State, Outputs]:
+        """Reads one observation: new state, outputs of the heads."""
         z = self.encoder(observation)
         state, y = self.memory.step(state, z, start)
-        h = self._after_memory(y, z)
-        return state, self._policy_parameters(h, self.read_mask(observation)), self.critic(h)[0]
+        return state, self.heads(self._after_memory(y, z), self.read_mask(observation))
 
     def unroll(
         self, state: State, observations: Observation, starts: Bool[Array, " time"]
-    ) -> tuple[State, Float[Array, "time actions"], Float[Array, " time"]]:
-        """Reads a chunk of observations: final state, logits and values at every time."""
-        return self.unroll_with_metrics(state, observations, starts)[:3]
+    ) -> tuple[State, Outputs]:
+        """Reads a chunk of observations: final state, outputs at every time."""
+        return self.unroll_with_metrics(state, observations, starts)[:2]
 
     def unroll_with_metrics(
         self, state: State, observations: Observation, starts: Bool[Array, " time"]
-    ) -> tuple[State, Float[Array, "time actions"], Float[Array, " time"], dict[str, Array]]:
+    ) -> tuple[State, Outputs, dict[str, Array]]:
         """`unroll`, and the memory's metrics at every observation."""
         mask = self.read_mask(observations)
         return self.unroll_encoded(state, self.encoder(observations), starts, mask)
@@ -222,23 +185,14 @@ class Agent(eqx.Module):
         zs: Float[Array, "time in"],
         starts: Bool[Array, " time"],
         mask: Bool[Array, "time actions"] | None = None,
-    ) -> tuple[State, Float[Array, "time actions"], Float[Array, " time"], dict[str, Array]]:
+    ) -> tuple[State, Outputs, dict[str, Array]]:
         """`unroll_with_metrics` of encoded observations, and of their action masks.
 
         Callers with many environments encode all their observations in one call, which for
         pictures is faster than one call for each environment.
         """
         state, ys, metrics = self.memory.unroll_with_metrics(state, zs, starts)
-        hs = self._after_memory(ys, zs)
-        return state, self._policy_parameters(hs, mask), self.critic(hs)[:, 0], metrics
-
-    def _policy_parameters(
-        self, h: Float[Array, "*lead out"], mask: Bool[Array, "*lead numbers"] | None
-    ) -> Float[Array, "*lead numbers"]:
-        numbers = self.actor(h)
-        if self.free is not None:
-            numbers = self.distribution.join(numbers, self.free)
-        return numbers if mask is None else self.distribution.masked(numbers, mask)
+        return state, self.heads(self._after_memory(ys, zs), mask), metrics
 
     def _after_memory(
         self, y: Float[Array, "*lead out"], z: Float[Array, "*lead out"]
@@ -255,6 +209,7 @@ def make_agent(
     action_space: Space,
     network: NetworkConfig,
     key: PRNGKeyArray,
+    make_heads: MakeHeads = ActorCritic,
 ) -> Agent:
     """Builds an agent from names and options, as a run's settings hold them.
 
@@ -265,6 +220,7 @@ def make_agent(
         action_space: what it chooses from.
         network: what stands before and after the memory.
         key: random key for the weights.
+        make_heads: what makes the heads, as the learner chooses.
 
     Raises:
         UserError: for an unknown memory or option, an impossible size, or a space that no encoder
@@ -293,4 +249,5 @@ def make_agent(
         network=network,
         encoder=encoder,
         masked=mask is not None,
+        make_heads=make_heads,
     )

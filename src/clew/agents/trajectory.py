@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Shaped
 
 from clew.agents.devices import shard_batch, shard_count
+from clew.agents.heads import Outputs
 from clew.agents.network import Agent
 from clew.envs.base import Observation
 from clew.memory.base import State
@@ -36,6 +37,7 @@ class Trajectory(NamedTuple):
     reward: Float[Array, "time batch"]
     discount: Float[Array, "time batch"]
     log_prob: Float[Array, "time batch"]
+    """Of the actions, under the policy that acted."""
     value: Float[Array, "time batch"]
     state0: State
 
@@ -88,12 +90,17 @@ class Rollout(NamedTuple):
         return Rollout(chunks, memory, jax.tree.map(lambda x: x[-1], seen), start[-1])
 
 
-Outputs = tuple[Float[Array, "time batch actions"], Float[Array, "time batch"], dict[str, Array]]
-"""Logits (see `Agent`), values, and the memory's metrics."""
+class Reading(NamedTuple):
+    """What a network says of a chunk of observations."""
+
+    outputs: Any
+    """Of its heads, [time, batch, ...]; see `clew.agents.heads.Outputs`."""
+    metrics: dict[str, Float[Array, "time batch"]]
+    """The memory's."""
 
 
-def reread(agent: Agent, trajectory: Trajectory) -> Outputs:
-    """Logits, values and the memory's metrics of all T+1 observations, in one pass over the chunk.
+def reread(agent: Agent, trajectory: Trajectory) -> Reading:
+    """What the network says of all T+1 observations, in one pass over the chunk.
 
     The memory starts from the state that acting had before the first observation. No gradient
     passes into that state (truncated backpropagation through time), but what it caches is rebuilt
@@ -109,20 +116,21 @@ def read(
     state0: State,
     observation: Observation,
     start: Bool[Array, "time batch"],
-) -> Outputs:
-    """Logits, values and the memory's metrics of a chunk, from the given states on."""
+) -> Reading:
+    """What the network says of a chunk, from the given states on."""
     return shard_batch(_read, (None, 0, 1, 1), 1)(agent, state0, observation, start)
 
 
-def _read(agent: Agent, state0: State, observation: Observation, start: Array) -> Outputs:
-    unroll = jax.vmap(agent.unroll_encoded, in_axes=(0, 1, 1, 1), out_axes=(0, 1, 1, 1))
-    return unroll(state0, agent.encoder(observation), start, agent.read_mask(observation))[1:]
+def _read(agent: Agent, state0: State, observation: Observation, start: Array) -> Reading:
+    unroll = jax.vmap(agent.unroll_encoded, in_axes=(0, 1, 1, 1), out_axes=(0, 1, 1))
+    encoded, mask = agent.encoder(observation), agent.read_mask(observation)
+    return Reading(*unroll(state0, encoded, start, mask)[1:])
 
 
 def step_all(
     agent: Agent, states: State, observation: Observation, start: Bool[Array, " batch"]
-) -> tuple[State, Float[Array, "batch actions"], Float[Array, " batch"]]:
-    """`Agent.step` in every environment: memories, logits, values."""
+) -> tuple[State, Outputs]:
+    """`Agent.step` in every environment: memories, outputs."""
     step = shard_batch(lambda agent, *seen: jax.vmap(agent.step)(*seen), (None, 0, 0, 0), 0)
     return step(agent, states, observation, start)
 

@@ -106,7 +106,8 @@ class PolicyStep:
     ) -> tuple[PyTree[Array], dict[str, Array]]:
         """The new state, and the outputs: the greedy action, the distribution's parameters."""
         agent = eqx.combine(params, self._static)
-        state, numbers, value = agent.step(state, self._seen(inputs), inputs["start"])
+        state, answer = agent.step(state, self._seen(inputs), inputs["start"])
+        numbers, value = answer.logits, answer.value
         outputs = {"action": self.action(numbers), **_parameters(agent.distribution, numbers)}
         if self._masks is not None:  # so that no size of the numbers is that of what is forbidden
             outputs["logits"] = jnp.where(inputs[self._mask_name], numbers, -jnp.inf)
@@ -124,7 +125,7 @@ class PolicyStep:
     def numbers(self, params: Any, state: Any, inputs: dict[str, Array]) -> Array:
         """The numbers of the distribution, for the golden episode."""
         agent = eqx.combine(params, self._static)
-        return agent.step(state, self._seen(inputs), inputs["start"])[1]
+        return agent.step(state, self._seen(inputs), inputs["start"])[1].logits
 
     def leaves(self, state: PyTree[Any]) -> dict[str, Any]:
         """The leaves of a state by name."""

@@ -60,7 +60,8 @@ def gradient_influence(
     """
 
     def run(xs: Array) -> tuple[Array, Array]:
-        return agent.unroll(agent.init_state(), xs, starts)[1:]
+        outputs = agent.unroll(agent.init_state(), xs, starts)[1]
+        return outputs.logits, outputs.value
 
     (logits, values), back = jax.vjp(run, observations)
     distribution = agent.distribution
@@ -123,9 +124,9 @@ def occlusion_influence(
     def decisions(s: Array) -> tuple[Array, Array, Array]:
         # Nothing is replaced where s is the chunk's length: that is what the others are held to.
         replaced = zs.at[s].set(instead, mode="drop")
-        _, logits, values, _ = agent.unroll_encoded(agent.init_state(), replaced, starts)
-        logits = logits[at]
-        return distribution.centred(logits), distribution.log_prob(logits, chosen), values[at]
+        outputs = agent.unroll_encoded(agent.init_state(), replaced, starts)[1]
+        logits, value = outputs.logits[at], outputs.value[at]
+        return distribution.centred(logits), distribution.log_prob(logits, chosen), value
 
     groups = np.minimum(np.arange(-(-(time + 1) // TOGETHER) * TOGETHER), time)
     groups = jnp.asarray(groups.reshape(-1, TOGETHER), jnp.int32)

@@ -4,6 +4,7 @@ Rollouts, evaluations, inspections and films are made of these steps; each keeps
 needs.
 """
 
+import operator
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -15,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 from clew.agents.distributions import Distribution
+from clew.agents.heads import Outputs
 from clew.agents.network import Agent
 from clew.agents.trajectory import step_all
 from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream
@@ -35,7 +37,7 @@ class Choice(NamedTuple):
     """What an agent made of an observation, in B environments."""
 
     logits: Float[Array, "batch n"]
-    """The numbers of the policy's distribution."""
+    """Parameters of the distribution that the action was chosen from."""
     action: Array
     """As the distribution keeps it."""
     value: Float[Array, " batch"]
@@ -47,6 +49,7 @@ def act_and_step(
     actor: ActorState,
     pick: Callable[[Float[Array, "batch n"]], Array],
     keys: Key[Array, " batch"],
+    behave: Callable[[Outputs], Float[Array, "batch n"]] = operator.attrgetter("logits"),
 ) -> tuple[ActorState, Choice]:
     """One step of every environment of a compiled task.
 
@@ -54,18 +57,20 @@ def act_and_step(
         agent: the network.
         stream: the task.
         actor: where acting stands; its `timestep` is what the agent sees.
-        pick: the actions, from the policy's numbers.
+        pick: the actions, from the parameters of their distribution.
         keys: of the environments.
+        behave: these parameters, from the network's outputs; by default those of its own policy.
 
     Returns:
         Where acting stands now, whose `timestep` says what the actions did, and the choices.
     """
     seen = actor.timestep
-    memory, logits, value = jax.vmap(agent.step)(actor.memory, seen.observation, seen.start)
+    memory, outputs = jax.vmap(agent.step)(actor.memory, seen.observation, seen.start)
+    logits = behave(outputs)
     action = pick(logits)
     taken = cast(Array, agent.distribution.decode(action))
     env, then = jax.vmap(stream.step)(actor.env, taken, keys)
-    return ActorState(env, then, memory), Choice(logits, action, value)
+    return ActorState(env, then, memory), Choice(logits, action, outputs.value)
 
 
 def act(
@@ -78,6 +83,7 @@ def act(
     start: Bool[Array, " batch"],
     key: PRNGKeyArray,
     time: Int[Array, ""],
+    behave: Callable[[Outputs], Float[Array, "batch n"]] = operator.attrgetter("logits"),
 ) -> tuple[State, Any]:
     """What an agent makes of observations of a hosted task; for use within a compiled function.
 
@@ -91,15 +97,17 @@ def act(
         start: which of them open an episode.
         key: of the samples, the same at every step.
         time: which step this is.
+        behave: see `act_and_step`.
 
     Returns:
         The memory after the observations, and what is kept.
     """
     agent = eqx.combine(params, static)
-    memory, logits, value = step_all(agent, memory, observation, start)
+    memory, outputs = step_all(agent, memory, observation, start)
+    logits = behave(outputs)
     now = jax.random.fold_in(key, agent.distribution.noise_time(time))
     action = agent.distribution.choose(logits, now, greedy=greedy)
-    return memory, keep(agent.distribution, Choice(logits, action, value))
+    return memory, keep(agent.distribution, Choice(logits, action, outputs.value))
 
 
 def step_keys(

@@ -5,18 +5,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from clew.agents.learners import Learner
 from clew.agents.network import Agent
+from clew.agents.trajectory import Rollout
 from clew.envs.spaces import NOTHING_ALLOWED
 from clew.envs.stream import AutoReset
 from clew.errors import UserError
 from clew.interact.episodes import Episodes, record_episodes
 from clew.interact.evaluate import play_batch, play_episodes
 from clew.interact.recording import Recording, record
-from clew.interact.rollout import ActorState, init_actor
+from clew.interact.rollout import ActorState, gather, init_actor
 from clew.interact.task import Evaluator, Task
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ class CompiledTask:
 
     name: str
     stream: AutoReset
+    acts_on_device = True
     whole_episodes = True
     runners = ("sync",)
 
@@ -82,6 +86,11 @@ class CompiledTask:
     def actor_layout(self, environments: Any, whole: Any) -> Any:
         """All arrays have an axis of environments."""
         return environments
+
+    def rollout_template(self, agent: Agent, actor: ActorState, learner: Learner) -> Rollout:
+        """As a compiled rollout gives it."""
+        act = partial(gather, stream=self.stream, learner=learner)
+        return eqx.filter_eval_shape(act, agent, actor, jax.random.key(0)).rollout
 
     def statistics(self) -> None:
         """The wrappers of such tasks learn nothing."""

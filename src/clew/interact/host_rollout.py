@@ -8,14 +8,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gymnasium import spaces
 from jaxtyping import Array, PRNGKeyArray, PyTree, UInt32
 
 from clew.agents.distributions import Distribution
+from clew.agents.heads import Behaviour, Clock, Outputs
 from clew.agents.network import Agent
 from clew.agents.trajectory import Trajectory, step_all
 from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream
 from clew.envs.base import Observation
 from clew.interact.acting import Choice, act, step
+from clew.interact.rollout import empty_memories
 from clew.memory.base import State
 
 Leaves = PyTree[np.ndarray]
@@ -58,6 +61,8 @@ class HostActor:
         sequence: steps after which the memory's state is kept for the learner, again and again.
         gamma: the discount that completes the returns of truncated episodes.
         timeout: seconds after which an environment in a worker process counts as hung.
+        behaviour: the policy that acts.
+        environments: their numbers among those of the run.
     """
 
     def __init__(
@@ -70,15 +75,19 @@ class HostActor:
         sequence: int,
         gamma: float,
         timeout: float,
+        behaviour: Behaviour,
+        environments: range,
     ):
         self._static, self._seeds = static, seeds
         self._length, self._sequence = length, sequence
         self._gamma, self._timeout = np.float32(gamma), timeout
         # A memory that has read its observation is used up: a window is written to in place.
         self._choose = compile_seeds(
-            partial(act, static, False, _kept), (0, 0, 0, 0, 0, None), donate_argnums=1
+            partial(_choose, static, behaviour, np.array(environments, np.int32)),
+            (0, 0, 0, 0, 0, None, None),
+            donate_argnums=1,
         )
-        self._judge = compile_seeds(partial(_judge, static), (0, 0, 0))
+        self._bootstrap_value = compile_seeds(partial(_bootstrap_value, static), (0, 0, 0))
 
     def rollout(
         self,
@@ -87,6 +96,7 @@ class HostActor:
         params: PyTree[Array],
         memory: State,
         key: PRNGKeyArray,
+        first_step: int,
     ) -> tuple[HostRollout, Sequence[GymnasiumStep]]:
         """Acts for a rollout.
 
@@ -96,6 +106,7 @@ class HostActor:
             params: the agent's arrays.
             memory: before what the streams show; it is used up.
             key: of the actions, one for every seed.
+            first_step: how often each environment was stepped before, in the whole run.
 
         Returns:
             What came of it, and what the streams show now.
@@ -108,7 +119,8 @@ class HostActor:
             if time % self._sequence == 0:
                 states.append(jax.tree.map(jnp.copy, memory))
             observation, start, _ = seen[-1]
-            memory, chosen = self._choose(params, memory, observation, start, key, np.int32(time))
+            now = np.int32(time), np.int32(first_step + time)
+            memory, chosen = self._choose(params, memory, observation, start, key, *now)
             action, log_prob, value = np.asarray(chosen[0]), *chosen[1:]
             actions = list(action) if self._seeds > 1 else [action]
             steps = step(streams, self._static.distribution, actions, self._timeout)
@@ -135,7 +147,7 @@ class HostActor:
             never = np.zeros_like(steps[0].start)
             finals = [s.final or (never, s.observation) for s in steps]
             cut, observation = of_seeds(finals)
-            value = np.asarray(self._judge(params, memory, observation))
+            value = np.asarray(self._bootstrap_value(params, memory, observation))
             reward = np.where(cut, reward + self._gamma * value, reward)
             discount = np.where(cut, np.float32(0), discount)
         return reward, discount, ended, metrics
@@ -155,11 +167,85 @@ def _kept(distribution: Distribution, choice: Choice) -> tuple[Array, Array, Arr
     return choice.action, distribution.log_prob(choice.logits, choice.action), choice.value
 
 
-def _judge(static: Agent, params: PyTree[Array], memory: State, observation: Observation) -> Array:
+def _choose(
+    static: Agent,
+    behaviour: Behaviour,
+    environments: np.ndarray,
+    params: PyTree[Array],
+    memory: State,
+    observation: Observation,
+    start: Array,
+    key: PRNGKeyArray,
+    time: Array,
+    step: Array,
+) -> tuple[State, tuple[Array, Array, Array]]:
+    """`act` with the policy that gathers rollouts."""
+    clock = Clock(jnp.asarray(environments), step)
+
+    def behave(outputs: Outputs) -> Array:
+        return behaviour(outputs, clock)
+
+    return act(static, False, _kept, params, memory, observation, start, key, time, behave)
+
+
+def _bootstrap_value(
+    static: Agent, params: PyTree[Array], memory: State, observation: Observation
+) -> Array:
     """The value of observations that continue the episodes; the memory does not keep them."""
     agent = eqx.combine(params, static)
     never = jnp.zeros(jax.tree.leaves(observation)[0].shape[0], bool)
-    return step_all(agent, memory, observation, never)[2]
+    return step_all(agent, memory, observation, never)[1].value
+
+
+def rollout_template(
+    agent: Agent,
+    observation_space: Any,
+    metric_names: Sequence[str],
+    num_envs: int,
+    length: int,
+    sequences: int,
+) -> HostRollout:
+    """Shapes and types of a rollout of one seed; nothing is computed.
+
+    Args:
+        agent: the network; its arrays may be shapes.
+        observation_space: what the environments show.
+        metric_names: what is measured of every episode.
+        num_envs: how many environments.
+        length: of the rollout.
+        sequences: that it is cut into.
+    """
+    params, static = eqx.partition(agent, _is_shaped)
+    observation = _observations(observation_space, (length + 1, num_envs))
+
+    def one(params: PyTree[Array]) -> tuple[State, Array]:
+        agent = eqx.combine(params, static)
+        noise = agent.distribution.noise(jax.random.key(0), (num_envs,))
+        memory = empty_memories(agent, num_envs)
+        seen = jax.tree.map(
+            lambda o: jnp.zeros(o.shape[1:], jax.dtypes.canonicalize_dtype(o.dtype)), observation
+        )
+        _, outputs = jax.vmap(agent.step)(memory, seen, jnp.zeros(num_envs, bool))
+        return memory, agent.distribution.sample(outputs.logits, noise)
+
+    shape = jax.ShapeDtypeStruct
+    memory, action = jax.eval_shape(one, params)
+    flags = shape((length + 1, num_envs), np.bool_)
+    number = shape((length, num_envs), np.float32)
+    actions = shape((length, *action.shape), action.dtype)
+    shapes: Any = (observation, flags, flags, actions, number, number, number, number)
+    sums: Any = {name: shape((), np.float32) for name in ("episodes", *metric_names)}
+    return HostRollout(Trajectory(*shapes, state0=()), (memory,) * sequences, memory, sums)
+
+
+def _is_shaped(leaf: Any) -> bool:
+    return eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
+
+
+def _observations(space: Any, before: tuple[int, ...]) -> PyTree:
+    if isinstance(space, spaces.Dict):
+        return {name: _observations(inner, before) for name, inner in space.items()}
+    return jax.ShapeDtypeStruct((*before, *space.shape), space.dtype)
 
 
 def packed(statistics: PyTree[np.ndarray]) -> PyTree[UInt32[Array, "..."]]:

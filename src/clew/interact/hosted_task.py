@@ -5,10 +5,13 @@ from functools import partial
 from typing import Any, TypeVar
 
 import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from clew.agents.learners import Learner
 from clew.agents.network import Agent
+from clew.agents.trajectory import Rollout
 from clew.bridges.gymnasium.stream import GymnasiumStream, metric_names_of
 from clew.bridges.gymnasium.task import GymnasiumTask
 from clew.bridges.gymnasium.wrappers import VectorWrappers
@@ -18,7 +21,7 @@ from clew.errors import UserError
 from clew.interact.acting import compile_act, only_action
 from clew.interact.episodes import Episodes, record_host_episodes
 from clew.interact.evaluate import play_host_episodes
-from clew.interact.host_rollout import HostState, packed
+from clew.interact.host_rollout import HostRollout, HostState, packed, rollout_template
 from clew.interact.recording import Recording, record_host
 from clew.interact.rollout import empty_memories
 from clew.interact.task import Evaluator, Task
@@ -37,6 +40,7 @@ class HostedTask:
         UserError: impossible wrappers, or wrappers that do not fit the environment.
     """
 
+    acts_on_device = False
     whole_episodes = False
     shortest_episode = 1
     runners = ("sync", "async")
@@ -89,6 +93,18 @@ class HostedTask:
     def actor_layout(self, environments: Any, whole: Any) -> Any:
         """Memories have an axis of environments, statistics have none."""
         return HostState(environments, whole)
+
+    def host_rollout_template(self, agent: Agent, num_envs: int, learner: Learner) -> HostRollout:
+        """Shapes and types of what some of its environments give; nothing is computed."""
+        length = learner.config.rollout_length
+        sequences = length // (learner.gathering.sequence_length or length)
+        space, names = self.observation_space, self.metric_names
+        return rollout_template(agent, space, names, num_envs, length, sequences)
+
+    def rollout_template(self, agent: Agent, actor: HostState, learner: Learner) -> Rollout:
+        """As the host cuts it."""
+        template = self.host_rollout_template(agent, learner.config.num_envs, learner)
+        return jax.eval_shape(Rollout.cut, *template[:3])
 
     def statistics(self) -> dict[str, Any]:
         """What the wrappers know before the first observation."""

@@ -3,16 +3,15 @@
 from typing import cast
 
 import jax
-import optax
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Int, PRNGKeyArray
 
 from clew.agents.learners import Learner
-from clew.agents.learners.base import gradient_step_as_acted
+from clew.agents.learners.base import Learned, LearnerState, learn_as_acted
 from clew.agents.network import Agent
-from clew.agents.trajectory import Outputs, Trajectory
+from clew.agents.trajectory import Reading, Trajectory
 from clew.envs.base import Environment, Metrics, OpenLoop
 from clew.interact.open_loop import apply_actions, precompute
-from clew.interact.rollout import ActorState, draw
+from clew.interact.rollout import ActorState, draw, whole_clock
 
 
 def updates_open_loop(learner: Learner, env: Environment) -> bool:
@@ -21,42 +20,45 @@ def updates_open_loop(learner: Learner, env: Environment) -> bool:
     Then one reading serves acting and learning, and no memory goes from one update to the next.
     Tasks with action masks are stepped.
     """
-    if not isinstance(env, OpenLoop) or env.masks_actions or learner.loss_of_outputs is None:
+    gathering = learner.gathering
+    if not isinstance(env, OpenLoop) or env.masks_actions or gathering.one_step is None:
         return False
-    return learner.whole_episodes and learner.config.rollout_length >= env.longest
+    return gathering.whole_episodes and learner.config.rollout_length >= env.longest
 
 
 def open_loop_update(
     agent: Agent,
-    opt_state: optax.OptState,
+    state: LearnerState,
     before: ActorState,
     key: PRNGKeyArray,
+    first_step: Int[Array, ""] | int,
     *,
     env: Environment,
     learner: Learner,
-) -> tuple[ActorState, Agent, optax.OptState, Metrics, Metrics]:
+) -> tuple[ActorState, Learned, Metrics]:
     """One rollout and what is learned from it, where `updates_open_loop`.
 
     It is what `rollout` and `learn` do one after the other, up to rounding.
 
     Returns:
-        Where acting stands, with the memory as it was; the new agent and optimiser's state; the
-        parts of the loss; sums over the episodes.
+        Where acting stands, with the memory as it was; what was learned; sums over the episodes.
     """
-    task, config, loss = cast(OpenLoop, env), learner.config, learner.loss_of_outputs
-    assert loss is not None
+    task, config, gathering = cast(OpenLoop, env), learner.config, learner.gathering
+    assert gathering.one_step is not None
     env_keys, noise = draw(key, config.rollout_length, config.num_envs, agent.distribution)
     precomputed = precompute(task, before.env, before.timestep, env_keys)
+    clock = whole_clock(first_step, config.rollout_length, config.num_envs)
 
-    def act(outputs: Outputs) -> tuple[Trajectory, tuple[ActorState, Metrics]]:
-        logits, values, _ = jax.tree.map(lambda x: x[:-1], outputs)
+    def act(reading: Reading) -> tuple[Trajectory, tuple[ActorState, Metrics]]:
+        outputs = jax.tree.map(lambda x: x[:-1], reading.outputs)
+        logits = gathering.behaviour(outputs, clock)
         after, trajectory, sums = apply_actions(
-            task, before, precomputed, logits, values, noise, agent.distribution
+            task, before, precomputed, logits, outputs.value, noise, agent.distribution
         )
         return trajectory, (after, sums)
 
     seen = (precomputed.observation, precomputed.start)
-    agent, opt_state, losses, (after, sums) = gradient_step_as_acted(
-        agent, opt_state, before.memory, *seen, act, loss, learner.optimiser
+    learned, (after, sums) = learn_as_acted(
+        agent, state, before.memory, *seen, act, gathering.one_step
     )
-    return after, agent, opt_state, losses, sums
+    return after, learned, sums

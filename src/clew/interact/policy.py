@@ -305,5 +305,5 @@ def _choose(
     *,
     greedy: bool,
 ) -> tuple[PyTree[Array], Array]:
-    state, logits, _ = agent.step(state, x, start)
-    return state, agent.distribution.choose(logits, key, greedy=greedy)
+    state, outputs = agent.step(state, x, start)
+    return state, agent.distribution.choose(outputs.logits, key, greedy=greedy)

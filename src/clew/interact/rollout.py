@@ -1,20 +1,34 @@
 """Acting: T steps of B environments under one policy, in one scan."""
 
 from functools import partial
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 from clew.agents.devices import shard_batch
 from clew.agents.distributions import Distribution
+from clew.agents.heads import Behaviour, Clock, follow_policy
+from clew.agents.learners import Learner
 from clew.agents.network import Agent
-from clew.agents.trajectory import Trajectory
-from clew.envs.base import OpenLoop
+from clew.agents.trajectory import Rollout, Trajectory
+from clew.envs.base import Metrics, OpenLoop
 from clew.envs.stream import AutoReset, AutoResetState, TimeStep
 from clew.interact.acting import ActorState, act_and_step
 from clew.interact.open_loop import apply_actions, episode_sums, precompute
 from clew.memory.base import State
+
+
+class Experience(NamedTuple):
+    """What acting gathered for an update."""
+
+    actor: Any
+    """Where acting stands: an `ActorState`, or a `HostState` for Gymnasium environments. Its memory
+    is that of the parameters that acted."""
+    rollout: Rollout
+    episodes: dict[str, Float[Array, ""]]
+    """Sums over the episodes that ended: "episodes", their number, and the task's metrics."""
 
 
 def init_actor(agent: Agent, stream: AutoReset, num_envs: int, key: PRNGKeyArray) -> ActorState:
@@ -42,8 +56,10 @@ def rollout(
     key: PRNGKeyArray,
     *,
     whole_episodes: bool = False,
+    behaviour: Behaviour = follow_policy,
+    first_step: Int[Array, ""] | int = 0,
 ) -> tuple[ActorState, Trajectory, dict[str, Float[Array, ""]]]:
-    """Acts for `length` steps in every environment, drawing actions from the policy.
+    """Acts for `length` steps in every environment, drawing actions from a policy.
 
     The random numbers of the whole rollout are drawn before it (`draw`).
 
@@ -53,17 +69,29 @@ def rollout(
     In an open-loop task without action masks the episode's observations are then read in one pass,
     with the same results up to rounding.
 
+    Args:
+        agent: the network.
+        stream: the task.
+        actor: where acting stands.
+        length: of the rollout.
+        key: of its random numbers.
+        whole_episodes: see above.
+        behaviour: the policy that acts.
+        first_step: how often each environment was stepped before, in the whole run.
+
     Returns:
         Where acting stands now, the trajectory, and sums over the episodes that ended in it:
         "episodes" (their number) and the stream's metrics.
     """
     num_envs = actor.timestep.reward.shape[0]
     env_keys, noise = draw(key, length, num_envs, agent.distribution)
+    clock = whole_clock(first_step, length, num_envs)
     if whole_episodes and isinstance(stream.env, OpenLoop) and not stream.masks_actions:
-        return _at_once(agent, stream.env, actor, env_keys, noise)
+        return _at_once(agent, stream.env, actor, env_keys, noise, behaviour, clock)
     state0 = actor.memory
-    act = shard_batch(partial(_act, stream, whole_episodes), (None, 0, 1, 1), (0, 1))
-    actor, (acted, result) = act(agent, actor, noise, env_keys)
+    axes: Any = (None, 0, 1, 1, Clock(cast(Any, 1), cast(Any, None)))
+    act = shard_batch(partial(_act, stream, whole_episodes, behaviour), axes, (0, 1))
+    actor, (acted, result) = act(agent, actor, noise, env_keys, clock)
     observation, start, last, action, log_prob, value = acted
     reward, discount, ended, metrics = result
     trajectory = Trajectory(
@@ -80,21 +108,91 @@ def rollout(
     return actor, trajectory, episode_sums(ended, metrics)
 
 
+def gather(
+    agent: Agent,
+    actor: ActorState,
+    key: PRNGKeyArray,
+    first_step: Int[Array, ""] | int = 0,
+    *,
+    stream: AutoReset,
+    learner: Learner,
+) -> Experience:
+    """Acts for a rollout, in the sequences that the learner reads.
+
+    Args:
+        agent: the network.
+        actor: where acting stands.
+        key: of the rollout's random numbers.
+        first_step: how often each environment was stepped before, in the whole run.
+        stream: the task.
+        learner: says what to gather.
+    """
+    wanted, steps = learner.gathering, learner.config.rollout_length
+    if wanted.sequence_length is None:
+        actor, whole, episodes = rollout(
+            agent,
+            stream,
+            actor,
+            steps,
+            key,
+            whole_episodes=wanted.whole_episodes,
+            behaviour=wanted.behaviour,
+            first_step=first_step,
+        )
+        chunks = jax.tree.map(lambda x: x[None], whole)
+    else:
+        length = wanted.sequence_length
+
+        def act(
+            actor: ActorState, inputs: tuple[PRNGKeyArray, Int[Array, ""]]
+        ) -> tuple[ActorState, tuple[Trajectory, Metrics]]:
+            key, first_step = inputs
+            actor, chunk, episodes = rollout(
+                agent,
+                stream,
+                actor,
+                length,
+                key,
+                behaviour=wanted.behaviour,
+                first_step=first_step,
+            )
+            return actor, (chunk, episodes)
+
+        count = steps // length
+        firsts = first_step + length * jnp.arange(count, dtype=jnp.int32)
+        inputs = jax.random.split(key, count), firsts
+        actor, (chunks, sums) = jax.lax.scan(act, actor, inputs)
+        episodes = jax.tree.map(lambda x: jnp.sum(x, axis=0), sums)
+    seen = actor.timestep
+    return Experience(actor, Rollout(chunks, actor.memory, seen.observation, seen.start), episodes)
+
+
+def whole_clock(first_step: Int[Array, ""] | int, length: int, num_envs: int) -> Clock:
+    """The clock of every step of a rollout: environments [1, batch], steps [length, 1]."""
+    steps = first_step + jnp.arange(length, dtype=jnp.int32)
+    return Clock(jnp.arange(num_envs, dtype=jnp.int32)[None], steps[:, None])
+
+
 def _act(
     stream: AutoReset,
     whole_episodes: bool,
+    behaviour: Behaviour,
     agent: Agent,
     actor: ActorState,
     noise: Array,
     env_keys: Key[Array, "time batch"],
+    clock: Clock,
 ) -> tuple[ActorState, tuple[tuple, tuple]]:
     """Where acting stands after the rollout, and every step's actions and what they did."""
     distribution = agent.distribution
 
-    def one(carry: tuple[ActorState, Array], inputs: tuple[Array, Array]) -> tuple:
-        (now, over), (noise, keys) = carry, inputs
+    def one(carry: tuple[ActorState, Array], inputs: tuple[Array, Array, Array]) -> tuple:
+        (now, over), (noise, keys, step) = carry, inputs
+        at = Clock(clock.environment[0], step)
         pick = partial(distribution.sample, noise=noise)
-        after, (logits, action, value) = act_and_step(agent, stream, now, pick, keys)
+        after, (logits, action, value) = act_and_step(
+            agent, stream, now, pick, keys, lambda outputs: behaviour(outputs, at)
+        )
         seen, then = now.timestep, after.timestep
         log_prob = distribution.log_prob(logits, action)
         acted = (seen.observation, seen.start, seen.last | over, action, log_prob, value)
@@ -106,22 +204,29 @@ def _act(
         return (after, over), (acted, result)
 
     carry = (actor, jnp.zeros(actor.timestep.reward.shape[0], bool))
-    (actor, _), rows = jax.lax.scan(one, carry, (noise, env_keys))
+    (actor, _), rows = jax.lax.scan(one, carry, (noise, env_keys, clock.step))
     return actor, rows
 
 
 def _at_once(
-    agent: Agent, env: OpenLoop, actor: ActorState, keys: Array, noise: Array
+    agent: Agent,
+    env: OpenLoop,
+    actor: ActorState,
+    keys: Array,
+    noise: Array,
+    behaviour: Behaviour,
+    clock: Clock,
 ) -> tuple[ActorState, Trajectory, dict[str, Array]]:
     precomputed = precompute(env, actor.env, actor.timestep, keys)
     axes = (0, 1, 1)
     unroll = shard_batch(
-        lambda agent, *seen: jax.vmap(agent.unroll, axes, axes)(*seen), (None, *axes), axes
+        lambda agent, *seen: jax.vmap(agent.unroll, axes, axes[:2])(*seen), (None, *axes), axes[:2]
     )
     read = (precomputed.observation[:-1], precomputed.start[:-1])
-    memory, logits, values = unroll(agent, actor.memory, *read)
+    memory, outputs = unroll(agent, actor.memory, *read)
+    logits, value = behaviour(outputs, clock), outputs.value
     after, trajectory, sums = apply_actions(
-        env, actor, precomputed, logits, values, noise, agent.distribution
+        env, actor, precomputed, logits, value, noise, agent.distribution
     )
     return after._replace(memory=memory), trajectory, sums
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from clew.agents.learners import Learner
 from clew.agents.network import Agent
+from clew.agents.trajectory import Rollout
 from clew.envs.stream import AutoReset
 from clew.errors import require_at_least, require_rate
 from clew.interact.episodes import Episodes
@@ -109,6 +111,11 @@ class Task(Protocol):
         ...
 
     @property
+    def acts_on_device(self) -> bool:
+        """Whether its steps are compiled together with the agent's."""
+        ...
+
+    @property
     def whole_episodes(self) -> bool:
         """Whether a rollout can be one whole episode of every environment."""
         ...
@@ -166,6 +173,16 @@ class Task(Protocol):
         Args:
             environments: the layout of arrays that have an axis of environments.
             whole: the layout of all others.
+        """
+        ...
+
+    def rollout_template(self, agent: Agent, actor: Any, learner: Learner) -> Rollout:
+        """Shapes and types of a rollout as `learner` wants it; nothing is computed.
+
+        Args:
+            agent: the network.
+            actor: where acting stands.
+            learner: says what to gather.
         """
         ...
 

@@ -16,6 +16,7 @@ from clew.report.curves import draw_curves, plot_runs, read_rows
 from clew.report.document import Block, Cell, Chart, Column, Panel, Table, Text
 from clew.report.html import page
 from clew.run import folder
+from clew.run.build import make_parts
 from clew.run.config import TrainConfig, differences
 from clew.run.defaults import DefaultOptions
 from clew.run.files import read_json
@@ -102,7 +103,7 @@ def compare(configs: Mapping[str, TrainConfig], progress: Callable[[str], Progre
         UserError: as `train_once`.
     """
     for config in configs.values():
-        config.validate()
+        make_parts(config)
     paths = {memory: train_once(config, progress(memory)) for memory, config in configs.items()}
     summaries = {memory: read_json(path / folder.SUMMARY) for memory, path in paths.items()}
     has = [m for m in METRICS if all(m in found["final"] for found in summaries.values())]

@@ -1,23 +1,72 @@
-"""From the settings of a run to its task and its agent."""
+"""From the settings of a run to what it is made of: task, agent, learner and devices."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 
+from clew.agents.learners import Learner
 from clew.agents.network import Agent, make_agent
 from clew.envs.stream import AutoReset
-from clew.errors import one_line
+from clew.errors import UserError, one_line
 from clew.interact import tasks
 from clew.interact.task import Task
+from clew.run.asynchronous.settings import check_async
+from clew.run.config import TrainConfig
 from clew.run.machine import require_memory
-
-if TYPE_CHECKING:
-    from clew.run.config import TrainConfig
+from clew.run.sharding import Sharding, check_devices, choose_devices, sharding_of
 
 
-def make_task(config: "TrainConfig") -> Task:
+class Parts(NamedTuple):
+    """What a run is made of, besides its state; resolved once from its settings."""
+
+    config: TrainConfig
+    """With devices and threads chosen."""
+    task: Task
+    shapes: Any
+    """Of the agent's arrays."""
+    static: Agent
+    """The agent without its arrays."""
+    learner: Learner
+    sharding: Sharding
+
+    @property
+    def jax_stream(self) -> AutoReset:
+        """The stream of episodes that a compiled program steps."""
+        return self.task.require_stream()
+
+    @property
+    def sequence_length(self) -> int:
+        """Steps that are read in one piece while learning."""
+        return self.learner.gathering.sequence_length or self.learner.config.rollout_length
+
+
+def make_parts(config: TrainConfig) -> Parts:
+    """Resolves the settings of a run; no array is computed.
+
+    Raises:
+        UserError: for an unknown or impossible setting, settings that do not fit each other, the
+            task or the devices, or arrays that this machine's memory cannot hold.
+    """
+    config.validate()
+    learner = config.learner
+    task = make_task(config)
+    check_task(config, task, learner)
+    config = choose_devices(config, task)
+    check_devices(config, learner)
+    parts = parts_of(config, task)
+    check_memory(parts)
+    return parts
+
+
+def parts_of(config: TrainConfig, task: Task) -> Parts:
+    """The parts of a run whose settings are resolved."""
+    shapes, static = agent_parts(config, task)
+    return Parts(config, task, shapes, static, config.learner, sharding_of(config))
+
+
+def make_task(config: TrainConfig) -> Task:
     """The run's task with its wrappers.
 
     Raises:
@@ -26,7 +75,7 @@ def make_task(config: "TrainConfig") -> Task:
     return tasks.make_task(config.env, config.env_options, config.wrappers)
 
 
-def jax_stream(config: "TrainConfig") -> AutoReset:
+def jax_stream(config: TrainConfig) -> AutoReset:
     """The stream of episodes of the run's task, which must be one written in JAX.
 
     Raises:
@@ -35,7 +84,19 @@ def jax_stream(config: "TrainConfig") -> AutoReset:
     return make_task(config).require_stream()
 
 
-def build_agent(config: "TrainConfig", task: Task, key: jax.Array) -> Agent:
+def check_task(config: TrainConfig, task: Task, learner: Learner) -> None:
+    """Refuses settings that do not fit the task.
+
+    Raises:
+        UserError: naming the setting, its value and what was expected.
+    """
+    if learner.gathering.whole_episodes and not task.whole_episodes:
+        raise UserError(f"whole_episodes needs a task written in JAX, got {config.env}")
+    task.check_processes(config.host.processes, learner.config.num_envs)
+    check_async(config, task.runners, learner)
+
+
+def build_agent(config: TrainConfig, task: Task, key: jax.Array) -> Agent:
     """The run's agent before training.
 
     Raises:
@@ -48,15 +109,16 @@ def build_agent(config: "TrainConfig", task: Task, key: jax.Array) -> Agent:
         action_space=task.action_space,
         network=config.network,
         key=key,
+        make_heads=config.learner.make_heads,
     )
 
 
-def abstract_agent(config: "TrainConfig", task: Task) -> Agent:
+def abstract_agent(config: TrainConfig, task: Task) -> Agent:
     """The run's agent with shapes in place of arrays; nothing is computed."""
     return eqx.filter_eval_shape(lambda key: build_agent(config, task, key), jax.random.key(0))
 
 
-def check_memory(config: "TrainConfig", agent: Agent) -> None:
+def check_memory(parts: Parts) -> None:
     """Refuses settings whose arrays a processor's memory cannot hold, before anything is made.
 
     The least that a run holds: parameters with Adam's two averages, and for every environment its
@@ -65,16 +127,17 @@ def check_memory(config: "TrainConfig", agent: Agent) -> None:
     Raises:
         UserError: saying how much is needed and how much there is.
     """
+    config, learning = parts.config, parts.learner.config
+    agent = eqx.combine(parts.shapes, parts.static)
     parameters = _count(agent)
     state = _count(eqx.filter_eval_shape(lambda agent: agent.init_state(), agent))
-    learning = config.learning
     each = 3 * parameters + learning.num_envs * (state + learning.rollout_length)
     given = config.memory_options
     options = f" with {one_line(given, 120)}" if given else ""
     require_memory(
         4 * config.seeds * each,
         f"{config.seeds:,} seeds x ({parameters:,} parameters{options}, {learning.num_envs:,} "
-        f"num_envs with {state:,} numbers of state and {learning.rollout_length:,} steps)",
+        f"num_envs with a state of {state:,} floats and {learning.rollout_length:,} steps)",
     )
 
 
@@ -86,6 +149,6 @@ def _is_shape(leaf: Any) -> bool:
     return isinstance(leaf, jax.ShapeDtypeStruct)
 
 
-def agent_parts(config: "TrainConfig", task: Task) -> tuple[Any, Agent]:
+def agent_parts(config: TrainConfig, task: Task) -> tuple[Any, Agent]:
     """Shapes of the arrays of the run's agent, and the agent without them."""
     return eqx.partition(abstract_agent(config, task), _is_shape)

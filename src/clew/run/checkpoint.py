@@ -9,6 +9,9 @@ All integers are little-endian:
     n bytes   header, JSON: versions, meta, length and SHA-256 of the rest, and for every leaf of
               the tree its path, shape, type and place in the rest
     the rest  the leaves' bytes, C order, one after another
+
+What a learner replays may be large and only a resumed run wants it: it is a file of the same form
+beside the checkpoint, "update-N.replay", which the checkpoint's header names with its digest.
 """
 
 import contextlib
@@ -31,11 +34,14 @@ from jaxtyping import PyTree
 
 from clew.errors import UserError
 from clew.run.files import read_file, write_file
+from clew.run.migration import migrate_leaves
 
 MAGIC = b"CLEWCKPT"
 FORMAT = 1
 _HEAD = struct.Struct("<8sIQ32s")
 KEEP = 3
+REPLAY = "replay"
+"""In the meta values of a checkpoint: the digest of the file beside it, if it has one."""
 _NAME = re.compile(r"update-([0-9]{1,18})\.clew")
 _AXES = 16
 """Most axes of an array that is read."""
@@ -95,7 +101,13 @@ class Checkpoint(NamedTuple):
     """Every leaf by its path in the tree."""
 
 
-def save(folder: Path, state: PyTree, meta: dict[str, Any], versions: dict[str, str]) -> Path:
+def save(
+    folder: Path,
+    state: PyTree,
+    meta: dict[str, Any],
+    versions: dict[str, str],
+    replay: PyTree = (),
+) -> Path:
     """Writes a checkpoint and removes all but the newest three.
 
     A kill or a full disk leaves the checkpoints that were there before (see `write_file`).
@@ -106,17 +118,22 @@ def save(folder: Path, state: PyTree, meta: dict[str, Any], versions: dict[str, 
         state: a pytree of arrays.
         meta: JSON values to go with it; "update" names the file.
         versions: of the libraries.
+        replay: a pytree of arrays that go into a file of their own, if there are any.
 
     Raises:
         CheckpointError: if the disk is full or cannot be written to.
     """
     path = folder / f"update-{meta['update']:09d}.clew"
-    blocks = encode(state, meta, versions)
     try:
         folder.mkdir(exist_ok=True)
-        write_file(path, blocks)
+        if jax.tree.leaves(replay):
+            blocks = encode(replay, {"update": meta["update"]}, {})
+            write_file(_replay_of(path), blocks)
+            meta = meta | {REPLAY: _digest_of(blocks[0])}
+        write_file(path, encode(state, meta, versions))
         for old in list_checkpoints(folder)[:-KEEP]:
             old.unlink(missing_ok=True)
+            _replay_of(old).unlink(missing_ok=True)
     except OSError as error:
         raise CheckpointError(_write_failure(folder, path, error)) from error
     return path
@@ -133,6 +150,9 @@ def remove_leftovers(folder: Path) -> None:
     if folder.is_dir():
         for path in folder.glob(".update-*.writing"):
             path.unlink(missing_ok=True)
+        for path in folder.glob("update-*.replay"):
+            if not path.with_suffix(".clew").exists():
+                path.unlink(missing_ok=True)
 
 
 def read(path: Path) -> Checkpoint:
@@ -144,11 +164,30 @@ def read(path: Path) -> Checkpoint:
     try:
         meta, leaves = decode(memoryview(read_file(path)))
         _check_update(path, meta, leaves)
+        leaves = migrate_leaves(leaves)
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error
     return Checkpoint(path, meta, leaves)
+
+
+def read_replay(checkpoint: Checkpoint) -> Checkpoint:
+    """What a learner replays, from the file beside a checkpoint; nothing if there is none.
+
+    Raises:
+        CheckpointError: naming the file and what is wrong with it, also if it is another's.
+    """
+    path, digest = _replay_of(checkpoint.path), checkpoint.meta.get(REPLAY)
+    if digest is None:
+        return Checkpoint(path, {}, {})
+    found = read(path)
+    with open(path, "rb") as file:
+        if _digest_of(file.read(_HEAD.size)) != digest:
+            raise CheckpointError(
+                f"{path}: is not the one that {checkpoint.path.name} was saved with"
+            )
+    return found
 
 
 def restore(checkpoint: Checkpoint, template: PyTree, prefix: str = "") -> PyTree:
@@ -239,8 +278,19 @@ def _write_failure(folder: Path, path: Path, error: OSError) -> str:
     return f"cannot write {path}: {error.strerror}"
 
 
-def encode(state: PyTree, meta: dict[str, Any], versions: dict[str, str]) -> list[bytes]:
-    """The blocks of a file, in order: head, header, leaves.
+def _replay_of(path: Path) -> Path:
+    return path.with_suffix(".replay")
+
+
+def _digest_of(head: bytes | memoryview) -> str:
+    """Of a file's header, which has that of the rest."""
+    return _HEAD.unpack(head)[3].hex()
+
+
+def encode(
+    state: PyTree, meta: dict[str, Any], versions: dict[str, str]
+) -> list[bytes | memoryview]:
+    """The blocks of a file, in order: head, header, leaves. Of large leaves nothing is copied.
 
     Args:
         state: a pytree of arrays; random keys are written as their data.
@@ -253,7 +303,7 @@ def encode(state: PyTree, meta: dict[str, Any], versions: dict[str, str]) -> lis
         if is_random_key(leaf):
             leaf = jax.random.key_data(leaf)
         array = np.asarray(leaf)
-        block = array.tobytes()
+        block = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         entries.append(
             {
                 "path": path_name(path),
@@ -264,7 +314,7 @@ def encode(state: PyTree, meta: dict[str, Any], versions: dict[str, str]) -> lis
         )
         blocks.append(block)
         digest.update(block)
-        offset += len(block)
+        offset += block.nbytes
     header = {
         "versions": versions,
         "meta": meta,

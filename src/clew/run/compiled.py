@@ -7,41 +7,19 @@ from typing import Any, NamedTuple, Protocol
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from clew.agents.devices import jit_over
-from clew.agents.learners import Learner
-from clew.agents.learners.base import all_finite, init_optimiser
 from clew.agents.network import Agent
 from clew.envs import ENVS
-from clew.envs.stream import AutoReset
 from clew.interact.host_rollout import HostState
 from clew.interact.rollout import ActorState
-from clew.interact.task import Task
 from clew.memory import MEMORIES
 from clew.names import find
-from clew.run.build import agent_parts, build_agent, make_task
-from clew.run.config import TrainConfig
+from clew.run.build import Parts, build_agent
 from clew.run.machine import planned_bytes, require_memory
-from clew.run.sharding import Layout, place_on_devices, sharding_of
-from clew.run.updates import make_update
-
-
-class SeedState(NamedTuple):
-    """Everything that one seed's training consists of; arrays only."""
-
-    agent: Any
-    """The arrays of the agent; what is not an array is the same all through a run."""
-    optimiser: optax.OptState
-    actor: Any
-    """Where acting stands: an `ActorState`, or a `HostState` for Gymnasium environments."""
-    key: PRNGKeyArray
-    sums: dict[str, Float[Array, ""]]
-    """Sums since the last row of metrics: of the loss's parts over updates, and of the episodes'
-    metrics over the episodes that ended."""
-    finite: Bool[Array, ""]
-    """Whether loss and parameters of the last update were finite."""
+from clew.run.sharding import place_on_devices
+from clew.run.updates import SeedState, act_and_learn
 
 
 class RunState(NamedTuple):
@@ -50,6 +28,16 @@ class RunState(NamedTuple):
     update: Int[Array, ""]
     """Number of updates made."""
     seed: SeedState
+
+    @property
+    def replay(self) -> Any:
+        """What the learner replays, which may be large."""
+        return self.seed.learner.replay
+
+    def with_replay(self, replay: Any) -> "RunState":
+        """The state with something else in its place."""
+        learner = self.seed.learner._replace(replay=replay)
+        return self._replace(seed=self.seed._replace(learner=learner))
 
 
 class Program(Protocol):
@@ -78,22 +66,24 @@ class Program(Protocol):
         """Closes environments and ends processes, if there are any."""
 
 
-Loop = Callable[[RunState, Int[Array, ""]], RunState]
-"""A compiled loop: makes `count` updates, or fewer if one gives a number that is not finite, which
-is then the last. The given state is used up."""
-
-
 class CompiledProgram:
-    """A compiled loop as a `Program`."""
+    """A loop of updates that is compiled as one, for one device or several.
 
-    def __init__(self, loop: Loop):
-        self.loop = loop
+    Args:
+        parts: of the run.
+        compiled: the loop.
+    """
+
+    def __init__(self, parts: Parts, compiled: Any):
+        self.compiled = compiled
         self.state: RunState | None = None
+        self._layouts = state_layouts(parts), parts.sharding.whole
 
     def __call__(self, state: RunState, count: Int[Array, ""]) -> RunState:
         """See `Program`."""
-        self.state = self.loop(state, count)
-        return self.state
+        placed = map(place_on_devices, (state, count), self._layouts)
+        self.state = state = self.compiled(*placed)
+        return state
 
     def measured(self) -> dict[str, Any]:
         """Nothing."""
@@ -103,51 +93,8 @@ class CompiledProgram:
         """Does nothing."""
 
 
-class ShardedLoop(NamedTuple):
-    """A loop compiled for several devices, which brings its arguments to them."""
-
-    compiled: Any
-    layouts: RunState
-    whole: Layout
-
-    def __call__(self, state: RunState, count: Int[Array, ""]) -> RunState:
-        """See `Loop`."""
-        placed = place_on_devices(state, self.layouts), place_on_devices(count, self.whole)
-        return self.compiled(*placed)
-
-    def memory_analysis(self) -> Any:
-        """XLA's plan of the buffers of one device."""
-        return self.compiled.memory_analysis()
-
-
-_LOOPS: dict[Hashable, Loop] = {}
-_KEPT_LOOPS = 4
-
-
-class Parts(NamedTuple):
-    """What the loop is made of, besides the state."""
-
-    config: TrainConfig
-    task: Task
-    static: Agent
-    """The agent without its arrays."""
-    learner: Learner
-
-    @property
-    def jax_stream(self) -> AutoReset:
-        """The stream of episodes that a compiled program steps."""
-        return self.task.require_stream()
-
-
-def make_parts(config: TrainConfig) -> Parts:
-    """Builds task, network and learner of a run; no array is computed.
-
-    Raises:
-        UserError: for an unknown or impossible setting.
-    """
-    task = make_task(config)
-    _, static = agent_parts(config, task)
-    return Parts(config, task, static, config.learner)
+_COMPILED: dict[Hashable, Any] = {}
+_KEPT = 4
 
 
 def init_run(parts: Parts, numbers: Sequence[int] | None = None) -> RunState:
@@ -182,7 +129,7 @@ def run_template(parts: Parts) -> RunState:
 
 
 def compile_program(parts: Parts) -> CompiledProgram:
-    """Compiles the loop, or takes it from the cache of compiled programs.
+    """Compiles the loop, or takes it from the cache of compiled loops.
 
     The number of updates is an argument of the program, so that one program serves all calls: a
     resumed run computes bit for bit what it would have without the interruption.
@@ -194,28 +141,28 @@ def compile_program(parts: Parts) -> CompiledProgram:
     devices = config.devices, config.device_threads
     memory = find("memory", config.memory, MEMORIES)
     key = (config.digest(), devices, task, memory, type(parts.learner), type(parts.static.encoder))
-    if key not in _LOOPS:
-        while len(_LOOPS) >= _KEPT_LOOPS:
-            del _LOOPS[next(iter(_LOOPS))]
-        _LOOPS[key] = compile_loop(parts, partial(_update_all, parts))
-    return CompiledProgram(_LOOPS[key])
+    if key not in _COMPILED:
+        while len(_COMPILED) >= _KEPT:
+            del _COMPILED[next(iter(_COMPILED))]
+        _COMPILED[key] = compile_loop(parts, partial(_update_all, parts))
+    return CompiledProgram(parts, _COMPILED[key])
 
 
-def compile_loop(parts: Parts, one: Callable[[SeedState, Bool[Array, ""]], SeedState]) -> Loop:
+def compile_loop(parts: Parts, one: Callable[[SeedState, Int[Array, ""]], SeedState]) -> Any:
     """Compiles `advance` for the run's devices.
 
     Raises:
         UserError: if the program holds more than this machine's memory.
     """
-    sharding, layouts = sharding_of(parts.config), state_layouts(parts)
+    sharding, layouts = parts.sharding, state_layouts(parts)
     options: dict[str, Any] = {}
     if sharding.mesh is not None:
         options = {"in_shardings": (layouts, sharding.whole), "out_shardings": layouts}
-    jitted = jit_over(sharding.mesh, partial(advance, parts, one), donate_argnums=0, **options)
+    jitted = jit_over(sharding.mesh, partial(advance, one), donate_argnums=0, **options)
     lowered = jitted.lower(run_template(parts), jax.ShapeDtypeStruct((), jnp.int32))
     compiled = lowered.compile(compiler_options=sharding.compiler_options)
     require_room(parts, compiled)
-    return compiled if sharding.mesh is None else ShardedLoop(compiled, layouts, sharding.whole)
+    return compiled
 
 
 def require_room(parts: Parts, compiled: Any) -> None:
@@ -234,7 +181,7 @@ def require_room(parts: Parts, compiled: Any) -> None:
 
 def state_layouts(parts: Parts) -> RunState:
     """Where the arrays of a run's state belong, a leaf of it standing for whole branches."""
-    sharding = sharding_of(parts.config)
+    sharding = parts.sharding
     one: Any = sharding.of_seed
     actor = parts.task.actor_layout(sharding.environments(0), one)
     whole: Any = sharding.whole
@@ -259,11 +206,13 @@ def begin_seed(
     parts: Parts, agent: Agent, actor: ActorState | HostState, key: PRNGKeyArray
 ) -> SeedState:
     """The state of one seed before its first update."""
+    learner = parts.learner
     of_memory = (f"memory.{name}" for name in agent.memory.metric_names)
-    names = (*parts.learner.metrics, *of_memory, "episodes", *parts.task.metric_names)
+    names = (*learner.metrics, *of_memory, "episodes", *parts.task.metric_names)
+    template = partial(parts.task.rollout_template, agent, actor, learner)
     return SeedState(
         agent=eqx.filter(agent, eqx.is_array),
-        optimiser=init_optimiser(parts.learner.optimiser, agent),
+        learner=learner.init(agent, template),
         actor=actor,
         key=key,
         sums={name: jnp.zeros((), jnp.float32) for name in names},
@@ -272,16 +221,14 @@ def begin_seed(
 
 
 def advance(
-    parts: Parts,
-    one: Callable[[SeedState, Bool[Array, ""]], SeedState],
+    one: Callable[[SeedState, Int[Array, ""]], SeedState],
     state: RunState,
     count: Int[Array, ""],
 ) -> RunState:
     """So many updates, or fewer if one gives a number that is not finite.
 
     Args:
-        parts: of the run.
-        one: an update of all seeds; its flag says whether it is the first of a row of metrics.
+        one: an update of all seeds, from their state and the number of updates before it.
         state: where to begin.
         count: of updates.
     """
@@ -291,36 +238,27 @@ def advance(
         return (state.update < stop) & jnp.all(state.seed.finite)
 
     def body(state: RunState) -> RunState:
-        fresh_row = state.update % parts.config.log_every == 0
-        return RunState(state.update + 1, one(state.seed, fresh_row))
+        return RunState(state.update + 1, one(state.seed, state.update))
 
     return jax.lax.while_loop(more, body, state)
 
 
-def _update_all(parts: Parts, state: SeedState, fresh_row: Bool[Array, ""]) -> SeedState:
-    return sharding_of(parts.config).each_seed(partial(update, parts), (0, None))(state, fresh_row)
+def _update_all(parts: Parts, state: SeedState, number: Int[Array, ""]) -> SeedState:
+    return parts.sharding.each_seed(partial(update, parts), (0, None))(state, number)
 
 
-def update(parts: Parts, state: SeedState, fresh_row: Bool[Array, ""]) -> SeedState:
-    """One rollout and what is learned from it."""
+def update(parts: Parts, state: SeedState, number: Int[Array, ""]) -> SeedState:
+    """One rollout and what is learned from it, after so many updates."""
     agent = eqx.combine(state.agent, parts.static)
-    key, *keys = jax.random.split(state.key, 3)
-    made = make_update(
+    key, rollout_key, learn_key = jax.random.split(state.key, 3)
+    made = act_and_learn(
         agent,
-        state.optimiser,
+        state.learner,
         state.actor,
-        keys[0],
-        keys[1],
+        rollout_key,
+        learn_key,
+        number,
         stream=parts.jax_stream,
         learner=parts.learner,
     )
-    added = made.losses | made.episodes
-    sums = {n: jnp.where(fresh_row, 0.0, state.sums[n]) + added[n] for n in state.sums}
-    return SeedState(
-        agent=eqx.filter(made.agent, eqx.is_array),
-        optimiser=made.optimiser,
-        actor=made.actor,
-        key=key,
-        sums=sums,
-        finite=all_finite((made.losses["loss"], made.agent)),
-    )
+    return state.after(made, key, number % parts.config.log_every == 0)

@@ -38,11 +38,10 @@ from clew.errors import (
     require_rate,
     unknown_name,
 )
-from clew.interact.task import HostConfig, Task
+from clew.interact.task import HostConfig
 from clew.memory import MEMORIES
 from clew.names import is_reference, recorded_name
-from clew.run.asynchronous.settings import PLACE, AsyncConfig, check_async
-from clew.run.build import abstract_agent, check_memory, make_task
+from clew.run.asynchronous.settings import PLACE, AsyncConfig
 from clew.run.defaults import (
     ENV,
     MEMORY_OPTIONS,
@@ -52,10 +51,10 @@ from clew.run.defaults import (
 )
 from clew.run.json_values import with_lists, with_tuples
 from clew.run.loggers import WandbConfig, check_loggers
-from clew.run.sharding import check_devices
 
 ALGORITHMS = (*LEARNERS, "auto")
 RUNNERS = ("sync", "async")
+THREADS = ("auto", "one", "all")
 
 
 T = TypeVar("T")
@@ -183,11 +182,6 @@ class TrainConfig(LearnerSettings):
         return make_learner(self.algorithm, self.learning, self.updates)
 
     @property
-    def sequence_length(self) -> int:
-        """Steps that are read in one piece while learning."""
-        return self.learner.sequence_length or self.learning.rollout_length
-
-    @property
     def steps_per_update(self) -> int:
         """Environment steps of one seed between two updates."""
         return self.learning.num_envs * self.learning.rollout_length
@@ -198,7 +192,7 @@ class TrainConfig(LearnerSettings):
         return math.ceil(self.steps / self.steps_per_update)
 
     def validate(self) -> None:
-        """Refuses impossible settings; nothing is compiled or computed.
+        """Refuses impossible settings; nothing is built. `make_parts` says what does not fit.
 
         Raises:
             UserError: naming the setting, its value and what was expected, or the nearest valid
@@ -209,7 +203,8 @@ class TrainConfig(LearnerSettings):
             require_at_least(name, getattr(self, name), 1)
         require_at_least("seed", self.seed, 0, SEEDS - self.seeds)  # beyond, JAX begins again at 0
         self._validate_algorithm()
-        check_devices(self)
+        require_at_least("devices", self.devices, 0)
+        require_choice("device_threads", self.device_threads, THREADS)
         require_rate("checkpoint_seconds", self.checkpoint_seconds)
         self.network.validate()
         self.learning.validate()
@@ -229,10 +224,6 @@ class TrainConfig(LearnerSettings):
             json.dumps(self.to_json(), allow_nan=False)
         except (TypeError, ValueError) as error:
             raise UserError(f"settings must be plain finite values: {error}") from error
-        task = make_task(self)
-        self._validate_task(task)
-        check_async(self, task.runners)
-        check_memory(self, abstract_agent(self, task))
 
     def _check_types(self) -> None:
         """Refuses texts, switches and lists of another type; numbers say so where they are read."""
@@ -259,11 +250,6 @@ class TrainConfig(LearnerSettings):
                 f"learner_options are for a learner of your own (module:Class); the settings of "
                 f"{self.algorithm} are in {self.algorithm}, got {self.learner_options}"
             )
-
-    def _validate_task(self, task: Task) -> None:
-        if self.learner.whole_episodes and not task.whole_episodes:
-            raise UserError(f"whole_episodes needs a task written in JAX, got {self.env}")
-        task.check_processes(self.host.processes, self.learning.num_envs)
 
     def to_json(self) -> dict[str, Any]:
         """The settings as JSON values."""
@@ -309,7 +295,7 @@ class TrainConfig(LearnerSettings):
             del values[name]
         if is_reference(self.algorithm):
             values["steps"] = self.steps  # whether it is scheduled only its code can say
-        elif self.learner.scheduled:
+        elif self.learner.gathering.scheduled:
             values["updates"] = self.updates
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 

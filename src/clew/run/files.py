@@ -87,7 +87,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return found
 
 
-def write_file(path: Path, blocks: Iterable[bytes]) -> None:
+def write_file(path: Path, blocks: Iterable[bytes | memoryview]) -> None:
     """Writes a file whole or not at all.
 
     The bytes go to a hidden name of this process, reach the disk, and only then get their name:

@@ -2,33 +2,33 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, PRNGKeyArray
+from jaxtyping import Array, Int, PRNGKeyArray
 
-from clew.agents.learners.base import all_finite
-from clew.agents.network import Agent
-from clew.agents.trajectory import Rollout, refresh_all
+from clew.agents.learners.base import LearnerState
+from clew.agents.trajectory import Rollout
 from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream
 from clew.interact.host_rollout import (
     HostActor,
     HostRollout,
-    HostState,
     environment_seed,
     of_seeds,
     packed,
     unpacked,
 )
 from clew.interact.hosted_task import HostedTask
+from clew.interact.rollout import Experience
 from clew.names import MASK
-from clew.run.compiled import Parts, RunState, SeedState, require_room, state_layouts
-from clew.run.config import TrainConfig
-from clew.run.sharding import place_on_devices, sharding_of
+from clew.run.build import Parts
+from clew.run.compiled import RunState, require_room, state_layouts
+from clew.run.sharding import place_on_devices
+from clew.run.updates import SeedState, learn
 
 WRONG_VALUES = ("observation", "reward", "terminated", "truncated", MASK)
 """Fields of faults in what an environment returned, which opening it again would not mend."""
@@ -79,7 +79,7 @@ class HostProgram:
     ):
         self._parts, self._task = parts, task
         config = parts.config
-        self._actor = host_actor(config, parts.static)
+        self._actor = host_actor(parts, range(config.learning.num_envs))
         self._budget = FaultBudget(config.host.restarts, log)
         self._learn = make_learn(parts)
         split: Callable = partial(jax.random.split, num=3)
@@ -130,6 +130,7 @@ class HostProgram:
     def _update(self, state: RunState) -> RunState:
         seed = state.seed
         next_key, rollout_key, learn_key = self._split(seed.key)
+        first_step = int(state.update) * self._parts.config.learning.rollout_length
         while True:
             try:
                 if not self._streams:
@@ -137,93 +138,82 @@ class HostProgram:
                 # Acting uses up a memory; a fault must leave the one of the last update whole.
                 memory = jax.tree.map(jnp.copy, seed.actor.memory)
                 acted, steps = self._actor.rollout(
-                    self._streams, self._steps, seed.agent, memory, rollout_key
+                    self._streams, self._steps, seed.agent, memory, rollout_key, first_step
                 )
                 break
             except EnvironmentFault as fault:
                 self.close()
                 self._budget.spend(fault)
         self._steps = list(steps)
-        before, fresh_row = seed._replace(key=next_key), opens_row(self._parts.config, state)
-        made = self._learn(before, acted, learn_key, fresh_row)
+        made = self._learn(seed._replace(key=next_key), acted, learn_key, np.int32(state.update))
         statistics = packed(of_seeds([stream.state() for stream in self._streams]))
         whole = made.actor._replace(statistics=statistics)
         return RunState(state.update + 1, made._replace(actor=whole))
 
 
-def host_actor(config: TrainConfig, static: Agent) -> HostActor:
-    """What acts for all seeds of a run, on its devices; `static` is the agent without arrays."""
-    learning = config.learning
+def host_actor(parts: Parts, environments: range) -> HostActor:
+    """What acts for all seeds of a run, on its devices, in some of its environments."""
+    config, learner = parts.config, parts.learner
     return HostActor(
-        static,
-        sharding_of(config).compile,
+        parts.static,
+        parts.sharding.compile,
         seeds=config.seeds,
-        length=learning.rollout_length,
-        sequence=config.sequence_length,
-        gamma=learning.gamma,
+        length=learner.config.rollout_length,
+        sequence=parts.sequence_length,
+        gamma=learner.config.gamma,
         timeout=config.host.timeout,
+        behaviour=learner.gathering.behaviour,
+        environments=environments,
     )
 
 
-def make_learn(parts: Parts) -> Callable[..., SeedState]:
+def make_learn(parts: Parts) -> Callable[[SeedState, HostRollout, Array, np.int32], SeedState]:
     """`learn_seed` for all seeds, on the run's devices; compiled at the first call.
 
-    That call raises a `UserError` if the program holds more than this machine's memory.
+    The learner's state is used up. That call raises a `UserError` if the program holds more than
+    this machine's memory.
     """
-    sharding, layouts = sharding_of(parts.config), state_layouts(parts).seed
-    jitted: Any = sharding.compile(partial(learn_seed, parts), (0, 0, 0, None))
+    sharding, layouts = parts.sharding, state_layouts(parts).seed
+    jitted: Any = sharding.compile(partial(learn_seed, parts), (0, 0, 0, 0, None), donate_argnums=0)
     compiled: Any = None
     batch: Any = sharding.environments(0)
     steps: Any = sharding.environments(1)
     of_seed: Any = sharding.of_seed
     of_acted = HostRollout(steps, batch, batch, of_seed)
 
-    def learn_all(
-        seed: SeedState, acted: HostRollout, key: Array, fresh_row: np.bool_
-    ) -> SeedState:
+    def learn_all(seed: SeedState, acted: HostRollout, key: Array, number: np.int32) -> SeedState:
         nonlocal compiled
-        placed = place_on_devices(seed, layouts), place_on_devices(acted, of_acted)
+        seed, acted = place_on_devices(seed, layouts), place_on_devices(acted, of_acted)
+        args = seed.learner, seed._replace(learner=LearnerState()), acted, key, number
         if compiled is None:
-            compiled = jitted.lower(*placed, key, fresh_row).compile()
+            compiled = jitted.lower(*args).compile()
             require_room(parts, compiled)
-        return place_on_devices(compiled(*placed, key, fresh_row), layouts)
+        return place_on_devices(compiled(*args), layouts)
 
     return learn_all
 
 
-def opens_row(config: TrainConfig, state: RunState) -> np.bool_:
-    """Whether the next update is the first of a row of metrics."""
-    return np.bool_(int(state.update) % config.log_every == 0)
-
-
 def learn_seed(
     parts: Parts,
+    state: LearnerState,
     seed: SeedState,
     acted: HostRollout,
     key: PRNGKeyArray,
-    fresh_row: Bool[Array, ""],
+    number: Int[Array, ""],
 ) -> SeedState:
     """What one seed learns from a rollout.
 
     Args:
         parts: of the run.
-        seed: before it.
+        state: the learner's.
+        seed: all else, before it.
         acted: what was gathered.
         key: of the learner's random numbers.
-        fresh_row: whether this is the first update of a row of metrics.
+        number: of updates before it.
     """
     agent = eqx.combine(seed.agent, parts.static)
     experience, states, memory, episodes = acted
     rollout = Rollout.cut(experience, states, memory)
-    agent, optimiser, losses = parts.learner.learn(agent, seed.optimiser, rollout, key)
-    refreshed = refresh_all(agent, memory, parts.config.learning.num_envs)
-    added = losses | episodes
-    sums = {n: jnp.where(fresh_row, 0.0, seed.sums[n]) + added[n] for n in seed.sums}
-    return SeedState(
-        agent=eqx.filter(agent, eqx.is_array),
-        optimiser=optimiser,
-        actor=HostState(refreshed, seed.actor.statistics),
-        key=seed.key,
-        sums=sums,
-        finite=all_finite((losses["loss"], agent)),
-    )
+    gathered = Experience(seed.actor, rollout, cast(Any, episodes))
+    made = learn(agent, state, gathered, key, parts.learner)
+    return seed.after(made, seed.key, number % parts.config.log_every == 0)

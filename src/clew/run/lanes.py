@@ -16,15 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from clew.agents.learners import make_learner
 from clew.agents.network import Agent
 from clew.interact.rollout import ActorState, begin
-from clew.run.build import agent_parts, build_agent, make_task
+from clew.run.build import Parts, build_agent, make_task
 from clew.run.compiled import (
     CompiledProgram,
-    Parts,
     Program,
     RunState,
-    SeedState,
     begin_seed,
     compile_loop,
     compile_program,
@@ -33,7 +32,7 @@ from clew.run.compiled import (
 )
 from clew.run.config import TrainConfig
 from clew.run.record import LogPoint
-from clew.run.sharding import sharding_of
+from clew.run.updates import SeedState
 
 SIZES = "several sizes"
 """Name of the task that plays several sizes of a task, while it is registered."""
@@ -108,22 +107,20 @@ def compile_lanes(parts: Parts, lanes: Sequence[Lane], names: Sequence[str] = ()
         name: jnp.array([getattr(lane.config.learning, name) for lane in lanes], jnp.float32)
         for name in names
     }
-    return CompiledProgram(compile_loop(parts, partial(_update_lanes, parts, own)))
+    return CompiledProgram(parts, compile_loop(parts, partial(_update_lanes, parts, own)))
 
 
-def _update_lanes(
-    parts: Parts, own: Hyperparameters, seeds: SeedState, fresh_row: Array
-) -> SeedState:
-    def lane(seed: SeedState, fresh_row: Array, own: dict[str, Array]) -> SeedState:
-        config = parts.config
-        learning = replace(cast(Any, config.learning), **own)
-        config = replace(config, **{config.algorithm: learning})
-        return update(parts._replace(config=config, learner=config.learner), seed, fresh_row)
+def _update_lanes(parts: Parts, own: Hyperparameters, seeds: SeedState, number: Array) -> SeedState:
+    config = parts.config
 
-    if parts.config.seeds == 1:
-        return lane(seeds, fresh_row, {name: values[0] for name, values in own.items()})
-    every = sharding_of(parts.config).each_seed(lane, (0, None, 0))
-    return every(seeds, fresh_row, dict(own))
+    def lane(seed: SeedState, number: Array, own: dict[str, Array]) -> SeedState:
+        learning = replace(cast(Any, parts.learner.config), **own)
+        learner = make_learner(config.algorithm, learning, config.updates)
+        return update(parts._replace(learner=learner), seed, number)
+
+    if config.seeds == 1:
+        return lane(seeds, number, {name: values[0] for name, values in own.items()})
+    return parts.sharding.each_seed(lane, (0, None, 0))(seeds, number, dict(own))
 
 
 def init_lanes(parts: Parts, lanes: Sequence[Lane]) -> RunState:
@@ -134,9 +131,8 @@ def init_lanes(parts: Parts, lanes: Sequence[Lane]) -> RunState:
     """
     if parts.config.env != SIZES:
         return init_run(parts, [lane.config.seed for lane in lanes])
-    template, _ = agent_parts(parts.config, parts.task)
     keys = [jax.random.split(jax.random.key(lane.config.seed), 3) for lane in lanes]
-    agents = [_agent_of(lane, key[0], template) for lane, key in zip(lanes, keys, strict=True)]
+    agents = [_agent_of(lane, key[0], parts.shapes) for lane, key in zip(lanes, keys, strict=True)]
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *agents)
     sizes = np.array([lane.size for lane in lanes], np.int32)
     one = jax.vmap(partial(_begin_lane, parts))

@@ -18,7 +18,8 @@ import numpy as np
 from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.envs.spaces import NOTHING_ALLOWED
 from clew.run import checkpoint, machine
-from clew.run.compiled import Parts, Program, RunState, run_template
+from clew.run.build import Parts
+from clew.run.compiled import Program, RunState, run_template
 from clew.run.lanes import Lane
 from clew.run.progress import Callback, Progress, Report
 from clew.run.record import LogPoint, Record, Row
@@ -130,7 +131,11 @@ class Runner:
         self._record.close()
 
     def _restore(self, read: checkpoint.Checkpoint) -> RunState:
-        return checkpoint.restore(self._identity.check(read), run_template(self._parts))
+        template = run_template(self._parts)
+        state = checkpoint.restore(self._identity.check(read), template.with_replay(()))
+        if not jax.tree.leaves(template.replay):
+            return state
+        return state.with_replay(checkpoint.restore(checkpoint.read_replay(read), template.replay))
 
     def _begin(self) -> None:
         self._record.open(0, {})
@@ -226,7 +231,8 @@ class Runner:
             self._record.sync()
             meta: dict[str, Any] = {"update": self.update, "seconds": self.seconds}
             meta |= self._identity.meta() | self._record.meta()
-            checkpoint.save(self._checkpoints, self.state, meta, machine.versions())
+            state, replay = self.state.with_replay(()), self.state.replay
+            checkpoint.save(self._checkpoints, state, meta, machine.versions(), replay)
             self._progress.phase("training")
         self._saved, self._saved_at = self.update, self.seconds
 

@@ -11,10 +11,12 @@ import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from clew.agents.devices import jit_over, make_mesh, shard_batch, spec_of
-from clew.errors import UserError, require_at_least, require_choice
+from clew.agents.learners import Learner
+from clew.agents.learners.base import Gathering
+from clew.errors import UserError
+from clew.interact.task import Task
 from clew.memory import MEMORIES
 from clew.names import find
-from clew.run.build import make_task
 from clew.run.cores import available_cores, use_threads
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ Layout = NamedSharding | None
 
 
 _COUNT_FLAG = "xla_force_host_platform_device_count"
-THREADS = ("auto", "one", "all")
 _ONE_THREAD: dict[str, Any] = {"xla_cpu_multi_thread_eigen": False}
 _OWN_SUMS: dict[str, Any] = {
     "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"
@@ -124,14 +125,12 @@ def place_on_devices(tree: Tree, layouts: Any) -> Tree:
     return jax.device_put(tree, layouts)
 
 
-def check_devices(config: "TrainConfig") -> None:
+def check_devices(config: "TrainConfig", learner: Learner) -> None:
     """Refuses a number of devices that a run cannot be divided between.
 
     Raises:
         UserError: naming the numbers that do not fit each other.
     """
-    require_at_least("devices", config.devices, 0)
-    require_choice("device_threads", config.device_threads, THREADS)
     if config.devices <= 1:
         return
     if not _is_shardable(config):
@@ -140,11 +139,11 @@ def check_devices(config: "TrainConfig") -> None:
             f"devices, got {config.devices}"
         )
     if not _by_seed(config):
-        _check_environments(config)
+        _check_environments(config, learner.gathering)
     make_mesh(config.devices)
 
 
-def choose_devices(config: "TrainConfig") -> "TrainConfig":
+def choose_devices(config: "TrainConfig", task: Task) -> "TrainConfig":
     """The settings with devices and threads chosen where they are left to the library.
 
     A task written in JAX computes on a processor with one thread for each device: with XLA's own
@@ -155,9 +154,9 @@ def choose_devices(config: "TrainConfig") -> "TrainConfig":
 
     Args:
         config: of a run; `devices` 0 and `device_threads` "auto" are replaced.
+        task: of the run.
     """
-    compiled = make_task(config).program(compiled=lambda _: True, hosted=lambda _: False)
-    on_processor = compiled and jax.default_backend() == "cpu"
+    on_processor = task.acts_on_device and jax.default_backend() == "cpu"
     kind: object = find("memory", config.memory, MEMORIES)
     known = isinstance(kind, type)  # else whether it can be is not said
     count, threads = config.devices, config.device_threads
@@ -210,15 +209,16 @@ def _is_shardable(config: "TrainConfig") -> bool:
     return not isinstance(kind, type) or kind.shardable  # a user's own may be a function
 
 
-def _check_environments(config: "TrainConfig") -> None:
+def _check_environments(config: "TrainConfig", gathering: Gathering) -> None:
     count, learning = config.devices, config.learning
     if learning.num_envs % count:
         raise UserError(
             f"devices must divide num_envs, or the number of seeds, got {count} devices for "
             f"{learning.num_envs} environments and seeds {config.seeds}"
         )
-    sequences = learning.num_envs * learning.rollout_length // config.sequence_length
-    per_step = config.learner.sequences_per_step
+    length = gathering.sequence_length or learning.rollout_length
+    sequences = learning.num_envs * learning.rollout_length // length
+    per_step = gathering.sequences_per_step or sequences
     if per_step % count:
         raise UserError(
             f"devices must divide the sequences that are read at a time, got {count} devices for "

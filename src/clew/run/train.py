@@ -15,7 +15,8 @@ from clew.errors import UserError, one_line, system_error
 from clew.interact.hosted_task import HostedTask
 from clew.run import checkpoint, cluster, folder, machine, record
 from clew.run.asynchronous.program import AsyncProgram
-from clew.run.compiled import Parts, Program, RunState, compile_program, init_run, make_parts
+from clew.run.build import Parts, make_parts
+from clew.run.compiled import Program, RunState, compile_program, init_run
 from clew.run.config import TrainConfig
 from clew.run.hosted import HostProgram
 from clew.run.lanes import seed_lanes
@@ -23,7 +24,6 @@ from clew.run.loggers.listen import with_loggers
 from clew.run.progress import Callback, Lines, Progress
 from clew.run.recorded import by_reference, completed, refuse_unused
 from clew.run.runner import Runner
-from clew.run.sharding import choose_devices
 from clew.run.stop import stop_signals
 from clew.run.trust import record_training, require
 
@@ -86,8 +86,8 @@ def train(
         devices = folder.read_config(path).devices
         if config.devices == devices > len(jax.devices()):
             config = replace(config, devices=0)
-    config.validate()
-    config = choose_devices(config)
+    parts = make_parts(config)
+    config = parts.config
     # First, so that a cluster that does not answer leaves no folder behind.
     with cluster.joined(config.asynchronous.ray):
         shown = path or folder.new_folder(config)
@@ -104,7 +104,7 @@ def train(
                 if resume is not False:
                     _announce_beginning(path, shown, listener)
                 summary = _train(
-                    path, shown, config, listener, callbacks, stop, fresh=resume is False
+                    path, shown, parts, listener, callbacks, stop, fresh=resume is False
                 )
             finally:
                 listener.close()
@@ -137,7 +137,7 @@ def _other_devices(before: int, now: int) -> str:
 def _train(
     path: Path,
     shown: Path,
-    config: TrainConfig,
+    parts: Parts,
     progress: Progress,
     callbacks: Sequence[Callback],
     stop: threading.Event,
@@ -145,7 +145,7 @@ def _train(
     fresh: bool,
 ) -> dict[str, Any]:
     """Trains in the folder `path`, which messages call `shown`; the summary."""
-    parts = make_parts(config)
+    config = parts.config
     if fresh:
         _warn_of_no_episode(parts, progress)
         saved = folder.SavedRun(config, folder.write_new_config(path, config))
@@ -191,7 +191,7 @@ def _warn_of_no_episode(parts: Parts, progress: Progress) -> None:
     """Says where every episode takes longer than an environment is stepped in the whole run."""
     config, shortest = parts.config, parts.task.shortest_episode
     steps = config.updates * config.learning.rollout_length
-    if shortest > steps and not parts.learner.whole_episodes:
+    if shortest > steps and not parts.learner.gathering.whole_episodes:
         progress.message(
             f"warning: no episode ends within this run: one of {config.env} takes at least "
             f"{shortest:,} steps, and each of {config.learning.num_envs:,} environments makes "

@@ -1,5 +1,6 @@
 """Advantage actor-critic: settings, loss and update."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -11,15 +12,19 @@ import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from clew.agents.distributions import Distribution
+from clew.agents.heads import ActorCritic, MakeHeads
 from clew.agents.learners.base import (
     LOSS_METRICS,
+    Gathering,
     Learned,
-    OutputsLoss,
+    LearnerState,
+    OneStep,
     accumulate_gradient,
     adam,
     apply_gradient,
     fractions,
     gradient_step,
+    init_optimiser,
     is_scheduled,
     make_schedule,
     normalised,
@@ -31,7 +36,7 @@ from clew.agents.learners.base import (
 )
 from clew.agents.network import Agent
 from clew.agents.returns import lambda_returns
-from clew.agents.trajectory import Outputs, Rollout, Trajectory, reread
+from clew.agents.trajectory import Reading, Rollout, Trajectory, reread
 from clew.errors import (
     UserError,
     require_at_least,
@@ -148,14 +153,14 @@ def a2c_loss(
     section 3.2 and Algorithm 1, as its published code has it, with whole episodes and normalised
     returns.
     """
-    return loss_of_outputs(reread(agent, trajectory), trajectory, config, agent.distribution)
+    return loss_of_reading(reread(agent, trajectory), trajectory, agent.distribution, config)
 
 
-def loss_of_outputs(
-    outputs: Outputs, trajectory: Trajectory, config: A2CConfig, distribution: Distribution
+def loss_of_reading(
+    reading: Reading, trajectory: Trajectory, distribution: Distribution, config: A2CConfig
 ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
-    """`a2c_loss` of the network's outputs at all T+1 observations."""
-    logits, values, metrics = outputs
+    """`a2c_loss` of what the network says of all T+1 observations."""
+    (logits, values), metrics = reading
     returns = jax.lax.stop_gradient(
         lambda_returns(
             trajectory.reward,
@@ -205,7 +210,7 @@ def _normalised_in_episodes(
 
 def learn_a2c(
     agent: Agent,
-    opt_state: optax.OptState,
+    state: LearnerState,
     trajectory: Trajectory,
     key: PRNGKeyArray,
     config: A2CConfig,
@@ -218,39 +223,33 @@ def learn_a2c(
     """
 
     if config.minibatches == 1:
-        return _gradient_step(agent, opt_state, trajectory, config, optimiser)
+        return _gradient_step(agent, state, trajectory, config, optimiser)
     order = jax.random.permutation(key, config.num_envs).reshape(config.minibatches, -1)
     params, static = eqx.partition(agent, eqx.is_array)
 
     def one(carry: PyTree[Array], chosen: Array) -> tuple[PyTree[Array], dict[str, Array]]:
-        params, opt_state = carry
+        params, state = carry
         batch = take_environments(trajectory, chosen)
-        agent, opt_state, metrics = _gradient_step(
-            eqx.combine(params, static), opt_state, batch, config, optimiser
-        )
-        return (eqx.filter(agent, eqx.is_array), opt_state), metrics
+        made = _gradient_step(eqx.combine(params, static), state, batch, config, optimiser)
+        return (eqx.filter(made.agent, eqx.is_array), made.state), made.metrics
 
-    (params, opt_state), metrics = jax.lax.scan(one, (params, opt_state), order)
-    return eqx.combine(params, static), opt_state, jax.tree.map(jnp.mean, metrics)
+    (params, state), metrics = jax.lax.scan(one, (params, state), order)
+    return Learned(eqx.combine(params, static), state, jax.tree.map(jnp.mean, metrics))
 
 
 def _gradient_step(
     agent: Agent,
-    opt_state: optax.OptState,
+    state: LearnerState,
     trajectory: Trajectory,
     config: A2CConfig,
     optimiser: optax.GradientTransformation,
 ) -> Learned:
     """A gradient step on some environments, read at once or in parts."""
-
-    def loss(agent: Agent, trajectory: Trajectory) -> tuple[Array, dict[str, Array]]:
-        return a2c_loss(agent, trajectory, config)
-
-    count = config.gradient_accumulation
+    loss, count = partial(a2c_loss, config=config), config.gradient_accumulation
     if count == 1:
-        return gradient_step(agent, opt_state, trajectory, loss, optimiser)
+        return gradient_step(agent, state, trajectory, loss, optimiser)
     chosen = jnp.arange(trajectory.start.shape[1]).reshape(count, -1)
-    (value, parts), gradient = accumulate_gradient(
+    found = accumulate_gradient(
         loss,
         agent,
         partial(take_environments, trajectory),
@@ -258,8 +257,7 @@ def _gradient_step(
         fractions(trajectory.valid, chosen),
         None if config.loss_over_time == "mean" else jnp.full(count, 1 / count),
     )
-    agent, opt_state, norm = apply_gradient(agent, opt_state, gradient, optimiser)
-    return agent, opt_state, {**parts, "loss": value, "grad_norm": norm}
+    return apply_gradient(agent, state, *found, optimiser)
 
 
 def take_environments(trajectory: Trajectory, chosen: Array) -> Trajectory:
@@ -276,7 +274,6 @@ class A2C:
 
     settings: ClassVar[type] = A2CConfig
     metrics: ClassVar[tuple[str, ...]] = LOSS_METRICS
-    tolerates_lag: ClassVar[bool] = False
 
     config: A2CConfig
     updates: int = 1
@@ -286,40 +283,32 @@ class A2C:
     def optimiser(self) -> optax.GradientTransformation:
         """Adam, see `adam`, with the schedule of the settings."""
         config = self.config
-        steps = self.updates * config.minibatches
-        return adam(config, make_schedule(config, steps))
+        return adam(config, make_schedule(config, self.updates * config.minibatches))
 
     @property
-    def sequence_length(self) -> None:
-        """It reads whole rollouts."""
-        return None
-
-    @property
-    def sequences_per_step(self) -> int:
-        """Environments of a minibatch, or of a part of it."""
-        return self.config.num_envs // self.config.minibatches // self.config.gradient_accumulation
-
-    @property
-    def whole_episodes(self) -> bool:
-        """As its settings say."""
-        return self.config.whole_episodes
-
-    @property
-    def scheduled(self) -> bool:
-        """Whether the step size is not constant."""
-        return is_scheduled(self.config)
-
-    @property
-    def loss_of_outputs(self) -> OutputsLoss | None:
-        """The loss, where a rollout is read at once."""
-        if self.config.minibatches > 1 or self.config.gradient_accumulation > 1:
-            return None
-        return lambda outputs, trajectory, distribution: loss_of_outputs(
-            outputs, trajectory, self.config, distribution
+    def gathering(self) -> Gathering:
+        """Whole rollouts, by its own policy."""
+        config = self.config
+        parts = config.minibatches * config.gradient_accumulation
+        loss = partial(loss_of_reading, config=config)
+        return Gathering(
+            sequences_per_step=config.num_envs // parts,
+            whole_episodes=config.whole_episodes,
+            scheduled=is_scheduled(config),
+            one_step=OneStep(loss, self.optimiser) if parts == 1 else None,
         )
 
+    @property
+    def make_heads(self) -> MakeHeads:
+        """A policy and a value."""
+        return ActorCritic
+
+    def init(self, agent: Agent, template: Callable[[], Rollout]) -> LearnerState:
+        """That of Adam."""
+        return init_optimiser(self.optimiser, agent)
+
     def learn(
-        self, agent: Agent, opt_state: optax.OptState, rollout: Rollout, key: PRNGKeyArray
+        self, agent: Agent, state: LearnerState, rollout: Rollout, key: PRNGKeyArray
     ) -> Learned:
         """See `learn_a2c`."""
-        return learn_a2c(agent, opt_state, rollout.whole, key, self.config, self.optimiser)
+        return learn_a2c(agent, state, rollout.whole, key, self.config, self.optimiser)

@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 from collections.abc import Callable
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, NamedTuple, Protocol, TypeVar
 
 import equinox as eqx
 import jax
@@ -12,8 +12,9 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from clew.agents.distributions import Distribution
+from clew.agents.heads import Behaviour, MakeHeads, follow_policy
 from clew.agents.network import Agent
-from clew.agents.trajectory import Outputs, Rollout, Trajectory, read
+from clew.agents.trajectory import Reading, Rollout, Trajectory, read
 from clew.errors import (
     UserError,
     check_call,
@@ -29,14 +30,60 @@ T = TypeVar("T")
 
 Metrics = dict[str, Float[Array, ""]]
 Loss = Callable[[Agent, Trajectory], tuple[Float[Array, ""], Metrics]]
-OutputsLoss = Callable[[Outputs, Trajectory, Distribution], tuple[Float[Array, ""], Metrics]]
-Learned = tuple[Agent, optax.OptState, Metrics]
-"""New agent, new optimiser state, metrics of the update."""
+ReadingLoss = Callable[[Reading, Trajectory, Distribution], tuple[Float[Array, ""], Metrics]]
 
 SCHEDULES = ("constant", "linear", "cosine")
 """How the step size goes over a run, after its warm-up."""
 LOSS_METRICS = ("loss", "policy_loss", "value_loss", "entropy", "value", "grad_norm")
 """Metrics of an actor-critic's update."""
+
+
+class LearnerState(NamedTuple):
+    """What a learner keeps from update to update, besides the agent; arrays only."""
+
+    optimiser: optax.OptState = ()
+    others: PyTree[Array] = ()
+    """Whatever else is small: a target network, counters."""
+    replay: PyTree[Array] = ()
+    """What it has gathered and learns from again. It may be large: it is updated in place, and a
+    checkpoint keeps it in a file of its own, which only a resumed run reads."""
+
+
+class Learned(NamedTuple):
+    """What came of an update."""
+
+    agent: Agent
+    state: LearnerState
+    metrics: Metrics
+
+
+class OneStep(NamedTuple):
+    """An update that is one gradient step on what the network says of a whole rollout."""
+
+    loss: ReadingLoss
+    optimiser: optax.GradientTransformation
+    """Its state is the learner's `LearnerState.optimiser`."""
+
+
+class Gathering(NamedTuple):
+    """What a learner wants gathered before an update, and how; the defaults fit most."""
+
+    sequence_length: int | None = None
+    """Steps that are read in one piece while learning; None for the whole rollout."""
+    sequences_per_step: int | None = None
+    """Sequences that a gradient step reads at a time, over all environments; None for all."""
+    whole_episodes: bool = False
+    """Whether every rollout is one whole episode of each environment. JAX tasks only."""
+    tolerates_lag: bool = False
+    """Whether it may learn from what earlier parameters gathered, as with the asynchronous
+    runner."""
+    scheduled: bool = False
+    """Whether acting or an update depends on how many updates the whole run has."""
+    behaviour: Behaviour = follow_policy
+    """The policy that acts."""
+    one_step: OneStep | None = None
+    """For an update that is one gradient step. Where no action changes an observation, acting and
+    learning then read each episode once."""
 
 
 class LearnerConfig(Protocol):
@@ -98,9 +145,6 @@ class Learner(Protocol):
     """The dataclass of its settings, a `LearnerConfig`."""
     metrics: ClassVar[tuple[str, ...]]
     """Names of what `learn` reports, besides the memory's metrics ("memory.NAME")."""
-    tolerates_lag: ClassVar[bool]
-    """Whether it may learn from what earlier parameters gathered, as with the asynchronous
-    runner."""
 
     @property
     def config(self) -> LearnerConfig:
@@ -108,40 +152,26 @@ class Learner(Protocol):
         ...
 
     @property
-    def optimiser(self) -> optax.GradientTransformation:
-        """Turns gradients into steps."""
+    def gathering(self) -> Gathering:
+        """What it wants gathered."""
         ...
 
     @property
-    def sequence_length(self) -> int | None:
-        """Steps that are read in one piece while learning; None for the whole rollout."""
+    def make_heads(self) -> MakeHeads:
+        """What makes the heads that it trains, such as `ActorCritic`."""
         ...
 
-    @property
-    def sequences_per_step(self) -> int:
-        """Sequences that one gradient step reads at a time, over all environments."""
-        ...
+    def init(self, agent: Agent, template: Callable[[], Rollout]) -> LearnerState:
+        """Its state before the first update.
 
-    @property
-    def whole_episodes(self) -> bool:
-        """Whether every rollout is one whole episode of each environment. JAX tasks only."""
-        ...
-
-    @property
-    def scheduled(self) -> bool:
-        """Whether an update depends on how many the whole run has."""
-        ...
-
-    @property
-    def loss_of_outputs(self) -> OutputsLoss | None:
-        """The loss as a function of the network's outputs, if an update is one gradient step.
-
-        Where no action changes an observation, acting and learning then read each episode once.
+        Args:
+            agent: before the first update.
+            template: gives shapes and types of what a rollout hands to `learn`.
         """
         ...
 
     def learn(
-        self, agent: Agent, opt_state: optax.OptState, rollout: Rollout, key: PRNGKeyArray
+        self, agent: Agent, state: LearnerState, rollout: Rollout, key: PRNGKeyArray
     ) -> Learned:
         """The update that follows a rollout; `key` is for what learning samples."""
         ...
@@ -265,14 +295,14 @@ def validate_adam(config: AdamConfig) -> None:
         require_rate("max_grad_norm", config.max_grad_norm, positive=True)
 
 
-def init_optimiser(optimiser: optax.GradientTransformation, agent: Agent) -> optax.OptState:
-    """The optimiser's state before the first update."""
-    return optimiser.init(eqx.filter(agent, eqx.is_inexact_array))
+def init_optimiser(optimiser: optax.GradientTransformation, agent: Agent) -> LearnerState:
+    """The state before the first update of a learner that keeps its optimiser's alone."""
+    return LearnerState(optimiser.init(eqx.filter(agent, eqx.is_inexact_array)))
 
 
 def gradient_step(
     agent: Agent,
-    opt_state: optax.OptState,
+    state: LearnerState,
     trajectory: Trajectory,
     loss: Loss,
     optimiser: optax.GradientTransformation,
@@ -280,12 +310,11 @@ def gradient_step(
     """One gradient step on one trajectory.
 
     Returns:
-        New agent, new optimiser state, and the loss's parts with "loss" and "grad_norm", the
-        global norm before any clipping.
+        New agent, new state, and the loss's parts with "loss" and "grad_norm", the global norm
+        before any clipping.
     """
-    (value, parts), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(agent, trajectory)
-    agent, opt_state, norm = apply_gradient(agent, opt_state, gradient, optimiser)
-    return agent, opt_state, {**parts, "loss": value, "grad_norm": norm}
+    found = eqx.filter_value_and_grad(loss, has_aux=True)(agent, trajectory)
+    return apply_gradient(agent, state, *found, optimiser)
 
 
 def accumulate_gradient(
@@ -335,47 +364,47 @@ def fractions(
 
 def apply_gradient(
     agent: Agent,
-    opt_state: optax.OptState,
+    state: LearnerState,
+    loss: tuple[Float[Array, ""], Metrics],
     gradient: PyTree[Array],
     optimiser: optax.GradientTransformation,
-) -> tuple[Agent, optax.OptState, Float[Array, ""]]:
-    """New agent, new optimiser state, and the global norm before any clipping."""
+) -> Learned:
+    """The step that follows from a loss with its parts and its gradient, see `gradient_step`."""
+    value, parts = loss
     norm = optax.tree.norm(gradient)
     # Adam raises a float to an integer power, which a user's strict promotion would refuse.
     with jax.numpy_dtype_promotion("standard"):
-        updates, opt_state = optimiser.update(gradient, opt_state)
-    return eqx.apply_updates(agent, updates), opt_state, norm
+        updates, new = optimiser.update(gradient, state.optimiser)
+    metrics = {**parts, "loss": value, "grad_norm": norm}
+    return Learned(eqx.apply_updates(agent, updates), state._replace(optimiser=new), metrics)
 
 
-def gradient_step_as_acted(
+def learn_as_acted(
     agent: Agent,
-    opt_state: optax.OptState,
+    state: LearnerState,
     state0: State,
     observation: Float[Array, "time_and_one batch n"],
     start: Bool[Array, "time_and_one batch"],
-    act: Callable[[Outputs], tuple[Trajectory, T]],
-    loss: OutputsLoss,
-    optimiser: optax.GradientTransformation,
-) -> tuple[Agent, optax.OptState, Metrics, T]:
+    act: Callable[[Reading], tuple[Trajectory, T]],
+    one_step: OneStep,
+) -> tuple[Learned, T]:
     """One gradient step where all observations are known before any action: they are read once.
 
     Args:
         agent: the network.
-        opt_state: the optimiser's.
+        state: the learner's.
         state0: before the first observation; taken as it is.
         observation: all of them.
         start: which open an episode.
-        act: makes the trajectory from the network's outputs, and anything else.
-        loss: of what the network says of them.
-        optimiser: the learner's.
+        act: makes the trajectory from what the network says, and anything else.
+        one_step: the learner's.
     """
-    outputs, backward = eqx.filter_vjp(lambda agent: read(agent, state0, observation, start), agent)
-    trajectory, rest = act(outputs)
-    with_gradient = eqx.filter_value_and_grad(loss, has_aux=True)
-    (value, parts), cotangent = with_gradient(outputs, trajectory, agent.distribution)
+    reading, backward = eqx.filter_vjp(lambda agent: read(agent, state0, observation, start), agent)
+    trajectory, rest = act(reading)
+    with_gradient = eqx.filter_value_and_grad(one_step.loss, has_aux=True)
+    found, cotangent = with_gradient(reading, trajectory, agent.distribution)
     (gradient,) = backward(cotangent)
-    agent, opt_state, norm = apply_gradient(agent, opt_state, gradient, optimiser)
-    return agent, opt_state, {**parts, "loss": value, "grad_norm": norm}, rest
+    return apply_gradient(agent, state, found, gradient, one_step.optimiser), rest
 
 
 def valid_mean(x: Float[Array, "*axes"], valid: Bool[Array, "*axes"]) -> Float[Array, ""]:

@@ -1,5 +1,6 @@
 """Proximal policy optimisation: settings, loss and update."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, NamedTuple
@@ -10,14 +11,18 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
 
+from clew.agents.heads import ActorCritic, MakeHeads
 from clew.agents.learners.base import (
     LOSS_METRICS,
+    Gathering,
     Learned,
+    LearnerState,
     Metrics,
     accumulate_gradient,
     adam,
     apply_gradient,
     fractions,
+    init_optimiser,
     is_scheduled,
     make_schedule,
     normalised,
@@ -204,7 +209,7 @@ def ppo_loss(
     """
     number = batch.valid.shape[1]
     state0 = refresh_all(agent, jax.lax.stop_gradient(batch.state0), number)
-    logits, values, metrics = read(agent, state0, batch.observation, batch.start)
+    (logits, values), metrics = read(agent, state0, batch.observation, batch.start)
     distribution = agent.distribution
     log_ratio = distribution.log_prob(logits, batch.action) - batch.log_prob
     # What is not valid may hold anything; its ratio must not reach infinity on the way to nothing.
@@ -247,7 +252,7 @@ def _value_loss(
 
 def learn_ppo(
     agent: Agent,
-    opt_state: optax.OptState,
+    state: LearnerState,
     chunks: Trajectory,
     final_value: Float[Array, " batch"],
     key: PRNGKeyArray,
@@ -261,7 +266,7 @@ def learn_ppo(
 
     Args:
         agent: the network.
-        opt_state: the optimiser's.
+        state: the learner's.
         chunks: the rollout's sequences in order, each a trajectory of `sequence_length` steps;
             every leaf has them as first axis, [K, S, B, ...].
         final_value: of the observation after the last step.
@@ -270,7 +275,7 @@ def learn_ppo(
         optimiser: `PPO.optimiser`.
 
     Returns:
-        New agent, new optimiser's state, and the means over the gradient steps taken of the
+        New agent, new state, and the means over the gradient steps taken of the
         loss's parts, "loss" and "grad_norm", with "gradient_steps", their number.
     """
     batch = make_sequences(agent, chunks, final_value, config)
@@ -280,19 +285,18 @@ def learn_ppo(
     params, static = eqx.partition(agent, eqx.is_array)
 
     def attempt(carry: PyTree[Array], chosen: Array) -> tuple[PyTree[Array], Metrics]:
-        params, opt_state, stopped = carry
+        params, state, stopped = carry
         agent = eqx.combine(params, static)
-        (value, parts), gradient = _gradient(agent, batch, chosen, config)
+        found, gradient = _gradient(agent, batch, chosen, config)
         if config.target_kl is not None:
-            stopped = stopped | (parts["kl"] > config.target_kl)
-        new, new_opt_state, norm = apply_gradient(agent, opt_state, gradient, optimiser)
-        made = (eqx.filter(new, eqx.is_array), new_opt_state)
+            stopped = stopped | (found[1]["kl"] > config.target_kl)
+        new = apply_gradient(agent, state, found, gradient, optimiser)
+        made = (eqx.filter(new.agent, eqx.is_array), new.state)
         if config.target_kl is not None:
             made = jax.tree.map(
-                lambda old, new: jnp.where(stopped, old, new), (params, opt_state), made
+                lambda old, new: jnp.where(stopped, old, new), (params, state), made
             )
-        metrics = parts | {"loss": value, "grad_norm": norm}
-        return (*made, stopped), metrics | {"made": ~stopped}
+        return (*made, stopped), new.metrics | {"made": ~stopped}
 
     def skip(carry: PyTree[Array], chosen: Array) -> tuple[PyTree[Array], Metrics]:
         shapes = jax.eval_shape(attempt, carry, chosen)[1]
@@ -303,14 +307,14 @@ def learn_ppo(
             return attempt(carry, chosen)
         return jax.lax.cond(carry[2], skip, attempt, carry, chosen)
 
-    carry = (params, opt_state, jnp.zeros((), bool))
-    (params, opt_state, _), metrics = jax.lax.scan(one, carry, orders)
+    carry = (params, state, jnp.zeros((), bool))
+    (params, state, _), metrics = jax.lax.scan(one, carry, orders)
     made = metrics.pop("made")
     number = jnp.sum(made.astype(jnp.float32))
     means = {
         n: jnp.sum(jnp.where(made, x, 0.0)) / jnp.maximum(number, 1.0) for n, x in metrics.items()
     }
-    return eqx.combine(params, static), opt_state, means | {"gradient_steps": number}
+    return Learned(eqx.combine(params, static), state, means | {"gradient_steps": number})
 
 
 def _gradient(
@@ -381,7 +385,7 @@ def reread_chunks(
     state0 = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), chunks.state0)
     state0 = refresh_all(agent, state0, count * batch)
     observation = jax.tree.map(_side_by_side, chunks.observation)
-    logits, values, _ = read(agent, state0, observation, _side_by_side(chunks.start))
+    (logits, values), _ = read(agent, state0, observation, _side_by_side(chunks.start))
     action = _side_by_side(chunks.action)
     log_prob = agent.distribution.log_prob(logits[:-1], action)
     each = values.reshape(-1, count, batch)
@@ -418,7 +422,6 @@ class PPO:
 
     settings: ClassVar[type] = PPOConfig
     metrics: ClassVar[tuple[str, ...]] = (*LOSS_METRICS, "kl", "clip_fraction", "gradient_steps")
-    tolerates_lag: ClassVar[bool] = True
 
     config: PPOConfig
     updates: int = 1
@@ -432,33 +435,31 @@ class PPO:
         return adam(config, make_schedule(config, steps))
 
     @property
-    def sequence_length(self) -> int:
-        """As its settings say."""
-        return self.config.sequence_length
+    def gathering(self) -> Gathering:
+        """Rollouts in sequences, by its own policy, which may lag behind."""
+        config = self.config
+        return Gathering(
+            sequence_length=config.sequence_length,
+            sequences_per_step=config.sequences
+            // config.minibatches
+            // config.gradient_accumulation,
+            tolerates_lag=True,
+            scheduled=is_scheduled(config),
+        )
 
     @property
-    def sequences_per_step(self) -> int:
-        """Sequences of a minibatch, or of a part of it."""
-        return self.config.sequences // self.config.minibatches // self.config.gradient_accumulation
+    def make_heads(self) -> MakeHeads:
+        """A policy and a value."""
+        return ActorCritic
 
-    @property
-    def whole_episodes(self) -> bool:
-        """Its rollouts have a fixed length."""
-        return False
-
-    @property
-    def scheduled(self) -> bool:
-        """Whether the step size is not constant."""
-        return is_scheduled(self.config)
-
-    @property
-    def loss_of_outputs(self) -> None:
-        """An update is several gradient steps."""
-        return None
+    def init(self, agent: Agent, template: Callable[[], Rollout]) -> LearnerState:
+        """That of Adam."""
+        return init_optimiser(self.optimiser, agent)
 
     def learn(
-        self, agent: Agent, opt_state: optax.OptState, rollout: Rollout, key: PRNGKeyArray
+        self, agent: Agent, state: LearnerState, rollout: Rollout, key: PRNGKeyArray
     ) -> Learned:
         """See `learn_ppo`."""
-        _, _, value = step_all(agent, rollout.memory, rollout.observation, rollout.start)
-        return learn_ppo(agent, opt_state, rollout.chunks, value, key, self.config, self.optimiser)
+        _, final = step_all(agent, rollout.memory, rollout.observation, rollout.start)
+        chunks, config = rollout.chunks, self.config
+        return learn_ppo(agent, state, chunks, final.value, key, config, self.optimiser)

@@ -34,10 +34,12 @@ from clew.lab.studies.memory_maze.grid import PRESETS
 from clew.report.document import Measured, Table, tabulate
 from clew.report.figures import COLOURS, new_figure, save
 from clew.run.asynchronous.actor import gathered_template
-from clew.run.compiled import Parts, SeedState, init_run, make_parts, run_template
+from clew.run.build import Parts, make_parts
+from clew.run.compiled import init_run, run_template
 from clew.run.config import TrainConfig
 from clew.run.hosted import learn_seed
 from clew.run.machine import git_commit, planned_bytes, use_compilation_cache
+from clew.run.updates import SeedState
 
 FILE = "memory-maze-learner"
 """Name of what is written, .json, .md and .png."""
@@ -233,7 +235,7 @@ class _Learner:
 
     def seconds(self) -> float:
         """Seconds of one update."""
-        args = self._seed, self._acted, jax.random.key(1), np.bool_(True)
+        args = self._seed.learner, self._seed, self._acted, jax.random.key(1), np.int32(0)
         return seconds_of(until_ready(lambda: self._program(*args)))
 
     def row(
@@ -319,8 +321,8 @@ def _shapes(parts: Parts) -> HostRollout:
 
 
 def _compiled(parts: Parts, seed: SeedState, acted: HostRollout) -> Any:
-    key, fresh = jax.random.key(1), np.bool_(True)
-    return jax.jit(partial(learn_seed, parts)).lower(seed, acted, key, fresh).compile()
+    args = seed.learner, seed, acted, jax.random.key(1), np.int32(0)
+    return jax.jit(partial(learn_seed, parts)).lower(*args).compile()
 
 
 def draw(rows: Sequence[Row], path: Path, title: str) -> None:

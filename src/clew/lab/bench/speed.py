@@ -25,17 +25,10 @@ from clew.lab.studies.tmaze.grid import PRESETS
 from clew.memory import MEMORIES, options_of
 from clew.memory.laws import LawBroken, check
 from clew.report.document import Measured, NothingMeasured, Table, tabulate
-from clew.run.compiled import (
-    CompiledProgram,
-    Parts,
-    RunState,
-    compile_program,
-    init_run,
-    make_parts,
-)
+from clew.run.build import Parts, make_parts
+from clew.run.compiled import CompiledProgram, RunState, compile_program, init_run
 from clew.run.config import TrainConfig
 from clew.run.machine import planned_bytes
-from clew.run.sharding import choose_devices, sharding_of
 
 SIZES = {"hidden_size": 128, "num_layers": 4, "num_heads": 4, "head_size": 64, "window": 128}
 """Table A.2's, for memories that the thesis did not train on the T-Maze."""
@@ -191,8 +184,6 @@ def measure(name: str, memory: str, options: dict[str, Any], plan: Plan) -> Figu
         a2c=A2CConfig(num_envs=plan.num_envs, rollout_length=plan.length),
         steps=plan.num_envs * plan.length,
     )
-    config.validate()
-    config = choose_devices(config)
     parts = make_parts(config)
     state = jax.block_until_ready(init_run(parts))
     agent: Agent = eqx.combine(state.seed.agent, parts.static)
@@ -206,7 +197,7 @@ def measure(name: str, memory: str, options: dict[str, Any], plan: Plan) -> Figu
         name=name,
         memory=memory,
         options=options,
-        devices=config.devices,
+        devices=parts.config.devices,
         parameters=parameters(agent),
         multiply_adds=work,
         acting=acting,
@@ -233,7 +224,7 @@ def _parts_rates(parts: Parts, state: RunState, plan: Plan) -> tuple[Estimate, E
     Windows are full there. At the beginning of an episode they are not, and cost less.
     """
     key, config, samples = jax.random.key(0), parts.config.a2c, plan.num_envs * plan.length
-    arrays, sharding = state.seed.agent, sharding_of(parts.config)
+    arrays, sharding = state.seed.agent, parts.sharding
 
     def act(arrays: Any, actor: Any) -> Any:
         agent = eqx.combine(arrays, parts.static)
@@ -264,7 +255,7 @@ def _training(parts: Parts, state: RunState, plan: Plan) -> tuple[float, int, Es
         return held[0]
 
     rate = rate_of(advance, plan.num_envs * plan.length, plan.repeats)
-    return seconds, parts.config.devices * planned_bytes(program.loop), rate, held[0]
+    return seconds, parts.config.devices * planned_bytes(program.compiled), rate, held[0]
 
 
 @contextlib.contextmanager

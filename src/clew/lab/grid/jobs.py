@@ -29,8 +29,7 @@ from clew.lab.grid.results import FORMAT, Row
 from clew.lab.grid.study import Cell, Evaluation, Study, registered
 from clew.memory.kernels import provenance_of
 from clew.run import checkpoint, folder, machine
-from clew.run.build import abstract_agent, make_task
-from clew.run.compiled import make_parts
+from clew.run.build import abstract_agent, make_parts, make_task
 from clew.run.config import TrainConfig, config_from_json
 from clew.run.lanes import (
     SIZES,
@@ -177,7 +176,7 @@ def _run_pack(job: Job, progress: Share) -> list[Row]:
     machine.use_compilation_cache()
     lanes = lanes_of(job)
     for lane in lanes[:: len(job["seeds"])]:
-        lane.config.validate()
+        make_parts(lane.config)
     config = lanes_config(lanes)
     parts = make_parts(config)
     require_choice("score", job["score"], parts.task.metric_names)

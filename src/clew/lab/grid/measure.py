@@ -18,8 +18,8 @@ from clew.interact.evaluate import play
 from clew.interact.rollout import begin
 from clew.interact.task import Task
 from clew.lab.grid.study import Evaluation
-from clew.run.build import make_task
-from clew.run.compiled import Parts, RunState
+from clew.run.build import Parts, make_task
+from clew.run.compiled import RunState
 from clew.run.config import TrainConfig
 from clew.run.lanes import SIZES, Lane, open_lane
 from clew.run.load import load_agent

@@ -104,7 +104,9 @@ def _together(study: Study, model: str, setting: str) -> tuple[str, ...]:
     task, agent = study.settings[setting], study.models[model]
     # Observations of several sizes need an agent whose first product alone knows their size.
     first_alone = agent.network.encoder == "mlp" or agent.memory == "none"
-    by_episodes = study.episodes is not None and agent.learner.whole_episodes and task.decisions
+    by_episodes = (
+        study.episodes is not None and agent.learner.gathering.whole_episodes and task.decisions
+    )
     if task.mix and task.together and first_alone and by_episodes:
         return (task.env, task.mix, task.together)
     return (setting,)

@@ -16,7 +16,7 @@ from clew.lab.grid.progress import Standing, StudyLines, StudyProgress
 from clew.lab.grid.study import Study, registered
 from clew.lab.grid.worker import ACTIVE
 from clew.lab.grid.workers import Event, LocalWorkers, Workers
-from clew.run.build import make_task
+from clew.run.build import make_parts, make_task
 from clew.run.folder import locked
 from clew.run.json_lines import Row, RowFile
 from clew.run.stop import stop_signals
@@ -138,7 +138,7 @@ def check_study(study: Study) -> None:
     with registered(study.memories, study.tasks):
         for model in study.models:
             try:
-                study.config(model, first, seeds).validate()
+                make_parts(study.config(model, first, seeds))
             except UserError as error:
                 raise UserError(f"{model} on {first}: {error}") from error
         for setting in study.settings:

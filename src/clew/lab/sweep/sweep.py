@@ -43,7 +43,7 @@ from clew.lab.sweep.trials import (
     train_trials,
 )
 from clew.run import folder
-from clew.run.build import make_task
+from clew.run.build import make_parts, make_task
 from clew.run.config import TrainConfig, config_from_json, differences
 from clew.run.cores import available_cores
 from clew.run.files import read_json
@@ -118,9 +118,9 @@ class Sweep:
         for config in configs:
             vary = applicable(config, self.vary)
             check_space(config, vary)
-            config.validate()
+            make_parts(config)
             for values in self.first:
-                with_settings(config, {n: v for n, v in values.items() if n in vary}).validate()
+                make_parts(with_settings(config, {n: v for n, v in values.items() if n in vary}))
         unknown = [name for values in self.first for name in values if name not in self.vary]
         if unknown:
             raise UserError(f"{unknown[0]} is tried first, and is not among what varies")
@@ -333,7 +333,7 @@ def _train(session: _Session, part: Part, memory: str, asked: Mapping[int, dict[
     for number, values in asked.items():
         made = with_settings(config, values)
         try:
-            made.validate()
+            make_parts(made)
         except UserError as error:
             search.refuse(number, str(error))
             _require_some(search, str(error))

@@ -8,18 +8,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gymnasium import spaces
 from jaxtyping import Array, PyTree
 
 from clew.agents.network import Agent
-from clew.agents.trajectory import Trajectory, refresh_all
+from clew.agents.trajectory import refresh_all
 from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream
 from clew.interact.host_rollout import HostRollout, environment_seed
 from clew.interact.hosted_task import HostedTask
 from clew.interact.rollout import empty_memories
 from clew.memory.base import State
 from clew.run.asynchronous.heartbeat import Heartbeat
-from clew.run.build import agent_parts
+from clew.run.build import abstract_agent, parts_of
 from clew.run.config import TrainConfig
 from clew.run.cores import use_threads
 from clew.run.hosted import host_actor
@@ -67,9 +66,11 @@ class Actor:
 
     def __init__(self, spec: ActorSpec, heartbeat: Heartbeat):
         self._spec, self._heartbeat = spec, heartbeat
-        _, self._static = agent_parts(spec.config, spec.task)
         # The devices are the learner's.
-        self._actor = host_actor(replace(spec.config, devices=1), self._static)
+        parts = parts_of(replace(spec.config, devices=1), spec.task)
+        self._static, self._length = parts.static, parts.learner.config.rollout_length
+        first = spec.number * spec.num_envs
+        self._actor = host_actor(parts, range(first, first + spec.num_envs))
         self._refresh = jax.jit(partial(_refresh, self._static, spec.num_envs))
         self._stream: GymnasiumStream | None = None
         self._steps: list[GymnasiumStep] = []
@@ -130,7 +131,9 @@ class Actor:
         begin = latest.statistics
         key = actors_key(latest.key, self._spec.number, self._made)
         watched = cast(GymnasiumStream, _Watched(stream, self._heartbeat))
-        acted, steps = self._actor.rollout([watched], self._steps, self._params, self._memory, key)
+        acted, steps = self._actor.rollout(
+            [watched], self._steps, self._params, self._memory, key, version * self._length
+        )
         self._memory, self._steps = acted.memory, list(steps)
         self._made, self._fresh = self._made + 1, False
         return Gathered(acted, begin, stream.state())
@@ -161,39 +164,9 @@ def actors_key(data: np.ndarray, number: int, made: int) -> Array:
 
 def gathered_template(config: TrainConfig, task: HostedTask, num_envs: int) -> Gathered:
     """Shapes and types of a rollout; nothing is computed."""
-    learning = config.learning
-    length, shape = learning.rollout_length, jax.ShapeDtypeStruct
-    params, static = agent_parts(config, task)
-
-    def one(params: PyTree[Array]) -> tuple[State, Array]:
-        agent = eqx.combine(params, static)
-        noise = agent.distribution.noise(jax.random.key(0), (num_envs,))
-        memory = empty_memories(agent, num_envs)
-        seen = jax.tree.map(
-            lambda o: jnp.zeros(o.shape[1:], jax.dtypes.canonicalize_dtype(o.dtype)), observation
-        )
-        _, logits, _ = jax.vmap(agent.step)(memory, seen, jnp.zeros(num_envs, bool))
-        return memory, agent.distribution.sample(logits, noise)
-
-    observation = _observations(task.observation_space, (length + 1, num_envs))
-    memory, action = jax.eval_shape(one, params)
-    flags = shape((length + 1, num_envs), np.bool_)
-    number = shape((length, num_envs), np.float32)
-    actions = shape((length, *action.shape), action.dtype)
-    shapes = (observation, flags, flags, actions, number, number, number, number)
-    experience = Trajectory(*cast(Any, shapes), state0=())
-    sums = {name: shape((), np.float32) for name in ("episodes", *task.metric_names)}
-    states = (memory,) * (length // config.sequence_length)
-    statistics = task.statistics()
-    return Gathered(
-        HostRollout(experience, states, memory, cast(Any, sums)), statistics, statistics
-    )
-
-
-def _observations(space: Any, before: tuple[int, ...]) -> PyTree:
-    if isinstance(space, spaces.Dict):
-        return {name: _observations(inner, before) for name, inner in space.items()}
-    return jax.ShapeDtypeStruct((*before, *space.shape), space.dtype)
+    agent, statistics = abstract_agent(config, task), task.statistics()
+    acted = task.host_rollout_template(agent, num_envs, config.learner)
+    return Gathered(acted, statistics, statistics)
 
 
 def _refresh(static: Agent, num_envs: int, params: PyTree[Array], memory: State) -> State:

@@ -14,8 +14,9 @@ from clew.interact.hosted_task import HostedTask
 from clew.run.asynchronous.actor import ActorParams, ActorSpec, Gathered
 from clew.run.asynchronous.pool import ActorPool, Rollout, SerialPool
 from clew.run.asynchronous.processes import ProcessPool
-from clew.run.compiled import Parts, RunState
-from clew.run.hosted import make_learn, opens_row
+from clew.run.build import Parts
+from clew.run.compiled import RunState
+from clew.run.hosted import make_learn
 
 
 class AsyncProgram:
@@ -116,8 +117,7 @@ class AsyncProgram:
         seed = state.seed
         next_key, _, learn_key = self._split(seed.key)
         acted = together([rollout.gathered for rollout in rollouts])
-        before, fresh_row = seed._replace(key=next_key), opens_row(self._parts.config, state)
-        made = self._learn(before, acted, learn_key, fresh_row)
+        made = self._learn(seed._replace(key=next_key), acted, learn_key, np.int32(state.update))
         statistics = unpacked(seed.actor.statistics)
         for rollout in rollouts:
             statistics = merged(statistics, rollout.gathered.begin, rollout.gathered.end)

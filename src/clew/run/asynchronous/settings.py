@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from clew.agents.learners import LEARNERS
+from clew.agents.learners import LEARNERS, Learner, make_learner
 from clew.errors import UserError, require_at_least, require_rate
 from clew.run.cluster import check_address
 
@@ -65,12 +65,13 @@ class AsyncConfig:
             )
 
 
-def check_async(config: "TrainConfig", runners: tuple[str, ...]) -> None:
+def check_async(config: "TrainConfig", runners: tuple[str, ...], learner: Learner) -> None:
     """Refuses what cannot be trained asynchronously, if that is asked for.
 
     Args:
         config: of a run.
         runners: those that can train on its task.
+        learner: of the run.
 
     Raises:
         UserError: naming the setting, its value and what was expected.
@@ -85,8 +86,9 @@ def check_async(config: "TrainConfig", runners: tuple[str, ...]) -> None:
             f"runner async is for Gymnasium environments; {config.env} is written in JAX, where "
             "acting and learning are one compiled program"
         )
-    if not config.learner.tolerates_lag:
-        fit = " or ".join(repr(n) for n, learner in LEARNERS.items() if learner.tolerates_lag)
+    if not learner.gathering.tolerates_lag:
+        known = {name: make_learner(name, kind.settings(), 1) for name, kind in LEARNERS.items()}
+        fit = " or ".join(repr(n) for n, one in known.items() if one.gathering.tolerates_lag)
         raise UserError(f"runner async needs algorithm {fit}, got {config.algorithm!r}")
     for name, value, expected in (
         ("seeds", config.seeds, 1),
