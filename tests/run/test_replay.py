@@ -1,0 +1,186 @@
+"""A learner that replays: its state in every runner, its file in checkpoints, and its clock."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import clew
+from clew.agents.heads import ActorCritic, Clock, MakeHeads
+from clew.agents.learners.base import Gathering, Learned, LearnerState, init_optimiser
+from clew.agents.network import Agent
+from clew.agents.trajectory import Rollout
+from clew.errors import UserError
+from clew.run import checkpoint
+from clew.run.asynchronous.settings import AsyncConfig
+from clew.run.config import TrainConfig
+from clew.run.progress import Quiet
+
+KEPT = 4
+"""Rollouts that the learner keeps."""
+
+
+@dataclass(frozen=True)
+class KeeperConfig:
+    """Settings of `Keeper`."""
+
+    num_envs: int = 4
+    rollout_length: int = 8
+    sequence_length: int = 4
+    learning_rate: float = 0.0
+    gamma: float = 0.9
+    max_grad_norm: float | None = None
+
+    def validate(self) -> None: ...
+
+
+def by_the_clock(outputs: Any, clock: Clock) -> jax.Array:
+    """An action that says which environment acts, and when."""
+    actions = outputs.logits.shape[-1]
+    wanted = (clock.environment + clock.step) % actions
+    chosen = jax.nn.one_hot(jnp.broadcast_to(wanted, outputs.value.shape), actions)
+    return jnp.where(chosen > 0, 0.0, -1e9)
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """Keeps its newest rollouts and learns nothing; its metrics say what it was given."""
+
+    settings: ClassVar[type] = KeeperConfig
+    metrics: ClassVar[tuple[str, ...]] = ("loss", "wrong", "kept")
+    config: KeeperConfig
+    updates: int = 1
+
+    @property
+    def gathering(self) -> Gathering:
+        length = self.config.sequence_length
+        return Gathering(sequence_length=length, tolerates_lag=True, behaviour=by_the_clock)
+
+    @property
+    def make_heads(self) -> MakeHeads:
+        return ActorCritic
+
+    def init(self, agent: Agent, template: Callable[[], Rollout]) -> LearnerState:
+        blank = jax.tree.map(lambda x: jnp.zeros((KEPT, *x.shape), x.dtype), template().chunks)
+        state = init_optimiser(optax.sgd(0.0), agent)
+        return state._replace(others=jnp.int32(0), replay=blank)
+
+    def learn(self, agent: Agent, state: LearnerState, rollout: Rollout, key: Any) -> Learned:
+        number, chunks = state.others, rollout.chunks
+        kept = jax.tree.map(lambda a, x: a.at[number % KEPT].set(x), state.replay, chunks)
+        steps, length = self.config.rollout_length, self.config.sequence_length
+        time = number * steps + jnp.arange(steps).reshape(-1, length)
+        actions = agent.distribution.num_outputs
+        environments = jnp.arange(self.config.num_envs).reshape(1, 1, -1)
+        expected = (time[..., None] + environments) % actions
+        wrong = jnp.sum((chunks.action != expected) & ~chunks.last[:, :-1])
+        kept_reward = jnp.sum(jnp.abs(kept.log_prob))
+        metrics = {
+            "loss": jnp.zeros(()),
+            "wrong": wrong.astype(jnp.float32),
+            "kept": kept_reward + jnp.sum(kept.reward),
+        }
+        return Learned(agent, state._replace(others=number + 1, replay=kept), metrics)
+
+
+def config_of(folder: Path, updates: int, **changes: Any) -> TrainConfig:
+    settings: dict[str, Any] = {
+        "env": "tmaze",
+        "env_options": {"corridor_length": 2},
+        "memory": "gru",
+        "memory_options": {"hidden_size": 8},
+        "algorithm": "test_replay:Keeper",
+        "steps": updates * 32,
+        "log_every": 1,
+        "run_dir": str(folder),
+        "name": "run",
+        "checkpoint_seconds": 0.0,
+    }
+    return TrainConfig(**settings | changes)
+
+
+HOSTED = {"env": "gymnasium:CartPole-v1", "env_options": {}}
+ASYNC = {"runner": "async", "asynchronous": AsyncConfig(serial=True)}
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("runner", [{}, {"seeds": 2}, HOSTED, HOSTED | ASYNC], ids=str)
+def test_who_acts_knows_its_environment_and_the_time(tmp_path: Path, runner: dict) -> None:
+    """In sequences of a rollout, from update to update, and after a resumption."""
+    clew.train(config_of(tmp_path, 3, **runner), progress=Quiet())
+    clew.train(config_of(tmp_path, 6, **runner), resume=True, progress=Quiet())
+    rows = rows_of(tmp_path / "run")
+    assert len(rows) >= 6
+    assert not np.any([row["learner.wrong"] for row in rows])
+
+
+@pytest.mark.parametrize("runner", [{}, {"seeds": 2}, HOSTED], ids=str)
+def test_replay_has_a_file_of_its_own(tmp_path: Path, runner: dict) -> None:
+    """Resumed bit for bit; only a resumption reads it; damaged, the one before is taken."""
+    whole = clew.train(config_of(tmp_path / "a", 6, **runner), progress=Quiet())
+    config = config_of(tmp_path / "b", 3, **runner)
+    path = clew.train(config, progress=Quiet()).path
+    files = sorted(p.name for p in (path / "checkpoints").iterdir())
+    assert [f for f in files if f.endswith(".replay")] == [
+        f.replace(".clew", ".replay") for f in files if f.endswith(".clew")
+    ]
+    newest = checkpoint.list_checkpoints(path / "checkpoints")[-1]
+    saved = checkpoint.read(newest)
+    assert not any("replay" in leaf for leaf in saved.leaves)
+    assert set(checkpoint.read_replay(saved).leaves) >= {"/action", "/reward"}
+    clew.train(replace(config, steps=6 * 32), resume=True, progress=Quiet())
+    if not runner.get("env"):  # environments on the host begin again
+        ends = [
+            checkpoint.read(checkpoint.list_checkpoints(one / "checkpoints")[-1])
+            for one in (whole.path, path)
+        ]
+        for a, b in (ends, map(checkpoint.read_replay, ends)):
+            assert a.leaves.keys() == b.leaves.keys()
+            assert all(np.array_equal(a.leaves[n], b.leaves[n]) for n in a.leaves)
+    for replay in (path / "checkpoints").glob("*.replay"):
+        replay.unlink()
+    clew.load_policy(path)
+    clew.evaluate(path, episodes=1, max_steps=600)
+    with pytest.raises(UserError, match=r"\.replay: cannot be read"):
+        clew.train(replace(config, steps=9 * 32), resume=True, progress=Quiet())
+
+
+def test_a_damaged_or_foreign_replay_is_passed_over(tmp_path: Path) -> None:
+    """Named with the reason; what no checkpoint belongs to is removed."""
+    folder = tmp_path / "checkpoints"
+    for update in range(1, 6):
+        tree = {"a": np.full(3, update), "b": np.zeros((), np.float32)}
+        checkpoint.save(folder, tree, {"update": update}, {}, {"x": np.arange(update + 4)})
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == [f"update-00000000{n}.{end}" for n in (3, 4, 5) for end in ("clew", "replay")]
+
+    def accept(found: checkpoint.Checkpoint) -> np.ndarray:
+        return checkpoint.read_replay(found).leaves["/x"]
+
+    found = checkpoint.load_newest(folder, accept)
+    assert found is not None and len(found[1]) == 9
+    (folder / names[3]).replace(folder / names[5])  # another checkpoint's
+    (folder / names[1]).write_bytes((folder / names[1]).read_bytes()[:-1])
+    with pytest.raises(checkpoint.CheckpointError) as raised:
+        checkpoint.load_newest(folder, accept)
+    reasons = str(raised.value)
+    assert "update 4, its name says another" in reasons or "is not the one" in reasons
+    assert "cannot be read" in reasons and "cut short" in reasons
+    (folder / names[0]).unlink()
+    checkpoint.remove_leftovers(folder)
+    assert not (folder / names[1]).exists() and (folder / names[5]).exists()
