@@ -1,4 +1,4 @@
-"""How much each past observation moves a decision: by gradients, and by taking it away."""
+"""How much each past observation moves a decision: by gradients, and by occlusion."""
 
 from typing import Any, NamedTuple
 

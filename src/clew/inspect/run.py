@@ -63,7 +63,7 @@ def inspect_run(
         questions,
         name=found.name if config.seeds == 1 else f"{found.name}, seed {seed_index}",
         memory=config.memory,
-        task=task_told(config),
+        task=describe_task(config),
         steps=update * config.steps_per_update,
         greedy=greedy,
     )
@@ -83,7 +83,7 @@ def with_whole_gradient(agent: Agent, config: TrainConfig) -> Agent:
     return eqx.combine(jax.tree.unflatten(jax.tree.structure(shapes), leaves), static)
 
 
-def task_told(config: TrainConfig) -> str:
+def describe_task(config: TrainConfig) -> str:
     """The task's name, with its options in brackets."""
     options = ", ".join(f"{name} {value}" for name, value in config.env_options.items())
     return f"{config.env} ({options})" if options else config.env

@@ -146,7 +146,7 @@ def draw_line(axes: Axes, numbers: np.ndarray, colour: str, width: float, style:
     axes.plot(known + 0.5, numbers[known], color=colour, linewidth=POINT * width, linestyle=style)
 
 
-class ValuePanel:
+class ValuePanel(Panel):
     """The value of each observation, and dashed the return that followed.
 
     Args:
@@ -169,14 +169,12 @@ class ValuePanel:
         self._scale = Scale(known)
 
     def draw(self, axes: Axes) -> None:
-        """The scale and both lines."""
         self._scale.draw(axes)
         if self.returns is not None:
             draw_line(axes, self.returns, QUIET, 1.5, "--")
         draw_line(axes, self.values, BLUE, 2.5)
 
     def draw_present(self, canvas: Canvas, top: float, step: int) -> None:
-        """The present value as a dot and a number."""
         value = float(self.values[step])
         if np.isfinite(value):
             y = top + self.height * self._scale.share(value)
@@ -184,7 +182,7 @@ class ValuePanel:
         canvas.text((PRESENT, top + self.height / 2), written(value), 20, BLUE, bold=True)
 
 
-class ActionPanel:
+class ActionPanel(Panel):
     """Continuous actions, a line for each number.
 
     Args:
@@ -201,20 +199,18 @@ class ActionPanel:
         self._names = list(names) if len(names) == actions.shape[1] else []
 
     def draw(self, axes: Axes) -> None:
-        """The scale and the lines."""
         Scale(self._actions).draw(axes)
         for index, line in enumerate(self._actions.T):
             draw_line(axes, line, LINES[index % len(LINES)], 2)
 
     def draw_present(self, canvas: Canvas, top: float, step: int) -> None:
-        """The present numbers, as many as there is room for."""
         for index, number in enumerate(self._actions[step, :6]):
             name = f"{self._names[index]} " if self._names else ""
             place = (PRESENT, top + 10 + 18 * index)
             canvas.text(place, f"{name}{written(float(number))}", 13, LINES[index % len(LINES)])
 
 
-class PolicyPanel:
+class PolicyPanel(Panel):
     """The probability of each action at each step, darker if larger; a dot for the one taken.
 
     Args:
@@ -242,7 +238,6 @@ class PolicyPanel:
             self.title += "; a dot marks the one taken"
 
     def draw(self, axes: Axes) -> None:
-        """A cell for each step and action."""
         steps, count = self.probabilities.shape
         share = self.probabilities.T[..., None]
         cells = (share * rgb(GREEN) + (1 - share) * rgb(PAPER)) / 255
@@ -262,7 +257,6 @@ class PolicyPanel:
             )  # fmt: skip
 
     def draw_present(self, canvas: Canvas, top: float, step: int) -> None:
-        """The present probabilities as bars, if there is room, else that of the action taken."""
         taken = int(self._actions[step])
         if self._row < _NAMED_ROW:
             share = float(self.probabilities[step, taken])
@@ -278,7 +272,7 @@ class PolicyPanel:
             canvas.text(place, f"{share:.0%}", 13, colour, "rm", bold=action == taken)
 
 
-class InfluencePanel:
+class InfluencePanel(Panel):
     """The share of the present decision that rests on each observation so far.
 
     The scale holds for nine decisions out of ten; what is above it is cut, and given as a number.
@@ -301,14 +295,12 @@ class InfluencePanel:
         self._whole = next(whole for whole in (0.1, 0.25, 0.5, 1.0) if usual <= whole or whole == 1)
 
     def draw(self, axes: Axes) -> None:
-        """The scale."""
         axes.set_ylim(0, 1)
         for part in (0.0, 0.5, 1.0):
             draw_rule(axes, part, FAINT if part else QUIET)
             draw_name(axes, part, f"{100 * part * self._whole:.3g}%")
 
     def draw_present(self, canvas: Canvas, top: float, step: int) -> None:
-        """A bar for each observation, and the numbers of the present and of the largest other."""
         row = self.shares[step]
         bottom = top + self.height
         gap = min(2.0, self._axis.cell / 6)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from clew.errors import require_at_least, require_choice
-from clew.inspect.run import task_told, with_whole_gradient
+from clew.inspect.run import describe_task, with_whole_gradient
 from clew.interact.recording import Recording
 from clew.run import folder, machine
 from clew.run.build import make_task
@@ -147,7 +147,7 @@ def watched(path: str | Path, viewing: Viewing, *, trust: bool = False) -> Itera
         seed=viewing.seed,
     )
     for number, recording in enumerate(played, start=1):
-        about = f"{config.memory} on {task_told(config)}, {steps:,} steps, {how}"
+        about = f"{config.memory} on {describe_task(config)}, {steps:,} steps, {how}"
         if viewing.episodes > 1:
             about += f", episode {number} of {viewing.episodes}"
         shares = None
