@@ -94,7 +94,7 @@ def test_whole_episodes_with_their_pictures() -> None:
         assert recording.metrics == {"return": sum(steps + 1), "length": recording.length}
         room = ((0, 6 - recording.length), (0, 0))
         starts = jnp.arange(6) == 0
-        _, logits, values = unroll(jnp.asarray(np.pad(recording.observations, room)))
+        _, (logits, values) = unroll(jnp.asarray(np.pad(recording.observations, room)))
         chances = jax.nn.softmax(logits)[: recording.length]
         np.testing.assert_allclose(recording.values, values[: recording.length], atol=1e-5)
         np.testing.assert_allclose(recording.probabilities, chances, atol=1e-5)
