@@ -459,13 +459,13 @@ BREACHES: tuple[Breach, ...] = (
 
 UNSEEN: tuple[Breach, ...] = (
     _unseen(
-        "a formula that is wrong in `step` and in `unroll`",
+        "the same wrong formula in `step` and in `unroll`",
         "both agree; the oracle sees it",
         acts=_wrong,
     ),
     _unseen(
         "nothing is remembered",
-        "`none` does the same by intention; scores on tasks show it",
+        "`none` does so on purpose; scores on tasks show it",
         acts=_forgets,
     ),
     _unseen(
@@ -501,7 +501,7 @@ UNSEEN: tuple[Breach, ...] = (
 def caught_table() -> str:
     """What is caught, by law, in Markdown."""
     rows = [f"| `{law}` | {_listed(law)} |" for law in LAWS]
-    return "\n".join(["| law | planted breaches that it names first |", "|---|---|", *rows])
+    return "\n".join(["| law | breaches of which it is the first named |", "|---|---|", *rows])
 
 
 def unseen_table() -> str:
