@@ -62,6 +62,8 @@ def main(args: list[str]) -> int:
         if not command.json:
             print(f"checking {name} ...", file=sys.stderr, flush=True)
         reports[name] = check(memory, lengths=command.lengths, raise_on_failure=False)
+        if command.what and not command.json:
+            print(_replay(memory))
     if command.json:
         print_json({name: summary(report) for name, report in reports.items()})
     else:
@@ -112,7 +114,7 @@ def _require_memory(shapes: "AbstractMemory") -> None:
     count, state = parameters(shapes), state_size(shapes)
     require_memory(
         4 * (1 + CASES) * count + CASES * state.bytes,
-        f"{CASES} cases with {count:,} gradients and {state.floats:,} numbers of state each",
+        f"{CASES} cases with {count:,} gradients and {state.floats:,} floats of state each",
     )
 
 
@@ -143,6 +145,18 @@ def _show(reports: "dict[str, LawReport]") -> None:
     for name, report in reports.items():
         for failure in report.failures:
             print(f"{name} breaks {failure}", file=sys.stderr)
+
+
+def _replay(memory: "AbstractMemory") -> str:
+    """What a learner that replays should know of a memory."""
+    from clew.lab.costs import state_size  # start: JAX takes a second
+    from clew.memory.laws.replay import STEP, staleness, stored_floats  # start: as JAX
+
+    off = ", ".join(f"{value:.2%} after {n}" for n, value in staleness(memory).items())
+    return (
+        f"replay stores {stored_floats(memory):,} of the state's {state_size(memory).floats:,} "
+        f"floats; a replayed sequence is off by {off} updates of {STEP:.1%} of each parameter"
+    )
 
 
 def _deviation(report: "LawReport", law: str) -> str:

@@ -92,6 +92,18 @@ class AbstractMemory(eqx.Module):
         """
         return state
 
+    def compact(self, state: State) -> State:
+        """What must be stored of a state that is read from again later: for replay.
+
+        `refresh(expand(compact(state)))` reads on as `state` does, with unchanged parameters. By
+        default all of it; a memory that holds what `refresh` rebuilds leaves that out.
+        """
+        return state
+
+    def expand(self, compacted: State) -> State:
+        """A state for `refresh`, from what `compact` left of one."""
+        return compacted
+
 
 def select(start: Bool[Array, ""], fresh: State, state: State) -> State:
     """`fresh` where an episode starts, else `state`; leaf by leaf and safe against NaN."""

@@ -6,7 +6,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from clew.memory.base import AbstractMemory, check_step_input, check_unroll_input
+from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input
+from clew.memory.parts.attention import compact_windows, expand_windows
 from clew.memory.parts.blocks import Linear
 from clew.memory.parts.layer import LayerState, NormPlace
 from clew.memory.parts.maps import MemoryMap
@@ -114,3 +115,9 @@ class Transformer(AbstractMemory):
 
     def refresh(self, state: TransformerState) -> TransformerState:
         return state._replace(layers=refresh_layers(self.layers, state.layers))
+
+    def compact(self, state: State) -> State:
+        return compact_windows(state)
+
+    def expand(self, compacted: State) -> State:
+        return expand_windows(compacted, self.init_state())

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input, select
-from clew.memory.parts.attention import WindowState
+from clew.memory.parts.attention import WindowState, compact_windows, expand_windows
 from clew.memory.parts.blocks import Linear
 from clew.memory.parts.halting import Blend, Halting, Pondering, Unreached
 from clew.memory.parts.layer import Layer, LayerOptions, LayerState, NormPlace
@@ -201,6 +201,12 @@ class AbstractUniversal(AbstractMemory):
             for layer, bank in zip(self.layers, state.banks, strict=True)
         )
         return state._replace(banks=banks)
+
+    def compact(self, state: State) -> State:
+        return compact_windows(state)
+
+    def expand(self, compacted: State) -> State:
+        return expand_windows(compacted, self.init_state())
 
 
 def _at(banks: WindowState, number: Int[Array, ""]) -> WindowState:

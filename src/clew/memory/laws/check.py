@@ -16,6 +16,7 @@ from clew.memory.base import AbstractMemory, scan_steps
 from clew.memory.laws.cases import CASES, CONTINUATION, PATTERNS, Cases, Subject, masked, poisoned
 from clew.memory.laws.interface import check_interface
 from clew.memory.laws.refresh import check_refresh
+from clew.memory.laws.replay import check_replay
 from clew.memory.laws.report import TOLERANCES, LawBroken, LawRecorder, LawReport, Precision
 from clew.memory.laws.runs import Programs, Run, cast, learn, through_init_state, unroll
 
@@ -101,6 +102,7 @@ def _draw(subject: Subject, seed: int) -> LawReport:
         _check_reset(cases, length, record)
         _check_stream_and_split(cases, length, [n for n in lengths if n < length], record)
     check_refresh(cases, record, lengths)
+    check_replay(cases, lengths[:2][-1], record)
     _check_batch(cases, lengths[:2][-1], record)
     return report
 

@@ -20,6 +20,7 @@ LAWS = {
     "split": "unroll(a ++ b) equals unroll(a), then unroll(b) from the state after a",
     "refresh": "refresh gives the state that the present parameters would have left, and passes "
     "gradients on",
+    "replay": "a chunk read from refresh(expand(compact(state))) equals acting from the state",
     "batch": "vmap equals a Python loop",
 }
 """Every law in the order of checking: of several broken laws the first says most."""

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from clew.errors import LARGEST_SIZE, UserError, require_at_least, require_choice
+from clew.memory.base import State
 from clew.memory.kernels import Backend, uses_kernel
 from clew.memory.kernels.window import RingInputs, WindowInputs, attend_ring, read_ring, read_window
 from clew.memory.parts import initial
@@ -45,6 +46,39 @@ class WindowState(NamedTuple):
     values: Float[Array, "heads slots head"]
     position: Int[Array, ""]  # the slot that the next input goes to
     length: Int[Array, ""]  # how many slots hold inputs of this episode
+
+
+def compact_windows(state: State) -> State:
+    """A state whose windows, wherever they are in it, hold their inputs alone."""
+    bare = {"keys": (), "values": ()}
+    return jax.tree.map(
+        lambda leaf: leaf._replace(**bare) if isinstance(leaf, WindowState) else leaf,
+        state,
+        is_leaf=_is_window,
+    )
+
+
+def expand_windows(compacted: State, fresh: State) -> State:
+    """A state that `compact_windows` was given, but for zeros in place of keys and values.
+
+    Args:
+        compacted: what it left.
+        fresh: the memory's state before any observation, which has the shapes.
+    """
+    return jax.tree.map(
+        lambda leaf, own: (
+            leaf._replace(keys=own.keys, values=own.values)
+            if isinstance(leaf, WindowState)
+            else leaf
+        ),
+        compacted,
+        fresh,
+        is_leaf=_is_window,
+    )
+
+
+def _is_window(leaf: Any) -> bool:
+    return isinstance(leaf, WindowState)
 
 
 class WindowAttention(eqx.Module):

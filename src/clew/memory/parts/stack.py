@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from clew.errors import DEEPEST, LARGEST_SIZE, UserError, require_at_least
 from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input
 from clew.memory.kernels import Backend
-from clew.memory.parts.attention import Gradient, WindowAttention
+from clew.memory.parts.attention import Gradient, WindowAttention, compact_windows, expand_windows
 from clew.memory.parts.blocks import Init, Linear
 from clew.memory.parts.layer import Layer, LayerOptions
 from clew.memory.parts.maps import MemoryMap, prefixed
@@ -62,6 +62,12 @@ class LayerStack(AbstractMemory):
 
     def refresh(self, state: State) -> State:
         return refresh_layers(self.layers, state)
+
+    def compact(self, state: State) -> State:
+        return compact_windows(state)
+
+    def expand(self, compacted: State) -> State:
+        return expand_windows(compacted, self.init_state())
 
 
 def check_sizes(input_size: int, hidden_size: int, num_layers: int) -> None:
