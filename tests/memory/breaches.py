@@ -394,6 +394,7 @@ BREACHES: tuple[Breach, ...] = (
     _toy("no gradient through the steps of a chunk", "stream", toys.StopsGradients),
     _toy("chunks of 5 and more are 0.1 % larger", "stream", toys.LongChunksDiffer),
     _toy("refresh halves the state", "refresh", toys.SpoilsByRefreshing),
+    _toy("half of the state is stored", "replay", toys.StoresHalf),
     _toy("a batching rule computes something else", "batch", toys.DiffersInABatch),
     _toy("one output too many", "interface", toys.WrongShape),
     _toy("a counter becomes a float in a chunk", "interface", toys.GrowsItsState),

@@ -198,6 +198,14 @@ class LongChunksDiffer(Average):
         return state, ys if len(xs) < 5 else 1.001 * ys
 
 
+class StoresHalf(Average):
+    """What it stores for replay is half of its state."""
+
+    def compact(self, state: Any) -> Any:
+        """Halves it."""
+        return 0.5 * state[0], state[1]
+
+
 class SpoilsByRefreshing(Average):
     """Refreshing changes the state."""
 

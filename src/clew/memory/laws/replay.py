@@ -42,7 +42,7 @@ def replayed(memory: AbstractMemory, states: State) -> State:
     def one(state: State) -> State:
         return memory.refresh(memory.expand(memory.compact(state)))
 
-    return as_numpy(eqx.filter_jit(jax.vmap(one))(states))
+    return as_numpy(eqx.filter_jit(jax.vmap(one, axis_size=CASES))(states))
 
 
 def stored_floats(memory: AbstractMemory) -> int:
