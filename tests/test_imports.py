@@ -22,9 +22,14 @@ STREAMS = {"AutoReset", "GymnasiumStream", "HostState", "OpenLoop"}
 TASK_KINDS = {"CompiledTask", "HostedTask", "GymnasiumTask"} | STREAMS
 TASK_QUESTIONS = {"of_others", "is_gymnasium"}
 # The defaults of the library and the demonstration may name a memory.
-MAY_NAME_MEMORIES = {"clew.agents.network", "clew.run.config", "clew.lab.demo"}
+MAY_NAME_MEMORIES = {
+    "clew.agents.network",
+    "clew.run.config",
+    "clew.run.migration",
+    "clew.lab.demo",
+}
 # Reads option values of saved runs by the names that they had.
-MAY_NAME_PUBLICATIONS = {"clew.run.config"}
+MAY_NAME_PUBLICATIONS = {"clew.run.migration"}
 PUBLICATIONS = re.compile(r"thesis|makkink|pramanik", re.IGNORECASE)
 FOREIGN = re.compile(r"# foreign: \S")
 REASON = re.compile(r"#.*\b(optional|start): \S")

@@ -11,7 +11,6 @@ from types import NoneType, UnionType
 from typing import (
     Any,
     Literal,
-    NamedTuple,
     TypeVar,
     Union,
     cast,
@@ -51,6 +50,7 @@ from clew.run.defaults import (
 )
 from clew.run.json_values import with_lists, with_tuples
 from clew.run.loggers import WandbConfig, check_loggers
+from clew.run.migration import lasting_memory, migrate_settings
 
 ALGORITHMS = (*LEARNERS, "auto")
 RUNNERS = ("sync", "async")
@@ -280,13 +280,7 @@ class TrainConfig(LearnerSettings):
                 holder, default = holder[group], default[group]
             if holder[last] == default[last]:
                 del holder[last]
-        before = {new: old for old, new in _MEMORY_OPTIONS.items()}
-        names = {variant.name: memory for memory, variant in _VARIANTS.items()}
-        memory = names.get(self.memory, self.memory)
-        options = _NEW_DEFAULTS.get(memory, {}) | _renamed(values["memory_options"], before)
-        if memory in MEMORIES:
-            options = {k: v for k, v in options.items() if (k, v) not in _FORMER.items()}
-        return values | {"memory": memory, "memory_options": options}
+        return values | lasting_memory(self.memory, values["memory_options"])
 
     def digest(self) -> str:
         """Twelve hexadecimal digits that name the settings which an update depends on."""
@@ -300,82 +294,6 @@ class TrainConfig(LearnerSettings):
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
 
-class _Variant(NamedTuple):
-    """A model that took over options of a memory which its users would not choose."""
-
-    name: str
-    kept: dict[str, tuple[Any, ...]]
-    """Of those options, the values that the memory itself has now; where it is one, the memory no
-    longer has the option."""
-
-
-_BLOCK: dict[str, tuple[Any, ...]] = {
-    "blend": ("mean",),
-    "unreached": ("copy",),
-    "inner_residual": (False,),
-    "crossed_states": (False,),
-}
-_VARIANTS = {
-    "lstm": _Variant(
-        "clew.lab.studies.models:PublishedLSTM", {"all_biases": (False,), "init_per": ("gate",)}
-    ),
-    "gru": _Variant(
-        "clew.lab.studies.models:PublishedGRU", {"all_biases": (False,), "init_per": ("gate",)}
-    ),
-    "transformer_xl": _Variant(
-        "clew.lab.studies.makkink.models:PublishedTransformerXL", {"inner_residual": (False,)}
-    ),
-    "gtrxl": _Variant(
-        "clew.lab.studies.models:PublishedGTrXL",
-        {
-            "gate": ("gru", "residual"),
-            "inner_residual": (False,),
-            "query_norm": (True,),
-            "banded": (True,),
-        },
-    ),
-    "rezero": _Variant(
-        "clew.lab.studies.makkink.models:PublishedReZero",
-        {"gate": ("residual",), "inner_residual": (False,)},
-    ),
-    "universal": _Variant(
-        "clew.lab.studies.makkink.models:PublishedUniversal",
-        {"gate": ("residual",), "residual_weight": (False,), **_BLOCK},
-    ),
-    "integrated": _Variant(
-        "clew.lab.studies.makkink.models:PublishedIntegrated",
-        {"gate": ("gru",), "norm": ("none",), "residual_weight": (True,), **_BLOCK},
-    ),
-    "relit": _Variant(
-        "clew.lab.studies.tmaze.models:PublishedReLiT",
-        {
-            "decay": ("separate",),
-            "query": ("single",),
-            "embedding_relu": (True,),
-            "init_per": ("head",),
-        },
-    ),
-    "arelit": _Variant(
-        "clew.lab.studies.tmaze.models:PublishedAReLiT",
-        {
-            "frequencies": ("half_wave", "full_wave", "odd_wave"),
-            "scale": ("derived",),
-            "tick": ("episode",),
-            "init_per": ("product",),
-        },
-    ),
-}
-"""By memory: what its saved runs with other values of such options are runs of now. The names of
-results have the memory and all options as they were."""
-_NEW_DEFAULTS = {
-    "lstm": {"init_per": "gate"},
-    "gru": {"init_per": "gate"},
-    "relit": {"init_per": "head"},
-    "arelit": {"chrono": 256},
-}
-"""Options of memories whose default has changed."""
-_FORMER: dict[str, Any] = {"init_per": "product", "chrono": 0}
-"""What options of memories were before they could be set; names of results do not have them."""
 _NEWER = (
     "algorithm",
     "learner_options",
@@ -400,14 +318,6 @@ _TYPES = {str: "text", bool: "True or False", tuple: "a tuple", dict: "a dict"}
 BESIDE = ("loggers", "wandb", "devices", "device_threads")
 """Settings that no number of a run depends on, but for rounding; a resumed run may change
 them."""
-_MEMORY_OPTIONS = {
-    ("scan", "auto"): ("backend", "auto"),
-    ("scan", "kernel"): ("backend", "kernel"),
-    ("scan", "steps"): ("backend", "xla"),
-    ("frequencies", "thesis"): ("frequencies", "printed"),
-    ("scale", "thesis"): ("scale", "printed"),
-}
-"""Options of memories in saved runs, with their values, and what these are called now."""
 _GROUPS: dict[str, type] = {
     "network": NetworkConfig,
     **{name: learner.settings for name, learner in LEARNERS.items()},
@@ -433,16 +343,9 @@ def config_from_json(values: dict[str, Any], *, former: bool = False) -> TrainCo
     """
     if not isinstance(values, dict):
         raise UserError(f"settings must be an object, got {values!r:.40}")
-    values = dict(values)
-    # The first runs had one algorithm and did not name it. None is chosen here: that may import
-    # the task, and this is data.
-    values.setdefault("algorithm", "a2c")
-    if values["algorithm"] == "auto":
+    values = migrate_settings(values, TrainConfig.memory, former=former)
+    if values["algorithm"] == "auto":  # choosing one may import the task, and this is data
         raise UserError("the setting algorithm must be the name of one, got 'auto'")
-    values.setdefault("devices", 1)
-    before = "device_threads" not in values
-    if before:  # when 0 was one device
-        values |= {"devices": values["devices"] or 1, "device_threads": "all"}
     parts = {name: values.pop(name, {}) for name in _GROUPS}
     for kind, given in ((TrainConfig, values), *((_GROUPS[n], v) for n, v in parts.items())):
         known = [f.name for f in dataclasses.fields(kind)]
@@ -457,11 +360,6 @@ def config_from_json(values: dict[str, Any], *, former: bool = False) -> TrainCo
                     f"the setting {name} has another type than it should: {one_line(value)}"
                 )
     values["loggers"] = tuple(values.get("loggers", ()))
-    if "memory_options" in values:
-        changed = _NEW_DEFAULTS.get(values.get("memory", TrainConfig.memory), {})
-        own = {option: _FORMER[option] for option in changed if before or former}
-        options = own | _renamed(values["memory_options"], _MEMORY_OPTIONS)
-        values |= _of_variant(values.get("memory", TrainConfig.memory), options)
     made = {name: _GROUPS[name](**with_tuples(group)) for name, group in parts.items()}
     return TrainConfig(**values, **made)
 
@@ -485,31 +383,6 @@ def _fits(value: Any, hint: Any) -> bool:
     if get_origin(hint) in (tuple, list):
         return isinstance(value, tuple | list)
     return isinstance(value, dict) if get_origin(hint) is dict else True
-
-
-def _renamed(
-    options: dict[str, Any], names: dict[tuple[str, str], tuple[str, str]]
-) -> dict[str, Any]:
-    """Options of a memory with those in `names` under their other name and value."""
-    return dict(
-        names.get((k, v), (k, v)) if isinstance(v, str) else (k, v) for k, v in options.items()
-    )
-
-
-def _of_variant(memory: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The memory of a saved run, or the variant that has its options now; see `_VARIANTS`."""
-    variant = _VARIANTS.get(memory)
-    if variant is None:
-        return {"memory": memory, "memory_options": options}
-    kept = variant.kept
-    # Which of these an option has makes no difference to the name of a result.
-    neutral = [*_NEW_DEFAULTS.get(memory, {}).items(), *_FORMER.items()]
-    for name, value in options.items():
-        gone = len(kept.get(name, ())) == 1 and (name, value) not in neutral
-        if gone or value not in kept.get(name, (value,)):
-            return {"memory": variant.name, "memory_options": options}
-    own = {name: value for name, value in options.items() if len(kept.get(name, ())) != 1}
-    return {"memory": memory, "memory_options": own}
 
 
 def differences(old: TrainConfig, new: TrainConfig) -> dict[str, tuple[Any, Any]]:

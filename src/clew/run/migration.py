@@ -1,8 +1,156 @@
-"""Saved runs of earlier versions under today's names."""
+"""Saved runs of earlier versions under today's names: their settings and their arrays."""
 
 import re
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from clew.memory import MEMORIES
+
+
+class Variant(NamedTuple):
+    """A model that took over options of a memory which its users would not choose."""
+
+    name: str
+    kept: dict[str, tuple[Any, ...]]
+    """Of those options, the values that the memory itself has now; where it is one, the memory no
+    longer has the option."""
+
+
+_BLOCK: dict[str, tuple[Any, ...]] = {
+    "blend": ("mean",),
+    "unreached": ("copy",),
+    "inner_residual": (False,),
+    "crossed_states": (False,),
+}
+_VARIANTS = {
+    "lstm": Variant(
+        "clew.lab.studies.models:PublishedLSTM", {"all_biases": (False,), "init_per": ("gate",)}
+    ),
+    "gru": Variant(
+        "clew.lab.studies.models:PublishedGRU", {"all_biases": (False,), "init_per": ("gate",)}
+    ),
+    "transformer_xl": Variant(
+        "clew.lab.studies.makkink.models:PublishedTransformerXL", {"inner_residual": (False,)}
+    ),
+    "gtrxl": Variant(
+        "clew.lab.studies.models:PublishedGTrXL",
+        {
+            "gate": ("gru", "residual"),
+            "inner_residual": (False,),
+            "query_norm": (True,),
+            "banded": (True,),
+        },
+    ),
+    "rezero": Variant(
+        "clew.lab.studies.makkink.models:PublishedReZero",
+        {"gate": ("residual",), "inner_residual": (False,)},
+    ),
+    "universal": Variant(
+        "clew.lab.studies.makkink.models:PublishedUniversal",
+        {"gate": ("residual",), "residual_weight": (False,), **_BLOCK},
+    ),
+    "integrated": Variant(
+        "clew.lab.studies.makkink.models:PublishedIntegrated",
+        {"gate": ("gru",), "norm": ("none",), "residual_weight": (True,), **_BLOCK},
+    ),
+    "relit": Variant(
+        "clew.lab.studies.tmaze.models:PublishedReLiT",
+        {
+            "decay": ("separate",),
+            "query": ("single",),
+            "embedding_relu": (True,),
+            "init_per": ("head",),
+        },
+    ),
+    "arelit": Variant(
+        "clew.lab.studies.tmaze.models:PublishedAReLiT",
+        {
+            "frequencies": ("half_wave", "full_wave", "odd_wave"),
+            "scale": ("derived",),
+            "tick": ("episode",),
+            "init_per": ("product",),
+        },
+    ),
+}
+"""By memory: what its saved runs with other values of such options are runs of now. The names of
+results have the memory and all options as they were."""
+_NEW_DEFAULTS = {
+    "lstm": {"init_per": "gate"},
+    "gru": {"init_per": "gate"},
+    "relit": {"init_per": "head"},
+    "arelit": {"chrono": 256},
+}
+"""Options of memories whose default has changed."""
+_FORMER: dict[str, Any] = {"init_per": "product", "chrono": 0}
+"""What options of memories were before they could be set; names of results do not have them."""
+_MEMORY_OPTIONS = {
+    ("scan", "auto"): ("backend", "auto"),
+    ("scan", "kernel"): ("backend", "kernel"),
+    ("scan", "steps"): ("backend", "xla"),
+    ("frequencies", "thesis"): ("frequencies", "printed"),
+    ("scale", "thesis"): ("scale", "printed"),
+}
+"""Options of memories in saved runs, with their values, and what these are called now."""
+
+
+def migrate_settings(values: dict[str, Any], memory: str, *, former: bool) -> dict[str, Any]:
+    """The settings of a saved run as today's version would have saved them.
+
+    Args:
+        values: as they were saved.
+        memory: the one that a run has which names none.
+        former: whether memories began with other options where none were given. Without threads
+            they did.
+    """
+    # The first runs had one algorithm and did not name it.
+    values = {"algorithm": "a2c", "devices": 1} | values
+    before = "device_threads" not in values
+    if before:  # when 0 was one device
+        values |= {"devices": values["devices"] or 1, "device_threads": "all"}
+    memory, options = values.get("memory", memory), values.get("memory_options")
+    if not isinstance(memory, str) or not isinstance(options, dict):
+        return values  # whoever reads them says so
+    changed = _NEW_DEFAULTS.get(memory, {})
+    own = {option: _FORMER[option] for option in changed if before or former}
+    return values | _of_variant(memory, own | _renamed(options, _MEMORY_OPTIONS))
+
+
+def lasting_memory(memory: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The memory and its options by the names that results keep from version to version."""
+    before = {new: old for old, new in _MEMORY_OPTIONS.items()}
+    names = {variant.name: memory for memory, variant in _VARIANTS.items()}
+    memory = names.get(memory, memory)
+    options = _NEW_DEFAULTS.get(memory, {}) | _renamed(options, before)
+    if memory in MEMORIES:
+        options = {k: v for k, v in options.items() if (k, v) not in _FORMER.items()}
+    return {"memory": memory, "memory_options": options}
+
+
+def _renamed(
+    options: dict[str, Any], names: dict[tuple[str, str], tuple[str, str]]
+) -> dict[str, Any]:
+    """Options of a memory with those in `names` under their other name and value."""
+    return dict(
+        names.get((k, v), (k, v)) if isinstance(v, str) else (k, v) for k, v in options.items()
+    )
+
+
+def _of_variant(memory: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The memory of a saved run, or the variant that has its options now; see `_VARIANTS`."""
+    variant = _VARIANTS.get(memory)
+    if variant is None:
+        return {"memory": memory, "memory_options": options}
+    kept = variant.kept
+    # Which of these an option has makes no difference to the name of a result.
+    neutral = [*_NEW_DEFAULTS.get(memory, {}).items(), *_FORMER.items()]
+    for name, value in options.items():
+        gone = len(kept.get(name, ())) == 1 and (name, value) not in neutral
+        if gone or value not in kept.get(name, (value,)):
+            return {"memory": variant.name, "memory_options": options}
+    own = {name: value for name, value in options.items() if len(kept.get(name, ())) != 1}
+    return {"memory": memory, "memory_options": own}
+
 
 _LEAVES = (
     # Learners had nothing but an optimiser's state.
