@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from clew.cli import run
-from clew.lab.claims import HELD, NOT_HELD, NOT_RUN, UNDECIDED
+from clew.lab.claims import HELD, NOT_HELD, NOT_RUN, UNDECIDED, within
 from clew.lab.grid import Cell, check_study, make_packs
 from clew.lab.studies.report.edition import read_edition
 from clew.lab.studies.report.make import make_report
 from clew.lab.studies.tmaze import grid as tmaze
 from clew.lab.studies.tmaze.claims import (
     CLAIMS,
-    decide,
     mean_interval,
     scores_of,
     seeds_to_decide,
@@ -133,16 +132,16 @@ def test_an_interval_knows_that_few_equal_seeds_say_little() -> None:
 
 
 def test_verdicts_and_the_seeds_that_would_tell() -> None:
-    assert decide(Interval(0.95, 0.91, 1.0), 0.9, 1.0) == HELD
-    assert decide(Interval(0.95, 0.89, 1.0), 0.9, 1.0) == UNDECIDED
-    assert decide(Interval(0.5, 0.3, 0.79), 0.8, 1.0) == NOT_HELD
+    assert within(Interval(0.95, 0.91, 1.0), 0.9, 1.0) == HELD
+    assert within(Interval(0.95, 0.89, 1.0), 0.9, 1.0) == UNDECIDED
+    assert within(Interval(0.5, 0.3, 0.79), 0.8, 1.0) == NOT_HELD
     for values, low, high in [((1.0, 1.0), 0.8, 1.0), ((0.5, 0.5), 0.8, 1.0), ((0.5,), 0.4, 0.6)]:
         needed = seeds_to_decide(np.array(values), low, high)
         assert needed is not None
         mean = float(np.mean(values))
-        assert decide(mean_interval(np.full(needed, mean)), low, high) != UNDECIDED
+        assert within(mean_interval(np.full(needed, mean)), low, high) != UNDECIDED
         if len(values) > 1:
-            assert decide(mean_interval(np.full(needed - 1, mean)), low, high) == UNDECIDED
+            assert within(mean_interval(np.full(needed - 1, mean)), low, high) == UNDECIDED
     assert seeds_to_decide(np.array([0.7, 0.9]), 0.8, 1.0) is None  # the mean is at the edge
 
 

@@ -5,11 +5,14 @@ findings, the comparisons that the claim rests on. The verdicts follow from the 
 nobody writes them.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from clew.report.document import Cell, Column, Table, counted
+from clew.errors import UserError
+from clew.report.document import Cell, Column, Table, counted, tabulate
+from clew.stats import Comparison, Interval, seeds_needed
 
 HELD, NOT_HELD, UNDECIDED, NOT_RUN = "held", "not held", "undecided", "not run"
 VERDICTS = (HELD, NOT_HELD, UNDECIDED, NOT_RUN)
@@ -74,6 +77,29 @@ class Claim(Generic[Results]):
         return Judged(self.source, self.text, self.find(results))
 
 
+def within(interval: Interval | Comparison, low: float, high: float = math.inf) -> str:
+    """Held if the whole interval is in the range, not held if all of it is outside."""
+    if low <= interval.low and interval.high <= high:
+        return HELD
+    return NOT_HELD if interval.high < low or interval.low > high else UNDECIDED
+
+
+MOST_SEEDS = 10_000
+"""Seeds beyond which no number is given."""
+
+
+def seeds_that_decide(difference: float, deviation_x: float, deviation_y: float) -> int | None:
+    """Seeds of each group with which such a difference would be seen with a power of 0.8.
+
+    Returns:
+        The number, None if it is above `MOST_SEEDS` or there is no difference.
+    """
+    try:
+        return seeds_needed(difference, deviation_x, deviation_y, most=MOST_SEEDS).seeds
+    except UserError:
+        return None
+
+
 def overall(verdicts: Iterable[str]) -> str:
     """The verdict of a claim with several findings.
 
@@ -127,10 +153,10 @@ def tables(
         found = [Cell(str(claim.count(verdict))) for verdict in VERDICTS]
         below = (claim.source,) if claim.source else ()
         rows.append([Cell(claim.text, below), verdict_cell(claim.verdict, needed), *found])
-    columns = [Column("claim"), Column("verdict")]
-    columns += [Column(verdict, "comparisons") for verdict in VERDICTS]
+    columns = ["claim", "verdict", *(Column(verdict, "comparisons") for verdict in VERDICTS)]
     title, note = f"{title}: {sentence(judged)}", f"{note} {RULE}"
-    return [Table(f"{slug}-claims", title, columns, rows, note), _details(judged, slug, details)]
+    found = tabulate(f"{slug}-claims", title, columns, rows, note)
+    return [found, _details(judged, slug, details)]
 
 
 RULE = (
@@ -144,11 +170,11 @@ def _details(judged: Sequence[Judged], slug: str, note: str) -> Table:
     for claim in judged:
         for one in claim.findings:
             needed = f", {counted(one.needed, 'seed')}" if one.needed else ""
-            cells = [Cell(claim.text), Cell(one.comparison), Cell(one.seeds), Cell(one.seen)]
-            rows.append([*cells, verdict_cell(one.verdict, needed)])
+            cell = verdict_cell(one.verdict, needed)
+            rows.append([claim.text, one.comparison, one.seeds, one.seen, cell])
             record = {"source": claim.source, "claim": claim.text, "comparison": one.comparison}
             record |= {"seeds": one.seeds, "seen": one.seen, **one.record}
             records.append(record | {"verdict": one.verdict, "seeds_needed": one.needed})
-    columns = [Column(name) for name in ("claim", "comparison", "seeds", "seen", "verdict")]
+    columns = ("claim", "comparison", "seeds", "seen", "verdict")
     title = "Every comparison behind the verdicts"
-    return Table(f"{slug}-claims-comparisons", title, columns, rows, note, records, folded=True)
+    return tabulate(f"{slug}-claims-comparisons", title, columns, rows, note, records, folded=True)

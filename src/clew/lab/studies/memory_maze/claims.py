@@ -1,24 +1,30 @@
 """Returns of a Memory Maze study's folder, and what section 5.2 claims of them."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from clew.errors import UserError
-from clew.lab.claims import HELD, NOT_HELD, NOT_RUN, UNDECIDED, Claim, Finding
+from clew.lab.claims import (
+    HELD,
+    NOT_HELD,
+    NOT_RUN,
+    UNDECIDED,
+    Claim,
+    Finding,
+    seeds_that_decide,
+    within,
+)
 from clew.lab.grid.results import Row
 from clew.lab.studies.memory_maze.grid import NAME, PRESETS
-from clew.lab.studies.report.budget import OneBudget, in_order, most_rows
+from clew.lab.studies.report.budget import OneBudget, Values, one_budget
 from clew.lab.studies.report.charts import curve_of
 from clew.lab.studies.report.edition import Edition
-from clew.report.curves import Curves
-from clew.stats import Comparison, bootstrap_interval, seeds_needed, welch_test
+from clew.stats import Comparison, Interval, bootstrap_interval, welch_test
 
 SPEED = "memory-maze-learner.json"
 """What `clew bench --memory-maze --output FOLDER` writes."""
@@ -38,46 +44,27 @@ NEAR = 0.9
 """Share of the lowest final return at which an agent counts as converged."""
 FASTER, LESS_MEMORY = 1.54, 0.43
 """Of AReLiT against GTrXL-256 in Figure 5.6."""
-MOST = 10_000
-"""Seeds beyond which no number is given."""
 
 
-@dataclass(frozen=True)
-class Scores(OneBudget):
-    """The rows of one budget by agent and maze."""
-
-    mazes: Sequence[str]
-    """Settings with a row, in order of size."""
-    speed: Mapping[str, Any] | None
-    """The learner's measurements, if they are in the folder."""
-
-    def returns(self, model: str, maze: str) -> Float[np.ndarray, " seeds"]:
-        """Every seed's mean return over the last steps of training."""
-        scores = [row["last"]["return"] for row in self.rows_of(model, maze)]
-        return np.array([score for score in scores if score is not None], np.float64)
-
-    def curves(self, model: str, maze: str) -> Curves:
-        """The learning curves of a cell's seeds."""
-        rows: list[Row] = [{**row, "score": "return"} for row in self.rows_of(model, maze)]
-        return curve_of(rows, min(len(row["curve"]["steps"]) for row in rows))
-
-
-def scores_of(edition: Edition) -> Scores:
-    """The rows of the budget that most rows are of, the larger one if two have as many.
+def scores_of(edition: Edition) -> OneBudget:
+    """The rows of a folder, whose scores are returns over the last steps of training.
 
     Raises:
-        UserError: if the folder is not of the study, or its speed file is damaged.
+        UserError: if the folder is not of the study.
     """
     if edition.name != NAME or "last" not in edition.rows[0]:
         raise UserError(f"{edition.folder} is of {edition.name}, not a grid of {NAME}")
-    whole, steps, left_out = most_rows(edition)
-    models = in_order(whole, [name.removeprefix("memory-maze/") for name in PRESETS])
-    mazes = sorted({maze for _, maze in whole.cells}, key=lambda name: (len(name), name))
-    return Scores(whole, steps, left_out, models, mazes, _read_speed(edition))
+    own = [name.removeprefix("memory-maze/") for name in PRESETS]
+    return one_budget(edition, own, lambda maze: (len(maze), maze))
 
 
-def _read_speed(edition: Edition) -> dict[str, Any] | None:
-    path = edition.folder / SPEED
+def speed_of(scores: OneBudget) -> dict[str, Any] | None:
+    """The learner's measurements, None if they are not in the folder.
+
+    Raises:
+        UserError: if the file is damaged.
+    """
+    path = scores.edition.folder / SPEED
     if not path.exists():
         return None
     try:
@@ -88,19 +75,19 @@ def _read_speed(edition: Edition) -> dict[str, Any] | None:
         raise UserError(f"{path} cannot be read: {error}") from error
 
 
-def _order(scores: Scores, maze: str) -> list[Finding]:
+def _order(scores: OneBudget, maze: str) -> list[Finding]:
     return [
-        _compare(f"{a} > {b}", scores.returns(a, maze), scores.returns(b, maze), _above)
+        _compare(f"{a} > {b}", scores.scores(a, maze), scores.scores(b, maze), _above)
         for a, b in pairwise(ORDERS[maze])
     ]
 
 
 def _above(test: Comparison) -> str:
-    return HELD if test.low > 0 else NOT_HELD if test.high < 0 else UNDECIDED
+    return within(test, 0.0)
 
 
-def _alike(scores: Scores) -> list[Finding]:
-    found = {model: scores.returns(model, WINDOWS_MAZE) for model in WINDOWS}
+def _alike(scores: OneBudget) -> list[Finding]:
+    found = {model: scores.scores(model, WINDOWS_MAZE) for model in WINDOWS}
     means = [float(values.mean()) for values in found.values() if values.size]
     margin = ALIKE * abs(float(np.mean(means))) if means else 0.0
 
@@ -115,9 +102,9 @@ def _alike(scores: Scores) -> list[Finding]:
     ]
 
 
-def _slower(scores: Scores) -> list[Finding]:
-    there = [model for model in WINDOWS if scores.returns(model, WINDOWS_MAZE).size]
-    finals = [float(scores.returns(model, WINDOWS_MAZE).mean()) for model in there]
+def _slower(scores: OneBudget) -> list[Finding]:
+    there = [model for model in WINDOWS if scores.scores(model, WINDOWS_MAZE).size]
+    finals = [float(scores.scores(model, WINDOWS_MAZE).mean()) for model in there]
     level = NEAR * min(finals, default=0.0)
     found = {model: _arrival(scores, model, level) / 1e6 for model in there}
     nothing = np.zeros(0)
@@ -133,9 +120,10 @@ def _slower(scores: Scores) -> list[Finding]:
     ]
 
 
-def _arrival(scores: Scores, model: str, level: float) -> Float[np.ndarray, " seeds"]:
+def _arrival(scores: OneBudget, model: str, level: float) -> Values:
     """Steps at which each seed's curve first reaches a return; all of them if it never does."""
-    curves = scores.curves(model, WINDOWS_MAZE)
+    rows: list[Row] = scores.rows(model, WINDOWS_MAZE)
+    curves = curve_of(rows, min(len(row["curve"]["steps"]) for row in rows))
     reached = curves.values >= level  # which a value that is not there yet is not
     steps = np.append(curves.steps, scores.steps)
     first = np.where(reached.any(axis=1), reached.argmax(axis=1), len(curves.steps))
@@ -144,8 +132,8 @@ def _arrival(scores: Scores, model: str, level: float) -> Float[np.ndarray, " se
 
 def _compare(
     what: str,
-    x: Float[np.ndarray, " seeds"],
-    y: Float[np.ndarray, " seeds"],
+    x: Values,
+    y: Values,
     decide: Callable[[Comparison], str],
 ) -> Finding:
     """Two groups of seeds by Welch's test; fewer than two seeds, or none with a spread, say
@@ -160,57 +148,58 @@ def _compare(
     seen = f"{means}, difference {test.difference:+.2f} [{test.low:+.2f}, {test.high:+.2f}]"
     verdict = decide(test)
     # How many seeds would show that two are alike is another question.
-    needed = _needed(test.difference, x, y) if verdict == UNDECIDED and decide is _above else None
+    needed = None
+    if verdict == UNDECIDED and decide is _above:
+        needed = seeds_that_decide(abs(test.difference), float(x.std(ddof=1)), float(y.std(ddof=1)))
     return Finding(what, verdict, seeds, seen, needed)
 
 
-def _needed(difference: float, x: np.ndarray, y: np.ndarray) -> int | None:
-    try:
-        return seeds_needed(
-            abs(difference), float(x.std(ddof=1)), float(y.std(ddof=1)), most=MOST
-        ).seeds
-    except UserError:
-        return None
-
-
-def _faster(scores: Scores) -> list[Finding]:
-    if scores.speed and {"arelit", "gtrxl-256"} <= scores.speed["rows"].keys():
-        arelit, gtrxl = (scores.speed["rows"][m]["times_faster"] for m in ("arelit", "gtrxl-256"))
-        middle, low, high = (arelit[n] / gtrxl["middle"] for n in ("middle", "low", "high"))
+def _faster(scores: OneBudget) -> list[Finding]:
+    if measured := _pair(scores):
+        arelit, gtrxl = (row["times_faster"] for row in measured)
+        interval = Interval(*(arelit[n] / gtrxl["middle"] for n in ("middle", "low", "high")))
         what, count = "learner alone, turn by turn", "–"
     else:
         what, ratios = "whole trainings, maze by maze and seed by seed", _rate_ratios(scores)
         if not ratios:
             return [Finding(what, NOT_RUN, "0")]
-        count, middle = str(len(ratios)), float(np.mean(ratios))
+        count = str(len(ratios))
         if len(ratios) < 2:
-            return [Finding(what, UNDECIDED, count, f"{middle:.2f} times, one pair: no interval")]
-        middle, low, high = bootstrap_interval(ratios)
-    verdict = HELD if low >= FASTER else NOT_HELD if high < FASTER else UNDECIDED
-    return [Finding(what, verdict, count, f"{middle:.2f} [{low:.2f}, {high:.2f}] times")]
+            seen = f"{ratios[0]:.2f} times, one pair: no interval"
+            return [Finding(what, UNDECIDED, count, seen)]
+        interval = bootstrap_interval(ratios)
+    return [Finding(what, within(interval, FASTER), count, f"{interval:.2f} times")]
 
 
-def _rate_ratios(scores: Scores) -> list[float]:
+def _pair(scores: OneBudget) -> list[dict[str, Any]]:
+    """What was measured of the learners of AReLiT and GTrXL-256; nothing without both."""
+    rows = (speed_of(scores) or {"rows": {}})["rows"]
+    pair = ("arelit", "gtrxl-256")
+    return [rows[model] for model in pair] if rows.keys() >= {*pair} else []
+
+
+def _rate_ratios(scores: OneBudget) -> list[float]:
     """Steps per second of AReLiT's trainings by those of GTrXL-256's, where both are there."""
     found = []
-    for maze in scores.mazes:
-        gtrxl = {row["seed"]: row["rate"] for row in scores.rows_of("gtrxl-256", maze)}
-        arelit = {row["seed"]: row["rate"] for row in scores.rows_of("arelit", maze)}
+    for maze in scores.settings:
+        gtrxl = {row["seed"]: row["rate"] for row in scores.rows("gtrxl-256", maze)}
+        arelit = {row["seed"]: row["rate"] for row in scores.rows("arelit", maze)}
         found += [arelit[seed] / gtrxl[seed] for seed in sorted(arelit.keys() & gtrxl.keys())]
     return found
 
 
-def _smaller(scores: Scores) -> list[Finding]:
+def _smaller(scores: OneBudget) -> list[Finding]:
     what = "peak of the learner's gradient step, as planned"
-    if not scores.speed or not {"arelit", "gtrxl-256"} <= scores.speed["rows"].keys():
+    measured = _pair(scores)
+    if not measured:
         return [Finding(what, NOT_RUN)]
-    arelit, gtrxl = (scores.speed["rows"][m]["bytes"] for m in ("arelit", "gtrxl-256"))
+    arelit, gtrxl = (row["bytes"] for row in measured)
     less = 1.0 - arelit / gtrxl
     seen = f"{arelit / 2**20:,.0f} and {gtrxl / 2**20:,.0f} MiB, {less:.0%} less"
     return [Finding(what, HELD if less >= LESS_MEMORY else NOT_HELD, seen=seen)]
 
 
-CLAIMS: tuple[Claim[Scores], ...] = (
+CLAIMS: tuple[Claim[OneBudget], ...] = (
     *(
         Claim("Section 5.2.3", f"{maze}: {' > '.join(order)}", partial(_order, maze=maze))
         for maze, order in ORDERS.items()

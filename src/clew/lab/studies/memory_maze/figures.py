@@ -1,15 +1,15 @@
 """The study's figures; what was run is in the title of each."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from clew.lab.claims import Judged, verdict_on
-from clew.lab.studies.memory_maze.claims import WINDOWS, Scores
+from clew.lab.studies.memory_maze.claims import WINDOWS, speed_of
+from clew.lab.studies.report.budget import OneBudget, learning_panels
 from clew.report.document import Chart, Panel
 from clew.report.figures import Styles
 
@@ -17,41 +17,52 @@ BESIDE_WINDOWS = (*WINDOWS, "arelit")
 """Of Figure 5.7."""
 
 
-def learning(scores: Scores, styles: Styles, judged: Sequence[Judged]) -> Chart:
+def learning(scores: OneBudget, styles: Styles, judged: Sequence[Judged]) -> Chart:
     """Figure 5.5, a panel for each maze: the agents of the thesis and what else is not of 5.7."""
     models = [m for m in scores.models if m not in WINDOWS or m == "gtrxl-256"]
-    verdict = verdict_on(judged, "Section 5.2.3")
-    panels = [
-        Panel(f"{maze}: {scores.seeds_of(models, [maze])}", _learning(scores, models, maze, styles))
-        for maze in scores.mazes
-        if any(scores.rows_of(model, maze) for model in models)
-    ]
-    return Chart(
-        f"{scores.edition.slug}-figure-5-5",
-        f"Figure 5.5, {verdict}: return while learning, {scores.budget}",
+    return _learning(
+        scores,
+        styles,
+        models,
+        scores.settings,
+        "5.5",
+        f"{verdict_on(judged, 'Section 5.2.3')}: return while learning, {scores.budget}",
         f"Thick: mean over seeds; shaded: its standard error; thin: seeds. {_ABOUT} The thesis "
         "has three seeds of 100M steps.",
-        panels,
-        models,
-        size=(4.4, 3.0),
-        columns=2,
     )
 
 
-def windows(scores: Scores, styles: Styles, judged: Sequence[Judged]) -> Chart:
+def windows(scores: OneBudget, styles: Styles, judged: Sequence[Judged]) -> Chart:
     """Figure 5.7, for each maze that two windows of GTrXL were trained on."""
     models = [m for m in BESIDE_WINDOWS if m in scores.models]
+    mazes = [n for n in scores.settings if sum(bool(scores.rows(m, n)) for m in WINDOWS) > 1]
     verdict = verdict_on(judged, "Section 5.2.4")
-    panels = [
-        Panel(f"{maze}: {scores.seeds_of(models, [maze])}", _learning(scores, models, maze, styles))
-        for maze in scores.mazes
-        if sum(bool(scores.rows_of(model, maze)) for model in WINDOWS) > 1
-    ]
-    return Chart(
-        f"{scores.edition.slug}-figure-5-7",
-        f"Figure 5.7, {verdict}: GTrXL's windows and AReLiT, {scores.budget}",
+    return _learning(
+        scores,
+        styles,
+        models,
+        mazes,
+        "5.7",
+        f"{verdict}: GTrXL's windows and AReLiT, {scores.budget}",
         f"Drawn as Figure 5.5. {_ABOUT} The thesis has them in the maze of 13x13.",
-        panels,
+    )
+
+
+def _learning(
+    scores: OneBudget,
+    styles: Styles,
+    models: Sequence[str],
+    mazes: Sequence[str],
+    number: str,
+    title: str,
+    caption: str,
+) -> Chart:
+    titles = {maze: f"{maze}: {scores.seeds(models, [maze])}" for maze in mazes}
+    return Chart(
+        f"{scores.edition.slug}-figure-{number.replace('.', '-')}",
+        f"Figure {number}, {title}",
+        caption,
+        learning_panels(scores, titles, models, styles, "return", "return", (0, None), True),
         models,
         size=(4.4, 3.0),
         columns=2,
@@ -64,11 +75,11 @@ _ABOUT = (
 )
 
 
-def speed(scores: Scores, judged: Sequence[Judged]) -> Chart:
+def speed(scores: OneBudget, judged: Sequence[Judged]) -> Chart:
     """Figure 5.6: frames per second and memory of the learner, and the rate of trainings."""
     panels = []
-    if scores.speed:
-        rows = [row for row in scores.speed["rows"].values()]
+    if found := speed_of(scores):
+        rows = list(found["rows"].values())
         panels += [
             Panel("learner, frames/s", partial(_draw_rates, rows)),
             Panel("learner, MiB at the peak", partial(_draw_memory, rows)),
@@ -86,33 +97,6 @@ def speed(scores: Scores, judged: Sequence[Judged]) -> Chart:
     )
 
 
-def _learning(
-    scores: Scores, models: Sequence[str], maze: str, styles: Styles
-) -> Callable[[Axes], None]:
-    def draw(axes: Axes) -> None:
-        for model in models:
-            if not scores.rows_of(model, maze):
-                continue
-            steps, values = scores.curves(model, maze)
-            style, mean = styles[model], values.mean(axis=0)
-            if len(values) > 1:
-                error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
-                axes.fill_between(
-                    steps, mean - error, mean + error, color=style.colour, alpha=0.2, linewidth=0
-                )
-                for one in values:
-                    axes.plot(steps, one, color=style.colour, linewidth=0.5, alpha=0.35)
-            axes.plot(steps, mean, color=style.colour, linestyle=style.dash, linewidth=1.6)
-        axes.set_xlim(0, scores.steps)
-        axes.set_ylim(bottom=0)
-        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-        axes.xaxis.set_major_locator(MaxNLocator(5))
-        axes.set_xlabel("environment steps")
-        axes.set_ylabel("return")
-
-    return draw
-
-
 def _draw_rates(rows: Sequence[dict[str, Any]], axes: Axes) -> None:
     rates = [row["rate"] for row in rows]
     below = [rate["middle"] - rate["low"] for rate in rates]
@@ -127,7 +111,7 @@ def _draw_memory(rows: Sequence[dict[str, Any]], axes: Axes) -> None:
     axes.invert_yaxis()
 
 
-def _draw_trainings(scores: Scores, axes: Axes) -> None:
+def _draw_trainings(scores: OneBudget, axes: Axes) -> None:
     for place, model in enumerate(scores.models):
         rates = [row["rate"] for row in scores.edition.rows if row["model"] == model]
         axes.barh(place, float(np.mean(rates)), color=_BAR)

@@ -1,55 +1,31 @@
 """The report of the Memory Maze study: its blocks, sentences and tables."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from clew.lab import claims
 from clew.lab.claims import Judged
 from clew.lab.grid.results import Row
 from clew.lab.studies.memory_maze import figures, grid
-from clew.lab.studies.memory_maze.claims import CLAIMS, Scores, scores_of
+from clew.lab.studies.memory_maze.claims import CLAIMS, scores_of, speed_of
 from clew.lab.studies.memory_maze.grid import STEPS
-from clew.lab.studies.report.budget import over_seeds, trainings
+from clew.lab.studies.report.budget import (
+    OneBudget,
+    Shown,
+    command,
+    costs_table,
+    scores_table,
+    whole_time,
+)
 from clew.lab.studies.report.costs import provenance
 from clew.lab.studies.report.edition import Edition, Page
 from clew.lab.studies.report.search import SearchReport
-from clew.lab.studies.report.tables import MISSING
-from clew.report.document import (
-    Block,
-    Cell,
-    Column,
-    Heading,
-    Table,
-    Text,
-    counted,
-    duration,
-    listed,
-)
+from clew.report.document import Block, Cell, Heading, Table, Text, counted, listed, tabulate
 from clew.report.figures import Styles
 
 
-def page_of(name: str) -> Page | None:
-    """The page of the grid or of its search by the grid's name; None for others."""
-    pages = {
-        grid.NAME: Page(command, form="the Memory Maze study", blocks=blocks),
-        grid.SEARCH_NAME: Page(
-            search_command, form="a search of the Memory Maze study", blocks=SEARCH.blocks
-        ),
-    }
-    return pages.get(name)
-
-
-def command(edition: Edition) -> str:
-    """The command that makes such a folder, but for the machine's options."""
-    return (
-        f"clew study pramanik --part memory-maze --steps {edition.study['steps']} "
-        f"--seeds {len(edition.seeds)} --run-dir {edition.folder}"
-    )
-
-
-def search_command(edition: Edition) -> str:
-    """The command that makes the folder of a search."""
-    return f"{command(edition)} --sweep"
+def _command(edition: Edition) -> str:
+    search = " --sweep" if edition.name == grid.SEARCH_NAME else ""
+    return command(edition, f"--part memory-maze{search}")
 
 
 def _about_search(edition: Edition, rows: Sequence[Row]) -> str:
@@ -72,30 +48,42 @@ SEARCH = SearchReport(
 """Of Table A.3's search."""
 
 
+RETURNS = Shown(
+    "returns",
+    axis="maze",
+    labels=lambda maze: (maze, maze),
+    digits=2,
+    note="Mean over seeds of the episodes that ended there, and its standard error; below, the 95% "
+    "bootstrap interval over seeds and how many they are.",
+)
+_COSTS = "By the clock, whatever else the machine did; {}."
+
+
 def blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
     """The blocks of a folder at the budget of most of its rows."""
     scores = scores_of(edition)
     judged = [claim.judge(scores) for claim in CLAIMS]
     learner = learner_table(scores)
+    last = max(row["last"]["steps"] for row in scores.edition.rows)
     return [
         Heading(scores.edition.name, 1, scores.edition.slug),
-        scores.numbers(scores.seeds_of(scores.models, scores.mazes), judged, "of training"),
+        scores.numbers(judged, "of training"),
         *(Text(sentence) for sentence in _sentences(scores)),
         *_claims(scores, judged),
         scores.heading("Learning", "learning"),
         figures.learning(scores, styles, judged),
-        returns_table(scores),
+        scores_table(scores, f"Return over the last {last:,} of {scores.budget}", RETURNS),
         figures.windows(scores, styles, judged),
         scores.heading("Speed and memory", "speed"),
         figures.speed(scores, judged),
         *([learner] if learner else []),
-        costs_table(scores),
+        costs_table(scores, _COSTS.format(whole_time(scores))),
         scores.heading("How this was made", "made-section"),
         provenance(scores.edition, note),
     ]
 
 
-def _claims(scores: Scores, judged: Sequence[Judged]) -> list[Table]:
+def _claims(scores: OneBudget, judged: Sequence[Judged]) -> list[Table]:
     note = (
         "An order holds where the 95% interval (Welch's) of every difference between neighbours is "
         "above 0, and does not where one is below. Windows are alike where the intervals of all "
@@ -113,14 +101,13 @@ def _claims(scores: Scores, judged: Sequence[Judged]) -> list[Table]:
     return claims.tables(judged, scores.edition.slug, title, note)
 
 
-def _sentences(scores: Scores) -> list[str]:
-    seeds = scores.seeds_of(scores.models, scores.mazes)
+def _sentences(scores: OneBudget) -> list[str]:
     share = 100 * scores.steps / STEPS
     sentences = [
         f"{counted(len(scores.models), 'agent')} ({listed(list(scores.models))}) in "
-        f"{listed(list(scores.mazes))}, {seeds}, {scores.budget} each: {share:.2g}% of the "
-        "thesis's 100M steps. It has three seeds, and the best of nine learning rates and entropy "
-        "costs, which it does not give."
+        f"{listed(list(scores.settings))}, {scores.seeds()}, {scores.budget} each: {share:.2g}% of "
+        "the thesis's 100M steps. It has three seeds, and the best of nine learning rates and "
+        "entropy costs, which it does not give."
     ]
     sentences += scores.not_shown
     silent = sum(row["last"]["return"] is None for row in scores.edition.rows)
@@ -129,62 +116,32 @@ def _sentences(scores: Scores) -> list[str]:
     return sentences
 
 
-def returns_table(scores: Scores) -> Table:
-    """Every agent in every maze."""
-    rows, records = [], []
-    for model in scores.models:
-        cells = [Cell(model)]
-        for maze in scores.mazes:
-            cell, record = _return(scores, model, maze)
-            cells.append(cell)
-            records += record
-        rows.append(cells)
-    last = max(row["last"]["steps"] for row in scores.edition.rows)
-    return Table(
-        f"{scores.edition.slug}-returns",
-        f"Return over the last {last:,} of {scores.budget}",
-        [Column("agent"), *(Column(maze) for maze in scores.mazes)],
-        rows,
-        "Mean over seeds of the episodes that ended there, and its standard error; below, the 95% "
-        "bootstrap interval over seeds and how many they are.",
-        records,
-    )
-
-
-def _return(scores: Scores, model: str, maze: str) -> tuple[Cell, list[dict[str, Any]]]:
-    values = scores.returns(model, maze)
-    if not values.size:
-        return MISSING, []
-    text, below, record = over_seeds(values, 2)
-    named = {"model": model, "maze": maze} | record | {"steps": scores.steps}
-    return Cell(text, tuple(below)), [named]
-
-
-def learner_table(scores: Scores) -> Table | None:
+def learner_table(scores: OneBudget) -> Table | None:
     """What the learner's measurement found."""
-    if not scores.speed:
+    speed = speed_of(scores)
+    if not speed:
         return None
     rows, records = [], []
-    for model, row in scores.speed["rows"].items():
+    for model, row in speed["rows"].items():
         rate, faster = row["rate"], row["times_faster"]
         rows.append(
             [
-                Cell(model),
+                model,
                 Cell(f"{rate['middle']:,.0f}", (f"[{rate['low']:,.0f}, {rate['high']:,.0f}]",)),
                 Cell(f"{faster['middle']:.2f}", (f"[{faster['low']:.2f}, {faster['high']:.2f}]",)),
-                Cell(f"{row['bytes'] / 2**20:,.0f}"),
-                Cell(f"{row['multiply_adds'] / 1e6:.1f}"),
+                f"{row['bytes'] / 2**20:,.0f}",
+                f"{row['multiply_adds'] / 1e6:.1f}",
             ]
         )
         records.append({"model": model, "rate": rate["middle"], "faster": faster["middle"]})
         records[-1] |= {"bytes": row["bytes"], "multiply_adds": row["multiply_adds"]}
-    machine = scores.speed["machine"]
+    machine = speed["machine"]
     heads = ("agent", "frames/s", "by gtrxl-256", "MiB", "million multiply-adds a frame")
-    first = next(iter(scores.speed["rows"].values()))
-    return Table(
+    first = next(iter(speed["rows"].values()))
+    return tabulate(
         f"{scores.edition.slug}-learner",
         f"The learner alone: {machine['device']}, {machine['cores']} cores",
-        [Column(head) for head in heads],
+        heads,
         rows,
         f"One gradient step, timed at {first['frames']:,} frames of noise; memory as planned for "
         f"{first['planned_frames']:,}. Median of turns and 95% interval.",
@@ -192,22 +149,10 @@ def learner_table(scores: Scores) -> Table | None:
     )
 
 
-def costs_table(scores: Scores) -> Table:
-    """What the trainings of every agent took."""
-    rows, records = [], []
-    for model in scores.models:
-        took = trainings(scores.edition, model)
-        rows.append([Cell(model), *took.cells])
-        record = {"model": model, "parameters": took.rows[0]["parameters"]}
-        record |= {"cells": len(took.rows), "rate": took.rate, "train_hours": took.hours}
-        records.append(record)
-    whole = duration(sum(row["seconds"] for row in scores.edition.rows))
-    heads = ("agent", "parameters", "cells", "steps/s", "a training")
-    return Table(
-        f"{scores.edition.slug}-costs",
-        f"What it took, {scores.budget} a cell",
-        [Column(head) for head in heads],
-        rows,
-        f"By the clock, whatever else the machine did; {whole} in all.",
-        records,
-    )
+PAGES = {
+    grid.NAME: Page(_command, form="the Memory Maze study", blocks=blocks),
+    grid.SEARCH_NAME: Page(
+        _command, form="a search of the Memory Maze study", blocks=SEARCH.blocks
+    ),
+}
+"""By the name of a grid."""

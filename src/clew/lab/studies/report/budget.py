@@ -1,20 +1,27 @@
-"""The rows of a study's folder that have one budget of steps."""
+"""The page of a study whose cells are runs: the rows of one budget of steps, and their tables."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from matplotlib.axes import Axes
 
 from clew.lab import claims
 from clew.lab.claims import Judged
 from clew.lab.grid.results import Row
+from clew.lab.studies.report.charts import curve_of, draw_seeds, steps_axis
 from clew.lab.studies.report.costs import rows_of
-from clew.lab.studies.report.edition import Edition
-from clew.report.document import Cell, Heading, Numbers, counted, duration
+from clew.lab.studies.report.edition import Edition, cells_of
+from clew.lab.studies.report.tables import MISSING, shade
+from clew.report.document import Cell, Heading, Numbers, Panel, Table, counted, duration, tabulate
+from clew.report.figures import Styles
 from clew.stats import Interval, bootstrap_interval
+
+Values = Float[np.ndarray, " seeds"]
 
 
 @dataclass(frozen=True)
@@ -28,17 +35,23 @@ class OneBudget:
     """Other budgets to the number of their rows, which are not shown."""
     models: Sequence[str]
     """Those with a row, the study's own first."""
+    settings: Sequence[str]
+    """Those with a row, in order."""
 
-    def rows_of(self, model: str, setting: str) -> list[Row]:
+    def rows(self, model: str, setting: str) -> list[Row]:
         """A cell's rows, seed by seed."""
         found = self.edition.cells.get((model, setting), {})
         return [found[seed] for seed in sorted(found)]
 
-    def numbers(self, seeds: str, judged: Sequence[Judged], of: str) -> Numbers:
+    def scores(self, model: str, setting: str) -> Values:
+        """Every seed's mean over the last steps of training, where an episode ended there."""
+        found = [row["last"][row["score"]] for row in self.rows(model, setting)]
+        return np.array([score for score in found if score is not None], np.float64)
+
+    def numbers(self, judged: Sequence[Judged], of: str) -> Numbers:
         """The numbers at the head of a report.
 
         Args:
-            seeds: how many seeds the cells have, in words.
             judged: the claims.
             of: whose time it is that the trainings took.
         """
@@ -46,19 +59,21 @@ class OneBudget:
         return Numbers(
             [
                 (f"{len(rows):,}", f"trainings of {self.budget}"),
-                (seeds.split(" seed")[0], "seeds a cell"),
+                (self.seeds().split(" seed")[0], "seeds a cell"),
                 *claims.counts(judged),
                 (duration(sum(row["seconds"] for row in rows)), of),
             ]
         )
 
-    def seeds_of(self, models: Iterable[str], settings: Sequence[str]) -> str:
-        """How many seeds some cells have, in words."""
-        counts = [len(self.rows_of(model, setting)) for model in models for setting in settings]
-        known = [count for count in counts if count]
-        if not known:
+    def seeds(
+        self, models: Iterable[str] | None = None, settings: Sequence[str] | None = None
+    ) -> str:
+        """How many seeds some cells have, in words; by default all of them."""
+        asked = [(m, s) for m in models or self.models for s in settings or self.settings]
+        counts = [count for cell in asked if (count := len(self.rows(*cell)))]
+        if not counts:
             return "no seed yet"
-        low, high = min(known), max(known)
+        low, high = min(counts), max(counts)
         return counted(low, "seed") if low == high else f"{low} to {high} seeds"
 
     @property
@@ -79,46 +94,91 @@ class OneBudget:
         return Heading(text, 2, f"{self.edition.slug}-{name}")
 
 
-def most_rows(edition: Edition) -> tuple[Edition, int, dict[int, int]]:
+def one_budget(edition: Edition, models: Sequence[str], order: Callable[[str], Any]) -> OneBudget:
     """The rows of the budget that most rows are of, the larger one if two have as many.
 
-    Returns:
-        The edition with them alone, the budget, and the other ones to the number of their rows.
+    Args:
+        edition: a study's folder.
+        models: the study's own, which come first and in this order.
+        order: of a setting, by which they are sorted.
     """
     counts = Counter(row["steps"] for row in edition.rows)
     steps = max(counts, key=lambda budget: (counts[budget], budget))
     rows = [row for row in edition.rows if row["steps"] == steps]
-    cells: dict[tuple[str, str], dict[int, Row]] = {}
-    for row in rows:
-        cells.setdefault((row["model"], row["setting"]), {})[row["seed"]] = row
-    left_out = {budget: count for budget, count in counts.items() if budget != steps}
-    return replace(edition, rows=rows, cells=cells), steps, left_out
+    cells = cells_of(rows)
+    there = dict.fromkeys(model for model, _ in cells)
+    return OneBudget(
+        replace(edition, rows=rows, cells=cells),
+        steps,
+        {budget: count for budget, count in counts.items() if budget != steps},
+        [m for m in models if m in there] + [m for m in there if m not in models],
+        sorted({setting for _, setting in cells}, key=order),
+    )
 
 
-def in_order(edition: Edition, known: Sequence[str]) -> list[str]:
-    """The models with a row, the known ones first and in their order."""
-    there = dict.fromkeys(model for model, _ in edition.cells)
-    return [m for m in known if m in there] + [m for m in there if m not in known]
+def command(edition: Edition, options: str) -> str:
+    """The command that makes such a folder, but for the machine's options."""
+    return (
+        f"clew study pramanik {options} --steps {edition.study['steps']} "
+        f"--seeds {len(edition.seeds)} --run-dir {edition.folder}"
+    )
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How a study's table of scores shows them."""
+
+    name: str
+    """Of the table, after the folder's."""
+    axis: str
+    """What settings are called."""
+    labels: Callable[[str], tuple[str, Any]]
+    """Of a setting: the head of its column, and its entry in the CSV file."""
+    digits: int
+    note: str
+    interval_of: Callable[[Values], Interval] = bootstrap_interval
+    """The 95% interval of a mean over seeds by which the study's claims are judged."""
+    more: Callable[[Sequence[Row]], dict[str, Any]] = lambda rows: {"steps": rows[0]["steps"]}
+    """Further numbers of a cell, for the CSV file."""
+    below: Sequence[str] = ()
+    """Those of them that are shown too."""
+    shaded: bool = False
+    """Shade the scores, which are then between 0 and 1."""
+
+
+def scores_table(found: OneBudget, title: str, shown: Shown) -> Table:
+    """Every model in every setting: mean and standard error over seeds, interval, seeds."""
+    rows, records = [], []
+    for model in found.models:
+        cells = [Cell(model)]
+        for setting in found.settings:
+            values = found.scores(model, setting)
+            if not values.size:
+                cells.append(MISSING)
+                continue
+            text, below, record = over_seeds(values, shown.digits, shown.interval_of)
+            more = shown.more(found.rows(model, setting))
+            below[-1] += "".join(f", {name} {more[name]:.2f}" for name in shown.below)
+            tone = shade(record["mean"]) if shown.shaded else None
+            cells.append(Cell(text, tuple(below), shade=tone))
+            named = {"model": model, shown.axis: shown.labels(setting)[1]}
+            records.append(named | record | more)
+        rows.append(cells)
+    heads = ["agent", *(shown.labels(setting)[0] for setting in found.settings)]
+    return tabulate(f"{found.edition.slug}-{shown.name}", title, heads, rows, shown.note, records)
 
 
 def over_seeds(
-    values: Float[np.ndarray, " seeds"],
-    digits: int,
-    interval_of: Callable[[Float[np.ndarray, " seeds"]], Interval] = bootstrap_interval,
+    values: Values, digits: int, interval_of: Callable[[Values], Interval]
 ) -> tuple[str, list[str], dict[str, Any]]:
     """The entry of a table for at least one seed.
-
-    Args:
-        values: of the seeds.
-        digits: of mean and standard error.
-        interval_of: the 95% interval of the mean, the one by which the study's claims are judged.
 
     Returns:
         Mean and standard error; lines below, the interval and how many seeds; and all of these as
         numbers.
     """
     mean, interval = float(values.mean()), interval_of(values)
-    error = float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else None
+    error = standard_error(values) if values.size > 1 else None
     text = f"{mean:.{digits}f}" if error is None else f"{mean:.{digits}f} ± {error:.{digits}f}"
     below = [f"[{interval.low:.2f}, {interval.high:.2f}]"] if values.size > 1 else []
     record = {"seeds": values.size, "mean": mean, "standard_error": error}
@@ -126,26 +186,78 @@ def over_seeds(
     return text, [*below, counted(values.size, "seed")], record
 
 
-class Trainings(NamedTuple):
-    """What a model's trainings took."""
-
-    rows: list[Row]
-    rate: float
-    """Environment steps per second."""
-    hours: float
-    """Mean of a training."""
-
-    @property
-    def cells(self) -> list[Cell]:
-        """Parameters, trainings, rate and hours."""
-        parameters = Cell(f"{self.rows[0]['parameters']:,}")
-        taken = [Cell(f"{self.rate:,.0f}"), Cell(f"{self.hours:.2f} h")]
-        return [parameters, Cell(str(len(self.rows))), *taken]
+def standard_error(values: Values) -> float:
+    """Of the mean over seeds; 0 of a single one."""
+    return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else 0.0
 
 
-def trainings(edition: Edition, model: str) -> Trainings:
-    """The trainings of a model that has a row."""
-    rows = rows_of(edition, model)
-    train = [row["timed"]["train"] for row in rows]
-    rate = sum(row["steps"] for row in rows) / sum(train)
-    return Trainings(rows, rate, float(np.mean(train)) / 3600)
+def learning_panels(
+    found: OneBudget,
+    titles: Mapping[str, str],
+    models: Sequence[str],
+    styles: Styles,
+    metric: str,
+    label: str,
+    limits: tuple[float, float | None] | None = None,
+    banded: bool = False,
+) -> list[Panel]:
+    """Learning curves, a panel for each setting in which any of the models has a row.
+
+    Args:
+        found: the rows.
+        titles: of the panels, by setting.
+        models: which are drawn.
+        styles: of the models.
+        metric: the column of the curves.
+        label: what it is called.
+        limits: of its axis.
+        banded: shade the standard error of the mean.
+    """
+
+    def draw(axes: Axes, setting: str) -> None:
+        for model in models:
+            if rows := found.rows(model, setting):
+                curve = curve_of(rows, min(len(row["curve"]["steps"]) for row in rows), metric)
+                draw_seeds(axes, curve, styles[model], banded=banded)
+        axes.set(xlim=(0, found.steps), ylabel=label)
+        if limits:
+            axes.set_ylim(*limits)
+        steps_axis(axes)
+
+    return [
+        Panel(title, partial(draw, setting=setting))
+        for setting, title in titles.items()
+        if any(found.rows(model, setting) for model in models)
+    ]
+
+
+def costs_table(found: OneBudget, note: str, *, measured: bool = False) -> Table:
+    """What the trainings of every agent took.
+
+    Args:
+        found: the rows.
+        note: whose time it is; the whole of it is added.
+        measured: whether the agents were measured after training.
+    """
+    rows, records = [], []
+    for model in found.models:
+        own = rows_of(found.edition, model)
+        train = [row["timed"]["train"] for row in own]
+        rate, hours = sum(row["steps"] for row in own) / sum(train), float(np.mean(train)) / 3600
+        minutes = float(np.mean([row["timed"]["evaluate"] for row in own])) / 60
+        whole = sum(row["seconds"] for row in own) / 3600
+        parameters = own[0]["parameters"]
+        cells = [model, f"{parameters:,}", str(len(own)), f"{rate:,.0f}", f"{hours:.2f} h"]
+        rows.append(cells + ([f"{minutes:.1f} min", f"{whole:.2f} h"] if measured else []))
+        record = {"model": model, "parameters": parameters, "cells": len(own)}
+        record |= {"steps_per_second": rate, "train_hours": hours}
+        records.append(record | ({"evaluate_minutes": minutes} if measured else {}))
+    heads = ["agent", "parameters", "cells", "steps/s", "a training"]
+    heads += ["a measuring", "in all"] if measured else []
+    title = f"What it took, {found.budget} a cell"
+    return tabulate(f"{found.edition.slug}-costs", title, heads, rows, note, records)
+
+
+def whole_time(found: OneBudget) -> str:
+    """What all trainings took together."""
+    return f"{duration(sum(row['seconds'] for row in found.edition.rows))} in all"

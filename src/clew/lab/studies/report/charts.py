@@ -1,17 +1,11 @@
 """Charts of a study: outcomes, bars by setting, many seeds, profiles, cost, training, ranks."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import (
-    EngFormatter,
-    FuncFormatter,
-    LogLocator,
-    MaxNLocator,
-    NullFormatter,
-)
+from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from clew.lab.grid.results import Row
 from clew.lab.studies.report.edition import Edition
@@ -21,6 +15,7 @@ from clew.report.document import Chart, Panel
 from clew.report.figures import FADED, Style, Styles, plain
 from clew.stats import (
     Interval,
+    Profile,
     Ranks,
     bootstrap_interval,
     mean_of_tasks,
@@ -38,6 +33,8 @@ MOMENTS = (0.25, 0.5)
 """Of training, beside the evaluation."""
 RANKED = 5
 """Seeds from which on ranks are drawn for a single setting."""
+THRESHOLDS = np.linspace(-0.5, 1.0, 61)
+"""Of normalised scores, in profiles."""
 
 
 def score_limits(edition: Edition) -> tuple[float, float]:
@@ -71,21 +68,19 @@ def outcomes(edition: Edition, styles: Styles) -> Chart:
 def _draw_outcomes(edition: Edition, part: str, styles: Styles, axes: Axes) -> None:
     low, high = score_limits(edition)
     edges = np.linspace(low, high, BINS + 1)
-    names = edition.of_part(part)
+    widths = np.diff(edges) * 0.94
     for place, model in enumerate(reversed(edition.models)):
-        values = np.concatenate([edition.values(model, name) for name in names])
-        counts = np.histogram(values, edges)[0] / max(values.size, 1)
-        axes.bar(
-            edges[:-1],
-            0.9 * counts,
-            width=np.diff(edges) * 0.94,
-            bottom=place,
-            align="edge",
-            color=styles[model].colour,
-        )
+        values = np.concatenate([edition.values(model, name) for name in edition.of_part(part)])
+        heights = 0.9 * (np.histogram(values, edges)[0] / max(values.size, 1))
+        colour = styles[model].colour
+        axes.bar(edges[:-1], heights, width=widths, bottom=place, align="edge", color=colour)
+    _models_up(edition, axes)
+    axes.set(ylim=(-0.05, len(edition.models)), xlim=(low, high))
+
+
+def _models_up(edition: Edition, axes: Axes) -> None:
+    """Models from the last at the bottom to the first, by their scores."""
     axes.set_yticks(range(len(edition.models)), [plain(m) for m in reversed(edition.models)])
-    axes.set_ylim(-0.05, len(edition.models))
-    axes.set_xlim(low, high)
     axes.set_xlabel(plain(score_label(edition)))
 
 
@@ -117,8 +112,8 @@ def _draw_bars(edition: Edition, part: str, model: str, style: Style, axes: Axes
     spots = [place + spread_out(v.size, 0.5) for place, v in zip(places, scores, strict=True)]
     dots = np.concatenate(spots), np.concatenate(scores)
     axes.plot(*dots, ".", color=style.colour, markersize=4, markeredgewidth=0)
-    published = {p: edition.published.get((model, n)) for p, n in zip(places, names, strict=True)}
-    dashes = {place: spread.mean for place, spread in published.items() if spread is not None}
+    known = {p: edition.published.get((model, n)) for p, n in zip(places, names, strict=True)}
+    dashes = {place: spread.mean for place, spread in known.items() if spread is not None}
     at = np.array(list(dashes), np.float64)
     axes.hlines(list(dashes.values()), at - 0.42, at + 0.42, color="black", linewidth=1.5)
     floors = [edition.settings[name].floor for name in names]
@@ -126,10 +121,8 @@ def _draw_bars(edition: Edition, part: str, model: str, style: Style, axes: Axes
     axes.step(places, heights, where="mid", color=FADED, linewidth=1, zorder=0.9)
     labels = [plain(edition.settings[name].label) for name in names]
     axes.set_xticks(places, labels, rotation=90 if len(names) > 3 else 0)
-    axes.set_xlim(-0.6, len(names) - 0.4)
-    axes.set_ylim(seen_limits(edition))
-    axes.set_xlabel(axis_of(edition, part))
-    axes.set_ylabel(plain(score_label(edition)))
+    axes.set(xlim=(-0.6, len(names) - 0.4), ylim=seen_limits(edition))
+    axes.set(xlabel=axis_of(edition, part), ylabel=plain(score_label(edition)))
 
 
 def many_seeds(edition: Edition, settings: Sequence[str], styles: Styles) -> Chart:
@@ -165,13 +158,10 @@ def _draw_seeds(
         axes.plot(mean[1:], [place] * 2, color=style.colour, linewidth=7, alpha=0.35)
         axes.plot([mean.mean] * 2, [place - 0.28, place + 0.28], color="black", linewidth=1.5)
         if published is not None:
-            axes.plot(
-                published.mean, place, "D", color="black", markerfacecolor="white", markersize=5
-            )
-    axes.set_yticks(range(len(edition.models)), [plain(m) for m in reversed(edition.models)])
-    axes.set_ylim(-0.6, len(edition.models) - 0.4)
-    axes.set_xlim(seen_limits(edition))
-    axes.set_xlabel(plain(score_label(edition)))
+            hollow = {"color": "black", "markerfacecolor": "white", "markersize": 5}
+            axes.plot(published.mean, place, "D", **hollow)
+    _models_up(edition, axes)
+    axes.set(ylim=(-0.6, len(edition.models) - 0.4), xlim=seen_limits(edition))
 
 
 def spread_out(count: int, width: float) -> np.ndarray:
@@ -182,11 +172,12 @@ def spread_out(count: int, width: float) -> np.ndarray:
 
 def profiles(edition: Edition, styles: Styles) -> Chart | None:
     """The share of normalised scores above each threshold, a panel for each part."""
-    panels = []
-    for part in edition.parts:
-        drawn = _profile(edition, part, styles)
-        if drawn is not None:
-            panels.append(Panel(title_of(edition, part), drawn))
+    found = {part: _profiles(edition, part) for part in edition.parts}
+    panels = [
+        Panel(title_of(edition, part), partial(_draw_profiles, of_part, styles))
+        for part, of_part in found.items()
+        if of_part
+    ]
     if not panels:
         return None
     caption = (
@@ -195,32 +186,27 @@ def profiles(edition: Edition, styles: Styles) -> Chart | None:
         "falls at 0 and then runs flat to 1 is of a model that works or fails. Shaded: 95% "
         "bootstrap band at each point."
     )
-    return Chart(
-        f"{edition.slug}-profiles", "Performance profiles", caption, panels, edition.models
-    )
+    name = f"{edition.slug}-profiles"
+    return Chart(name, "Performance profiles", caption, panels, edition.models)
 
 
-def _profile(edition: Edition, part: str, styles: Styles) -> Callable[[Axes], None] | None:
-    thresholds = np.linspace(-0.5, 1.0, 61)
-    found = {}
-    for model in edition.models:
-        scores = edition.table(model, edition.in_need(part), normalised=True)
-        if scores.shape[0] > 1:
-            found[model] = performance_profile(scores, thresholds, resamples=500)
+def _profiles(edition: Edition, part: str) -> dict[str, Profile]:
+    needed = edition.in_need(part)
+    scores = {m: edition.table(m, needed, normalised=True) for m in edition.models}
+    return {
+        model: performance_profile(found, THRESHOLDS, resamples=500)
+        for model, found in scores.items()
+        if found.shape[0] > 1
+    }
 
-    def draw(axes: Axes) -> None:
-        for model, profile in found.items():
-            style = styles[model]
-            axes.fill_between(
-                thresholds, profile.low, profile.high, color=style.colour, alpha=0.12, linewidth=0
-            )
-            axes.plot(thresholds, profile.share, color=style.colour, linestyle=style.dash)
-        axes.set_xlim(-0.5, 1.0)
-        axes.set_ylim(0, 1.02)
-        axes.set_xlabel("normalised score")
-        axes.set_ylabel("share of trainings above")
 
-    return draw if found else None
+def _draw_profiles(found: Mapping[str, Profile], styles: Styles, axes: Axes) -> None:
+    for model, profile in found.items():
+        style, band = styles[model], (profile.low, profile.high)
+        axes.fill_between(THRESHOLDS, *band, color=style.colour, alpha=0.12, linewidth=0)
+        axes.plot(THRESHOLDS, profile.share, color=style.colour, linestyle=style.dash)
+    axes.set(xlim=(-0.5, 1.0), ylim=(0, 1.02))
+    axes.set(xlabel="normalised score", ylabel="share of trainings above")
 
 
 def cost(edition: Edition, styles: Styles, rates: dict[str, float]) -> Chart:
@@ -231,44 +217,48 @@ def cost(edition: Edition, styles: Styles, rates: dict[str, float]) -> Chart:
         styles: of the models.
         rates: steps per second of one core, by model.
     """
+    means = {part: _means(edition, part, rates) for part in edition.parts_with_rows}
     panels = [
-        Panel(title_of(edition, part), _cost(edition, part, styles, rates))
-        for part in edition.parts_with_rows
+        Panel(title_of(edition, part), partial(_draw_cost, edition, found, styles, rates))
+        for part, found in means.items()
     ]
     caption = (
         "Right is faster, up is better. Bars are 95% bootstrap intervals of the mean over the "
         "settings of the part."
     )
-    return Chart(
-        f"{edition.slug}-cost", "Score and speed", caption, panels, edition.models, (3.6, 2.6)
-    )
+    name = f"{edition.slug}-cost"
+    return Chart(name, "Score and speed", caption, panels, edition.models, (3.6, 2.6))
 
 
-def _cost(
-    edition: Edition, part: str, styles: Styles, rates: dict[str, float]
-) -> Callable[[Axes], None]:
+def _means(edition: Edition, part: str, models: Mapping[str, float]) -> dict[str, Interval]:
     means = {}
-    for model in rates:
+    for model in models:
         scores = edition.table(model, edition.of_part(part))
         if scores.shape[0] > 1:
             means[model] = stratified_interval(scores, mean_of_tasks, resamples=RESAMPLES)
         elif scores.size:
             means[model] = Interval(float(scores.mean()), np.nan, np.nan)
+    return means
 
-    def draw(axes: Axes) -> None:
-        for model, mean in means.items():
-            style, rate = styles[model], rates[model]
-            axes.plot([rate] * 2, mean[1:], color=style.colour, linewidth=2, alpha=0.5)
-            axes.plot(rate, mean.mean, style.marker, color=style.colour, markersize=7)
-        axes.set_xscale("log")
-        axes.margins(x=0.12)
-        axes.xaxis.set_major_locator(LogLocator(10, (1, 2, 5)))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.set_xlabel("steps per second of one core, training")
-        axes.set_ylabel(f"mean {plain(score_label(edition))}")
 
-    return draw
+def _draw_cost(
+    edition: Edition,
+    means: Mapping[str, Interval],
+    styles: Styles,
+    rates: Mapping[str, float],
+    axes: Axes,
+) -> None:
+    for model, mean in means.items():
+        style, rate = styles[model], rates[model]
+        axes.plot([rate] * 2, mean[1:], color=style.colour, linewidth=2, alpha=0.5)
+        axes.plot(rate, mean.mean, style.marker, color=style.colour, markersize=7)
+    axes.set_xscale("log")
+    axes.margins(x=0.12)
+    axes.xaxis.set_major_locator(LogLocator(10, (1, 2, 5)))
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("steps per second of one core, training")
+    axes.set_ylabel(f"mean {plain(score_label(edition))}")
 
 
 def pick(edition: Edition, part: str) -> list[str]:
@@ -287,7 +277,7 @@ def pick(edition: Edition, part: str) -> list[str]:
 def learning(edition: Edition, styles: Styles) -> Chart:
     """Means of training over episodes, a panel for each of a few settings (Figure 4.1.4)."""
     panels = [
-        Panel(name, _learning(edition, name, styles))
+        Panel(name, partial(_draw_learning, edition, _bands(edition, name), styles))
         for part in edition.parts
         for name in pick(edition, part)
     ]
@@ -299,43 +289,63 @@ def learning(edition: Edition, styles: Styles) -> Chart:
     return Chart(f"{edition.slug}-learning", "Learning curves", caption, panels, edition.models)
 
 
-def _learning(edition: Edition, setting: str, styles: Styles) -> Callable[[Axes], None]:
-    drawn = {}
+Band = tuple[np.ndarray, int, np.ndarray, np.ndarray, np.ndarray]
+"""Steps, how many seeds, their mean and the ends of its interval."""
+
+
+def _bands(edition: Edition, setting: str) -> dict[str, Band]:
+    found = {}
     for model in edition.models:
-        rows = list(edition.cells.get((model, setting), {}).values())
-        if rows:
-            data = curve_of(rows)
-            drawn[model] = data.steps, len(rows), mean_and_band(data.values)
-
-    def draw(axes: Axes) -> None:
-        for model, (steps, seeds, (mean, low, high)) in drawn.items():
-            style = styles[model]
-            if seeds > 2:
-                axes.fill_between(steps, low, high, color=style.colour, alpha=0.09, linewidth=0)
-            axes.plot(steps, mean, color=style.colour, linestyle=style.dash, linewidth=1.6)
-        axes.set_xlim(left=0)
-        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-        axes.xaxis.set_major_locator(MaxNLocator(5))
-        axes.set_xlabel("environment steps")
-        axes.set_ylabel(plain(score_label(edition)))
-
-    return draw
+        if rows := list(edition.cells.get((model, setting), {}).values()):
+            steps, values = curve_of(rows)
+            found[model] = steps, len(rows), *mean_and_band(values)
+    return found
 
 
-def curve_of(rows: Sequence[Row], bins: int = CURVE_POINTS) -> Curves:
-    """The curves of several seeds in one setting, in at most this many bins."""
-    score = rows[0]["score"]
-    each = [row["curve"] for row in rows]
+def _draw_learning(edition: Edition, found: Mapping[str, Band], styles: Styles, axes: Axes) -> None:
+    for model, (steps, seeds, mean, low, high) in found.items():
+        style = styles[model]
+        if seeds > 2:
+            axes.fill_between(steps, low, high, color=style.colour, alpha=0.09, linewidth=0)
+        axes.plot(steps, mean, color=style.colour, linestyle=style.dash, linewidth=1.6)
+    axes.set_xlim(left=0)
+    steps_axis(axes)
+    axes.set_ylabel(plain(score_label(edition)))
+
+
+def steps_axis(axes: Axes) -> None:
+    """Environment steps along a panel."""
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.set_xlabel("environment steps")
+
+
+def draw_seeds(axes: Axes, curve: Curves, style: Style, *, banded: bool) -> None:
+    """Every seed's curve thin and their mean thick; `banded`: shade the mean's standard error."""
+    mean, several = curve.values.mean(axis=0), len(curve.values) > 1
+    if several and banded:
+        error = curve.values.std(axis=0, ddof=1) / np.sqrt(len(curve.values))
+        band = mean - error, mean + error
+        axes.fill_between(curve.steps, *band, color=style.colour, alpha=0.2, linewidth=0)
+    for values in curve.values if several else ():
+        axes.plot(curve.steps, values, color=style.colour, linewidth=0.6, alpha=0.35)
+    axes.plot(curve.steps, mean, color=style.colour, linestyle=style.dash, linewidth=1.5)
+
+
+def curve_of(rows: Sequence[Row], bins: int = CURVE_POINTS, metric: str = "") -> Curves:
+    """The curves of several seeds in one setting, in at most this many bins; of their score, or
+    another metric."""
+    metric, each = metric or rows[0]["score"], [row["curve"] for row in rows]
     points = min(len(curve["steps"]) for curve in each)
     pooled = [
         {
             "steps": each[0]["steps"][at],
             "episodes": [curve["episodes"][at] for curve in each],
-            score: [curve[score][at] for curve in each],
+            metric: [curve[metric][at] for curve in each],
         }
         for at in range(points)
     ]
-    return curves(pooled, score, bins)
+    return curves(pooled, metric, bins)
 
 
 def ranks(edition: Edition, settings: Sequence[str], styles: Styles) -> Chart | None:
@@ -347,20 +357,21 @@ def ranks(edition: Edition, settings: Sequence[str], styles: Styles) -> Chart | 
             evaluation. If there are none, a panel for each part, of each seed's mean over it.
         styles: of the models.
     """
-    panels = [
-        Panel(f"{name}, {words}", partial(_draw_ranks, edition, styles, found))
-        for name in settings
-        for words, found in _moments(edition, name).items()
-    ]
     if settings:
+        found = {
+            f"{name}, {words}": ranked
+            for name in settings
+            for words, ranked in _moments(edition, name).items()
+        }
         about = "At a quarter and at half of the training, and evaluated after it."
     else:
-        for part in edition.parts:
-            found = _ranks_of_part(edition, part)
-            if found:
-                draw = partial(_draw_ranks, edition, styles, found)
-                panels.append(Panel(title_of(edition, part), draw))
+        found = {title_of(edition, p): _ranks_of_part(edition, p) for p in edition.parts}
         about = "Each seed's mean over the settings of a part: too few seeds for single settings."
+    panels = [
+        Panel(title, partial(_draw_ranks, edition, styles, ranked))
+        for title, ranked in found.items()
+        if ranked
+    ]
     if not panels:
         return None
     caption = (
@@ -383,7 +394,7 @@ def _moments(edition: Edition, setting: str) -> dict[str, dict[str, Ranks]]:
             if np.isfinite(column).all():
                 found[f"{share:.0%} of training"][model] = ranked_scores(column)
         last[model] = ranked_scores(edition.values(model, setting))
-    return {words: by_model for words, by_model in found.items() if by_model}
+    return found
 
 
 def _ranks_of_part(edition: Edition, part: str) -> dict[str, Ranks]:
@@ -393,19 +404,11 @@ def _ranks_of_part(edition: Edition, part: str) -> dict[str, Ranks]:
 
 def _draw_ranks(edition: Edition, styles: Styles, found: Mapping[str, Ranks], axes: Axes) -> None:
     for model, line in found.items():
-        style = styles[model]
-        axes.fill_between(
-            line.rank, line.low, line.high, color=style.colour, alpha=0.1, linewidth=0
-        )
-        axes.plot(
-            line.rank,
-            line.score,
-            color=style.colour,
-            linestyle=style.dash,
-            marker=style.marker,
-            markersize=2.5 if len(line.rank) > 9 else 4,
-            linewidth=1.2,
-        )
+        colour, marker, dash = styles[model]
+        axes.fill_between(line.rank, line.low, line.high, color=colour, alpha=0.1, linewidth=0)
+        size = 2.5 if len(line.rank) > 9 else 4
+        look = {"color": colour, "linestyle": dash, "marker": marker, "markersize": size}
+        axes.plot(line.rank, line.score, linewidth=1.2, **look)
     axes.set_ylim(seen_limits(edition))
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.set_xlabel("seeds, from the best")

@@ -260,9 +260,6 @@ def read_edition(folder: str | Path, run_dir: str | Path = "runs") -> Edition:
         raise UserError(f"{path} has no finished cell yet; clew study appends them to {RESULTS}")
     for line in lines:
         _check_row(line.row, path / RESULTS, line.number)
-    cells: dict[tuple[str, str], dict[int, Row]] = {}
-    for row in rows:
-        cells.setdefault((row["model"], row["setting"]), {})[row["seed"]] = row
     name = study["name"]
     page = page_of(name)
     models = list(dict.fromkeys([*study["models"], *(row["model"] for row in rows)]))
@@ -277,9 +274,17 @@ def read_edition(folder: str | Path, run_dir: str | Path = "runs") -> Edition:
         settings=_settings(page.publication, study["settings"], used),
         seeds=sorted({*study["seeds"], *(row["seed"] for row in rows)}),
         published=_published(page.publication, study["expected"]),
-        cells=cells,
+        cells=cells_of(rows),
         page=page,
     )
+
+
+def cells_of(rows: Sequence[Row]) -> dict[tuple[str, str], dict[int, Row]]:
+    """Rows by model and setting, and then by seed."""
+    cells: dict[tuple[str, str], dict[int, Row]] = {}
+    for row in rows:
+        cells.setdefault((row["model"], row["setting"]), {})[row["seed"]] = row
+    return cells
 
 
 def _find(folder: Path, run_dir: Path) -> Path:

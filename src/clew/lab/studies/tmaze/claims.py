@@ -1,54 +1,40 @@
 """Success rates of a T-Maze study's folder, and what Figures 5.2 and 5.3 claim of them."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from jaxtyping import Float
-
 from clew.errors import UserError
-from clew.lab.claims import HELD, NOT_HELD, NOT_RUN, UNDECIDED, Claim, Finding
+from clew.lab.claims import (
+    HELD,
+    MOST_SEEDS,
+    NOT_HELD,
+    NOT_RUN,
+    UNDECIDED,
+    Claim,
+    Finding,
+    seeds_that_decide,
+    within,
+)
 from clew.lab.grid.results import Row
-from clew.lab.studies.report.budget import OneBudget, in_order, most_rows
+from clew.lab.studies.report.budget import OneBudget, Values, one_budget
 from clew.lab.studies.report.edition import Edition
 from clew.lab.studies.tmaze import grid
 from clew.lab.studies.tmaze.grid import CORRIDORS
-from clew.stats import Interval, seeds_needed, wilson_interval
+from clew.stats import Interval, wilson_interval
 from clew.stats.comparisons import critical_value
 
 ALPHA = 0.05
 GUESSED_DEVIATION = 0.25
 """Of one seed alone, for planning: half of the seeds remember (1), half guess (0.5)."""
-MOST = 10_000
-"""Seeds beyond which no number is given."""
 
 
-@dataclass(frozen=True)
-class Scores(OneBudget):
-    """The rows of one budget by agent and corridor."""
-
-    which: str
-    """ "published" or "repaired"."""
-    corridors: Sequence[int]
-    """Those with a row, ascending."""
-
-    def rows(self, model: str, corridor: int) -> list[Row]:
-        """A cell's rows, seed by seed."""
-        return self.rows_of(model, f"corridor-{corridor}")
-
-    def success(self, model: str, corridor: int) -> Float[np.ndarray, " seeds"]:
-        """The thesis's score of every seed: success over the last 100K steps of training."""
-        scores = [row["last"]["success"] for row in self.rows(model, corridor)]
-        return np.array([score for score in scores if score is not None], np.float64)
-
-    def seeds(self, models: Sequence[str] | None = None) -> str:
-        """How many seeds the cells of some models have, in words."""
-        return self.seeds_of(models or self.models, [f"corridor-{n}" for n in self.corridors])
+def corridor_of(setting: str) -> int:
+    """The length of a setting's corridor."""
+    return int(setting.split("-")[1])
 
 
-def scores_of(edition: Edition) -> Scores:
-    """The rows of the budget that most rows are of, the larger one if two have as many.
+def scores_of(edition: Edition) -> OneBudget:
+    """The rows of a folder, whose scores are success over the last 100K steps of training.
 
     Raises:
         UserError: if the folder is not of the T-Maze study.
@@ -56,10 +42,7 @@ def scores_of(edition: Edition) -> Scores:
     which = grid.EDITION_OF.get(edition.name)
     if which is None or "last" not in edition.rows[0]:
         raise UserError(f"{edition.folder} is of {edition.name}, not a grid of the T-Maze study")
-    whole, steps, left_out = most_rows(edition)
-    models = in_order(whole, list(grid.models(which)))
-    corridors = sorted({int(setting.removeprefix("corridor-")) for _, setting in whole.cells})
-    return Scores(whole, steps, left_out, models, which, corridors)
+    return one_budget(edition, list(grid.models(which)), corridor_of)
 
 
 @dataclass(frozen=True)
@@ -73,26 +56,23 @@ class Range:
     high: float
     text: str
 
-    def __call__(self, scores: Scores) -> list[Finding]:
+    def __call__(self, scores: OneBudget) -> list[Finding]:
         """The range at every corridor that it is about."""
-        return [self._find(n, scores.success(self.model, n)) for n in self.corridors]
+        return [self._find(n, scores.scores(self.model, f"corridor-{n}")) for n in self.corridors]
 
-    def _find(self, corridor: int, values: Float[np.ndarray, " seeds"]) -> Finding:
+    def _find(self, corridor: int, values: Values) -> Finding:
         record = {"figure": self.figure, "model": self.model, "corridor": corridor}
         record |= {"claimed_low": self.low, "claimed_high": self.high, "seeds": values.size}
         what = f"corridor {corridor}, {self.low:g} to {self.high:g}"
-        ends: tuple[float | None, ...] = (None,) * 3
-        if values.size:
-            ends = interval = mean_interval(values)
-            verdict = decide(interval, self.low, self.high)
-            needed = None
-            if verdict == UNDECIDED:
-                needed = seeds_to_decide(values, self.low, self.high)
-            seen = f"{interval:.2f}"
-        else:
-            verdict, needed, seen = NOT_RUN, None, "–"
-        record |= dict(zip(("mean", "low", "high"), ends, strict=True))
-        return Finding(what, verdict, str(values.size), seen, needed, record)
+        if not values.size:
+            record |= {"mean": None, "low": None, "high": None}
+            return Finding(what, NOT_RUN, "0", record=record)
+        interval = mean_interval(values)
+        verdict, needed = within(interval, self.low, self.high), None
+        if verdict == UNDECIDED:
+            needed = seeds_to_decide(values, self.low, self.high)
+        record |= interval._asdict()
+        return Finding(what, verdict, str(values.size), f"{interval:.2f}", needed, record)
 
 
 RANGES = (
@@ -116,14 +96,14 @@ class OutOfReach:
     models: tuple[str, ...]
     window: int
 
-    def __call__(self, scores: Scores) -> list[Finding]:
+    def __call__(self, scores: OneBudget) -> list[Finding]:
         """How many seeds solve each such corridor: one is enough against the claim."""
         longer = [n for n in CORRIDORS if n > self.window]
         known = [model for model in self.models if model in scores.models]
         return [self._find(scores, model, n) for n in longer for model in known or self.models[:1]]
 
-    def _find(self, scores: Scores, model: str, corridor: int) -> Finding:
-        rows = scores.rows(model, corridor)
+    def _find(self, scores: OneBudget, model: str, corridor: int) -> Finding:
+        rows = scores.rows(model, f"corridor-{corridor}")
         solved, seeds = sum(solves(row) for row in rows), len(rows)
         what = f"corridor {corridor}, {model}"
         record = {"model": model, "corridor": corridor, "solved": solved, "seeds": seeds}
@@ -162,14 +142,7 @@ actor's; of the published agents the learner sees all of its chunk, so that the 
 whether it is the layers that hand the cue on."""
 
 
-def decide(interval: Interval, low: float, high: float) -> str:
-    """Held if the whole interval is in the range, not held if all of it is outside."""
-    if low <= interval.low and interval.high <= high:
-        return HELD
-    return NOT_HELD if interval.high < low or interval.low > high else UNDECIDED
-
-
-def mean_interval(values: Float[np.ndarray, " seeds"]) -> Interval:
+def mean_interval(values: Values) -> Interval:
     """A 95% interval of the mean success over seeds that few and equal seeds do not make narrow.
 
     The wider, at each end, of Student's interval and of
@@ -188,7 +161,7 @@ def mean_interval(values: Float[np.ndarray, " seeds"]) -> Interval:
     return Interval(mean, max(low, 0.0), min(high, 1.0))
 
 
-def seeds_to_decide(values: Float[np.ndarray, " seeds"], low: float, high: float) -> int | None:
+def seeds_to_decide(values: Values, low: float, high: float) -> int | None:
     """Seeds with which this mean and deviation, if they are the true ones, would be decided.
 
     The larger of what a one-sample t-test against the nearest edge of the range needs for a power
@@ -196,19 +169,18 @@ def seeds_to_decide(values: Float[np.ndarray, " seeds"], low: float, high: float
     part needs. An edge at 0 or 1 is none.
 
     Returns:
-        The number, None if the mean is at the edge or the number is above `MOST`.
+        The number, None if the mean is at the edge or the number is above `MOST_SEEDS`.
     """
     mean = float(values.mean())
     deviation = float(values.std(ddof=1)) if values.size > 1 else GUESSED_DEVIATION
     margin = min(abs(mean - edge) for edge in (low, high) if 0.0 < edge < 1.0)
     enough = 2
     if deviation > 0:
-        try:
-            enough = seeds_needed(margin, deviation, 0.0, alpha=ALPHA, most=MOST).seeds
-        except UserError:
+        enough = seeds_that_decide(margin, deviation, 0.0)
+        if enough is None:
             return None
-    for count in range(enough, MOST):
-        if decide(Interval(mean, *_unseen(count, mean)), low, high) != UNDECIDED:
+    for count in range(enough, MOST_SEEDS):
+        if within(Interval(mean, *_unseen(count, mean)), low, high) != UNDECIDED:
             return count
     return None
 

@@ -1,24 +1,29 @@
 """The report of the T-Maze study: its blocks, sentences and tables."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from clew.errors import UserError
 from clew.lab import claims
-from clew.lab.claims import Judged
+from clew.lab.claims import Judged, seeds_that_decide
 from clew.lab.grid.results import Row
-from clew.lab.studies.report.budget import over_seeds, trainings
+from clew.lab.studies.report.budget import (
+    OneBudget,
+    Shown,
+    command,
+    costs_table,
+    scores_table,
+    whole_time,
+)
 from clew.lab.studies.report.costs import provenance
 from clew.lab.studies.report.edition import Edition, Page
 from clew.lab.studies.report.search import SearchReport
 from clew.lab.studies.report.tables import MISSING, shade
 from clew.lab.studies.tmaze import figures, grid
-from clew.lab.studies.tmaze.claims import CLAIMS, Scores, mean_interval, scores_of
+from clew.lab.studies.tmaze.claims import CLAIMS, corridor_of, mean_interval, scores_of
 from clew.lab.studies.tmaze.figures import WINDOWS, further_success
-from clew.lab.studies.tmaze.grid import AGENTS, CORRIDORS
+from clew.lab.studies.tmaze.grid import AGENTS, CORRIDORS, EDITION_OF, SEARCH_EDITION_OF
 from clew.report.document import (
     Block,
     Cell,
@@ -27,11 +32,11 @@ from clew.report.document import (
     Table,
     Text,
     counted,
-    duration,
     listed,
+    tabulate,
 )
 from clew.report.figures import Styles
-from clew.stats import seeds_needed, welch_test
+from clew.stats import welch_test
 
 _EDITIONS = {
     "published": "Agents as the authors' code has them: GTrXL's learner sees all of its chunk and "
@@ -42,27 +47,14 @@ _EDITIONS = {
 }
 
 
-def page_of(name: str) -> Page | None:
-    """The page of an edition's grid, or of its search, by the grid's name; None for others."""
-    if name in grid.EDITION_OF:
-        made_by = partial(command, which=grid.EDITION_OF[name])
-        return Page(made_by, form="the T-Maze study", blocks=blocks)
-    if name in grid.SEARCH_EDITION_OF:
-        made_by = partial(command, which=f"{grid.SEARCH_EDITION_OF[name]} --sweep")
-        return Page(made_by, form="a search of the T-Maze study", blocks=SEARCH.blocks)
-    return None
-
-
-def command(edition: Edition, which: str) -> str:
-    """The command that makes an edition's folder."""
-    return (
-        f"clew study pramanik --part tmaze --edition {which} --steps "
-        f"{edition.study['steps']} --seeds {len(edition.seeds)} --run-dir {edition.folder}"
-    )
+def _command(edition: Edition) -> str:
+    which = (EDITION_OF | SEARCH_EDITION_OF)[edition.name]
+    search = " --sweep" if edition.name in SEARCH_EDITION_OF else ""
+    return command(edition, f"--part tmaze --edition {which}{search}")
 
 
 def _about_search(edition: Edition, rows: Sequence[Row]) -> str:
-    corridors = sorted({int(row["setting"].split(" ")[0].split("-")[1]) for row in rows})
+    corridors = sorted({corridor_of(row["setting"].split(" ")[0]) for row in rows})
     return (
         f"{counted(len(rows), 'training')} on corridors of "
         f"{listed([str(n) for n in corridors])}, {counted(len(edition.seeds), 'seed')}, "
@@ -72,7 +64,7 @@ def _about_search(edition: Edition, rows: Sequence[Row]) -> str:
 
 
 def _authors_rates(edition: Edition) -> Mapping[str, tuple[float, float]]:
-    own = grid.models(grid.SEARCH_EDITION_OF[edition.name])
+    own = grid.models(SEARCH_EDITION_OF[edition.name])
     return {name: (c.a2c.learning_rate, c.a2c.entropy_cost) for name, c in own.items()}
 
 
@@ -88,6 +80,30 @@ SEARCH = SearchReport(
 """Of Table A.1's search."""
 
 
+def _steady(rows: Sequence[Row]) -> dict[str, Any]:
+    """Further numbers of a cell: who reached the junction, and success in fresh episodes."""
+    return {
+        "junction": float(np.mean([row["last"]["junction"] for row in rows])),
+        "steps": rows[0]["steps"],
+        "evaluated": float(np.mean([row["mean"] for row in rows])),
+    }
+
+
+SUCCESS = Shown(
+    "success",
+    axis="corridor",
+    labels=lambda setting: (setting.replace("-", " "), corridor_of(setting)),
+    digits=3,
+    note="Mean over seeds and its standard error, as published; below, the 95% interval by which "
+    "the claims are judged, how many seeds there are, and the share of episodes that reached "
+    "the junction. 0.5 is guessing.",
+    interval_of=mean_interval,
+    more=_steady,
+    below=("junction",),
+    shaded=True,
+)
+
+
 def blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
     """The blocks of a folder at the budget of most of its rows."""
     scores = scores_of(edition)
@@ -97,13 +113,13 @@ def blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
     beside = [block for block in (figures.windows(scores, styles), windows_table(scores)) if block]
     return [
         Heading(scores.edition.name, 1, scores.edition.slug),
-        scores.numbers(scores.seeds(), judged, "of one core"),
+        scores.numbers(judged, "of one core"),
         *(Text(sentence) for sentence in _sentences(scores)),
         *_claims(scores, judged),
         scores.heading("Figures 5.2 and 5.3", "figures"),
         *(figures.published(scores, number, styles, judged) for number in figures.FIGURES),
         figures.controls(scores, styles),
-        success_table(scores),
+        scores_table(scores, f"Success over the last 100K of {scores.budget}", SUCCESS),
         *([scores.heading("What GTrXL's learner sees", "windows-section")] if beside else []),
         *beside,
         scores.heading("Learning", "learning-section"),
@@ -114,13 +130,13 @@ def blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
         figures.lengths(scores, styles),
         lengths_table(scores),
         scores.heading("Cost", "cost-section"),
-        costs_table(scores),
+        costs_table(scores, _COSTS.format(whole_time(scores)), measured=True),
         scores.heading("How this was made", "made-section"),
         provenance(scores.edition, note),
     ]
 
 
-def _claims(scores: Scores, judged: Sequence[Judged]) -> list[Table]:
+def _claims(scores: OneBudget, judged: Sequence[Judged]) -> list[Table]:
     note = (
         "A claim is a range of success rates, and holds where the whole 95% interval of the mean "
         "over seeds is in it, at every corridor; it does not where the interval is outside at one "
@@ -132,86 +148,44 @@ def _claims(scores: Scores, judged: Sequence[Judged]) -> list[Table]:
     return claims.tables(judged, scores.edition.slug, title, note)
 
 
-def _sentences(scores: Scores) -> list[str]:
+def _sentences(scores: OneBudget) -> list[str]:
     agents = [model for model in AGENTS if model in scores.models]
     others = [model for model in scores.models if model not in AGENTS]
-    lengths = listed([str(n) for n in scores.corridors])
+    lengths = listed([str(corridor_of(n)) for n in scores.settings])
     sentences = [
-        _EDITIONS.get(scores.which, ""),
+        _EDITIONS[EDITION_OF[scores.edition.name]],
         f"{counted(len(agents), 'agent')} of the thesis ({listed(agents)})"
         + (f" and {counted(len(others), 'control')} ({listed(others)})" if others else "")
         + f" on corridors of {lengths}, {scores.seeds()}, {scores.budget} each. The thesis has 50 "
         "seeds of 10M steps on corridors of 120 to 200, and the best of 25 learning rates and "
         "entropy costs; here those of the authors' configurations.",
     ]
-    missing = [str(n) for n in CORRIDORS if n not in scores.corridors]
+    missing = [str(n) for n in CORRIDORS if f"corridor-{n}" not in scores.settings]
     if missing:
         sentences.append(f"Corridors that were not run: {listed(missing)}.")
-    sentences += scores.not_shown
-    return [sentence for sentence in sentences if sentence]
+    return sentences + scores.not_shown
 
 
-def success_table(scores: Scores) -> Table:
-    """Every agent on every corridor."""
-    rows, records = [], []
-    for model in scores.models:
-        cells = [Cell(model)]
-        for corridor in scores.corridors:
-            cell, record = _success(scores, model, corridor)
-            cells.append(cell)
-            records += record
-        rows.append(cells)
-    return Table(
-        f"{scores.edition.slug}-success",
-        f"Success over the last 100K of {scores.budget}",
-        [Column("agent"), *(Column(f"corridor {n}") for n in scores.corridors)],
-        rows,
-        "Mean over seeds and its standard error, as published; below, the 95% interval by which "
-        "the claims are judged, how many seeds there are, and the share of episodes that reached "
-        "the junction. 0.5 is guessing.",
-        records,
-    )
-
-
-def _success(scores: Scores, model: str, corridor: int) -> tuple[Cell, list[dict[str, Any]]]:
-    values = scores.success(model, corridor)
-    if not values.size:
-        return MISSING, []
-    rows = scores.rows(model, corridor)
-    text, below, record = over_seeds(values, 3, mean_interval)
-    junction = float(np.mean([row["last"]["junction"] for row in rows]))
-    below[-1] += f", junction {junction:.2f}"
-    named = {"model": model, "corridor": corridor} | record
-    named |= {"junction": junction, "steps": scores.steps}
-    named |= {"evaluated": float(np.mean([row["mean"] for row in rows]))}
-    return Cell(text, tuple(below), shade=shade(record["mean"])), [named]
-
-
-def windows_table(scores: Scores) -> Table | None:
+def windows_table(scores: OneBudget) -> Table | None:
     """GTrXL-128 with its learner's window as published and banded, corridor by corridor."""
-    pair = WINDOWS.get(scores.which, ())
-    both = [n for n in scores.corridors if all(scores.success(model, n).size for model in pair)]
-    if not pair or not both:
+    pair = WINDOWS[EDITION_OF[scores.edition.name]]
+    both = [n for n in scores.settings if all(scores.scores(model, n).size for model in pair)]
+    if not both:
         return None
     rows = []
-    for corridor in both:
-        wide, banded = (scores.success(model, corridor) for model in pair)
+    for setting in both:
+        wide, banded = (scores.scores(model, setting) for model in pair)
         cells = [Cell(f"{v.mean():.3f}", (f"seeds: {_each(v)}",)) for v in (wide, banded)]
-        rows.append([Cell(f"corridor {corridor}"), *cells, Cell(*_difference(wide, banded))])
-    columns = [Column(""), Column("sees its chunk", "as published"), Column("banded", "repaired")]
+        rows.append([setting.replace("-", " "), *cells, Cell(*_difference(wide, banded))])
+    columns = ["", Column("sees its chunk", "as published"), Column("banded", "repaired")]
     title = f"GTrXL-128: what its learner sees, {scores.budget}"
     note = (
         "Success over the last 100K steps. The difference is that of the means, banded less "
         "published, with Welch's 95% interval; the seeds are those that each would need for a "
         "power of 0.8 if means and deviations are as seen."
     )
-    return Table(
-        f"{scores.edition.slug}-windows-table",
-        title,
-        [*columns, Column("banded less published")],
-        rows,
-        note,
-    )
+    columns.append("banded less published")
+    return tabulate(f"{scores.edition.slug}-windows-table", title, columns, rows, note)
 
 
 def _each(values: np.ndarray) -> str:
@@ -225,24 +199,21 @@ def _difference(wide: np.ndarray, banded: np.ndarray) -> tuple[str, tuple[str, .
         return text, ("one seed: no interval",)
     test = welch_test(banded, wide)
     below = [f"[{test.low:+.2f}, {test.high:+.2f}], p = {test.p:.2g}"]
-    try:
-        spread = (float(banded.std(ddof=1)), float(wide.std(ddof=1)))
-        below.append(f"{seeds_needed(difference, *spread, most=10_000).seeds:,} seeds each")
-    except UserError:
-        below.append("seeds needed: unknown")
-    return text, tuple(below)
+    needed = seeds_that_decide(difference, float(banded.std(ddof=1)), float(wide.std(ddof=1)))
+    return text, (*below, f"{needed:,} seeds each" if needed else "seeds needed: unknown")
 
 
-def lengths_table(scores: Scores) -> Table:
+def lengths_table(scores: OneBudget) -> Table:
     """Success on longer corridors, agent by agent."""
     names = sorted(
         {n for row in scores.edition.rows for n in row["further"] or ()},
-        key=lambda name: (int(name.split("-")[1]), name),
+        key=lambda name: (corridor_of(name), name),
     )
     rows, records = [], []
-    for corridor in scores.corridors:
+    for setting in scores.settings:
+        corridor = corridor_of(setting)
         for model in scores.models:
-            there = [row for row in scores.rows(model, corridor) if row["further"]]
+            there = [row for row in scores.rows(model, setting) if row["further"]]
             if not there:
                 continue
             stretched, plain = further_success(there, corridor)
@@ -250,15 +221,14 @@ def lengths_table(scores: Scores) -> Table:
             cells += [_mean(stretched[corridor])]
             for name in names:
                 found = stretched if name.endswith("-stretched") else plain
-                values = found.get(int(name.split("-")[1])) if name in there[0]["further"] else None
+                values = found.get(corridor_of(name)) if name in there[0]["further"] else None
                 cells.append(_mean(values))
                 if values:
                     record = {"model": model, "trained": corridor, "evaluated": name}
                     records.append(record | {"seeds": len(values), "mean": float(np.mean(values))})
             rows.append(cells)
-    columns = [Column("agent"), Column("its own")]
-    columns += [Column(*_length_words(name)) for name in names]
-    return Table(
+    columns = ["agent", "its own", *(Column(*_length_words(name)) for name in names)]
+    return tabulate(
         f"{scores.edition.slug}-lengths-table",
         f"Success on longer corridors, {scores.budget}",
         columns,
@@ -281,26 +251,16 @@ def _length_words(name: str) -> tuple[str, str]:
     return number, stretched or "as it is"
 
 
-def costs_table(scores: Scores) -> Table:
-    """What the cells of every agent took."""
-    rows, records = [], []
-    for model in scores.models:
-        took = trainings(scores.edition, model)
-        minutes = float(np.mean([row["timed"]["evaluate"] for row in took.rows])) / 60
-        hours = sum(row["seconds"] for row in took.rows) / 3600
-        rows.append([Cell(model), *took.cells, Cell(f"{minutes:.1f} min"), Cell(f"{hours:.2f} h")])
-        record = {"model": model, "parameters": took.rows[0]["parameters"]}
-        record |= {"cells": len(took.rows), "steps_per_second": took.rate}
-        records.append(record | {"train_hours": took.hours, "evaluate_minutes": minutes})
-    heads = ("agent", "parameters", "cells", "steps/s", "a training", "a measuring", "in all")
-    whole = duration(sum(row["seconds"] for row in scores.edition.rows))
-    return Table(
-        f"{scores.edition.slug}-costs",
-        f"What it took, {scores.budget} a cell",
-        [Column(head) for head in heads],
-        rows,
-        f"Of one core, each cell alone on it with one thread; {whole} in all. Other work on the "
-        "machine counts: seconds are by the clock. Measuring is on the own corridor and the longer "
-        "ones.",
-        records,
-    )
+_COSTS = (
+    "Of one core, each cell alone on it with one thread; {}. Other work on the machine counts: "
+    "seconds are by the clock. Measuring is on the own corridor and the longer ones."
+)
+
+PAGES = {
+    **dict.fromkeys(EDITION_OF, Page(_command, form="the T-Maze study", blocks=blocks)),
+    **dict.fromkeys(
+        SEARCH_EDITION_OF,
+        Page(_command, form="a search of the T-Maze study", blocks=SEARCH.blocks),
+    ),
+}
+"""By the name of a grid."""
