@@ -1,8 +1,10 @@
 """The Memory Maze study: its grid, the thesis's tables beside it, its command, its cells."""
 
+import csv
 import json
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,8 +16,8 @@ from clew.agents.network import make_agent
 from clew.cli import run
 from clew.lab.costs import parameters, state_size
 from clew.lab.studies.memory_maze import grid as study
-from clew.lab.studies.memory_maze.grid import Entry, published_settings, value_of
-from clew.memory import make_memory
+from clew.memory import MEMORIES, make_memory, options_of
+from clew.names import find
 from clew.run.config import TrainConfig
 from pixel_maze import TASK
 from requested import requested
@@ -33,6 +35,55 @@ SEARCHED = {
     "ppo.entropy_cost": study.ENTROPY_COSTS,
 }
 GRID = study.study()
+NOT_APPLICABLE = "N/A"
+
+
+class Entry(NamedTuple):
+    """One value of the thesis, and whether the study has it."""
+
+    table: str
+    """The table's or section's number."""
+    quantity: str
+    model: str
+    """An agent's name, or "all"."""
+    published: str
+    """A number, several between spaces where they were searched or run, or "N/A"."""
+    setting: str
+    """Where the study has it, see `value_of`; nothing if nowhere."""
+    follows: str
+    """"yes", "swept" (one of the values that were searched) or "no"."""
+    why: str
+
+
+def published_settings() -> list[Entry]:
+    """Tables A.3 and A.4 and what else section 5.2 and appendix A.2 say in numbers."""
+    file = Path(study.__file__).with_name("published.csv")
+    rows = csv.DictReader(file.read_text(encoding="utf-8").splitlines())
+    return [Entry(**row) for row in rows]
+
+
+def value_of(setting: str, config: TrainConfig) -> str:
+    """A setting of a run as the tables write it.
+
+    Args:
+        setting: a field of `TrainConfig` by its dotted name, "batch" (steps of a gradient step) or
+            "environments per actor". An option that a memory does not have is "N/A", as is one
+            that is None.
+        config: of the run.
+    """
+    if setting == "batch":
+        value = config.steps_per_update // config.ppo.minibatches
+    elif setting == "environments per actor":
+        value = config.ppo.num_envs // config.asynchronous.actors
+    elif setting.startswith("memory_options."):
+        name = setting.partition(".")[2]
+        defaults = options_of(find("memory", config.memory, MEMORIES))
+        value = config.memory_options.get(name, defaults.get(name))
+    else:
+        value = config
+        for part in setting.split("."):
+            value = getattr(value, part)
+    return NOT_APPLICABLE if value is None else f"{value:g}"
 
 
 @pytest.mark.parametrize("entry", published_settings(), ids=lambda e: f"{e.quantity}-{e.model}")

@@ -47,6 +47,23 @@ TMAZE = Setting("Table 5.1", "Pramanik (2023), Table A.2", 128, 4, 64, 256, 4, 1
 SETTINGS = (PARISOTTO, TMAZE)
 
 
+def by_convention(quantity: str, attention: str, setting: Setting, vectors: int) -> float:
+    """The operations or the state of one head: of "gtrxl", "relit", or "arelit" with so many
+    vectors in the place of C."""
+    d, head, eta = setting.hidden_size, setting.head_size, setting.eta
+    if quantity == "operations":
+        return {
+            "gtrxl": gtrxl_operations(d, head, setting.window),
+            "relit": relit_operations(d, head, eta),
+            "arelit": arelit_operations(d, head, eta, vectors),
+        }[attention]
+    return {
+        "gtrxl": gtrxl_state(d, setting.window),
+        "relit": relit_state(head, eta),
+        "arelit": arelit_state(head, eta, vectors),
+    }[attention]
+
+
 def gtrxl_operations(d: int, head: int, window: int) -> int:
     """Algorithm 3: keys and values of all M stored vectors, a query, scores and a weighted sum.
 

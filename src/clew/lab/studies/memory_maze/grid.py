@@ -12,11 +12,9 @@ pictures are divided by 255 and no more, where Sample Factory also normalises th
 value learns is not normalised.
 """
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any
 
 from clew.agents.learners.ppo import PPOConfig
 from clew.agents.network import NetworkConfig
@@ -27,8 +25,7 @@ from clew.lab.studies.models import PublishedLSTM
 from clew.lab.studies.published import GridOptions, PublishedStudy, names, whole_numbers
 from clew.lab.studies.search import Search
 from clew.lab.studies.tmaze.models import PublishedAReLiT
-from clew.memory import MEMORIES, options_of
-from clew.names import find, recorded_name
+from clew.names import recorded_name
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.config import RUNNERS, TrainConfig
 from clew.run.folder import slug
@@ -247,57 +244,6 @@ def _of_size(config: TrainConfig, actors: int, environments: int, runner: str) -
         checkpoint_seconds=CHECKPOINT_SECONDS,
         preset="",
     )
-
-
-NOT_APPLICABLE = "N/A"
-
-
-class Entry(NamedTuple):
-    """One value of the thesis, and whether the study has it."""
-
-    table: str
-    """The table's or section's number."""
-    quantity: str
-    model: str
-    """An agent's name, or "all"."""
-    published: str
-    """A number, several between spaces where they were searched or run, or "N/A"."""
-    setting: str
-    """Where the study has it, see `value_of`; nothing if nowhere."""
-    follows: str
-    """"yes", "swept" (one of the values that were searched) or "no"."""
-    why: str
-
-
-def published_settings() -> list[Entry]:
-    """Tables A.3 and A.4 and what else section 5.2 and appendix A.2 say in numbers."""
-    file = resources.files("clew.lab.studies.memory_maze") / "published.csv"
-    rows = csv.DictReader(file.read_text(encoding="utf-8").splitlines())
-    return [Entry(**row) for row in rows]
-
-
-def value_of(setting: str, config: TrainConfig) -> str:
-    """A setting of a run as the tables write it.
-
-    Args:
-        setting: a field of `TrainConfig` by its dotted name, "batch" (steps of a gradient step) or
-            "environments per actor". An option that a memory does not have is "N/A", as is one
-            that is None.
-        config: of the run.
-    """
-    if setting == "batch":
-        value = config.steps_per_update // config.ppo.minibatches
-    elif setting == "environments per actor":
-        value = config.ppo.num_envs // config.asynchronous.actors
-    elif setting.startswith("memory_options."):
-        name = setting.partition(".")[2]
-        defaults = options_of(find("memory", config.memory, MEMORIES))
-        value = config.memory_options.get(name, defaults.get(name))
-    else:
-        value = config
-        for part in setting.split("."):
-            value = getattr(value, part)
-    return NOT_APPLICABLE if value is None else f"{value:g}"
 
 
 @dataclass(frozen=True)
