@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from clew.lab.claims import HELD, NOT_HELD, NOT_RUN, UNDECIDED, Claim, Finding, tables
-from clew.lab.studies.report.comparisons import ALPHA, MANY, interval_text, p_text, signed
+from clew.lab.studies.report.comparisons import ALPHA, MANY, difference_text, p_text, signed
 from clew.lab.studies.report.edition import Edition
 from clew.report.document import Block
 from clew.stats import Comparison, bootstrap_interval, holm, welch_test
@@ -184,7 +184,7 @@ def _many(edition: Edition, model: str, setting: str) -> bool:
 
 def _finding(edition: Edition, where: Where, test: Comparison, corrected: float) -> Finding:
     setting, more, less = where
-    seen = f"{signed(test.difference)} {interval_text(test.low, test.high)}".strip()
+    seen = difference_text(test)
     if np.isfinite(test.effect):
         seen += f", effect {signed(test.effect)}"
     record = {"setting": setting, "more": more, "less": less, **test._asdict()}

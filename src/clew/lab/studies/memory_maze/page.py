@@ -70,15 +70,15 @@ def blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
         scores.numbers(judged, "of training"),
         *(Text(sentence) for sentence in _sentences(scores)),
         *_claims(scores, judged),
-        scores.heading("Learning", "learning"),
+        edition.heading("Learning", "learning"),
         figures.learning(scores, styles, judged),
         scores_table(scores, f"Return over the last {last:,} of {scores.budget}", RETURNS),
         figures.windows(scores, styles, judged),
-        scores.heading("Speed and memory", "speed"),
+        edition.heading("Speed and memory", "speed"),
         figures.speed(scores, judged),
         *([learner] if learner else []),
         costs_table(scores, _COSTS.format(whole_time(scores))),
-        scores.heading("How this was made", "made-section"),
+        edition.heading("How this was made", "made-section"),
         provenance(scores.edition, note),
     ]
 

@@ -17,7 +17,7 @@ from clew.lab.studies.report.charts import curve_of, draw_seeds, steps_axis
 from clew.lab.studies.report.costs import rows_of
 from clew.lab.studies.report.edition import Edition, cells_of
 from clew.lab.studies.report.tables import MISSING, shade
-from clew.report.document import Cell, Heading, Numbers, Panel, Table, counted, duration, tabulate
+from clew.report.document import Cell, Numbers, Panel, Table, counted, duration, tabulate
 from clew.report.figures import Styles
 from clew.stats import Interval, bootstrap_interval
 
@@ -88,10 +88,6 @@ class OneBudget:
             f"{counted(count, 'row')} of another budget ({steps:,} steps) are not shown."
             for steps, count in sorted(self.left_out.items())
         ]
-
-    def heading(self, text: str, name: str) -> Heading:
-        """Of a section."""
-        return Heading(text, 2, f"{self.edition.slug}-{name}")
 
 
 def one_budget(edition: Edition, models: Sequence[str], order: Callable[[str], Any]) -> OneBudget:

@@ -5,16 +5,15 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from clew.errors import UserError
+from clew.lab.claims import MOST_SEEDS, seeds_that_decide
 from clew.lab.studies.report.edition import Edition
-from clew.report.document import Cell, Column, Table
+from clew.report.document import Cell, Table, tabulate
 from clew.stats import (
     Comparison,
     Spread,
     equivalence_test,
     holm,
     probability_of_improvement,
-    seeds_needed,
     welch_from_spreads,
     welch_test,
 )
@@ -119,6 +118,11 @@ def interval_text(low: float, high: float) -> str:
     return "" if math.isnan(low) else f"[{signed(low)}, {signed(high)}]"
 
 
+def difference_text(test: Comparison | Difference) -> str:
+    """A difference with its interval, where there is one."""
+    return f"{signed(test.difference)} {interval_text(test.low, test.high)}".strip()
+
+
 def p_text(p: float) -> str:
     """A p-value, as precise as anybody needs it."""
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
@@ -126,8 +130,6 @@ def p_text(p: float) -> str:
 
 MANY = 10
 """Seeds from which on models are compared with each other in a single setting."""
-MOST = 10_000
-POWER = 0.8
 
 
 def with_many_seeds(edition: Edition) -> list[str]:
@@ -157,43 +159,31 @@ def pairs(edition: Edition, setting: str) -> Table:
         f"put the difference below, each at level {ALPHA}, uncorrected; that, and not a missing "
         "significance, says how alike two models are. "
         "Seeds needed: of each, to see a difference as large as "
-        f"this one with probability {POWER} at level {ALPHA}, uncorrected, if the deviations are "
+        f"this one with probability 0.8 at level {ALPHA}, uncorrected, if the deviations are "
         "what they seem."
     )
     name = "".join(c if c.isalnum() else "-" for c in setting)
-    columns = [
-        "pair",
-        "difference, 95%",
-        "p",
-        "p, Holm",
-        "wins, 95%",
-        "alike within",
-        "seeds needed",
-    ]
-    return Table(
-        f"{edition.slug}-pairs-{name}",
-        f"{setting}: every pair of models",
-        [Column(name) for name in columns],
-        rows,
-        note,
-        records,
-        folded=True,
+    title = f"{setting}: every pair of models"
+    columns = ("pair", "difference, 95%", "p", "p, Holm")
+    columns += ("wins, 95%", "alike within", "seeds needed")
+    return tabulate(
+        f"{edition.slug}-pairs-{name}", title, columns, rows, note, records, folded=True
     )
 
 
 def _pair(
     edition: Edition, setting: str, couple: tuple[str, str], test: Comparison, corrected: float
-) -> tuple[list[Cell], dict[str, Any]]:
+) -> tuple[list[Cell | str], dict[str, Any]]:
     x, y = (edition.values(model, setting)[:, None] for model in couple)
     wins = probability_of_improvement(x, y, resamples=1000)
     alike = equivalence_test(x[:, 0], y[:, 0], ALPHA).within
     need = _needed(*(edition.spread(model, setting) for model in couple))
     row = [
         Cell(" − ".join(couple), (), DIFFERS if corrected <= ALPHA else ""),
-        Cell(f"{signed(test.difference)} {interval_text(test.low, test.high)}".strip()),
-        *(Cell(text) for text in (p_text(test.p), p_text(corrected), f"{wins}")),
-        Cell("–" if math.isnan(alike) else f"{alike:.2f}"),
-        Cell(need),
+        difference_text(test),
+        *(p_text(test.p), p_text(corrected), f"{wins}"),
+        "–" if math.isnan(alike) else f"{alike:.2f}",
+        need,
     ]
     record = {"setting": setting, "first": couple[0], "second": couple[1], **test._asdict()}
     record |= {"p_holm": corrected, "alike_within": alike, "seeds_needed": need}
@@ -206,11 +196,8 @@ def _needed(x: Spread | None, y: Spread | None) -> str:
     difference = x.mean - y.mean
     if difference == 0 or (x.deviation == 0 and y.deviation == 0):
         return "–"
-    try:
-        plan = seeds_needed(difference, x.deviation, y.deviation, power=POWER, most=MOST)
-    except UserError:
-        return f"> {MOST:,}"
-    return f"{plan.seeds:,}"
+    seeds = seeds_that_decide(difference, x.deviation, y.deviation)
+    return f"{seeds:,}" if seeds else f"> {MOST_SEEDS:,}"
 
 
 def published_tests(edition: Edition, settings: Sequence[str]) -> Table | None:
@@ -223,11 +210,7 @@ def published_tests(edition: Edition, settings: Sequence[str]) -> Table | None:
         here: Comparison = welch_from_spreads(x, y)
         again = welch_from_spreads(edition.published[a, setting], edition.published[b, setting])
         cells = [f"{setting}: {a} − {b}", signed(again.difference), p_text(p), p_text(again.p)]
-        cells += [
-            f"{signed(here.difference)} {interval_text(here.low, here.high)}".strip(),
-            p_text(here.p),
-        ]
-        rows.append([Cell(text) for text in cells])
+        rows.append([*cells, difference_text(here), p_text(here.p)])
         record = {"setting": setting, "first": a, "second": b, "published_p": p}
         record |= {"published_difference": again.difference, "welch_of_published": again.p}
         records.append({**record, **here._asdict()})
@@ -236,4 +219,4 @@ def published_tests(edition: Edition, settings: Sequence[str]) -> Table | None:
     note = edition.publication.tests_note
     columns = ["test", "published", "p, as printed", "p, published again", "here, 95%", "p, here"]
     name, title = f"{edition.slug}-published-tests", "The published tests again"
-    return Table(name, title, [Column(c) for c in columns], rows, note, records)
+    return tabulate(name, title, columns, rows, note, records)

@@ -8,12 +8,12 @@ from clew.lab.grid.results import Row
 from clew.lab.studies.report.edition import Edition
 from clew.lab.studies.report.tables import (
     MISSING,
-    model_title,
+    model_cell,
     score_label,
     shade,
     title_of,
 )
-from clew.report.document import Cell, Column, Table, duration
+from clew.report.document import Cell, Column, Table, duration, tabulate
 
 
 def rows_of(edition: Edition, model: str) -> list[Row]:
@@ -46,14 +46,12 @@ def _training_seconds(row: Row) -> float:
 def costs(edition: Edition) -> Table:
     """Parameters, seconds and rate of every model beside its mean scores."""
     speed = rates(edition)
-    names = ["model", "parameters", "seconds of a core per cell", "steps/s, training"]
-    columns = [Column(name) for name in names]
+    columns = ["model", "parameters", "seconds of a core per cell", "steps/s, training"]
     columns += [Column(title_of(edition, p), f"mean {score_label(edition)}") for p in edition.parts]
     rows, records = [], []
     for model in edition.models:
         own = rows_of(edition, model)
-        title = model_title(edition, model)
-        cells = [Cell(model, (title,) if title else ())]
+        cells = [model_cell(edition, model)]
         if not own:
             rows.append([*cells, *[MISSING] * (len(columns) - 1)])
             continue
@@ -78,7 +76,7 @@ def costs(edition: Edition) -> Table:
         "steps per second are of the training alone, on one core, many small agents at once."
     )
     title = "Parameters and cost beside score"
-    return Table(f"{edition.slug}-cost", title, columns, rows, note, records)
+    return tabulate(f"{edition.slug}-cost", title, columns, rows, note, records)
 
 
 def _range(numbers: Sequence[int]) -> str:
@@ -114,19 +112,14 @@ def provenance(edition: Edition, note: str) -> Table:
         "seeds": ", ".join(map(str, edition.seeds)),
         "training": f"{budget} a cell",
         "evaluation": f"{settings.get('episodes', 0):,} episodes, {fresh}; {played}",
-        "cells": f"{_there(edition):,} of {edition.wanted:,}",
+        "cells": f"{edition.there:,} of {edition.wanted:,}",
         "time": f"{duration(sum(row['seconds'] for row in rows))} of one core; {_dates(rows)}",
         "versions": "; ".join(versions),
         "commit": ", ".join(commits),
         "machine": note or "not recorded (--note)",
     }
-    cells = [[Cell(key), Cell(value)] for key, value in facts.items()]
-    columns = [Column("what"), Column("how")]
-    return Table(f"{edition.slug}-made", "How this was made", columns, cells)
-
-
-def _there(edition: Edition) -> int:
-    return sum(len(found) for found in edition.cells.values())
+    rows = list(facts.items())
+    return tabulate(f"{edition.slug}-made", "How this was made", ("what", "how"), rows)
 
 
 def _dates(rows: Sequence[Row]) -> str:

@@ -13,13 +13,13 @@ from clew.errors import UserError, unknown_name
 from clew.lab.grid import Setting
 from clew.lab.grid.results import FORMAT, RESULTS, STUDY
 from clew.lab.studies import STUDIES, find_study
+from clew.report.document import Block, Heading
 from clew.run import json_lines
 from clew.run.files import read_json
 from clew.run.json_lines import Row
 from clew.stats import Spread, mean_and_deviation
 
 if TYPE_CHECKING:
-    from clew.report.document import Block
     from clew.report.figures import Styles
 
 NEEDED = ("model", "setting", "seed", "mean", "score", "curve", "steps", "seconds", "parameters")
@@ -169,6 +169,10 @@ class Edition:
     """By (model, setting), the row of each seed that is there."""
     page: Page
 
+    def heading(self, text: str, name: str) -> Heading:
+        """Of a section."""
+        return Heading(text, 2, f"{self.slug}-{name}")
+
     @property
     def publication(self) -> Publication:
         """What is known of the publication."""
@@ -183,6 +187,11 @@ class Edition:
     def wanted(self) -> int:
         """How many cells the grid has."""
         return len(self.models) * len(self.settings) * len(self.seeds)
+
+    @property
+    def there(self) -> int:
+        """How many of them are there."""
+        return sum(len(found) for found in self.cells.values())
 
     @property
     def parts_with_rows(self) -> list[str]:

@@ -108,10 +108,10 @@ def general_blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
     ]
     judged = edition.publication.claims(edition) if edition.publication.claims else []
     if judged:
-        blocks += [_heading(edition, "Claims", "claims-section"), *judged]
+        blocks += [edition.heading("Claims", "claims-section"), *judged]
     for part in edition.parts:
         blocks += [
-            _heading(edition, title_of(edition, part), f"{part}-section"),
+            edition.heading(title_of(edition, part), f"{part}-section"),
             charts.bars(edition, part, styles),
             results(edition, part),
             *([floors(edition, part)] if has_floors(edition, part) else []),
@@ -120,16 +120,16 @@ def general_blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
     if many:
         blocks += _many(edition, many, styles)
     blocks += [
-        _heading(edition, "Outcomes", "outcomes-section"),
+        edition.heading("Outcomes", "outcomes-section"),
         charts.outcomes(edition, styles),
         *_present(aggregates(edition), charts.profiles(edition, styles)),
-        _heading(edition, "Training and seeds", "training-section"),
+        edition.heading("Training and seeds", "training-section"),
         charts.learning(edition, styles),
         *_present(charts.ranks(edition, many, styles)),
-        _heading(edition, "Cost", "cost-section"),
+        edition.heading("Cost", "cost-section"),
         costs(edition),
         charts.cost(edition, styles, rates(edition)),
-        _heading(edition, "How this was made", "made-section"),
+        edition.heading("How this was made", "made-section"),
         provenance(edition, note),
     ]
     return blocks
@@ -137,15 +137,11 @@ def general_blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
 
 def _many(edition: Edition, many: list[str], styles: Styles) -> list[Block]:
     return [
-        _heading(edition, "Many seeds", "seeds-section"),
+        edition.heading("Many seeds", "seeds-section"),
         charts.many_seeds(edition, many, styles),
         *_present(published_tests(edition, many)),
         *(pairs(edition, setting) for setting in many),
     ]
-
-
-def _heading(edition: Edition, text: str, name: str) -> Heading:
-    return Heading(text, 2, f"{edition.slug}-{name}")
 
 
 def _present(*blocks: Table | Chart | None) -> list[Block]:
@@ -153,10 +149,9 @@ def _present(*blocks: Table | Chart | None) -> list[Block]:
 
 
 def _numbers(edition: Edition) -> Numbers:
-    there = sum(len(found) for found in edition.cells.values())
     seconds = sum(row["seconds"] for row in edition.rows)
     pairs = [
-        (f"{there:,} of {edition.wanted:,}", "cells are there"),
+        (f"{edition.there:,} of {edition.wanted:,}", "cells are there"),
         (f"{len(edition.models)}", "models"),
         (f"{len(edition.settings)}", "settings"),
         (f"{len(edition.seeds)}", "seed" if len(edition.seeds) == 1 else "seeds"),

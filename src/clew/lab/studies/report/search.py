@@ -8,7 +8,7 @@ from clew.lab.studies.report.costs import provenance
 from clew.lab.studies.report.edition import Edition
 from clew.lab.studies.report.tables import MISSING, shade
 from clew.lab.studies.search import Search, Tried, rows_of_budget
-from clew.report.document import Block, Cell, Column, Heading, Table, Text, counted
+from clew.report.document import Block, Cell, Heading, Table, Text, counted, tabulate
 from clew.report.figures import Styles
 
 
@@ -49,21 +49,16 @@ class SearchReport:
             best = pairs[0]
             below = (counted(best.trainings, "training"),)
             mean = Cell(f"{best.mean:.{self.digits}f}", below)
-            rows.append([Cell(model), _pair_cell(best.pair), mean])
+            rows.append([model, _pair_text(best.pair), mean])
             if published:
                 used = published[model]
                 means = [pair.mean for pair in pairs if pair.pair == used]
                 its = Cell(f"{means[0]:.{self.digits}f}") if means else MISSING
-                rows[-1] += [_pair_cell(used), its]
+                rows[-1] += [_pair_text(used), its]
         heads = ["agent", "best here", self.score]
         heads += ["authors' configuration", f"its {self.score}"] if published else []
-        return Table(
-            f"{edition.slug}-best",
-            "Learning rate and entropy cost, chosen as published",
-            [Column(head) for head in heads],
-            rows,
-            self.note,
-        )
+        title = "Learning rate and entropy cost, chosen as published"
+        return tabulate(f"{edition.slug}-best", title, heads, rows, self.note)
 
     def _pairs(self, edition: Edition, model: str, tried: Sequence[Tried]) -> Table:
         """Every pair of an agent: learning rates down, entropy costs across."""
@@ -71,11 +66,10 @@ class SearchReport:
         rows = []
         for rate in self.search.learning_rates:
             pairs = [found.get((rate, cost)) for cost in self.search.entropy_costs]
-            rows.append([Cell(f"rate {rate:g}"), *map(self._mean, pairs)])
-        costs = self.search.entropy_costs
-        columns = [Column(model), *(Column(f"entropy {cost:g}") for cost in costs)]
+            rows.append([f"rate {rate:g}", *map(self._mean, pairs)])
+        columns = [model, *(f"entropy {cost:g}" for cost in self.search.entropy_costs)]
         records = [each._asdict() for each in tried]
-        return Table(f"{edition.slug}-{model}", model, columns, rows, "", records)
+        return tabulate(f"{edition.slug}-{model}", model, columns, rows, "", records)
 
     def _mean(self, pair: Tried | None) -> Cell:
         if pair is None:
@@ -83,5 +77,5 @@ class SearchReport:
         return Cell(f"{pair.mean:.2f}", shade=shade(pair.mean) if self.shaded else None)
 
 
-def _pair_cell(pair: tuple[float, float]) -> Cell:
-    return Cell(f"{pair[0]:g}, {pair[1]:g}")
+def _pair_text(pair: tuple[float, float]) -> str:
+    return f"{pair[0]:g}, {pair[1]:g}"

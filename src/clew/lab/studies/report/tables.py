@@ -13,13 +13,12 @@ from clew.lab.studies.report.comparisons import (
     Compared,
     Difference,
     beside_published,
-    interval_text,
+    difference_text,
     mean_difference,
-    signed,
 )
-from clew.lab.studies.report.edition import NEEDLESS, PERFECT, Edition
+from clew.lab.studies.report.edition import NEEDLESS, PERFECT, Edition, SettingInfo
 from clew.report.curves import LABELS
-from clew.report.document import Cell, Column, Table, counted
+from clew.report.document import Cell, Column, Table, counted, tabulate
 from clew.stats import (
     Interval,
     Spread,
@@ -62,25 +61,33 @@ def score_label(edition: Edition) -> str:
     return LABELS.get(score, score) if score != "return" else score
 
 
-def model_title(edition: Edition, model: str) -> str:
+def _title(edition: Edition, model: str) -> str:
     """The published name of a model where it differs, else nothing."""
     title = edition.publication.titles.get(model, "")
     return "" if title.lower() == model.lower() else title
 
 
-def head(edition: Edition, models: Sequence[str]) -> list[Column]:
-    """Columns of models, with their published names below."""
-    return [Column(model, model_title(edition, model)) for model in models]
+def model_cell(edition: Edition, model: str) -> Cell:
+    """The head of a model's row, with its published name below."""
+    title = _title(edition, model)
+    return Cell(model, (title,) if title else ())
+
+
+def _model_columns(edition: Edition) -> list[Column]:
+    return [Column(model, _title(edition, model)) for model in edition.models]
+
+
+def _setting_cell(info: SettingInfo) -> Cell:
+    return Cell(info.label, ("memory not needed",) if info.needless else ())
 
 
 def summary(edition: Edition) -> Table:
     """Mean over the settings of each part."""
-    columns = [Column("model"), *(Column(title_of(edition, part)) for part in edition.parts)]
+    columns = ["model", *(title_of(edition, part) for part in edition.parts)]
     rows, records = [], []
     for model in edition.models:
         found = [_mean_of_part(edition, model, part) for part in edition.parts]
-        name = Cell(model, (model_title(edition, model),) if model_title(edition, model) else ())
-        rows.append([name, *(cell for cell, _ in found)])
+        rows.append([model_cell(edition, model), *(cell for cell, _ in found)])
         records += [record for _, record in found if record]
     note = (
         "The first line is the mean over the settings of the part with its 95% interval, from a "
@@ -98,7 +105,7 @@ def summary(edition: Edition) -> Table:
     if whole:
         note += f" {known.summary_note}"
         title = f"Mean over all settings, as in {known.summary_table}"
-    return Table(f"{edition.slug}-summary", title, columns, rows, note, records)
+    return tabulate(f"{edition.slug}-summary", title, columns, rows, note, records)
 
 
 def _mean_of_part(edition: Edition, model: str, part: str) -> tuple[Cell, dict[str, Any]]:
@@ -111,13 +118,8 @@ def _mean_of_part(edition: Edition, model: str, part: str) -> tuple[Cell, dict[s
         mean = stratified_interval(scores, mean_of_tasks)
     else:
         mean = Interval(float(scores.mean()), math.nan, math.nan)
-    record = {
-        "model": model,
-        "part": part,
-        "settings": len(names),
-        "seeds": len(scores),
-        **mean._asdict(),
-    }
+    record = {"model": model, "part": part, "settings": len(names), "seeds": len(scores)}
+    record |= mean._asdict()
     below, mark = [], ""
     if len(names) < len(edition.of_part(part)):
         below.append(f"{len(names)} of {len(edition.of_part(part))} settings")
@@ -128,7 +130,7 @@ def _mean_of_part(edition: Edition, model: str, part: str) -> tuple[Cell, dict[s
         test = _difference(edition, model, names, expected) if len(scores) > 1 else None
         if test is not None:
             record |= {f"difference_{key}": value for key, value in test._asdict().items()}
-            below.append(f"{signed(test.difference)} {interval_text(test.low, test.high)}")
+            below.append(difference_text(test))
             mark = DIFFERS if test.p <= ALPHA else ""
         whole = _whole(edition, part) and len(names) == len(edition.of_part(part))
         printed = edition.publication.printed_mean(part, model) if whole else None
@@ -162,8 +164,7 @@ def results(edition: Edition, part: str) -> Table:
     compared = beside_published(edition, names)
     rows, records = [], []
     for name in names:
-        info = edition.settings[name]
-        cells = [Cell(info.label, ("memory not needed",) if info.needless else ())]
+        cells = [_setting_cell(edition.settings[name])]
         for model in edition.models:
             cells.append(_result(edition, model, name, compared.get((model, name))))
             records.append(_record(edition, model, name, compared.get((model, name))))
@@ -171,9 +172,9 @@ def results(edition: Edition, part: str) -> Table:
     title = title_of(edition, part)
     if part in edition.publication.parts:
         title = f"{title} beside {edition.publication.parts[part].table}"
-    columns = [Column(axis_of(edition, part)), *head(edition, edition.models)]
+    columns = [axis_of(edition, part), *_model_columns(edition)]
     note = _note(edition, names, compared)
-    return Table(f"{edition.slug}-{part}", title, columns, rows, note, records)
+    return tabulate(f"{edition.slug}-{part}", title, columns, rows, note, records)
 
 
 def _note(edition: Edition, names: Sequence[str], compared: dict[tuple[str, str], Compared]) -> str:
@@ -215,7 +216,7 @@ def _result(edition: Edition, model: str, setting: str, compared: Compared | Non
         text += f" ({values.size})"
     if compared is not None:
         test = compared.test
-        below.append(f"{signed(test.difference)} {interval_text(test.low, test.high)}".strip())
+        below.append(difference_text(test))
     elif spread is not None and published is None:
         mean = bootstrap_interval(values, resamples=2000)
         below.append(f"[{mean.low:.2f}, {mean.high:.2f}]")
@@ -254,12 +255,12 @@ def floors(edition: Edition, part: str) -> Table:
     """The floors of every setting, and every model's mean normalised to the best of them."""
     names = edition.of_part(part)
     known = list(dict.fromkeys(f for n in names for f in edition.settings[n].floors))
-    columns = [Column(axis_of(edition, part)), *(Column(f, "floor") for f in known)]
+    columns = [axis_of(edition, part), *(Column(f, "floor") for f in known)]
     rows, records = [], []
     for name in names:
         info = edition.settings[name]
         record: dict[str, Any] = {"setting": name, **{f: info.floors.get(f) for f in known}}
-        cells = [Cell(info.label, ("memory not needed",) if info.needless else ())]
+        cells = [_setting_cell(info)]
         cells += [Cell(f"{info.floors[f]:.2f}") if f in info.floors else MISSING for f in known]
         for model in edition.models:
             cell, value = _normalised(edition, model, name)
@@ -277,14 +278,9 @@ def floors(edition: Edition, part: str) -> Table:
         "episodes."
     )
     title = f"{title_of(edition, part)}: floors and normalised scores"
-    return Table(
-        f"{edition.slug}-{part}-floors",
-        title,
-        [*columns, *head(edition, edition.models)],
-        rows,
-        note,
-        records,
-        folded=True,
+    columns += _model_columns(edition)
+    return tabulate(
+        f"{edition.slug}-{part}-floors", title, columns, rows, note, records, folded=True
     )
 
 
@@ -311,12 +307,10 @@ def aggregates(edition: Edition) -> Table | None:
     parts = [part for part in edition.parts if edition.in_need(part)]
     if not parts:
         return None
-    columns = [Column("model")]
-    columns += [Column(title_of(edition, part), way) for part in parts for way in AGGREGATES]
+    heads = [Column(title_of(edition, part), way) for part in parts for way in AGGREGATES]
     rows, records = [], []
     for model in edition.models:
-        title = model_title(edition, model)
-        cells = [Cell(model, (title,) if title else ())]
+        cells = [model_cell(edition, model)]
         for part in parts:
             scores = edition.table(model, edition.in_need(part), normalised=True)
             for way, aggregate in AGGREGATES.items():
@@ -331,14 +325,8 @@ def aggregates(edition: Edition) -> Table | None:
         "by setting. The interquartile mean leaves out the worst and the best quarter of all "
         "trainings. A score below 0 is worse than not remembering."
     )
-    return Table(
-        f"{edition.slug}-normalised",
-        "Normalised scores",
-        columns,
-        rows,
-        note,
-        records,
-    )
+    name = f"{edition.slug}-normalised"
+    return tabulate(name, "Normalised scores", ["model", *heads], rows, note, records)
 
 
 def _aggregate(
