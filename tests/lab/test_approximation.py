@@ -1,6 +1,8 @@
 """The approximation study: its closed forms, bounds and proofs by numbers, and its command."""
 
 import csv
+import importlib
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,12 @@ import pytest
 from clew.cli import run as clew
 from clew.lab.studies.approximation import draws, errors, figures, tables
 from clew.lab.studies.approximation.kernels import KERNELS, SHIPPED, from_waves
-from clew.lab.studies.approximation.search import CLASSES, search, table_objective, waves_objective
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+tried, schemes, searched, attention = (
+    importlib.import_module(f"benchmarks.approximation.{name}")
+    for name in ("__main__", "schemes", "search", "attention")
+)
 GATES = (0.05, 0.3, 0.7)
 
 
@@ -27,7 +33,7 @@ def test_the_closed_forms_over_time(r: int) -> None:
         ):
             waves = SHIPPED[name].waves
             assert waves is not None
-            expected = errors.square_over_time(waves(r), gate)
+            expected = schemes.square_over_time(waves(r), gate)
             assert square(r, gate) == pytest.approx(expected, rel=1e-9)
             moments = [from_waves(waves(r), 200, first) for first in range(len(waves(r).table))]
             mean = np.mean([errors.square_at(delta, gate) for delta in moments])
@@ -65,7 +71,7 @@ def test_nothing_of_its_rank_beats_the_window() -> None:
     random = np.random.default_rng(0)
     for gate in GATES:
         square = errors.square_at(KERNELS["window"].matrix(2, 20), gate)
-        assert square == pytest.approx(errors.least_square(3, gate, 20), rel=1e-9)
+        assert square == pytest.approx(schemes.least_square(3, gate, 20), rel=1e-9)
         left = errors.decays(gate, 20)
         target = np.diag(left**2)
         a = b = random.standard_normal((20, 3))
@@ -97,21 +103,24 @@ def test_a_step_of_the_proof() -> None:
     assert np.mean(f) * (1 - rho**2) <= (1 - q) / (1 + q)
 
 
-@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize("kind", searched.CLASSES)
 def test_the_search_finds_the_bound_and_nothing_below(kind: str) -> None:
     """Descent in every class of schemes ends where the proof says, at the full wave."""
-    least = errors.least_square_of_waves(2, 0.3, any_scale=True)
-    found = search(kind, 2, 0.3, starts=2)
+    least = schemes.least_square_of_waves(2, 0.3, any_scale=True)
+    found = searched.search(kind, 2, 0.3, starts=2)
     assert least * (1 - 1e-9) <= found <= least * (1 + 1e-4)
     waves = SHIPPED["full_wave"].waves
     assert waves is not None
-    scaled = waves(1)._replace(scale=waves(1).scale * errors.best_scale(waves(1), 0.3))
-    assert errors.square_over_time(scaled, 0.3) == pytest.approx(least, rel=1e-9)
+    scaled = waves(1)._replace(scale=waves(1).scale * schemes.best_scale(waves(1), 0.3))
+    assert schemes.square_over_time(scaled, 0.3) == pytest.approx(least, rel=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["waves", "same", "signed", "different", "moving"])
 def test_the_search_descends_along_its_gradient(kind: str) -> None:
-    objective = waves_objective(0.3, 2) if kind == "waves" else table_objective(kind, 5, 2, 0.3)
+    waves = kind == "waves"
+    objective = (
+        searched.waves_objective(0.3, 2) if waves else searched.table_objective(kind, 5, 2, 0.3)
+    )
     size = {"waves": 5, "signed": 12, "different": 20}.get(kind, 10)
     x = np.random.default_rng(0).standard_normal(size)
     step = 1e-6 * np.eye(size)
@@ -124,14 +133,14 @@ def test_the_bounds_hold(name: str) -> None:
     """On C_t by the longest vectors, on a_t by the largest value, for any inputs."""
     random = np.random.default_rng(0)
     for gate in GATES:
-        episode = draws.draw_episode(draws.Gates("", gate), 40, random)
+        episode = attention.draw_episode(attention.Gates("", gate), 40, random)
         delta = KERNELS[name].matrix(3, 40)
         left = errors.decays(gate, 40)[:, None]
         longest = [np.linalg.norm(x / left, axis=1).max() for x in (episode.values, episode.keys)]
         state = np.linalg.norm(episode.values.T @ (delta - np.eye(40)) @ episode.keys)
-        assert state <= errors.state_bound(delta, gate) * longest[0] * longest[1]
+        assert state <= schemes.state_bound(delta, gate) * longest[0] * longest[1]
         wrong = np.abs(episode.attend(delta) - episode.attend(np.eye(40))).max()
-        assert wrong <= errors.attention_bound(delta, gate) * np.abs(episode.values / left).max()
+        assert wrong <= schemes.attention_bound(delta, gate) * np.abs(episode.values / left).max()
 
 
 def test_the_command_writes_every_number(
@@ -140,12 +149,9 @@ def test_the_command_writes_every_number(
     """A small grid; the pictures, which take their time, are drawn from it but not written."""
     monkeypatch.setattr(tables, "FIGURE_R", (1, 2, 7))
     monkeypatch.setattr(tables, "FIGURE_GATES", (0.1, 0.5, 1.0))
-    monkeypatch.setattr(tables, "SOME_R", (1, 3, 7, 15))
-    monkeypatch.setattr(tables, "SOME_GATES", (0.3, 0.9))
     monkeypatch.setattr(tables, "LONGEST", 5)
     monkeypatch.setattr(tables, "SINGULAR_DRAWS", 1)
-    monkeypatch.setattr(tables, "search_rows", lambda _: [{"found_square": 2.0, "least_square": 1}])
-    monkeypatch.setattr(figures, "_write", lambda figure, path: path)
+    monkeypatch.setattr(figures, "write", lambda figure, path: path)
     folder = tmp_path / "here"
     args = ["study", "pramanik", "--part", "approximation", "--seeds", "3"]
     assert clew([*args, "--run-dir", str(folder)]) == 0
@@ -158,9 +164,19 @@ def test_the_command_writes_every_number(
     by_set = {row["set"]: row for row in rows if (row["r"], row["gate"]) == ("2", "1")}
     assert float(by_set["thesis"]["mean_error"]) > 100
     assert float(by_set["full_wave"]["mean_error"]) < 1e-9
-    assert {path.stem for path in folder.iterdir()} == {
-        "figure-4-1", "sets", "over-time", "bounds", "attention", "search",
-    }  # fmt: skip
+    assert {path.stem for path in folder.iterdir()} == {"figure-4-1", "over-time"}
     assert clew([*args, "--run-dir", str(folder), "--list"]) == 0
     assert "pramanik/approximation: Computes Figure 4.1" in capsys.readouterr().out
     assert clew([*args[:-1], "1", "--run-dir", str(folder)]) == 2
+
+
+def test_what_else_was_tried_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(tried, "SOME_R", (1, 3, 7, 15))
+    monkeypatch.setattr(tried, "SOME_GATES", (0.3, 0.9))
+    monkeypatch.setattr(tried, "search_rows", lambda: [{"found_square": 2.0, "least_square": 1}])
+    monkeypatch.setattr(tried, "write", lambda figure, path: path)
+    tried.main(tmp_path, draws=3)
+    assert {path.stem for path in tmp_path.iterdir()} == {"sets", "bounds", "attention", "search"}
+    assert "2.000000 of the proved bound" in capsys.readouterr().out

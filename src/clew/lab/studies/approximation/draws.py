@@ -1,12 +1,10 @@
-"""Random keys, values and gates: the error of AReLiT's state and of its attention output."""
+"""Random keys and values: the error of AReLiT's state as drawn."""
 
-from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from clew.lab.studies.approximation.errors import decays
-from clew.lab.studies.approximation.kernels import Kernel
 
 NEGLIGIBLE = 1e-8
 """Steps of which less than this is left do not change any digit that is shown."""
@@ -57,119 +55,3 @@ def least_norms(values: np.ndarray, keys: np.ndarray, gate: float) -> np.ndarray
     left = decays(gate, values.shape[1])[:, None]
     states = (left * values).transpose(0, 2, 1) @ (left * keys)
     return np.linalg.svd(states, compute_uv=False)
-
-
-class Gates(NamedTuple):
-    """How gates are drawn."""
-
-    label: str
-    """what the pictures say"""
-    constant: float | None = None
-    """one gate for all"""
-    mean: float = 0.0
-    """of the normal number whose logistic function is a gate"""
-    spread: float = 1.0
-    """its standard deviation"""
-
-
-REGIMES: tuple[Gates, ...] = (
-    Gates("constant 0.02", 0.02),
-    Gates("constant 0.1", 0.1),
-    Gates("constant 0.3", 0.3),
-    Gates("constant 0.9", 0.9),
-    Gates("near 0", mean=-3.0),
-    Gates("around 1/2", mean=0.0),
-    Gates("near 1", mean=3.0),
-    Gates("either end", mean=0.0, spread=3.0),
-    Gates("mostly 0, at times 1", mean=-3.0, spread=3.0),
-)
-"""Constant gates, and gates drawn anew for every step and entry."""
-
-
-class Episode(NamedTuple):
-    """What a memory has taken in at the end of an episode, and the query that it is read with."""
-
-    values: np.ndarray
-    """l_m of Eq. 4.11, [time, head]"""
-    keys: np.ndarray
-    """m_n of Eq. 4.12, [time, features]"""
-    match: np.ndarray
-    """m_n . q, not negative, [time]"""
-    products: Grams
-    """inner products of the two, each [time, time]"""
-
-    def attend(self, delta: np.ndarray) -> np.ndarray:
-        """a_t with an approximate delta, or with the identity the true one."""
-        return self.values.T @ (delta @ self.match) / np.sum(self.match)
-
-
-def draw_episode(gates: Gates, time: int, random: np.random.Generator) -> Episode:
-    """Features as in Algorithm 6 with head size 32 and eta = 4, of normal numbers."""
-    head, eta = 32, 4
-
-    def feature(*lead: int) -> np.ndarray:
-        parts = (np.maximum(random.standard_normal((*lead, size)), 0) for size in (eta, head))
-        return _outer(*parts).reshape(*lead, eta * head)
-
-    query = feature()
-    while not query.any():
-        query = feature()
-    keys, values = feature(time), random.standard_normal((time, head))
-    if gates.constant is not None:
-        beta, gamma = np.full(head, gates.constant), np.full(eta * head, gates.constant)
-        beta, gamma = np.tile(beta, (time, 1)), np.tile(gamma, (time, 1))
-    else:
-
-        def logistic(size: int) -> np.ndarray:
-            normal = random.standard_normal((time, size))
-            return 1 / (1 + np.exp(-(gates.mean + gates.spread * normal)))
-
-        beta = logistic(head)
-        gamma = _outer(logistic(eta), logistic(head)).reshape(time, -1)
-    keys, values = _left(gamma) * keys, _left(beta) * values
-    return Episode(values, keys, keys @ query, grams(values, keys))
-
-
-class AttentionErrors(NamedTuple):
-    """Root mean squares over episodes, relative to the true state or output."""
-
-    state: float
-    """of C_t, Frobenius norm"""
-    attention: float
-    """of a_t"""
-    up_to_scale: float
-    """of a_t times the one factor that suits all episodes best"""
-
-
-def attention_errors(
-    kernels: Mapping[str, Kernel], r: int, episodes: Sequence[Episode]
-) -> dict[str, AttentionErrors]:
-    """The errors of every kernel on the same episodes, by the kernel's name."""
-    return {name: _attention_errors(kernel, r, episodes) for name, kernel in kernels.items()}
-
-
-def _attention_errors(kernel: Kernel, r: int, episodes: Sequence[Episode]) -> AttentionErrors:
-    sums = np.zeros(5)
-    for episode in episodes:
-        delta = kernel.matrix(r, len(episode.match))
-        wrong = delta - np.eye(len(delta))
-        values, keys = episode.products
-        true, found = episode.attend(np.eye(len(delta))), episode.attend(delta)
-        state, missed = np.sum(keys * values), np.sum((wrong @ keys) * (values @ wrong))
-        sums += (state, missed, true @ true, true @ found, found @ found)
-    state, missed, true, mixed, found = sums
-    return AttentionErrors(
-        float(np.sqrt(max(missed, 0) / state)),
-        float(np.sqrt(max(true - 2 * mixed + found, 0) / true)),
-        float(np.sqrt(max(1 - mixed**2 / (true * found), 0))),
-    )
-
-
-def _left(gates: np.ndarray) -> np.ndarray:
-    """What the gates let in at each step and leave of it until the last, [time, entries]."""
-    after = np.vstack([1 - gates[1:], np.ones((1, gates.shape[1]))])
-    return gates * np.cumprod(after[::-1], axis=0)[::-1]
-
-
-def _outer(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return a[..., :, None] * b[..., None, :]

@@ -15,8 +15,6 @@ The proofs are in the documentation's page on the approximation.
 
 import numpy as np
 
-from clew.memory.parts.oscillators import Oscillators
-
 
 def decays(gate: float, time: int) -> np.ndarray:
     """lambda_n = c (1 - c)^(t - n) for n = 1..t: how much of step n is left at time t."""
@@ -28,28 +26,6 @@ def square_at(delta: np.ndarray, gate: float) -> float:
     left = decays(gate, len(delta)) ** 2
     wrong = (delta - np.eye(len(delta))) ** 2
     return float(left @ wrong @ left / np.sum(left**2))
-
-
-def square_over_time(waves: Oscillators, gate: float) -> float:
-    """Relative expected square error of C_t, its mean over all late times t."""
-    period = len(waves.table)
-    weights = lag_weights(period, gate)
-    delta = waves.scale * (waves.table * waves.weights) @ waves.table.T
-    lags = (np.arange(period)[:, None] - np.arange(period)) % period
-    return float(np.sum(weights[lags] * delta**2) - 2 * np.trace(delta)) / period + 1
-
-
-def lag_weights(period: int, gate: float) -> np.ndarray:
-    """Sum of rho^|u| over the lags u that are equal modulo the period, [period]."""
-    rho, u = (1 - gate) ** 2, np.arange(period)
-    return (rho**u + rho ** (period - u)) / (1 - rho**period)
-
-
-def best_scale(waves: Oscillators, gate: float) -> float:
-    """The factor on the readout that makes `square_over_time` least, for this gate."""
-    delta = waves.scale * (waves.table * waves.weights) @ waves.table.T
-    mean = float(np.trace(delta)) / len(delta)
-    return mean / (square_over_time(waves, gate) - 1 + 2 * mean)
 
 
 def full_wave_square(r: int, gate: float, time: int | None = None) -> float:
@@ -91,36 +67,3 @@ def thesis_square(r: int, gate: float) -> float:
     share = 1 / r if r % 2 else 2 / r
     crossed = 4 * repeated * share + 2 * constant * (2 * repeated + mirrored)
     return 2 * repeated + mirrored + constant**2 * total + crossed
-
-
-def least_square(vectors: int, gate: float, time: int) -> float:
-    """No approximation of rank R that does not look at keys and values is better (`window`).
-
-    (rho^(2 R) - rho^(2 t)) / (1 - rho^(2 t)): Eckart and Young on diag(lambda^2).
-    """
-    rho = (1 - gate) ** 2
-    kept = min(vectors, time)
-    return float((rho ** (2 * kept) - rho ** (2 * time)) / (1 - rho ** (2 * time)))
-
-
-def least_square_of_waves(vectors: int, gate: float, any_scale: bool = False) -> float:
-    """No waves that only fade with the gate are better over time, whatever their form.
-
-    2 q / (1 - q) if delta(n, n) is 1 on average; 2 q / (1 + q) with any scale; q = rho^R.
-    """
-    q = (1 - gate) ** (2 * vectors)
-    return 2 * q / (1 + q if any_scale else 1 - q)
-
-
-def attention_bound(delta: np.ndarray, gate: float) -> float:
-    """A bound on the error of every entry of a_t, as a multiple of the largest |v|.
-
-    max_n sum_m |delta(m, n) - [m = n]| lambda_m, for keys and queries that are nowhere negative.
-    """
-    return float(np.max(decays(gate, len(delta)) @ np.abs(delta - np.eye(len(delta)))))
-
-
-def state_bound(delta: np.ndarray, gate: float) -> float:
-    """A bound on the Frobenius norm of C~_t - C_t, as a multiple of max |v| max |k|."""
-    left = decays(gate, len(delta))
-    return float(left @ np.abs(delta - np.eye(len(delta))) @ left)

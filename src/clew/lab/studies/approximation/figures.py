@@ -26,12 +26,6 @@ STYLES: dict[str, tuple[str, str]] = {
     "half_wave": (COLOURS[0], "-"),
     "full_wave": (COLOURS[2], "-"),
     "odd_wave": (COLOURS[2], "--"),
-    "shifted_half_wave": (COLOURS[0], "--"),
-    "gauss": (COLOURS[4], "-"),
-    "golden": (COLOURS[5], "-"),
-    "random_frequencies": (COLOURS[4], ":"),
-    "random_signs": (COLOURS[5], ":"),
-    "tapered": (COLOURS[3], ":"),
     "window": (COLOURS[6], ":"),
 }
 FLOOR = 1e-3
@@ -53,10 +47,8 @@ def draw_all(rows: Mapping[str, Rows], folder: Path) -> list[Path]:
         "ratios": ratios(rows["figure-4-1"]),
         "deltas": deltas(),
         "over-time": over_time(rows["over-time"]),
-        "sets": sets(rows["sets"]),
-        "attention": attention(rows["attention"]),
     }
-    return [_write(figure, folder / f"{name}.png") for name, figure in drawn.items()]
+    return [write(figure, folder / f"{name}.png") for name, figure in drawn.items()]
 
 
 def figure_4_1(rows: Rows) -> Figure:
@@ -121,48 +113,11 @@ def over_time(rows: Rows) -> Figure:
     for axes, gate in zip(panels, gates, strict=True):
         for name in tables.OVER_TIME:
             own = [row for row in rows if row["set"] == name and row["gate"] == gate]
-            _line(axes, name, [r["time"] for r in own], [r["relative_error"] for r in own])
+            draw_line(axes, name, [r["time"] for r in own], [r["relative_error"] for r in own])
         axes.set_title(f"gate {gate}", fontsize=11, loc="left")
         axes.set_xlabel("t", fontsize=11)
     panels[0].set_ylabel("relative error of $C_t$", fontsize=11)
-    return _with_legend(figure, "Error against time, r = 7 (8 vectors)")
-
-
-def sets(rows: Rows) -> Figure:
-    """Every set of waves: the relative error of C_t, its root mean square over time."""
-    figure = new_figure(11, 5)
-    panels = figure.subplots(1, 3, sharey=True)
-    for axes, r in zip(panels, (1, 3, 7), strict=True):
-        for name in KERNELS:
-            own = [row for row in rows if row["set"] == name and row["r"] == r]
-            gates = [row["gate"] for row in own]
-            _line(axes, name, gates, [row["relative_error_over_time"] for row in own])
-        axes.set_title(f"r = {r}, {r + 1} vectors", fontsize=11, loc="left")
-        axes.set_xlabel("gate", fontsize=11)
-        axes.set_ylim(FLOOR, 40)
-    panels[0].set_ylabel("relative error of $C_t$ over time", fontsize=11)
-    return _with_legend(figure, "Every set with the same number of vectors")
-
-
-def attention(rows: Rows) -> Figure:
-    """The relative error of a_t against r for every kind of gates."""
-    labels = list(dict.fromkeys(row["gates"] for row in rows))
-    figure = new_figure(11, 8.5)
-    panels = figure.subplots(3, 3, sharex=True, sharey="row")
-    for axes, label in zip(panels.ravel(), labels, strict=True):
-        for name in tables.ATTENDING:
-            own = [row for row in rows if row["set"] == name and row["gates"] == label]
-            _line(axes, name, [r["r"] for r in own], [r["attention"] for r in own], marker="o")
-        axes.axhline(1, color="0.7", linewidth=0.8)
-        axes.set_xscale("log", base=2)
-        axes.set_xticks([1, 2, 3, 7, 15], ["1", "2", "3", "7", "15"])
-        axes.minorticks_off()
-        axes.set_title(f"gates {label}", fontsize=11, loc="left")
-    for axes in panels[-1]:
-        axes.set_xlabel("r", fontsize=11)
-    for axes in panels[:, 0]:
-        axes.set_ylabel("relative error of $a_t$", fontsize=11)
-    return _with_legend(figure, "Error of the attention output (1: as wrong as no output)")
+    return with_legend(figure, "Error against time, r = 7 (8 vectors)")
 
 
 def _heatmap(
@@ -192,14 +147,21 @@ def _label_maps(panels: np.ndarray) -> None:
         axes.set_ylabel("gate c", fontsize=11)
 
 
-def _line(
-    axes: Axes, name: str, xs: Sequence[float], ys: Sequence[float], marker: str = ""
+def draw_line(
+    axes: Axes,
+    name: str,
+    xs: Sequence[float],
+    ys: Sequence[float],
+    marker: str = "",
+    style: tuple[str, str] | None = None,
+    label: str = "",
 ) -> None:
-    colour, dash = STYLES[name]
+    """One set's errors, not below `FLOOR`, on a logarithmic axis."""
+    colour, dash = style or STYLES[name]
     shown = np.maximum(ys, FLOOR)
     axes.plot(
         xs, shown, color=colour, linestyle=dash, marker=marker, markersize=3,
-        linewidth=2.2 if name in SHIPPED else 1.4, label=KERNELS[name].label,
+        linewidth=2.2 if name in SHIPPED else 1.4, label=label or KERNELS[name].label,
     )  # fmt: skip
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator())
@@ -207,14 +169,16 @@ def _line(
     axes.grid(axis="y", color="0.9")
 
 
-def _with_legend(figure: Figure, title: str) -> Figure:
+def with_legend(figure: Figure, title: str) -> Figure:
+    """The figure with its title and a legend of the first panel's lines below."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
     figure.suptitle(title, fontsize=13)
     return figure
 
 
-def _write(figure: Figure, path: Path) -> Path:
+def write(figure: Figure, path: Path) -> Path:
+    """Writes a figure as PNG and SVG, and returns the path of the PNG."""
     save(figure, path)
     figure.set_layout_engine("none")  # all has its place, and finding it takes a while
     buffer = io.StringIO()

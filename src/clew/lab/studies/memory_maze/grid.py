@@ -297,5 +297,5 @@ def grid(options: MemoryMazeOptions) -> Study:
 
 
 STUDY = PublishedStudy(
-    MemoryMazeOptions, grid, presets=PRESETS, pages="clew.lab.studies.memory_maze.page:PAGES.get"
+    MemoryMazeOptions, grid, presets=PRESETS, pages="clew.lab.studies.memory_maze.page:page_of"
 )

@@ -149,10 +149,14 @@ def learner_table(scores: OneBudget) -> Table | None:
     )
 
 
-PAGES = {
+_PAGES = {
     grid.NAME: Page(_command, form="the Memory Maze study", blocks=blocks),
     grid.SEARCH_NAME: Page(
         _command, form="a search of the Memory Maze study", blocks=SEARCH.blocks
     ),
 }
-"""By the name of a grid."""
+
+
+def page_of(name: str) -> Page | None:
+    """The page of a grid of the study, or of its search, by its name; None for others."""
+    return _PAGES.get(name)

@@ -319,5 +319,5 @@ def grid(options: TMazeOptions) -> Study:
 
 
 STUDY = PublishedStudy(
-    TMazeOptions, grid, presets=PRESETS, pages="clew.lab.studies.tmaze.page:PAGES.get"
+    TMazeOptions, grid, presets=PRESETS, pages="clew.lab.studies.tmaze.page:page_of"
 )

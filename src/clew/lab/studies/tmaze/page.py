@@ -256,11 +256,15 @@ _COSTS = (
     "seconds are by the clock. Measuring is on the own corridor and the longer ones."
 )
 
-PAGES = {
+_PAGES = {
     **dict.fromkeys(EDITION_OF, Page(_command, form="the T-Maze study", blocks=blocks)),
     **dict.fromkeys(
         SEARCH_EDITION_OF,
         Page(_command, form="a search of the T-Maze study", blocks=SEARCH.blocks),
     ),
 }
-"""By the name of a grid."""
+
+
+def page_of(name: str) -> Page | None:
+    """The page of a grid of the study, or of its search, by its name; None for others."""
+    return _PAGES.get(name)

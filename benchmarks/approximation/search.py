@@ -9,9 +9,8 @@ less; the search is independent of the proof.
 from collections.abc import Callable
 
 import numpy as np
+from benchmarks.approximation.schemes import lag_weights
 from scipy.optimize import minimize
-
-from clew.lab.studies.approximation.errors import lag_weights
 
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 

@@ -1,0 +1,1 @@
+"""What else was tried in place of AReLiT's waves; see `__main__.py`."""
