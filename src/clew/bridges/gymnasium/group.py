@@ -247,6 +247,7 @@ def serve(sent: Any, place: int, rows: Any, progress: Any, pipe: Connection) -> 
     """
     leave_stopping_to_parent()
     end_with_parent()
+    pipe.send(None)  # the parent waits for it: the process could be started
     plan, indices = sent.fn, np.frombuffer(progress, np.int32)
     group = EnvGroup(plan, table(plan, rows), indices[place : place + 1])
     with contextlib.suppress(EOFError, ConnectionError):

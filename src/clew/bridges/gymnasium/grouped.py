@@ -84,6 +84,8 @@ class GroupedEnvs(VectorSource):
             with clear_mpi_env_vars(), theirs:
                 process.start()
             self.processes.append(process)
+        for pipe in self._pipes:
+            pipe.recv()
 
     def _not_started(self, error: EOFError | OSError) -> UserError:
         if isinstance(error, EOFError | ConnectionError):
