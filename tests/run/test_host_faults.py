@@ -163,15 +163,16 @@ def test_closing_ends_whatever_environments_do(
 @contextlib.contextmanager
 def few_descriptors(left: int) -> Iterator[None]:
     """Leaves this process so many file descriptors."""
+    gc.collect()  # what other tests left open
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = max(int(name) for name in os.listdir("/proc/self/fd"))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 2, limits[1]))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 2 + left, limits[1]))
     taken = []
     try:
         with contextlib.suppress(OSError):
             while True:
                 taken.append(os.open(os.devnull, os.O_RDONLY))
-        for _ in range(min(left, len(taken))):
+        for _ in range(left):
             os.close(taken.pop())
         yield
     finally:
@@ -189,9 +190,12 @@ def test_what_the_system_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         with pytest.raises(UserError, match="cannot be started: .*No such file") as refused:
             task.open(4, processes=2)
     assert "__main__" not in str(refused.value)
-    with few_descriptors(4):
-        with pytest.raises(UserError, match="cannot be started: .*Too many open files.*ulimit"):
-            task.open(4, processes=2)
+    for left in range(0, 20, 3):
+        with few_descriptors(left):
+            with pytest.raises(UserError, match="started: Too many open files.*ulimit"):
+                task.open(4, processes=2)
+    with task.open(4, processes=2) as stream:  # nothing was disturbed
+        assert stream.reset().start.all()
 
 
 def test_an_environment_that_exits_while_it_is_built() -> None:

@@ -17,6 +17,7 @@ from clew.bridges.gymnasium.processes import (
     CLOSE_SECONDS,
     LOST,
     end_processes,
+    require_descriptors,
     start_method,
 )
 from clew.bridges.gymnasium.spaces import Array
@@ -57,25 +58,25 @@ class GroupedEnvs(VectorSource):
             self._local = EnvGroup(self._plan, self._rows, np.array([NOBODY], np.int32))
             return
         self._share = num_envs // processes
+        # If nobody closes them, an ending process would wait for its children for ever.
+        ending = (self.processes, self._pipes, CLOSE_SECONDS)
+        self._closing = util.Finalize(self, end_processes, ending, exitpriority=10)
         try:
             self._start(processes)
         except (EOFError, OSError) as error:
             end_processes(self.processes, self._pipes, 0.0)
             raise self._not_started(error) from error
         self._pollers = [poller(pipe) for pipe in self._pipes]
-        # If nobody closes them, an ending process would wait for its children for ever.
-        ending = (self.processes, self._pipes, CLOSE_SECONDS)
-        self._closing = util.Finalize(self, end_processes, ending, exitpriority=10)
 
     def _start(self, processes: int) -> None:
+        require_descriptors(processes)
         context: Any = get_context(start_method())
         rows = context.RawArray("B", self.num_envs * self._plan.row.itemsize)
         indices = context.RawArray("i", [NOBODY] * processes)
         self._rows, self._progress = table(self._plan, rows), np.frombuffer(indices, np.int32)
-        # All of them before the first process, which too few descriptors would disturb.
-        pipes = [context.Pipe() for _ in range(processes)]
-        self._pipes.extend(ours for ours, _ in pipes)
-        for place, (_, theirs) in enumerate(pipes):
+        for place in range(processes):
+            ours, theirs = context.Pipe()
+            self._pipes.append(ours)
             plan = replace(self._plan, first=place * self._share, count=self._share)
             sent = CloudpickleWrapper(plan)  # pyright: ignore  # it takes anything
             started = (sent, place, rows, indices, theirs)

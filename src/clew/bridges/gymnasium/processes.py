@@ -146,6 +146,25 @@ def _wait_for_end(sentinel: int) -> None:
     os._exit(1)
 
 
+def require_descriptors(processes: int) -> None:
+    """Checks that enough file descriptors are left to start so many worker processes.
+
+    A request for a process that is broken off half-way, as they run out, ends the fork server, and
+    the requests after it fail too. A worker takes three of its parent's descriptors; the fork
+    server and the shared memory take some ten.
+
+    Raises:
+        OSError: too many files are open.
+    """
+    taken: list[int] = []
+    try:
+        for _ in range(2 * processes + 8):
+            taken.extend(os.pipe())
+    finally:
+        for number in taken:
+            os.close(number)
+
+
 def start_method(preload: Sequence[str] = ("clew.bridges.gymnasium.group",)) -> str:
     """How worker processes are made: "forkserver", or "spawn" where there is none (Windows).
 
