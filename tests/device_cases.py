@@ -100,7 +100,7 @@ def gathered() -> float:
     mesh = make_mesh(2)
 
     def loss(arrays: Any, memory: Any, xs: jax.Array, starts: jax.Array) -> jax.Array:
-        return jnp.sum(read(eqx.combine(arrays, rest), memory, xs, starts)[1])
+        return jnp.sum(read(eqx.combine(arrays, rest), memory, xs, starts).outputs.value)
 
     batch = [(empty_memories(eqx.combine(agent, rest), 8), 0)]
     size = parts.jax_stream.observation_space.shape

@@ -202,7 +202,7 @@ def test_a_folder_cannot_leave_the_algorithm_to_its_task(gift: Callable[[str], P
     text = json.loads((path / "config.json").read_text())
     text["config"]["algorithm"] = "auto"
     (path / "config.json").write_text(json.dumps(text))
-    with pytest.raises(UserError, match="algorithm must be the name of one, got 'auto'"):
+    with pytest.raises(UserError, match="algorithm must name an algorithm, got 'auto'"):
         clew.load(path)
     del text["config"]["algorithm"], text["checksum"]
     (path / "config.json").write_text(json.dumps(text))

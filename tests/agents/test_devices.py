@@ -70,20 +70,23 @@ def test_several_devices_compute_what_one_does_whatever_it_is() -> None:
     ("changes", "message"),
     [
         ({"devices": -1}, "devices must be an integer of at least 0, got -1"),
-        ({"devices": 2, "memory": "universal"}, "devices must be 1 with universal"),
-        ({"devices": 3}, "devices must divide num_envs, .* 3 devices for 8 environments"),
-        ({"devices": 4, "seeds": 2, "a2c": A2CConfig(num_envs=2)}, "2 environments and seeds 2"),
+        ({"devices": 2, "memory": "universal"}, "on several devices: devices must be 1, got 2"),
+        ({"devices": 3}, r"devices must divide num_envs \(8\) or seeds \(1\), got 3"),
+        (
+            {"devices": 4, "seeds": 2, "a2c": A2CConfig(num_envs=2)},
+            r"num_envs \(2\) or seeds \(2\), got 4",
+        ),
         (
             {"devices": 4, "a2c": A2CConfig(minibatches=4)},
-            "4 devices for 2 of a rollout's 8, which",
+            r"the 2 sequences of a gradient step \(of 8 in a rollout; .*, got 4",
         ),
         (
             {"devices": 4, "a2c": A2CConfig(gradient_accumulation=4)},
-            "4 devices for 2 of a rollout's 8, .* gradient_accumulation divide",
+            r"the 2 sequences of .*; see minibatches, gradient_accumulation\), got 4",
         ),
         (
             {"devices": 8, "algorithm": "ppo", "ppo": PPOConfig(minibatches=8)},
-            "8 devices for 4 of a rollout's 32",
+            r"devices must divide the 4 sequences of a gradient step \(of 32",
         ),
         ({"devices": 3, "seeds": 3, "a2c": A2CConfig(num_envs=1)}, "at most what JAX has"),
         ({"devices": 64, "a2c": A2CConfig(num_envs=64)}, "device_count=64 in the environment"),
@@ -99,7 +102,7 @@ def test_impossible_devices_are_refused(changes: dict, message: str) -> None:
 def test_one_device_lays_nothing_out(devices: int) -> None:
     """And its programs are what they were without the setting."""
     config = TrainConfig(devices=devices)
-    check_devices(config)
+    check_devices(config, config.learner)
     sharing = sharding_of(config)
     assert sharing.mesh is sharing.whole is sharing.of_seed is sharing.environments(0) is None
 

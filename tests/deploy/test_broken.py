@@ -119,24 +119,24 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], bool, str]] = {
     "graph changed": (flipped("graph.json"), False, r"graph\.json was changed"),
     "weights changed": (flipped("policy.safetensors"), False, "policy.safetensors was changed"),
     "episode changed": (flipped("golden.npz"), False, r"golden\.npz was changed"),
-    "manifest cut": (lambda f: (f / "manifest.json").write_text("{"), False, "is no JSON"),
+    "manifest cut": (lambda f: (f / "manifest.json").write_text("{"), False, "is not valid JSON"),
     "manifest a list": (
         lambda f: (f / "manifest.json").write_text("[]"),
         False,
-        "is no JSON object",
+        "is not a JSON object",
     ),
     "newer format": (manifest(lambda m: m.update(format=9)), False, "has format 9; this runner"),
     "no format": (manifest(lambda m: m.pop("format")), False, "has format None"),
-    "no state": (manifest(lambda m: m.pop("state")), False, "not whole: KeyError 'state'"),
+    "no state": (manifest(lambda m: m.pop("state")), False, "or damaged: KeyError 'state'"),
     "input renamed": (
         manifest(lambda m: m["inputs"][0].update(name="seen")),
         False,
-        "not whole: KeyError 'seen'",
+        "or damaged: KeyError 'seen'",
     ),
     "input reshaped": (
         manifest(lambda m: m["inputs"][0].update(shape=[99])),
         False,
-        "not whole: ValueError",
+        "or damaged: ValueError",
     ),
     "output of another type": (
         manifest(lambda m: m["outputs"][0].update(dtype="float64")),
@@ -157,9 +157,9 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], bool, str]] = {
     "leaf missing": (
         lambda f: tensors(f, lambda x: x.pop("initial/mean")),
         True,
-        "not whole: KeyError 'initial/mean'",
+        "or damaged: KeyError 'initial/mean'",
     ),
-    "parameter of another shape": (lambda f: tensors(f, widened), True, "not whole: ValueError"),
+    "parameter of another shape": (lambda f: tensors(f, widened), True, "or damaged: ValueError"),
     "unknown operation": (
         graph(lambda g: g["nodes"][0].update(op="os.system")),
         True,
@@ -168,12 +168,12 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], bool, str]] = {
     "read from nowhere": (
         graph(lambda g: g["nodes"][0].update({"in": ["v9999"]})),
         True,
-        "reads 'v9999', which is nowhere",
+        "reads 'v9999', which does not exist",
     ),
     "unknown attribute": (
         graph(lambda g: g["nodes"][0]["attributes"].update(rate=2)),
         True,
-        "not whole: TypeError",
+        "or damaged: TypeError",
     ),
     "huge value": (
         graph(lambda g: g["nodes"][0].update(shape=[2**40])),
@@ -205,7 +205,7 @@ UNTRUE: dict[str, tuple[Callable[[Path], Any], bool, str]] = {
     "another output": (
         lambda f: golden(f, lambda x: x["output/logits"].__iadd__(0.01)),
         True,
-        r"logits deviates by .* from golden\.npz: 1e-05 most",
+        r"logits deviates by .* from golden\.npz, at most 1e-05 is",
     ),
     "another weight": (
         lambda f: tensors(
@@ -225,7 +225,7 @@ UNTRUE: dict[str, tuple[Callable[[Path], Any], bool, str]] = {
     "a file from elsewhere": (
         manifest(lambda m: m["files"].update({"../../passwords": "0"})),
         False,
-        r"'../../passwords' is no file of an export",
+        r"'../../passwords' does not belong to an export",
     ),
 }
 
@@ -246,7 +246,7 @@ def test_archives(whole: Path, tmp_path: Path) -> None:
     """A zip that is none, one without a file, one that says it is larger than it can be."""
     path = tmp_path / "export.zip"
     path.write_bytes(b"PK")
-    with pytest.raises(UserError, match="is no export: File is not a zip file"):
+    with pytest.raises(UserError, match="is not an export: File is not a zip file"):
         clew.load_policy(path)
     path.write_bytes(zipped({"manifest.json": (whole / "manifest.json").read_bytes()}))
     with pytest.raises(UserError, match=r"graph\.json is missing or larger"):
@@ -276,8 +276,8 @@ def test_inputs_and_states(whole: Path) -> None:
         model.step(state, {"observation": fine["observation"]})
     other = runner.State("another", dict(state))
     for wrong, said in (
-        (other, "the state is of another policy: 'another'"),
-        (dict(state), "the state is of another policy: 'dict'"),
+        (other, "the state belongs to another policy: 'another'"),
+        (dict(state), "the state belongs to another policy: 'dict'"),
         (runner.State(model.policy, {"mean": state["mean"]}), "'count' is missing"),
         (model.init_state(3), r"leaf of the state count has shape \[3\], expected \[2\]"),
     ):

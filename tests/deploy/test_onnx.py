@@ -82,7 +82,7 @@ BROKEN = {
     "an input renamed": (renamed, "policy.onnx: '(seen|observation)' is"),
     "another policy": (
         lambda m: m.metadata_props[0].__setattr__("value", "b"),
-        "is of another policy: 'b'",
+        "belongs to another policy: 'b'",
     ),
     "another type": (
         lambda m: m.graph.output[0].type.tensor_type.__setattr__("elem_type", 7),

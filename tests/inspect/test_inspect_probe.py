@@ -36,7 +36,7 @@ def test_nothing_to_read_gives_the_commonest_class() -> None:
 
 
 def test_probes_that_cannot_be_made_are_refused() -> None:
-    with pytest.raises(UserError, match="5 folds need as many examples, got 3"):
+    with pytest.raises(UserError, match="5 folds need at least as many examples, got 3"):
         held_out(np.ones((3, 1)), np.arange(3))
     with pytest.raises(UserError, match="finite"):
         held_out(np.full((9, 1), np.nan), np.arange(9) % 2)

@@ -37,10 +37,10 @@ def test_a_damaged_row_is_left_out_and_named(tmp_path: Path, capsys) -> None:
     folder = write_folder(tmp_path / "own", own_study(), lambda cell: 0.5)
     rows = (folder / "results.jsonl").read_text()
     (folder / "results.jsonl").write_text(f"{{\n{rows}")
-    with pytest.warns(DamagedRowWarning, match="results.jsonl: line 1 is damaged, it is no JSON"):
+    with pytest.warns(DamagedRowWarning, match="jsonl: line 1 is damaged, it is not valid JSON"):
         assert len(read_edition(folder).rows) == len(own_study().cells())
     (folder / "results.jsonl").write_text("[]\n{}\n")
-    with pytest.warns(DamagedRowWarning, match="line 1 is damaged, it is no JSON object"):
+    with pytest.warns(DamagedRowWarning, match="line 1 is damaged, it is not a JSON object"):
         assert run(["report", str(folder)]) == 2
     assert "line 2 has no 'model'" in capsys.readouterr().err
 

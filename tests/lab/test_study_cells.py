@@ -96,7 +96,7 @@ def test_more_steps_go_on_from_where_fewer_ended(whole, tmp_path) -> None:
     (row,) = run_job(make_job(more, PACK, tmp_path), shares.append)
     assert min(shares) > 0.66
     assert timeless(row) == timeless(whole[1])
-    with pytest.raises(UserError, match="can be raised but not 640"):
+    with pytest.raises(UserError, match="can only be raised, got 640"):
         run_job(make_job(study, PACK, tmp_path))
 
 

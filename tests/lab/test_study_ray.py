@@ -178,7 +178,7 @@ class TestCluster:
         while ray.available_resources().get("CPU") != 2.0:
             assert time.monotonic() < deadline, "something is still running"
             time.sleep(0.1)
-        with pytest.raises(UserError, match="connected to Ray already: take 'auto', not '10.0.0.1"):
+        with pytest.raises(UserError, match="connected to Ray: use 'auto' instead of '10.0.0.1"):
             RayWorkers("10.0.0.1:6379")
 
     def test_work_that_leads_nowhere_stops_the_study(self, connect, tmp_path) -> None:

@@ -207,7 +207,7 @@ def test_where_actors_are_is_no_part_of_a_result(tmp_path: Path) -> None:
     folder.write_new_config(folder.new_folder(here), here)
     assert folder.to_resume(there, True)[1] == there
     other = run_dir(tmp_path, asynchronous=AsyncConfig(queue=2))
-    with pytest.raises(UserError, match="may only have its steps raised and its loggers, devices"):
+    with pytest.raises(UserError, match="you may only raise steps and change loggers, devices"):
         folder.to_resume(other, True)
 
 

@@ -104,8 +104,8 @@ def test_a_row_of_before_is_damaged_where_it_lacks_a_key() -> None:
     assert [(line.number, line.row["update"]) for line in lines] == [(1, 1), (6, 5)]
     assert [(d.number, d.reason) for d in damages] == [
         (2, "it has no 'update'"),
-        (3, "its 'update' is no int"),
-        (4, "it is no JSON object"),
+        (3, "its 'update' is not of type int"),
+        (4, "it is not a JSON object"),
         (7, CUT_SHORT),
     ]
 

@@ -101,7 +101,7 @@ def test_all_of_them_through_a_run(place: Path) -> None:
         ({"network": clew.NetworkConfig(encoder_options={"a": 1})}, "none has none"),
         ({"env": "mine:Average", "env_options": {}}, "cannot be called with what it is"),
         ({"env_options": {"dela": 3}}, "unknown option of mine:Cue 'dela'; did you mean 'delay'"),
-        ({"algorithm": "mine:Cue"}, "mine:Cue is no learner: it lacks config, learn"),
+        ({"algorithm": "mine:Cue"}, "mine:Cue is no learner: it lacks config, gathering"),
         ({"algorithm": "mine:Halve"}, "did you mean 'Halved'"),
         ({"learner_options": {"rollout": 3}}, "unknown option of mine:Halved 'rollout'"),
         ({"learner_options": {"divisor": 2, "num_envs": 0}}, "num_envs must be an integer of at"),
@@ -123,7 +123,7 @@ def test_devices_are_refused_to_a_memory_that_cannot_be_divided(
     """Named by its class as well, not only where the library knows it."""
     monkeypatch.setattr(Average, "shardable", False)
     config = clew.TrainConfig(memory=Average, memory_options={"hidden_size": 4}, devices=2)
-    with pytest.raises(UserError, match="devices must be 1 with own_parts:Average"):
+    with pytest.raises(UserError, match="own_parts:Average cannot be trained on several devices"):
         make_parts(config)
 
 

@@ -184,7 +184,7 @@ def test_numbers_that_are_none_stop_the_run_at_their_update(tmp_path):
         ({"network": NetworkConfig(head_size=-1)}, "head_size"),
         ({"checkpoint_seconds": float("nan")}, "checkpoint_seconds"),
         ({"a2c": clew.A2CConfig(learning_rate=-1.0)}, "learning_rate"),
-        ({"name": "../elsewhere"}, "one folder's name"),
+        ({"name": "../elsewhere"}, "a folder name without a path"),
     ],
 )
 def test_impossible_settings_are_refused_before_anything_is_made(tmp_path, changes, told):

@@ -208,7 +208,7 @@ def test_an_older_checkpoint(tiny: Path) -> None:
     assert not np.array_equal(*weights)
     with pytest.raises(UserError, match="unknown checkpoint '77'"):
         load_agent(tiny, wanted="77")
-    with pytest.raises(UserError, match="seed_index must be below the run's 1 seeds: 1"):
+    with pytest.raises(UserError, match="seed_index must be below .* seeds, 1, got 1"):
         load_agent(tiny, seed_index=1)
 
 

@@ -82,7 +82,7 @@ def write_export(folder: Path, files: Mapping[str, bytes], manifest: dict[str, A
         UserError: something else is in the folder, or it cannot be written to.
     """
     if folder.exists() and not is_export(folder) and any(folder.iterdir()):
-        raise UserError(f"{folder} is there already and holds something else than an export")
+        raise UserError(f"{folder} already exists and is not an export")
     manifest = manifest | {"files": {name: digest(data) for name, data in files.items()}}
     text = json.dumps(manifest, indent=2, allow_nan=False) + "\n"
     everything = {MANIFEST: text.encode(), **files}
@@ -111,7 +111,7 @@ def check_all(path: Path) -> dict[str, bytes]:
     """
     named = runner.read_manifest(runner.read_export(path))["files"]
     for name in set(named) - set(_KNOWN):
-        raise UserError(f"{path}: {name!r:.40} is no file of an export")
+        raise UserError(f"{path}: {name!r:.40} does not belong to an export")
     if path.is_dir():
         data = {n: (path / n).read_bytes() for n in named if (path / n).is_file()}
     else:

@@ -112,7 +112,7 @@ class GraphBuilder:
         """
         array = np.asarray(array)
         if array.dtype.name not in runner.TYPES.values():
-            raise UserError(f"an export has no numbers of type {array.dtype.name}")
+            raise UserError(f"exports do not support type {array.dtype.name}")
         key = (array.shape, array.dtype.name, array.tobytes())
         if key not in self._constants:
             name = name or f"constant/{len(self._constants)}"

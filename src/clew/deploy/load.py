@@ -42,8 +42,8 @@ def load_policy(
         return Policy(loaded.agent, wrappers=wrappers, greedy=greedy, seed=seed)
     if seed_index or checkpoint or not greedy:
         raise UserError(
-            f"{path} is an export: one policy with greedy actions, without seed_index, checkpoint "
-            "or sampling; its outputs have the distribution's parameters"
+            f"{path} is an export, which has one policy and greedy actions: seed_index, checkpoint "
+            "and sampling do not apply; its outputs have the distribution's parameters"
         )
     try:
         return runner.Policy(path)

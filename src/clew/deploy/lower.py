@@ -128,8 +128,8 @@ class Lowering:
         """The error for an operation that no export has."""
         operands = ", ".join(str(v.aval) for v in equation.invars)
         return UserError(
-            f"cannot export: the operation {equation.primitive.name!r} of {operands} is none that "
-            "an export has; docs/deploy.md lists them"
+            f"cannot export: operation {equation.primitive.name!r} (of {operands}) is not "
+            "supported in exports; docs/deploy.md lists those that are"
         )
 
     def _equation(self, equation: Any, values: list[Value]) -> list[Value]:
@@ -191,7 +191,7 @@ def _struct(aval: Any) -> jax.ShapeDtypeStruct:
 def _require_type(aval: Any, what: str) -> None:
     if getattr(aval.dtype, "name", str(aval.dtype)) not in TYPES:  # foreign: a random key's type
         raise UserError(
-            f"cannot export: {what} gives {aval.dtype}; an export has {', '.join(TYPES)}"
+            f"cannot export: {what} gives {aval.dtype}; exports support {', '.join(TYPES)}"
         )
 
 

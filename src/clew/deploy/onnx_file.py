@@ -268,7 +268,7 @@ def check_onnx(data: bytes, manifest: dict[str, Any]) -> None:
         raise UserError(f"policy.onnx has opsets {opsets}, the manifest says {said}")
     policy = {entry.key: entry.value for entry in model.metadata_props}.get("policy")
     if policy != manifest["policy"]:
-        raise UserError(f"policy.onnx is of another policy: {policy!r:.40}")
+        raise UserError(f"policy.onnx belongs to another policy: {policy!r:.40}")
     for entries, prefixes, found in (
         (("inputs", "state"), ("", BEFORE), model.graph.input),
         (("outputs", "state"), ("", AFTER), model.graph.output),

@@ -504,8 +504,8 @@ def _while(low: "Lowering", equation: Any, values: list[Value]) -> list[Value]:
         now = low.call(p["body_jaxpr"], [*own, *now])
         result = [low.where(running, a, b) for a, b in zip(now, result, strict=True)]
     raise UserError(
-        f"cannot export: a loop has no bound that is known before it runs, or one above "
-        f"{MOST_ROUNDS} rounds"
+        f"cannot export: a loop's length is not known in advance, or it is above {MOST_ROUNDS} "
+        "rounds"
     )
 
 
@@ -513,7 +513,7 @@ def _scan(low: "Lowering", equation: Any, values: list[Value]) -> list[Value]:
     p = equation.params
     length, first = p["length"], p["num_consts"] + p["num_carry"]
     if length > MOST_ROUNDS:
-        raise UserError(f"cannot export: a scan of {length} steps, more than {MOST_ROUNDS}")
+        raise UserError(f"cannot export: a scan of {length} steps, at most {MOST_ROUNDS}")
     known, carry, xs = values[: p["num_consts"]], values[p["num_consts"] : first], values[first:]
     rows: list[list[Value]] = []
     order = range(length - 1, -1, -1) if p["reverse"] else range(length)

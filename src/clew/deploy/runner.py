@@ -157,7 +157,7 @@ class Model:
             raise
         except _DAMAGE as error:
             shown = " ".join(f"{type(error).__name__} {error}".split())
-            raise PolicyError(f"the export is not whole: {shown:.200}") from error
+            raise PolicyError(f"the export is incomplete or damaged: {shown:.200}") from error
 
     def init_state(self, batch: int = 1) -> State:
         """The state before any observation, for `batch` environments."""
@@ -213,7 +213,7 @@ class Model:
                 raise PolicyError(f"{where} has more than {MOST_NUMBERS} numbers")
             for name in node["in"]:
                 if name not in numbers:
-                    raise PolicyError(f"{where} reads {name!r:.40}, which is nowhere")
+                    raise PolicyError(f"{where} reads {name!r:.40}, which does not exist")
             arguments = [numbers[name] for name in node["in"]]
             numbers[node["out"]] = len(self._constants)
             self._constants.append(None)
@@ -235,7 +235,9 @@ class Model:
     def _check(self, state: State, inputs: Arrays) -> None:
         if not isinstance(state, State) or state.policy != self.policy:
             owner = state.policy if isinstance(state, State) else type(state).__name__
-            raise PolicyError(f"the state is of another policy: {owner!r:.40}, not {self.policy!r}")
+            raise PolicyError(
+                f"the state belongs to another policy: {owner!r:.40}, not {self.policy!r}"
+            )
         _same_names("input", inputs, self.inputs)
         _same_names("leaf of the state", state, self.leaves)
         batch = np.shape(inputs["start"])[:1] or (1,)
@@ -352,7 +354,7 @@ def read_export(path: str | Path) -> dict[str, bytes]:
                     raise PolicyError(f"{path}: {name} is missing or larger than {MOST_BYTES}")
             return {name: archive.read(name) for name in FILES}
     except zipfile.BadZipFile as error:
-        raise PolicyError(f"{path} is no export: {error}") from error
+        raise PolicyError(f"{path} is not an export: {error}") from error
     except OSError as error:
         raise PolicyError(f"{error.filename or path}: {error.strerror}") from error
 
@@ -387,9 +389,9 @@ def _json(name: str, text: bytes) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise PolicyError(f"{name} is no JSON: {error}") from error
+        raise PolicyError(f"{name} is not valid JSON: {error}") from error
     if not isinstance(found, dict):
-        raise PolicyError(f"{name} is no JSON object")
+        raise PolicyError(f"{name} is not a JSON object")
     return found
 
 
@@ -476,7 +478,9 @@ def verify(model: Model, step: Any = None, most: float = 0.0) -> float:
         worst[f"state {name}"] = deviation(state[name], golden[f"after/{name}"])
     name = max(worst, key=lambda name: worst[name])
     if not worst[name] <= most:
-        raise PolicyError(f"{name} deviates by {worst[name]:.3g} from golden.npz: {most:.3g} most")
+        raise PolicyError(
+            f"{name} deviates by {worst[name]:.3g} from golden.npz, at most {most:.3g} is allowed"
+        )
     return worst[name]
 
 
@@ -488,9 +492,11 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         model = Model(arguments.export)
-        print(f"policy {model.policy}: {len(model.inputs)} inputs, {len(model.leaves)} of state")
+        print(
+            f"policy {model.policy}: {len(model.inputs)} inputs, {len(model.leaves)} state arrays"
+        )
         if arguments.verify:
-            print(f"golden episode replayed, largest deviation {verify(model):.2g}")
+            print(f"golden episode replayed; largest deviation {verify(model):.2g}")
     except PolicyError as error:
         sys.exit(f"error: {error}")
 

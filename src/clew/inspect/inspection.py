@@ -173,7 +173,7 @@ def _explained(
     """The episodes whose decision is explained, and the steps of these decisions."""
     some = episodes.pick(np.flatnonzero(episodes.lengths > questions.at))
     if not some.number:
-        raise UserError(f"no episode has a step {questions.at}, the longest {episodes.longest}")
+        raise UserError(f"no episode has a step {questions.at}, the longest has {episodes.longest}")
     some = some.first(questions.influence_episodes)
     last = some.lengths - 1
     return some, last if questions.at < 0 else np.full_like(last, questions.at)

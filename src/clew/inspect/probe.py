@@ -172,7 +172,7 @@ def held_out(
     """
     require_at_least("folds", folds, 2)
     if len(classes) < folds:
-        raise UserError(f"{folds} folds need as many examples, got {len(classes)}")
+        raise UserError(f"{folds} folds need at least as many examples, got {len(classes)}")
     if not np.isfinite(features).all():
         raise UserError("the features of a probe must be finite numbers")
     order = np.random.default_rng(seed).permutation(len(classes))

@@ -375,7 +375,7 @@ def _read_header(raw: bytes) -> dict[str, Any]:
     try:
         header = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise CheckpointError("its header is no JSON") from error
+        raise CheckpointError("its header is not valid JSON") from error
     _require_types("its header", header, {"meta": dict, "size": int, "sha256": str, "leaves": list})
     _require_types("its header's meta", header["meta"], {"update": int})
     seconds = header["meta"].get("seconds", 0.0)
@@ -388,7 +388,7 @@ def _read_header(raw: bytes) -> dict[str, Any]:
 
 def _require_types(what: str, value: Any, types: dict[str, type]) -> None:
     if not isinstance(value, dict):
-        raise CheckpointError(f"{what} is no JSON object")
+        raise CheckpointError(f"{what} is not a JSON object")
     for key, kind in types.items():
         if type(value.get(key)) is not kind:
             raise CheckpointError(f"{what} has {value.get(key)!r:.40} as {key}, no {kind.__name__}")

@@ -30,7 +30,7 @@ def import_ray() -> Any:
         return importlib.import_module("ray")
     except ModuleNotFoundError as error:
         raise UserError(
-            "work on a cluster needs Ray, which is not installed: pip install 'clew[ray]'"
+            "running on a cluster needs Ray, which is not installed: pip install 'clew[ray]'"
         ) from error
 
 
@@ -68,8 +68,8 @@ def join(address: str) -> tuple[Any, bool]:
         return ray, True
     if address != "auto":
         raise UserError(
-            f"this process is connected to Ray already: take 'auto', not {address!r}, or call "
-            "ray.shutdown() before"
+            f"this process is already connected to Ray: use 'auto' instead of {address!r}, or call "
+            "ray.shutdown() first"
         )
     return ray, False
 

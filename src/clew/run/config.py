@@ -77,7 +77,7 @@ class TrainConfig(LearnerSettings):
     """Name of the task: one that `clew envs` lists, gymnasium:ID, gymnax:ID, or module:Class, a JAX
     task or a Gymnasium environment of your own."""
     env_options: dict[str, Any] = _chosen(dict)
-    """Options of the task. If none are given, a task other than the default one has none."""
+    """Options of the task. Defaults apply only to the default task."""
     memory: str = "arelit"
     """Name of the memory model: one that `clew models` lists, or module:Class, a memory of your
     own, called with input_size, key=key and memory_options."""
@@ -87,10 +87,10 @@ class TrainConfig(LearnerSettings):
     network: NetworkConfig = _chosen(NetworkConfig)
     """The network around the memory: encoder, projection and heads."""
     algorithm: str = "auto"
-    """How it learns: a2c, advantage actor-critic, ppo, proximal policy optimisation, or auto: on
-    the library's own tasks, or where settings of a2c are given, a2c; on Gymnasium environments
-    ppo, and unless they are given, the encoder that fits (auto) and normalised rewards. Or
-    module:Class, a learner of your own."""
+    """Learner: a2c (advantage actor-critic), ppo (proximal policy optimisation), or auto: a2c on
+    the library's own tasks, or where settings of a2c are given; on Gymnasium environments ppo, with
+    the encoder that fits (auto) and normalised rewards unless you set them. Or module:Class, a
+    learner of your own."""
     learner_options: dict[str, Any] = field(default_factory=dict)
     """Settings of a learner of your own; those that are left out are its own defaults."""
     wrappers: WrapperConfig = _chosen(WrapperConfig)
@@ -107,14 +107,14 @@ class TrainConfig(LearnerSettings):
     seeds: int = 1
     """Independent agents trained side by side in one compiled program."""
     devices: int = 0
-    """Devices to compute on. They share the seeds if they divide their number, else the
-    environments of each seed. 0 chooses: for a task written in JAX one for each core of a
-    processor, as far as they divide the seeds. config.json records the number."""
+    """Devices to compute on. Seeds are divided between them if N divides their number, otherwise
+    the environments of each seed. 0 chooses: for a task written in JAX one per CPU core, as many as
+    divide the seeds. config.json records the number."""
     device_threads: str = "auto"
-    """Threads of each device of a processor: one, all that XLA takes, or auto, which is one for
-    a task written in JAX."""
+    """Threads of each CPU device: one, all (as many as XLA takes), or auto, which is one for a task
+    written in JAX."""
     seed: int = 0
-    """First seed; the others follow it."""
+    """First seed; the others count up from it."""
     name: str = ""
     """Name of the run's folder; empty chooses <env>-<memory>-<number>."""
     run_dir: str = "runs"
@@ -226,7 +226,7 @@ class TrainConfig(LearnerSettings):
             raise UserError(f"settings must be plain finite values: {error}") from error
 
     def _check_types(self) -> None:
-        """Refuses texts, switches and lists of another type; numbers say so where they are read."""
+        """Refuses strings, switches and lists of the wrong type; numbers are checked elsewhere."""
         for prefix, group in (("", self), *((f"{n}.", getattr(self, n)) for n in _GROUPS)):
             hints = _hints(type(group))
             for name, hint in hints.items():
@@ -238,7 +238,7 @@ class TrainConfig(LearnerSettings):
                     raise UserError(f"{prefix}{name} must be {expected}, got {one_line(value)}")
                 if isinstance(value, dict) and not all(isinstance(key, str) for key in value):
                     raise UserError(
-                        f"{prefix}{name} must have texts as keys, got {one_line(value)}"
+                        f"{prefix}{name} must have strings as keys, got {one_line(value)}"
                     )
 
     def _validate_algorithm(self) -> None:
@@ -314,7 +314,7 @@ _NEWER = (
 )
 SEEDS = 2**32
 """How many different seeds there are."""
-_TYPES = {str: "text", bool: "True or False", tuple: "a tuple", dict: "a dict"}
+_TYPES = {str: "a string", bool: "True or False", tuple: "a tuple", dict: "a dict"}
 BESIDE = ("loggers", "wandb", "devices", "device_threads")
 """Settings that no number of a run depends on, but for rounding; a resumed run may change
 them."""
@@ -345,7 +345,7 @@ def config_from_json(values: dict[str, Any], *, former: bool = False) -> TrainCo
         raise UserError(f"settings must be an object, got {values!r:.40}")
     values = migrate_settings(values, TrainConfig.memory, former=former)
     if values["algorithm"] == "auto":  # choosing one may import the task, and this is data
-        raise UserError("the setting algorithm must be the name of one, got 'auto'")
+        raise UserError("the setting algorithm must name an algorithm, got 'auto'")
     parts = {name: values.pop(name, {}) for name in _GROUPS}
     for kind, given in ((TrainConfig, values), *((_GROUPS[n], v) for n, v in parts.items())):
         known = [f.name for f in dataclasses.fields(kind)]
@@ -356,9 +356,7 @@ def config_from_json(values: dict[str, Any], *, former: bool = False) -> TrainCo
             if name not in known:
                 raise unknown_name("setting", name, known)
             if not _fits(value, hints[name]):
-                raise UserError(
-                    f"the setting {name} has another type than it should: {one_line(value)}"
-                )
+                raise UserError(f"the setting {name} has the wrong type: {one_line(value)}")
     values["loggers"] = tuple(values.get("loggers", ()))
     made = {name: _GROUPS[name](**with_tuples(group)) for name, group in parts.items()}
     return TrainConfig(**values, **made)
@@ -407,4 +405,6 @@ def differences(old: TrainConfig, new: TrainConfig) -> dict[str, tuple[Any, Any]
 
 def _check_name(name: str) -> None:
     if name != name.strip() or name in (".", "..") or "/" in name or "\\" in name or "\0" in name:
-        raise UserError(f"name must be one folder's name (see run_dir for the place), got {name!r}")
+        raise UserError(
+            f"name must be a folder name without a path (run_dir sets the place), got {name!r}"
+        )

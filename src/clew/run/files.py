@@ -44,7 +44,7 @@ def read_file(path: Path, most: int | None = None) -> bytes:
         try:
             return file.read(found.st_size)
         except (MemoryError, OverflowError) as error:
-            text = f"has {found.st_size} bytes, more than the memory"
+            text = f"has {found.st_size} bytes, more than fit into memory"
             raise OSError(errno.ENOMEM, text) from error
 
 
@@ -81,9 +81,9 @@ def read_json(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} cannot be read: it is no JSON, {error}") from error
+        raise UserError(f"{path} cannot be read: it is not valid JSON: {error}") from error
     if not isinstance(found, dict):
-        raise UserError(f"{path} cannot be read: it is no JSON object")
+        raise UserError(f"{path} cannot be read: it is not a JSON object")
     return found
 
 

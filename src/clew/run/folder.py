@@ -57,7 +57,7 @@ def find_run(path: str | Path, run_dir: str | Path = "runs") -> Path:
         UserError: if there is no such run, with the nearest names.
     """
     if not isinstance(path, str | os.PathLike):
-        raise UserError(f"a run is given by its folder's path or its name, got {one_line(path)}")
+        raise UserError(f"give a run's name or the path of its folder, got {one_line(path)}")
     for candidate in (Path(path), Path(run_dir) / path):
         if (candidate / CONFIG).is_file():
             return candidate
@@ -91,11 +91,11 @@ def to_resume(config: TrainConfig | None, resume: bool | str | Path) -> tuple[Pa
     if changed:
         name, (was, wanted) = next(iter(changed.items()))
         raise UserError(
-            f"{path} was started with {name} = {was!r}, not {wanted!r}; a resumed run may only "
-            "have its steps raised and its loggers, devices or Ray cluster changed"
+            f"{path} was started with {name} = {was!r}, not {wanted!r}; when resuming you may only "
+            "raise steps and change loggers, devices or the Ray cluster"
         )
     if new < old:
-        raise UserError(f"{path} was started for {old} steps, they can be raised but not {new}")
+        raise UserError(f"{path} was started for {old} steps; steps can only be raised, got {new}")
     beside = {name: getattr(config, name) for name in BESIDE}
     beside["devices"] = config.devices or own.devices
     if config.device_threads == "auto":
@@ -269,7 +269,7 @@ def slug(name: str) -> str:
 
 def _exists(path: Path) -> UserError:
     return UserError(
-        f"there is a run in {path} already; resume it with --resume {path}, or choose another name"
+        f"{path} already has a run; resume it with --resume {path}, or choose another name"
     )
 
 

@@ -208,16 +208,16 @@ def _parse(raw: bytes, kinds: Kinds) -> Row | str:
     try:
         row = json.loads(raw.decode())
     except (ValueError, RecursionError):
-        return "it is no JSON"
+        return "it is not valid JSON"
     if not isinstance(row, dict):
-        return "it is no JSON object"
+        return "it is not a JSON object"
     if "crc32" in row:
         return "its checksum stands alone"  # what was before it is gone
     for key, kind in kinds.items():
         if key not in row:
             return f"it has no {key!r}"
         if not isinstance(row[key], kind):
-            return f"its {key!r} is no {kind.__name__}"
+            return f"its {key!r} is not of type {kind.__name__}"
     return row
 
 

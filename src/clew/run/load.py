@@ -71,7 +71,8 @@ def load_agent(
     run = load_run(path, wanted, trust=trust)
     if seed_index >= run.config.seeds:
         raise UserError(
-            f"seed_index must be below the run's {run.config.seeds} seeds: {seed_index}"
+            f"seed_index must be below the run's number of seeds, {run.config.seeds}, got "
+            f"{seed_index}"
         )
     params, statistics = jax.tree.map(lambda x: x[seed_index], (run.params, run.statistics))
     return Loaded(run.path, run.config, eqx.combine(params, run.static), run.update, statistics)

@@ -61,7 +61,7 @@ def require_memory(needed: int, what: str) -> None:
     there = physical_memory()
     if there and needed > there and jax.default_backend() == "cpu":
         raise UserError(
-            f"these settings need at least {needed / 1e9:,.1f} GB of memory, this machine has "
+            f"these settings need at least {needed / 1e9:,.1f} GB of memory, but this machine has "
             f"{there / 1e9:,.1f} GB: {what}"
         )
 

@@ -167,9 +167,9 @@ def read_metrics(path: str | Path) -> list[Row]:
         UserError: if there is no such folder.
     """
     if not isinstance(path, str | PathLike):
-        raise UserError(f"a run is given by the path of its folder, got {one_line(path)}")
+        raise UserError(f"give the path of a run's folder, got {one_line(path)}")
     if not Path(path).is_dir():
-        raise UserError(f"there is no run {path}: no such folder")
+        raise UserError(f"there is no run in {path}: no such folder")
     return [line.row for line in json_lines.read(Path(path) / METRICS, _KINDS)]
 
 
@@ -229,7 +229,7 @@ def advice(rows: Sequence[Row], config: TrainConfig) -> str | None:
         return None
     return (
         f"gradients were {length:.3g} long (median) and clipped to {limit:g}: "
-        "rewards are large for these settings, --wrappers.normalise-rewards may teach faster"
+        "rewards are large for these settings; --wrappers.normalise-rewards may speed up learning"
     )
 
 

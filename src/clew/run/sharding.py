@@ -16,6 +16,7 @@ from clew.agents.learners.base import Gathering
 from clew.errors import UserError
 from clew.interact.task import Task
 from clew.memory import MEMORIES
+from clew.memory.base import AbstractMemory
 from clew.names import find
 from clew.run.cores import available_cores, use_threads
 
@@ -135,8 +136,8 @@ def check_devices(config: "TrainConfig", learner: Learner) -> None:
         return
     if not _is_shardable(config):
         raise UserError(
-            f"devices must be 1 with {config.memory}, which cannot be differentiated on several "
-            f"devices, got {config.devices}"
+            f"{config.memory} cannot be trained on several devices: devices must be 1, got "
+            f"{config.devices}"
         )
     if not _by_seed(config):
         _check_environments(config, learner.gathering)
@@ -206,24 +207,25 @@ def _knows_own_sums() -> bool:
 
 def _is_shardable(config: "TrainConfig") -> bool:
     kind = find("memory", config.memory, MEMORIES)
-    return not isinstance(kind, type) or kind.shardable  # a user's own may be a function
+    if not (isinstance(kind, type) and issubclass(kind, AbstractMemory)):
+        return True  # a function of a user's own; what is no memory is refused where it is made
+    return kind.shardable
 
 
 def _check_environments(config: "TrainConfig", gathering: Gathering) -> None:
     count, learning = config.devices, config.learning
     if learning.num_envs % count:
         raise UserError(
-            f"devices must divide num_envs, or the number of seeds, got {count} devices for "
-            f"{learning.num_envs} environments and seeds {config.seeds}"
+            f"devices must divide num_envs ({learning.num_envs}) or seeds ({config.seeds}), got "
+            f"{count}"
         )
     length = gathering.sequence_length or learning.rollout_length
     sequences = learning.num_envs * learning.rollout_length // length
     per_step = gathering.sequences_per_step or sequences
     if per_step % count:
         raise UserError(
-            f"devices must divide the sequences that are read at a time, got {count} devices for "
-            f"{per_step} of a rollout's {sequences}, which minibatches and gradient_accumulation "
-            "divide"
+            f"devices must divide the {per_step} sequences of a gradient step (of {sequences} in a "
+            f"rollout; see minibatches, gradient_accumulation), got {count}"
         )
 
 

@@ -171,7 +171,7 @@ def _train(
         runner.prepare()
         if runner.complete:
             progress.message(
-                f"{shown} has made its {config.steps} steps already; raise steps to train it "
+                f"{shown} has already made its {config.steps} steps; raise steps to train it "
                 "further"
             )
         if (config, identity) != saved:
@@ -195,7 +195,7 @@ def _warn_of_no_episode(parts: Parts, progress: Progress) -> None:
         progress.message(
             f"warning: no episode ends within this run: one of {config.env} takes at least "
             f"{shortest:,} steps, and each of {config.learning.num_envs:,} environments makes "
-            f"{steps:,}; raise steps, or shorten the episodes"
+            f"only {steps:,}; raise steps, or shorten the episodes"
         )
 
 

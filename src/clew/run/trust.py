@@ -1,4 +1,4 @@
-"""Consent to code that a run's folder names: a folder is data, and data run nothing unasked.
+"""Consent to code that a run's folder names: nothing in it runs unasked.
 
 The settings of a run may name code outside of what clew and the installed packages register: a
 task, memory, encoder or learner as "module:name", Gymnasium's "gymnasium:module:ID",

@@ -112,9 +112,7 @@ def _policy(recording: Recording, step: int) -> Sequence[str]:
 
 def _numbers(recording: Recording, step: int) -> str:
     if isinstance(recording.observations, dict) or np.ndim(recording.observations) > 2:
-        raise UserError(
-            "this task renders no text, and what is seen is no row of numbers: no --terminal"
-        )
+        raise UserError("--terminal needs a task that renders text or has vector observations")
     seen = np.reshape(recording.observations, (recording.length, -1))
     largest = float(np.abs(seen).max()) or 1.0
     marks = [BLOCKS[round(8 * abs(float(x)) / largest)] for x in seen[step, :_MOST_NUMBERS]]

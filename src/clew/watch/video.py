@@ -100,7 +100,7 @@ def find_ffmpeg() -> str:
     found = shutil.which("ffmpeg")
     if found is None:
         raise UserError(
-            'an MP4 needs ffmpeg, which is not here: pip install "clew[video]", or take a .gif'
+            'an MP4 needs ffmpeg, which is not installed: pip install "clew[video]", or use a .gif'
         )
     return found
 

@@ -201,7 +201,7 @@ class RayPool:
     def __init__(self, specs: list[ActorSpec], log: Callable[[str], None]):
         self._ray = import_ray()
         if not self._ray.is_initialized():
-            raise UserError("this process is not connected to Ray: call ray.init() before")
+            raise UserError("this process is not connected to Ray: call ray.init() first")
         self._specs, self._config = specs, specs[0].config
         settings = self._config.asynchronous
         self._ahead = settings.ahead

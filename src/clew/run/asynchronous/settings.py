@@ -60,8 +60,8 @@ class AsyncConfig:
             check_address(self.ray)
         if self.ray and self.serial:
             raise UserError(
-                f"asynchronous.serial acts in this process, and asynchronous.ray {self.ray!r} on a "
-                "cluster: take one of them"
+                f"asynchronous.serial acts in this process, asynchronous.ray {self.ray!r} on a "
+                "cluster: choose one of them"
             )
 
 
