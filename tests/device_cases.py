@@ -27,7 +27,7 @@ from clew.agents.learners.a2c import A2CConfig
 from clew.agents.learners.ppo import PPOConfig
 from clew.agents.trajectory import read
 from clew.interact.rollout import empty_memories
-from clew.lab.bench.speed import Plan, measure
+from clew.lab.bench.speed import SpeedPlan, measure
 from clew.memory import MEMORIES
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.build import make_parts
@@ -139,7 +139,7 @@ def resumed() -> float:
 
 def benched() -> float:
     """`clew bench` measures a run as it is divided."""
-    plan = Plan(length=8, repeats=2, law_lengths=(3,))
+    plan = SpeedPlan(length=8, repeats=2, law_lengths=(3,))
     figures = measure("gru", "gru", {"hidden_size": 4}, plan)
     assert figures.devices == 1 and figures.peak_bytes > 0
     return 0.0

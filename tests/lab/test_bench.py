@@ -12,7 +12,7 @@ import clew.lab.bench.machine
 import clew.lab.bench.speed
 from clew.cli import run
 from clew.lab.bench.machine import matrix_product_rate, rate_of
-from clew.lab.bench.speed import Plan, cases, measure
+from clew.lab.bench.speed import SpeedPlan, cases, measure
 from clew.lab.bench.timing import Estimate
 from clew.lab.costs import multiply_adds
 from clew.memory import MEMORIES, make_memory
@@ -20,7 +20,7 @@ from clew.memory.laws import LawBroken
 from clew.run.config import TrainConfig
 from clew.run.machine import planned_bytes
 
-TINY = Plan(num_envs=2, length=3, repeats=1, law_lengths=(1,))
+TINY = SpeedPlan(num_envs=2, length=3, repeats=1, law_lengths=(1,))
 
 
 def test_figures_are_consistent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from clew.cli import run
 from clew.errors import UserError
 from clew.lab.claims import HELD, NOT_HELD
-from clew.lab.costs.account import Account, Plan, Subject, accounts
+from clew.lab.costs.account import Account, CostPlan, Subject, accounts
 from clew.lab.costs.compiled import microseconds
 from clew.lab.studies.costs import published as thesis
 from clew.lab.studies.costs.claims import (
@@ -38,7 +38,9 @@ MISSED = {
 @pytest.fixture(scope="module")
 def counted() -> dict[str, dict[str, Account]]:
     """Every attention of every setting, counted."""
-    return {s.name: {a.name: a for a in accounts(attention_subjects(s), Plan())} for s in SETTINGS}
+    return {
+        s.name: {a.name: a for a in accounts(attention_subjects(s), CostPlan())} for s in SETTINGS
+    }
 
 
 @pytest.mark.parametrize(
@@ -127,7 +129,7 @@ def test_compiled_and_measured() -> None:
         return make_memory("none", input_size=3, key=key, hidden_size=8)
 
     subject = Subject("net", make, 3, None)
-    plan = Plan(batch=2, length=4, compiled=True, repeats=2)
+    plan = CostPlan(batch=2, length=4, compiled=True, repeats=2)
     (row,) = accounts([subject], plan)
     assert row.formula is None and row.unroll == row.step.per_step == 3 * 8 + 8 * 8
     for program in (row.compiled_step, row.compiled_unroll):

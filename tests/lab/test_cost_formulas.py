@@ -10,7 +10,7 @@ import pytest
 from clew.cli import run
 from clew.errors import UserError
 from clew.lab.costs import FORMULAS, Formula, formula, multiply_adds, state_size
-from clew.lab.costs.account import Plan, accounts, memory_subjects
+from clew.lab.costs.account import CostPlan, accounts, memory_subjects
 from clew.lab.costs.formulas import term
 from clew.lab.costs.reproject import Reprojecting
 from clew.lab.studies.costs.claims import attention_subjects
@@ -82,7 +82,7 @@ def test_a_memory_needs_no_formula(
     """Its program is counted; the commands show that."""
     monkeypatch.delitem(FORMULAS, "gru")
     (subject,) = memory_subjects({"own": ("gru", {"hidden_size": 4})}, 5)
-    (row,) = accounts([subject], Plan())
+    (row,) = accounts([subject], CostPlan())
     assert row.formula is None and row.step.per_step == 3 * 4 * (5 + 4) + 2 * 4
     options = ["--options", "hidden_size=4"]
     for command in (["cost", "--memories", "gru"], ["models", "gru"]):
@@ -158,7 +158,7 @@ def test_terms_read_as_formulas() -> None:
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name)
 def test_one_layers_attention(setting: Any) -> None:
     for subject, row in zip(
-        attention_subjects(setting), accounts(attention_subjects(setting), Plan()), strict=True
+        attention_subjects(setting), accounts(attention_subjects(setting), CostPlan()), strict=True
     ):
         assert subject.formula is not None
         assert row.formula == row.step.per_step

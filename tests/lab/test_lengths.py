@@ -11,7 +11,7 @@ import clew.lab.bench.lengths
 from clew.cli import run
 from clew.lab.bench.lengths import (
     SIZES,
-    Plan,
+    LengthsPlan,
     Row,
     compile_gradient,
     kernel_bytes,
@@ -67,7 +67,7 @@ def test_relits_gradient_needs_a_twentieth_of_one_that_keeps_its_states() -> Non
 def test_lengths_are_measured_by_turns() -> None:
     sizes = {"hidden_size": 4, "num_layers": 1, "num_heads": 1, "head_size": 2}
     logged: list[str] = []
-    (row,) = measure(Plan((4,), 2, 2, sizes, ("linear_transformer",)), 2, logged.append)
+    (row,) = measure(LengthsPlan((4,), 2, 2, sizes, ("linear_transformer",)), 2, logged.append)
     assert row.times_shortest[:3] == (1, 1, 1) and row.microseconds.middle > 0
     assert row.planned_bytes > 0 and row.kept_bytes > 0 and row.kernel_bytes == 0
     assert row.state_bytes == 4 * (2 * 2 + 2) * 4 * 2

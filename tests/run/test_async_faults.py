@@ -14,7 +14,7 @@ import pytest
 
 from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.interact.task import HostConfig
-from clew.run.asynchronous.pool import Rollout
+from clew.run.asynchronous.pool import ActorRollout
 from clew.run.asynchronous.processes import ProcessPool
 from clew.run.asynchronous.program import AsyncProgram
 from clew.run.build import make_parts
@@ -57,7 +57,7 @@ class Run:
         """Has every rollout looked at from now on."""
         take = self.pool.take
 
-        def looked_at(count: int) -> list[Rollout]:
+        def looked_at(count: int) -> list[ActorRollout]:
             rollouts = take(count)
             for rollout in rollouts:
                 assert_whole(rollout)
@@ -81,7 +81,7 @@ class Run:
         assert len(self.told) == before + 1
 
 
-def assert_whole(rollout: Rollout) -> None:
+def assert_whole(rollout: ActorRollout) -> None:
     """Every observation follows the one before, or opens an episode."""
     seen = rollout.gathered.acted.experience
     step = seen.observation[:, :, 1]

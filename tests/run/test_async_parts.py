@@ -14,7 +14,7 @@ from clew.errors import UserError
 from clew.interact.task import HostConfig
 from clew.run.asynchronous.actor import gathered_template
 from clew.run.asynchronous.heartbeat import HangDetector, Heartbeat
-from clew.run.asynchronous.pool import Ready, Rollout
+from clew.run.asynchronous.pool import ActorRollout, Ready
 from clew.run.asynchronous.program import merged
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.asynchronous.shared import Layout, Versions, shared_bytes
@@ -105,7 +105,7 @@ def test_what_is_too_old_is_dropped_and_whose_it_is_told() -> None:
     """At max_lag it is learned from, beyond it not."""
     ready, nothing = Ready[str](max_lag=2), cast(Any, None)
     for actor, version in ((1, 4), (2, 5), (0, 6), (3, 3)):
-        ready.add(f"actor {actor}", Rollout(version, actor, nothing, 1.0, 0.0))
+        ready.add(f"actor {actor}", ActorRollout(version, actor, nothing, 1.0, 0.0))
     assert ready.drop(7) == ["actor 1", "actor 3"] and len(ready) == 2
     owners, rollouts = ready.take(2)
     assert owners == ["actor 2", "actor 0"] and [r.version for r in rollouts] == [6, 5]

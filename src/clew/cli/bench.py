@@ -85,19 +85,19 @@ def _measure(command: BenchCommand) -> tuple[Measured, str]:
     if command.lengths:
         from clew.lab.bench import lengths  # start: JAX takes 0.5 s
 
-        plan = lengths.QUICK if quick else lengths.Plan(rounds=rounds)
+        plan = lengths.QUICK if quick else lengths.LengthsPlan(rounds=rounds)
         plan = lengths.of_memories(plan, command.memories)
         return lengths.report(plan, 1 if quick else 5, log), lengths.QUICK_NOTE
     if command.start:
         from clew.lab.bench import start  # start: JAX takes 0.5 s
 
-        plan = start.QUICK if quick else start.Plan(command.repeats or 5)
+        plan = start.QUICK if quick else start.StartPlan(command.repeats or 5)
         return start.report(command.memories, plan, log), start.QUICK_NOTE
     if command.memory_maze:
         from clew.lab.bench import learner  # start: JAX takes 0.5 s
 
         models = command.memories or learner.models()
-        plan = learner.Plan(models, command.sequences or 32, rounds=rounds)
+        plan = learner.LearnerPlan(models, command.sequences or 32, rounds=rounds)
         if quick:
             plan = learner.QUICK._replace(models=command.memories or learner.QUICK.models)
         return learner.report(plan, log), learner.QUICK_NOTE
@@ -105,5 +105,5 @@ def _measure(command: BenchCommand) -> tuple[Measured, str]:
     from clew.run.sharding import open_devices  # start: JAX takes 0.5 s
 
     open_devices()
-    plan = speed.QUICK if quick else speed.Plan(repeats=command.repeats or 5)
+    plan = speed.QUICK if quick else speed.SpeedPlan(repeats=command.repeats or 5)
     return speed.report(command.memories, plan, log), speed.QUICK_NOTE

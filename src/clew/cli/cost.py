@@ -12,7 +12,7 @@ from clew.errors import UserError, require_at_least, unknown_name
 from clew.report.document import Measured, Table
 
 if TYPE_CHECKING:
-    from clew.lab.costs.account import Plan
+    from clew.lab.costs.account import CostPlan
 
 ABOUT = """Shows what each memory costs for every observation: parameters, state size and
 multiply-adds, counted from its program, in seconds. GTrXL is counted with its key/value cache
@@ -86,11 +86,11 @@ def _forms() -> Measured:
 
 def _measure(command: CostCommand) -> Measured:
     """Everything but the formulas."""
-    from clew.lab.costs.account import Plan  # start: JAX takes 0.5 s
+    from clew.lab.costs.account import CostPlan  # start: JAX takes 0.5 s
     from clew.lab.studies.costs import page  # start: JAX takes 0.5 s
 
     repeats = command.repeats if command.measure else 0
-    plan = Plan(command.batch, command.length, command.compiled, repeats)
+    plan = CostPlan(command.batch, command.length, command.compiled, repeats)
     data: dict[str, Any] = {"plan": plan, "machine": _machine()}
     tables: list[Table] = []
     pictures: dict[str, Callable[[Path], Any]] = {}
@@ -128,7 +128,7 @@ def _cases(command: CostCommand) -> dict[str, tuple[str, dict[str, Any]]]:
     return sized({name: known[name] for name in command.memories or cases()}, command.options)
 
 
-def _memories(command: CostCommand, plan: "Plan") -> tuple[Table, list[dict[str, Any]]]:
+def _memories(command: CostCommand, plan: "CostPlan") -> tuple[Table, list[dict[str, Any]]]:
     """The table of memories, and its numbers."""
     from clew.lab.costs.account import accounts, memory_subjects  # start: JAX takes 0.5 s
     from clew.lab.costs.tables import memories_table  # start: JAX takes 0.5 s

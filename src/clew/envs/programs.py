@@ -58,7 +58,7 @@ class Words:
         return jax.tree.unflatten(self.tree, leaves) if len(leaves) > 1 else leaves[0]
 
 
-class Program:
+class TaskProgram:
     """The compiled functions of a task.
 
     Each takes a call, uint32 [words]: the action where there is one, the seed of the episode's
@@ -171,13 +171,13 @@ class Program:
 
 
 @functools.lru_cache(64)  # environments of equal settings share their programs
-def program_of(task: Environment) -> Program:
+def program_of(task: Environment) -> TaskProgram:
     """A task's compiled functions; every function is compiled by its first call."""
-    return Program(task)
+    return TaskProgram(task)
 
 
 def words_of_call(task: Environment, action: Any, seed: int, time: int) -> UInt32[np.ndarray, " n"]:
-    """What a `Program`'s step takes."""
+    """What a `TaskProgram`'s step takes."""
     if task.num_actions:
         return np.array((action, seed, time), np.uint32)
     plain = np.asarray(action, _action_type(task)).ravel().view(np.uint32)

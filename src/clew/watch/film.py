@@ -23,8 +23,8 @@ from clew.watch.panels import (
     SMALL,
     WIDTH,
     ActionPanel,
+    FilmPanel,
     InfluencePanel,
-    Panel,
     PolicyPanel,
     TimeAxis,
     ValuePanel,
@@ -207,10 +207,10 @@ def make_panels(
     influence: Float[np.ndarray, "time time"] | None,
     way: str,
     gamma: float | None,
-) -> list[Panel]:
+) -> list[FilmPanel]:
     """The panels for which the recording has data."""
     returns = None if gamma is None else recording.returns(gamma)
-    found: list[Panel] = [ValuePanel(np.asarray(recording.values, float), returns)]
+    found: list[FilmPanel] = [ValuePanel(np.asarray(recording.values, float), returns)]
     actions = np.asarray(recording.actions)
     if recording.probabilities is not None:
         chances = np.asarray(recording.probabilities, float)

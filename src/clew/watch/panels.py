@@ -87,7 +87,7 @@ def written(number: float) -> str:
     return text.replace("-", "\u2212")
 
 
-class Panel(Protocol):
+class FilmPanel(Protocol):
     """A strip of a frame, `height` pixels high."""
 
     title: str
@@ -146,7 +146,7 @@ def draw_line(axes: Axes, numbers: np.ndarray, colour: str, width: float, style:
     axes.plot(known + 0.5, numbers[known], color=colour, linewidth=POINT * width, linestyle=style)
 
 
-class ValuePanel(Panel):
+class ValuePanel(FilmPanel):
     """The value of each observation, and dashed the return that followed.
 
     Args:
@@ -182,7 +182,7 @@ class ValuePanel(Panel):
         canvas.text((PRESENT, top + self.height / 2), written(value), 20, BLUE, bold=True)
 
 
-class ActionPanel(Panel):
+class ActionPanel(FilmPanel):
     """Continuous actions, a line for each number.
 
     Args:
@@ -210,7 +210,7 @@ class ActionPanel(Panel):
             canvas.text(place, f"{name}{written(float(number))}", 13, LINES[index % len(LINES)])
 
 
-class PolicyPanel(Panel):
+class PolicyPanel(FilmPanel):
     """The probability of each action at each step, darker if larger; a dot for the one taken.
 
     Args:
@@ -272,7 +272,7 @@ class PolicyPanel(Panel):
             canvas.text(place, f"{share:.0%}", 13, colour, "rm", bold=action == taken)
 
 
-class InfluencePanel(Panel):
+class InfluencePanel(FilmPanel):
     """The share of the present decision that rests on each observation so far.
 
     The scale holds for nine decisions out of ten; what is above it is cut, and given as a number.

@@ -24,7 +24,7 @@ from clew.errors import UserError
 from clew.memory.parts.blocks import Init, Linear
 
 
-class Residual(eqx.Module):
+class ResidualBlock(eqx.Module):
     """x + conv(relu(conv(relu(x)))), both 3 x 3 and padded."""
 
     first: Convolution
@@ -45,12 +45,12 @@ class Stage(eqx.Module):
     """A padded 3 x 3 convolution, `max_pool`, and two residual blocks."""
 
     convolution: Convolution
-    blocks: tuple[Residual, Residual]
+    blocks: tuple[ResidualBlock, ResidualBlock]
 
     def __init__(self, channels: tuple[int, int], *, key: PRNGKeyArray, init: Init):
         keys = jax.random.split(key, 3)
         self.convolution = Convolution(channels, 3, key=keys[0], same=True, init=init)
-        first, second = (Residual(channels[1], key=k, init=init) for k in keys[1:])
+        first, second = (ResidualBlock(channels[1], key=k, init=init) for k in keys[1:])
         self.blocks = (first, second)
 
     def __call__(self, x: Picture, nonlinearity: str, scale: float) -> Picture:

@@ -55,7 +55,7 @@ SIDE, ACTIONS = 64, 6
 PRODUCTS = "matrix products"
 
 
-class Plan(NamedTuple):
+class LearnerPlan(NamedTuple):
     """How much to measure."""
 
     models: tuple[str, ...]
@@ -69,7 +69,7 @@ class Plan(NamedTuple):
     """options in place of the memories' own"""
 
 
-QUICK = Plan(("none", "lstm"), 2, 2, 2, {"hidden_size": 16})
+QUICK = LearnerPlan(("none", "lstm"), 2, 2, 2, {"hidden_size": 16})
 """Enough to see that everything works; not to quote."""
 QUICK_NOTE = "QUICK: narrow agents, two sequences and two turns, no figures to quote"
 
@@ -121,7 +121,7 @@ def models() -> tuple[str, ...]:
     return tuple(name.removeprefix("memory-maze/") for name in PRESETS)
 
 
-def check_plan(plan: Plan) -> None:
+def check_plan(plan: LearnerPlan) -> None:
     """Raises `UserError` for an agent that is not known, or an odd number of sequences."""
     for name in plan.models:
         if name not in models():
@@ -130,7 +130,7 @@ def check_plan(plan: Plan) -> None:
         raise UserError(f"sequences must be even, two of them are a rollout, got {plan.sequences}")
 
 
-def report(plan: Plan, log: Callable[[str], None]) -> Measured:
+def report(plan: LearnerPlan, log: Callable[[str], None]) -> Measured:
     """Measures the agents of the plan by turns.
 
     Raises:
@@ -143,7 +143,7 @@ def report(plan: Plan, log: Callable[[str], None]) -> Measured:
     return document(rows, machine, plan)
 
 
-def document(rows: Sequence[Row], machine: Mapping[str, Any], plan: Plan) -> Measured:
+def document(rows: Sequence[Row], machine: Mapping[str, Any], plan: LearnerPlan) -> Measured:
     """What `report` measured, as JSON, Markdown and a picture, all named `FILE`."""
     found = table(rows, machine)
     return Measured(
@@ -179,7 +179,9 @@ def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Table:
     return tabulate(FILE, title, (*columns, "of matmul peak"), lines, NOTE)
 
 
-def measure(plan: Plan, threads: int, log: Callable[[str], None]) -> tuple[list[Row], Estimate]:
+def measure(
+    plan: LearnerPlan, threads: int, log: Callable[[str], None]
+) -> tuple[list[Row], Estimate]:
     """All agents by turns.
 
     Args:
@@ -219,7 +221,7 @@ def _logged(
 class _Learner:
     """One agent's compiled update, with a rollout to learn from."""
 
-    def __init__(self, name: str, plan: Plan):
+    def __init__(self, name: str, plan: LearnerPlan):
         self._name, self._plan = name, plan
         self._config = config_of(name, plan.sequences, plan.sizes)
         parts = make_parts(self._config)

@@ -39,7 +39,7 @@ PIECE = 16  # kPiece in kernels/native/features.h: of this many steps a kernel k
 ROWS = 4  # kRows in kernels/native/features.h
 
 
-class Plan(NamedTuple):
+class LengthsPlan(NamedTuple):
     """How much to measure."""
 
     lengths: tuple[int, ...] = (256, 512, 1024, 2048, 4096, 8192)
@@ -56,12 +56,14 @@ NOTE = (
     "gradient where each step's states and products are kept; in brackets the states alone."
 )
 
-QUICK = Plan((16, 32), 1, 2, {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "head_size": 8})
+QUICK = LengthsPlan(
+    (16, 32), 1, 2, {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "head_size": 8}
+)
 """Enough to see that everything works; not to quote."""
 QUICK_NOTE = "QUICK: short chunks and two turns, no figures to quote"
 
 
-def of_memories(plan: Plan, names: Sequence[str]) -> Plan:
+def of_memories(plan: LengthsPlan, names: Sequence[str]) -> LengthsPlan:
     """The plan for some of the memories, or for all if there are no names.
 
     Raises:
@@ -94,7 +96,7 @@ class Row(NamedTuple):
     """the states after every step, alone"""
 
 
-def report(plan: Plan, repeats: int, log: Callable[[str], None]) -> Measured:
+def report(plan: LengthsPlan, repeats: int, log: Callable[[str], None]) -> Measured:
     """Measures all memories at all lengths, with the machine's product rate before and after.
 
     Args:
@@ -109,7 +111,7 @@ def report(plan: Plan, repeats: int, log: Callable[[str], None]) -> Measured:
     return document(rows, machine, plan)
 
 
-def document(rows: Sequence[Row], machine: Mapping[str, Any], plan: Plan) -> Measured:
+def document(rows: Sequence[Row], machine: Mapping[str, Any], plan: LengthsPlan) -> Measured:
     """What `report` measured, as `lengths.json`, `lengths.md` and `lengths.png`."""
     found = table(rows, machine)
     return Measured(
@@ -191,7 +193,7 @@ def kernel_bytes(memory: AbstractMemory, length: int, envs: int, threads: int) -
     return 4 * held * min(threads, heads * envs)
 
 
-def measure(plan: Plan, threads: int, log: Callable[[str], None]) -> list[Row]:
+def measure(plan: LengthsPlan, threads: int, log: Callable[[str], None]) -> list[Row]:
     """All memories in all forms at all lengths, by turns."""
     compiled, calls = {}, {}
     for subject, length in ((s, length) for s in subjects(plan) for length in plan.lengths):
@@ -237,7 +239,7 @@ class Subject(NamedTuple):
     label: str
 
 
-def subjects(plan: Plan) -> Iterator[Subject]:
+def subjects(plan: LengthsPlan) -> Iterator[Subject]:
     """The plan's memories, in every form that this machine has."""
     make = partial(make_memory, input_size=INPUT_SIZE, key=jax.random.key(0), **plan.sizes)
     for name in plan.memories:

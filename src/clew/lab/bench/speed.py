@@ -37,7 +37,7 @@ FORWARD, FORWARD_AND_BACKWARD = 2, 6
 """Floating-point operations for one multiply-add: two forward, and twice that again backward."""
 
 
-class Plan(NamedTuple):
+class SpeedPlan(NamedTuple):
     """How much to measure."""
 
     num_envs: int = 8
@@ -50,7 +50,7 @@ class Plan(NamedTuple):
     """chunk lengths at which the laws are run first"""
 
 
-QUICK = Plan(length=32, repeats=2, law_lengths=(3,))
+QUICK = SpeedPlan(length=32, repeats=2, law_lengths=(3,))
 """Enough to see that everything works; not to quote."""
 
 
@@ -116,7 +116,7 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
     return found
 
 
-def report(names: Sequence[str], plan: Plan, log: Callable[[str], None]) -> Measured:
+def report(names: Sequence[str], plan: SpeedPlan, log: Callable[[str], None]) -> Measured:
     """Measures memories one after the other, and returns the table of all of them.
 
     Args:
@@ -169,7 +169,7 @@ def _rate(rate: Estimate) -> str:
     return f"{rate.middle:,.0f} ±{spread:.0%}"
 
 
-def measure(name: str, memory: str, options: dict[str, Any], plan: Plan) -> Figures:
+def measure(name: str, memory: str, options: dict[str, Any], plan: SpeedPlan) -> Figures:
     """Runs the laws, then measures one memory in an agent on the T-Maze with corridor 120.
 
     Raises:
@@ -213,12 +213,12 @@ def measure(name: str, memory: str, options: dict[str, Any], plan: Plan) -> Figu
     )
 
 
-def _largest_deviation(agent: Agent, plan: Plan) -> float:
+def _largest_deviation(agent: Agent, plan: SpeedPlan) -> float:
     report = check(agent.memory, lengths=plan.law_lengths)
     return max(max(case.value, case.gradient) for case in report.cases)
 
 
-def _parts_rates(parts: Parts, state: RunState, plan: Plan) -> tuple[Estimate, Estimate]:
+def _parts_rates(parts: Parts, state: RunState, plan: SpeedPlan) -> tuple[Estimate, Estimate]:
     """Rates of acting alone and of learning alone, from where training stands.
 
     Windows are full there. At the beginning of an episode they are not, and cost less.
@@ -241,7 +241,9 @@ def _parts_rates(parts: Parts, state: RunState, plan: Plan) -> tuple[Estimate, E
     return acting, rate_of(lambda: learn(arrays, trajectory), samples, plan.repeats)
 
 
-def _training(parts: Parts, state: RunState, plan: Plan) -> tuple[float, int, Estimate, RunState]:
+def _training(
+    parts: Parts, state: RunState, plan: SpeedPlan
+) -> tuple[float, int, Estimate, RunState]:
     """Seconds to compile, bytes held and rate of the whole training program, and its last state."""
     with _no_compilation_cache():
         compiled: list[CompiledProgram] = []

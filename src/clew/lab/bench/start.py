@@ -33,7 +33,7 @@ FIRST_STEP = " steps/s"
 """What the line after the first update has, and no line before it."""
 
 
-class Plan(NamedTuple):
+class StartPlan(NamedTuple):
     """How much to measure."""
 
     turns: int = 5
@@ -42,7 +42,7 @@ class Plan(NamedTuple):
     """of every command, besides its own"""
 
 
-QUICK = Plan(1, ("--memory-options", "hidden_size=8", "num_layers=1"))
+QUICK = StartPlan(1, ("--memory-options", "hidden_size=8", "num_layers=1"))
 """Enough to see that it works; not to quote."""
 QUICK_NOTE = "QUICK: small memories and one turn, no figures to quote"
 NOTE = (
@@ -61,7 +61,7 @@ class Row(NamedTuple):
     warm: Estimate
 
 
-def report(names: Sequence[str], plan: Plan, log: Callable[[str], None]) -> Measured:
+def report(names: Sequence[str], plan: StartPlan, log: Callable[[str], None]) -> Measured:
     """Starts every command cold and warm by turns.
 
     Args:
@@ -86,7 +86,7 @@ def report(names: Sequence[str], plan: Plan, log: Callable[[str], None]) -> Meas
     return document(rows, machine, plan)
 
 
-def document(rows: Sequence[Row], machine: Mapping[str, Any], plan: Plan) -> Measured:
+def document(rows: Sequence[Row], machine: Mapping[str, Any], plan: StartPlan) -> Measured:
     """What `report` measured, as `start.json` and `start.md`."""
     lines = [[row.name, f"{row.cold:.1f}", f"{row.warm:.1f}"] for row in rows]
     title = f"Seconds to the first training step, {machine['cores']} cores"
@@ -142,6 +142,6 @@ def await_first_step(process: subprocess.Popen[str]) -> None:
     raise NothingMeasured("clew train ended before its first update:\n" + "".join(seen[-5:]))
 
 
-def _row(name: str, plan: Plan, seconds: Sequence[Sequence[float]]) -> Row:
+def _row(name: str, plan: StartPlan, seconds: Sequence[Sequence[float]]) -> Row:
     cold, warm = zip(*seconds, strict=True)
     return Row(name, (*COMMANDS[name], *plan.options), estimate(cold), estimate(warm))

@@ -30,7 +30,7 @@ FLOPS = 2
 """Floating-point operations in one multiply-add."""
 
 
-class Plan(NamedTuple):
+class CostPlan(NamedTuple):
     """What to measure; the rest of an `Account` stays None."""
 
     batch: int = 8
@@ -90,7 +90,7 @@ class Account(NamedTuple):
 
 
 def accounts(
-    subjects: Sequence[Subject], plan: Plan, log: Callable[[str], None] = lambda _: None
+    subjects: Sequence[Subject], plan: CostPlan, log: Callable[[str], None] = lambda _: None
 ) -> list[Account]:
     """The accounts of several memories, timed by turns if the plan has repeats.
 
@@ -127,7 +127,7 @@ def accounts(
     ]
 
 
-def _counted(subject: Subject, plan: Plan) -> Account:
+def _counted(subject: Subject, plan: CostPlan) -> Account:
     """What follows from shapes alone."""
     module = eqx.filter_eval_shape(subject.make, jax.random.key(0))
     row = Account(

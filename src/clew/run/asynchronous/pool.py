@@ -14,7 +14,7 @@ from clew.run.hosted import FaultBudget
 Owner = TypeVar("Owner")
 
 
-class Rollout(NamedTuple):
+class ActorRollout(NamedTuple):
     """What an actor gathered, and how."""
 
     version: int
@@ -44,7 +44,7 @@ class ActorPool(Protocol):
         """
         ...
 
-    def take(self, count: int) -> list[Rollout]:
+    def take(self, count: int) -> list[ActorRollout]:
         """Waits for `count` rollouts, and returns those that came first, by actor.
 
         Their arrays may be overwritten after the next `publish`.
@@ -69,12 +69,12 @@ class Ready(Generic[Owner]):
 
     def __init__(self, max_lag: int):
         self._max_lag = max_lag
-        self._pairs: list[tuple[Owner, Rollout]] = []
+        self._pairs: list[tuple[Owner, ActorRollout]] = []
 
     def __len__(self) -> int:
         return len(self._pairs)
 
-    def add(self, owner: Owner, rollout: Rollout) -> None:
+    def add(self, owner: Owner, rollout: ActorRollout) -> None:
         """One more, and whose it is."""
         self._pairs.append((owner, rollout))
 
@@ -85,7 +85,7 @@ class Ready(Generic[Owner]):
         self._pairs = [pair for pair in self._pairs if pair[1].version >= oldest]
         return late
 
-    def take(self, count: int) -> tuple[list[Owner], list[Rollout]]:
+    def take(self, count: int) -> tuple[list[Owner], list[ActorRollout]]:
         """The first ones: whose they are, and they themselves by actor."""
         taken, self._pairs = self._pairs[:count], self._pairs[count:]
         rollouts = sorted((rollout for _, rollout in taken), key=lambda rollout: rollout.actor)
@@ -110,11 +110,11 @@ class SerialPool:
         """See `ActorPool`."""
         self._latest = version, latest
 
-    def take(self, count: int) -> list[Rollout]:
+    def take(self, count: int) -> list[ActorRollout]:
         """See `ActorPool`; there is no lag."""
         assert self._latest is not None
         version, latest = self._latest
-        taken: list[Rollout] = []
+        taken: list[ActorRollout] = []
         while len(taken) < count:
             try:
                 gathered = self._actor.rollout(version, latest, self._budget.used)
@@ -123,7 +123,7 @@ class SerialPool:
                 continue
             # The actor's next step writes its memory in place.
             own = jax.tree.map(np.array, gathered)
-            taken.append(Rollout(version, 0, own, 0.0, 0.0))
+            taken.append(ActorRollout(version, 0, own, 0.0, 0.0))
         return taken
 
     def close(self) -> None:

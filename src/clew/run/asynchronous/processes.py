@@ -29,7 +29,7 @@ from clew.run.asynchronous.actor import (
     use_one_thread,
 )
 from clew.run.asynchronous.heartbeat import HEARTBEAT_BYTES, HangDetector, Heartbeat
-from clew.run.asynchronous.pool import Ready, Rollout
+from clew.run.asynchronous.pool import ActorRollout, Ready
 from clew.run.asynchronous.shared import Layout, Versions, as_array, shared_bytes
 from clew.run.hosted import FaultBudget
 
@@ -195,11 +195,11 @@ class _Running:
         patience = timeout + CLOSE_SECONDS if task.environment.vector else timeout
         self.detector = HangDetector(self.heartbeat, patience)
 
-    def rollout(self, ready: RolloutReady) -> Rollout:
+    def rollout(self, ready: RolloutReady) -> ActorRollout:
         """The rollout of a message; its arrays are views that keep shared memory alive."""
         gathered = self._slots[self._turn]
         self._turn = (self._turn + 1) % len(self._slots)
-        return Rollout(ready.version, self.number, gathered, ready.seconds, ready.waited)
+        return ActorRollout(ready.version, self.number, gathered, ready.seconds, ready.waited)
 
     def send(self, message: Ack | Reopen) -> None:
         """Sends a message, if the actor is alive."""
@@ -253,7 +253,7 @@ class ProcessPool:
             running.send(Ack(1))
         self._taken = []
 
-    def take(self, count: int) -> list[Rollout]:
+    def take(self, count: int) -> list[ActorRollout]:
         """See `ActorPool`."""
         while True:
             for running in self._ready.drop(self._version):

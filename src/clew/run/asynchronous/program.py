@@ -12,7 +12,7 @@ from jaxtyping import Array, Int
 from clew.interact.host_rollout import HostRollout, packed, unpacked
 from clew.interact.hosted_task import HostedTask
 from clew.run.asynchronous.actor import ActorParams, ActorSpec, Gathered
-from clew.run.asynchronous.pool import ActorPool, Rollout, SerialPool
+from clew.run.asynchronous.pool import ActorPool, ActorRollout, SerialPool
 from clew.run.asynchronous.processes import ProcessPool
 from clew.run.build import Parts
 from clew.run.compiled import RunState
@@ -195,7 +195,9 @@ class _Measures:
         self._acting, self._actors_waited = 0.0, 0.0
         self._learning, self._learner_waited = 0.0, 0.0
 
-    def add(self, version: int, rollouts: Sequence[Rollout], waited: float, seconds: float) -> None:
+    def add(
+        self, version: int, rollouts: Sequence[ActorRollout], waited: float, seconds: float
+    ) -> None:
         """Counts an update."""
         self._lags += [version - rollout.version for rollout in rollouts]
         self._acting += sum(rollout.seconds for rollout in rollouts)

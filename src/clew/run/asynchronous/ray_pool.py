@@ -13,7 +13,7 @@ from clew.bridges.gymnasium.processes import CLOSE_SECONDS
 from clew.errors import UserError
 from clew.run import cluster
 from clew.run.asynchronous.actor import ActorParams, ActorSpec
-from clew.run.asynchronous.pool import Ready, Rollout
+from clew.run.asynchronous.pool import ActorRollout, Ready
 from clew.run.asynchronous.processes import LOOK_SECONDS
 from clew.run.asynchronous.ray_actor import ASIDE, Made, RayActor, installed
 from clew.run.cluster import import_ray
@@ -225,7 +225,7 @@ class RayPool:
         self._learned(self._taken)
         self._taken = []
 
-    def take(self, count: int) -> list[Rollout]:
+    def take(self, count: int) -> list[ActorRollout]:
         """See `ActorPool`."""
         while True:
             late = self._ready.drop(self._newest[0])
@@ -283,7 +283,7 @@ class RayPool:
             return  # of an actor that has been replaced, or forgotten after a fault
         started, said = running.started, running.heard(reference)
         if isinstance(said, Made):
-            made = Rollout(said.version, running.number, *said[1:])
+            made = ActorRollout(said.version, running.number, *said[1:])
             self._ready.add(running, made)
         elif isinstance(said, EnvironmentFault):
             self._budget.spend(said, "opened anew", f"{running.words}: {said}")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
-from clew.lab.costs.account import FLOPS, REPROJECTED, Account, Plan, accounts
+from clew.lab.costs.account import FLOPS, REPROJECTED, Account, CostPlan, accounts
 from clew.lab.costs.formulas import SYMBOLS, Term, formula
 from clew.lab.costs.tables import compiled_entries, number, time_entry
 from clew.lab.studies.costs.claims import (
@@ -53,7 +53,7 @@ def attention_table(name: str, setting: Setting, of: Sequence[Account]) -> Table
     return tabulate(name, title, columns, rows, note)
 
 
-def published(plan: Plan, log: Callable[[str], None]) -> tuple[list[Table], dict[str, Any]]:
+def published(plan: CostPlan, log: Callable[[str], None]) -> tuple[list[Table], dict[str, Any]]:
     """Every table of published figures, and their numbers for JSON.
 
     Args:
