@@ -16,7 +16,7 @@ from clew.agents.learners.ppo import PPOConfig
 from clew.errors import UserError
 from clew.memory import MEMORIES
 from clew.run import sharding
-from clew.run.build import make_parts
+from clew.run.build import make_parts, make_task
 from clew.run.config import TrainConfig, config_from_json
 from clew.run.folder import read_config, read_run, to_resume, write_config
 from clew.run.progress import Quiet
@@ -144,10 +144,10 @@ def test_what_is_chosen_without_several_devices() -> None:
         (TrainConfig(memory="universal"), "one"),
         (GYMNASIUM, "all"),
     ):
-        found = choose_devices(config)
+        found = choose_devices(config, make_task(config))
         assert (found.devices, found.device_threads) == (1, threads)
     given = TrainConfig(devices=1, device_threads="all")
-    assert choose_devices(given) == given
+    assert choose_devices(given, make_task(given)) == given
 
 
 def test_cores_become_devices_unless_the_user_has_said_otherwise(
