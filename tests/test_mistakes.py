@@ -420,7 +420,10 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "train with a path": (lambda: clew.train("good"), "TrainConfig"),
     "resume True without a run": (lambda: clew.train(resume=True), "which run"),
     "resume nowhere": (lambda: clew.resume_run("nowhere"), "unknown run 'nowhere'"),
-    "resume to fewer steps": (lambda: clew.resume_run("good", steps=8), "raised but not 8"),
+    "resume to fewer steps": (
+        lambda: clew.resume_run("good", steps=8),
+        "can only be raised, got 8",
+    ),
     "resume to no steps": (lambda: clew.resume_run("good", steps=0), "steps"),
     "train over a run": (lambda: trained(steps=2048, name="good"), "already has a run"),
     "evaluate nowhere": (lambda: clew.evaluate("nowhere"), "unknown run"),
