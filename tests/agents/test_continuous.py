@@ -18,11 +18,11 @@ from clew.agents.network import NetworkConfig, make_agent
 from clew.envs import ENVS
 from clew.envs.base import Environment, Transition
 from clew.envs.stream import AutoReset
-from clew.interact.acting import compile_act, only_action
-from clew.interact.evaluate import play_batch
-from clew.interact.recording import record
+from clew.interact.acting import compile_act
+from clew.interact.compiled_task import CompiledTask, play_batch
 from clew.interact.rollout import init_actor, rollout
-from clew.run.build import jax_stream
+from clew.interact.task import PlayConfig
+from clew.run.build import make_task
 from clew.run.load import load_agent
 from clew.run.progress import Quiet
 
@@ -93,7 +93,7 @@ def test_a_task_with_other_actions_than_choices_is_evaluated_and_watched(tmp_pat
     drawn = clew.evaluate(run.path, episodes=3, greedy=False)
     assert -3 <= drawn.pooled["return"].mean < 0
     assert drawn.pooled["return"].mean != score.pooled["return"].mean
-    (recording,) = record(load_agent(run.path).agent, jax_stream(config))
+    (recording,) = make_task(config).recordings(load_agent(run.path).agent, PlayConfig())
     np.testing.assert_allclose(recording.rewards, -misses, rtol=1e-5)
     assert recording.probabilities is None
 
@@ -140,9 +140,9 @@ def test_noise_is_kept_in_rollouts_of_compiled_and_hosted_tasks(noise_steps: int
     np.testing.assert_allclose(again, trajectory.log_prob, atol=1e-6)
 
     params, static = eqx.partition(agent, eqx.is_array)
-    choose = compile_act(static, greedy=False, keep=only_action)
+    choose = compile_act(static, greedy=False)
     seen = (jnp.zeros((3, 1)), jnp.zeros(3, bool), jax.random.key(3))
-    hosted = [choose(params, (), *seen, np.int32(time))[1] for time in range(12)]
+    hosted = [choose(params, (), *seen, np.int32(time))[1]["action"] for time in range(12)]
     assert held(np.stack(hosted)) == expected
 
 
@@ -155,7 +155,7 @@ def test_noise_is_kept_where_episodes_are_evaluated_and_policies_act() -> None:
     assert not np.allclose(first, actions[-1])  # an episode begins with noise of its own
 
     # An episode has three shots: all with one noise, so the worst is like the others.
-    (recording,) = record(agent, stream, greedy=False)
+    (recording,) = CompiledTask("aim", Aim()).recordings(agent, PlayConfig(greedy=False))
     assert all(held(recording.actions))
     scores = play_batch(agent, stream, False, 3, agent, jax.random.key(0))
     assert scores[1].all()

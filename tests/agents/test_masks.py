@@ -24,8 +24,8 @@ from clew.envs import AutoReset, Permutation
 from clew.envs.spaces import BARE, MASK, ActionMask
 from clew.envs.wrappers import WrapperConfig, wrap
 from clew.errors import UserError
-from clew.interact.play import play
 from clew.interact.rollout import init_actor, rollout
+from clew.interact.task import PlayConfig
 from clew.interact.tasks import make_task
 from clew.memory import MEMORIES, options_of
 from clew.run.config import TrainConfig
@@ -265,13 +265,12 @@ def test_an_agent_that_plays_in_every_form_takes_what_is_allowed(tmp_path):
     for greedy in (True, False):
         found = clew.evaluate(path, episodes=200, greedy=greedy)
         assert found.per_seed["forbidden"] == [0.0]
-        how: Any = {"episodes": 3, "greedy": greedy}
-        assert not task.episodes(loaded.agent, **how).metrics["forbidden"].any()
-        for film in task.recordings(loaded.agent, **how):
+        how = PlayConfig(3, greedy)
+        assert not task.episodes(loaded.agent, how).metrics["forbidden"].any()
+        for film in task.recordings(loaded.agent, how):
             assert film.metrics["forbidden"] == 0
         policy: Any = clew.load_policy(path, greedy=greedy)
-        moments = play(config.env, config.env_options, config.wrappers, policy, longest=9)
-        for moment in itertools.islice(moments, 12):
+        for moment in itertools.islice(task.moments(policy, longest=9), 12):
             assert moment.action_mask.any()
         with pytest.raises(UserError, match="was trained with action masks: give"):
             policy(np.zeros(7))

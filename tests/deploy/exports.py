@@ -18,7 +18,7 @@ from clew.deploy import runner
 from clew.deploy.export import graph_file, tensors_file
 from clew.deploy.files import archive, digest
 from clew.deploy.onnx_file import OnnxModel, onnx_file
-from clew.deploy.policy import PolicyStep, interface_of_spaces
+from clew.deploy.policy import PolicyStep, adapter_of_spaces
 from clew.memory import MEMORIES, AbstractMemory, make_memory
 from memory_samples import INPUT_SIZE, sample
 
@@ -62,7 +62,7 @@ def steps_of(
     agent: Agent, observations: spaces.Space = VECTOR, actions: spaces.Space = ACTIONS
 ) -> PolicyStep:
     """The step of a policy without wrappers, with its value."""
-    return PolicyStep(agent, interface_of_spaces(observations, actions), value=True)
+    return PolicyStep(agent, adapter_of_spaces(observations, actions), value=True)
 
 
 def model_of(step: PolicyStep) -> runner.Model:

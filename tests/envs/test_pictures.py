@@ -12,7 +12,8 @@ from clew.bridges.make import make_env
 from clew.envs import DistributedMemory, Environment, MemoryChain, TMaze
 from clew.envs.canvas import Canvas, mixed, rgb
 from clew.envs.recall import shown_time
-from clew.watch import Recording, record
+from clew.interact.task import PlayConfig
+from clew.watch import Recording
 
 SIZES = {
     "tmaze": [{"corridor_length": 2}, {"corridor_length": 300}],
@@ -137,7 +138,7 @@ class Silent(MemoryChain):
 
 def test_a_task_need_not_render(monkeypatch: pytest.MonkeyPatch) -> None:
     from clew.envs import ENVS
-    from clew.run.build import build_agent, jax_stream, make_task
+    from clew.run.build import build_agent, make_task
     from clew.run.config import TrainConfig
 
     monkeypatch.setitem(ENVS, "silent", Silent)
@@ -147,9 +148,9 @@ def test_a_task_need_not_render(monkeypatch: pytest.MonkeyPatch) -> None:
         memory="none",
         memory_options={"hidden_size": 2},
     )
-    stream = jax_stream(config)
-    agent = build_agent(config, make_task(config), jax.random.key(0))
-    recording = next(record(agent, stream))
+    task = make_task(config)
+    agent = build_agent(config, task, jax.random.key(0))
+    recording = next(task.recordings(agent, PlayConfig()))
     assert isinstance(recording, Recording) and recording.length == 3
     assert recording.pictures is None and recording.texts is None
     assert recording.action_names == ()

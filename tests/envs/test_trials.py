@@ -15,7 +15,7 @@ from clew.envs import AutoReset, Bandit, DarkRoom, Environment
 from clew.envs.trials import SeparateEpisodes, Trials, episode_groups, return_names
 from clew.envs.wrappers import KeptEntries, WrapperConfig, wrap
 from clew.errors import UserError
-from clew.interact.recording import Rendered
+from clew.interact.episodes import Rendered
 from clew.interact.rollout import init_actor, rollout
 from clew.interact.tasks import make_task
 from oracles import bandit

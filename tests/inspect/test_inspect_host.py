@@ -10,12 +10,11 @@ import pytest
 
 from clew.agents.network import NetworkConfig
 from clew.errors import UserError
-from clew.inspect import Episodes
 from clew.inspect.influence import episode_influence
 from clew.inspect.run import inspect_run
-from clew.interact.episodes import record_host_episodes
-from clew.interact.flat import in_one_axis, reads_one_axis
+from clew.interact.episodes import in_one_axis, reads_one_axis
 from clew.interact.hosted_task import HostedTask
+from clew.interact.task import PlayConfig
 from clew.run.build import build_agent, make_task
 from clew.run.config import TrainConfig
 from clew.run.progress import Quiet
@@ -45,7 +44,7 @@ def parts(env: str, encoder: str = "mlp", **options: Any) -> tuple[Any, HostedTa
 def test_whole_episodes_are_recorded() -> None:
     """Each from its first observation to the last that an action followed, and no other."""
     agent, side = parts("labelled:Labelled", number=3)
-    found = record_host_episodes(agent, side, episodes=40)
+    found = side.episodes(agent, PlayConfig(episodes=40))
     assert found.number == 40 and found.left_out == 0 and found.labels == {}
     for number in range(40):
         time = np.arange(found.lengths[number])
@@ -60,20 +59,20 @@ def test_whole_episodes_are_recorded() -> None:
 def test_long_episodes_are_left_out_and_counted() -> None:
     """Of those that were to be played."""
     agent, side = parts("labelled:Labelled")
-    found = record_host_episodes(agent, side, episodes=16 * 6, max_steps=3)
+    found = side.episodes(agent, PlayConfig(episodes=16 * 6, max_steps=3))
     assert found.left_out == 16 * 2 and found.lengths.max() == 3
     side.environment.options["lengths"] = (5,)
     side.environment.options["ends"] = ("terminated",)
     with pytest.raises(UserError, match="none of 4 episodes ended within 3 steps"):
-        record_host_episodes(agent, side, episodes=4, max_steps=3)
+        side.episodes(agent, PlayConfig(episodes=4, max_steps=3))
 
 
 def test_too_much_to_hold_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before it is there."""
-    monkeypatch.setattr("clew.interact.episodes.LARGEST", 100)
+    monkeypatch.setattr("clew.interact.hosted_task.LARGEST", 100)
     agent, side = parts("labelled:Labelled")
     with pytest.raises(UserError, match="Labelled takes more than 0 GiB; take fewer episodes"):
-        record_host_episodes(agent, side, episodes=20)
+        side.episodes(agent, PlayConfig(episodes=20))
 
 
 SPACES = {
@@ -88,7 +87,7 @@ def test_every_space_is_explained(name: str) -> None:
     """Later observations move nothing, the present one does; both ways agree about that."""
     env, options = SPACES[name]
     agent, side = parts(env, **options)
-    found: Episodes = record_host_episodes(agent, side, episodes=3, greedy=False)
+    found = side.episodes(agent, PlayConfig(episodes=3, greedy=False))
     some = found.first(2)
     time = min(some.longest, 5)
     flat = reads_one_axis(agent, side.observation_space.sample())

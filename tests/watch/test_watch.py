@@ -11,9 +11,10 @@ import pytest
 from clew.agents.network import NetworkConfig
 from clew.errors import UserError
 from clew.inspect import gradient_influence, occlusion_influence
-from clew.run.build import build_agent, jax_stream, make_task
+from clew.interact.task import PlayConfig
+from clew.run.build import build_agent, make_task
 from clew.run.config import TrainConfig
-from clew.watch import Caption, Film, Recording, influences, record, shown_steps
+from clew.watch import Caption, Film, Recording, influences, shown_steps
 from clew.watch.panels import (
     ActionPanel,
     InfluencePanel,
@@ -35,7 +36,8 @@ AGENT = build_agent(CONFIG, make_task(CONFIG), jax.random.key(3))
 
 
 def played(count: int = 1, **options: Any) -> list[Recording]:
-    return list(record(AGENT, jax_stream(CONFIG), episodes=count, greedy=False, **options))
+    how = PlayConfig(count, greedy=False, **options)
+    return list(make_task(CONFIG).recordings(AGENT, how))
 
 
 @pytest.fixture(scope="module")
@@ -83,15 +85,15 @@ def test_long_episodes_are_cut_and_truncated_ones_named() -> None:
     recording = played(max_steps=3)[0]
     assert (recording.length, recording.ended, recording.metrics) == (3, "cut", {})
     limit = {"corridor_length": 3, "time_limit": 3, "on_time_limit": "truncate"}
-    stream = jax_stream(TrainConfig(env_options=limit))
-    found = [r.ended for r in record(AGENT, stream, episodes=5, greedy=False)]
+    task = make_task(TrainConfig(env_options=limit))
+    found = [r.ended for r in task.recordings(AGENT, PlayConfig(5, greedy=False))]
     assert "truncated" in found
     with pytest.raises(UserError, match="episodes must be an integer of at least 1, got 0"):
         played(0)
 
 
 def test_greedy_takes_the_most_probable_action() -> None:
-    recording = next(record(AGENT, jax_stream(CONFIG), max_steps=40))
+    recording = next(make_task(CONFIG).recordings(AGENT, PlayConfig(max_steps=40)))
     assert np.array_equal(recording.actions, recording.probabilities.argmax(axis=1))
 
 

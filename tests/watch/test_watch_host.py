@@ -16,7 +16,7 @@ from clew.agents.network import NetworkConfig
 from clew.cli import run
 from clew.envs import MemoryChain
 from clew.errors import UserError
-from clew.interact.recording import record_host
+from clew.interact.task import PlayConfig
 from clew.run.build import build_agent, make_task
 from clew.run.config import TrainConfig
 from clew.run.load import load_agent
@@ -76,8 +76,9 @@ def make(**options: Any) -> tuple[Any, Any]:
     return build_agent(config, side, jax.random.key(0)), side
 
 
-def played(agent: Any, side: Any, **options: Any) -> list[Recording]:
-    return list(record_host(agent, side, **{"episodes": 6, "greedy": False, **options}))
+def played(agent: Any, side: Any, statistics: Any = None, **options: Any) -> list[Recording]:
+    how = PlayConfig(**{"episodes": 6, "greedy": False, **options})
+    return list(side.recordings(agent, how, statistics))
 
 
 def test_whole_episodes_with_their_pictures() -> None:

@@ -24,11 +24,10 @@ from clew.deploy.onnx_file import (
     is_installed,
     onnx_file,
 )
-from clew.deploy.policy import PolicyStep, Traced, interface_of_spaces
+from clew.deploy.policy import PolicyStep, Traced, adapter_of_spaces
 from clew.envs.spaces import split_mask, without_mask
 from clew.errors import UserError, require_at_least
-from clew.interact.play import Moment, play
-from clew.interact.policy import Interface, Policy, TrainedWrappers
+from clew.interact.policy import Moment, Policy, PolicyAdapter, TrainedWrappers
 from clew.run.build import make_task
 from clew.run.evaluate import interval
 from clew.run.folder import read_run
@@ -84,16 +83,14 @@ def export(
     """
     require_at_least("episodes", episodes, 0)
     loaded = load_agent(path, seed_index, checkpoint, trust=trust)
-    config, face = loaded.config, loaded.interface
-    policy = Policy(loaded.agent, wrappers=TrainedWrappers(face))
-    moments = play(
-        config.env, config.env_options, config.wrappers, policy, longest=LONGEST, seed=seed
-    )
+    adapter = loaded.adapter
+    policy = Policy(loaded.agent, wrappers=TrainedWrappers(adapter))
+    moments = make_task(loaded.config).moments(policy, longest=LONGEST, seed=seed)
     about = _about_run(loaded, seed_index, control_rate)
     if episodes:
         about["provenance"]["score"] = _score(loaded, episodes, seed, seed_index)
-    step = PolicyStep(loaded.agent, face, value=value)
-    return _export(step, face, moments, about, Path(output or loaded.path / "export"), seed)
+    step = PolicyStep(loaded.agent, adapter, value=value)
+    return _export(step, adapter, moments, about, Path(output or loaded.path / "export"), seed)
 
 
 def export_agent(
@@ -124,14 +121,14 @@ def export_agent(
         UserError: the agent does something that no export has, which is named; or the folder
             cannot be written.
     """
-    face = interface_of_spaces(observation_space, action_space)
+    adapter = adapter_of_spaces(observation_space, action_space)
     about = {
         "memory": {"class": type(agent.memory).__name__},
         "provenance": {"versions": versions(), "commit": git_commit()},
         "control_rate": control_rate,
     }
-    step = PolicyStep(agent, face, value=value)
-    return _export(step, face, _sampled(observation_space, seed), about, Path(output), seed)
+    step = PolicyStep(agent, adapter, value=value)
+    return _export(step, adapter, _sampled(observation_space, seed), about, Path(output), seed)
 
 
 def verify(path: str | Path) -> tuple[runner.Model, float]:
@@ -161,7 +158,7 @@ def verify(path: str | Path) -> tuple[runner.Model, float]:
 
 def _export(
     step: PolicyStep,
-    face: Interface,
+    adapter: PolicyAdapter,
     moments: Iterator[Moment],
     about: dict[str, Any],
     folder: Path,
@@ -181,7 +178,7 @@ def _export(
     manifest = {
         "format": runner.FORMAT,
         "policy": name,
-        **_interface(traced, step, face),
+        **_interface(traced, step, adapter),
         **about,
     }
     if is_installed("onnx"):
@@ -209,11 +206,11 @@ def tensors_file(traced: Traced) -> bytes:
     return safetensors({**traced.graph.constants, **initial})
 
 
-def _interface(traced: Traced, step: PolicyStep, face: Interface) -> dict[str, Any]:
+def _interface(traced: Traced, step: PolicyStep, adapter: PolicyAdapter) -> dict[str, Any]:
     """What the manifest says of inputs, outputs, state and wrappers."""
-    wrappers, default = face.wrappers, type(face.wrappers)()
+    wrappers, default = adapter.wrappers, type(adapter.wrappers)()
     around = ("frame_skip", "time_limit", "trial_episodes")
-    own = face.own_action_space
+    own = adapter.own_action_space
     return {
         "inputs": traced.inputs,
         "outputs": traced.outputs,

@@ -13,7 +13,7 @@ from clew.deploy import runner
 from clew.deploy.policy import PolicyStep
 from clew.envs.spaces import MASK
 from clew.envs.wrappers import ADDED, PREVIOUS_ENDED
-from clew.interact.play import Moment
+from clew.interact.policy import Moment
 
 WARM, STEPS = 7, 120
 """Steps before the golden ones, whose state is carried over, and golden ones."""

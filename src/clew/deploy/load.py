@@ -38,7 +38,7 @@ def load_policy(
     """
     if not is_export(path):
         loaded = load_agent(path, seed_index, checkpoint, trust=trust)
-        wrappers = TrainedWrappers(loaded.interface)
+        wrappers = TrainedWrappers(loaded.adapter)
         return Policy(loaded.agent, wrappers=wrappers, greedy=greedy, seed=seed)
     if seed_index or checkpoint or not greedy:
         raise UserError(

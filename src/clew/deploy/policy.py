@@ -21,7 +21,7 @@ from clew.deploy.graph import Graph, GraphBuilder, Ref
 from clew.deploy.lower import lower
 from clew.envs.spaces import BARE, MASK, float_boxes, join_mask, kept, without_mask
 from clew.envs.wrappers import ADDED, INFO, PREVIOUS_ENDED, WrapperConfig, encode_action
-from clew.interact.policy import Interface
+from clew.interact.policy import PolicyAdapter
 from clew.memory.kernels import without_kernels
 from clew.run.checkpoint import path_name
 
@@ -38,15 +38,15 @@ class Traced(NamedTuple):
     """The state before any observation, by the names of its leaves."""
 
 
-def interface_of_spaces(observation_space: spaces.Space, action_space: spaces.Space) -> Interface:
-    """The interface of an agent without wrappers, whose distribution is over `action_space`.
+def adapter_of_spaces(observation_space: spaces.Space, action_space: spaces.Space) -> PolicyAdapter:
+    """The adapter of an agent without wrappers, whose distribution is over `action_space`.
 
     An `ActionMask` of the observations is an input of its own.
     """
     rest, mask = without_mask(observation_space)
     shown = mask is not None and mask.shown
     wrappers = WrapperConfig(action_mask=None if mask is None else INFO, show_action_mask=shown)
-    return Interface(adapt_observation(rest), None, action_space, action_space, wrappers, {})
+    return PolicyAdapter(adapt_observation(rest), None, action_space, action_space, wrappers, {})
 
 
 class PolicyStep:
@@ -54,23 +54,23 @@ class PolicyStep:
 
     Args:
         agent: the network.
-        interface: what stands between it and its environment.
+        adapter: what stands between it and its environment.
         value: whether the value is an output.
     """
 
-    def __init__(self, agent: Agent, interface: Interface, *, value: bool = False):
+    def __init__(self, agent: Agent, adapter: PolicyAdapter, *, value: bool = False):
         self.params, self._static = eqx.partition(agent, eqx.is_array)
-        self._interface, self._value = interface, value
+        self._adapter, self._value = adapter, value
         self.state = jax.tree.map(np.asarray, agent.init_state())
         self.distribution = agent.distribution
-        self._masks = interface.masks
+        self._masks = adapter.masks
         self._mask_name = MASK
         if self._masks is not None and not self._masks.in_info:
             self._mask_name = f"{BARE}/{self._masks.source}"
 
     def inputs(self) -> list[dict[str, Any]]:
         """The manifest's entries of the inputs, all but the state."""
-        leaves = self._interface.observations.leaves
+        leaves = self._adapter.observations.leaves
         found = [
             {
                 "name": _observation_name(leaf),
@@ -90,13 +90,13 @@ class PolicyStep:
             splits = np.cumsum(self._masks.sizes)[:-1].tolist()
             entry |= {"shape": shape, "dtype": "bool", "splits": splits}
         found.append({"name": "start", "kind": "start", "shape": [], "dtype": "bool"})
-        if self._interface.wrappers.shows_previous:
-            space = self._interface.action_space
+        if self._adapter.wrappers.shows_previous:
+            space = self._adapter.action_space
             dtype = "float32" if isinstance(space, spaces.Box) else "int32"
             shape = list(space.shape or ())
             found.append({"name": ADDED[0], "kind": ADDED[0], "shape": shape, "dtype": dtype})
             found.append({"name": ADDED[1], "kind": ADDED[1], "shape": [], "dtype": "float32"})
-        if self._interface.wrappers.trials:
+        if self._adapter.wrappers.trials:
             name = PREVIOUS_ENDED
             found.append({"name": name, "kind": name, "shape": [], "dtype": "bool"})
         return found
@@ -116,7 +116,7 @@ class PolicyStep:
     def action(self, numbers: Array) -> Array:
         """The environment's action for the numbers of the distribution: the greedy one."""
         chosen = self.distribution.decode(self.distribution.mode(numbers))
-        adapter = self._interface.actions
+        adapter = self._adapter.actions
         chosen = jnp.asarray(chosen)
         if adapter is None or adapter.start is None:
             return chosen
@@ -161,7 +161,7 @@ class PolicyStep:
 
     def _observed(self, inputs: dict[str, Array]) -> Any:
         """What the agent reads beside its action mask; the wrappers of training in their order."""
-        face, config = self._interface, self._interface.wrappers
+        face, config = self._adapter, self._adapter.wrappers
         named = {
             leaf.name or BARE: _adapted(leaf, inputs[_observation_name(leaf)])
             for leaf in face.observations.leaves
@@ -187,8 +187,8 @@ class PolicyStep:
 
     def _normalised(self, named: dict[str, Array]) -> dict[str, Array]:
         """(x - mean) / deviation, cut off; the mean as two numbers, to float32's last digit."""
-        config, moments = self._interface.wrappers, self._interface.statistics["observation"]
-        space = kept(self._interface.unmasked, config.keep)
+        config, moments = self._adapter.wrappers, self._adapter.statistics["observation"]
+        space = kept(self._adapter.unmasked, config.keep)
         found = {}
         for name in float_boxes(space):
             mean, m2 = (np.asarray(moments[name][key], np.float64) for key in ("mean", "m2"))
@@ -203,9 +203,9 @@ class PolicyStep:
 
     def _reward(self, reward: Array) -> Array:
         """The reward as the agent learned from it."""
-        config, scale = self._interface.wrappers, self._interface.wrappers.reward_scale
+        config, scale = self._adapter.wrappers, self._adapter.wrappers.reward_scale
         if config.normalise_rewards:
-            learned = self._interface.statistics["reward"]
+            learned = self._adapter.statistics["reward"]
             if float(learned["count"]):
                 scale = scale / float(np.sqrt(float(learned["mean_square"]) + EPSILON))
         reward = reward * np.float32(scale)

@@ -6,8 +6,9 @@
     print(found.memory_lengths["gradient", "policy"].quartiles)
     write_inspection(found, "maze")
 
-Agents and environments that are no run of `clew train` go through `Episodes` and
-`inspect_agent`; single chunks through `gradient_influence` and `occlusion_influence`.
+Agents and environments that are no run of `clew train` go through `Episodes`, which `episodes` of a
+task (`clew.interact.task.Task`) or any loop makes, and `inspect_agent`; single chunks through
+`gradient_influence` and `occlusion_influence`.
 """
 
 from clew.inspect.files import to_json, write_tables
@@ -24,7 +25,7 @@ from clew.inspect.page import Written, write_comparison, write_inspection
 from clew.inspect.probe import Probe, Readings, held_out, probe_steps, read_episodes
 from clew.inspect.questions import Questions, choose_labels
 from clew.inspect.run import inspect_run
-from clew.interact.episodes import Episodes, record_episodes
+from clew.interact.episodes import Episodes
 
 __all__ = [
     "Episodes",
@@ -47,7 +48,6 @@ __all__ = [
     "memory_length",
     "probe_steps",
     "read_episodes",
-    "record_episodes",
     "shares",
     "summarise_maps",
     "to_json",

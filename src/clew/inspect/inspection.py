@@ -94,7 +94,7 @@ def inspect_agent(
 
     Args:
         agent: the network; any memory will do.
-        episodes: at least `FEWEST` for a probe to be tried; see `record_episodes`.
+        episodes: at least `FEWEST` for a probe to be tried; see `Task.episodes`.
         questions: what to look at.
         name: of the agent, for pictures.
         memory: name of its memory, for pictures.

@@ -9,7 +9,8 @@ import jax
 from clew.agents.network import Agent
 from clew.inspect.inspection import Inspection, inspect_agent
 from clew.inspect.questions import Questions
-from clew.interact.flat import reads_one_axis
+from clew.interact.episodes import reads_one_axis
+from clew.interact.task import PlayConfig
 from clew.memory import MEMORIES
 from clew.run import machine
 from clew.run.build import agent_parts, make_task
@@ -49,14 +50,8 @@ def inspect_run(
     machine.use_compilation_cache()
     found, config, agent, update, statistics = load_agent(path, seed_index, trust=trust)
     task = make_task(config)
-    played = task.episodes(
-        agent,
-        statistics=statistics,
-        episodes=episodes,
-        greedy=greedy,
-        max_steps=max_steps,
-        seed=seed,
-    )
+    how = PlayConfig(episodes, greedy, max_steps, seed)
+    played = task.episodes(agent, how, statistics)
     return inspect_agent(
         reads_one_axis(with_whole_gradient(agent, config), task.observation_space.sample()),
         played,

@@ -1,7 +1,7 @@
 """One step of acting: in compiled tasks `act_and_step`, in hosted ones `act` and `step`.
 
-Rollouts, evaluations, inspections and films are made of these steps; each keeps of them what it
-needs.
+Rollouts, evaluations, inspections and films are made of these steps; each names what it keeps of
+them.
 """
 
 import operator
@@ -11,11 +11,10 @@ from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
-from clew.agents.distributions import Distribution
+from clew.agents.distributions import Categorical, Distribution
 from clew.agents.heads import Outputs
 from clew.agents.network import Agent
 from clew.agents.trajectory import step_all
@@ -36,11 +35,25 @@ class ActorState(NamedTuple):
 class Choice(NamedTuple):
     """What an agent made of an observation, in B environments."""
 
+    distribution: Distribution
     logits: Float[Array, "batch n"]
     """Parameters of the distribution that the action was chosen from."""
     action: Array
     """As the distribution keeps it."""
     value: Float[Array, " batch"]
+
+    def named(self) -> dict[str, Array | None]:
+        """All that may be kept of it. A compiled program computes only what it returns.
+
+        "probabilities" are those of every action, None where actions are no choices.
+        """
+        discrete = isinstance(self.distribution, Categorical)
+        return {
+            "action": self.action,
+            "log_prob": self.distribution.log_prob(self.logits, self.action),
+            "value": self.value,
+            "probabilities": jax.nn.softmax(self.logits) if discrete else None,
+        }
 
 
 def act_and_step(
@@ -65,18 +78,16 @@ def act_and_step(
         Where acting stands now, whose `timestep` says what the actions did, and the choices.
     """
     seen = actor.timestep
-    memory, outputs = jax.vmap(agent.step)(actor.memory, seen.observation, seen.start)
-    logits = behave(outputs)
-    action = pick(logits)
-    taken = cast(Array, agent.distribution.decode(action))
+    memory, choice = _choose(agent, actor.memory, seen.observation, seen.start, pick, behave)
+    taken = cast(Array, agent.distribution.decode(choice.action))
     env, then = jax.vmap(stream.step)(actor.env, taken, keys)
-    return ActorState(env, then, memory), Choice(logits, action, outputs.value)
+    return ActorState(env, then, memory), choice
 
 
 def act(
     static: Agent,
     greedy: bool,
-    keep: Callable[[Distribution, Choice], Any],
+    keep: Sequence[str],
     params: PyTree[Array],
     memory: State,
     observation: Observation,
@@ -84,13 +95,13 @@ def act(
     key: PRNGKeyArray,
     time: Int[Array, ""],
     behave: Callable[[Outputs], Float[Array, "batch n"]] = operator.attrgetter("logits"),
-) -> tuple[State, Any]:
+) -> tuple[State, dict[str, Any]]:
     """What an agent makes of observations of a hosted task; for use within a compiled function.
 
     Args:
         static: the agent without its arrays.
         greedy: take the most probable action, instead of sampling from the policy.
-        keep: what is returned of the choices.
+        keep: names; what `Choice.named` has of them is returned.
         params: the agent's arrays.
         memory: before the observations.
         observation: of every environment.
@@ -100,37 +111,20 @@ def act(
         behave: see `act_and_step`.
 
     Returns:
-        The memory after the observations, and what is kept.
+        The memory after the observations, and what is kept of the choices.
     """
     agent = eqx.combine(params, static)
-    memory, outputs = step_all(agent, memory, observation, start)
-    logits = behave(outputs)
     now = jax.random.fold_in(key, agent.distribution.noise_time(time))
-    action = agent.distribution.choose(logits, now, greedy=greedy)
-    return memory, keep(agent.distribution, Choice(logits, action, outputs.value))
-
-
-def step_keys(
-    key: PRNGKeyArray, steps: int, distribution: Distribution
-) -> tuple[Key[Array, " steps"], Key[Array, " steps"]]:
-    """Keys of the sampled actions and of the environments, for steps in a row.
-
-    The first of them is acted with noise of its own.
-    """
-    keys = jax.vmap(jax.random.split)(jax.random.split(key, steps))
-    return keys[distribution.noise_time(jnp.arange(steps)), 0], keys[:, 1]
+    pick = partial(agent.distribution.choose, key=now, greedy=greedy)
+    memory, choice = _choose(agent, memory, observation, start, pick, behave)
+    return memory, {name: x for name, x in choice.named().items() if name in keep}
 
 
 def compile_act(
-    static: Agent, *, greedy: bool, keep: Callable[[Distribution, Choice], Any]
-) -> Callable[..., tuple[State, Any]]:
+    static: Agent, *, greedy: bool, keep: Sequence[str] = ("action",)
+) -> Callable[..., tuple[State, dict[str, Any]]]:
     """`act` compiled for one agent; memories that it is given are used up."""
     return jax.jit(partial(act, static, greedy, keep), donate_argnums=1)
-
-
-def only_action(distribution: Distribution, choice: Choice) -> Array:
-    """What `act` keeps where nothing but the actions is asked for."""
-    return choice.action
 
 
 def step(
@@ -153,3 +147,16 @@ def step(
     for stream, action in zip(streams, actions, strict=True):
         stream.step_async(distribution.decode(action))
     return [stream.step_wait(timeout) for stream in streams]
+
+
+def _choose(
+    agent: Agent,
+    memory: State,
+    observation: Observation,
+    start: Bool[Array, " batch"],
+    pick: Callable[[Float[Array, "batch n"]], Array],
+    behave: Callable[[Outputs], Float[Array, "batch n"]],
+) -> tuple[State, Choice]:
+    memory, outputs = step_all(agent, memory, observation, start)
+    logits = behave(outputs)
+    return memory, Choice(agent.distribution, logits, pick(logits), outputs.value)

@@ -1,52 +1,53 @@
-"""Whole episodes, recorded while an agent plays, for everything that is asked afterwards."""
+"""Whole episodes: as they were played, for inspection (`Episodes`), for a film (`Recording`)."""
 
+import itertools
 import math
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Float, Int, Shaped, UInt8
 
-from clew.agents.network import Agent
-from clew.bridges.gymnasium.stream import GymnasiumStream
-from clew.envs.stream import AutoReset
-from clew.errors import UserError, require_episodes
-from clew.interact.acting import (
-    ActorState,
-    act_and_step,
-    compile_act,
-    only_action,
-    step,
-    step_keys,
-)
-from clew.interact.evaluate import HOST_BATCH
-from clew.interact.flat import in_one_axis
-from clew.interact.host_rollout import environment_seed
-from clew.interact.rollout import empty_memories, init_actor
+from clew.agents.network import Agent, ReadMask
+from clew.errors import UserError
 
-if TYPE_CHECKING:
-    from clew.interact.hosted_task import HostedTask
+Picture = UInt8[np.ndarray, "height width 3"]
 
-BATCH = 64
-"""Episodes played side by side."""
-PIECE = 32
-"""Steps between two looks at whether all episodes have ended."""
-LARGEST = 4 * 2**30
-"""Bytes of observations of Gymnasium environments that are held at most."""
+CUT = "cut"
+"""How an episode ends that is left before its end."""
+INSPECTED = ("observation", "action")
+"""What `Episodes` keep of each step."""
+FILMED = ("observation", "action", "reward", "value", "probabilities")
+"""What a `Recording` keeps of each step."""
+
+
+class Played(NamedTuple):
+    """An episode of T steps as it was played, with what was to be kept of each step."""
+
+    steps: dict[str, Any]
+    """Name of what is kept to its values, with time as the first axis of every leaf."""
+    length: int
+    """Its steps, T."""
+    ended: str
+    """terminated, truncated, or `CUT` where it took too long."""
+    metrics: dict[str, Any]
+    """The task's numbers about it; empty if it was cut."""
+    labels: dict[str, Any] = {}
+    """What was to be remembered, if the task says so."""
 
 
 class Episodes(NamedTuple):
     """Whole episodes as an agent saw and played them, filled up with zeros at their ends.
 
-    Nothing here depends on where they come from: whoever has an environment of another kind
-    records it in a loop and fills in these arrays.
+    Nothing here depends on where they come from: whoever has an environment of another kind fills
+    in these arrays in a loop.
     """
 
     observations: Float[np.ndarray, "episodes time n"]
-    """All numbers of an observation in one axis, see `clew.interact.flat`."""
+    """All numbers of an observation in one axis, see `in_one_axis`."""
     actions: Shaped[np.ndarray, "episodes time *action"]
     """As the policy's distribution keeps them."""
     lengths: Int[np.ndarray, " episodes"]
@@ -85,230 +86,176 @@ class Episodes(NamedTuple):
         )
 
 
-def record_episodes(
-    agent: Agent,
-    stream: AutoReset,
-    *,
-    episodes: int = 200,
-    greedy: bool = True,
-    max_steps: int = 1000,
-    seed: int = 0,
-) -> Episodes:
-    """Plays fresh episodes and keeps what was seen and chosen.
+class Recording(NamedTuple):
+    """An episode of T steps. Nothing here depends on where it comes from.
+
+    Whoever has an environment that is not written in JAX fills in these arrays in a loop and hands
+    the frames that the environment rendered as `pictures`.
+    """
+
+    observations: Any
+    """[T, ...] what the agent saw before each action, or a dict of such arrays."""
+    actions: np.ndarray
+    """[T] the actions taken, or [T, k] if each is k numbers."""
+    rewards: Float[np.ndarray, " time"]
+    """Of each action, as the agent learned from it."""
+    values: Float[np.ndarray, " time"]
+    """The agent's value of each observation."""
+    probabilities: Float[np.ndarray, "time actions"] | None
+    """Of each action at each step; None where actions are no choices."""
+    ended: str = "terminated"
+    """How the episode ended: terminated, truncated, or cut where recording stopped before its
+    end."""
+    pictures: Sequence[Picture] | None = None
+    """Of each step, before its action; any size. None where there are none."""
+    texts: Sequence[str] | None = None
+    """The same as lines of text."""
+    action_names: Sequence[str] = ()
+    """What the actions are called, or the numbers of an action; empty if they have no names."""
+    metrics: dict[str, float] = {}
+    """The task's numbers about the episode, such as "success"."""
+    own_rewards: Float[np.ndarray, " time"] | None = None
+    """The task's own reward of each action; None if the agent learned from just that."""
+
+    @property
+    def length(self) -> int:
+        """Its steps, T."""
+        return len(self.actions)
+
+    @property
+    def earned(self) -> Float[np.ndarray, " time"]:
+        """The task's own reward of each action, T."""
+        return self.rewards if self.own_rewards is None else self.own_rewards
+
+    def returns(self, gamma: float) -> Float[np.ndarray, " time"]:
+        """What came after each observation, r_t + gamma r_{t+1} + ..., to the recording's end."""
+        found, total = np.zeros(self.length), 0.0
+        for t in reversed(range(self.length)):
+            found[t] = total = float(self.rewards[t]) + gamma * total
+        return found
+
+
+class Rendered(Sequence):
+    """What a task renders of each step, made when it is asked for.
+
+    A thousand pictures at once would take half a gigabyte.
 
     Args:
-        agent: the network.
-        stream: the task.
-        episodes: how many, at least 1.
-        greedy: take the most probable action, instead of sampling from the policy.
-        max_steps: an episode that takes longer is left out, and counted.
-        seed: of the episodes and samples.
+        render: `render_image` or `render_text` of an environment.
+        states: with time as the first axis of every leaf.
+        observations: [T, n], or a dict of such arrays.
+    """
+
+    def __init__(self, render: Any, states: Any, observations: Any):
+        self._render, self._states, self._observations = render, states, observations
+
+    def __len__(self) -> int:
+        return len(jax.tree.leaves(self._observations)[0])
+
+    def __getitem__(self, index: Any) -> Any:
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        moment = (self._states, self._observations)
+        return self._render(*jax.tree.map(lambda leaf: leaf[index], moment))
+
+
+def ending(ended: Any, discount: Any) -> str:
+    """How an episode ended, of which this is the last step."""
+    if not ended:
+        return CUT
+    return "truncated" if discount else "terminated"
+
+
+def episodes_of(played: Sequence[Played], max_steps: int) -> Episodes:
+    """Those of the episodes that ended in time, of which `INSPECTED` was kept.
 
     Raises:
-        UserError: if no episode ended in time.
+        UserError: if none did.
     """
-    require_episodes(episodes, max_steps, seed)
-    arrays, static = eqx.partition(agent, eqx.is_array)
-    batch = min(BATCH, episodes)
-    opened = jax.jit(partial(_open, static, stream, batch))
-    played = jax.jit(partial(_play, static, stream, greedy))
-    parts = []
-    for key in jax.random.split(jax.random.key(seed), math.ceil(episodes / batch)):
-        reset_key, key = jax.random.split(key)
-        carry, labels = opened(arrays, reset_key)
-        rows: list[Any] = []
-        while len(rows) * PIECE < max_steps and not np.all(carry[1]):
-            carry, row = played(arrays, carry, jax.random.fold_in(key, len(rows)))
-            rows.append(jax.device_get(row))
-        parts.append((jax.device_get(labels), rows))
-    return _joined(parts, episodes, max_steps)
-
-
-def _open(
-    static: Agent, stream: AutoReset, batch: int, arrays: Any, key: PRNGKeyArray
-) -> tuple[tuple[ActorState, Array], dict[str, Array]]:
-    actor = init_actor(eqx.combine(arrays, static), stream, batch, key)
-    return (actor, jnp.zeros(batch, bool)), jax.vmap(stream.env.remembered)(actor.env.env)
-
-
-def _play(
-    static: Agent,
-    stream: AutoReset,
-    greedy: bool,
-    arrays: Any,
-    carry: tuple[ActorState, Array],
-    key: PRNGKeyArray,
-) -> tuple[tuple[ActorState, Array], dict[str, Any]]:
-    """`PIECE` steps; after its first end an environment plays on and is not looked at."""
-    agent = eqx.combine(arrays, static)
-    batch = carry[1].shape[0]
-
-    def one(carry: tuple[ActorState, Array], keys: tuple[Array, Array]) -> tuple:
-        actor, over = carry
-        action_key, env_key = keys
-        pick = partial(agent.distribution.choose, key=action_key, greedy=greedy)
-        each = jax.random.split(env_key, batch)
-        after, choice = act_and_step(agent, stream, actor, pick, each)
-        seen, then = actor.timestep, after.timestep
-        first = then.ended & ~over
-        row = {
-            "observation": in_one_axis(seen.observation, 1),
-            "action": choice.action,
-            "ended": first,
-            "metrics": {n: jnp.where(first, x, 0.0) for n, x in then.metrics.items()},
-        }
-        return (after, over | first), row
-
-    return jax.lax.scan(one, carry, step_keys(key, PIECE, agent.distribution))
-
-
-def _none_ended(count: int, max_steps: int) -> UserError:
-    """The error for episodes of which none ended in time."""
-    return UserError(
-        f"none of {count} episodes ended within {max_steps} steps; raise max_steps, or take "
-        "actions sampled from the policy if the greedy ones lead nowhere"
-    )
-
-
-def _joined(parts: list[tuple[Any, list[Any]]], count: int, max_steps: int) -> Episodes:
-    """The episodes of all batches that ended in time, with the episode as the first axis."""
-    longest = min(max_steps, PIECE * max(len(rows) for _, rows in parts))
-
-    def stack(rows: list[Any]) -> Any:
-        def one(*leaves: np.ndarray) -> np.ndarray:
-            joined = np.moveaxis(np.concatenate(leaves), 1, 0)[:, :longest]
-            pad = [(0, 0), (0, longest - joined.shape[1])] + [(0, 0)] * (joined.ndim - 2)
-            return np.pad(joined, pad)
-
-        return jax.tree.map(one, *rows)
-
-    stacked = [(labels, stack(rows)) for labels, rows in parts]
-    labels, rows = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:count], *stacked)
-    ended = rows["ended"].any(axis=1)
-    if not ended.any():
-        raise _none_ended(count, max_steps)
-    lengths = rows["ended"].argmax(axis=1) + 1
-    alive = np.arange(longest)[None, :] < lengths[:, None]
-    found = Episodes(
-        np.where(alive[:, :, None], rows["observation"], 0.0).astype(np.float32),
-        np.where(alive.reshape(*alive.shape, *[1] * (rows["action"].ndim - 2)), rows["action"], 0),
-        lengths,
-        labels,
-        {name: values.sum(axis=1) for name, values in rows["metrics"].items()},
-        int((~ended).sum()),
-    )
-    return found.pick(np.flatnonzero(ended))
-
-
-def record_host_episodes(
-    agent: Agent,
-    task: "HostedTask",
-    *,
-    statistics: Any = None,
-    episodes: int = 200,
-    greedy: bool = True,
-    max_steps: int = 1000,
-    seed: int = 0,
-) -> Episodes:
-    """Plays fresh episodes of a Gymnasium environment, as `record_episodes` does of other tasks.
-
-    Every environment plays the same number of episodes, so that short ones do not count more than
-    long ones. Such environments do not say what was to be remembered, so there are no labels.
-
-    Args:
-        agent: the network.
-        task: the environment, with the wrappers of the training.
-        statistics: what the wrappers have learned, which they keep; None for nothing.
-        episodes: how many, at least 1.
-        greedy: take the most probable action, instead of sampling from the policy.
-        max_steps: an episode that takes longer is left out, and counted.
-        seed: of the episodes and samples.
-
-    Raises:
-        UserError: for impossible numbers, if no episode ends in time, or if all that is seen takes
-            more memory than `LARGEST`.
-        EnvironmentFault: the environment failed.
-    """
-    require_episodes(episodes, max_steps, seed)
-    arrays, static = eqx.partition(agent, eqx.is_array)
-    choose = partial(compile_act(static, greedy=greedy, keep=only_action), arrays)
-    count = min(HOST_BATCH, episodes)
-    with task.open(count, seed=environment_seed(seed, 0), frozen=True) as stream:
-        if statistics is not None:
-            stream.restore(statistics)
-        player = _Player(agent, stream, choose, jax.random.key(seed), max_steps)
-        found = player.play(-(-episodes // count))
-    kept = found[:episodes]
-    whole = [episode for episode in kept if episode is not None]
+    whole = [episode for episode in played if episode.ended != CUT]
     if not whole:
-        raise _none_ended(episodes, max_steps)
-    return _padded(whole, len(kept) - len(whole))
+        raise UserError(
+            f"none of {len(played)} episodes ended within {max_steps} steps; raise max_steps, or "
+            "take actions sampled from the policy if the greedy ones lead nowhere"
+        )
+    lengths = np.array([episode.length for episode in whole])
 
-
-class _Player:
-    """Plays Gymnasium environments, and holds the rows of every episode that has not ended."""
-
-    def __init__(
-        self, agent: Agent, stream: GymnasiumStream, choose: Any, key: Any, max_steps: int
-    ):
-        self._distribution, self._stream, self._choose = agent.distribution, stream, choose
-        self._key, self._max_steps = key, max_steps
-        self._memory = empty_memories(agent, stream.num_envs)
-        self._rows: list[list[tuple]] = [[] for _ in range(stream.num_envs)]
-        self._bytes = 0
-
-    def play(self, each: int) -> list[tuple[list[tuple], dict[str, float]] | None]:
-        """Plays `each` episodes of every environment: rows and metrics, or None for too long ones.
-
-        Those that began first come first.
-        """
-        stream = self._stream
-        found: list[list] = [[] for _ in range(stream.num_envs)]
-        now, time = stream.reset(), 0
-        while any(len(own) < each for own in found):
-            seen = np.asarray(in_one_axis(now.observation, 1))
-            moment = (now.observation, now.start, self._key, np.int32(time))
-            self._memory, action = self._choose(self._memory, *moment)
-            action = np.asarray(action)
-            final = now.last
-            (now,), time = step([stream], self._distribution, [action]), time + 1
-            for index in np.flatnonzero(~final).tolist():
-                if len(found[index]) < each:
-                    self._keep(index, seen[index], action[index])
-            for index in np.flatnonzero(now.ended).tolist():
-                if len(found[index]) < each:
-                    found[index].append(self._closed(index, now.metrics))
-        return [own[number] for number in range(each) for own in found]
-
-    def _keep(self, index: int, seen: np.ndarray, action: np.ndarray) -> None:
-        rows = self._rows[index]
-        rows.append((seen, action) if len(rows) < self._max_steps else ())
-        self._bytes += seen.nbytes if rows[-1] else 0
-        if self._bytes > LARGEST:
-            raise UserError(
-                f"what was seen of {self._stream.name} takes more than {LARGEST / 2**30:.0f} GiB; "
-                "take fewer episodes, or a lower max_steps"
-            )
-
-    def _closed(
-        self, index: int, metrics: dict[str, np.ndarray]
-    ) -> tuple[list[tuple], dict[str, float]] | None:
-        rows, self._rows[index] = self._rows[index], []
-        if len(rows) > self._max_steps:
-            return None
-        return rows, {name: float(values[index]) for name, values in metrics.items()}
-
-
-def _padded(whole: list[tuple[list[tuple], dict[str, float]]], left_out: int) -> Episodes:
-    lengths = np.array([len(rows) for rows, _ in whole])
-
-    def filled(place: int) -> np.ndarray:
-        like = whole[0][0][0][place]
-        out = np.zeros((len(whole), lengths.max(), *like.shape), like.dtype)
-        for number, (rows, _) in enumerate(whole):
-            out[number, : len(rows)] = [row[place] for row in rows]
+    def filled(*leaves: np.ndarray) -> np.ndarray:
+        out = np.zeros((len(leaves), lengths.max(), *leaves[0].shape[1:]), leaves[0].dtype)
+        for row, leaf in zip(out, leaves, strict=True):
+            row[: len(leaf)] = leaf
         return out
 
-    names = whole[0][1]
-    metrics = {name: np.array([own[name] for _, own in whole]) for name in names}
-    return Episodes(filled(0), filled(1), lengths, {}, metrics, left_out)
+    def joined(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
+        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+    steps = jax.tree.map(filled, *(episode.steps for episode in whole))
+    return Episodes(
+        in_one_axis(steps["observation"], 2),
+        steps["action"],
+        lengths,
+        joined([episode.labels for episode in whole]),
+        joined([episode.metrics for episode in whole]),
+        len(played) - len(whole),
+    )
+
+
+def recording_of(played: Played, **shown: Any) -> Recording:
+    """The recording of an episode of which `FILMED` was kept.
+
+    Args:
+        played: the episode.
+        shown: pictures, texts, names of the actions, the task's own rewards, if there are any.
+    """
+    return Recording(
+        *(played.steps[name] for name in FILMED),
+        ended=played.ended,
+        metrics={name: float(value) for name, value in played.metrics.items()},
+        **shown,
+    )
+
+
+def in_one_axis(observation: Any, lead: int) -> Float[np.ndarray, "*lead n"]:
+    """All numbers of observations with this many leading axes, as float32 in one last axis."""
+    leaves = [np.asarray(leaf, np.float32) for leaf in jax.tree.leaves(observation)]
+    flat = [leaf.reshape(*leaf.shape[:lead], -1) for leaf in leaves]
+    return flat[0] if len(flat) == 1 else np.concatenate(flat, axis=-1)
+
+
+class FlattenedEncoder(eqx.Module):
+    """An encoder that takes all numbers of an observation in one axis, in the order of its leaves.
+
+    Encoders make of numbers what they need: a byte or a choice may come as a float of that value.
+    """
+
+    encoder: Callable[[Any], Array]
+    structure: Any = eqx.field(static=True)
+    shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead out"]:
+        """What the encoder makes of the observation."""
+        ends = itertools.accumulate(math.prod(shape) for shape in self.shapes)
+        parts = jnp.split(x, list(ends)[:-1], axis=-1)
+        pairs = zip(parts, self.shapes, strict=True)
+        leaves = [part.reshape(*x.shape[:-1], *shape) for part, shape in pairs]
+        return self.encoder(jax.tree.unflatten(self.structure, leaves))
+
+
+def reads_one_axis(agent: Agent, observation: Any) -> Agent:
+    """The agent with observations in one axis, and without its action mask.
+
+    Its logits are those of all actions, of which a mask would allow some.
+
+    Args:
+        agent: the network.
+        observation: one, of which only the shapes count.
+    """
+    leaves, structure = jax.tree.flatten(observation)
+    shapes = tuple(tuple(np.shape(leaf)) for leaf in leaves)
+    flattened = FlattenedEncoder(agent.encoder, structure, shapes)
+    agent = eqx.tree_at(lambda agent: agent.encoder, agent, flattened)
+    if agent.mask is None:
+        return agent
+    return eqx.tree_at(
+        lambda agent: agent.mask, agent, None, is_leaf=lambda x: isinstance(x, ReadMask)
+    )

@@ -11,17 +11,18 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, PRNGKeyArray, PyTree, UInt32
 
-from clew.agents.distributions import Distribution
 from clew.agents.heads import Behaviour, Clock, Outputs
 from clew.agents.network import Agent
 from clew.agents.trajectory import Trajectory, step_all
 from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream
 from clew.envs.base import Observation
-from clew.interact.acting import Choice, act, step
+from clew.interact.acting import act, step
 from clew.interact.rollout import empty_memories
 from clew.memory.base import State
 
 Leaves = PyTree[np.ndarray]
+KEPT = ("action", "log_prob", "value")
+"""What a rollout keeps of the choices."""
 
 
 class HostState(NamedTuple):
@@ -121,7 +122,8 @@ class HostActor:
             observation, start, _ = seen[-1]
             now = np.int32(time), np.int32(first_step + time)
             memory, chosen = self._choose(params, memory, observation, start, key, *now)
-            action, log_prob, value = np.asarray(chosen[0]), *chosen[1:]
+            action, log_prob, value = (chosen[name] for name in KEPT)
+            action = np.asarray(action)
             actions = list(action) if self._seeds > 1 else [action]
             steps = step(streams, self._static.distribution, actions, self._timeout)
             reward, discount, ended, metrics = self._outcomes(steps, params, memory)
@@ -162,11 +164,6 @@ def _seen(steps: Sequence[GymnasiumStep]) -> tuple[Leaves, np.ndarray, np.ndarra
     return of_seeds([(s.observation, s.start, s.last) for s in steps])
 
 
-def _kept(distribution: Distribution, choice: Choice) -> tuple[Array, Array, Array]:
-    """Actions, their log-probabilities, and values."""
-    return choice.action, distribution.log_prob(choice.logits, choice.action), choice.value
-
-
 def _choose(
     static: Agent,
     behaviour: Behaviour,
@@ -178,14 +175,14 @@ def _choose(
     key: PRNGKeyArray,
     time: Array,
     step: Array,
-) -> tuple[State, tuple[Array, Array, Array]]:
+) -> tuple[State, dict[str, Any]]:
     """`act` with the policy that gathers rollouts."""
     clock = Clock(jnp.asarray(environments), step)
 
     def behave(outputs: Outputs) -> Array:
         return behaviour(outputs, clock)
 
-    return act(static, False, _kept, params, memory, observation, start, key, time, behave)
+    return act(static, False, KEPT, params, memory, observation, start, key, time, behave)
 
 
 def _bootstrap_value(

@@ -1,36 +1,67 @@
 """Gymnasium environments as tasks: the host steps them, a compiled network chooses."""
 
-from collections.abc import Callable, Iterator
+import dataclasses
+import itertools
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 import equinox as eqx
+import gymnasium
 import jax
 import numpy as np
+from gymnasium.vector import SyncVectorEnv
 from jaxtyping import PRNGKeyArray
 
 from clew.agents.learners import Learner
 from clew.agents.network import Agent
 from clew.agents.trajectory import Rollout
-from clew.bridges.gymnasium.stream import GymnasiumStream, metric_names_of
+from clew.bridges.gymnasium.build import takes
+from clew.bridges.gymnasium.spaces import adapt_action
+from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream, metric_names_of
 from clew.bridges.gymnasium.task import GymnasiumTask
+from clew.bridges.gymnasium.trials import ENDED
 from clew.bridges.gymnasium.wrappers import VectorWrappers
+from clew.envs.spaces import MASK
 from clew.envs.stream import AutoReset
-from clew.envs.wrappers import WrapperConfig
+from clew.envs.wrappers import INFO, WrapperConfig
 from clew.errors import UserError
-from clew.interact.acting import compile_act, only_action
-from clew.interact.episodes import Episodes, record_host_episodes
-from clew.interact.evaluate import play_host_episodes
-from clew.interact.host_rollout import HostRollout, HostState, packed, rollout_template
-from clew.interact.recording import Recording, record_host
+from clew.interact.acting import compile_act, step
+from clew.interact.episodes import (
+    CUT,
+    FILMED,
+    INSPECTED,
+    Episodes,
+    Picture,
+    Played,
+    Recording,
+    ending,
+    episodes_of,
+    recording_of,
+)
+from clew.interact.host_rollout import (
+    HostRollout,
+    HostState,
+    environment_seed,
+    packed,
+    rollout_template,
+)
+from clew.interact.policy import Moment, PolicyAdapter
 from clew.interact.rollout import empty_memories
-from clew.interact.task import Evaluator, Task
+from clew.interact.task import Evaluator, PlayConfig, Task
 
 Result = TypeVar("Result")
 
+BATCH = 16
+"""Environments that are played side by side."""
+LARGEST = 4 * 2**30
+"""Bytes of observations that are held at most."""
 
-class HostedTask:
-    """A Gymnasium environment with a run's wrappers; see `Task`. It can be pickled.
+
+class HostedTask(Task):
+    """A Gymnasium environment with a run's wrappers. It can be pickled.
 
     Args:
         environment: without wrappers.
@@ -61,7 +92,6 @@ class HostedTask:
         )
 
     def check_processes(self, processes: int, num_envs: int) -> None:
-        """Every process steps as many environments."""
         if processes and num_envs % processes:
             raise UserError(
                 f"host.processes must divide num_envs, got {processes} processes for {num_envs} "
@@ -69,7 +99,6 @@ class HostedTask:
             )
 
     def check_same_observations(self, other: Task, name: str, other_name: str) -> None:
-        """Refuses another space of observations."""
         own, others = self.observation_space, other.observation_space
         if own != others:
             raise UserError(
@@ -77,13 +106,11 @@ class HostedTask:
             )
 
     def require_stream(self) -> AutoReset:
-        """There is none."""
         raise UserError(f"this needs a task written in JAX, got {self.name}")
 
     def program(
         self, *, compiled: Callable[[Any], Result], hosted: Callable[["HostedTask"], Result]
     ) -> Result:
-        """A training loop on the host."""
         return hosted(self)
 
     def init_actor(self, agent: Agent, num_envs: int, key: PRNGKeyArray) -> HostState:
@@ -107,29 +134,244 @@ class HostedTask:
         return jax.eval_shape(Rollout.cut, *template[:3])
 
     def statistics(self) -> dict[str, Any]:
-        """What the wrappers know before the first observation."""
         seen = self.environment.unmasked(self.wrappers)
-        blank = VectorWrappers(self.wrappers, seen, self.action_space, 1)
-        return blank.state()
+        return VectorWrappers(self.wrappers, seen, self.action_space, 1).state()
 
     def evaluator(self, static: Agent, *, greedy: bool, max_steps: int) -> Evaluator:
-        """Environments side by side each play the same number of episodes to their ends."""
-        choose = compile_act(static, greedy=greedy, keep=only_action)
+        """Environments side by side each play the same number of episodes to their ends, so that
+        short ones do not count more than long ones."""
+        choose = compile_act(static, greedy=greedy)
 
         def evaluate(
             params: Any, statistics: Any, episodes: int, entropy: tuple[int, ...]
         ) -> dict[str, np.ndarray]:
-            agent, own = eqx.combine(params, static), partial(choose, params)
-            return play_host_episodes(self, agent, own, statistics, episodes, max_steps, entropy)
+            # More than two numbers are hashed to one, so that published results stay what they are.
+            seed, index = entropy if len(entropy) == 2 else (environment_seed(*entropy), 0)
+            count = min(episodes, BATCH)
+            each = math.ceil(episodes / count)
+            with self.open(count, seed=environment_seed(seed, index), frozen=True) as stream:
+                stream.restore(statistics)
+                player = HostPlayer(eqx.combine(params, static), stream, partial(choose, params))
+                key = jax.random.fold_in(jax.random.key(seed), index)
+                played = player.play(key, each, all_steps=max_steps * each)[:episodes]
+            names = self.metric_names
+            return {name: np.array([one.metrics[name] for one in played]) for name in names}
 
         return evaluate
 
-    def episodes(self, agent: Agent, *, statistics: Any = None, **how: Any) -> Episodes:
-        """Plays fresh episodes, see `record_host_episodes`."""
-        return record_host_episodes(agent, self, statistics=statistics, **how)
+    def episodes(self, agent: Agent, how: PlayConfig, statistics: Any = None) -> Episodes:
+        """Environments side by side, as in `evaluator`; they do not say what was to be remembered,
+        so there are no labels."""
+        how.validate()
+        count = min(BATCH, how.episodes)
+        with self.open(count, seed=environment_seed(how.seed, 0), frozen=True) as stream:
+            player = _player(agent, stream, statistics, how.greedy, INSPECTED)
+            each, key = math.ceil(how.episodes / count), jax.random.key(how.seed)
+            played = player.play(key, each, longest=how.max_steps)
+        return episodes_of(played[: how.episodes], how.max_steps)
 
     def recordings(
-        self, agent: Agent, *, statistics: Any = None, **how: Any
+        self, agent: Agent, how: PlayConfig, statistics: Any = None
     ) -> Iterator[Recording]:
-        """Plays episodes one after another, see `record_host`."""
-        return record_host(agent, self, statistics=statistics, **how)
+        """Pictures are what the environment renders as "rgb_array", if it does."""
+        how.validate()
+        stream, env = self._open_rendered(how.seed)
+        with stream:
+            player = _player(agent, stream, statistics, how.greedy, (*FILMED, "own_reward"))
+            now = stream.reset()
+            for number in range(how.episodes):
+                key = jax.random.fold_in(jax.random.key(how.seed), number)
+                rows, pictures = [], [_picture(env)]
+                for then, row in itertools.islice(player.steps(now, key), how.max_steps):
+                    now = then
+                    rows.append(row)
+                    if now.ended[0]:
+                        break
+                    pictures.append(_picture(env))
+                yield _filmed(_played(rows, now, 0), pictures[: len(rows)], agent)
+                if now.last[0]:
+                    (now,) = step([stream], agent.distribution, [rows[-1]["action"]])
+                elif not now.start[0]:
+                    now = stream.reset()
+
+    def _open_rendered(self, seed: int) -> tuple[GymnasiumStream, gymnasium.Env | None]:
+        """A stream of one environment, and that environment if it can be rendered."""
+        environment, wrappers = self.environment, dataclasses.replace(self.wrappers, video_every=0)
+        if environment.vector:
+            return environment.open(1, seed=seed, wrappers=wrappers, frozen=True), None
+        options = dict(environment.options)
+        if takes(self.name, "render_mode"):
+            options.setdefault("render_mode", "rgb_array")
+        env = dataclasses.replace(environment, options=options).builder(wrappers)()
+        # Wrappers of a single environment are applied already.
+        others = dataclasses.replace(wrappers, frame_skip=1, time_limit=None)
+        stream = GymnasiumStream(
+            SyncVectorEnv([lambda: env]), name=self.name, wrappers=others, seed=seed, frozen=True
+        )
+        return stream, env if _renders(env) else None
+
+    def adapter(self, statistics: Any = None) -> PolicyAdapter:
+        environment = self.environment
+        return PolicyAdapter(
+            environment.observations,
+            adapt_action(environment.own_action_space, self.name),
+            self.action_space,
+            environment.own_action_space,
+            self.wrappers,
+            statistics or {},
+        )
+
+    def moments(
+        self, policy: Callable[..., Any], *, longest: int, seed: int = 0
+    ) -> Iterator[Moment]:
+        if self.environment.vector:
+            raise UserError(f"{self.name} makes vector environments, not single ones")
+        env = self.environment.builder(dataclasses.replace(self.wrappers, video_every=0))()
+        mask = MASK if self.wrappers.action_mask == INFO else ""
+        try:
+            while True:
+                observation, info = env.reset(seed=seed)
+                moment, seed = Moment(observation, True, None, action_mask=info.get(mask)), seed + 1
+                for _ in range(longest):
+                    yield moment
+                    observation, reward, *ends, info = env.step(moment.given_to(policy))
+                    if any(ends):
+                        break
+                    ended = bool(info.get(ENDED))
+                    moment = Moment(observation, False, float(reward), ended, info.get(mask))
+        finally:
+            env.close()
+
+
+class HostPlayer:
+    """Plays episodes in environments side by side, and keeps of each step what is asked for.
+
+    Args:
+        agent: the network.
+        stream: the environments; they are another's to close.
+        choose: of `compile_act`, with the agent's arrays.
+        keep: names: "observation", "reward", "own_reward" (the environment's), and what `choose`
+            returns of the choices.
+    """
+
+    def __init__(
+        self, agent: Agent, stream: GymnasiumStream, choose: Callable, keep: Sequence[str] = ()
+    ):
+        self._agent, self._stream, self._choose, self._keep = agent, stream, choose, keep
+
+    def steps(
+        self, now: GymnasiumStep, key: PRNGKeyArray
+    ) -> Iterator[tuple[GymnasiumStep, dict[str, Any]]]:
+        """Acts without end: what each step leads to, and what is kept of it, [B] first.
+
+        Args:
+            now: what the environments show; memories are empty.
+            key: of the actions.
+        """
+        memory = empty_memories(self._agent, self._stream.num_envs)
+        for time in itertools.count():
+            seen = now.observation
+            memory, choice = self._choose(memory, seen, now.start, key, np.int32(time))
+            found = jax.device_get(choice)
+            (now,) = step([self._stream], self._agent.distribution, [found["action"]])
+            found |= {"observation": seen, "reward": now.reward, "own_reward": now.own_reward}
+            yield now, {name: found[name] for name in self._keep}
+
+    def play(
+        self,
+        key: PRNGKeyArray,
+        each: int,
+        *,
+        longest: float = math.inf,
+        all_steps: float = math.inf,
+    ) -> list[Played]:
+        """Plays `each` episodes of every environment. Those that began first come first.
+
+        Args:
+            key: of the actions.
+            each: how many.
+            longest: an episode that takes more steps is cut there.
+            all_steps: of which all episodes of an environment must have ended.
+
+        Raises:
+            UserError: they have not; or what is kept takes more memory than `LARGEST`.
+        """
+        stream, first, held = self._stream, self._stream.reset(), 0
+        found: list[list[Played]] = [[] for _ in range(stream.num_envs)]
+        rows: list[list[dict[str, Any]]] = [[] for _ in range(stream.num_envs)]
+        playing = ~first.last
+        for time, (now, row) in enumerate(self.steps(first, key), 1):
+            size = sum(4 * leaf[0].size for leaf in jax.tree.leaves(row.get("observation")))
+            for index in np.flatnonzero(playing).tolist():
+                kept = len(rows[index]) < longest
+                rows[index].append(row if kept else {})
+                held += size if kept else 0
+            if held > LARGEST:
+                raise UserError(
+                    f"what was seen of {stream.name} takes more than {LARGEST / 2**30:.0f} GiB; "
+                    "take fewer episodes, or a lower max_steps"
+                )
+            for index in np.flatnonzero(playing & now.ended).tolist():
+                found[index].append(_played(rows[index], now, index, longest))
+                rows[index] = []
+            done = np.array([len(own) >= each for own in found])
+            if done.all():
+                break
+            if time >= all_steps:
+                steps = all_steps // each
+                raise UserError(f"an episode of {stream.name} did not end within {steps} steps")
+            playing = ~now.last & ~done
+        return [own[number] for number in range(each) for own in found]
+
+
+def _player(
+    agent: Agent, stream: GymnasiumStream, statistics: Any, greedy: bool, keep: Sequence[str]
+) -> HostPlayer:
+    """The player of one agent, in environments whose wrappers know what they have learned."""
+    if statistics is not None:
+        stream.restore(statistics)
+    params, static = eqx.partition(agent, eqx.is_array)
+    choose = partial(compile_act(static, greedy=greedy, keep=keep), params)
+    return HostPlayer(agent, stream, choose, keep)
+
+
+def _played(
+    rows: list[dict[str, Any]], then: GymnasiumStep, index: int, longest: float = math.inf
+) -> Played:
+    """The episode of one environment, and what its last step led to."""
+    if len(rows) > longest:
+        return Played({}, len(rows), CUT, {})
+    steps = jax.tree.map(lambda *leaves: np.stack([leaf[index] for leaf in leaves]), *rows)
+    ended = ending(then.ended[index], then.discount[index])
+    metrics = {name: float(values[index]) for name, values in then.metrics.items()}
+    return Played(steps, len(rows), ended, {} if ended == CUT else metrics)
+
+
+def _filmed(played: Played, pictures: list[Picture | None], agent: Agent) -> Recording:
+    steps = played.steps
+    if steps["probabilities"] is None:
+        steps["action"] = agent.distribution.decode(steps["action"])
+    own = steps["own_reward"]
+    return recording_of(
+        played,
+        pictures=None if pictures[0] is None else pictures,
+        own_rewards=None if np.array_equal(own, steps["reward"]) else own,
+    )
+
+
+def _renders(env: gymnasium.Env) -> bool:
+    """Whether it gives pictures; a package that drawing needs may be missing."""
+    if env.render_mode != "rgb_array":
+        return False
+    try:
+        env.reset()
+        env.render()
+    except gymnasium.error.DependencyNotInstalled as error:
+        warnings.warn(f"no pictures of the environment: {error}", UserWarning, stacklevel=2)
+        return False
+    return True
+
+
+def _picture(env: gymnasium.Env | None) -> Picture | None:
+    picture: Any = None if env is None else env.render()
+    return None if picture is None else np.array(picture, np.uint8)

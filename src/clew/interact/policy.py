@@ -1,6 +1,6 @@
 """A trained agent as a plain object that keeps its memory's state: what is shipped."""
 
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -16,19 +16,15 @@ from clew.bridges.gymnasium.masks import ActionMasks
 from clew.bridges.gymnasium.spaces import (
     ActionAdapter,
     ObservationAdapter,
-    adapt_action,
-    adapt_observation,
     mask_of_info,
 )
 from clew.bridges.gymnasium.wrappers import VectorWrappers
 from clew.envs.spaces import MASK, join_mask, take_entry
-from clew.envs.wrappers import INFO, WrapperConfig
+from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError, one_line
-from clew.interact.hosted_task import HostedTask
-from clew.interact.tasks import make_task
 
 
-class Interface(NamedTuple):
+class PolicyAdapter(NamedTuple):
     """What stands between an environment and its agent."""
 
     observations: ObservationAdapter
@@ -61,28 +57,24 @@ class Interface(NamedTuple):
         return int(space.start) if isinstance(space, spaces.Discrete) else 0
 
 
-def interface_of(
-    env: str, options: dict[str, Any], wrappers: WrapperConfig, statistics: Any = None
-) -> Interface:
-    """The interface of a task by name.
+class Moment(NamedTuple):
+    """An observation before an action as the environment gives it, and what led to it."""
 
-    Args:
-        env: the task's name, see `make_task`.
-        options: of the task.
-        wrappers: of the training.
-        statistics: what they have learned; None for nothing.
-    """
-    task, actions = make_task(env, options, WrapperConfig()), None
-    own = task.action_space
-    if isinstance(task, HostedTask):
-        observations, own = task.environment.observations, task.environment.own_action_space
-        actions = adapt_action(own, env)
-    else:  # a JAX task takes what the agent chooses
-        stream = task.require_stream()
-        observations = adapt_observation(stream.env.observation_space, env)
-        if stream.masks_actions:  # beside its observation, like Gymnasium's
-            wrappers = replace(wrappers, action_mask=INFO)
-    return Interface(observations, actions, task.action_space, own, wrappers, statistics or {})
+    observation: Any
+    start: bool
+    """Whether it opens an episode."""
+    reward: float | None
+    """What the action before it earned; None at a start."""
+    ended: bool = False
+    """Whether the action before it ended an episode of a trial."""
+    action_mask: Any = None
+    """What is allowed, where the environment says it beside its observation; else None."""
+
+    def given_to(self, policy: Callable[..., Any]) -> Any:
+        """The action of a policy."""
+        how: dict[str, Any] = {"ended": True} if self.ended else {}
+        how |= {} if self.action_mask is None else {"action_mask": self.action_mask}
+        return policy(self.observation, start=self.start, reward=self.reward, **how)
 
 
 class TrainedWrappers:
@@ -91,47 +83,38 @@ class TrainedWrappers:
     Their statistics are those of the checkpoint and stay as they are.
 
     Args:
-        interface: of the task.
+        adapter: of the task.
     """
 
-    def __init__(self, interface: Interface):
-        self._config, self._adapt = interface.wrappers, interface.observations
-        self._to_environment, self._first = interface.actions, interface.first_action
-        self._masks = interface.masks
+    def __init__(self, adapter: PolicyAdapter):
+        self._adapter, self._masks = adapter, adapter.masks
         self._wrappers = VectorWrappers(
-            interface.wrappers, interface.unmasked, interface.action_space, 1, frozen=True
+            adapter.wrappers, adapter.unmasked, adapter.action_space, 1, frozen=True
         )
-        self._wrappers.restore(interface.statistics)
+        self._wrappers.restore(adapter.statistics)
         self._taken: np.ndarray | None = None
 
-    def observe(
-        self,
-        observation: Any,
-        start: bool,
-        reward: float | None,
-        ended: bool = False,
-        action_mask: Any = None,
-    ) -> PyTree[np.ndarray]:
+    def observe(self, now: Moment) -> PyTree[np.ndarray]:
         """What the agent sees of an observation, and of its previous action and reward.
 
         Raises:
             UserError: if the observation is of another shape, the reward or the action mask is
                 missing, or the mask allows nothing.
         """
-        if start:
+        if now.start:
             self._wrappers.begin()
             self._taken = None
-        elif self._config.shows_previous and reward is None:
+        elif self._adapter.wrappers.shows_previous and now.reward is None:
             raise UserError(
                 "this agent sees its previous reward: give policy(observation, reward=...), or "
                 "start=True if the observation opens an episode"
             )
-        counted, flags = np.array([not start]), np.array([start])
-        given = np.array([0.0 if start or reward is None else reward], np.float32)
+        counted, start = np.array([not now.start]), np.array([now.start])
+        given = np.array([0.0 if now.start or now.reward is None else now.reward], np.float32)
         earned = self._wrappers.reward(given, counted, np.zeros(1, bool))
-        raw = jax.tree.map(lambda x: x[None], self._adapt(observation))
-        raw, mask = self._split(raw, action_mask)
-        seen = self._wrappers.observe(raw, self._taken, earned, flags, np.array([ended]))
+        raw = jax.tree.map(lambda x: x[None], self._adapter.observations(now.observation))
+        raw, mask = self._split(raw, now.action_mask)
+        seen = self._wrappers.observe(raw, self._taken, earned, start, np.array([now.ended]))
         seen = seen if mask is None else join_mask(seen, mask != 0)
         return jax.tree.map(lambda x: x[0], seen)
 
@@ -155,10 +138,9 @@ class TrainedWrappers:
 
     def act(self, action: np.ndarray) -> np.ndarray:
         """The agent's action as the environment takes it."""
-        self._taken = np.asarray(action)[None] - self._first
-        return np.asarray(
-            action if self._to_environment is None else self._to_environment(self._taken)[0]
-        )
+        self._taken = np.asarray(action)[None] - self._adapter.first_action
+        to_environment = self._adapter.actions
+        return np.asarray(action if to_environment is None else to_environment(self._taken)[0])
 
 
 class Policy:
@@ -232,7 +214,7 @@ class Policy:
                 or the mask allows nothing.
         """
         start, self._fresh = bool(start) or self._fresh, False
-        x = self._read(observation, start, reward, ended, action_mask)
+        x = self._read(Moment(observation, start, reward, ended, action_mask))
         self._time = 0 if start else self._time + 1
         if self._agent.distribution.noise_time(self._time) == self._time:
             self._key, self._noise = jax.random.split(self._key)
@@ -249,17 +231,9 @@ class Policy:
         self._state = self._agent.init_state()
         self._fresh = True
 
-    def _read(
-        self,
-        observation: Any,
-        start: bool,
-        reward: float | None,
-        ended: bool,
-        action_mask: Any,
-    ) -> PyTree[np.ndarray]:
-        if self._wrappers is not None:
-            observation = self._wrappers.observe(observation, start, reward, ended, action_mask)
-        x = jax.tree.map(_numbers, observation, is_leaf=_is_value)
+    def _read(self, now: Moment) -> PyTree[np.ndarray]:
+        seen = now.observation if self._wrappers is None else self._wrappers.observe(now)
+        x = jax.tree.map(_numbers, seen, is_leaf=_is_value)
         encoder = self._agent.encoder
         if isinstance(encoder, Dense):
             x = np.asarray(x, np.float32)

@@ -190,12 +190,12 @@ def _act(
         (now, over), (noise, keys, step) = carry, inputs
         at = Clock(clock.environment[0], step)
         pick = partial(distribution.sample, noise=noise)
-        after, (logits, action, value) = act_and_step(
+        after, choice = act_and_step(
             agent, stream, now, pick, keys, lambda outputs: behaviour(outputs, at)
         )
-        seen, then = now.timestep, after.timestep
-        log_prob = distribution.log_prob(logits, action)
-        acted = (seen.observation, seen.start, seen.last | over, action, log_prob, value)
+        seen, then, chosen = now.timestep, after.timestep, choice.named()
+        kept = (chosen["action"], chosen["log_prob"], chosen["value"])
+        acted = (seen.observation, seen.start, seen.last | over, *kept)
         reward = jnp.where(over, 0.0, then.reward)
         result = (reward, then.discount, then.ended & ~over, then.metrics)
         if whole_episodes:

@@ -5,19 +5,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
+from gymnasium.spaces import Space
 from jaxtyping import PRNGKeyArray
 
 from clew.agents.learners import Learner
 from clew.agents.network import Agent
 from clew.agents.trajectory import Rollout
 from clew.envs.stream import AutoReset
-from clew.errors import require_at_least, require_rate
-from clew.interact.episodes import Episodes
-from clew.interact.recording import Recording
+from clew.errors import require_at_least, require_episodes, require_rate
+from clew.interact.episodes import Episodes, Recording
+from clew.interact.policy import Moment, PolicyAdapter
 
 if TYPE_CHECKING:
-    from gymnasium.spaces import Space
-
     from clew.interact.compiled_task import CompiledTask
     from clew.interact.hosted_task import HostedTask
 
@@ -57,6 +56,28 @@ class DefaultSettings(NamedTuple):
     """Whether rewards are scaled, which the size of a task's rewards may ask for."""
 
 
+@dataclass(frozen=True)
+class PlayConfig:
+    """Which fresh episodes are played, and how."""
+
+    episodes: int = 1
+    """How many."""
+    greedy: bool = True
+    """Take the most probable action, instead of sampling from the policy."""
+    max_steps: int = 10_000
+    """An episode that takes longer is given up."""
+    seed: int = 0
+    """Of the episodes and samples."""
+
+    def validate(self) -> None:
+        """Refuses impossible numbers.
+
+        Raises:
+            UserError: naming the setting, its value and what was expected.
+        """
+        require_episodes(self.episodes, self.max_steps, self.seed)
+
+
 class Evaluator(Protocol):
     """Plays whole episodes with one agent after another and returns what the task measures."""
 
@@ -85,45 +106,22 @@ class Task(Protocol):
     `clew.interact` asks which kind a task is of.
     """
 
-    @property
-    def name(self) -> str:
-        """As in a run's settings."""
-        ...
-
-    @property
-    def observation_space(self) -> "Space":
-        """What the agent sees, through the wrappers."""
-        ...
-
-    @property
-    def action_space(self) -> "Space":
-        """What it chooses from."""
-        ...
-
-    @property
-    def metric_names(self) -> tuple[str, ...]:
-        """What is measured of every episode."""
-        ...
-
-    @property
-    def shortest_episode(self) -> int:
-        """Steps that every episode has at least; 1 where more are not certain."""
-        ...
-
-    @property
-    def acts_on_device(self) -> bool:
-        """Whether its steps are compiled together with the agent's."""
-        ...
-
-    @property
-    def whole_episodes(self) -> bool:
-        """Whether a rollout can be one whole episode of every environment."""
-        ...
-
-    @property
-    def runners(self) -> tuple[str, ...]:
-        """The runners that can train on it."""
-        ...
+    name: str
+    """As in a run's settings."""
+    observation_space: Space
+    """What the agent sees, through the wrappers."""
+    action_space: Space
+    """What it chooses from."""
+    metric_names: tuple[str, ...]
+    """What is measured of every episode."""
+    shortest_episode: int
+    """Steps that every episode has at least; 1 where more are not certain."""
+    acts_on_device: bool
+    """Whether its steps are compiled together with the agent's."""
+    whole_episodes: bool
+    """Whether a rollout can be one whole episode of every environment."""
+    runners: tuple[str, ...]
+    """The runners that can train on it."""
 
     def check_processes(self, processes: int, num_envs: int) -> None:
         """Refuses a number of worker processes that `num_envs` environments cannot have.
@@ -201,43 +199,54 @@ class Task(Protocol):
         """
         ...
 
-    def episodes(
-        self,
-        agent: Agent,
-        *,
-        statistics: Any = None,
-        episodes: int = 200,
-        greedy: bool = True,
-        max_steps: int = 1000,
-        seed: int = 0,
-    ) -> Episodes:
-        """Plays fresh episodes and keeps what was observed and chosen, for `clew inspect`.
+    def episodes(self, agent: Agent, how: PlayConfig, statistics: Any = None) -> Episodes:
+        """Plays episodes and keeps what was observed and chosen, for `clew inspect`.
+
+        One that takes longer than `max_steps` is left out, and counted.
 
         Args:
             agent: the network.
+            how: to play.
             statistics: of the wrappers, as training left them; None for none.
-            episodes: how many, at least 1.
-            greedy: take the most probable action, instead of sampling from the policy.
-            max_steps: an episode that takes longer is left out, and counted.
-            seed: of the episodes and samples.
 
         Raises:
-            UserError: for impossible numbers, or if no episode ended in time.
+            UserError: for impossible numbers, if no episode ends in time, or if all that is seen
+                takes too much memory.
+            EnvironmentFault: an environment failed.
         """
         ...
 
     def recordings(
-        self,
-        agent: Agent,
-        *,
-        statistics: Any = None,
-        episodes: int = 1,
-        greedy: bool = True,
-        max_steps: int = 10_000,
-        seed: int = 0,
+        self, agent: Agent, how: PlayConfig, statistics: Any = None
     ) -> Iterator[Recording]:
         """Plays episodes one after another and keeps all that a film shows; see `episodes`.
 
-        An episode that takes longer than `max_steps` is cut there.
+        The first of several are those of fewer. One that takes longer than `max_steps` is cut
+        there.
+        """
+        ...
+
+    def adapter(self, statistics: Any = None) -> PolicyAdapter:
+        """What stands between an environment of it and a policy.
+
+        Args:
+            statistics: what the wrappers have learned; None for nothing.
+        """
+        ...
+
+    def moments(
+        self, policy: Callable[..., Any], *, longest: int, seed: int = 0
+    ) -> Iterator[Moment]:
+        """What a policy meets in one environment, episode after episode, without end.
+
+        Only wrappers around the environment itself are between, trials too.
+
+        Args:
+            policy: chooses actions, called as `clew.Policy` is.
+            longest: an episode is given up after so many actions.
+            seed: of the episodes.
+
+        Raises:
+            UserError: the task makes vector environments.
         """
         ...

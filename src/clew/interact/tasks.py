@@ -6,8 +6,7 @@ from typing import Any
 
 from clew.bridges.gymnasium.task import GymnasiumTask, gymnasium_task, is_gymnasium
 from clew.bridges.make import jax_task, make_env
-from clew.envs.stream import AutoReset
-from clew.envs.wrappers import WrapperConfig, wrap
+from clew.envs.wrappers import WrapperConfig
 from clew.interact.compiled_task import CompiledTask
 from clew.interact.hosted_task import HostedTask
 from clew.interact.task import DefaultSettings, Task
@@ -28,10 +27,7 @@ def make_task(env: str, options: dict[str, Any], wrappers: WrapperConfig) -> Tas
     """
     if _is_hosted(env):
         return HostedTask(_gymnasium_task(env, json.dumps(options)), wrappers)
-    task = make_env(env, **options)
-    if wrappers != WrapperConfig():
-        task = wrap(task, wrappers, env)
-    return CompiledTask(env, AutoReset(task, wrappers.show_action_mask))
+    return CompiledTask(env, make_env(env, **options), wrappers)
 
 
 def default_settings(env: str) -> DefaultSettings:

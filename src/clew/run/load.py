@@ -10,7 +10,7 @@ from jaxtyping import Array, PyTree
 from clew.agents.network import Agent
 from clew.errors import UserError, require_at_least, unknown_name
 from clew.interact.host_rollout import packed, unpacked
-from clew.interact.policy import Interface, interface_of
+from clew.interact.policy import PolicyAdapter
 from clew.run import checkpoint, folder
 from clew.run.build import agent_parts, make_task
 from clew.run.config import TrainConfig
@@ -46,10 +46,9 @@ class Loaded(NamedTuple):
     JAX."""
 
     @property
-    def interface(self) -> Interface:
+    def adapter(self) -> PolicyAdapter:
         """What stands between its environment and it."""
-        config = self.config
-        return interface_of(config.env, config.env_options, config.wrappers, self.statistics)
+        return make_task(self.config).adapter(self.statistics)
 
 
 def load_agent(

@@ -4,12 +4,12 @@
 
     watch_run("runs/maze", Viewing(episodes=2, greedy=False), "maze.gif")
 
-Three parts that can be used alone: `record` plays episodes of a task written in JAX,
-`clew.interact.recording.record_host` those of a Gymnasium environment, and any other loop fills in
-a `Recording`; a `Film` is the frames of one; `write_video` writes frames to a file.
+Three parts that can be used alone: `recordings` of a task (`clew.interact.task.Task`) plays its
+episodes, and any other loop fills in a `Recording`; a `Film` is the frames of one; `write_video`
+writes frames to a file.
 """
 
-from clew.interact.recording import Recording, record
+from clew.interact.episodes import Recording
 from clew.watch.film import Caption, Film, shown_steps
 from clew.watch.influence import influences
 from clew.watch.run import Viewing, play_run, watch_run
@@ -24,7 +24,6 @@ __all__ = [
     "influences",
     "play",
     "play_run",
-    "record",
     "shown_steps",
     "text_frame",
     "watch_run",

@@ -13,7 +13,7 @@ from PIL import Image
 
 from clew.envs.canvas import INK, QUIET, Canvas
 from clew.errors import require_at_least
-from clew.interact.recording import Recording
+from clew.interact.episodes import Recording
 from clew.watch.panels import (
     FONT,
     LEFT,

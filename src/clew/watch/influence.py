@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from clew.agents.network import Agent
 from clew.errors import require_choice
 from clew.inspect.influence import gradient_influence, occlusion_influence
-from clew.interact.recording import Recording
+from clew.interact.episodes import Recording
 
 WAYS = ("occlusion", "gradient")
 Way = Literal["occlusion", "gradient"]

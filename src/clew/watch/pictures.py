@@ -6,7 +6,7 @@ from PIL import Image
 
 from clew.envs.canvas import BLUE, FAINT, INK, ORANGE, PAPER, QUIET, Canvas, rgb
 from clew.errors import UserError
-from clew.interact.recording import Recording
+from clew.interact.episodes import Recording
 from clew.watch.panels import MARGIN, WIDTH, written
 
 Picture = UInt8[np.ndarray, "height width 3"]

@@ -10,7 +10,8 @@ from jaxtyping import Float
 
 from clew.errors import require_at_least, require_choice
 from clew.inspect.run import describe_task, with_whole_gradient
-from clew.interact.recording import Recording
+from clew.interact.episodes import Recording
+from clew.interact.task import PlayConfig
 from clew.run import folder, machine
 from clew.run.build import make_task
 from clew.run.load import load_agent
@@ -138,14 +139,8 @@ def watched(path: str | Path, viewing: Viewing, *, trust: bool = False) -> Itera
     if config.seeds > 1:
         name += f", seed {viewing.seed_index}"
     how = "greedy" if viewing.greedy else "sampled"
-    played = make_task(config).recordings(
-        agent,
-        statistics=loaded.statistics,
-        episodes=viewing.episodes,
-        greedy=viewing.greedy,
-        max_steps=viewing.max_steps,
-        seed=viewing.seed,
-    )
+    playing = PlayConfig(viewing.episodes, viewing.greedy, viewing.max_steps, viewing.seed)
+    played = make_task(config).recordings(agent, playing, loaded.statistics)
     for number, recording in enumerate(played, start=1):
         about = f"{config.memory} on {describe_task(config)}, {steps:,} steps, {how}"
         if viewing.episodes > 1:

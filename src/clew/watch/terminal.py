@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from clew.errors import UserError
-from clew.interact.recording import Recording
+from clew.interact.episodes import Recording
 from clew.watch.film import Caption, shown_steps
 from clew.watch.panels import written
 from clew.watch.video import check_fps

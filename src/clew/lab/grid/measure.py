@@ -14,7 +14,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from clew.errors import UserError
 from clew.interact import tasks
-from clew.interact.evaluate import play
+from clew.interact.compiled_task import play_to_end
 from clew.interact.rollout import begin
 from clew.interact.task import Task
 from clew.lab.grid.study import Evaluation
@@ -85,7 +85,8 @@ def _play_batch(
         actor = begin(agent, *jax.vmap(parts.jax_stream.opened)(*opened))
     else:
         actor = open_lane(parts, agent, jax.random.split(reset_key, count), size)
-    return play(agent, parts.jax_stream, actor, evaluation.greedy, evaluation.max_steps, key)
+    greedy, longest = evaluation.greedy, evaluation.max_steps
+    return play_to_end(agent, parts.jax_stream, actor, greedy, longest, key)
 
 
 def _reset_at(parts: Parts, size: Array) -> Any:
