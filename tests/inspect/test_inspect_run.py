@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from clew.cli import run
+from clew.interact.task import PlayConfig
 from clew.run.build import make_task
 from clew.run.evaluate import load
 from clew.run.folder import read_config
@@ -57,13 +58,13 @@ def test_inspecting_a_run_writes_all_it_found(tiny: Path, capsys: pytest.Capture
 def test_recorded_episodes_are_whole_and_named(tiny: Path) -> None:
     """The cue's label is what the first observation shows; the last step ends the episode."""
     task = make_task(read_config(tiny))
-    found = task.episodes(load(tiny), episodes=30, greedy=False, max_steps=7)
+    found = task.episodes(load(tiny), PlayConfig(30, greedy=False, max_steps=7))
     assert found.number == 30 and found.left_out == 0
     first = found.observations[:, 0]
     assert np.array_equal(found.labels["cue"], (first[:, 0] == 1).astype(int))
     assert np.array_equal(found.lengths, found.metrics["length"])
     assert np.all(found.observations[np.arange(7)[None] >= found.lengths[:, None]] == 0)
-    few = task.episodes(load(tiny), episodes=30, greedy=False, max_steps=6)
+    few = task.episodes(load(tiny), PlayConfig(30, greedy=False, max_steps=6))
     assert few.number + few.left_out == 30 and few.longest <= 6
 
 
