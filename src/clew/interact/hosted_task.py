@@ -314,13 +314,13 @@ class HostPlayer:
             for index in np.flatnonzero(playing & now.ended).tolist():
                 found[index].append(_played(rows[index], now, index, longest))
                 rows[index] = []
-            done = np.array([len(own) >= each for own in found])
-            if done.all():
+            over = np.array([len(own) >= each for own in found])
+            if over.all():
                 break
             if time >= all_steps:
                 steps = all_steps // each
                 raise UserError(f"an episode of {stream.name} did not end within {steps} steps")
-            playing = ~now.last & ~done
+            playing = ~now.last & ~over
         return [own[number] for number in range(each) for own in found]
 
 
