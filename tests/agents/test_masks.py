@@ -272,7 +272,7 @@ def test_an_agent_that_plays_in_every_form_takes_what_is_allowed(tmp_path):
         policy: Any = clew.load_policy(path, greedy=greedy)
         for moment in itertools.islice(task.moments(policy, longest=9), 12):
             assert moment.action_mask.any()
-        with pytest.raises(UserError, match="was trained with action masks: give"):
+        with pytest.raises(UserError, match="was trained with action masks: call"):
             policy(np.zeros(7))
 
 

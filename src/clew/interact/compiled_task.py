@@ -81,7 +81,7 @@ class CompiledTask(Task):
         own, others = (task.require_stream().observation_size for task in (self, other))
         if own != others:
             raise UserError(
-                f"{other_name} shows {others} numbers, and {name} {own}: no agent can read both"
+                f"{other_name} has {others} numbers, and {name} {own}: one agent cannot read both"
             )
 
     def require_stream(self) -> AutoReset:

@@ -176,7 +176,7 @@ def episodes_of(played: Sequence[Played], max_steps: int) -> Episodes:
     if not whole:
         raise UserError(
             f"none of {len(played)} episodes ended within {max_steps} steps; raise max_steps, or "
-            "take actions sampled from the policy if the greedy ones lead nowhere"
+            "use sampled actions if greedy ones never finish"
         )
     lengths = np.array([episode.length for episode in whole])
 

@@ -102,7 +102,7 @@ class HostedTask(Task):
         own, others = self.observation_space, other.observation_space
         if own != others:
             raise UserError(
-                f"{other_name} shows {others}, and {name} {own}: no agent can read both"
+                f"{other_name} has {others}, and {name} {own}: one agent cannot read both"
             )
 
     def require_stream(self) -> AutoReset:

@@ -106,7 +106,7 @@ class TrainedWrappers:
             self._taken = None
         elif self._adapter.wrappers.shows_previous and now.reward is None:
             raise UserError(
-                "this agent sees its previous reward: give policy(observation, reward=...), or "
+                "this agent sees its previous reward: call policy(observation, reward=...), or "
                 "start=True if the observation opens an episode"
             )
         counted, start = np.array([not now.start]), np.array([now.start])
@@ -126,7 +126,7 @@ class TrainedWrappers:
             raw, mask = take_entry(raw, self._masks.source)
         elif action_mask is None:
             raise UserError(
-                "this agent was trained with action masks: give policy(observation, "
+                "this agent was trained with action masks: call policy(observation, "
                 f'action_mask=info["{MASK}"])'
             )
         else:
