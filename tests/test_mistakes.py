@@ -615,7 +615,7 @@ def test_runs_are_listed_beside_damaged_ones(folders: Path, capsys: pytest.Captu
         (folders / "listed" / name / "config.json").write_text(content)
     assert run(["runs", "--run-dir", "listed"]) == 0
     said = capsys.readouterr()
-    assert "1 runs in listed" in said.out and "50%" in said.out and "größer:Ä" in said.out
+    assert "1 run in listed" in said.out and "50%" in said.out and "größer:Ä" in said.out
     assert [line.split(":")[0] for line in said.err.splitlines()] == ["warning"] * 4
 
 

@@ -29,6 +29,11 @@ def system_error(error: OSError) -> str:
     return ": ".join([" -> ".join(names), cause] if names else [cause])
 
 
+def counted(count: int, noun: str) -> str:
+    """A count with its noun, in the plural if needed."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def one_line(value: Any, length: int = 60) -> str:
     """The start of a value as Python writes it, on one line, for messages."""
     return " ".join(repr(value).split())[:length]

@@ -39,7 +39,7 @@ def test_a_memory_of_ones_own_runs_in_the_grid(own_module: Path, capsys) -> None
     assert run(args.split()) == 0
     told = capsys.readouterr()
     assert "mine: mean return" in told.out and "published 1.000" in told.out
-    assert "2/2 cells" in told.err
+    assert "2/2 runs" in told.err
     rows = {row["model"]: row for row in read_results("here")}
     assert rows.keys() == {"none", "mine"}
     assert all((row["episodes"], row["seed"]) == (4, 4) for row in rows.values())
@@ -49,7 +49,7 @@ def test_a_memory_of_ones_own_runs_in_the_grid(own_module: Path, capsys) -> None
 
     assert run([*args.split(), "--list"]) == 0
     told = capsys.readouterr().out
-    assert "2 cells, 2 finished in here, 0 programs to run" in told
+    assert "2 runs, 2 finished in here, 0 programs to go" in told
     before = (own_module / "here/results.jsonl").read_bytes()
     assert run(args.split()) == 0
     assert (own_module / "here/results.jsonl").read_bytes() == before
@@ -59,7 +59,7 @@ def test_list_counts_and_runs_nothing(tmp_path: Path, capsys) -> None:
     folder = tmp_path / "none"
     assert run(["study", "makkink", "--list", "--run-dir", str(folder)]) == 0
     told = capsys.readouterr().out
-    assert "1,113 cells, 0 finished" in told and "91 programs" in told
+    assert "1,113 runs, 0 finished" in told and "91 programs" in told
     assert "distributed-30-25" in told and "seeds: 4, 5, 10" in told
     assert not folder.exists()
 
@@ -131,7 +131,7 @@ def test_a_failure_is_reported_at_the_end(tmp_path: Path) -> None:
     failure = Failure(Pack("lstm", ("length-1",), (5,)), "RuntimeError: nothing works")
     rows = [{"model": "lstm", "setting": "length-1", "seed": seed, "mean": 0.5} for seed in (4, 10)]
     told = report(study, StudyResult(tmp_path, rows, [failure]))
-    assert "lstm: mean return 0.500 of 2 cells, published 1.000" in told
+    assert "lstm: mean return 0.500 of 2 runs, published 1.000" in told
     assert "failed: lstm on length-1, seed 5: RuntimeError: nothing works" in told
 
 
@@ -152,7 +152,7 @@ def test_the_table_of_a_terminal_shows_every_model_and_what_is_in_progress() -> 
     table.message("worker 0 [process 3] died")
     table.close()
     told = console.export_text()
-    for part in ("makkink/published: 1,113 cells", "lstm", "159", " 25%  gtrxl on length-0, seeds"):
+    for part in ("makkink/published: 1,113 runs", "lstm", "159", " 25%  gtrxl on length-0, seeds"):
         assert part in told
     assert "and 2 more" in told and "worker 0 [process 3] died" in told
-    assert "159/1113 cells  3 failed  12,346 steps/s  1m01s so far  2h01m left" in told
+    assert "159/1113 runs  3 failed  12,346 steps/s  1m01s so far  2h01m left" in told

@@ -171,7 +171,7 @@ class TestCluster:
             if standing.finished:
                 signal.raise_signal(signal.SIGINT)
 
-        with pytest.raises(StudyInterrupted, match="of 27 cells are finished and saved"):
+        with pytest.raises(StudyInterrupted, match="of 27 runs are finished and saved"):
             run_pretended(tmp_path, Watch(stop))
         assert ray.is_initialized()  # it was the test that connected
         deadline = time.monotonic() + 10.0

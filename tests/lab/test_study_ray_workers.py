@@ -18,7 +18,7 @@ from small_study import small_study
 
 STUDY = small_study()
 FIRST, SECOND = make_packs(STUDY)[:2]
-ROWS = json.dumps({"event": "rows", "rows": [{"seed": 4}]})
+ROWS = json.dumps({"kind": "rows", "rows": [{"seed": 4}]})
 
 
 @pytest.fixture
@@ -95,9 +95,9 @@ def test_rows_failures_and_deaths_become_events(fake, crew) -> None:
     assert crew.next(0.0) is None
     fake.results["work_off 1"] = ROWS
     who = "a process of the cluster"
-    assert crew.next(0.0) == Event("rows", SECOND, who, rows=({"seed": 4},))
+    assert crew.next(0.0) == Event("rows", SECOND, who, rows=[{"seed": 4}])
     crew.submit(SECOND, make_job(STUDY, SECOND, Path()))
-    fake.results["work_off 2"] = json.dumps({"event": "failed", "error": "no", "diverged": True})
+    fake.results["work_off 2"] = json.dumps({"kind": "failed", "error": "no", "diverged": True})
     assert crew.next(0.0) == Event("failed", SECOND, who, error="no", diverged=True)
     fake.results["work_off 0"] = RayError("The node is dead. See the logs.\nMuch more.")
     assert crew.next(0.0) == Event("died", FIRST, who, error=f"{who} died (The node is dead)")
@@ -105,7 +105,7 @@ def test_rows_failures_and_deaths_become_events(fake, crew) -> None:
 
 def test_a_connection_that_is_lost_stops_the_study(fake, crew, monkeypatch) -> None:
     fake.results["work_off 0"] = ConnectionError("nobody there")
-    with pytest.raises(UserError, match="lost .nobody there.; finished cells are saved"):
+    with pytest.raises(UserError, match="lost .nobody there.; finished runs are saved"):
         crew.next(0.0)
     monkeypatch.setattr(fake, "is_initialized", lambda: False)
     crew.close()
@@ -128,7 +128,7 @@ def test_shares_are_told_unless_the_pack_has_ended(fake, crew) -> None:
     assert crew.next(0.0) == Event("progress", SECOND, "process 8", share=0.5)
     assert crew.next(0.0) == Event("progress", FIRST, "process 7", share=0.25)
     fake.results |= {"work_off 0": ROWS, "read 1": {0: ("process 7", 1.0)}}
-    assert crew.next(0.0) == Event("rows", FIRST, "process 7", rows=({"seed": 4},))
+    assert crew.next(0.0) == Event("rows", FIRST, "process 7", rows=[{"seed": 4}])
     assert crew.next(0.0) is None and crew.next(0.0) is None
 
 
@@ -154,4 +154,4 @@ def test_a_task_answers_as_a_local_worker_does(fault, tmp_path, monkeypatch) -> 
     if not fault:
         assert [row["seed"] for row in answer["rows"]] == list(FIRST.seeds)
     else:
-        assert answer["event"] == "failed" and answer["diverged"] == (fault == "diverge")
+        assert answer["kind"] == "failed" and answer["diverged"] == (fault == "diverge")

@@ -181,7 +181,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path, faults, monkeypatch) -> No
         if standing.finished:
             signal.raise_signal(signal.SIGINT)
 
-    with pytest.raises(StudyInterrupted, match="of 27 cells are finished and saved.*go on with"):
+    with pytest.raises(StudyInterrupted, match="of 27 runs are finished and saved.*go on with"):
         run_pretended(tmp_path, progress=Watch(stop))
     monkeypatch.setenv("PRETEND_SECONDS", "0")
     assert 0 < len(read_results(tmp_path)) < 27
@@ -214,5 +214,5 @@ def test_lines_tell_cells_rate_and_time_left(tmp_path, faults, capsys) -> None:
     study = replace(small_study(), name="lines")
     run_pretended(tmp_path, workers=1, study=study, progress=StudyLines(every=0.0))
     told = capsys.readouterr().err.splitlines()
-    assert "lines, 3 models x 3 settings x 3 seeds = 27 cells, 0 finished" in told[0]
-    assert "27/27 cells" in told[-1] and "steps/s" in told[-1] and "0s left" in told[-1]
+    assert "lines, 3 models x 3 settings x 3 seeds = 27 runs, 0 finished" in told[0]
+    assert "27/27 runs" in told[-1] and "steps/s" in told[-1] and "0s left" in told[-1]

@@ -1,12 +1,16 @@
 """Sweeps: their space, their trials through kills, equal budgets, and the best on fresh seeds."""
 
+import contextlib
 import json
 import math
 import os
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,11 +24,12 @@ from clew.errors import UserError
 from clew.lab.grid import Event, Pack, QuietStudy, read_results
 from clew.lab.grid.jobs import make_job, run_job
 from clew.lab.grid.study import Setting
+from clew.lab.sweep import storage
+from clew.lab.sweep import sweep as sweep_module
 from clew.lab.sweep.page import write_page
 from clew.lab.sweep.space import Range, Vary, with_settings
-from clew.lab.sweep.storage import DATABASE, PARTS
-from clew.lab.sweep.sweep import DECLARATION, Sweep, run_sweep
-from clew.run.folder import locked
+from clew.lab.sweep.storage import DATABASE, Batch, TrialDatabase, open_storage
+from clew.lab.sweep.sweep import DECLARATION, TRIALS, Sweep, run_sweep
 from clew.stats import bootstrap_interval
 from small_cells import small_cells
 
@@ -100,16 +105,30 @@ def go_on(sweep: Sweep, path: Path, left: float = math.inf) -> Any:
 
 
 def trained(path: Path) -> list[tuple[str, str, int]]:
-    """Every finished cell of the search, in every process's place."""
+    """Every finished cell of the search, in every batch's place."""
     return [
         (row["model"], row["setting"], row["seed"])
-        for place in sorted((path / PARTS).iterdir())
-        for row in read_results(place / "trials")
+        for place in sorted((path / TRIALS).iterdir())
+        for row in read_results(place)
     ]
 
 
+@pytest.fixture
+def kills(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill puts nothing back, and a trial counts as lost after two seconds."""
+    monkeypatch.setattr(TrialDatabase, "put_back", lambda search, attempts: None)
+    for module in (storage, sweep_module):
+        monkeypatch.setattr(module, "GRACE", 1)
+        monkeypatch.setattr(module, "HEARTBEAT", 1)
+
+
 @pytest.mark.parametrize("vary", [SIZES, RATES], ids=["runs", "lanes"])
-def test_a_killed_sweep_loses_nothing_and_tries_nothing_twice(vary: Vary, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_a_killed_sweep_loses_nothing_and_tries_nothing_twice(
+    vary: Vary, how: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if how == "killed":
+        request.getfixturevalue("kills")
     sweep = small_sweep(vary, at_once=3)
     killed = [go_on(sweep, tmp_path, left)[0] for left in (1, 0, 2)]
     assert killed == [None, None, None]
@@ -144,7 +163,8 @@ def test_the_best_is_trained_with_seeds_that_no_trial_had(tmp_path: Path) -> Non
         3,
         4,
     }
-    assert {seed for pack in taken for seed in pack.seeds if pack.model == "gru-0"} == {0, 1}
+    first = [pack for pack in taken if pack.model == "gru-0" or "trial-0" in pack.settings]
+    assert {seed for pack in first for seed in pack.seeds} == {0, 1}
     shift = abs(math.log10(best.values["a2c.learning_rate"]) + 3)
     np.testing.assert_allclose(winner.best.scores, [s / 100 - shift for s in (2, 3, 4)], atol=1e-9)
     np.testing.assert_allclose(winner.default.scores, [0.02, 0.03, 0.04], atol=1e-9)
@@ -164,11 +184,11 @@ def test_every_memory_has_as_many_trials(tmp_path: Path) -> None:
     assert "memory_options.num_layers" in result.tried["lstm"][0].values
 
 
-def test_processes_share_a_sweep(tmp_path: Path) -> None:
+def test_processes_share_a_sweep(tmp_path: Path, kills: None) -> None:
     """One leaves alone what another has begun, and takes it over when that is gone."""
     sweep = small_sweep(at_once=2)
     go_on(sweep, tmp_path, left=1)
-    with locked(tmp_path / PARTS / "0"):  # as if it lived
+    with living(tmp_path):
         result, taken = go_on(sweep, tmp_path)
         assert result.winners == {}
         states = [trial.state for trial in result.tried["gru"]]
@@ -179,6 +199,92 @@ def test_processes_share_a_sweep(tmp_path: Path) -> None:
     assert len(result.tried["gru"]) == 6 and result.winners
     cells = trained(tmp_path)
     assert len(cells) == len(set(cells)) == 12
+
+
+@contextlib.contextmanager
+def living(path: Path) -> Iterator[None]:
+    """Heartbeats of the first two trials, as if their process lived."""
+    search = TrialDatabase(open_storage(path), "gru", small_sweep().config, {}, 6)
+    with search.held([Batch(0, {}, {0: 0, 1: 1})]):
+        yield
+
+
+def test_what_a_lost_machine_has_begun_is_taken_by_another(tmp_path: Path, kills: None) -> None:
+    """They share a database, and no disk."""
+    sweep, url = small_sweep(at_once=3), f"sqlite:///{tmp_path / 'shared.db'}"
+    lost, other = (tmp_path / name for name in ("lost", "other"))
+    with pytest.raises(Killed):
+        run_sweep(sweep, lost, storage=url, workers=Pretended(1), progress=QuietStudy())
+    result = run_sweep(sweep, other, storage=url, workers=Pretended(), progress=QuietStudy())
+    assert [trial.number for trial in result.tried["gru"]] == list(range(6))
+    assert {trial.state for trial in result.tried["gru"]} == {"complete"} and result.winners
+
+
+@pytest.mark.parametrize(
+    ("name", "choices", "index", "said"),
+    [
+        ("memory", ("mine:Average", "gru"), 0, "value of memory, which does not vary"),
+        ("a2c.rollout_length", (4, 8, 99), 2, "does not contain 99"),
+        ("a2c.rollout_length", (4, 8, 32, 16), 0, "drawn from another space"),
+    ],
+)
+def test_the_database_brings_no_settings_of_its_own(
+    name: str, choices: tuple, index: int, said: str, tmp_path: Path
+) -> None:
+    """What somebody has written into it is neither imported nor trained."""
+    sweep = small_sweep()
+    result, _ = go_on(sweep, tmp_path)
+    best = max(result.tried["gru"], key=lambda trial: trial.score).number + 1
+    written = json.dumps({"name": "CategoricalDistribution", "attributes": {"choices": choices}})
+    with contextlib.closing(sqlite3.connect(tmp_path / DATABASE)) as database, database:
+        database.execute("DELETE FROM trial_params WHERE trial_id = ?", (best,))
+        database.execute(
+            "INSERT INTO trial_params (trial_id, param_name, param_value, distribution_json) "
+            "VALUES (?, ?, ?, ?)",
+            (best, name, index, written),
+        )
+    shutil.rmtree(tmp_path / "final")
+    with pytest.raises(UserError, match=said):
+        go_on(sweep, tmp_path)
+
+
+@pytest.mark.parametrize("written", ["{", '{"name": "Unknown", "attributes": {}}', "[]"])
+def test_a_damaged_database_is_one_line(written: str, tmp_path: Path) -> None:
+    go_on(small_sweep(), tmp_path)
+    with contextlib.closing(sqlite3.connect(tmp_path / DATABASE)) as database, database:
+        database.execute("UPDATE trial_params SET distribution_json = ?", (written,))
+    with pytest.raises(UserError, match="cannot read the trials of gru: "):
+        go_on(small_sweep(), tmp_path)
+
+
+@pytest.mark.parametrize("vary", ["learning_rate", "divisor"])
+def test_settings_of_a_learner_of_your_own_vary(vary: str, tmp_path: Path) -> None:
+    """Those that a program takes as numbers are lanes of one; it needs no line of the lab."""
+    own = {"num_envs": 2, "rollout_length": 8}
+    changes: dict[str, Any] = {"algorithm": "own_parts:Halved", "learner_options": own}
+    config = replace(small_sweep().config, a2c=clew.A2CConfig(), **changes)
+    space: Vary = {f"learner_options.{vary}": Range(1e-3, 1, log=True)}
+    sweep = small_sweep(space, config=config, trials=2, fresh_seeds=1, episodes=2)
+    result = run_sweep(sweep, tmp_path, workers=InProcess(), progress=QuietStudy())
+    assert {trial.state for trial in result.tried["gru"]} == {"complete"} and result.winners
+    assert {row[:2] for row in trained(tmp_path)} == {("gru", "trial-0"), ("gru", "trial-1")}
+
+
+class InProcess:
+    """A worker that is this process."""
+
+    size = 1
+
+    def submit(self, pack: Pack, job: Any) -> None:
+        """Does it."""
+        self.event = Event("rows", pack, "here", rows=tuple(run_job(job)))
+
+    def next(self, timeout: float) -> Event:
+        """What came of it."""
+        return self.event
+
+    def close(self) -> None:
+        """Does nothing."""
 
 
 def test_settings_that_exclude_each_other_do_not_count(tmp_path: Path) -> None:
@@ -272,7 +378,9 @@ def test_lanes_of_ppo_are_what_training_alone_gives(tmp_path: Path) -> None:
     )
     own = ({"learning_rate": 1e-2, "clip_ratio": 0.1}, {"learning_rate": 1e-3, "clip_ratio": 0.3})
     corridor = {"corridor_length": 3, "time_limit": 40}
-    settings = {f"s{i}": Setting("tmaze", corridor, ppo=values) for i, values in enumerate(own)}
+    settings = {
+        f"s{i}": Setting("tmaze", corridor, learning=values) for i, values in enumerate(own)
+    }
     study = replace(base, models={"gru": agent}, settings=settings, resumable=False, steps=320)
     together = run_job(make_job(study, Pack("gru", ("s0", "s1"), (3,)), tmp_path))
     (alone,) = run_job(make_job(study, Pack("gru", ("s1",), (3,)), tmp_path / "alone"))
@@ -297,7 +405,7 @@ def test_a_sweep_that_is_killed_goes_on(tmp_path: Path) -> None:
         command, cwd=tmp_path, stdout=subprocess.DEVNULL, start_new_session=True
     )
     folder = tmp_path / "runs" / "killed"
-    while not list(folder.glob("parts/0/trials/results.jsonl")) and first.poll() is None:
+    while not list(folder.glob("trials/gru-0/results.jsonl")) and first.poll() is None:
         time.sleep(0.05)
     time.sleep(1.0)
     os.killpg(first.pid, signal.SIGKILL)

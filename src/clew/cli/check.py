@@ -114,7 +114,7 @@ def _require_memory(shapes: "AbstractMemory") -> None:
     count, state = parameters(shapes), state_size(shapes)
     require_memory(
         4 * (1 + CASES) * count + CASES * state.bytes,
-        f"{CASES} cases with {count:,} gradients and {state.floats:,} floats of state each",
+        f"{CASES} cases with {count:,} gradients and a state of {state.floats:,} floats each",
     )
 
 

@@ -3,41 +3,29 @@
 from dataclasses import dataclass
 from typing import Literal
 
-import tyro
-
-from clew.cli.parse import parse
+from clew.cli.on_run import RunOptions, parse_run
 from clew.cli.tables import print_json, print_table
-from clew.errors import UserError
+from clew.errors import counted
 
 ABOUT = """Plays fresh episodes with the agents of a run, from one of its checkpoints, with
 greedy actions and with actions sampled from the policy, as in training."""
 
 
 @dataclass(frozen=True)
-class EvaluateCommand:
+class EvaluateCommand(RunOptions):
     """Options of `clew evaluate`."""
 
-    run: tyro.conf.Positional[str] = ""
-    """The run's folder, or its name in runs/."""
     episodes: int = 200
     """Episodes for every seed."""
-    seed: int = 0
-    """Seed of the episodes and of sampled actions."""
     actions: Literal["both", "greedy", "sampled"] = "both"
     """How actions are chosen."""
-    checkpoint: str = ""
-    """Update or file name of the checkpoint; empty takes the newest."""
-    trust: bool = False
-    """Import the code that the run's settings name, even if this machine has not trained it."""
     json: bool = False
     """Print JSON instead of a table."""
 
 
 def main(args: list[str]) -> int:
     """Evaluates, and prints every metric with its interval."""
-    command = parse(EvaluateCommand, args, command="evaluate", about=ABOUT)
-    if not command.run:
-        raise UserError("which run? clew evaluate RUN; clew runs lists them")
+    command = parse_run(EvaluateCommand, args, command="evaluate", about=ABOUT)
     from clew.run.evaluate import evaluate  # start: JAX takes a second
 
     ways = ("greedy", "sampled") if command.actions == "both" else (command.actions,)
@@ -62,8 +50,8 @@ def main(args: list[str]) -> int:
         for name in sorted(first.pooled, key=lambda name: (name != "success", name))
     ]
     print_table(
-        f"{command.run}: {command.episodes} episodes of each of {seeds} agents, trained for "
-        f"{first.steps:,} steps",
+        f"{command.run}: {counted(seeds, 'agent')} trained for {first.steps:,} steps, "
+        f"{counted(command.episodes, 'episode')}{' each' if seeds > 1 else ''}",
         ["", *results],
         rows,
         f"[..] 95% interval, over {'seeds' if seeds > 1 else 'episodes'}",

@@ -2,49 +2,37 @@
 
 from dataclasses import dataclass
 
-import tyro
-
-from clew.cli.parse import parse
+from clew.cli.on_run import RunOptions, parse_run
 from clew.cli.tables import print_json
-from clew.errors import UserError
 
 ABOUT = """Exports the policy of a run: a folder of files that run with NumPy alone, and the same as
 one zip. --verify checks the files of an export and replays its golden episode."""
 
 
 @dataclass(frozen=True)
-class ExportCommand:
+class ExportCommand(RunOptions):
     """Options of `clew export`."""
 
-    run: tyro.conf.Positional[str] = ""
-    """The run's folder, or its name in runs/; with --verify an export's folder or zip."""
     output: str = ""
     """Folder to write; empty is export/ in the run's folder."""
     verify: bool = False
-    """Check an export instead: every digest, and its golden episode replayed with NumPy."""
+    """RUN is the folder or zip of an export: check it instead, every digest, and its golden episode
+    replayed with NumPy."""
     seed_index: int = 0
     """Which of the run's seeds, from 0."""
-    checkpoint: str = ""
-    """File name or update of a checkpoint; empty takes the newest good one."""
     value: bool = False
     """The value is an output too."""
     episodes: int = 0
     """Fresh episodes whose score is written into the manifest."""
     control_rate: float | None = None
     """How often the policy will be called, in Hz; written into the manifest."""
-    seed: int = 0
-    """Seed of the golden episode and of those of the score."""
-    trust: bool = False
-    """Import the code that the run's settings name, even if this machine has not trained it."""
     json: bool = False
     """Print JSON instead of text."""
 
 
 def main(args: list[str]) -> int:
     """Exports and says what was written, or verifies."""
-    command = parse(ExportCommand, args, command="export", about=ABOUT)
-    if not command.run:
-        raise UserError("which run? clew export RUN; clew runs lists them")
+    command = parse_run(ExportCommand, args, command="export", about=ABOUT)
     from clew.deploy import export  # start: JAX takes a second
 
     if command.verify:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
+from clew.cli.on_run import which_run
 from clew.cli.parse import parse
 from clew.cli.tables import print_json, print_table
 from clew.errors import UserError
@@ -60,7 +61,7 @@ def main(args: list[str]) -> int:
     """Inspects, writes the pages and prints the main numbers."""
     command = parse(InspectCommand, args, command="inspect", about=ABOUT)
     if not command.runs:
-        raise UserError("which run? clew inspect RUN; clew runs lists them")
+        raise which_run("inspect")
     from clew import inspect  # start: JAX takes a second
     from clew.run.folder import find_run  # start: JAX takes a second
 

@@ -33,7 +33,7 @@ def listener(label: str = "", *, every: float = 5.0) -> Listener:
     return Lines(every, sys.stderr)
 
 
-class Live:
+class Live(Listener):
     """One line on a terminal: a bar, time since the start, steps, rate, time left and scores.
 
     Args:
@@ -58,7 +58,6 @@ class Live:
         self._compiling = CompileTimer()
 
     def start(self, path: Path, config: TrainConfig) -> None:
-        """Prints the run and its folder, and opens the line."""
         seeds = f"{config.seeds} seeds, " if config.seeds > 1 else ""
         each = " each" if seeds else ""
         what = f"{config.memory} on {config.env}, {seeds}{config.steps:,} steps{each}"
@@ -68,7 +67,6 @@ class Live:
         self._bar.start()
 
     def phase(self, name: str) -> None:
-        """Shows the current phase, such as compiling, and afterwards how long that took."""
         hint = " (up to a minute; kept for the next time)" if name == "compiling" else ""
         said = self._compiling.enter(name)
         if said.startswith("compiled"):
@@ -76,17 +74,14 @@ class Live:
         self._show(text=self._text if name == "training" else name + hint)
 
     def report(self, report: Report) -> None:
-        """Updates the line."""
         self._row = report.row or self._row
         self._text = summary_line(report, self._row)
         self._show(total=report.total_steps, completed=report.steps, text=self._text)
 
     def message(self, text: str) -> None:
-        """Prints a line above the live one."""
         self._bar.console.print(text, markup=False, highlight=False)
 
     def close(self) -> None:
-        """Leaves the line as it is."""
         self._bar.stop()
 
     def _show(self, **fields: Any) -> None:

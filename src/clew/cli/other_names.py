@@ -1,4 +1,12 @@
-"""What other libraries call the settings: hints for who comes from Stable-Baselines3 or CleanRL."""
+"""Other names of options: what earlier versions called them, and what other libraries do.
+
+The latter are hints for who comes from Stable-Baselines3 or CleanRL.
+"""
+
+from collections.abc import Sequence
+
+FORMER = {"--influence=ablation": "--influence=occlusion"}
+"""Values of options under their former names."""
 
 OTHER_NAMES = {
     "anneal_lr": "schedule",
@@ -38,6 +46,17 @@ NOTES = {
     "tensorboard_log": "--loggers tensorboard; the events are in the run's folder",
 }
 """What else differs."""
+
+
+def migrated(args: Sequence[str]) -> list[str]:
+    """A command line of an earlier version in the words of this one."""
+    words = list(args)
+    for index, word in enumerate(words):
+        words[index] = FORMER.get(word, word)
+        both = FORMER.get(f"{word}={words[index + 1]}") if words[index + 1 :] else None
+        if both is not None:
+            words[index + 1] = both.partition("=")[2]
+    return words
 
 
 def here(given: str, options: list[str], prefer: str = "") -> list[str]:

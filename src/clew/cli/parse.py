@@ -23,7 +23,7 @@ from tyro.constructors import (
     StructTypeInfo,
 )
 
-from clew.cli.other_names import here, note
+from clew.cli.other_names import here, migrated, note
 from clew.errors import UserError
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ def parse(
                 kind,
                 prog=prog,
                 description=about,
-                args=list(args),
+                args=migrated(args),
                 default=default,
                 return_unknown_args=True,
                 registry=_registry(),

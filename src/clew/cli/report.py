@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import tyro
 
 from clew.cli.parse import parse
-from clew.errors import UserError
+from clew.errors import UserError, counted
 
 ABOUT = """Makes one self-contained page of the folders of studies, finished or not: scores beside
 the published ones with intervals, scores without memory, tests, claims, figures and cost. Writes
@@ -38,5 +38,6 @@ def main(args: Sequence[str]) -> int:
         command.folders, command.output or None, command.title or None, command.note
     )
     print(f"report: {report.html} ({report.html.stat().st_size / 1e6:.1f} MB)")
-    print(f"{len(report.tables)} tables, {len(report.figures)} figures in {report.html.parent}")
+    made = (counted(len(report.tables), "table"), counted(len(report.figures), "figure"))
+    print(f"{', '.join(made)} in {report.html.parent}")
     return 0

@@ -7,7 +7,7 @@ from typing import Any
 
 from clew.cli.parse import parse
 from clew.cli.tables import print_json, print_table
-from clew.errors import UserError
+from clew.errors import UserError, counted
 from clew.names import is_reference
 from clew.run import json_lines
 from clew.run.files import read_json
@@ -53,7 +53,7 @@ def main(args: list[str]) -> int:
         for run in found
     ]
     columns = ["run", "memory", "task", "seeds", "steps", "of all", "success", "return"]
-    print_table(f"{len(found)} runs in {folder}", columns, rows)
+    print_table(f"{counted(len(found), 'run')} in {folder}", columns, rows)
     return 0
 
 

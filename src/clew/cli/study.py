@@ -1,6 +1,5 @@
 """`clew study`: a published study's grid of trainings, resumed where it stopped."""
 
-import contextlib
 import shlex
 import sys
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from clew.lab.studies import COLLECTIONS, STUDIES, find_study, is_own
 from clew.lab.studies.published import GridOptions, PublishedStudy, StudyOptions
 
 if TYPE_CHECKING:
-    from clew.lab.grid import RayWorkers, Study
+    from clew.lab.grid import Study
     from clew.lab.studies.published import Computation
 
 ABOUT = f"""Runs a study: every model in every setting with every seed, in local worker processes
@@ -36,7 +35,7 @@ class Request(NamedTuple):
 
 
 def main(args: Sequence[str]) -> int:
-    """Runs the study, or lists it; 1 if a cell failed."""
+    """Runs the study, or lists it; 1 if a run failed."""
     request = parse_request(args)
     if request.study.compute is not None:
         return compute(request.study.compute, request.options)
@@ -51,9 +50,13 @@ def main(args: Sequence[str]) -> int:
         check_study(study)
         show(study, folder)
         return 0
-    from clew.cli.study_output import report, study_listener  # start: rich takes 0.1 s
+    from clew.cli.study_output import (
+        chosen_workers,
+        report,
+        study_listener,
+    )  # start: rich takes 0.1 s
 
-    with _workers(options) as workers:
+    with chosen_workers(options.ray, options.workers) as workers:
         result = run_study(
             study,
             folder,
@@ -105,8 +108,6 @@ def make_study(request: Request) -> "Study":
         raise UserError(
             f"--ray is for short trainings: those of {request.name} are resumed from this disk"
         )
-    if options.ray and options.workers:
-        raise UserError("--ray and --workers exclude each other: a cluster has the CPUs it has")
     return study
 
 
@@ -157,14 +158,3 @@ def _refuse_options_of_others(name: str, study: PublishedStudy[Any], args: Seque
             others = [n for n in STUDIES if option in option_names(find_study(n).options)]
             if others:
                 raise UserError(f"{option} is for {', '.join(others)}, not for {name}")
-
-
-def _workers(
-    options: GridOptions,
-) -> contextlib.AbstractContextManager["int | RayWorkers | None"]:
-    """Who does the work; the connection to a cluster is closed also where the study is refused."""
-    if not options.ray:
-        return contextlib.nullcontext(options.workers or None)
-    from clew.lab.grid import RayWorkers  # optional: ray
-
-    return contextlib.closing(RayWorkers(options.ray))

@@ -1,6 +1,7 @@
 """What `clew study` prints: the grid before it runs, a live table while it does, the outcome."""
 
 import sys
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 
 from rich import box
@@ -9,12 +10,15 @@ from rich.live import Live
 from rich.table import Table
 
 from clew.cli.tables import print_table
+from clew.errors import UserError, counted
 from clew.lab.grid import (
+    RayWorkers,
     Standing,
     Study,
     StudyLines,
     StudyProgress,
     StudyResult,
+    Workers,
     make_packs,
     read_results,
 )
@@ -23,7 +27,24 @@ from clew.lab.grid.results import finished_cells
 from clew.run.output import fail_safe
 
 SHOWN = 8
-"""Packs in progress that are shown."""
+"""Programs in progress that are shown."""
+
+
+def chosen_workers(ray: str, count: int) -> AbstractContextManager[int | Workers | None]:
+    """Who does the work; the connection to a cluster is closed also where the study is refused.
+
+    Args:
+        ray: the address of a cluster, or "".
+        count: of processes, 0 for one on every core.
+
+    Raises:
+        UserError: if both are given, or no cluster answers.
+    """
+    if not ray:
+        return nullcontext(count or None)
+    if count:
+        raise UserError("--ray and --workers exclude each other: a cluster has the CPUs it has")
+    return closing(RayWorkers(ray))
 
 
 def study_listener() -> StudyProgress:
@@ -34,7 +55,7 @@ def study_listener() -> StudyProgress:
     return StudyLines(stream=sys.stderr)
 
 
-class StudyTable:
+class StudyTable(StudyProgress):
     """Cells finished and left by model, what is in progress, rate and time left.
 
     Args:
@@ -45,21 +66,17 @@ class StudyTable:
         self._live = Live(console=console, auto_refresh=False)
 
     def start(self, path: Path, study: Study, standing: Standing) -> None:
-        """Prints what runs where, and opens the table."""
-        self._live.console.print(f"{study.name}: {standing.total:,} cells -> {path}")
+        self._live.console.print(f"{study.name}: {counted(standing.total, 'run')} -> {path}")
         self._live.start()
         self.report(standing)
 
     def report(self, standing: Standing) -> None:
-        """Renews the table."""
         self._live.update(draw(standing), refresh=True)
 
     def message(self, text: str) -> None:
-        """Prints a line above the table."""
         self._live.console.print(text, markup=False)
 
     def close(self) -> None:
-        """Leaves the table as it is."""
         self._live.stop()
 
 
@@ -94,10 +111,10 @@ def show(study: Study, folder: str) -> None:
     note = (
         f"settings: {', '.join(study.settings)}\n"
         f"seeds: {', '.join(map(str, study.seeds))}\n"
-        f"{len(study.cells()):,} cells, {len(finished):,} finished in {folder}, "
-        f"{len(packs):,} programs to run"
+        f"{counted(len(study.cells()), 'run')}, {len(finished):,} finished in {folder}, "
+        f"{counted(len(packs), 'program')} to go"
     )
-    print_table(study.name, ["", "cells", "finished", "to run", "environment steps"], rows, note)
+    print_table(study.name, ["", "runs", "finished", "to go", "environment steps"], rows, note)
 
 
 def report(study: Study, result: StudyResult) -> str:
@@ -114,7 +131,9 @@ def report(study: Study, result: StudyResult) -> str:
         beside = ""
         if len(published) == len(known):
             beside = f", published {sum(published) / len(published):.3f}"
-        lines.append(f"{model}: mean {study.score} {mean:.3f} of {len(rows)} cells{beside}")
+        lines.append(
+            f"{model}: mean {study.score} {mean:.3f} of {counted(len(rows), 'run')}{beside}"
+        )
     for pack, error in result.failures:
         lines.append(f"failed: {pack}: {error}")
     if result.failures:

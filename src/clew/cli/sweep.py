@@ -1,18 +1,15 @@
 """`clew sweep`: settings searched by trials, and the best with fresh seeds beside the default."""
 
-import contextlib
 import shlex
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
-
-import tyro
+from typing import Any
 
 from clew.cli.other_names import here, note
-from clew.cli.parse import parse, parse_value, value_before_parsing
-from clew.cli.study_output import study_listener
+from clew.cli.parse import parse_value
+from clew.cli.study_output import chosen_workers, study_listener
 from clew.cli.tables import log, print_json, print_table
-from clew.cli.train import default_command, on_algorithm
+from clew.cli.train import Memories, on_algorithm, parse_training
 from clew.errors import UserError
 from clew.lab.sweep.space import Range, Vary, known_settings, text_of
 from clew.lab.sweep.storage import import_optuna
@@ -31,19 +28,16 @@ same command again resumes where it was stopped; several at the same time share 
 
 
 @dataclass(frozen=True)
-class SweepCommand:
-    """Options of `clew sweep`."""
+class SweepCommand(Memories):
+    """Options of `clew sweep`. Those of `clew train` hold for all trials, and --seeds is the number
+    of every trial's agents."""
 
-    config: Annotated[TrainConfig, tyro.conf.arg(name="")] = field(default_factory=TrainConfig)
-    """Settings of all trials; --seeds is the number of every trial's agents."""
     vary: tuple[str, ...] = ()
     """What is searched, each as SETTING=LOW..HIGH, SETTING=log:LOW..HIGH or SETTING=VALUE,VALUE."""
     first: tuple[str, ...] = ()
     """Settings to try first, after the defaults, each in quotes: "SETTING=VALUE SETTING=VALUE"."""
     trials: int = 20
     """Trials of every memory; may be raised later."""
-    memories: tuple[str, ...] = ()
-    """Memories to search for and to compare, each with as many trials; empty is --memory alone."""
     fresh_seeds: int = 5
     """Agents that the best and the default are trained with at the end."""
     episodes: int = 100
@@ -52,8 +46,8 @@ class SweepCommand:
     """The metric of episodes that is searched for; empty is success where the task has it, else
     return."""
     at_once: int = 0
-    """Trials that are chosen before any of them is scored; 0 takes 8 where they train as lanes of
-    one program, else as many as there are workers."""
+    """Trials that are chosen before any of them is scored; 0 takes 8 where several can be
+    trained in one program, else as many as there are workers."""
     storage: str = ""
     """The URL of another database than the folder's SQLite, for example postgresql://HOST/NAME."""
     workers: int = 0
@@ -61,20 +55,12 @@ class SweepCommand:
     ray: str = ""
     """Train on a Ray cluster in place of local processes: auto, local, HOST:PORT or
     ray://HOST:PORT; for tasks written in JAX."""
-    json: bool = False
-    """Print JSON instead of tables."""
 
 
 def main(args: list[str]) -> int:
     """Searches, and says what came of it."""
     import_optuna()
-    default = SweepCommand(default_command(args).config)
-    prefer = f"--{default.config.algorithm}."
-    command = parse(
-        SweepCommand, args, command="sweep", about=ABOUT, default=default, prefer=prefer
-    )
-    if command.memories and value_before_parsing(args, "--memory") is not None:
-        raise UserError("--memories has the names of all memories: leave out --memory")
+    command = parse_training(SweepCommand, args, command="sweep", about=ABOUT)
     for line in on_algorithm(args, command.config):
         log(line)
     config = command.config
@@ -91,7 +77,7 @@ def main(args: list[str]) -> int:
         episodes=command.episodes,
         at_once=command.at_once,
     )
-    with _workers(command) as workers:
+    with chosen_workers(command.ray, command.workers) as workers:
         result = run_sweep(
             sweep,
             place,
@@ -154,8 +140,7 @@ def _pairs(option: str, words: Any, config: TrainConfig) -> dict[str, str]:
         if name in pairs:
             raise UserError(f"--{option} has {name} twice")
         known = known_settings(config)
-        group = name.partition(".")[0]
-        if name not in known and group not in ("env_options", "learner_options", "memory_options"):
+        if name not in known and name.partition(".")[0] not in ("env_options", "memory_options"):
             _hint(option, given, known, config)
         pairs[name] = text
     return pairs
@@ -169,16 +154,6 @@ def _hint(option: str, given: str, known: list[str], config: TrainConfig) -> Non
     if meant:
         names = " or ".join(name.removeprefix("--").replace("-", "_") for name in meant)
         raise UserError(f"--{option}: unknown setting {given!r}: clew calls it {names}{note(last)}")
-
-
-def _workers(command: SweepCommand) -> contextlib.AbstractContextManager[Any]:
-    if not command.ray:
-        return contextlib.nullcontext(command.workers or None)
-    if command.workers:
-        raise UserError("--ray and --workers exclude each other: a cluster has the CPUs it has")
-    from clew.lab.grid import RayWorkers  # optional: ray
-
-    return contextlib.closing(RayWorkers(command.ray))
 
 
 def show(result: SweepResult, page: str, *, as_json: bool) -> None:

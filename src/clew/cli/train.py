@@ -2,7 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import tyro
 
@@ -24,11 +24,27 @@ summary.json and curve.png. Ctrl-C saves and says how to resume."""
 
 
 @dataclass(frozen=True)
-class TrainCommand:
-    """Options of `clew train`."""
+class TrainingOptions:
+    """What commands that train have in common."""
 
     config: Annotated[TrainConfig, tyro.conf.arg(name="")] = field(default_factory=TrainConfig)
-    """Settings of the run."""
+    """Settings of training."""
+
+
+@dataclass(frozen=True)
+class Memories(TrainingOptions):
+    """Options of commands that train several memories."""
+
+    memories: tuple[str, ...] = ()
+    """Memories to compare, by name or module:Class, in place of --memory."""
+    json: bool = False
+    """Print JSON instead of tables."""
+
+
+@dataclass(frozen=True)
+class TrainCommand(TrainingOptions):
+    """Options of `clew train`."""
+
     resume: str = ""
     """Resume this run, a folder or a name. Its own settings hold; only --steps may be raised and
     --loggers, --devices and --ray changed."""
@@ -47,13 +63,9 @@ def main(args: list[str]) -> int:
     """Trains, and says what came of it."""
     _refuse_several(args)
     default = default_command(args)
+    prefer = f"--{default.config.algorithm}."
     command = parse(
-        TrainCommand,
-        args,
-        command="train",
-        about=ABOUT,
-        default=default,
-        prefer=f"--{default.config.algorithm}.",
+        TrainCommand, args, command="train", about=ABOUT, default=default, prefer=prefer
     )
     config = command.config
     if config.preset:
@@ -74,6 +86,32 @@ def main(args: list[str]) -> int:
     result = train(config, resume=resume, progress=progress)
     print(report(result.path, result.summary))
     return 0
+
+
+Options = TypeVar("Options", bound=Memories)
+
+
+def parse_training(
+    kind: type[Options], args: list[str], *, command: str, about: str, **changes: Any
+) -> Options:
+    """Reads the options of a command that trains several memories.
+
+    Args:
+        kind: its options.
+        args: the words after the command.
+        command: its name.
+        about: its description.
+        changes: settings of training whose defaults are others than those of `clew train`.
+
+    Raises:
+        UserError: as `parse`, or if --memory is given beside --memories.
+    """
+    config = dataclasses.replace(default_command(args).config, **changes)
+    prefer = f"--{config.algorithm}."
+    parsed = parse(kind, args, command=command, about=about, default=kind(config), prefer=prefer)
+    if parsed.memories and value_before_parsing(args, "--memory") is not None:
+        raise UserError("--memories has the names of all memories: leave out --memory")
+    return parsed
 
 
 def default_command(args: list[str]) -> TrainCommand:

@@ -3,53 +3,40 @@
 from dataclasses import dataclass
 from typing import Literal
 
-import tyro
-
-from clew.cli.parse import parse
-from clew.errors import UserError
+from clew.cli.on_run import RunOptions, parse_run
 
 ABOUT = """Plays an episode with a trained agent and writes it as a video: the task, and below it
 the value, the policy, and which past observations the present decision rests on."""
 
 
 @dataclass(frozen=True)
-class WatchCommand:
+class WatchCommand(RunOptions):
     """Options of `clew watch`."""
 
-    run: tyro.conf.Positional[str] = ""
-    """The run's folder, or its name in runs/."""
     out: str = ""
     """The video, a .gif or .mp4 file; empty is watch.gif in the run's folder."""
     terminal: bool = False
     """Play in the terminal; a video is then written only to an --out."""
     episodes: int = 1
     """Episodes, one after another."""
-    seed: int = 0
-    """Seed of the episodes and of sampled actions."""
     actions: Literal["greedy", "sampled"] = "greedy"
     """How actions are chosen."""
-    influence: Literal["occlusion", "gradient", "none", "ablation"] = "occlusion"
-    """How to find what a decision rests on: by occlusion or by gradients; none leaves
-    it out, which is faster. Ablation is an earlier name of occlusion."""
+    influence: Literal["occlusion", "gradient", "none"] = "occlusion"
+    """How to find what a decision rests on: by occlusion or by gradients; none leaves it out, which
+    is faster."""
     fps: float = 10.0
     """Steps shown in a second."""
     max_frames: int = 500
     """Steps of an episode to show at most; of a longer one they are evenly spread."""
     max_steps: int = 10_000
     """A longer episode is cut there."""
-    checkpoint: str = ""
-    """Update or file name of the checkpoint; empty takes the newest."""
     seed_index: int = 0
     """Which of a run's seeds, from 0."""
-    trust: bool = False
-    """Import the code that the run's settings name, even if this machine has not trained it."""
 
 
 def main(args: list[str]) -> int:
     """Plays, and says where the video is."""
-    command = parse(WatchCommand, args, command="watch", about=ABOUT)
-    if not command.run:
-        raise UserError("which run? clew watch RUN; clew runs lists them")
+    command = parse_run(WatchCommand, args, command="watch", about=ABOUT)
     from clew.watch import Viewing, play_run, watch_run  # start: JAX takes a second
 
     viewing = Viewing(
@@ -58,7 +45,7 @@ def main(args: list[str]) -> int:
         greedy=command.actions == "greedy",
         seed_index=command.seed_index,
         checkpoint=command.checkpoint,
-        influence="occlusion" if command.influence == "ablation" else command.influence,
+        influence=command.influence,
         max_frames=command.max_frames,
         max_steps=command.max_steps,
         fps=command.fps,

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from clew.errors import counted as counted
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -147,11 +149,6 @@ def typeset(text: str) -> str:
     """
     plain = re.sub(r"(?<![\w)-])-(?=0\.0+(?!\d))", "", text)
     return re.sub(r"(?<![\w)-])-(?=\d)", "\u2212", plain)
-
-
-def counted(count: int, noun: str) -> str:
-    """A count with its noun, in the plural if needed."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def listed(names: list[str]) -> str:

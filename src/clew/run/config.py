@@ -6,11 +6,12 @@ import hashlib
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import NoneType, UnionType
 from typing import (
     Any,
     Literal,
+    Self,
     TypeVar,
     Union,
     cast,
@@ -175,6 +176,13 @@ class TrainConfig(LearnerSettings):
         if is_reference(self.algorithm):
             return learner_settings(self.algorithm, self.learner_options)
         return getattr(self, self.algorithm)
+
+    def with_learning(self, **changes: Any) -> Self:
+        """The configuration with other values of some settings of the algorithm that is used."""
+        if is_reference(self.algorithm):
+            return replace(self, learner_options=self.learner_options | changes)
+        learning: Any = self.learning
+        return replace(self, **{self.algorithm: replace(learning, **changes)})
 
     @property
     def learner(self) -> Learner:

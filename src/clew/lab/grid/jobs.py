@@ -41,7 +41,7 @@ from clew.run.lanes import (
     lanes_config,
     short,
 )
-from clew.run.progress import Report
+from clew.run.progress import Progress, Report
 from clew.run.record import read_metrics
 from clew.run.runner import Runner
 from clew.run.train import train
@@ -93,9 +93,7 @@ def _pack_job(study: Study, pack: Pack, common: Job, path: Path) -> Job:
     job: Job = {"configs": [config.to_json() for config in configs], "mix": mix}
     if not study.varied:
         return job | {"hyperparameters": [], "folder": ""}
-    settings = [study.settings[setting] for setting in pack.settings]
-    numbers = [s.ppo if study.models[pack.model].algorithm == "ppo" else s.a2c for s in settings]
-    names = sorted({name for own in numbers for name in own})
+    names = sorted({name for setting in pack.settings for name in study.settings[setting].learning})
     identity = json.dumps([common["digests"], common["seeds"]])
     digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
     sweep = path.resolve() / SWEEPS / f"{pack.model}-{digest}"
@@ -142,7 +140,7 @@ def run_job(job: Job, progress: Share = lambda share: None) -> list[Row]:
         return _run_cell(job, progress) if "run" in job else _run_pack(job, progress)
 
 
-class _Shares:
+class _Shares(Progress):
     """Reports the fraction of a run that is complete; messages are for the worker's log.
 
     Args:
@@ -153,23 +151,12 @@ class _Shares:
     def __init__(self, progress: Share, every: int = 1):
         self._progress, self._every = progress, every
 
-    def start(self, path: Path, config: TrainConfig) -> None:
-        """Does nothing."""
-
-    def phase(self, name: str) -> None:
-        """Does nothing."""
-
     def report(self, report: Report) -> None:
-        """After every call of the program."""
         if report.steps % self._every == 0 or report.steps == report.total_steps:
             self._progress(report.steps / report.total_steps)
 
     def message(self, text: str) -> None:
-        """Prints it."""
         print(text, flush=True)
-
-    def close(self) -> None:
-        """Does nothing."""
 
 
 def _run_pack(job: Job, progress: Share) -> list[Row]:

@@ -70,7 +70,7 @@ def _varied_packs(study: Study, ended: set[Cell]) -> list[Pack]:
     """The settings of each task as one pack of one seed, seed by seed."""
     groups: dict[str, list[str]] = {}
     for name, task in study.settings.items():
-        alike = task.env, dict(task.options), sorted(task.a2c), sorted(task.ppo)
+        alike = task.env, dict(task.options), sorted(task.learning)
         groups.setdefault(repr(alike), []).append(name)
     found = [
         Pack(model, tuple(name for name in names if (model, name, seed) not in ended), (seed,))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol, TextIO
 
+from clew.errors import counted
 from clew.lab.grid.study import Study
 from clew.run.output import FailSafeOutput
 from clew.run.progress import format_seconds
@@ -48,23 +49,11 @@ class StudyProgress(Protocol):
         """Nothing more will come, whether the study ended well or not."""
 
 
-class QuietStudy:
+class QuietStudy(StudyProgress):
     """A listener that does nothing."""
 
-    def start(self, path: Path, study: Study, standing: Standing) -> None:
-        """Does nothing."""
 
-    def report(self, standing: Standing) -> None:
-        """Does nothing."""
-
-    def message(self, text: str) -> None:
-        """Does nothing."""
-
-    def close(self) -> None:
-        """Does nothing."""
-
-
-class StudyLines:
+class StudyLines(StudyProgress):
     """A line on standard error now and then, on a terminal or not.
 
     Args:
@@ -79,14 +68,11 @@ class StudyLines:
         self._last = (-1, -1)
 
     def start(self, path: Path, study: Study, standing: Standing) -> None:
-        """Says what runs where."""
-        shape = (
-            f"{len(study.models)} models x {len(study.settings)} settings x "
-            f"{len(study.seeds)} seeds = "
-        )
+        parts = {"model": study.models, "setting": study.settings, "seed": study.seeds}
+        shape = " x ".join(counted(len(names), noun) for noun, names in parts.items()) + " = "
         whole = len(study.cells()) == standing.total  # a sweep has many studies after each other
-        self._print(
-            f"{path}: {study.name}, {shape if whole else ''}{standing.total} cells, "
+        self.message(
+            f"{path}: {study.name}, {shape if whole else ''}{counted(standing.total, 'run')}, "
             f"{standing.finished} finished"
         )
         self._next = time.monotonic() + min(self._every, 5.0)
@@ -98,22 +84,15 @@ class StudyLines:
         if time.monotonic() < self._next and not (ended and counts != self._last):
             return
         self._next, self._last = time.monotonic() + self._every, counts
-        self._print(format_standing(standing))
+        self.message(format_standing(standing))
 
     def message(self, text: str) -> None:
-        """Prints it."""
-        self._print(text)
-
-    def close(self) -> None:
-        """Does nothing."""
-
-    def _print(self, text: str) -> None:
         print(text, file=FailSafeOutput(self._stream or sys.stderr), flush=True)
 
 
 def format_standing(standing: Standing) -> str:
-    """One line: cells, failures, rate and time left."""
-    words = [f"{standing.finished}/{standing.total} cells"]
+    """One line: runs, failures, rate and time left."""
+    words = [f"{standing.finished}/{standing.total} runs"]
     if standing.failed:
         words.append(f"{standing.failed} failed")
     words.append(f"{standing.rate:,.0f} steps/s")

@@ -12,7 +12,7 @@ from clew.errors import UserError
 from clew.lab.grid.jobs import Job
 from clew.lab.grid.packs import Pack
 from clew.lab.grid.worker import Notebook, work_off
-from clew.lab.grid.workers import WORK, Event, one_thread
+from clew.lab.grid.workers import WORK, Event, Workers, one_thread
 from clew.run import cluster
 
 
@@ -25,7 +25,7 @@ class _Task:
     worker: str = "a process of the cluster"
 
 
-class RayWorkers:
+class RayWorkers(Workers):
     """The CPUs of a Ray cluster, each for one pack at a time with one thread of computation.
 
     Ray retries nothing: the study decides what becomes of a pack whose process or node has died.
@@ -56,14 +56,12 @@ class RayWorkers:
         self._count()
 
     def submit(self, pack: Pack, job: Job) -> None:
-        """Hands the pack to the cluster, which runs it where a CPU is free."""
         task = _Task(next(self._keys), pack)
         with _answering():
             ref = self._task.remote(self._work, json.dumps(job), task.key, self._notebook)
         self._running[ref] = task
 
     def next(self, timeout: float) -> Event | None:
-        """The next event of any task."""
         tasks = {task.key: task for task in self._running.values()}
         while self._news:
             key, (worker, share) = self._news.popitem()
@@ -79,7 +77,6 @@ class RayWorkers:
         return None
 
     def close(self) -> None:
-        """Kills what is running, and disconnects if this object has connected."""
         if not self._open:
             return
         self._open = False
@@ -95,18 +92,14 @@ class RayWorkers:
         task = self._running.pop(ref)
         exceptions = self._ray.exceptions
         try:
-            event = json.loads(self._ray.get(ref))
+            message = json.loads(self._ray.get(ref))
         except (exceptions.RayTaskError, exceptions.RuntimeEnvSetupError) as error:
             why = str(error).strip().splitlines()[-1]
             raise UserError(f"{task.worker} could not start: {why}") from error
         except exceptions.RayError as error:
             why = str(error).strip().partition("\n")[0].partition(". ")[0]
             return Event("died", task.pack, task.worker, error=f"{task.worker} died ({why})")
-        if event["event"] == "rows":
-            return Event("rows", task.pack, task.worker, rows=tuple(event["rows"]))
-        return Event(
-            "failed", task.pack, task.worker, error=event["error"], diverged=event["diverged"]
-        )
+        return Event(pack=task.pack, worker=task.worker, **message)
 
     def _read(self, timeout: float) -> None:
         """Reads the notebook, and asks it again."""
@@ -128,6 +121,6 @@ def _answering() -> Iterator[None]:
         yield
     except ConnectionError as error:
         raise UserError(
-            f"the connection to the Ray cluster is lost ({error}); finished cells are saved, start "
+            f"the connection to the Ray cluster is lost ({error}); finished runs are saved, start "
             "the same again when there is a cluster"
         ) from error

@@ -1,6 +1,7 @@
 """The files of a study's folder: one line for every finished cell, one for every failure."""
 
 import contextlib
+import dataclasses
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -14,6 +15,18 @@ from clew.run.machine import git_commit, versions
 
 RESULTS, FAILURES, STUDY, LOGS = "results.jsonl", "failures.jsonl", "study.json", "logs"
 FORMAT = 1
+
+
+def make_folder(path: Path) -> None:
+    """Makes a folder.
+
+    Raises:
+        UserError: if that is impossible.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {path}: {error.strerror}") from error
 
 
 def read_results(path: str | Path) -> list[Row]:
@@ -104,31 +117,10 @@ def record_failure(path: Path, pack: Pack, error: str, attempts: int) -> list[st
 
 def write_study(path: Path, study: Study) -> None:
     """Writes study.json: what the newest command asked for, in full, with versions and commit."""
-    models = {name: config.to_json() for name, config in study.models.items()}
-    settings = {
-        name: {"env": s.env, "options": dict(s.options), "decisions": s.decisions}
-        | {"a2c": dict(s.a2c), "ppo": dict(s.ppo)}
-        | {"floors": dict(s.floors), "further": {n: dict(o) for n, o in s.further.items()}}
-        for name, s in study.settings.items()
-    }
-    expected = [[*pair, *numbers] for pair, numbers in study.expected.items()]
-    write_json(
-        path / STUDY,
-        {
-            "format": FORMAT,
-            "name": study.name,
-            "models": models,
-            "settings": settings,
-            "seeds": list(study.seeds),
-            "episodes": study.episodes,
-            "steps": study.steps,
-            "evaluation": vars(study.evaluation),
-            "score": study.score,
-            "expected": expected,
-            "memories": dict(study.memories),
-            "tasks": dict(study.tasks),
-            "resumable": study.resumable,
-            "versions": versions(),
-            "git_commit": git_commit(),
-        },
-    )
+    values = {field.name: getattr(study, field.name) for field in dataclasses.fields(study)}
+    values["models"] = {name: config.to_json() for name, config in study.models.items()}
+    values["settings"] = {name: dataclasses.asdict(s) for name, s in study.settings.items()}
+    values["expected"] = [[*pair, *numbers] for pair, numbers in study.expected.items()]
+    values["evaluation"] = dataclasses.asdict(study.evaluation)
+    made_with = {"versions": versions(), "git_commit": git_commit()}
+    write_json(path / STUDY, {"format": FORMAT, **values, **made_with})

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -78,6 +78,7 @@ def run_study(
     run_dir: str | Path = "runs",
     *,
     workers: int | Workers | None = None,
+    keep_workers: bool = False,
     progress: StudyProgress | None = None,
     how_to_go_on: str = "the same call again",
 ) -> StudyResult:
@@ -88,6 +89,7 @@ def run_study(
         run_dir: the study's folder; created, or resumed if it exists.
         workers: number of processes, by default one for every core, or one if each takes the whole
             machine; or any other `Workers`.
+        keep_workers: leave such workers open, for another study.
         progress: the listener; by default lines on standard error.
         how_to_go_on: the command that resumes it, for the message when it is stopped.
 
@@ -106,10 +108,7 @@ def run_study(
     check_study(study)
     # Building an environment of somebody else's may have changed the current folder.
     path = given if given.absolute() == path else path
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot make the folder {path}: {error.strerror}") from error
+    results.make_folder(path)
     listener = progress or StudyLines()
     with locked(path), stop_signals() as stop, closing(RowFile(path / results.RESULTS)) as file:
         session = _open(study, path, file)
@@ -118,7 +117,8 @@ def run_study(
             for line in file.mended:
                 listener.message(line)
             if session.queue:
-                with closing(_workers(study, workers, path)) as crew:
+                crew = _workers(study, workers, path)
+                with nullcontext() if keep_workers else closing(crew):
                     _work(session, crew, listener, stop.is_set, how_to_go_on)
             listener.report(_standing(session))
         finally:
@@ -246,6 +246,6 @@ def _interrupted(session: _Session, how_to_go_on: str) -> StudyInterrupted:
     total = len(session.study.cells())
     what = "go on from their last checkpoints" if session.study.resumable else "be begun again"
     return StudyInterrupted(
-        f"stopped: {session.finished} of {total} cells are finished and saved in {session.path}, "
+        f"stopped: {session.finished} of {total} runs are finished and saved in {session.path}, "
         f"the {lost} in progress will {what}; go on with: {how_to_go_on}"
     )

@@ -43,11 +43,10 @@ class Setting:
     `env` and the list of their `options`; or none."""
     together: str = ""
     """Settings with the same word here, and the same `mix`, are trained in one program."""
-    a2c: Mapping[str, float] = field(default_factory=dict)
-    """Rates and costs of A2C in place of the models' own, by name. Settings of one task that
-    differ in nothing else are trained in one program, with these as numbers of it."""
-    ppo: Mapping[str, float] = field(default_factory=dict)
-    """The same of PPO. In a study that is `resumable` every setting is trained alone."""
+    learning: Mapping[str, float] = field(default_factory=dict)
+    """Rates and costs of the learner in place of the models' own, by name. Settings of one task
+    that differ in nothing else are trained in one program, with these as numbers of it; in a study
+    that is `resumable` each is trained alone."""
     further: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Other options of the task, by name, on which every agent that was trained here is measured
     as well; in a study that is `resumable`."""
@@ -140,8 +139,6 @@ class Study:
         require_at_least("curve_bins", self.curve_bins, 1)
         require_at_least("evaluation.episodes", self.evaluation.episodes, int(not self.resumable))
         require_at_least("last_steps", self.last_steps, 1)
-        if self.resumable and any(task.a2c for task in self.settings.values()):
-            raise UserError("settings with a2c are lanes of a program, not runs: not resumable")
         if self.whole_machine and not self.resumable:
             raise UserError("whole_machine needs a resumable study")
         if self.resumable and self.steps is None:
@@ -157,7 +154,7 @@ class Study:
     @property
     def varied(self) -> bool:
         """Whether settings are lanes of a program, with numbers of the learner of their own."""
-        return not self.resumable and any(t.a2c or t.ppo for t in self.settings.values())
+        return not self.resumable and any(t.learning for t in self.settings.values())
 
     def cells(self) -> list[Cell]:
         """Every cell: model by model, setting by setting, seed by seed."""
@@ -175,9 +172,9 @@ class Study:
             UserError: a budget in episodes for a task whose episodes have no fixed length.
         """
         own, task = self.models[model], self.settings[setting]
-        a2c, ppo = replace(own.a2c, **task.a2c), replace(own.ppo, **task.ppo)
-        if task.decisions is not None and a2c.whole_episodes:
-            a2c = replace(a2c, rollout_length=task.decisions)
+        learning = dict(task.learning)
+        if task.decisions is not None and own.learner.whole_episodes:
+            learning["rollout_length"] = task.decisions
         steps = self.steps
         if self.episodes is not None:
             if task.decisions is None:
@@ -185,7 +182,7 @@ class Study:
             steps = self.episodes * task.decisions
         assert steps is not None
         config = replace(own, env=task.env, env_options=dict(task.options), steps=steps)
-        config = replace(config, a2c=a2c, ppo=ppo)
+        config = config.with_learning(**learning)
         if self.fit_windows and task.decisions is not None and "window" in own.memory_options:
             window = min(own.memory_options["window"], max(1, task.decisions - 1))
             config = replace(config, memory_options=own.memory_options | {"window": window})

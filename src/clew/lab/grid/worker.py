@@ -27,7 +27,7 @@ READING_SECONDS = 1.0
 def main(work: str) -> None:
     """Runs jobs, one JSON object a line, until standard input ends.
 
-    Events are lines of JSON too, {"event": "ready" | "progress" | "rows" | "failed", ...}, on what
+    Events are lines of JSON too, {"kind": "ready" | "progress" | "rows" | "failed", ...}, on what
     was standard output; whatever else is printed goes to standard error, the worker's log.
 
     Args:
@@ -42,12 +42,12 @@ def main(work: str) -> None:
         run_job = resolve(work)
     except UserError as error:
         sys.exit(str(error))
-    _send(events, event="ready")
+    _send(events, kind="ready")
     while True:
         job = jobs.get()
         try:
-            rows = run_job(job, lambda share: _send(events, event="progress", share=share))
-            _send(events, event="rows", rows=rows)
+            rows = run_job(job, lambda share: _send(events, kind="progress", share=share))
+            _send(events, kind="rows", rows=rows)
         except Exception as error:
             _send(events, **failure(error))
 
@@ -58,7 +58,7 @@ def failure(error: Exception) -> dict[str, Any]:
         traceback.print_exc()
     text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
     return {
-        "event": "failed",
+        "kind": "failed",
         "error": text.strip() or type(error).__name__,
         "diverged": isinstance(error, TrainingDiverged),
     }
@@ -101,7 +101,7 @@ def work_off(work: str, job: str, key: int, notebook: Any) -> str:
     report(0.0)
     run_job = resolve(work)
     try:
-        return json.dumps({"event": "rows", "rows": run_job(json.loads(job), report)})
+        return json.dumps({"kind": "rows", "rows": run_job(json.loads(job), report)})
     except Exception as error:
         return json.dumps(failure(error))
 

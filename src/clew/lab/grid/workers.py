@@ -7,6 +7,7 @@ import queue
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, NamedTuple, Protocol
@@ -33,7 +34,7 @@ class Event(NamedTuple):
     """Name of the worker."""
     share: float = 0.0
     """Fraction of the training that is complete, if "progress"."""
-    rows: tuple[Row, ...] = ()
+    rows: Sequence[Row] = ()
     """The results, if "rows"."""
     error: str = ""
     """What went wrong, if "failed" or "died"."""
@@ -75,7 +76,7 @@ class _Process:
         self.stdin = self.popen.stdin
 
 
-class LocalWorkers:
+class LocalWorkers(Workers):
     """Processes on this machine, each with one thread of computation.
 
     A process that has died is replaced when there is work for it. All of them end when this one
@@ -106,7 +107,6 @@ class LocalWorkers:
         logs.mkdir(parents=True, exist_ok=True)
 
     def submit(self, pack: Pack, job: Job) -> None:
-        """Hands the pack to an idle process, a new one if need be."""
         for index, slot in enumerate(self._slots):
             if slot is None or slot.pack is None:
                 if slot is None or slot.popen.poll() is not None:
@@ -122,28 +122,23 @@ class LocalWorkers:
             pass  # it has just died, which the end of its output will show
 
     def next(self, timeout: float) -> Event | None:
-        """The next event of any process."""
         try:
             process, line = self._lines.get(timeout=timeout)
         except queue.Empty:
             return None
         if not line:
             return self._died(process)
-        event = json.loads(line)
-        if event["event"] == "ready":
+        message = json.loads(line)
+        if message["kind"] == "ready":
             process.ready = True
             return None
-        pack = process.pack
-        assert pack is not None
-        if event["event"] == "progress":
-            return Event("progress", pack, process.name, share=event["share"])
-        process.pack = None
-        if event["event"] == "rows":
-            return Event("rows", pack, process.name, rows=tuple(event["rows"]))
-        return Event("failed", pack, process.name, error=event["error"], diverged=event["diverged"])
+        assert process.pack is not None
+        event = Event(pack=process.pack, worker=process.name, **message)
+        if event.kind != "progress":
+            process.pack = None
+        return event
 
     def close(self) -> None:
-        """Kills every process."""
         for slot in self._slots:
             if slot is not None:
                 slot.popen.kill()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,13 +37,11 @@ class Search:
     score: Callable[[Row], float | None]
     """Of a training; None where it counts for nothing."""
 
-    def settings(
-        self, tasks: Mapping[str, Setting], algorithm: Literal["a2c", "ppo"]
-    ) -> dict[str, Setting]:
+    def settings(self, tasks: Mapping[str, Setting]) -> dict[str, Setting]:
         """Every task with every pair, called "TASK rate-R entropy-E"."""
         return {
             f"{name} rate-{rate:g} entropy-{cost:g}": replace(
-                task, **{algorithm: {"learning_rate": rate, "entropy_cost": cost}}
+                task, learning={"learning_rate": rate, "entropy_cost": cost}
             )
             for name, task in tasks.items()
             for rate in self.learning_rates

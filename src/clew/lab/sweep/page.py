@@ -6,10 +6,11 @@ from functools import partial
 import numpy as np
 from matplotlib.axes import Axes
 
+from clew.errors import counted
 from clew.lab.sweep.space import Range, text_of
-from clew.lab.sweep.storage import Tried
+from clew.lab.sweep.storage import SweepTrial
 from clew.lab.sweep.sweep import BEST, DEFAULT, Sweep, SweepResult, Winner
-from clew.report.document import Block, Cell, Chart, Column, Heading, Panel, Table, Text, counted
+from clew.report.document import Block, Cell, Chart, Column, Heading, Panel, Table, Text
 from clew.report.figures import COLOURS
 from clew.report.files import Report, write_report
 from clew.run.folder import slug
@@ -116,7 +117,7 @@ def _settings(sweep: Sweep, result: SweepResult) -> Table:
     return Table("settings", "The best settings", columns, rows)
 
 
-def _trials(name: str, memory: str, tried: Sequence[Tried], score: str) -> Table:
+def _trials(name: str, memory: str, tried: Sequence[SweepTrial], score: str) -> Table:
     ordered = sorted(tried, key=lambda t: (t.score is None, -(t.score or 0.0), t.number))
     rows = [
         [
@@ -135,7 +136,7 @@ def _trials(name: str, memory: str, tried: Sequence[Tried], score: str) -> Table
     return Table(f"{name}-trials", title, columns, rows, "", records, folded=True)
 
 
-def _by_number(axes: Axes, tried: Sequence[Tried], score: str) -> None:
+def _by_number(axes: Axes, tried: Sequence[SweepTrial], score: str) -> None:
     scored = [(trial.number, trial.score) for trial in tried if trial.score is not None]
     if scored:
         numbers, values = np.array(scored).T
@@ -145,7 +146,7 @@ def _by_number(axes: Axes, tried: Sequence[Tried], score: str) -> None:
     axes.set_ylabel(score)
 
 
-def _by_setting(sweep: Sweep, tried: Sequence[Tried], score: str) -> list[Panel]:
+def _by_setting(sweep: Sweep, tried: Sequence[SweepTrial], score: str) -> list[Panel]:
     scored = [trial for trial in tried if trial.score is not None]
     there = [name for name in sweep.vary if any(name in trial.values for trial in scored)]
     return [
@@ -154,7 +155,7 @@ def _by_setting(sweep: Sweep, tried: Sequence[Tried], score: str) -> list[Panel]
     ]
 
 
-def _scatter(axes: Axes, name: str, space: object, tried: Sequence[Tried], score: str) -> None:
+def _scatter(axes: Axes, name: str, space: object, tried: Sequence[SweepTrial], score: str) -> None:
     points: Mapping[str, list] = {
         "x": [t.values[name] for t in tried],
         "y": [t.score for t in tried],

@@ -1,6 +1,7 @@
 """What a sweep varies: settings of `TrainConfig` by name, each with its values or its range."""
 
 import dataclasses
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from clew.agents.learners import LEARNERS
 from clew.errors import UserError, one_line, unknown_name
 from clew.memory import MEMORIES, options_of
-from clew.names import find
+from clew.names import find, is_reference
 from clew.run.config import BESIDE, TrainConfig
 from clew.run.lanes import can_differ
 from clew.run.recorded import unused
@@ -46,34 +47,45 @@ def with_settings(config: TrainConfig, values: Values) -> TrainConfig:
         group, point, last = name.partition(".")
         if not point:
             config = replace(config, **{name: value})
-            continue
-        holder: Any = getattr(config, group)
-        changed = {last: value}
-        holder = holder | changed if isinstance(holder, dict) else replace(holder, **changed)
-        config = replace(config, **{group: holder})
+        elif group == learning_group(config):
+            config = config.with_learning(**{last: value})
+        else:
+            holder, changed = _holder(config, group), {last: value}
+            holder = holder | changed if isinstance(holder, dict) else replace(holder, **changed)
+            config = replace(config, **{group: holder})
     return config
 
 
 def value_of(config: TrainConfig, name: str) -> Any:
     """The value of a setting, None of an option that is left out."""
     group, point, last = name.partition(".")
-    holder: Any = getattr(config, group)
+    holder = _holder(config, group)
     if not point:
         return holder
     return holder.get(last) if isinstance(holder, dict) else getattr(holder, last)
+
+
+def learning_group(config: TrainConfig) -> str:
+    """The group of the settings of the learner that is used."""
+    return "learner_options" if is_reference(config.algorithm) else config.algorithm
+
+
+def _holder(config: TrainConfig, group: str) -> Any:
+    """What has the settings of a group; of a user's own learner that is not its options alone."""
+    return config.learning if group == learning_group(config) else getattr(config, group)
 
 
 def known_settings(config: TrainConfig) -> list[str]:
     """The settings that a sweep can vary, but for options of a user's own classes."""
     names = []
     for field in dataclasses.fields(config):
-        group = getattr(config, field.name)
+        group = _holder(config, field.name)
         if field.name == "memory_options":
             options = options_of(find("memory", config.memory, MEMORIES))
             names += [f"memory_options.{option}" for option in options]
         elif dataclasses.is_dataclass(group):
             names += [f"{field.name}.{f.name}" for f in dataclasses.fields(group)]
-        elif field.name not in (*PLACES, *OWN, "env_options", "learner_options"):
+        elif field.name not in (*PLACES, *OWN, "env_options"):
             names.append(field.name)
     return names
 
@@ -91,7 +103,7 @@ def check_space(config: TrainConfig, vary: Vary) -> None:
         group = name.partition(".")[0]
         if group in LEARNERS and group != config.algorithm:
             raise UserError(unused(name, group, config))
-        if group not in ("env_options", "learner_options") and name not in known:
+        if group != "env_options" and name not in known:
             raise unknown_name("setting to vary", name, known)
         if isinstance(space, Range):
             _check_range(name, space, _kinds(config, name))
@@ -124,7 +136,7 @@ def is_whole(config: TrainConfig, name: str, space: Range) -> bool:
 def _kinds(config: TrainConfig, name: str) -> Sequence[type]:
     """The types that a setting may have; those of its value where it is an option."""
     group, point, last = name.partition(".")
-    holder: Any = getattr(config, group) if point else config
+    holder: Any = _holder(config, group) if point else config
     if isinstance(holder, dict):
         value = holder.get(last)
         return (int, float) if value is None else (type(value),)
@@ -132,9 +144,26 @@ def _kinds(config: TrainConfig, name: str) -> Sequence[type]:
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
+def declared(config: TrainConfig, name: str, space: Range | Sequence[Any], value: Any) -> Any:
+    """The value of a setting's space that one from elsewhere is equal to.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    if isinstance(space, Range):
+        if type(value) in (int, float) and space.low <= value <= space.high:
+            return int(value) if is_whole(config, name, space) else float(value)
+        raise ValueError(f"{space} does not contain {one_line(value)}")
+    text = json.dumps(value)
+    for known in space:
+        if json.dumps(known) == text:
+            return known
+    raise ValueError(f"{one_line(list(space))} does not contain {one_line(value)}")
+
+
 def lane_names(config: TrainConfig, vary: Vary) -> list[str]:
     """The settings of a space that one compiled program takes as numbers of its lanes."""
-    prefix = f"{config.algorithm}."
+    prefix = f"{learning_group(config)}."
     return [
         name
         for name, space in vary.items()

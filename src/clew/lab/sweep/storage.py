@@ -1,25 +1,34 @@
-"""Trials in a database that a kill leaves whole, and that processes share: Optuna's."""
+"""Trials in a database that processes share: Optuna's, with its heartbeats.
+
+Whoever trains a trial records a heartbeat of it. Once that has stopped for `GRACE` seconds, the
+next process to look has the database put the trial back, under its number, for one to take it.
+"""
 
 import contextlib
-import secrets
+import datetime
+import threading
 import time
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew.errors import UserError
-from clew.lab.sweep.space import Range, Values, Vary, is_whole
+from clew.lab.sweep.space import Range, Values, Vary, declared, is_whole
 from clew.run.config import TrainConfig
-from clew.run.folder import locked, write_text
+from clew.run.folder import locked
 
 if TYPE_CHECKING:
     import optuna
 
 INSTALL = "pip install 'clew[sweep]'"
-DATABASE, PARTS = "sweep.db", "parts"
-PART, REFUSED, ERROR = "part", "refused", "error"
-"""Attributes of a trial: whose it is, and why it has no score."""
+DATABASE = "sweep.db"
+BATCH, TAKEN, REFUSED, ERROR = "batch", "taken", "refused", "error"
+"""Attributes of a trial: the first of those it was begun with, the attempt that somebody is at, and
+why it has no score."""
+HEARTBEAT, GRACE = 10, 60
+"""Seconds between two heartbeats, and without one until a trial counts as lost."""
 
 
 def import_optuna() -> Any:
@@ -33,6 +42,8 @@ def import_optuna() -> Any:
     except ImportError as error:
         raise UserError(f"clew sweep needs Optuna: {INSTALL}") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+    warnings.filterwarnings("ignore", "Heartbeat of storage")  # `TrialDatabase.held` records it
     return optuna
 
 
@@ -43,10 +54,13 @@ def open_storage(path: Path, url: str = "") -> Any:
         UserError: if it cannot be opened.
     """
     optuna = import_optuna()
-    waiting = {} if url else {"connect_args": {"timeout": 60}}
     try:
         return optuna.storages.RDBStorage(
-            url or f"sqlite:///{path / DATABASE}", engine_kwargs=waiting
+            url or f"sqlite:///{path / DATABASE}",
+            engine_kwargs={} if url else {"connect_args": {"timeout": 60}},
+            heartbeat_interval=HEARTBEAT,
+            grace_period=GRACE,
+            heartbeat_stale_trial_callback=optuna.storages.RetryHeartbeatStaleTrialCallback(),
         )
     except Exception as error:  # SQLAlchemy's and the drivers' own kinds
         line = str(error).strip().partition("\n")[0]
@@ -55,7 +69,7 @@ def open_storage(path: Path, url: str = "") -> Any:
         ) from error
 
 
-class Tried(NamedTuple):
+class SweepTrial(NamedTuple):
     """A trial as the database has it."""
 
     number: int
@@ -67,8 +81,19 @@ class Tried(NamedTuple):
     error: str = ""
 
 
+class Batch(NamedTuple):
+    """Trials that were begun together, so that some of them can be lanes of one program."""
+
+    number: int
+    """Of the first."""
+    values: dict[int, dict[str, Any]]
+    """Number of every trial to its values, those included that have ended."""
+    attempts: dict[int, int]
+    """Number of each trial that this process has taken, to its newest attempt's in the database."""
+
+
 @dataclass
-class Search:
+class TrialDatabase:
     """The trials of one memory.
 
     Args:
@@ -103,164 +128,210 @@ class Search:
 
     def begin(self, first: Sequence[Values]) -> None:
         """Puts settings in front of what is searched; those outside of the space are left out."""
+        self.tried()  # says what is wrong with the database, if anything is
         for values in first:
-            known = {name: values.get(name) for name in self._space}
-            if all(contains(space, known[name]) for name, space in self.vary.items()):
-                self._study.enqueue_trial(self._typed(known), skip_if_exists=True)
+            try:
+                known = {
+                    n: declared(self.config, n, space, values.get(n))
+                    for n, space in self.vary.items()
+                }
+            except ValueError:
+                continue
+            self._study.enqueue_trial(known, skip_if_exists=True)
 
-    def _typed(self, values: Values) -> dict[str, Any]:
-        """Values as the database gives them back: 0 of a range of numbers is 0.0."""
-        numbers = {n for n, space in self.vary.items() if isinstance(space, Range)}
-        whole = self._optuna.distributions.IntDistribution
-        return {
-            name: value
-            if name not in numbers
-            else (int if isinstance(self._space[name], whole) else float)(value)
-            for name, value in values.items()
-        }
-
-    def tried(self) -> list[Tried]:
+    def tried(self) -> list[SweepTrial]:
         """Every trial, in order."""
-        return [self._tried(trial) for trial in self._study.get_trials(deepcopy=False)]
+        return [self._tried(number, trial) for number, trial in self._trials().items()]
 
-    def _tried(self, trial: Any) -> Tried:
+    def _tried(self, number: int, trial: Any) -> SweepTrial:
         attributes = trial.user_attrs
         words = {"COMPLETE": "complete", "RUNNING": "running", "WAITING": "waiting"}
         state = "refused" if REFUSED in attributes else words.get(trial.state.name, "failed")
         score = trial.value if state == "complete" else None
-        error = attributes.get(ERROR) or attributes.get(REFUSED, "")
-        return Tried(trial.number, dict(trial.params), score, state, error)
+        error = str(attributes.get(ERROR) or attributes.get(REFUSED, ""))
+        return SweepTrial(number, self._values(trial), score, state, error)
+
+    def _trials(self) -> dict[int, Any]:
+        """Number of every trial to its newest attempt; Optuna numbers the attempts.
+
+        Raises:
+            UserError: if the database cannot be read.
+        """
+        first_attempt = self._optuna.storages.RetryHeartbeatStaleTrialCallback.retried_trial_number
+        numbers: dict[int, int] = {}
+        newest: dict[int, Any] = {}
+        try:
+            for trial in self._study.get_trials(deepcopy=False):
+                first = first_attempt(trial)
+                number = len(numbers) if first is None else numbers[first]
+                numbers.setdefault(trial.number if first is None else first, number)
+                if trial.state.name != "FAIL":
+                    newest[number] = trial
+        except Exception as error:  # SQLAlchemy's, and what Optuna makes of a damaged row
+            line = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+            raise UserError(f"cannot read the trials of {self.name}: {line}") from error
+        return dict(sorted(newest.items()))
+
+    def _values(self, trial: Any) -> dict[str, Any]:
+        """The values of a trial, each one that the sweep has declared.
+
+        What they name is imported, and anybody may have written into the database.
+
+        Raises:
+            UserError: for a setting that does not vary, or a value that it cannot have.
+        """
+        values = {}
+        for name, value in trial.params.items():
+            where = f"trial {trial.number} of {self.name} in the sweep's database"
+            if name not in self.vary:
+                raise UserError(f"{where} has a value of {name}, which does not vary here")
+            text = self._optuna.distributions.distribution_to_json
+            try:
+                values[name] = declared(self.config, name, self.vary[name], value)
+                if text(trial.distributions[name]) != text(self._space[name]):
+                    raise ValueError("it was drawn from another space")
+            except ValueError as error:
+                raise UserError(
+                    f"{where} has a value of {name} that this sweep does not declare: {error}"
+                ) from error
+        return values
 
     @property
     def left(self) -> int:
-        """Trials that are not begun."""
-        begun = [t for t in self.tried() if t.state not in ("refused", "waiting")]
+        """Trials that nobody has begun."""
+        begun = [
+            trial
+            for trial in self._trials().values()
+            if REFUSED not in trial.user_attrs
+            and (trial.state.name != "WAITING" or BATCH in trial.user_attrs)
+        ]
         return max(0, self.trials - len(begun))
 
-    def ask(self, count: int, part: str, seed: int) -> dict[int, dict[str, Any]]:
-        """New trials: number to values, the most promising given all scores so far.
+    @property
+    def lost(self) -> int:
+        """Trials to take so that one has all that wait of a batch that a process has left."""
+        self._put_back()
+        # In the order in which they are asked for, which is Optuna's.
+        trials = sorted(self._trials().values(), key=lambda trial: trial.number)
+        waiting = [t.user_attrs.get(BATCH) for t in trials if t.state.name == "WAITING"]
+        first = next((batch for batch in waiting if batch is not None), None)
+        return 0 if first is None else len(waiting) - waiting[::-1].index(first)
+
+    def _put_back(self) -> None:
+        """Has trials wait whose process was lost: no heartbeat, or a kill before the first."""
+        self._optuna.storages.fail_stale_trials(self._study)
+        long_ago = datetime.datetime.now() - datetime.timedelta(seconds=GRACE)
+        for trial in self._trials().values():
+            if trial.state.name == "RUNNING" and trial.user_attrs.get(TAKEN) != trial.number:
+                if trial.datetime_start < long_ago:
+                    self._retry(trial.number)
+
+    def _retry(self, attempt: int) -> None:
+        failed = self._study.tell(attempt, state=self._optuna.trial.TrialState.FAIL)
+        self.storage.get_heartbeat_stale_trial_callback()(self._study, failed)
+
+    def ask(self, count: int, seed: int) -> list[Batch]:
+        """Takes trials: those that wait, and new ones, the most promising given all scores so far.
 
         Args:
             count: how many.
-            part: whose they are.
             seed: of the sampler, which must not draw again what it drew before a kill.
         """
-        begun = len(self._study.get_trials(deepcopy=False))
-        sampler = self._optuna.samplers.TPESampler(
+        self._study.sampler = self._optuna.samplers.TPESampler(
             multivariate=True,
             constant_liar=True,
             n_startup_trials=max(1, min(10, self.trials // 2)),
-            seed=(seed * 1_000_003 + begun) % 2**32,
+            seed=(seed * 1_000_003 + len(self._trials())) % 2**32,
         )
-        study = self._optuna.load_study(storage=self.storage, study_name=self.name, sampler=sampler)
-        asked = {}
-        for _ in range(count):
-            trial = study.ask(self._space)
-            trial.set_user_attr(PART, part)
-            asked[trial.number] = dict(trial.params)
-        return asked
+        begun = [self._study.ask(self._space) for _ in range(count)]
+        for trial in begun:
+            self.storage.record_heartbeat(self._identifier(trial.number))
+        attempts = {trial.number: trial for trial in begun}
+        numbers = {t.number: number for number, t in self._trials().items() if t.number in attempts}
+        new = [n for attempt, n in numbers.items() if BATCH not in attempts[attempt].user_attrs]
+        for attempt, number in numbers.items():
+            if number in new:
+                attempts[attempt].set_user_attr(BATCH, min(new))
+            attempts[attempt].set_user_attr(TAKEN, attempt)
+        return self._batches({number: attempt for attempt, number in numbers.items()})
 
-    def running(self, part: str, *, orphans: bool = False) -> dict[int, dict[str, Any]]:
-        """Trials of a part that have no score yet; after a kill these are gone on with.
+    def _batches(self, attempts: Mapping[int, int]) -> list[Batch]:
+        batches: dict[int, Batch] = {}
+        for number, trial in self._trials().items():
+            batch = trial.user_attrs.get(BATCH)
+            if isinstance(batch, int):
+                found = batches.setdefault(batch, Batch(batch, {}, {}))
+                found.values[number] = self._values(trial)
+                if number in attempts:
+                    found.attempts[number] = attempts[number]
+        return [batch for batch in batches.values() if batch.attempts]
+
+    @contextlib.contextmanager
+    def held(self, batches: Sequence[Batch]) -> Iterator[None]:
+        """Records heartbeats, and in the end puts back what has not ended."""
+        attempts = [attempt for batch in batches for attempt in batch.attempts.values()]
+        stop = threading.Event()
+        thread = threading.Thread(target=self._beat, args=(attempts, stop), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+            self.put_back(attempts)
+
+    def _beat(self, attempts: Sequence[int], stop: threading.Event) -> None:
+        identifiers = [self._identifier(attempt) for attempt in attempts]
+        while not stop.wait(HEARTBEAT):
+            for identifier in identifiers:
+                with contextlib.suppress(Exception):  # a database that is busy or away for a while
+                    self.storage.record_heartbeat(identifier)
+
+    def put_back(self, attempts: Sequence[int]) -> None:
+        """Has trials wait for another process."""
+        running = {
+            trial.number for trial in self._trials().values() if trial.state.name == "RUNNING"
+        }
+        for attempt in attempts:
+            if attempt in running:
+                self._retry(attempt)
+
+    def end(
+        self, attempt: int, scores: Sequence[float] = (), error: str = "", *, refused: bool = False
+    ) -> None:
+        """Records what a trial came to.
 
         Args:
-            part: whose.
-            orphans: whether to refuse what a kill has left without all values or without a part:
-                nothing was trained of it.
+            attempt: of the trial.
+            scores: of its seeds; one without any counts as the worst.
+            error: why it has none.
+            refused: whether it was not trained, as its settings exclude each other.
         """
-        found = {}
-        for trial in self._study.get_trials(deepcopy=False):
-            if trial.state.name != "RUNNING":
-                continue
-            if trial.user_attrs.get(PART) == part:
-                found[trial.number] = dict(trial.params)
-            elif orphans and PART not in trial.user_attrs:
-                self.refuse(trial.number, "stopped before it had begun")
-        return found
+        states = self._optuna.trial.TrialState
+        why = {REFUSED if refused else ERROR: error}
+        for name, value in ({"scores": list(scores)} if scores else why).items():
+            with contextlib.suppress(self._optuna.exceptions.UpdateFinishedTrialError):
+                self.storage.set_trial_user_attr(self._identifier(attempt), name, value)
+        # What is pruned without a value the sampler takes for worse than all others.
+        mean = sum(scores) / len(scores) if scores else None
+        state = states.COMPLETE if scores else states.PRUNED
+        self._study.tell(attempt, mean, state, skip_if_finished=True)
 
-    def tell(self, number: int, scores: Sequence[float], error: str = "") -> None:
-        """The scores of a trial's seeds; one without any counts as the worst."""
-        if scores:
-            self._attribute(number, "scores", list(scores))
-            self._study.tell(number, sum(scores) / len(scores), skip_if_finished=True)
-        else:
-            self._attribute(number, ERROR, error)
-            self._worst(number)
-
-    def refuse(self, number: int, error: str) -> None:
-        """A trial that was not trained: its settings exclude each other."""
-        self._attribute(number, REFUSED, error)
-        self._worst(number)
-
-    def _worst(self, number: int) -> None:
-        """What is pruned without a value the sampler takes for worse than all others."""
-        self._study.tell(number, state=self._optuna.trial.TrialState.PRUNED, skip_if_finished=True)
-
-    def _attribute(self, number: int, name: str, value: Any) -> None:
+    def _identifier(self, attempt: int) -> int:
         study = self.storage.get_study_id_from_name(self.name)
-        trial = self.storage.get_trial_id_from_study_id_trial_number(study, number)
-        self.storage.set_trial_user_attr(trial, name, value)
-
-
-def contains(space: Range | Sequence[Any], value: Any) -> bool:
-    """Whether a value is one of a range or of some values."""
-    if not isinstance(space, Range):
-        return value in space
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and space.low <= value <= space.high
-
-
-class Part(NamedTuple):
-    """The place of one process, which is free again when it ends in whatever way."""
-
-    path: Path
-    identifier: str
-    """Of its trials in the database."""
-
-
-@contextlib.contextmanager
-def own_part(path: Path) -> Iterator[Part]:
-    """The first place in a sweep's folder that no process has."""
-    number = 0
-    while True:
-        with contextlib.ExitStack() as stack:
-            part = enter_part(stack, path / PARTS / str(number))
-            if part is not None:
-                yield part
-                return
-        number += 1
-
-
-def other_parts(path: Path, own: Part) -> list[Path]:
-    """The folders of the places that other processes have or had."""
-    return [p for p in sorted((path / PARTS).iterdir()) if p.is_dir() and p != own.path]
-
-
-def enter_part(stack: contextlib.ExitStack, folder: Path) -> Part | None:
-    """Takes a place until the stack closes; None if another process has it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if not _entered(stack, folder):
-        return None
-    file = folder / "identifier"
-    if not file.exists():
-        write_text(file, secrets.token_hex(8))
-    return Part(folder, file.read_text(encoding="utf-8"))
-
-
-def _entered(stack: contextlib.ExitStack, folder: Path) -> bool:
-    try:
-        stack.enter_context(locked(folder))
-    except UserError as error:
-        if isinstance(error.__cause__, BlockingIOError):
-            return False
-        raise
-    return True
+        return self.storage.get_trial_id_from_study_id_trial_number(study, attempt)
 
 
 @contextlib.contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Waits until no other process of this sweep counts or asks."""
+    """Waits until no other process of this folder counts or asks."""
     with contextlib.ExitStack() as stack:
-        while not _entered(stack, path):
+        while True:
+            try:
+                stack.enter_context(locked(path))
+                break
+            except UserError as error:
+                if not isinstance(error.__cause__, BlockingIOError):
+                    raise
             time.sleep(0.05)
         yield

@@ -2,14 +2,17 @@
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clew.errors import UserError, one_line, require_at_least, require_choice, unknown_name
+from clew.errors import UserError, counted, one_line, require_at_least, require_choice, unknown_name
 from clew.lab.comparison import METRICS, settings_of
-from clew.lab.grid import Evaluation, StudyProgress, Workers, run_study
+from clew.lab.grid import Evaluation, LocalWorkers, StudyProgress, Workers
+from clew.lab.grid.results import LOGS, make_folder
 from clew.lab.sweep.progress import SweepProgress
 from clew.lab.sweep.space import (
     Values,
@@ -23,19 +26,17 @@ from clew.lab.sweep.space import (
     with_settings,
 )
 from clew.lab.sweep.storage import (
-    Part,
-    Search,
-    Tried,
+    GRACE,
+    HEARTBEAT,
+    Batch,
+    SweepTrial,
+    TrialDatabase,
     alone,
-    enter_part,
     open_storage,
-    other_parts,
-    own_part,
 )
 from clew.lab.sweep.trials import (
     TASK,
     Crew,
-    Kept,
     Trained,
     is_compiled,
     last_tenth,
@@ -45,7 +46,6 @@ from clew.lab.sweep.trials import (
 from clew.run import folder
 from clew.run.build import make_parts, make_task
 from clew.run.config import TrainConfig, config_from_json, differences
-from clew.run.cores import available_cores
 from clew.run.files import read_json
 from clew.run.recorded import by_reference
 
@@ -89,8 +89,8 @@ class Sweep:
     episodes: int = 100
     """Greedy episodes of every fresh agent after training."""
     at_once: int = 0
-    """Trials that are chosen before any of them is scored; 0 takes 8 where they can be lanes of one
-    program, else as many as there are workers."""
+    """Trials that are chosen before any of them is scored; 0 takes 8 where several can be trained
+    in one program, else as many as there are workers."""
 
     def __post_init__(self) -> None:
         for name in ("trials", "fresh_seeds", "episodes"):
@@ -145,7 +145,7 @@ class Sweep:
 class Winner(NamedTuple):
     """The best trial of a memory, beside the default on fresh seeds."""
 
-    trial: Tried
+    trial: SweepTrial
     values: dict[str, Any]
     best: Trained
     """Scores of the fresh agents with the best settings."""
@@ -159,24 +159,22 @@ class SweepResult(NamedTuple):
 
     path: Path
     score: str
-    tried: dict[str, list[Tried]]
+    tried: dict[str, list[SweepTrial]]
     """Every trial of each memory."""
     winners: dict[str, Winner]
     """By memory; empty as long as other processes are at it."""
 
 
-@dataclass
-class _Session:
+class _Session(NamedTuple):
     """One process's part of a sweep."""
 
     sweep: Sweep
     path: Path
     crew: Crew
-    searches: dict[str, Search]
+    searches: dict[str, TrialDatabase]
     configs: dict[str, TrainConfig]
     at_once: int
     progress: SweepProgress
-    best: dict[str, Tried] = field(default_factory=dict)
 
 
 def run_sweep(
@@ -191,9 +189,9 @@ def run_sweep(
 ) -> SweepResult:
     """Searches until every memory has its trials, then trains the best and the default anew.
 
-    Several processes may run the same sweep in the same folder: each takes trials of its own. One
-    that was killed, in whatever way, leaves trials that the next process in the folder goes on
-    with, from their checkpoints.
+    Several processes may run the same sweep: each takes trials of its own. What one that was killed
+    or lost, in whatever way, has left is taken by another as soon as its heartbeat has stopped for
+    a minute, and continues from its checkpoints where they are in the same folder.
 
     Args:
         sweep: what to search. `trials` may be raised later, all else stays.
@@ -216,56 +214,30 @@ def run_sweep(
         raise UserError(
             f"--ray is for tasks written in JAX; {sweep.config.env} is resumed from this disk"
         )
-    folder_made(path)
+    make_folder(path)
     database = open_storage(path, storage)
     listener = SweepProgress(progress, path)
     searches = {
-        memory: Search(
+        memory: TrialDatabase(
             database, folder.slug(memory), config, applicable(config, sweep.vary), sweep.trials
         )
         for memory, config in configs.items()
     }
-    kept = workers if workers is None or isinstance(workers, int) else Kept(workers)
-    crew = Crew(kept, listener, score, how_to_go_on, on_ray)
-    at_once = sweep.at_once or _at_once(configs, searches, kept, compiled=compiled)
-    session = _Session(sweep, path, crew, searches, configs, at_once, listener)
-    with alone(path):
-        _agree(path, sweep)
-        for memory, search in searches.items():
-            search.begin([_defaults(configs[memory], search.vary), *sweep.first])
-    try:
-        with own_part(path) as part:
-            _search(session, part)
+    with contextlib.ExitStack() as stack:
+        stack.callback(listener.leave)
+        if workers is None or isinstance(workers, int):
+            workers = stack.enter_context(closing(LocalWorkers(path / LOGS, workers)))
+        crew = Crew(workers, listener, score, how_to_go_on, on_ray)
+        mixable = any(lane_names(configs[memory], s.vary) for memory, s in searches.items())
+        at_once = sweep.at_once or (LANES if compiled and mixable else max(1, workers.size))
+        session = _Session(sweep, path, crew, searches, configs, at_once, listener)
+        with alone(path):
+            _agree(path, sweep)
+            for memory, search in searches.items():
+                defaults = {name: value_of(configs[memory], name) for name in search.vary}
+                search.begin([defaults, *sweep.first])
+        _search(session)
         return _finish(session)
-    finally:
-        listener.leave()
-
-
-def folder_made(path: Path) -> None:
-    """Makes a sweep's folder.
-
-    Raises:
-        UserError: if that is impossible.
-    """
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot make the folder {path}: {error.strerror}") from error
-
-
-def _at_once(
-    configs: Mapping[str, TrainConfig],
-    searches: Mapping[str, Search],
-    workers: int | Kept | None,
-    *,
-    compiled: bool,
-) -> int:
-    """Trials of a round: lanes of one program, or one for each worker."""
-    if compiled and any(lane_names(configs[m], s.vary) for m, s in searches.items()):
-        return LANES
-    if isinstance(workers, Kept):
-        return max(1, workers.size)
-    return workers or available_cores()
 
 
 def _agree(path: Path, sweep: Sweep) -> None:
@@ -289,66 +261,79 @@ def _agree(path: Path, sweep: Sweep) -> None:
         )
 
 
-def _defaults(config: TrainConfig, vary: Vary) -> dict[str, Any]:
-    return {name: value_of(config, name) for name in vary}
-
-
-def _search(session: _Session, own: Part) -> None:
-    """Trains rounds of trials until nothing is left to begin, or to take over."""
+def _search(session: _Session) -> None:
+    """Trains batches of trials until nothing is left to begin, or to take from a lost process."""
+    idle: float | None = None
     while True:
-        with contextlib.ExitStack() as stack:
-            part, memory, asked = _next_round(session, own, stack)
-            if not asked:
-                return
-            _train(session, part, memory, asked)
-
-
-def _next_round(
-    session: _Session, own: Part, stack: contextlib.ExitStack
-) -> tuple[Part, str, dict[int, dict[str, Any]]]:
-    """Trials that a kill has left behind, else new ones of the memory with the most to begin."""
-    parts = [own]
-    others = other_parts(session.path, own)
-    for other in others:
-        if (taken := enter_part(stack, other)) is not None:
-            parts.append(taken)
-    in_use = len(parts) <= len(others)
-    for memory, search in session.searches.items():
-        for part in parts:
-            found = search.running(part.identifier, orphans=not in_use)
-            if found:
-                return part, memory, found
-    with alone(session.path):
-        memory = max(session.searches, key=lambda name: session.searches[name].left)
+        with alone(session.path):
+            memory, batches = _next_batches(session)
         search = session.searches[memory]
-        count = min(session.at_once, search.left)
-        seed = session.sweep.config.seed
-        return own, memory, search.ask(count, own.identifier, seed) if count else {}
+        if batches:
+            idle = None
+            with search.held(batches):
+                for batch in batches:
+                    _train(session, memory, batch)
+            continue
+        running = sum(t.state == "running" for s in session.searches.values() for t in s.tried())
+        if not running or idle is not None and time.monotonic() - idle > GRACE + HEARTBEAT:
+            return
+        if idle is None:
+            idle = time.monotonic()
+            session.progress.message(
+                f"{counted(running, 'trial')} with other processes: waiting up to "
+                f"{GRACE + HEARTBEAT} seconds to see whether these are still there"
+            )
+        time.sleep(1)
 
 
-def _train(session: _Session, part: Part, memory: str, asked: Mapping[int, dict[str, Any]]) -> None:
-    """Trains a round of trials and records what they came to."""
+def _next_batches(session: _Session) -> tuple[str, list[Batch]]:
+    """What a lost process has left, else new trials of the memory with the most to begin."""
+    seed = session.sweep.config.seed
+    for memory, search in session.searches.items():
+        if lost := search.lost:
+            return memory, search.ask(lost, seed)
+    memory = max(session.searches, key=lambda name: session.searches[name].left)
+    search = session.searches[memory]
+    return memory, search.ask(min(session.at_once, search.left), seed)
+
+
+def _train(session: _Session, memory: str, batch: Batch) -> None:
+    """Trains the trials of a batch that are this process's, and records what they came to."""
     search, config = session.searches[memory], session.configs[memory]
-    configs = {}
-    for number, values in asked.items():
+    configs, attempts = {}, dict(batch.attempts)
+    for number, values in batch.values.items():
         made = with_settings(config, values)
         try:
             make_parts(made)
         except UserError as error:
-            search.refuse(number, str(error))
-            _require_some(search, str(error))
+            if number in attempts:
+                search.end(attempts.pop(number), error=str(error), refused=True)
+                _require_some(search, str(error))
         else:
             configs[number] = made
-    if not configs:
+    if not attempts:
         return
-    session.progress.round(session.searches, configs)
+    session.progress.enter(_standing(session))
+    path = session.path / TRIALS / f"{folder.slug(memory)}-{batch.number}"
     lanes = lane_names(config, search.vary)
-    for number, found in train_trials(configs, lanes, part.path / TRIALS, session.crew).items():
-        search.tell(number, found.scores, found.error)
+    for number, found in train_trials(configs, attempts, lanes, path, session.crew):
+        search.end(attempts[number], found.scores, found.error)
         _report(session, memory, number)
 
 
-def _require_some(search: Search, error: str) -> None:
+def _standing(session: _Session) -> dict[str, tuple[int, int]]:
+    """Agents that are finished and all agents, by memory."""
+    seeds = session.sweep.config.seeds
+    return {
+        memory: (
+            seeds * sum(trial.state in ("complete", "failed") for trial in search.tried()),
+            seeds * search.trials,
+        )
+        for memory, search in session.searches.items()
+    }
+
+
+def _require_some(search: TrialDatabase, error: str) -> None:
     newest = search.tried()[-REFUSED:]
     if len(newest) == REFUSED and all(trial.state == "refused" for trial in newest):
         raise UserError(f"the last {REFUSED} settings exclude each other; the newest: {error}")
@@ -357,15 +342,13 @@ def _require_some(search: Search, error: str) -> None:
 def _report(session: _Session, memory: str, number: int) -> None:
     """A line on a trial that has ended."""
     tried = session.searches[memory].tried()
-    trial, best = tried[number], best_of(tried)
+    trial, best = next(trial for trial in tried if trial.number == number), best_of(tried)
     came = trial.error if trial.score is None else f"{session.crew.score} {trial.score:.4g}"
-    beside = (
-        f" (best {best.score:.4g}, trial {best.number})" if best and best.score is not None else ""
-    )
+    beside = f" (best {best.score:.4g}, trial {best.number})" if best else ""
     session.progress.message(f"{memory}, trial {number}: {came}{beside}: {text_of(trial.values)}")
 
 
-def best_of(tried: Sequence[Tried]) -> Tried | None:
+def best_of(tried: Sequence[SweepTrial]) -> SweepTrial | None:
     """The trial with the highest score."""
     scored = [trial for trial in tried if trial.score is not None]
     return max(scored, key=lambda trial: trial.score or 0.0) if scored else None
@@ -378,8 +361,8 @@ def _finish(session: _Session) -> SweepResult:
     open_still = [t for trials in tried.values() for t in trials if t.state == "running"]
     if open_still:
         session.progress.message(
-            f"{len(open_still)} trials are with other processes; the last of them trains the best "
-            "with fresh seeds"
+            f"{counted(len(open_still), 'trial')} with other processes; the last of these trains "
+            "the best with fresh seeds"
         )
         return result
     best = {memory: best_of(trials) for memory, trials in tried.items()}
@@ -392,16 +375,10 @@ def _finish(session: _Session) -> SweepResult:
         models[_model_name(memory, DEFAULT)] = config
         assert trial is not None
         models[_model_name(memory, BEST)] = with_settings(config, trial.values)
-    session.progress.final(models)
+    session.progress.enter({model: (0, config.seeds) for model, config in models.items()})
     evaluation = Evaluation(session.sweep.episodes, greedy=True)
     study = runs_study(models, session.crew, evaluation)
-    found = run_study(
-        study,
-        session.path / FINAL,
-        workers=session.crew.workers,
-        progress=session.progress,
-        how_to_go_on=session.crew.how_to_go_on,
-    )
+    found = session.crew.run(study, session.path / FINAL)
     if found.failures:
         raise UserError(f"{found.failures[0].pack}: {found.failures[0].error}")
     winners = {m: _winner(m, t, found.rows, study.score) for m, t in best.items() if t is not None}
@@ -417,7 +394,7 @@ def _fresh(session: _Session, memory: str) -> TrainConfig:
     return replace(config, seed=config.seed + config.seeds, seeds=session.sweep.fresh_seeds)
 
 
-def _winner(memory: str, trial: Tried, rows: Sequence[dict[str, Any]], score: str) -> Winner:
+def _winner(memory: str, trial: SweepTrial, rows: Sequence[dict[str, Any]], score: str) -> Winner:
     def of(which: str) -> tuple[Trained, list[float]]:
         name = _model_name(memory, which)
         own = [r for r in rows if r["model"] == name and r["setting"] == TASK]

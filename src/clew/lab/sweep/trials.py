@@ -1,7 +1,6 @@
 """Trials as cells of a grid: lanes of one program where they can be, else runs of their own."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,18 +8,15 @@ import numpy as np
 
 from clew.lab.grid import (
     Evaluation,
-    Event,
-    Pack,
     Setting,
     Study,
     StudyProgress,
+    StudyResult,
     Workers,
-    read_results,
     run_study,
 )
-from clew.lab.grid.jobs import Job
 from clew.lab.grid.results import Row
-from clew.lab.sweep.space import Values, value_of
+from clew.lab.sweep.space import value_of, with_settings
 from clew.run.build import make_task
 from clew.run.config import TrainConfig
 from clew.run.folder import slug
@@ -41,36 +37,24 @@ class Trained(NamedTuple):
 class Crew(NamedTuple):
     """Who trains, and who hears of it."""
 
-    workers: int | Workers | None
+    workers: Workers
+    """That whoever made them closes."""
     progress: StudyProgress
     score: str
     how_to_go_on: str
     on_ray: bool = False
     """Whether the workers are those of a cluster, which has no part in this disk."""
 
-
-class Kept:
-    """Workers that a study's end does not end: the next round has them again.
-
-    Args:
-        workers: that somebody else closes.
-    """
-
-    def __init__(self, workers: Workers):
-        self._workers = workers
-        self.size = workers.size
-
-    def submit(self, pack: Pack, job: Job) -> None:
-        """Passes it on."""
-        self._workers.submit(pack, job)
-
-    def next(self, timeout: float) -> Event | None:
-        """Passes it on; a cluster may have grown."""
-        self.size = self._workers.size
-        return self._workers.next(timeout)
-
-    def close(self) -> None:
-        """Does nothing."""
+    def run(self, study: Study, path: Path) -> StudyResult:
+        """Runs what is left of a study."""
+        return run_study(
+            study,
+            path,
+            workers=self.workers,
+            keep_workers=True,
+            progress=self.progress,
+            how_to_go_on=self.how_to_go_on,
+        )
 
 
 def is_compiled(config: TrainConfig) -> bool:
@@ -80,58 +64,35 @@ def is_compiled(config: TrainConfig) -> bool:
 
 
 def train_trials(
-    configs: Mapping[int, TrainConfig], lanes: Sequence[str], path: Path, crew: Crew
-) -> dict[int, Trained]:
-    """Trains every trial with all its seeds; what is finished in the folder is not run again.
+    configs: Mapping[int, TrainConfig],
+    wanted: Collection[int],
+    lanes: Sequence[str],
+    path: Path,
+    crew: Crew,
+) -> Iterator[tuple[int, Trained]]:
+    """Trains trials with all their seeds; what is finished in the folder is not run again.
 
     Args:
-        configs: of every trial by its number; `seed` and `seeds` say which seeds.
-        lanes: settings, "LEARNER.NAME", that may differ within one program.
+        configs: of every trial of a batch by its number; `seed` and `seeds` say which seeds.
+        wanted: those that are to be trained. Which of a batch share a program, and so how they are
+            called, does not depend on what has ended.
+        lanes: settings of the learner, with their group, that may differ within one program.
         path: the folder of their rows and runs.
         crew: who trains.
 
-    Returns:
-        What each came to.
+    Yields:
+        Each trial's number, and what it came to.
     """
-    found = _finished(configs, path, crew)
-    left = {number: config for number, config in configs.items() if number not in found}
-    for study, numbers in _studies(left, lanes, crew) if left else ():
-        result = run_study(
-            study,
-            path,
-            workers=crew.workers,
-            progress=crew.progress,
-            how_to_go_on=crew.how_to_go_on,
-        )
+    for study, numbers in _studies(configs, wanted, lanes, crew):
+        result = crew.run(study, path)
         errors = {
             (failure.pack.model, setting): failure.error
             for failure in result.failures
             for setting in failure.pack.settings
         }
-        for (model, setting), number in numbers.items():
-            rows = [r for r in result.rows if (r["model"], r["setting"]) == (model, setting)]
-            error = errors.get((model, setting), "")
-            found[number] = trained(rows, len(study.seeds), crew.score, error)
-    return found
-
-
-def _finished(configs: Mapping[int, TrainConfig], path: Path, crew: Crew) -> dict[int, Trained]:
-    """Trials whose rows are all there: a kill came between them and the database.
-
-    What a trial shared a program with may have its score already, so it is found by its number.
-    """
-    rows: dict[int, list[Row]] = {}
-    memory = slug(next(iter(configs.values())).memory)
-    for row in read_results(path):
-        model, _, first = row["model"].rpartition("-")
-        if model == memory:
-            number = first if row["setting"] == TASK else row["setting"].rpartition("-")[2]
-            rows.setdefault(int(number), []).append(row)
-    return {
-        number: trained(rows[number], config.seeds, crew.score)
-        for number, config in configs.items()
-        if len(rows.get(number, [])) == config.seeds
-    }
+        for key, number in numbers.items():
+            rows = [r for r in result.rows if (r["model"], r["setting"]) == key]
+            yield number, trained(rows, len(study.seeds), crew.score, errors.get(key, ""))
 
 
 def trained(rows: Sequence[Row], seeds: int, score: str, error: str = "") -> Trained:
@@ -163,47 +124,47 @@ Numbers = dict[tuple[str, str], int]
 
 
 def _studies(
-    configs: Mapping[int, TrainConfig], lanes: Sequence[str], crew: Crew
-) -> list[tuple[Study, Numbers]]:
+    configs: Mapping[int, TrainConfig], wanted: Collection[int], lanes: Sequence[str], crew: Crew
+) -> Iterator[tuple[Study, Numbers]]:
     """The trials as studies: each group of lanes, and then those that are trained alone."""
     groups: dict[str, list[int]] = {}
     for number, config in configs.items():
         groups.setdefault(_beside(config, lanes), []).append(number)
-    compiled = is_compiled(next(iter(configs.values())))
-    together = [
-        group for group in groups.values() if compiled and lanes and not crew.on_ray and group[1:]
-    ]
-    studies = [_lanes_study(configs, group, lanes, crew) for group in together]
-    alone = [n for n in configs if not any(n in group for group in together)]
+    mixable = lanes and not crew.on_ray and is_compiled(next(iter(configs.values())))
+    alone = []
+    for group in groups.values():
+        left = [number for number in group if number in wanted]
+        if mixable and group[1:] and left:
+            yield _lanes_study({number: configs[number] for number in left}, lanes, crew)
+        else:
+            alone += left
     if alone:
-        names = {number: name_of(configs[number], number) for number in alone}
-        study = runs_study({names[n]: configs[n] for n in alone}, crew)
-        studies.append((study, {(names[n], TASK): n for n in alone}))
-    return studies
+        names = {number: f"{slug(configs[number].memory)}-{number}" for number in sorted(alone)}
+        study = runs_study({name: configs[number] for number, name in names.items()}, crew)
+        yield study, {(name, TASK): number for number, name in names.items()}
 
 
 def _beside(config: TrainConfig, lanes: Sequence[str]) -> str:
     """All settings but those that lanes may have of their own."""
-    learning = {name.partition(".")[2]: 0.0 for name in lanes}
-    same = replace(config, **{config.algorithm: replace(config.learning, **learning)})  # pyright: ignore[reportArgumentType]
-    return repr(same)
+    return repr(with_settings(config, dict.fromkeys(lanes, 0.0)))
 
 
 def _lanes_study(
-    configs: Mapping[int, TrainConfig], group: Sequence[int], lanes: Sequence[str], crew: Crew
+    configs: Mapping[int, TrainConfig], lanes: Sequence[str], crew: Crew
 ) -> tuple[Study, Numbers]:
     """A group of trials as settings of a study, which trains them as lanes, seed by seed."""
-    first = configs[group[0]]
-    model = name_of(first, group[0])
-
-    def setting(config: TrainConfig) -> Setting:
-        own: Values = {name.partition(".")[2]: value_of(config, name) for name in lanes}
-        a2c, ppo = (own if config.algorithm == name else {} for name in ("a2c", "ppo"))
-        return Setting(first.env, first.env_options, a2c=a2c, ppo=ppo)
-
-    settings = {f"trial-{number}": setting(configs[number]) for number in group}
+    first = next(iter(configs.values()))
+    settings = {
+        f"trial-{number}": Setting(
+            first.env,
+            first.env_options,
+            learning={name.partition(".")[2]: value_of(config, name) for name in lanes},
+        )
+        for number, config in configs.items()
+    }
+    model = slug(first.memory)
     study = _study({model: first}, settings, crew, Evaluation(episodes=1), resumable=False)
-    return study, {(model, name): n for name, n in zip(settings, group, strict=True)}
+    return study, {(model, name): n for name, n in zip(settings, configs, strict=True)}
 
 
 def runs_study(
@@ -236,8 +197,3 @@ def _study(
         resumable=resumable,
         last_steps=max(1, first.steps // LAST),
     )
-
-
-def name_of(config: TrainConfig, number: int) -> str:
-    """What a trial is called in rows and folders."""
-    return f"{slug(config.memory)}-{number}"

@@ -183,7 +183,7 @@ def sweep(edition: str = EDITION, **size: Any) -> Study:
     return replace(
         whole.only(SWEPT),
         name=SEARCH_NAME,
-        settings=SEARCH.settings(whole.settings, "ppo"),
+        settings=SEARCH.settings(whole.settings),
         steps=SWEEP_STEPS,
         curve_bins=SWEEP_STEPS // LAST_STEPS,
     )

@@ -183,7 +183,7 @@ def sweep(edition: str = "published", corridors: Sequence[int] = CORRIDORS) -> S
     return replace(
         whole.only(AGENTS),
         name=grid_name(edition, sweep=True),
-        settings=SEARCH.settings(tasks, "a2c"),
+        settings=SEARCH.settings(tasks),
         seeds=tuple(range(SWEEP_SEEDS)),
         steps=SWEEP_STEPS,
         curve_bins=SWEEP_STEPS // (LAST_STEPS // 2),

@@ -1,0 +1,44 @@
+"""What commands on a trained run have in common."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import tyro
+
+from clew.cli.parse import parse
+from clew.errors import UserError
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of a command on one run."""
+
+    run: tyro.conf.Positional[str] = ""
+    """The run's folder, or its name in runs/."""
+    checkpoint: str = ""
+    """Update or file name of the checkpoint; empty takes the newest good one."""
+    seed: int = 0
+    """Seed of the episodes that are played, and of sampled actions."""
+    trust: bool = False
+    """Import the code that the run's settings name, even if this machine has not trained it."""
+
+
+Options = TypeVar("Options", bound=RunOptions)
+
+
+def parse_run(kind: type[Options], args: Sequence[str], *, command: str, about: str) -> Options:
+    """Reads the options of a command on a run.
+
+    Raises:
+        UserError: as `parse`, and if no run is named.
+    """
+    parsed = parse(kind, args, command=command, about=about)
+    if not parsed.run:
+        raise which_run(command)
+    return parsed
+
+
+def which_run(command: str) -> UserError:
+    """The error for a command on a run that is not named."""
+    return UserError(f"which run? clew {command} RUN; clew runs lists them")
