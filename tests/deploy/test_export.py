@@ -232,7 +232,7 @@ def test_a_run_and_its_export_act_alike(trained: Path, capsys: Any) -> None:
     """With all wrappers inside, from the folder and from the zip; its own runner verifies it."""
     assert run(["export", str(trained), "--value", "--episodes", "3"]) == 0
     said = capsys.readouterr().out
-    assert "golden episode" in said and "duty of the caller: time_limit = 30" in said
+    assert "golden episode" in said and "left to the caller: time_limit = 30" in said
     folder = trained / "export"
     whole, files = clew.load_policy(trained), clew.load_policy(folder)
     zipped, env = clew.load_policy(trained / "export.zip"), clew_cartpole()

@@ -1,4 +1,4 @@
-"""`clew compare`: the learning curves of several runs in one picture, and their ends in a table."""
+"""`clew compare`: learning curves of several runs in one picture; or memories trained for it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,9 +7,14 @@ from typing import Any
 
 import tyro
 
+from clew.cli.live import listener
 from clew.cli.parse import parse
-from clew.cli.tables import print_json, print_table
+from clew.cli.tables import log, print_json, print_table
+from clew.cli.train import Memories, on_algorithm, parse_training
 from clew.errors import UserError
+from clew.run import folder, record
+from clew.run.record import final_text
+from clew.run.sharding import open_devices
 
 ABOUT = """Plots the learning curves of several runs in one picture, and lists what each reached
 in the last tenth of its training; runs that are still training can be compared too. With --memories
@@ -18,6 +23,8 @@ probably one is better than another, and a page: clew compare --env ENV --memori
 --seeds 5 --steps 1e6. The same command again resumes where it was stopped."""
 
 METRICS = ("success", "return")
+SEEDS = 5
+"""Agents of each memory that --memories trains, unless --seeds is given."""
 SUMMARY = ("env", "memory", "seeds", "steps", "seconds", "rate", "final")
 
 
@@ -32,7 +39,7 @@ class CompareCommand:
     out: str = ""
     """The picture, a .png file; empty is compare.png in the folder of runs."""
     title: str = ""
-    """Of the picture; empty is the task, where it is one."""
+    """Title of the picture; empty names the tasks."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -40,9 +47,7 @@ class CompareCommand:
 def main(args: list[str]) -> int:
     """Draws the picture and prints the table."""
     if any(word.split("=")[0] == "--memories" for word in args):
-        from clew.cli.compare_memories import compare_memories  # start: JAX takes a second
-
-        return compare_memories(args, ABOUT)
+        return compare_memories(args)
     command = parse(CompareCommand, args, command="compare", about=ABOUT)
     if not command.runs:
         raise UserError("which runs? clew compare RUN RUN ...; clew runs lists them")
@@ -50,7 +55,6 @@ def main(args: list[str]) -> int:
     if out.suffix != ".png":
         raise UserError(f"--out must be a .png file, got {command.out}")
     from clew.report.curves import plot_runs, read_rows  # start: matplotlib takes 0.4 s
-    from clew.run import folder, record  # start: JAX takes a second
 
     found = {name: folder.find_run(name, command.run_dir) for name in command.runs}
     summaries = {}
@@ -82,8 +86,30 @@ def _labels(summaries: dict[str, dict[str, Any]]) -> dict[str, str]:
 
 
 def _row(name: str, summary: dict[str, Any], metrics: Sequence[str]) -> list[str]:
-    from clew.run.record import final_text  # start: JAX takes a second
-
     ends = [final_text(summary["final"].get(metric)) for metric in metrics]
     seeds, steps = str(summary["seeds"]), f"{summary['steps']:,}"
     return [Path(name).name, summary["memory"], summary["env"], seeds, steps, *ends]
+
+
+def compare_memories(args: list[str]) -> int:
+    """Trains memories beside each other, and prints what each reached."""
+    command = parse_training(Memories, args, command="compare", about=ABOUT, seeds=SEEDS)
+    for line in on_algorithm(args, command.config):
+        log(line)
+    from clew.lab.comparison import compare, settings_of  # start: matplotlib takes 0.4 s
+
+    open_devices(command.config.devices)
+    found = compare(settings_of(command.config, command.memories), listener)
+    if command.json:
+        better = {f"{a} > {b}": interval for (a, b), interval in found.better.items()}
+        print_json({"runs": found.summaries, "better": better, "page": str(found.page)})
+        return 0
+    rows = [
+        [m, *(final_text(s["final"].get(n)) for n in METRICS)] for m, s in found.summaries.items()
+    ]
+    print_table("the last tenth of training", ["memory", *METRICS], rows, "[..] 95%, over seeds")
+    if found.better:
+        rows = [[f"{a} > {b}", format(p, ".2f")] for (a, b), p in found.better.items()]
+        print_table("", [f"a seed's {found.metric} is higher", "probability"], rows)
+    print(f"picture: {found.picture}\npage: {found.page}")
+    return 0

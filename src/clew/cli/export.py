@@ -21,9 +21,9 @@ class ExportCommand(RunOptions):
     seed_index: int = 0
     """Which of the run's seeds, from 0."""
     value: bool = False
-    """The value is an output too."""
+    """Add the value of what was observed as an output."""
     episodes: int = 0
-    """Fresh episodes whose score is written into the manifest."""
+    """Fresh episodes to play; their score is written into the manifest."""
     control_rate: float | None = None
     """How often the policy will be called, in Hz; written into the manifest."""
     json: bool = False
@@ -62,7 +62,7 @@ def main(args: list[str]) -> int:
     )
     print(f"replayed with NumPy to {found.deviation:.2g}")
     for name, duty in found.manifest["wrappers"]["duty_of_the_caller"].items():
-        print(f"duty of the caller: {name} = {duty}")
+        print(f"left to the caller: {name} = {duty}")
     if "onnx" not in found.manifest:
         print(
             'without policy.onnx, for which the package onnx is missing: pip install "clew[onnx]"'

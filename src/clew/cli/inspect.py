@@ -29,7 +29,7 @@ class InspectCommand:
     episodes: int = 200
     """Fresh episodes that are played and probed."""
     influence_episodes: int = 16
-    """How many of them have their decision explained."""
+    """In how many of them a decision is explained."""
     every: int = 0
     """Steps between two decisions of the map; 0 chooses about 24 decisions."""
     at: int = -1
@@ -39,7 +39,7 @@ class InspectCommand:
     share: float = 0.9
     """Fraction of the influence that the memory length covers."""
     probe: tuple[str, ...] = field(default_factory=tuple)
-    """What to probe: names that the task gives, or "observation[i]"; empty is what it names."""
+    """What to probe: what the task names, or "observation[i]"; empty is all that it names."""
     actions: Literal["greedy", "sampled"] = "greedy"
     """How actions are chosen."""
     max_steps: int = 1000

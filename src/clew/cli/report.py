@@ -22,9 +22,9 @@ class ReportCommand:
     output: str = ""
     """Folder to write to; empty is report/ in the first of the folders."""
     title: str = ""
-    """Of the page; empty takes the names of the studies."""
+    """Title of the page; empty takes the names of the studies."""
     note: str = ""
-    """What else to add on how it was made, for example the machine."""
+    """A remark on how it was made, for example on which machine."""
 
 
 def main(args: Sequence[str]) -> int:

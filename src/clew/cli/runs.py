@@ -52,7 +52,7 @@ def main(args: list[str]) -> int:
         ]
         for run in found
     ]
-    columns = ["run", "memory", "task", "seeds", "steps", "of all", "success", "return"]
+    columns = ["run", "memory", "task", "seeds", "steps", "complete", "success", "return"]
     print_table(f"{counted(len(found), 'run')} in {folder}", columns, rows)
     return 0
 

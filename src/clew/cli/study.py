@@ -18,7 +18,7 @@ ABOUT = f"""Runs a study: every model in every setting with every seed, in local
 or on a Ray cluster.
 What is finished is never run again: after Ctrl-C, a kill or a failure the same command resumes it.
 Results are lines of results.jsonl in the study's folder, one for every training. A study that
-trains nothing, as approximation, computes tables and pictures into the folder at once.
+trains nothing, such as approximation, computes tables and pictures into the folder at once.
 A study of your own is given as FILE.py with one Study in it, or as module:NAME.
 The studies: {", ".join(STUDIES)}; clew study NAME --help shows the options of each. Studies of one
 publication are also known by --part: clew study {next(iter(COLLECTIONS))} --part PART."""

@@ -8,16 +8,14 @@ from typing import Any
 from clew.cli.other_names import here, note
 from clew.cli.parse import parse_value
 from clew.cli.study_output import chosen_workers, study_listener
-from clew.cli.tables import log, print_json, print_table
+from clew.cli.tables import log, print_json, show_table
 from clew.cli.train import Memories, on_algorithm, parse_training
 from clew.errors import UserError
-from clew.lab.sweep.space import Range, Vary, known_settings, text_of
+from clew.lab.sweep.space import Range, Vary, known_settings
 from clew.lab.sweep.storage import import_optuna
-from clew.lab.sweep.sweep import BEST, DEFAULT, Sweep, SweepResult, run_sweep
+from clew.lab.sweep.sweep import Sweep, SweepResult, run_sweep
 from clew.run.config import TrainConfig
 from clew.run.folder import slug
-from clew.run.output import printable
-from clew.stats import bootstrap_interval
 
 ABOUT = """Searches settings of clew train by trials, chosen by Optuna, and trains the best of them
 with fresh seeds beside the default: clew sweep --env ENV --memory lstm --vary
@@ -163,18 +161,9 @@ def show(result: SweepResult, page: str, *, as_json: bool) -> None:
         winners = {memory: winner._asdict() for memory, winner in result.winners.items()}
         print_json({"score": result.score, "winners": winners, "trials": tried, "page": page})
         return
-    rows = []
-    for memory, winner in result.winners.items():
-        for which, found in ((BEST, winner.best), (DEFAULT, winner.default)):
-            texts = [
-                format(bootstrap_interval(values), ".4g") if values else "none"
-                for values in (found.scores, winner.greedy[which])
-            ]
-            rows.append([memory, which, *texts])
-    if rows:
-        columns = ["memory", "settings", "last tenth of training", "greedy"]
-        note = "[..] 95%, over fresh seeds"
-        print_table(f"{result.score} with fresh seeds", columns, rows, note)
-    for memory, winner in result.winners.items():
-        print(printable(f"{memory}, trial {winner.trial.number}: {text_of(winner.values)}"))
+    from clew.lab.sweep.page import outcome, settings  # start: matplotlib takes 0.4 s
+
+    if result.winners:
+        show_table(outcome(result), "[..] 95% interval, over fresh seeds")
+        show_table(settings(result))
     print(f"page: {page}")

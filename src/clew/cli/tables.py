@@ -14,6 +14,7 @@ from clew.run.output import printable
 
 if TYPE_CHECKING:
     from clew.report.document import Measured
+    from clew.report.document import Table as ReportTable
 
 
 def print_json(value: Any) -> None:
@@ -67,10 +68,16 @@ def show(document: "Measured", *, as_json: bool, note: str = "") -> None:
     if document.heading:
         print(document.heading)
     for table in document.tables:
-        heads, *rows = [[entry.text for entry in line] for line in (table.columns, *table.rows)]
-        print_table(table.title, heads, rows, table.note)
+        show_table(table)
     for line in (*document.sentences, *filter(None, [note])):
         print(line)
+
+
+def show_table(table: "ReportTable", note: str = "") -> None:
+    """Prints a table of a report, with what stands below its heads in brackets."""
+    heads = [f"{c.text} ({c.below})" if c.below else c.text for c in table.columns]
+    rows = [[entry.text for entry in row] for row in table.rows]
+    print_table(table.title, heads, rows, note or table.note)
 
 
 def log(what: str) -> None:

@@ -29,7 +29,7 @@ class WatchCommand(RunOptions):
     max_frames: int = 500
     """Steps of an episode to show at most; of a longer one they are evenly spread."""
     max_steps: int = 10_000
-    """A longer episode is cut there."""
+    """Steps after which an episode is cut off."""
     seed_index: int = 0
     """Which of a run's seeds, from 0."""
 

@@ -10,7 +10,7 @@ from clew.errors import counted
 from clew.lab.sweep.space import Range, text_of
 from clew.lab.sweep.storage import SweepTrial
 from clew.lab.sweep.sweep import BEST, DEFAULT, Sweep, SweepResult, Winner
-from clew.report.document import Block, Cell, Chart, Column, Heading, Panel, Table, Text
+from clew.report.document import Block, Chart, Column, Heading, Panel, Table, Text, tabulate
 from clew.report.figures import COLOURS
 from clew.report.files import Report, write_report
 from clew.run.folder import slug
@@ -25,7 +25,7 @@ def write_page(sweep: Sweep, result: SweepResult) -> Report:
     title = f"Settings for {config.env}"
     blocks: list[Block] = [Text(_about(sweep, result))]
     if result.winners:
-        blocks += [_outcome(result), Text(_note(sweep)), _settings(sweep, result)]
+        blocks += [outcome(result), Text(_note(sweep)), settings(result)]
     for memory, tried in result.tried.items():
         name = slug(memory)
         blocks += [
@@ -69,29 +69,28 @@ def _note(sweep: Sweep) -> str:
     )
 
 
-def _outcome(result: SweepResult) -> Table:
+def outcome(result: SweepResult) -> Table:
+    """The best settings of every memory beside the default, with fresh seeds."""
     rows, records = [], []
     for memory, winner in result.winners.items():
         for which, scores in ((BEST, winner.best.scores), (DEFAULT, winner.default.scores)):
             greedy = winner.greedy[which]
             beside = _beside(winner) if which == BEST else ("", "")
-            rows.append(
-                [Cell(memory), Cell(which), Cell(_interval(scores)), Cell(_interval(greedy))]
-                + [Cell(text) for text in beside]
-            )
+            rows.append([memory, which, _interval(scores), _interval(greedy), *beside])
             records += [
                 {"memory": memory, "settings": which, "index": i, "score": a, "greedy": b}
                 for i, (a, b) in enumerate(zip(scores, greedy, strict=False))
             ]
     columns = [
-        Column("memory"),
-        Column("settings"),
+        "memory",
+        "settings",
         Column(result.score, "last tenth of training"),
         Column(result.score, "greedy, after training"),
         Column("gain", "last tenth"),
-        Column("probability of improvement"),
+        "probability of improvement",
     ]
-    return Table("outcome", "The best settings with fresh seeds", columns, rows, "", records)
+    title = "The best settings with fresh seeds"
+    return tabulate("outcome", title, columns, rows, records=records)
 
 
 def _interval(values: Sequence[float]) -> str:
@@ -108,32 +107,28 @@ def _beside(winner: Winner) -> tuple[str, str]:
     return f"{gain.difference:+.4g} [{gain.low:+.4g}, {gain.high:+.4g}]", format(better, ".2f")
 
 
-def _settings(sweep: Sweep, result: SweepResult) -> Table:
+def settings(result: SweepResult) -> Table:
+    """The best settings of every memory."""
     rows = [
-        [Cell(memory), Cell(str(w.trial.number)), Cell(text_of(w.values))]
-        for memory, w in result.winners.items()
+        [memory, str(winner.trial.number), text_of(winner.values)]
+        for memory, winner in result.winners.items()
     ]
-    columns = [Column("memory"), Column("trial"), Column("settings")]
-    return Table("settings", "The best settings", columns, rows)
+    return tabulate("settings", "The best settings", ["memory", "trial", "settings"], rows)
 
 
 def _trials(name: str, memory: str, tried: Sequence[SweepTrial], score: str) -> Table:
     ordered = sorted(tried, key=lambda t: (t.score is None, -(t.score or 0.0), t.number))
     rows = [
-        [
-            Cell(str(trial.number)),
-            Cell(trial.error or trial.state if trial.score is None else format(trial.score, FORM)),
-            Cell(text_of(trial.values)),
-        ]
-        for trial in ordered
+        [str(t.number), t.error or t.state if t.score is None else f"{t.score:{FORM}}"]
+        + [text_of(t.values)]
+        for t in ordered
     ]
     records = [
         {"trial": t.number, "score": t.score, "state": t.state, "error": t.error, **t.values}
         for t in ordered
     ]
-    columns = [Column("trial"), Column(score), Column("settings")]
-    title = f"{memory}: every trial"
-    return Table(f"{name}-trials", title, columns, rows, "", records, folded=True)
+    columns, title = ["trial", score, "settings"], f"{memory}: every trial"
+    return tabulate(f"{name}-trials", title, columns, rows, records=records, folded=True)
 
 
 def _by_number(axes: Axes, tried: Sequence[SweepTrial], score: str) -> None:

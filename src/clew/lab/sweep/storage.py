@@ -227,8 +227,12 @@ class TrialDatabase:
                     self._retry(trial.number)
 
     def _retry(self, attempt: int) -> None:
-        failed = self._study.tell(attempt, state=self._optuna.trial.TrialState.FAIL)
-        self.storage.get_heartbeat_stale_trial_callback()(self._study, failed)
+        """Has a trial wait for another process, unless it has ended."""
+        identifier, failed = self._identifier(attempt), self._optuna.trial.TrialState.FAIL
+        with contextlib.suppress(self._optuna.exceptions.UpdateFinishedTrialError):
+            self.storage.set_trial_state_values(identifier, failed)
+            retry = self.storage.get_heartbeat_stale_trial_callback()
+            retry(self._study, self.storage.get_trial(identifier))
 
     def ask(self, count: int, seed: int) -> list[Batch]:
         """Takes trials: those that wait, and new ones, the most promising given all scores so far.
@@ -288,13 +292,9 @@ class TrialDatabase:
                     self.storage.record_heartbeat(identifier)
 
     def put_back(self, attempts: Sequence[int]) -> None:
-        """Has trials wait for another process."""
-        running = {
-            trial.number for trial in self._trials().values() if trial.state.name == "RUNNING"
-        }
+        """Has those of some trials that have not ended wait for another process."""
         for attempt in attempts:
-            if attempt in running:
-                self._retry(attempt)
+            self._retry(attempt)
 
     def end(
         self, attempt: int, scores: Sequence[float] = (), error: str = "", *, refused: bool = False
