@@ -34,10 +34,10 @@ class GridOptions(StudyOptions):
     settings: str = ""
     """Only these settings, separated by commas; empty takes all."""
     steps: int = 0
-    """Training steps of every cell; 0 takes the study's. Where cells are runs of their own it may
-    be raised later: they continue where they ended."""
+    """Training steps of every run; 0 takes the study's. Where runs have checkpoints it may be
+    raised later: they continue where they ended."""
     episodes: int = 0
-    """Training episodes of every cell; 0 takes the study's."""
+    """Training episodes of every run; 0 takes the study's."""
     evaluation_episodes: int = 0
     """Episodes on which every trained agent is measured; 0 takes the study's."""
     add_memory: tuple[str, ...] = ()
