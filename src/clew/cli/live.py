@@ -4,23 +4,22 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-)
 
 from clew.run.config import TrainConfig
 from clew.run.output import fail_safe
-from clew.run.progress import CompileTimer, Lines, Report, format_scores, format_seconds
-from clew.run.progress import Progress as Listener
+from clew.run.progress import (
+    CompileTimer,
+    Lines,
+    Progress,
+    Report,
+    format_scores,
+    format_seconds,
+)
 
 
-def listener(label: str = "", *, every: float = 5.0) -> Listener:
+def listener(label: str = "", *, every: float = 5.0) -> Progress:
     """The listener for a training: a live line on a terminal, plain lines elsewhere.
 
     Args:
@@ -33,7 +32,7 @@ def listener(label: str = "", *, every: float = 5.0) -> Listener:
     return Lines(every, sys.stderr)
 
 
-class Live(Listener):
+class Live(Progress):
     """One line on a terminal: a bar, time since the start, steps, rate, time left and scores.
 
     Args:
@@ -45,16 +44,16 @@ class Live(Listener):
         self._label = label
         self._row: dict[str, Any] = {}
         self._text = "training"
-        self._bar = Progress(
-            SpinnerColumn(),
+        self._bar = bars.Progress(
+            bars.SpinnerColumn(),
             # Names and messages may have brackets, which Rich would read as its markup.
-            TextColumn("{task.fields[label]}", style="bold", markup=False),
-            BarColumn(bar_width=18),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[text]}", markup=False),
+            bars.TextColumn("{task.fields[label]}", style="bold", markup=False),
+            bars.BarColumn(bar_width=18),
+            bars.TimeElapsedColumn(),
+            bars.TextColumn("{task.fields[text]}", markup=False),
             console=console,
         )
-        self._task: TaskID | None = None
+        self._task: bars.TaskID | None = None
         self._compiling = CompileTimer()
 
     def start(self, path: Path, config: TrainConfig) -> None:

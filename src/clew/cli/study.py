@@ -42,29 +42,22 @@ def main(args: Sequence[str]) -> int:
     study = make_study(request)
     options: GridOptions = request.options
     folder = options.run_dir or f"runs/{study.name.replace('/', '-')}"
+    from clew.cli import study_output  # start: rich takes 0.1 s
     from clew.lab.grid import check_study, run_study  # start: JAX takes a second
 
     if options.list:
-        from clew.cli.study_output import show  # start: rich takes 0.1 s
-
         check_study(study)
-        show(study, folder)
+        study_output.show(study, folder)
         return 0
-    from clew.cli.study_output import (
-        chosen_workers,
-        report,
-        study_listener,
-    )  # start: rich takes 0.1 s
-
-    with chosen_workers(options.ray, options.workers) as workers:
+    with study_output.chosen_workers(options.ray, options.workers) as workers:
         result = run_study(
             study,
             folder,
             workers=workers,
-            progress=study_listener(),
+            progress=study_output.study_listener(),
             how_to_go_on=f"clew study {shlex.join(args)}",
         )
-    print(report(study, result))
+    print(study_output.report(study, result))
     return 1 if result.failures else 0
 
 

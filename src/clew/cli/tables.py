@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from clew.run.json_values import finite
 from clew.run.output import printable
 
 if TYPE_CHECKING:
-    from clew.report.document import Measured
-    from clew.report.document import Table as ReportTable
+    from clew.report.document import Measured, Table
 
 
 def print_json(value: Any) -> None:
@@ -33,7 +32,7 @@ def print_table(
         rows: entries, already formatted.
         note: below the table.
     """
-    table = Table(
+    table = RichTable(
         title=printable(title) or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
     )
     for index, name in enumerate(columns):
@@ -73,7 +72,7 @@ def show(document: "Measured", *, as_json: bool, note: str = "") -> None:
         print(line)
 
 
-def show_table(table: "ReportTable", note: str = "") -> None:
+def show_table(table: "Table", note: str = "") -> None:
     """Prints a table of a report, with what stands below its heads in brackets."""
     heads = [f"{c.text} ({c.below})" if c.below else c.text for c in table.columns]
     rows = [[entry.text for entry in row] for row in table.rows]

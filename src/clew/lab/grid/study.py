@@ -173,7 +173,7 @@ class Study:
         """
         own, task = self.models[model], self.settings[setting]
         learning = dict(task.learning)
-        if task.decisions is not None and own.learner.whole_episodes:
+        if task.decisions is not None and own.learner.gathering.whole_episodes:
             learning["rollout_length"] = task.decisions
         steps = self.steps
         if self.episodes is not None:
