@@ -70,7 +70,7 @@ def test_where_nobody_listens(address, fake, monkeypatch) -> None:
 
 
 def test_a_connection_that_is_there_is_taken_and_left(fake, crew) -> None:
-    with pytest.raises(UserError, match="take 'auto', not '127.0.0.1:1'"):
+    with pytest.raises(UserError, match="use 'auto' instead of '127.0.0.1:1'"):
         RayWorkers("127.0.0.1:1")
     crew.close()
     crew.close()
