@@ -16,6 +16,7 @@ from clew.bridges.gymnasium.task import gymnasium_task
 from clew.envs.spaces import BARE, MASK, ActionMask
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
+from clew.interact.task import PlayConfig
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.build import make_task
 from clew.run.config import TrainConfig
@@ -160,9 +161,9 @@ def test_an_agent_trains_and_plays_in_every_form(tmp_path: Any, kind: str) -> No
         clew.evaluate(path, episodes=20, greedy=greedy)
     loaded = load_agent(path)
     task = make_task(loaded.config)
-    how: Any = {"statistics": loaded.statistics, "episodes": 5, "greedy": False}
-    assert task.episodes(loaded.agent, **how).number == 5
-    films = list(task.recordings(loaded.agent, **how))
+    how = PlayConfig(5, greedy=False)
+    assert task.episodes(loaded.agent, how, loaded.statistics).number == 5
+    films = list(task.recordings(loaded.agent, how, loaded.statistics))
     assert len(films) == 5 and {film.ended for film in films} <= {"terminated", "truncated"}
     if kind != "vector, entry":
         assert play_policy(path, KINDS[kind][2]) > 10

@@ -169,7 +169,7 @@ def test_a_finished_run_says_so_and_stays(tmp_path, uninterrupted):
     watch = Watch()
     before = {p: p.read_bytes() for p in uninterrupted.rglob("*.clew")}
     result = clew.train(resume=uninterrupted, progress=watch)
-    assert "40960 steps already" in watch.messages[0]
+    assert "has already made its 40960 steps" in watch.messages[0]
     assert "compiling" not in watch.phases
     assert result.summary["steps"] == 40_960
     assert before == {p: p.read_bytes() for p in uninterrupted.rglob("*.clew")}
@@ -216,7 +216,7 @@ def test_only_steps_may_change(tmp_path, uninterrupted):
         ({"log_every": 4}, "log_every = 8, not 4"),
         ({"memory_options": {"hidden_size": 8}}, "memory_options"),
         ({"a2c": clew.A2CConfig(gamma=0.5)}, "a2c"),
-        ({"steps": 256}, "40960 steps, they can be raised"),
+        ({"steps": 256}, "40960 steps; steps can only be raised"),
     ):
         with pytest.raises(UserError, match=told):
             clew.train(small_config(folder, **changes), resume=True, progress=Watch())

@@ -119,7 +119,7 @@ def test_what_no_file_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         write_video([squares(2)], tmp_path / "g.gif")
     monkeypatch.setattr(video_module.importlib, "import_module", without_package)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UserError, match=r'needs ffmpeg.*pip install "clew\[video\]", or take a'):
+    with pytest.raises(UserError, match=r'needs ffmpeg.*pip install "clew\[video\]", or use a'):
         write_video([squares(2)], tmp_path / "h.mp4")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "g.gif"]
 
@@ -161,7 +161,9 @@ def test_a_step_as_text() -> None:
     bare = CORRIDOR._replace(texts=None, probabilities=None, actions=np.array([[0.5, -1]] * 3))
     assert text_frame(bare, 0).splitlines()[0] == "      sees |  |"
     assert text_frame(bare, 0).splitlines()[3].split() == ["action", "0.5", "-1"]
-    with pytest.raises(UserError, match="renders no text, and what is seen is no row of numbers"):
+    with pytest.raises(
+        UserError, match="--terminal needs a task that renders text or has vector observations"
+    ):
         text_frame(bare._replace(observations=np.zeros((3, 4, 4, 3), np.uint8)), 0)
 
 
