@@ -8,7 +8,7 @@ PYTHON ?=
 WORKERS ?= 2
 PYTEST_ARGS ?=
 TENTH ?= $(shell git rev-list --count HEAD)
-MINUTES ?= 20
+MINUTES ?= 5
 BENCH_ARGS ?=
 FAULTS_ARGS ?=
 
@@ -34,7 +34,7 @@ test: $(INSTALLED)  ## run the fast tests
 test-slow: $(INSTALLED)  ## run every test, also those that learn for minutes
 	@$(BIN)/python -m pytest -n $(WORKERS) --slow $(PYTEST_ARGS)
 
-test-slow-tenth: $(INSTALLED)  ## run a tenth of the slow tests (TENTH=0 to 9, by default the commit's) in MINUTES=20
+test-slow-tenth: $(INSTALLED)  ## run a tenth of the slow tests (TENTH=0 to 9, by default the commit's) in MINUTES=5
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --slow-tenth $(TENTH) --slow-minutes $(MINUTES) $(PYTEST_ARGS)
 
 test-ray: $(INSTALLED)  ## install Ray (270 MB) into .venv and work on clusters of two nodes

@@ -161,9 +161,7 @@ def test_a_step_as_text() -> None:
     bare = CORRIDOR._replace(texts=None, probabilities=None, actions=np.array([[0.5, -1]] * 3))
     assert text_frame(bare, 0).splitlines()[0] == "      sees |  |"
     assert text_frame(bare, 0).splitlines()[3].split() == ["action", "0.5", "-1"]
-    with pytest.raises(
-        UserError, match="--terminal needs a task that renders text"
-    ):
+    with pytest.raises(UserError, match="--terminal needs a task that renders text"):
         text_frame(bare._replace(observations=np.zeros((3, 4, 4, 3), np.uint8)), 0)
 
 
