@@ -1,6 +1,6 @@
 """The random inputs that the laws are checked with."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -16,6 +16,7 @@ from clew.memory.laws.runs import (
     is_float,
     learn,
     many,
+    renew,
     zero_floats,
 )
 
@@ -132,6 +133,27 @@ class Cases:
             outputs.insert(0, np.pad(np.asarray(ys)[:, :length], columns))
             inputs.insert(0, of_inputs[:, :length])
         return Run(np.concatenate(outputs, 1), total, cotangent, np.concatenate(inputs, 1))
+
+    def refresh(
+        self, memory: AbstractMemory, state: State, cotangent: Any = None
+    ) -> tuple[State, Any]:
+        """The states, rebuilt for a memory's parameters, and what flows back.
+
+        Args:
+            memory: whose parameters count.
+            state: leaves [case, ...].
+            cotangent: of the float leaves of the rebuilt states; zeros by default.
+
+        Returns:
+            The rebuilt states; gradients of parameters, states and observations, of which there are
+            none.
+        """
+        cotangent = zero_floats(state) if cotangent is None else cotangent
+        xs = np.zeros((CASES, 0, memory.input_size), self.dtype)
+        ys = np.zeros((CASES, 0, memory.output_size), self.dtype)
+        data = (state, xs, np.zeros((CASES, 0), bool), (cotangent, ys))
+        after, _, gradients = self.programs.pull_many(renew, memory, *data)
+        return as_numpy(after), as_numpy(gradients)
 
 
 def poisoned(array: np.ndarray, poison: list[float]) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 from clew.memory.base import AbstractMemory, State, scan_steps
 from clew.memory.laws.cases import CASES, Cases
 from clew.memory.laws.report import LawRecorder
-from clew.memory.laws.runs import as_numpy, is_float, learn, many, renew, zero_floats
+from clew.memory.laws.runs import as_numpy, direction, is_float, learn, many, moved, zero_floats
 
 DIRECTIONS = 3
 STEPS = {"float32": (1e-2, 3e-3), "float64": (1e-5,)}
@@ -42,7 +42,7 @@ def _check_same(cases: Cases, probe: "_Probe", record: LawRecorder) -> None:
     time = cases.scan_length
     data = cases.draw(time)
     piece = [(scan_steps, time)]
-    actual = cases.run(piece, probe.refreshed(cases.memory, cases.warm), *data)
+    actual = cases.run(piece, cases.refresh(cases.memory, cases.warm)[0], *data)
     expected = cases.run(piece, cases.warm, *data)
     names = [f"{time} steps from a refreshed state, member {b}" for b in range(CASES)]
     record.compare("refresh", time, names, actual, expected)
@@ -86,10 +86,6 @@ class _Probe:
         self.direct: Any = None
         self._find_sources()
 
-    def refreshed(self, memory: AbstractMemory, state: State) -> State:
-        """The states, rebuilt for a memory's parameters."""
-        return self._pull_refresh(memory, state, zero_floats(state))[0]
-
     def rebuilds(self) -> bool:
         """Whether `refresh` does anything, be it to gradients alone."""
         pairs = zip(*map(jax.tree.leaves, self._gradients()), strict=True)
@@ -102,12 +98,10 @@ class _Probe:
 
         A layer may begin shut, as ReZero's do. So all parameters are moved from where they start.
         """
-        parameters, static = eqx.partition(self.memory, eqx.is_inexact_array)
-        moved = jax.tree.map(lambda p: (p + 0.3 * self._direction(p)).astype(p.dtype), parameters)
-        memory, warm = eqx.combine(moved, static), self.cases.warm
+        memory, warm = moved(self.memory, 0.3, self.cases.random), self.cases.warm
         weights = self.cases.normal(*self.xs.shape[:2], self.cases.columns)
         _, _, (_, direct, _) = self._pull_learn(memory, warm, self.xs, weights)
-        _, (_, through, _) = self._pull_refresh(memory, warm, direct)
+        _, (_, through, _) = self.cases.refresh(memory, warm, direct)
         here, there = (jax.tree.leaves(gradients) for gradients in (direct, through))
         return [
             self.names[i]
@@ -124,7 +118,10 @@ class _Probe:
         warm, time = self.cases.warm, self.shortest
         parameters, static = eqx.partition(self.memory, eqx.is_inexact_array)
         movable, fixed = eqx.partition(warm, is_float)
-        ways = [jax.tree.map(self._direction, tree) for tree in (parameters, movable)]
+        ways = [
+            jax.tree.map(lambda leaf: direction(leaf, self.cases.random), tree)
+            for tree in (parameters, movable)
+        ]
         xs = self.cases.inputs(time)
         weights = self.cases.of_outputs(self.cases.weights(time)) * (np.arange(time) == 0)[:, None]
 
@@ -134,11 +131,11 @@ class _Probe:
                 jax.tree.map(lambda a, d: (a + size * d).astype(a.dtype), tree, way)
                 for tree, way in zip((parameters, movable), ways, strict=True)
             )
-            new = self.refreshed(eqx.combine(here, static), eqx.combine(there, fixed))
+            new, _ = self.cases.refresh(eqx.combine(here, static), eqx.combine(there, fixed))
             _, ys, (_, back, _) = self._pull_learn(self.memory, new, xs, weights)
             return np.asarray(np.sum(ys * weights, (1, 2), np.float64)), new, back
 
-        _, gradients = self._pull_refresh(self.memory, warm, output(0.0)[2])
+        _, gradients = self.cases.refresh(self.memory, warm, output(0.0)[2])
         of_parameters = jax.tree.map(
             lambda g, d: _dot(g, np.asarray(d)[None]), gradients[0], ways[0]
         )
@@ -160,7 +157,7 @@ class _Probe:
         leaves, tree = jax.tree.flatten(parameters)
         paths = jax.tree_util.tree_leaves_with_path(parameters)
         for i, (path, leaf) in enumerate(paths):
-            new = (leaf + 0.3 * self._direction(leaf)).astype(leaf.dtype)
+            new = moved(leaf, 0.3, self.cases.random)
             changed = jax.tree.unflatten(tree, [*leaves[:i], new, *leaves[i + 1 :]])
             yield jax.tree_util.keystr(path), eqx.combine(changed, static)
 
@@ -171,14 +168,14 @@ class _Probe:
         outputs of a chunk. Returned too is the name of an array that is not as it should be.
         """
         read = self._learn(changed, many(self.cases.state, CASES))[0]
-        new = jax.tree.leaves(self.refreshed(changed, self.history))
+        new = jax.tree.leaves(self.cases.refresh(changed, self.history)[0])
         old, read = jax.tree.leaves(self.history), jax.tree.leaves(read)
-        moved = {i for i in self.floats if not np.array_equal(old[i], read[i])}
+        others = {i for i in self.floats if not np.array_equal(old[i], read[i])}
         every = set().union(*self.reads)
         expected, largest = None, 0.0
-        for i in sorted(moved):
+        for i in sorted(others):
             sources = self.sources[i] or (every if self._written_once(i) else set())
-            if not sources or sources & moved:
+            if not sources or sources & others:
                 continue
             if expected is None:
                 expected = self._learn(changed, jax.tree.unflatten(self.tree, read))[1]
@@ -192,11 +189,11 @@ class _Probe:
 
     def _find_sources(self) -> None:
         """For each array which others `refresh` reads for it, and those of what it rebuilds."""
-        before = jax.tree.leaves(self.refreshed(self.memory, self.history))
+        before = jax.tree.leaves(self.cases.refresh(self.memory, self.history)[0])
         self.reads: list[set[int]] = [set() for _ in before]
         rebuilt = set()
         for j in self.floats:
-            scrambled = self.refreshed(self.memory, self._scrambled(self.history, j))
+            scrambled, _ = self.cases.refresh(self.memory, self._scrambled(self.history, j))
             for i, after in enumerate(jax.tree.leaves(scrambled)):
                 same = np.array_equal(after, before[i])
                 if same and i == j:
@@ -216,27 +213,22 @@ class _Probe:
 
     def _gradients(self) -> tuple[Any, Any]:
         """Those of some run with respect to the states before it, and before their refresh."""
-        _, (_, through, _) = self._pull_refresh(self.memory, self.cases.warm, self.direct)
+        _, (_, through, _) = self.cases.refresh(self.memory, self.cases.warm, self.direct)
         return self.direct, through
 
     def _written_once(self, i: int) -> bool:
         """Whether a step only moves an array's numbers and adds new ones, as a cache's does."""
         there = self._scrambled(self.history, i)
-        plain, moved = (
+        plain, other = (
             jax.tree.leaves(self._learn(self.memory, s, self.shortest)[0])[i]
             for s in (self.history, there)
         )
-        return bool(np.all((plain == moved) | np.isin(moved, jax.tree.leaves(there)[i])))
+        return bool(np.all((plain == other) | np.isin(other, jax.tree.leaves(there)[i])))
 
     def _scrambled(self, state: State, i: int) -> State:
         leaves = jax.tree.leaves(state)
         noise = self.cases.normal(*leaves[i].shape)
         return jax.tree.unflatten(self.tree, [*leaves[:i], noise, *leaves[i + 1 :]])
-
-    def _direction(self, leaf: Any) -> np.ndarray:
-        """Random numbers of the size of an array's."""
-        size = float(np.sqrt(np.mean(np.square(leaf)))) if leaf.size else 0.0
-        return self.cases.normal(*leaf.shape) * self.cases.dtype.type(size or 1.0)
 
     def _learn(
         self, memory: AbstractMemory, state: State, time: int | None = None
@@ -250,14 +242,6 @@ class _Probe:
         starts, nothing = np.zeros(xs.shape[:2], bool), zero_floats(state)
         pull: Callable[..., tuple] = self.cases.programs.pull_many
         return as_numpy(pull(learn, memory, state, xs, starts, (nothing, weights)))
-
-    def _pull_refresh(self, memory: AbstractMemory, state: State, cotangent: Any) -> tuple:
-        """The refreshed states, and what flows back to parameters and states."""
-        xs = np.zeros((CASES, 0, memory.input_size), self.cases.dtype)
-        ys = np.zeros((CASES, 0, memory.output_size), self.cases.dtype)
-        starts, pull = np.zeros((CASES, 0), bool), self.cases.programs.pull_many
-        after, _, gradients = pull(renew, memory, state, xs, starts, (cotangent, ys))
-        return as_numpy(after), as_numpy(gradients)
 
 
 def _dot(gradient: np.ndarray, way: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 from clew.memory.base import AbstractMemory, State, scan_steps
 from clew.memory.laws.cases import CASES, Cases
 from clew.memory.laws.report import LawRecorder
-from clew.memory.laws.runs import as_numpy, learn
+from clew.memory.laws.runs import as_numpy, learn, moved
 
 STEP = 1e-3
 """Size of an update, relative to the root mean square of each array of parameters."""
@@ -26,7 +26,9 @@ def check_replay(cases: Cases, length: int, record: LawRecorder) -> None:
     xs, starts, weights = cases.draw(length)
     starts[:, 0] = False
     weights = cases.of_outputs(weights)
-    stored = replayed(cases.memory, cases.warm)
+    memory = cases.memory
+    keep = jax.vmap(lambda state: memory.expand(memory.compact(state)), axis_size=CASES)
+    stored, _ = cases.refresh(memory, as_numpy(keep(cases.warm)))
     actual = cases.run([(learn, length)], stored, xs, starts, weights)
     expected = cases.run([(scan_steps, length)], cases.warm, xs, starts, weights)
     # Gradients of what was left out are not those of what was there.
@@ -34,15 +36,6 @@ def check_replay(cases: Cases, length: int, record: LawRecorder) -> None:
     names = [f"a chunk of {length} from a stored state, member {b}" for b in range(CASES)]
     record.compare("replay", length, names, actual, expected)
     cases.random = random
-
-
-def replayed(memory: AbstractMemory, states: State) -> State:
-    """States, one for each member of a batch, as a learner reads from them that had stored them."""
-
-    def one(state: State) -> State:
-        return memory.refresh(memory.expand(memory.compact(state)))
-
-    return as_numpy(eqx.filter_jit(jax.vmap(one, axis_size=CASES))(states))
 
 
 def stored_floats(memory: AbstractMemory) -> int:
@@ -76,30 +69,23 @@ def staleness(
         of the outputs.
     """
     random = np.random.default_rng(seed)
-    xs = jnp.asarray(random.standard_normal((2 * length, memory.input_size)), jnp.float32)
-    starts = jnp.zeros(2 * length, bool)
+    xs = jnp.asarray(random.standard_normal((2, length, memory.input_size)), jnp.float32)
 
     @eqx.filter_jit
-    def off(new: AbstractMemory) -> jax.Array:
-        before, _ = memory.unroll(memory.init_state(), xs[:length], starts[:length])
-        now, _ = new.unroll(new.init_state(), xs[:length], starts[:length])
-        stored = new.refresh(new.expand(memory.compact(before)))
-        _, stale = new.unroll(stored, xs[length:], starts[length:])
-        _, fresh = new.unroll(now, xs[length:], starts[length:])
-        return jnp.sqrt(jnp.mean((stale - fresh) ** 2) / jnp.mean(fresh**2))
+    def read(memory: AbstractMemory, state: State, xs: jax.Array) -> tuple[State, jax.Array]:
+        return memory.unroll(state, xs, jnp.zeros(length, bool))
 
-    found, made = {}, 0
-    parameters, static = eqx.partition(memory, eqx.is_inexact_array)
+    @eqx.filter_jit
+    def renew(memory: AbstractMemory, compacted: State) -> State:
+        return memory.refresh(memory.expand(compacted))
+
+    stored = memory.compact(read(memory, memory.init_state(), xs[0])[0])
+    found, made, new = {}, 0, memory
     for number in sorted(updates):
         for _ in range(made, number):
-            parameters = jax.tree.map(lambda p: _moved(p, step, random), parameters)
+            new = moved(new, step, random)
         made = number
-        found[number] = float(off(eqx.combine(parameters, static)))
+        state, _ = read(new, new.init_state(), xs[0])
+        stale, fresh = (read(new, s, xs[1])[1] for s in (renew(new, stored), state))
+        found[number] = float(jnp.sqrt(jnp.mean((stale - fresh) ** 2) / jnp.mean(fresh**2)))
     return found
-
-
-def _moved(parameter: jax.Array, step: float, random: np.random.Generator) -> np.ndarray:
-    array = np.asarray(parameter)
-    size = float(np.sqrt(np.mean(np.square(array)))) if array.size else 0.0
-    direction = random.standard_normal(array.shape).astype(array.dtype)
-    return (array + step * (size or 1.0) * direction).astype(array.dtype)

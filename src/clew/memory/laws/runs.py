@@ -160,6 +160,24 @@ def as_numpy(tree: Any) -> Any:
     return jax.tree.map(np.asarray, tree)
 
 
+def direction(array: Any, random: np.random.Generator) -> np.ndarray:
+    """Random numbers of the size and the type of an array's; as they are for an array of zeros."""
+    values = np.asarray(array)
+    size = np.sqrt(np.mean(np.square(values))) if values.size else 0.0
+    return random.standard_normal(values.shape).astype(values.dtype) * values.dtype.type(size or 1)
+
+
+def moved(tree: Any, step: float, random: np.random.Generator) -> Any:
+    """A memory or a state, each array of floats moved by a step relative to its size."""
+
+    def one(leaf: Any) -> Any:
+        if not eqx.is_inexact_array(leaf):
+            return leaf
+        return np.asarray(leaf + step * direction(leaf, random), leaf.dtype)
+
+    return jax.tree.map(one, tree)
+
+
 def zero_floats(state: State) -> Any:
     """Zeros for the float leaves of a state, None for the others."""
     return jax.tree.map(lambda a: np.zeros_like(a) if is_float(a) else None, state)
