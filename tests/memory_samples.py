@@ -74,8 +74,13 @@ def episodes(time: int, seed: int = 0, rate: float = 0.1) -> tuple[np.ndarray, n
 
 @pytest.fixture(scope="module", autouse=True)
 def quick_compilation() -> Iterator[None]:
-    """Compiles with little optimisation: a third of the time, the same mathematics."""
+    """Compiles with little optimisation: a third of the time, the same mathematics.
+
+    What was compiled so goes with it: JAX does not ask how, and would use it in later tests.
+    """
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
+    if not before:
+        jax.clear_caches()

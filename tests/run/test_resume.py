@@ -12,7 +12,6 @@ import sys
 import time
 from pathlib import Path
 
-import jax
 import pytest
 
 import clew
@@ -284,7 +283,6 @@ def test_kill_at_two_random_moments(tmp_path, uninterrupted):
 
 @pytest.mark.slow
 def test_kill_at_twenty_random_moments(tmp_path):
-    jax.clear_caches()  # as fresh as the processes that are killed: see docs/reliability.md
     steps = 20_000 * STEPS_PER_UPDATE
     whole = clew.train(small_config(tmp_path, "whole", steps=steps), progress=Watch()).path
     kills(tmp_path, whole, steps, 20, 0.8)

@@ -1,5 +1,6 @@
 """The whole training loop, acting and learning by turns, as one compiled program."""
 
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -95,6 +96,7 @@ class CompiledProgram:
 
 _COMPILED: dict[Hashable, Any] = {}
 _KEPT = 4
+_COMPILING = threading.Lock()
 
 
 def init_run(parts: Parts, numbers: Sequence[int] | None = None) -> RunState:
@@ -141,11 +143,12 @@ def compile_program(parts: Parts) -> CompiledProgram:
     devices = config.devices, config.device_threads
     memory = find("memory", config.memory, MEMORIES)
     key = (config.digest(), devices, task, memory, type(parts.learner), type(parts.static.encoder))
-    if key not in _COMPILED:
-        while len(_COMPILED) >= _KEPT:
-            del _COMPILED[next(iter(_COMPILED))]
-        _COMPILED[key] = compile_loop(parts, partial(_update_all, parts))
-    return CompiledProgram(parts, _COMPILED[key])
+    with _COMPILING:
+        if key not in _COMPILED:
+            while len(_COMPILED) >= _KEPT:
+                del _COMPILED[next(iter(_COMPILED))]
+            _COMPILED[key] = compile_loop(parts, partial(_update_all, parts))
+        return CompiledProgram(parts, _COMPILED[key])
 
 
 def compile_loop(parts: Parts, one: Callable[[SeedState, Int[Array, ""]], SeedState]) -> Any:
