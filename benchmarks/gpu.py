@@ -41,6 +41,8 @@ class Stage(NamedTuple):
     partial: str = ""
     finding: bool = False
     """whether exit code 1 is a result too"""
+    module: str = "clew"
+    """whose command it is, or a measurement of the checkout's"""
 
     def path(self, output: Path) -> Path:
         """What exists once the stage has a result."""
@@ -49,7 +51,12 @@ class Stage(NamedTuple):
     def command(self, output: Path) -> list[str]:
         """What is run."""
         again = self.partial and (output / self.partial).exists()
-        return [sys.executable, "-m", "clew", *(self.resumed if again else self.args)]
+        return [sys.executable, "-m", self.module, *(self.resumed if again else self.args)]
+
+    def words(self, command: Sequence[str]) -> str:
+        """A command as one types it."""
+        program = ["clew"] if self.module == "clew" else ["python", "-m", self.module]
+        return shlex.join([*program, *command[3:]])
 
 
 def stages(output: Path, tiny: bool = False) -> list[Stage]:
@@ -82,24 +89,23 @@ def _laws(tiny: bool) -> list[Stage]:
 
 
 def _measures(output: Path, tiny: bool) -> list[Stage]:
-    from clew.lab.bench.lengths import FORMS  # start: --help needs no JAX
+    from benchmarks.lengths import FORMS  # start: --help needs no JAX
+
     from clew.lab.bench.speed import cases  # start: --help needs no JAX
 
-    def bench(name: str, limit: float, written: str, *args: str) -> Stage:
+    def bench(name: str, limit: float, module: str, written: str, *args: str) -> Stage:
         """A benchmark that writes a folder."""
-        more = ("--quick",) if tiny else ("--repeats", "3")
-        folder = str(output / name)
-        return Stage(
-            name, ("bench", *args, *more, "--output", folder), limit, result=f"{name}/{written}"
-        )
+        words = (*args, *quick, "--output", str(output / name))
+        module = f"benchmarks.{module}"
+        return Stage(name, words, limit, result=f"{name}/{written}", module=module)
 
+    quick = ("--quick",) if tiny else ("--repeats", "3")
     runs, seeds = output / "runs", ("2", "2048") if tiny else ("50", "102400")
     trained = "tmaze-many-seeds"
     train = ("train", "--preset", "pramanik/arelit", "--seeds", seeds[0], "--steps", seeds[1])
-    quick = ("--quick",) if tiny else ("--repeats", "3")
     return [
         *(
-            bench(f"lengths-{name}", 150, "lengths.json", "--lengths", "--memories", name)
+            bench(f"lengths-{name}", 150, "lengths", "lengths.json", "--memories", name)
             for name in (("linear_transformer",) if tiny else FORMS)
         ),
         Stage(
@@ -110,7 +116,7 @@ def _measures(output: Path, tiny: bool) -> list[Stage]:
             resumed=("train", "--resume", str(runs / trained)),
             partial=f"runs/{trained}/config.json",
         ),
-        bench("learner", 180, "memory-maze-learner.json", "--memory-maze"),
+        bench("learner", 180, "learner", "memory-maze-learner.json"),
         *(
             Stage(f"bench-{name}", ("bench", "--memories", name, *quick, "--json"), 90)
             for name in (("none",) if tiny else cases())
@@ -167,7 +173,7 @@ class Runner:
     def _record(self, stage: Stage, command: list[str], code: int | None, took: float) -> None:
         line = {
             "stage": stage.name,
-            "command": shlex.join(["clew", *command[3:]]),
+            "command": stage.words(command),
             "exit_code": code,
             "seconds": round(took, 1),
             "limit": stage.limit,
@@ -202,7 +208,7 @@ def main() -> int:
     args = parser.parse_args()
     if args.list:
         for stage in stages(args.output, args.tiny):
-            print(shlex.join(["clew", *stage.args]))
+            print(stage.words(stage.command(args.output)))
         return 0
     runner = Runner(args.output, args.budget)
     os.environ |= {

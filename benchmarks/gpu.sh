@@ -26,4 +26,4 @@ if [ -d build/wheels ]; then
         --target build/gpu-packages build/wheels/*.whl
     export PYTHONPATH="$PYTHONPATH:$PWD/build/gpu-packages"
 fi
-exec "$python" benchmarks/gpu.py "$@"
+exec "$python" -m benchmarks.gpu "$@"

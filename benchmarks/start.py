@@ -1,28 +1,101 @@
-"""Seconds to the first training step by two checkouts of clew, by turns.
+"""Seconds from the launch of `clew train` to its first training step, cold and warm.
 
-    python benchmarks/start.py BEFORE AFTER --turns 5 --output start.json
+    python -m benchmarks.start                               # of this checkout
+    python -m benchmarks.start --checkouts BEFORE AFTER      # of two others, by turns
 
-Each checkout is the folder that has `src`; both run in this interpreter's environment. Every turn
-starts `clew train` (or with --preset an agent of the thesis) cold and then warm by each.
+Each start is the command itself in a process of its own, timed from its launch to the line that it
+prints after its first update. Cold, the cache of compiled programs is empty; warm, the same command
+has filled it. The kernels are built before, once for a machine. A checkout is the folder that has
+`src`; all run in this interpreter's environment. All commands take 15 minutes.
 """
 
 import argparse
-import json
 import os
 import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
+from benchmarks import options
+
+from clew.cli.tables import log
+from clew.errors import unknown_name
 from clew.lab.bench.machine import device
-from clew.lab.bench.start import COMMANDS, cold_and_warm
-from clew.lab.bench.timing import by_turns, estimate
+from clew.lab.bench.timing import Estimate, by_turns, estimate, seconds_of
+from clew.lab.studies.tmaze.grid import PRESETS
 from clew.memory.kernels import why_not
+from clew.memory.kernels.build import cache_folder
+from clew.report.document import Measured, NothingMeasured, tabulate
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "clew train": (),
+    **{name.partition("/")[2]: ("--preset", name) for name in PRESETS},
+}
+"""What is started, by name: options of `clew train`."""
+
+FIRST_STEP = " steps/s"
+"""What the line after the first update has, and no line before it."""
+
+HERE = Path(__file__).parents[1]
+QUICK = ("--memory-options", "hidden_size=8", "num_layers=1")
+"""Options of every command with --quick, which starts each once."""
+QUICK_NOTE = "QUICK: small memories and one turn, no figures to quote"
+NOTE = (
+    "seconds from the launch of the command to the end of its first update, the median and its 95% "
+    "interval (with fewer than six turns the extremes). cold: no program is in the cache; warm: "
+    "the same command has run before. The kernels are built already."
+)
 
 
-def starts(checkout: Path, arguments: tuple[str, ...]) -> list[float]:
-    """Seconds of a cold and of a warm start by a checkout's code."""
-    os.environ["PYTHONPATH"] = str(checkout / "src")
-    return cold_and_warm(arguments)
+class Row(NamedTuple):
+    """One command by one checkout."""
+
+    name: str
+    checkout: str
+    """The commit that it holds."""
+    arguments: tuple[str, ...]
+    cold: Estimate
+    warm: Estimate
+
+
+def measure(given: argparse.Namespace) -> Measured:
+    """Starts every command cold and warm by each checkout, by turns.
+
+    Raises:
+        NothingMeasured: if a command ends before its first update, with what it printed last.
+        UserError: for a name that is none.
+    """
+    for name in given.memories:
+        if name not in COMMANDS:
+            raise unknown_name("command to start", name, COMMANDS)
+    why_not()  # builds the kernels
+    arguments = {
+        name: (*COMMANDS[name], *(QUICK if given.quick else ()))
+        for name in given.memories or COMMANDS
+    }
+    measures = {
+        (name, checkout): partial(cold_and_warm, words, checkout)
+        for name, words in arguments.items()
+        for checkout in given.checkouts
+    }
+    found = by_turns(measures, 1 if given.quick else given.repeats, log=log)
+    commits = {checkout: commit(checkout) for checkout in given.checkouts}
+    rows = []
+    for (name, checkout), seconds in found.items():
+        cold, warm = (estimate(each) for each in zip(*seconds, strict=True))
+        rows.append(Row(name, commits[checkout], arguments[name], cold, warm))
+    return document(rows, device())
+
+
+def document(rows: Sequence[Row], machine: Mapping[str, Any]) -> Measured:
+    """What was measured, as `start.json` and `start.md`."""
+    lines = [[row.name, row.checkout, f"{row.cold:.1f}", f"{row.warm:.1f}"] for row in rows]
+    title = f"Seconds to the first training step, {machine['cores']} cores"
+    table = tabulate("start", title, ("", "commit", "cold", "warm"), lines, NOTE)
+    return Measured("start", {"machine": machine, "rows": rows}, [table])
 
 
 def commit(checkout: Path) -> str:
@@ -31,32 +104,60 @@ def commit(checkout: Path) -> str:
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def main() -> None:
-    """Measures, and writes every start."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("before", type=Path)
-    parser.add_argument("after", type=Path)
-    parser.add_argument("--commands", nargs="+", default=["clew train"], choices=COMMANDS)
-    parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--output", type=Path, required=True)
-    given = parser.parse_args()
-    why_not()  # builds the kernels
-    checkouts = {"before": given.before, "after": given.after}
-    measures = {
-        (name, which): partial(starts, checkout, COMMANDS[name])
-        for name in given.commands
-        for which, checkout in checkouts.items()
-    }
-    found = by_turns(measures, given.turns, log=print)
-    rows = []
-    for (name, which), seconds in found.items():
-        cold, warm = zip(*seconds, strict=True)
-        print(f"{name}, {which}: cold {estimate(cold):.1f} s, warm {estimate(warm):.1f} s")
-        rows.append({"name": name, "which": which, "cold": cold, "warm": warm})
-    commits = {which: commit(checkout) for which, checkout in checkouts.items()}
-    data = {"machine": device(), "commits": commits, "starts": rows}
-    given.output.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+def cold_and_warm(arguments: Sequence[str], checkout: Path = HERE) -> list[float]:
+    """Seconds to the first step with an empty cache, and with the one that this start has left.
+
+    Args:
+        arguments: of `clew train`.
+        checkout: whose code it is.
+
+    Raises:
+        NothingMeasured: if the command ends before its first update, with what it printed last.
+    """
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        os.symlink(cache_folder(), Path(folder, "kernels"))
+        for _ in ("cold", "warm"):
+            with launch(arguments, folder, checkout) as process:
+                found.append(seconds_of(lambda process=process: await_first_step(process)))
+                process.kill()
+    return found
+
+
+def launch(arguments: Sequence[str], folder: str, checkout: Path) -> subprocess.Popen[str]:
+    """Starts `clew train` with its runs and caches in a folder."""
+    environment = {**os.environ, "CLEW_CACHE_DIR": folder, "PYTHONPATH": str(checkout / "src")}
+    environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+    return subprocess.Popen(
+        [sys.executable, "-m", "clew", "train", "--run-dir", folder, *arguments],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def await_first_step(process: subprocess.Popen[str]) -> None:
+    """Waits for the line after the first update.
+
+    Raises:
+        NothingMeasured: if the process ends before, with what it printed last.
+    """
+    seen: list[str] = []
+    assert process.stderr is not None
+    for line in process.stderr:
+        if FIRST_STEP in line:
+            return
+        seen.append(line)
+    raise NothingMeasured("clew train ended before its first update:\n" + "".join(seen[-5:]))
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Measures, prints and writes."""
+    parser = options.parser(__doc__ or "", repeats=5)
+    parser.add_argument("--checkouts", type=Path, nargs="+", default=[HERE], help="whose code")
+    return options.run(parser, args, measure, QUICK_NOTE)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

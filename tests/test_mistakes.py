@@ -289,10 +289,6 @@ COMMANDS = {
     "cost --input-size 0": "input_size must be an integer of at least 1",
     "bench --memories lstmm": "did you mean 'lstm'",
     "bench --repeats 0": "repeats must be an integer of at least 1",
-    "bench --sequences 0": "sequences must be an integer of at least 2",
-    "bench --sequences 4": "--sequences is for --memory-maze",
-    "bench --start --lengths": "give one of",
-    "bench --output here": "--output needs",
     "demo --seeds 0": "seeds must be an integer of at least 1",
     "demo --episodes 0": "episodes must be an integer of at least 1",
     # Studies and reports.

@@ -79,7 +79,7 @@ def cell(memory: Any) -> Arrays:
 def heads(agent: Any) -> Arrays:
     """The arrays of both heads."""
     found = {}
-    for name, head in (("actor", agent.actor), ("critic", agent.critic)):
+    for name, head in (("actor", agent.heads.actor), ("critic", agent.heads.critic)):
         for part, linear in (("hidden", head.hidden), ("output", head.output)):
             found[f"{name}_{part}"] = linear.weight
             found[f"{name}_{part}_bias"] = linear.bias
@@ -111,18 +111,18 @@ def subject(
 
     def chunk(params: Any, xs: Any, starts: Any) -> Any:
         whole = eqx.combine(params, static)
-        unroll = jax.vmap(whole.unroll, in_axes=(0, 1, 1), out_axes=(0, *[1] * (1 + of_policy)))
-        return together(*unroll(state(xs.shape[1]), xs, starts)[1:])
+        unroll = jax.vmap(whole.unroll, in_axes=(0, 1, 1), out_axes=(0, 1))
+        return together(unroll(state(xs.shape[1]), xs, starts)[1])
 
     def step(params: Any, state: Any, xs: Any, starts: Any) -> Any:
-        state, *outputs = jax.vmap(eqx.combine(params, static).step)(state, xs, starts)
-        return state, together(*outputs)
+        state, outputs = jax.vmap(eqx.combine(params, static).step)(state, xs, starts)
+        return state, together(outputs)
 
-    def together(*outputs: Any) -> Any:
+    def together(outputs: Any) -> Any:
         if not of_policy:
-            return outputs[0]
-        logits, values = outputs
-        return jnp.concatenate([jax.nn.log_softmax(logits), values[..., None]], -1)
+            return outputs
+        log_probs, values = jax.nn.log_softmax(outputs.logits), outputs.value[..., None]
+        return jnp.concatenate([log_probs, values], -1)
 
     return JaxSubject(
         sizes,

@@ -82,10 +82,7 @@ MISTAKES = {
     "check builtins:dict": "returned dict, expected an AbstractMemory",
     "bench --memories lstmm": "did you mean 'lstm'",
     "bench --repeats 0": "repeats must be an integer of at least 1",
-    "bench --start --lengths": "give one of --lengths, --start and --memory-maze",
     "bench --peers": "--peers",
-    "bench --lengths --memories relits": "did you mean 'relit'",
-    "bench --output here": "--output needs --lengths, --start or --memory-maze",
     "demo --seeds 0": "seeds must be an integer of at least 1",
 }
 

@@ -8,9 +8,7 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
-
-from clew.cli import run
-from clew.lab.bench.learner import (
+from benchmarks.learner import (
     ACTIONS,
     QUICK,
     SIDE,
@@ -18,9 +16,11 @@ from clew.lab.bench.learner import (
     config_of,
     document,
     made_up,
+    main,
     models,
     table,
 )
+
 from clew.lab.bench.timing import Estimate
 from clew.lab.costs import multiply_adds
 from clew.lab.studies.memory_maze.grid import PRESETS
@@ -96,25 +96,23 @@ def test_figures_are_written_as_table_picture_and_json(tmp_path: Path) -> None:
 
 
 MISTAKES = {
-    "--memory-maze --memories lsmt": "unknown agent of Memory Maze 'lsmt'; did you mean 'lstm'",
-    "--memory-maze --sequences 3": "sequences must be even, two of them are a rollout, got 3",
-    "--memory-maze --sequences 0": "sequences must be an integer of at least 2, got 0",
-    "--memory-maze --lengths": "give one of --lengths, --start and --memory-maze",
-    "--output here": "--output needs --lengths, --start or --memory-maze",
+    "--memories lsmt": "unknown agent of Memory Maze 'lsmt'; did you mean 'lstm'",
+    "--sequences 3": "sequences must be even, two of them are a rollout, got 3",
+    "--sequences 0": "sequences must be an integer of at least 2, got 0",
 }
 
 
 @pytest.mark.parametrize("args", MISTAKES)
 def test_mistakes_are_one_line(args: str, capsys: Any) -> None:
-    assert run(["bench", *args.split()]) == 2
+    assert main(args.split()) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ") and MISTAKES[args] in line
 
 
 @pytest.mark.slow
 def test_the_command_measures(tmp_path: Path, capsys: Any) -> None:
-    args = f"bench --memory-maze --quick --memories none --output {tmp_path}"
-    assert run(args.split()) == 0
+    args = f"--quick --memories none --output {tmp_path}"
+    assert main(args.split()) == 0
     assert "no figures to quote" in capsys.readouterr().out
     (row,) = json.loads((tmp_path / "memory-maze-learner.json").read_text())["rows"]
     assert row["rate"]["middle"] > 0 and row["bytes"] >= row["planned_bytes"] > 0

@@ -6,18 +6,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-
-import clew.lab.bench.lengths
-from clew.cli import run
-from clew.lab.bench.lengths import (
+from benchmarks import lengths
+from benchmarks.lengths import (
     SIZES,
     LengthsPlan,
     Row,
     compile_gradient,
     kernel_bytes,
+    main,
     measure,
     subjects,
 )
+
 from clew.lab.bench.timing import estimate
 from clew.memory import make_memory, scan_steps
 from clew.memory.kernels import why_not
@@ -79,10 +79,10 @@ def test_lengths_are_measured_by_turns() -> None:
 
 def test_every_form_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the memories that have several, without the kernel where there is none."""
-    plan = clew.lab.bench.lengths.QUICK
+    plan = lengths.QUICK
     labels = [subject.label for subject in subjects(plan)]
     assert ["arelit, chunkwise", "arelit, associative", "linear_transformer"] == labels[-3:]
-    monkeypatch.setattr(clew.lab.bench.lengths, "why_not", lambda: "no compiler")
+    monkeypatch.setattr(lengths, "why_not", lambda: "no compiler")
     without = [subject.label for subject in subjects(plan._replace(memories=("relit",)))]
     assert without == ["relit, xla", "relit, chunkwise", "relit, associative"]
 
@@ -96,10 +96,17 @@ def test_the_command_shows_and_writes(
         for name in ("relit", "arelit")
         for length in (4, 8)
     ]
-    monkeypatch.setattr(clew.lab.bench.lengths, "measure", lambda plan, threads, log: rows)
-    monkeypatch.setattr(clew.lab.bench.lengths, "matrix_product_rate", lambda repeats: 1e11)
-    assert run(["bench", "--lengths", "--quick", "--output", str(tmp_path)]) == 0
+    monkeypatch.setattr(lengths, "measure", lambda plan, threads, log: rows)
+    monkeypatch.setattr(lengths, "matrix_product_rate", lambda repeats: 1e11)
+    assert main(["--quick", "--output", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "1.25 [1.00, 1.50]" in text and "1.0 + 0.5" in text and "20.0" in text
     assert {p.name for p in tmp_path.iterdir()} == {"lengths.json", "lengths.md", "lengths.png"}
     assert "100 to 100 GFLOP/s" in (tmp_path / "lengths.md").read_text()
+
+
+def test_mistakes_are_one_line(capsys: pytest.CaptureFixture) -> None:
+    assert main(["--memories", "relits"]) == 2
+    assert "did you mean 'relit'" in capsys.readouterr().err
+    assert main(["--repeats", "0"]) == 2
+    assert "repeats must be an integer of at least 1" in capsys.readouterr().err

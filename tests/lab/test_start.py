@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from benchmarks import start
 
-from clew.cli import run
-from clew.lab.bench import start
 from clew.report.document import NothingMeasured
 from clew.run.config import TrainConfig
 from clew.run.progress import Lines, Report
@@ -52,14 +51,15 @@ def test_cold_comes_before_warm_in_one_folder(
     """And every turn has a folder of its own."""
     folders: list[str] = []
 
-    def launch(arguments: Sequence[str], folder: str) -> subprocess.Popen[str]:
+    def launch(arguments: Sequence[str], folder: str, checkout: Path) -> subprocess.Popen[str]:
+        assert checkout == start.HERE
         assert Path(folder, "kernels").is_symlink() and "hidden_size=8" in arguments
         folders.append(folder)
         return saying("12 steps/s", 60)
 
     monkeypatch.setattr(start, "launch", launch)
     monkeypatch.setattr(start, "why_not", lambda: "")
-    assert run(["bench", "--start", "--quick", "--memories", "lstm", "gru", "--json"]) == 0
+    assert start.main(["--quick", "--memories", "lstm", "gru", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert [row["name"] for row in data["rows"]] == ["lstm", "gru"]
     assert folders[0] == folders[1] != folders[2] == folders[3]
@@ -67,5 +67,5 @@ def test_cold_comes_before_warm_in_one_folder(
 
 @pytest.mark.slow
 def test_the_real_command_starts_faster_when_warm() -> None:
-    cold, warm = start.cold_and_warm(start.QUICK.options)
+    cold, warm = start.cold_and_warm(start.QUICK)
     assert 0 < warm < cold

@@ -27,7 +27,7 @@ from clew.lab.studies.report.edition import Edition
 from clew.stats import Comparison, Interval, bootstrap_interval, welch_test
 
 SPEED = "memory-maze-learner.json"
-"""What `clew bench --memory-maze --output FOLDER` writes."""
+"""What `python -m benchmarks.learner --output FOLDER` writes, in a checkout."""
 ORDERS = {
     "9x9": ("lstm", "gtrxl-256", "arelit"),
     "11x11": ("lstm", "gtrxl-256", "arelit"),

@@ -1,11 +1,15 @@
 """How fast each agent of Pramanik's Memory Maze study learns, and the memory that this takes.
 
+    python -m benchmarks.learner --output results/memory-maze-speed
+
 The thesis measured frames per second and peak memory of whole trainings on a graphics card (Figure
 5.6). Here it is the learner alone, on pictures of noise: one update of the training program, one
 gradient step of Table A.3's 3,200 frames, at the sizes of Table A.4. All agents are measured by
 turns, so that other load on the machine falls on all of them; compare the ratios within a turn.
 """
 
+import argparse
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,15 +21,17 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
+from benchmarks import options
+from benchmarks.lengths import kernel_bytes
 from gymnasium import spaces
 from matplotlib.axes import Axes
 
 from clew.agents.network import Agent
-from clew.errors import UserError, unknown_name
+from clew.cli.tables import log as log_to_stderr
+from clew.errors import UserError, require_at_least, unknown_name
 from clew.interact.host_rollout import HostRollout
 from clew.interact.hosted_task import HostedTask
 from clew.interact.rollout import empty_memories
-from clew.lab.bench.lengths import kernel_bytes
 from clew.lab.bench.machine import device, matrix_product_rate, until_ready
 from clew.lab.bench.speed import FORWARD_AND_BACKWARD
 from clew.lab.bench.timing import Estimate, by_turns, estimate, ratio, seconds_of
@@ -122,10 +128,11 @@ def models() -> tuple[str, ...]:
 
 
 def check_plan(plan: LearnerPlan) -> None:
-    """Raises `UserError` for an agent that is not known, or an odd number of sequences."""
+    """Raises `UserError` for an unknown agent, or sequences that are not even."""
     for name in plan.models:
         if name not in models():
             raise unknown_name("agent of Memory Maze", name, models())
+    require_at_least("sequences", plan.sequences, 2)
     if plan.sequences % 2:
         raise UserError(f"sequences must be even, two of them are a rollout, got {plan.sequences}")
 
@@ -280,7 +287,7 @@ def config_of(name: str, sequences: int, sizes: dict[str, Any]) -> TrainConfig:
     envs = sequences * ppo.sequence_length // ppo.rollout_length
     ppo = replace(ppo, num_envs=envs, minibatches=1)
     options = config.memory_options | sizes
-    return replace(config, env=f"{__name__}:Noise", memory_options=options, ppo=ppo)
+    return replace(config, env="benchmarks.learner:Noise", memory_options=options, ppo=ppo)
 
 
 def made_up(parts: Parts, agent: Agent) -> HostRollout:
@@ -348,3 +355,30 @@ def draw(rows: Sequence[Row], path: Path, title: str) -> None:
     finish(right, f"MiB at the peak of {rows[0].planned_frames:,} frames")
     figure.suptitle(title, fontsize=10)
     save(figure, path)
+
+
+def plan_of(given: argparse.Namespace) -> LearnerPlan:
+    """What the options ask for."""
+    chosen = tuple(given.memories)
+    if given.quick:
+        return QUICK._replace(models=chosen or QUICK.models)
+    return LearnerPlan(chosen or models(), given.sequences, rounds=given.repeats)
+
+
+def options_of() -> argparse.ArgumentParser:
+    """What can be chosen."""
+    parser = options.parser(__doc__ or "", repeats=6)
+    about = "of 100 frames in a timed gradient step, even; memory is always that of 32"
+    parser.add_argument("--sequences", type=int, default=32, help=about)
+    return parser
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Measures, prints and writes."""
+    return options.run(
+        options_of(), args, lambda given: report(plan_of(given), log_to_stderr), QUICK_NOTE
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,10 +1,14 @@
 """How time and memory of learning grow with the length of a chunk.
 
+    python -m benchmarks.lengths --output results/lengths
+
 Of the memories whose state does not grow with time, one layer each at the sizes of Pramanik
 (2023), Table A.2, in every form that a chunk of theirs is computed in: the gradient of `unroll`,
 compiled for chunks of several lengths.
 """
 
+import argparse
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,8 +17,10 @@ from typing import Any, NamedTuple, get_args
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from benchmarks import options
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
+from clew.cli.tables import log as log_to_stderr
 from clew.errors import unknown_name
 from clew.lab.bench.machine import call_seconds, device, matrix_product_rate
 from clew.lab.bench.timing import Estimate, estimate, ratio
@@ -295,3 +301,31 @@ def draw(rows: Sequence[Row], path: Path, title: str) -> None:
     figure.legend(loc="outside lower center", ncols=3, frameon=False)
     figure.suptitle(title)
     figure.savefig(path, dpi=100)
+
+
+def plan_of(given: argparse.Namespace) -> LengthsPlan:
+    """What the options ask for.
+
+    Raises:
+        UserError: for a name that is not in `FORMS`.
+    """
+    return of_memories(QUICK if given.quick else LengthsPlan(rounds=given.repeats), given.memories)
+
+
+def options_of() -> argparse.ArgumentParser:
+    """What can be chosen."""
+    return options.parser(__doc__ or "", repeats=6)
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Measures, prints and writes."""
+    return options.run(
+        options_of(),
+        args,
+        lambda given: report(plan_of(given), 1 if given.quick else 5, log_to_stderr),
+        QUICK_NOTE,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
