@@ -87,3 +87,24 @@ def test_every_subject_has_a_program_and_arrays() -> None:
         assert arrays["inputs"].shape == (6, 2, 4) and arrays["starts"][0].all()
         assert arrays["starts"][1:].any() == family.starts
         assert all(math.isfinite(x.sum()) for x in arrays.values())
+
+
+def test_clews_own_worker_reads_today_s_agents(tmp_path: Path) -> None:
+    """Every family's first subject keeps the laws, and has gradients by the arrays' names."""
+    worker = Worker([sys.executable, str(PROGRAMS / WORKERS["clew"])])
+    sizes = serve.Sizes(6, 2, 3, 4)
+    try:
+        for family in FAMILIES:
+            arrays, file = make_arrays(family, sizes), tmp_path / f"{family.name}.npz"
+            np.savez(file, **arrays)
+            given = {"subject": family.subjects[0], "sizes": list(sizes), "arrays": str(file)}
+            laws = worker.ask("laws", **given)
+            assert laws["nan"] and max(laws[n] for n in ("reset", "stream", "causal")) < 1e-5
+            worker.ask("prepare", mode="learn", limit=2**30, **given)
+            worker.ask("result", subject=family.subjects[0], file=str(tmp_path / "found.npz"))
+            found = dict(np.load(tmp_path / "found.npz"))
+            gradients = found.keys() - {"outputs"}
+            assert gradients and all(found[n].shape == arrays[n].shape for n in gradients)
+            assert all(np.isfinite(x).all() for x in found.values())
+    finally:
+        worker.close()
