@@ -14,6 +14,8 @@ from pathlib import Path
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".jax_cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 os.environ.setdefault("MPLBACKEND", "Agg")
+# Two workers of two threads each wait for one another: NumPy's small products took twice the time.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Runs that tests train are theirs, not the user's.
 if "CLEW_STATE_DIR" not in os.environ:
     os.environ["CLEW_STATE_DIR"] = tempfile.mkdtemp(prefix="clew-state-")
