@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import clew
+from clew.run.metrics import read_metrics
 from clew.run.progress import Quiet
-from clew.run.record import read_metrics
 
 CARDS = 4
 EPISODES = 500

@@ -117,7 +117,7 @@ def steady(read: Any, seconds: float, process: subprocess.Popen[bytes], log: Pat
 
 def measure_clew(args: argparse.Namespace) -> float:
     """The rate of `clew train`, from the time and steps that it logs."""
-    from clew.run.record import read_metrics
+    from clew.run.metrics import read_metrics
 
     with tempfile.TemporaryDirectory() as folder:
         options = ["--run-dir", folder, "--name", "run", "--env", args.env]

@@ -33,8 +33,8 @@ from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.build import make_parts
 from clew.run.compiled import compile_program, init_run
 from clew.run.config import TrainConfig
-from clew.run.cores import available_cores
 from clew.run.folder import read_config
+from clew.run.machine import available_cores
 from clew.run.progress import Quiet
 from memory_samples import SMALL
 from small_async import after, arrays, async_config, by_turns

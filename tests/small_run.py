@@ -12,8 +12,8 @@ from clew.agents.learners.a2c import A2CConfig
 from clew.agents.network import NetworkConfig
 from clew.run import checkpoint
 from clew.run.config import TrainConfig
+from clew.run.metrics import Row, read_metrics
 from clew.run.progress import Quiet, Report
-from clew.run.record import Row, read_metrics
 
 STEPS_PER_UPDATE = 8 * 16
 UPDATES = 320

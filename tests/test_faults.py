@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clew.errors import UserError
-from clew.run.stop import TrainingInterrupted
+from clew.run.runner import TrainingInterrupted
 from faults import campaign, processes
 from faults.bench import NO_EFFECT, SURVIVED, Accepted, Bench, Lost
 from faults.campaign import Campaign, Trial, run_campaign, run_trial, write

@@ -141,6 +141,15 @@ def interact_imports_no_run() -> Iterator[str]:
                     yield module.breach(found.line, f"interact imports {found.module}")
 
 
+def reports_know_no_runs() -> Iterator[str]:
+    """A document is given its numbers; runs draw their curves with `clew.report`."""
+    for module in library().values():
+        if module.room == "report":
+            for found in own_imports(module):
+                if room_of(found.module) not in ("report", "stats", "errors", "files", "output"):
+                    yield module.breach(found.line, f"report imports {found.module}")
+
+
 def workers_import_no_jax() -> Iterator[str]:
     """What a worker process of Gymnasium environments loads never reaches JAX."""
     seen: set[str] = set()
@@ -344,6 +353,7 @@ RULES: tuple[Callable[[], Iterator[str]], ...] = (
     memory_stands_alone,
     tasks_know_no_agents,
     interact_imports_no_run,
+    reports_know_no_runs,
     workers_import_no_jax,
     only_lab_and_cli_import_lab,
     only_interact_knows_two_worlds,

@@ -17,10 +17,10 @@ from clew.cli import run
 from clew.errors import UserError
 from clew.lab.grid import Evaluation, Setting, Study
 from clew.lab.grid.results import write_study
+from clew.output import printable
 from clew.run import folder
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.checkpoint import Identity
-from clew.run.output import printable
 from clew.run.progress import Quiet
 from clew.run.trust import named_code
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from clew.memory.laws import check
     from clew.run.config import TrainConfig
     from clew.run.evaluate import evaluate, load
-    from clew.run.record import read_metrics
-    from clew.run.stop import EnvironmentFailed, TrainingDiverged, TrainingInterrupted
+    from clew.run.metrics import read_metrics
+    from clew.run.runner import EnvironmentFailed, TrainingDiverged, TrainingInterrupted
     from clew.run.train import resume_run, train
 
 _HOMES = {
@@ -42,7 +42,7 @@ _HOMES = {
     "PPOConfig": "clew.agents.learners.ppo",
     "WrapperConfig": "clew.envs.wrappers",
     "HostConfig": "clew.interact.task",
-    "EnvironmentFailed": "clew.run.stop",
+    "EnvironmentFailed": "clew.run.runner",
     "ENVS": "clew.envs",
     "AutoReset": "clew.envs",
     "Environment": "clew.envs",
@@ -58,9 +58,9 @@ _HOMES = {
     "export_agent": "clew.deploy.export",
     "load": "clew.run.evaluate",
     "load_policy": "clew.deploy.load",
-    "read_metrics": "clew.run.record",
-    "TrainingDiverged": "clew.run.stop",
-    "TrainingInterrupted": "clew.run.stop",
+    "read_metrics": "clew.run.metrics",
+    "TrainingDiverged": "clew.run.runner",
+    "TrainingInterrupted": "clew.run.runner",
     "resume_run": "clew.run.train",
     "train": "clew.run.train",
 }

@@ -30,7 +30,7 @@ from clew.interact.tasks import make_task
 from clew.memory import MEMORIES, options_of
 from clew.run.config import TrainConfig
 from clew.run.load import load_agent
-from clew.run.stop import TrainingDiverged
+from clew.run.runner import TrainingDiverged
 from masked import Masked, masks
 from memory_samples import SMALL, quick_compilation
 from small_run import Watch, assert_same_run, small_config

@@ -21,7 +21,7 @@ from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.build import make_task
 from clew.run.config import TrainConfig
 from clew.run.load import load_agent
-from clew.run.stop import EnvironmentFailed
+from clew.run.runner import EnvironmentFailed
 from masked import Locks
 from small_run import Watch
 

@@ -19,9 +19,9 @@ from clew.errors import UserError
 from clew.interact.task import HostConfig
 from clew.run import checkpoint, folder
 from clew.run.config import TrainConfig
+from clew.run.metrics import Row, read_metrics
 from clew.run.progress import Progress, Quiet, Report
-from clew.run.record import Row, read_metrics
-from clew.run.stop import TrainingInterrupted
+from clew.run.runner import TrainingInterrupted
 from clew.run.train import train
 
 PER_UPDATE = 4 * 8

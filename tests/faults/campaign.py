@@ -16,8 +16,9 @@ from unittest import mock
 import jax
 
 from clew.errors import UserError
-from clew.run import folder, machine
-from clew.run.stop import TrainingInterrupted
+from clew.files import write_json, write_text
+from clew.run import machine
+from clew.run.runner import TrainingInterrupted
 from clew.run.trust import STATE
 from faults.bench import NO_EFFECT, SURVIVED, Accepted, Bench, Lost
 from faults.kinds import A_TURN, KINDS
@@ -178,8 +179,8 @@ def write(output: Path, counts: str, values: dict[str, Any], table: str, text: s
     """
     output.mkdir(parents=True, exist_ok=True)
     about = {"versions": machine.versions(), "git_commit": machine.git_commit()}
-    folder.write_json(output / counts, about | values)
-    folder.write_text(output / table, text + "\n")
+    write_json(output / counts, about | values)
+    write_text(output / table, text + "\n")
 
 
 @contextlib.contextmanager

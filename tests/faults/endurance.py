@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from clew.run import machine
+from clew.run.metrics import Row, read_metrics
 from clew.run.progress import Quiet
-from clew.run.record import Row, read_metrics
 from clew.run.train import train
 from faults.bench import PER_UPDATE, SURVIVED, Bench, Lost, last_state, untimed
 from faults.campaign import Campaign, Trial, outcome_of, own_folder, write

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from clew.files import write_text
 from clew.run import checkpoint, folder, json_lines
 from clew.run.checkpoint import CheckpointError
 from clew.run.config import TrainConfig
@@ -250,7 +251,7 @@ def environment(run: Endured, dice: random.Random) -> str:
     """Trouble in an environment: it is opened anew, or the process ends with a line."""
     if not run.wait_for_progress():
         return NO_EFFECT
-    folder.write_text(run.armed, f"{dice.choice(TROUBLES)} 0")
+    write_text(run.armed, f"{dice.choice(TROUBLES)} 0")
     happened = run.wait_until(lambda: not run.armed.exists())
     run.armed.unlink(missing_ok=True)
     run.wait_for_progress()

@@ -14,8 +14,8 @@ from typing import Any
 
 from clew.run import folder, trust
 from clew.run.config import TrainConfig
+from clew.run.metrics import read_metrics
 from clew.run.progress import Quiet
-from clew.run.record import read_metrics
 from clew.run.train import train
 from faults.bench import (
     HOSTED,
@@ -354,7 +354,7 @@ def write_run(config: TrainConfig) -> Path:
     """A run's folder, before any update: the process that resumes it begins it."""
     path = folder.new_folder(config)
     folder.write_new_config(path, config)
-    trust.record_training(path, config)
+    trust.remember(path, config)
     return path
 
 

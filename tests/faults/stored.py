@@ -26,8 +26,8 @@ import numpy as np
 from clew.errors import UserError
 from clew.run import checkpoint, folder, json_lines
 from clew.run.checkpoint import Checkpoint, CheckpointWarning, Identity
+from clew.run.metrics import read_metrics
 from clew.run.progress import Quiet
-from clew.run.record import read_metrics
 from clew.run.train import train
 from faults.bench import (
     NO_EFFECT,

@@ -16,9 +16,9 @@ from clew.errors import UserError
 from clew.interact.task import HostConfig
 from clew.run import checkpoint
 from clew.run.config import TrainConfig
+from clew.run.metrics import read_metrics
 from clew.run.progress import Quiet
-from clew.run.record import read_metrics
-from clew.run.stop import EnvironmentFailed
+from clew.run.runner import EnvironmentFailed
 from clew.run.train import train
 from small_async import LENGTH, order, run_dir
 

@@ -25,7 +25,7 @@ def pretend(job, progress):
         (folder / "died").touch()
         os.kill(os.getpid(), signal.SIGKILL)
     if fault == "diverge" and 0 in job["seeds"]:
-        from clew.run.stop import TrainingDiverged
+        from clew.run.runner import TrainingDiverged
 
         raise TrainingDiverged("seed 0 is no longer finite")
     return [

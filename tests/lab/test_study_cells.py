@@ -17,7 +17,7 @@ from clew.lab.grid.jobs import agent_of, learning_curve, make_job, provenance, r
 from clew.lab.grid.results import finished_cells
 from clew.memory.kernels import why_not
 from clew.memory.kernels.build import source_hash
-from clew.run.record import read_metrics
+from clew.run.metrics import read_metrics
 from small_cells import FURTHER, small_cells, timeless
 from worker_processes import workers_of
 

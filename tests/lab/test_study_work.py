@@ -22,7 +22,7 @@ from clew.run.build import make_parts
 from clew.run.compiled import init_run
 from clew.run.lanes import Lane
 from clew.run.progress import Quiet
-from clew.run.stop import TrainingDiverged
+from clew.run.runner import TrainingDiverged
 from small_study import small_study
 
 SEEDS = (4, 0, 7)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from clew.errors import UserError
-from clew.report.curves import curves, draw_curve, plot_runs, read_rows
+from clew.report.curves import curves, plot_runs
+from clew.run.metrics import read_rows
 
 
 def row(steps: int, episodes: list[int], success: list[float | None]) -> dict[str, Any]:
@@ -40,10 +41,11 @@ def test_bins_weigh_rows_by_their_episodes() -> None:
 
 def test_pictures_are_written_whole(tmp_path: Path) -> None:
     run = write(tmp_path / "a", ROWS, tail='{"steps": 5')  # a row cut short by a kill
-    assert len(read_rows(run)) == 4
-    assert draw_curve(run) == run / "curve.png"
-    both = plot_runs({"a": run, "b": write(tmp_path / "b", ROWS[2:])}, tmp_path / "pictures/ab.png")
-    for path in (run / "curve.png", both):
+    rows = read_rows(run)
+    assert len(rows) == 4
+    one = plot_runs({"a": rows}, run / "curve.png")
+    both = plot_runs({"a": rows, "b": ROWS[2:]}, tmp_path / "pictures/ab.png")
+    for path in (one, both):
         assert path.read_bytes().startswith(b"\x89PNG")
     assert not list(tmp_path.rglob("*.part"))
 

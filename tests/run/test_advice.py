@@ -7,7 +7,7 @@ import pytest
 
 from clew.envs.wrappers import WrapperConfig
 from clew.run.config import TrainConfig
-from clew.run.record import advice
+from clew.run.metrics import advice
 
 CONFIG = TrainConfig(env="gymnasium:CartPole-v1", algorithm="ppo")
 ROWS = [{"grad_norm": [40.0, 30.0]}, {"grad_norm": [None, 35.0]}]

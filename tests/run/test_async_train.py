@@ -16,8 +16,8 @@ from clew.agents.learners.ppo import PPOConfig
 from clew.run import checkpoint
 from clew.run.asynchronous import program
 from clew.run.asynchronous.settings import AsyncConfig
-from clew.run.record import read_metrics
-from clew.run.stop import EnvironmentFailed, TrainingInterrupted
+from clew.run.metrics import read_metrics
+from clew.run.runner import EnvironmentFailed, TrainingInterrupted
 from small_async import LENGTH, run_dir
 from small_run import Watch
 

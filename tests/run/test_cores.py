@@ -10,7 +10,7 @@ import pytest
 
 PROGRAM = """
 import json, os, sys
-from clew.run.cores import use_threads
+from clew.run.machine import use_threads
 use_threads(int(sys.argv[1]))
 import jax, numpy as np
 jax.block_until_ready(jax.device_put(np.zeros(1)))

@@ -20,9 +20,9 @@ import clew.cli
 from clew.bridges.gymnasium.processes import stopping_signals
 from clew.cli.live import Live
 from clew.lab.grid.progress import StudyLines
-from clew.run.output import FailSafeOutput, allow_descriptors, fail_safe
+from clew.output import FailSafeOutput, allow_descriptors, fail_safe
 from clew.run.progress import Lines, Report
-from clew.run.stop import stop_signals
+from clew.run.runner import stop_signals
 from small_run import small_config
 
 TINY = "--memory none --memory-options hidden_size=4 num_layers=1 --env-options corridor_length=3"
@@ -255,7 +255,7 @@ import sys
 sys.path.insert(0, {tests!r})
 from pathlib import Path
 from small_async import run_dir
-from clew.run.output import flush_streams
+from clew.output import flush_streams
 from clew.cli import main
 import clew, clew.run.train
 if __name__ == "__main__":

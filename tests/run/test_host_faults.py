@@ -21,7 +21,7 @@ from clew.bridges.gymnasium.processes import close_quietly, start_method, stoppi
 from clew.bridges.gymnasium.stream import EnvironmentFault, EnvironmentHung, GymnasiumStream
 from clew.bridges.gymnasium.task import gymnasium_task
 from clew.errors import UserError
-from clew.run.stop import stop_signals
+from clew.run.runner import stop_signals
 from labelled import Labelled, Misfit, Troubled
 
 NAME = "labelled:Troubled"

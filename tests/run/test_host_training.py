@@ -22,7 +22,7 @@ from clew.run.config import TrainConfig
 from clew.run.evaluate import evaluate
 from clew.run.hosted import HostProgram
 from clew.run.progress import Quiet
-from clew.run.stop import EnvironmentFailed
+from clew.run.runner import EnvironmentFailed
 from clew.run.train import resume_run, train
 
 GAMMA = 0.5

@@ -14,11 +14,8 @@ import clew
 from clew.errors import UserError
 from clew.run import checkpoint
 from clew.run.config import TrainConfig, config_from_json
-from clew.run.loggers import WandbConfig, check_loggers
-from clew.run.loggers.base import scalars
-from clew.run.loggers.listen import Background, Logged, with_loggers
-from clew.run.loggers.weights_biases import log_in
-from clew.run.progress import Quiet, Report
+from clew.run.loggers import WandbConfig, check_loggers, log_in, scalars
+from clew.run.progress import Background, Logged, Quiet, Report, with_loggers
 from small_run import STEPS_PER_UPDATE, Watch, small_config, untimed
 
 ROW = {"update": 8, "steps": 80, "seconds": 0.5, "episodes": [3, 5], "return": [1.0, None]}

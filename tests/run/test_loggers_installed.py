@@ -10,7 +10,7 @@ import pytest
 import clew
 from clew.run.config import TrainConfig
 from clew.run.loggers import WandbConfig, make_logger
-from clew.run.loggers.listen import Background
+from clew.run.progress import Background
 from small_run import STEPS_PER_UPDATE, Watch, small_config
 
 # Their own warnings, such as those of how protobuf was built, are none of ours.

@@ -20,8 +20,8 @@ from clew.errors import UserError
 from clew.names import ScriptWarning
 from clew.run import folder
 from clew.run.build import make_parts
+from clew.run.folder import by_reference, completed
 from clew.run.progress import Quiet, Report
-from clew.run.recorded import by_reference, completed
 from clew.run.trust import named_code
 from own_parts import Average, Cue, Halved, Kept, Scaled
 from small_run import assert_same_run

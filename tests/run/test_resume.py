@@ -19,8 +19,8 @@ from clew.errors import UserError
 from clew.run import checkpoint
 from clew.run.checkpoint import CheckpointWarning
 from clew.run.folder import locked
-from clew.run.record import LogPoint, MetricsFile
-from clew.run.stop import TrainingInterrupted
+from clew.run.metrics import LogPoint, MetricsFile
+from clew.run.runner import TrainingInterrupted
 from small_run import STEPS_PER_UPDATE, UPDATES, Watch, assert_same_run, small_config
 
 

@@ -19,7 +19,7 @@ from clew.run.build import make_parts
 from clew.run.compiled import init_run
 from clew.run.config import TrainConfig, config_from_json
 from clew.run.progress import Lines
-from clew.run.stop import TrainingDiverged
+from clew.run.runner import TrainingDiverged
 from small_run import STEPS_PER_UPDATE, Watch, last_state, small_config
 
 

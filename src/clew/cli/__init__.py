@@ -15,7 +15,7 @@ from typing import Any
 
 from clew.cli.pages import take_large_pages
 from clew.errors import StoppedAtOnce, UserError, system_error
-from clew.run.output import (
+from clew.output import (
     FailSafeOutput,
     allow_descriptors,
     flush_streams,

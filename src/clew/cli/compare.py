@@ -12,8 +12,8 @@ from clew.cli.parse import parse
 from clew.cli.tables import log, print_json, print_table
 from clew.cli.train import Memories, on_algorithm, parse_training
 from clew.errors import UserError
-from clew.run import folder, record
-from clew.run.record import final_text
+from clew.run import folder
+from clew.run.metrics import Row, final_text, read_rows, summarise
 from clew.run.sharding import open_devices
 
 ABOUT = """Plots the learning curves of several runs in one picture, and lists what each reached
@@ -54,25 +54,27 @@ def main(args: list[str]) -> int:
     out = Path(command.out or Path(command.run_dir) / "compare.png")
     if out.suffix != ".png":
         raise UserError(f"--out must be a .png file, got {command.out}")
-    from clew.report.curves import plot_runs, read_rows  # start: matplotlib takes 0.4 s
+    from clew.report.curves import plot_runs  # start: matplotlib takes 0.4 s
 
     found = {name: folder.find_run(name, command.run_dir) for name in command.runs}
+    rows: dict[str, list[Row]] = {}
     summaries = {}
     for name, path in found.items():
-        rows, config = read_rows(path), folder.read_config(path)
+        rows[name], config = read_rows(path), folder.read_config(path)
         # Not the run's own summary, because it may still be training.
-        whole = record.summarise(rows, config, seconds=rows[-1]["seconds"], parameters=0)
+        seconds = rows[name][-1]["seconds"]
+        whole = summarise(rows[name], config, seconds=seconds, parameters=0)
         summaries[name] = {key: whole[key] for key in SUMMARY}
     labels = _labels(summaries)
     title = command.title or ", ".join(sorted({s["env"] for s in summaries.values()}))
-    picture = plot_runs({labels[name]: path for name, path in found.items()}, out, title)
+    picture = plot_runs({labels[name]: rows[name] for name in found}, out, title)
     if command.json:
         print_json({"runs": summaries, "picture": str(picture)})
         return 0
     metrics = [m for m in METRICS if any(m in s["final"] for s in summaries.values())]
-    rows = [_row(name, summary, metrics) for name, summary in summaries.items()]
+    cells = [_row(name, summary, metrics) for name, summary in summaries.items()]
     columns = ["run", "memory", "task", "seeds", "steps", *metrics]
-    print_table("the last tenth of training", columns, rows, "[..] 95% interval, over seeds")
+    print_table("the last tenth of training", columns, cells, "[..] 95% interval, over seeds")
     print(f"picture: {picture}")
     return 0
 

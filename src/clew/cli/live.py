@@ -7,8 +7,8 @@ from typing import Any
 from rich import progress as bars
 from rich.console import Console
 
+from clew.output import fail_safe
 from clew.run.config import TrainConfig
-from clew.run.output import fail_safe
 from clew.run.progress import (
     CompileTimer,
     Lines,

@@ -8,10 +8,10 @@ from typing import Any
 from clew.cli.parse import parse
 from clew.cli.tables import print_json, print_table
 from clew.errors import UserError, counted
+from clew.files import read_json
 from clew.names import is_reference
+from clew.output import printable
 from clew.run import json_lines
-from clew.run.files import read_json
-from clew.run.output import printable
 
 ABOUT = "Lists the runs of a folder, how far they are and what they reached."
 

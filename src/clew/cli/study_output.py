@@ -24,7 +24,7 @@ from clew.lab.grid import (
 )
 from clew.lab.grid.progress import format_standing
 from clew.lab.grid.results import finished_cells
-from clew.run.output import fail_safe
+from clew.output import fail_safe
 
 SHOWN = 8
 """Programs in progress that are shown."""

@@ -9,8 +9,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from clew.run.json_values import finite
-from clew.run.output import printable
+from clew.files import finite
+from clew.output import printable
 
 if TYPE_CHECKING:
     from clew.report.document import Measured, Table

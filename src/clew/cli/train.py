@@ -11,12 +11,11 @@ from clew.cli.live import listener
 from clew.cli.parse import parse, value_before_parsing
 from clew.errors import UserError
 from clew.run import folder, trust
-from clew.run.config import TrainConfig
-from clew.run.cores import available_cores
+from clew.run.config import TrainConfig, unused
 from clew.run.defaults import choose_algorithm
+from clew.run.machine import available_cores
+from clew.run.metrics import final_text
 from clew.run.progress import format_seconds
-from clew.run.record import final_text
-from clew.run.recorded import unused
 from clew.run.sharding import open_devices
 
 ABOUT = """Trains agents and records the run in a folder: config.json, metrics.jsonl, checkpoints,

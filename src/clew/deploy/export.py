@@ -27,11 +27,11 @@ from clew.deploy.onnx_file import (
 from clew.deploy.policy import PolicyStep, Traced, adapter_of_spaces
 from clew.envs.spaces import split_mask, without_mask
 from clew.errors import UserError, require_at_least
+from clew.files import finite, with_lists
 from clew.interact.policy import Moment, Policy, PolicyAdapter, TrainedWrappers
 from clew.run.build import make_task
 from clew.run.evaluate import interval
 from clew.run.folder import read_run
-from clew.run.json_values import finite, with_lists
 from clew.run.load import Loaded, load_agent
 from clew.run.machine import git_commit, versions
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from clew.deploy import runner
 from clew.errors import UserError
-from clew.run.files import write_file
+from clew.files import write_file
 
 MANIFEST = "manifest.json"
 _WHEN = (1980, 1, 1, 0, 0, 0)

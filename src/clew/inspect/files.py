@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from clew.files import write_text
 from clew.inspect.inspection import MEASURES, Inspection
-from clew.run.folder import write_text
 
 DIGITS = 7
 """Significant digits, what a 32-bit number holds."""

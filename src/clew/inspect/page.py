@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clew.errors import UserError
+from clew.files import write_text
 from clew.inspect.files import to_json, write_tables
 from clew.inspect.inspection import Inspection
 from clew.inspect.panels import compared, panels
 from clew.report.document import Block, Chart, Numbers, Text
 from clew.report.figures import save_chart
 from clew.report.html import page
-from clew.run.folder import write_text
 
 SIZE = (4.4, 2.75)
 LONGEST_LINE = 130

@@ -10,19 +10,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clew.errors import UserError, unknown_name
+from clew.files import read_json, write_text
 from clew.memory import MEMORIES, options_of
 from clew.names import find
-from clew.report.curves import draw_curves, plot_runs, read_rows
+from clew.report.curves import draw_curves, plot_runs
 from clew.report.document import Block, Cell, Chart, Column, Panel, Table, Text
 from clew.report.html import page
 from clew.run import folder
 from clew.run.build import make_parts
 from clew.run.config import TrainConfig, differences
 from clew.run.defaults import DefaultOptions
-from clew.run.files import read_json
+from clew.run.folder import by_reference
+from clew.run.metrics import final_text, read_rows
 from clew.run.progress import Progress
-from clew.run.record import final_text
-from clew.run.recorded import by_reference
 from clew.run.train import train
 from clew.stats import Interval, probability_of_improvement
 
@@ -118,12 +118,12 @@ def compare(configs: Mapping[str, TrainConfig], progress: Callable[[str], Progre
     config = next(iter(configs.values()))
     place = Path(config.run_dir)
     title = f"{config.env}, {config.seeds} seeds"
-    picture = plot_runs(paths, place / "compare.png", title)
-    result = Comparison(summaries, better, metric, picture, place / "compare.html")
     rows = {memory: read_rows(path) for memory, path in paths.items()}
+    picture = plot_runs(rows, place / "compare.png", title)
+    result = Comparison(summaries, better, metric, picture, place / "compare.html")
     blocks = _blocks(result, rows, [m for m in METRICS if m in has])
     made_by = f"Made by clew compare, clew {version('clew')}."
-    folder.write_text(result.page, page(f"Memories on {title}", blocks, {}, made_by))
+    write_text(result.page, page(f"Memories on {title}", blocks, {}, made_by))
     return result
 
 

@@ -14,8 +14,8 @@ from clew.report.curves import Runs, draw_curves
 from clew.report.figures import COLOURS, new_figure, save
 from clew.run.config import TrainConfig
 from clew.run.evaluate import evaluate
+from clew.run.metrics import read_metrics
 from clew.run.progress import Progress
-from clew.run.record import read_metrics
 from clew.stats import Interval, wilson_interval
 
 CORRIDOR = 20

@@ -11,9 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from clew.errors import UserError
 from clew.report.figures import COLOURS, new_figure, save
-from clew.run.record import read_metrics
 from clew.stats import bootstrap_interval
 
 LABELS = {"success": "success rate", "return": "return (sum of rewards)", "length": "steps"}
@@ -30,18 +28,6 @@ class Curves(NamedTuple):
     """[bins] environment steps of one seed at the bin's end"""
     values: np.ndarray
     """[seeds, bins], the bin before's where no episode ended, NaN before the first did"""
-
-
-def read_rows(run: Path) -> list[dict[str, Any]]:
-    """The rows of a run's `metrics.jsonl`.
-
-    Raises:
-        UserError: if there is none yet.
-    """
-    rows = read_metrics(run)
-    if not rows:
-        raise UserError(f"{run} has no metrics: it is no run, or not beyond its first few updates")
-    return rows
 
 
 def curves(rows: Sequence[Mapping[str, Any]], metric: str, bins: int = 60) -> Curves:
@@ -70,37 +56,22 @@ def curves(rows: Sequence[Mapping[str, Any]], metric: str, bins: int = 60) -> Cu
     return Curves(np.array([steps[g[-1]] for g in groups]), values.T)
 
 
-def draw_curve(run: Path, path: Path | None = None) -> Path:
-    """Draws success and return of one run: thin lines are seeds, the thick one is their mean.
+def plot_runs(rows: Runs, path: Path, title: str | None = None) -> Path:
+    """Draws success and return of several runs in one picture: thin lines are seeds, thick means.
 
     Args:
-        run: the run's folder.
-        path: of the picture; by default `curve.png` in the folder.
-
-    Returns:
-        The path of the picture.
-    """
-    run = Path(run)
-    return plot_runs({run.name: run}, path or run / "curve.png")
-
-
-def plot_runs(runs: Mapping[str, Path], path: Path, title: str | None = None) -> Path:
-    """Draws the learning curves of several runs in one picture, for comparison.
-
-    Args:
-        runs: label to folder.
+        rows: label of each run to its rows.
         path: of the picture, a PNG.
         title: of the picture; by default the labels when there are few.
 
     Returns:
         The path of the picture.
     """
-    rows = {label: read_rows(run) for label, run in runs.items()}
     return save(runs_figure(rows, title), path)
 
 
 def runs_figure(rows: Runs, title: str | None = None) -> Figure:
-    """The picture of `plot_runs`, from rows instead of folders."""
+    """The picture of `plot_runs`."""
     known = [p for p in PANELS if any(p in run[-1] for run in rows.values())]
     figure = new_figure(4.8 * len(known) + 0.4, 3.9)
     axes = figure.subplots(1, len(known), squeeze=False)[0]

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clew.errors import UserError
+from clew.files import finite, write_text
 from clew.report.document import Block, Chart, Measured, Table
 from clew.report.figures import Styles, save_chart
 from clew.report.html import page
 from clew.report.markdown import comma_separated, markdown, plain_table
-from clew.run.folder import write_text
-from clew.run.json_values import finite
 
 FIGURES, TABLES = "figures", "tables"
 

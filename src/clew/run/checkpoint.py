@@ -33,7 +33,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from clew.errors import UserError
-from clew.run.files import read_file, write_file
+from clew.files import read_file, write_file
 from clew.run.migration import migrate_leaves
 
 MAGIC = b"CLEWCKPT"

@@ -38,6 +38,7 @@ from clew.errors import (
     require_rate,
     unknown_name,
 )
+from clew.files import with_lists, with_tuples
 from clew.interact.task import HostConfig
 from clew.memory import MEMORIES
 from clew.names import is_reference, recorded_name
@@ -49,7 +50,6 @@ from clew.run.defaults import (
     defaults_for,
     memory_defaults,
 )
-from clew.run.json_values import with_lists, with_tuples
 from clew.run.loggers import WandbConfig, check_loggers
 from clew.run.migration import lasting_memory, migrate_settings
 
@@ -409,6 +409,33 @@ def differences(old: TrainConfig, new: TrainConfig) -> dict[str, tuple[Any, Any]
         for k in a
         if json.dumps(a[k]) != json.dumps(b[k]) and k.split(".")[0] not in aside
     }
+
+
+def refuse_unused(config: TrainConfig) -> None:
+    """Refuses settings of a learner that does not learn: they would change nothing.
+
+    Raises:
+        UserError: naming the settings, and how to use them.
+    """
+    for name, learner in LEARNERS.items():
+        default = learner.settings()
+        given: Any = getattr(config, name)
+        if name == config.algorithm or given == default:
+            continue
+        changed = [
+            field.name
+            for field in dataclasses.fields(default)
+            if getattr(given, field.name) != getattr(default, field.name)
+        ]
+        raise UserError(unused(f"{name}.{changed[0]}", name, config))
+
+
+def unused(setting: str, learner: str, config: TrainConfig) -> str:
+    """The line on a setting of a learner that does not learn."""
+    return (
+        f"{setting} would change nothing: {config.env} is learned by {config.algorithm} here; "
+        f"--algorithm {learner} (in Python algorithm={learner!r}) would use it"
+    )
 
 
 def _check_name(name: str) -> None:

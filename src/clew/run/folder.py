@@ -1,6 +1,7 @@
 """The folder of a run: its name, its lock, its settings, where things are."""
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
@@ -12,13 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from clew.agents.learners import learner_settings
+from clew.envs import ENVS
 from clew.errors import UserError, one_line, unknown_name
+from clew.files import open_to_append, read_json, with_lists, write_json
+from clew.memory import MEMORIES
+from clew.names import SCRIPT, is_reference, reference_to, script_alone
 from clew.run.asynchronous.settings import PLACE
 from clew.run.checkpoint import Identity
 from clew.run.config import BESIDE, TrainConfig, config_from_json, differences
-from clew.run.files import open_to_append, read_json, write_file
 from clew.run.machine import git_commit, versions
-from clew.run.recorded import by_reference
 
 CONFIG, METRICS, SUMMARY, CHECKPOINTS = (
     "config.json",
@@ -27,6 +31,7 @@ CONFIG, METRICS, SUMMARY, CHECKPOINTS = (
     "checkpoints",
 )
 FORMAT = 1
+LIBRARY = "clew."
 
 
 def new_folder(config: TrainConfig) -> Path:
@@ -102,6 +107,49 @@ def to_resume(config: TrainConfig | None, resume: bool | str | Path) -> tuple[Pa
         beside["device_threads"] = own.device_threads
     place = own.asynchronous.at_place_of(config.asynchronous)
     return path, replace(own, steps=new, asynchronous=place, **beside)
+
+
+class Portable(NamedTuple):
+    """Settings for any process, and a line on each name in them that only this script resolves."""
+
+    config: TrainConfig
+    warnings: list[str]
+
+
+def by_reference(config: TrainConfig) -> Portable:
+    """The settings with names that lead to a user's own code wherever they are read.
+
+    A memory or task that a script has registered in `clew.MEMORIES` or `clew.ENVS` is known by its
+    "package.module:Class" everywhere, by its short name in that script alone. Nothing is imported.
+    """
+    changes: dict[str, Any] = {}
+    warnings = []
+    for field, kind, registry in (("memory", "memory", MEMORIES), ("env", "task", ENVS)):
+        name = getattr(config, field)
+        found: Any = registry.get(name)
+        reference = reference_to(found)
+        if found is None or (reference or "").startswith(LIBRARY):
+            continue
+        if reference is None or reference.startswith(f"{SCRIPT}:"):
+            warnings.append(script_alone(kind, name))
+        else:
+            changes |= {
+                field: reference,
+                f"{field}_options": {**getattr(config, f"{field}_options")},
+            }
+    return Portable(replace(config, **changes) if changes else config, warnings)
+
+
+def completed(config: TrainConfig) -> TrainConfig:
+    """The settings with all those of a learner of the user's own, whose defaults may change.
+
+    Raises:
+        UserError: if the learner cannot be found, or does not take its options.
+    """
+    if not is_reference(config.algorithm):
+        return config
+    settings: Any = learner_settings(config.algorithm, config.learner_options)
+    return replace(config, learner_options=with_lists(dataclasses.asdict(settings)))
 
 
 class SavedRun(NamedTuple):
@@ -198,27 +246,6 @@ def _require_unchanged(file: Path, text: dict[str, Any], digest: str) -> None:
 def _checksum(values: Any) -> str:
     """Of all settings as they are in the file, also those that the digest leaves out."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Writes a JSON file whole or not at all.
-
-    Raises:
-        UserError: if the disk is full or cannot be written to.
-    """
-    write_text(path, json.dumps(value, indent=2) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Writes a text file whole or not at all.
-
-    Raises:
-        UserError: if the disk is full or cannot be written to.
-    """
-    try:
-        write_file(path, [text.encode()])
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from error
 
 
 @contextlib.contextmanager

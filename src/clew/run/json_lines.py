@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clew.errors import UserError
-from clew.run.files import open_to_append, read_file, write_file
+from clew.files import open_to_append, read_file, write_file
 
 Row = dict[str, Any]
 Kinds = Mapping[str, type]

@@ -31,7 +31,7 @@ from clew.run.compiled import (
     update,
 )
 from clew.run.config import TrainConfig
-from clew.run.record import LogPoint
+from clew.run.metrics import LogPoint, RunLog
 from clew.run.updates import SeedState
 
 SIZES = "several sizes"
@@ -164,8 +164,8 @@ def open_lane(parts: Parts, agent: Agent, keys: Array, size: Array) -> ActorStat
     return begin(agent, *jax.vmap(parts.jax_stream.opened)(*jax.vmap(reset)(keys)))
 
 
-class Curves:
-    """The learning curves of a run's lanes, as a `Record`; a checkpoint has the whole of them.
+class Curves(RunLog):
+    """The learning curves of a run's lanes, as a `RunLog`; a checkpoint has the whole of them.
 
     Args:
         lanes: of the run.

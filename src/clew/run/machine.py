@@ -1,4 +1,4 @@
-"""What a run stands on: versions, the source's commit, the cache of compiled programs."""
+"""What a run stands on: versions, the source's commit, cores, memory, the cache of programs."""
 
 import contextlib
 import os
@@ -15,6 +15,9 @@ from jax.experimental.compilation_cache import compilation_cache
 from clew.errors import UserError
 from clew.memory.kernels import provenance
 
+THREADS = "NPROC"
+"""Variable of XLA: the threads that it computes on, in place of one for each core."""
+
 
 def versions() -> dict[str, str]:
     """The versions of everything that a run's numbers depend on."""
@@ -26,6 +29,20 @@ def versions() -> dict[str, str]:
     if provenance():
         found["kernels"] = provenance()
     return found
+
+
+def available_cores() -> int:
+    """Cores that this process may run on."""
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux alone has it
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def use_threads(count: int) -> None:
+    """Makes JAX compute on so many threads, if it has not begun to, on whatever cores are free.
+
+    A process that were kept on chosen cores would share them with any other that chose the same.
+    """
+    os.environ[THREADS] = str(count)
 
 
 def physical_memory() -> int:

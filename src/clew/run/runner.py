@@ -4,11 +4,13 @@
 """
 
 import contextlib
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import jax
@@ -16,17 +18,30 @@ import jax.numpy as jnp
 import numpy as np
 
 from clew.bridges.gymnasium.faults import EnvironmentFault
+from clew.bridges.gymnasium.processes import stopping_signals
 from clew.envs.spaces import NOTHING_ALLOWED
+from clew.errors import StoppedAtOnce, UserError
 from clew.run import checkpoint, machine
 from clew.run.build import Parts
 from clew.run.compiled import Program, RunState, run_template
 from clew.run.lanes import Lane
+from clew.run.metrics import LogPoint, Row, RunLog
 from clew.run.progress import Callback, Progress, Report
-from clew.run.record import LogPoint, Record, Row
-from clew.run.stop import EnvironmentFailed, TrainingDiverged, TrainingInterrupted
 
 CALL_SECONDS = 1.0
 """How long one call of the program should take: how long Ctrl-C waits."""
+
+
+class TrainingDiverged(UserError):
+    """The loss or a parameter became infinite or not a number."""
+
+
+class EnvironmentFailed(UserError):
+    """Gymnasium environments failed more often than the run allows; it has saved itself."""
+
+
+class TrainingInterrupted(KeyboardInterrupt):
+    """Training was stopped and saved itself; the message says how to resume."""
 
 
 class Runner:
@@ -37,7 +52,7 @@ class Runner:
     Args:
         parts: task, network and optimiser of the run.
         lanes: the agents that train side by side, for the message if one diverges.
-        record: what is kept of the run at its log points.
+        run_log: keeps what is measured at the log points.
         make_program: compiles or opens the run's program.
         init_state: the state before the first update.
         progress: the listener.
@@ -60,7 +75,7 @@ class Runner:
         self,
         parts: Parts,
         lanes: Sequence[Lane],
-        record: Record,
+        run_log: RunLog,
         *,
         make_program: Callable[[], Program],
         init_state: Callable[[], RunState],
@@ -72,7 +87,7 @@ class Runner:
         resume_with: str = "",
     ):
         self._parts, self._config, self._lanes = parts, parts.config, lanes
-        self._record, self._progress, self._callbacks = record, progress, callbacks
+        self._run_log, self._progress, self._callbacks = run_log, progress, callbacks
         self._make_program, self._init_state = make_program, init_state
         self._checkpoints, self._stop = checkpoints, stop or threading.Event()
         self._resume_with = resume_with
@@ -82,7 +97,7 @@ class Runner:
         self._saved: int | None = None  # the newest checkpoint's update
         self._saved_at = 0.0
         self._calling = False
-        self._recorded = True  # every row that is due
+        self._all_logged = True  # every row that is due
         self._logged = 0, 0.0  # update and seconds of the last log point, or of the beginning
 
     @property
@@ -125,10 +140,10 @@ class Runner:
             self._save()
 
     def close(self) -> None:
-        """Closes the program, which may have environments open, and the record."""
+        """Closes the program, which may have environments open, and the log."""
         if self._program is not None:
             self._program.close()
-        self._record.close()
+        self._run_log.close()
 
     def _restore(self, read: checkpoint.Checkpoint) -> RunState:
         template = run_template(self._parts)
@@ -138,7 +153,7 @@ class Runner:
         return state.with_replay(checkpoint.restore(checkpoint.read_replay(read), template.replay))
 
     def _begin(self) -> None:
-        self._record.open(0, {})
+        self._run_log.open(0, {})
         self._progress.phase("compiling")
         # The first state takes long to compile as well; both at once take two processors.
         with ThreadPoolExecutor(1) as pool:
@@ -152,7 +167,7 @@ class Runner:
         self.update, self.seconds = meta["update"], meta["seconds"]
         self._saved, self._saved_at = self.update, self.seconds
         self._logged = self.update, self.seconds
-        self._record.open(self.update, meta)
+        self._run_log.open(self.update, meta)
         if self.complete:
             return
         self._progress.message(
@@ -173,9 +188,9 @@ class Runner:
             elapsed = self._call(program, count)
             per_update = elapsed / count
             rate = config.steps_per_update * config.seeds / per_update
-            self._recorded = False
+            self._all_logged = False
             row = self._log(program)
-            self._recorded = True
+            self._all_logged = True
             rate = row["rate"] if row else rate
             report = self._report(rate, row)
             self._progress.report(report)
@@ -215,7 +230,9 @@ class Runner:
         self._logged = self.update, self.seconds
         rate = steps / (self.seconds - seconds)
         sums = self.state.seed.sums
-        return self._record.log(LogPoint(self.update, self.seconds, rate, sums, program.measured()))
+        return self._run_log.log(
+            LogPoint(self.update, self.seconds, rate, sums, program.measured())
+        )
 
     def _report(self, rate: float, row: Row | None) -> Report:
         """Where the run stands, at a rate of environment steps of all seeds per second."""
@@ -228,9 +245,9 @@ class Runner:
         """Writes a checkpoint, after the rows that belong before it."""
         if self._checkpoints is not None:
             self._progress.phase("saving")
-            self._record.sync()
+            self._run_log.sync()
             meta: dict[str, Any] = {"update": self.update, "seconds": self.seconds}
-            meta |= self._identity.meta() | self._record.meta()
+            meta |= self._identity.meta() | self._run_log.meta()
             state, replay = self.state.with_replay(()), self.state.replay
             checkpoint.save(self._checkpoints, state, meta, machine.versions(), replay)
             self._progress.phase("training")
@@ -259,7 +276,7 @@ class Runner:
             with contextlib.suppress(Exception):
                 if self._calling:
                     self._take_whole(program)
-                if self._recorded and self._saved != self.update:
+                if self._all_logged and self._saved != self.update:
                     self._save()
                 if self._saved == self.update and self._checkpoints is not None:
                     error.add_note(
@@ -299,3 +316,31 @@ class Runner:
     @property
     def _steps(self) -> int:
         return self.update * self._config.steps_per_update
+
+
+@contextlib.contextmanager
+def stop_signals() -> Iterator[threading.Event]:
+    """An event that Ctrl-C, SIGTERM and SIGHUP set.
+
+    A second Ctrl-C stops at once, saving nothing. Further signals of other kinds change nothing:
+    a terminal that closes and a scheduler send several, and mean one. SIGHUP that is ignored, as
+    `nohup` has it, stays ignored.
+
+    On another thread than the main one signals are not touched, and the event is never set.
+    """
+    stop = threading.Event()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if stop.is_set() and number == signal.SIGINT:
+            raise StoppedAtOnce
+        stop.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    previous = {number: signal.signal(number, handle) for number in stopping_signals()}
+    try:
+        yield stop
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

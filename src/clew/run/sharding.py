@@ -18,7 +18,7 @@ from clew.interact.task import Task
 from clew.memory import MEMORIES
 from clew.memory.base import AbstractMemory
 from clew.names import find
-from clew.run.cores import available_cores, use_threads
+from clew.run.machine import available_cores, use_threads
 
 if TYPE_CHECKING:
     from clew.run.config import TrainConfig

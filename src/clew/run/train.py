@@ -12,20 +12,19 @@ import equinox as eqx
 import jax
 
 from clew.errors import UserError, one_line, system_error
+from clew.files import write_json
 from clew.interact.hosted_task import HostedTask
-from clew.run import checkpoint, cluster, folder, machine, record
+from clew.run import checkpoint, cluster, folder, machine, metrics
 from clew.run.asynchronous.program import AsyncProgram
 from clew.run.build import Parts, make_parts
 from clew.run.compiled import Program, RunState, compile_program, init_run
-from clew.run.config import TrainConfig
+from clew.run.config import TrainConfig, refuse_unused
+from clew.run.folder import by_reference, completed
 from clew.run.hosted import HostProgram
 from clew.run.lanes import seed_lanes
-from clew.run.loggers.listen import with_loggers
-from clew.run.progress import Callback, Lines, Progress
-from clew.run.recorded import by_reference, completed, refuse_unused
-from clew.run.runner import Runner
-from clew.run.stop import stop_signals
-from clew.run.trust import record_training, require
+from clew.run.progress import Callback, Lines, Progress, with_loggers
+from clew.run.runner import Runner, stop_signals
+from clew.run.trust import remember, require
 
 
 class RunResult(NamedTuple):
@@ -151,13 +150,13 @@ def _train(
         saved = folder.SavedRun(config, folder.write_new_config(path, config))
     else:
         saved = folder.read_run(path)
-    if warning := record_training(path, config):
+    if warning := remember(path, config):
         progress.message(warning)
     identity = saved.identity.going_on(config.digest())
     runner = Runner(
         parts,
         seed_lanes(config),
-        record.MetricsFile(path, config, progress.message),
+        metrics.MetricsFile(path, config, progress.message),
         make_program=partial(make_program, parts, progress),
         init_state=partial(init_run, parts),
         progress=progress,
@@ -177,12 +176,12 @@ def _train(
         if (config, identity) != saved:
             folder.write_config(path, config, identity)
         runner.run()
-    rows = record.read_metrics(path)
+    rows = metrics.read_metrics(path)
     parameters = count_parameters(runner.state, config.seeds)
-    summary = record.summarise(rows, config, seconds=runner.seconds, parameters=parameters)
-    folder.write_json(path / folder.SUMMARY, summary)
-    _draw_curve(path, progress)
-    if advice := record.advice(rows, config):
+    summary = metrics.summarise(rows, config, seconds=runner.seconds, parameters=parameters)
+    write_json(path / folder.SUMMARY, summary)
+    _draw_curve(path, rows, progress)
+    if advice := metrics.advice(rows, config):
         progress.message(advice)
     return summary
 
@@ -203,7 +202,7 @@ def _announce_beginning(path: Path, shown: Path, progress: Progress) -> None:
     """Says of a run without checkpoints that it begins anew, and which rows that drops."""
     if checkpoint.list_checkpoints(path / folder.CHECKPOINTS):
         return
-    rows = record.read_metrics(path)
+    rows = metrics.read_metrics(path)
     dropped = f", without its rows up to update {rows[-1]['update']}" if rows else ""
     progress.message(f"{shown} has no checkpoint to resume from: it begins anew{dropped}")
 
@@ -224,11 +223,11 @@ def count_parameters(state: RunState, seeds: int) -> int:
     return sum(leaf.size for leaf in arrays) // seeds
 
 
-def _draw_curve(path: Path, progress: Progress) -> None:
+def _draw_curve(path: Path, rows: list[metrics.Row], progress: Progress) -> None:
     """Draws curve.png; where it cannot be written, the run is complete all the same."""
-    from clew.report.curves import draw_curve  # start: matplotlib takes 0.4 s
+    from clew.report.curves import plot_runs  # start: matplotlib takes 0.4 s
 
     try:
-        draw_curve(path)
+        plot_runs({path.name: rows}, path / "curve.png")
     except OSError as error:
         progress.message(f"warning: no curve.png: {system_error(error)}")

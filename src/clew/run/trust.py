@@ -4,7 +4,7 @@ The settings of a run may name code outside of what clew and the installed packa
 task, memory, encoder or learner as "module:name", Gymnasium's "gymnasium:module:ID",
 "gymnax:module:factory", or a Ray cluster, which can run anything here. Whoever made the folder
 chose that code, so it is imported only if the user consents, or trained this run on this machine. A
-training is recorded outside of the folder, where the folder's maker cannot write, under its path
+training is remembered outside of the folder, where the folder's maker cannot write, under its path
 and what it runs.
 """
 
@@ -19,9 +19,9 @@ from clew.agents.learners import LEARNERS
 from clew.bridges.gymnasium.build import GYMNASIUM
 from clew.bridges.gymnax import GYMNAX
 from clew.errors import UserError
+from clew.files import write_file
 from clew.names import is_reference
 from clew.run.config import TrainConfig
-from clew.run.files import write_file
 
 STATE = "CLEW_STATE_DIR"
 """Environment variable: the folder of the user's records, if not the system's usual one."""
@@ -63,7 +63,7 @@ def require(path: Path, config: TrainConfig, *, trust: bool) -> None:
         Untrusted: saying what would run.
     """
     code = named_code(config)
-    if not code or trust or _is_recorded(path, config):
+    if not code or trust or _is_remembered(path, config):
         return
     raise Untrusted(
         f"{path} would run {' and '.join(code)}, code that is named in the folder and not "
@@ -72,8 +72,8 @@ def require(path: Path, config: TrainConfig, *, trust: bool) -> None:
     )
 
 
-def record_training(path: Path, config: TrainConfig) -> str | None:
-    """Records that the user trains this run on this machine, if it names code.
+def remember(path: Path, config: TrainConfig) -> str | None:
+    """Remembers that the user trains this run on this machine, if it names code.
 
     Returns:
         A line for the user if that is not possible: the run goes on.
@@ -114,7 +114,7 @@ def _own_parts(config: TrainConfig) -> list[tuple[str, dict]]:
     ]
 
 
-def _is_recorded(path: Path, config: TrainConfig) -> bool:
+def _is_remembered(path: Path, config: TrainConfig) -> bool:
     try:
         return _place(path, config).is_file()
     except (OSError, RuntimeError):

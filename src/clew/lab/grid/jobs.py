@@ -41,8 +41,8 @@ from clew.run.lanes import (
     lanes_config,
     short,
 )
+from clew.run.metrics import read_metrics
 from clew.run.progress import Progress, Report
-from clew.run.record import read_metrics
 from clew.run.runner import Runner
 from clew.run.train import train
 

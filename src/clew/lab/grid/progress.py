@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, TextIO
 
 from clew.errors import counted
 from clew.lab.grid.study import Study
-from clew.run.output import FailSafeOutput
+from clew.output import FailSafeOutput
 from clew.run.progress import format_seconds
 
 

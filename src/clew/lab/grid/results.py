@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from clew.errors import UserError
+from clew.files import write_json
 from clew.lab.grid.packs import Pack
 from clew.lab.grid.study import Cell, Study
 from clew.run import json_lines
-from clew.run.folder import write_json
 from clew.run.json_lines import Row, RowFile
 from clew.run.machine import git_commit, versions
 

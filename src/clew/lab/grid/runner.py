@@ -19,7 +19,7 @@ from clew.lab.grid.workers import Event, LocalWorkers, Workers
 from clew.run.build import make_parts, make_task
 from clew.run.folder import locked
 from clew.run.json_lines import Row, RowFile
-from clew.run.stop import stop_signals
+from clew.run.runner import stop_signals
 
 ATTEMPTS = 2
 """How often a pack whose worker dies is started."""

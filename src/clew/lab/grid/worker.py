@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from clew.bridges.gymnasium.processes import leave_stopping_to_parent
 from clew.errors import UserError
 from clew.names import resolve
-from clew.run.stop import TrainingDiverged
+from clew.run.runner import TrainingDiverged
 
 ACTIVE = "CLEW_STUDY_WORKER"
 """Set in every worker: a script that runs a study when imported would run it there again."""

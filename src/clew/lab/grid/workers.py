@@ -17,7 +17,7 @@ from clew.lab.grid.jobs import Job
 from clew.lab.grid.packs import Pack
 from clew.lab.grid.results import Row
 from clew.lab.grid.worker import ACTIVE
-from clew.run.cores import THREADS, available_cores
+from clew.run.machine import THREADS, available_cores
 
 WORK = "clew.lab.grid.jobs:run_job"
 LOG_TAIL = 600

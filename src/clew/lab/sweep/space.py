@@ -12,9 +12,8 @@ from clew.agents.learners import LEARNERS
 from clew.errors import UserError, one_line, unknown_name
 from clew.memory import MEMORIES, options_of
 from clew.names import find, is_reference
-from clew.run.config import BESIDE, TrainConfig
+from clew.run.config import BESIDE, TrainConfig, unused
 from clew.run.lanes import can_differ
-from clew.run.recorded import unused
 
 PLACES = ("name", "run_dir", "preset", "seed", "seeds", "log_every", "checkpoint_seconds", *BESIDE)
 """Settings that no training depends on but by its seed."""

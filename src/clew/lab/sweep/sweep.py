@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clew.errors import UserError, counted, one_line, require_at_least, require_choice, unknown_name
+from clew.files import read_json, write_json
 from clew.lab.comparison import METRICS, settings_of
 from clew.lab.grid import Evaluation, LocalWorkers, StudyProgress, Workers
 from clew.lab.grid.results import LOGS, make_folder
@@ -46,8 +47,7 @@ from clew.lab.sweep.trials import (
 from clew.run import folder
 from clew.run.build import make_parts, make_task
 from clew.run.config import TrainConfig, config_from_json, differences
-from clew.run.files import read_json
-from clew.run.recorded import by_reference
+from clew.run.folder import by_reference
 
 DECLARATION, TRIALS, FINAL = "sweep.json", "trials", "final"
 BEST, DEFAULT = "best", "default"
@@ -244,7 +244,7 @@ def _agree(path: Path, sweep: Sweep) -> None:
     """Writes the declaration, or compares it with the folder's."""
     mine = json.loads(json.dumps(sweep.to_json()))
     if not (path / DECLARATION).exists():
-        folder.write_json(path / DECLARATION, mine)
+        write_json(path / DECLARATION, mine)
         return
     there = read_json(path / DECLARATION)
     # An earlier version's has not all settings of this one.

@@ -20,8 +20,8 @@ from clew.memory.base import State
 from clew.run.asynchronous.heartbeat import Heartbeat
 from clew.run.build import abstract_agent, parts_of
 from clew.run.config import TrainConfig
-from clew.run.cores import use_threads
 from clew.run.hosted import host_actor
+from clew.run.machine import use_threads
 
 
 class ActorParams(NamedTuple):

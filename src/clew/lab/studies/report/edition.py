@@ -10,12 +10,12 @@ import numpy as np
 from jaxtyping import Float
 
 from clew.errors import UserError, unknown_name
+from clew.files import read_json
 from clew.lab.grid import Setting
 from clew.lab.grid.results import FORMAT, RESULTS, STUDY
 from clew.lab.studies import STUDIES, find_study
 from clew.report.document import Block, Heading
 from clew.run import json_lines
-from clew.run.files import read_json
 from clew.run.json_lines import Row
 from clew.stats import Spread, mean_and_deviation
 

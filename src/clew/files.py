@@ -1,8 +1,9 @@
-"""Files of a run's folder: read only if they are files, written whole or not at all."""
+"""Files: read only if they are files, written whole or not at all; and values as JSON has them."""
 
 import contextlib
 import errno
 import json
+import math
 import os
 import stat
 from collections.abc import Iterable
@@ -110,6 +111,52 @@ def write_file(path: Path, blocks: Iterable[bytes | memoryview]) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes a JSON file whole or not at all.
+
+    Raises:
+        UserError: if the disk is full or cannot be written to.
+    """
+    write_text(path, json.dumps(value, indent=2) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a text file whole or not at all.
+
+    Raises:
+        UserError: if the disk is full or cannot be written to.
+    """
+    try:
+        write_file(path, [text.encode()])
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
+
+
+def with_lists(value: Any) -> Any:
+    """The value with lists in place of tuples, which JSON does not know."""
+    if isinstance(value, dict):
+        return {k: with_lists(v) for k, v in value.items()}
+    return [with_lists(v) for v in value] if isinstance(value, tuple) else value
+
+
+def with_tuples(values: dict[str, Any]) -> dict[str, Any]:
+    """The values with tuples, which JSON does not know, in place of lists."""
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+
+
+def finite(value: Any) -> Any:
+    """A value for `json.dumps`: named tuples as objects, and null for what is not finite."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(k): finite(v) for k, v in value.items()}
+    if hasattr(value, "_asdict"):  # foreign: a NamedTuple
+        return finite(value._asdict())
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    return value
 
 
 def _require_regular(found: os.stat_result) -> None:

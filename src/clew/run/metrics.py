@@ -1,4 +1,4 @@
-"""What is recorded of a run: rows of metrics, its summary, advice on its settings."""
+"""The log of a run: rows of metrics, their summary, advice on its settings."""
 
 import contextlib
 import math
@@ -14,12 +14,12 @@ from jaxtyping import Array, Float
 
 from clew.agents.learners import OWN_METRIC, describes_updates
 from clew.errors import UserError, one_line
+from clew.files import finite
 from clew.interact.tasks import default_settings
 from clew.run import json_lines
 from clew.run.config import TrainConfig
 from clew.run.folder import METRICS
 from clew.run.json_lines import Row, RowFile
-from clew.run.json_values import finite
 from clew.run.machine import versions
 from clew.stats import Interval, bootstrap_interval
 
@@ -31,7 +31,7 @@ MUCH_CLIPPED = 10.0
 
 
 class LogPoint(NamedTuple):
-    """Where a run stands when something of it is recorded, every `log_every` updates."""
+    """Where a run stands when something of it is logged, every `log_every` updates."""
 
     update: int
     """Number of updates made."""
@@ -45,14 +45,14 @@ class LogPoint(NamedTuple):
     """What the program measured since then."""
 
 
-class Record(Protocol):
+class RunLog(Protocol):
     """What a run keeps of itself at its log points. A checkpoint may hold a part of it."""
 
     def open(self, update: int, meta: dict[str, Any]) -> None:
         """Begins after `update` updates, with what `meta` returned at the checkpoint."""
 
     def log(self, point: LogPoint) -> Row | None:
-        """Records a log point; the row of metrics for the run's listeners, if there is one."""
+        """Logs a point; returns the row of metrics for the run's listeners, if there is one."""
 
     def sync(self) -> None:
         """Waits until the disk has everything that the next checkpoint counts on."""
@@ -65,7 +65,7 @@ class Record(Protocol):
         """Nothing more will come."""
 
 
-class MetricsFile:
+class MetricsFile(RunLog):
     """The run's metrics.jsonl, one JSON object a line, appended to.
 
     Every method raises `UserError` if the disk is full or cannot be written to.
@@ -171,6 +171,18 @@ def read_metrics(path: str | Path) -> list[Row]:
     if not Path(path).is_dir():
         raise UserError(f"there is no run in {path}: no such folder")
     return [line.row for line in json_lines.read(Path(path) / METRICS, _KINDS)]
+
+
+def read_rows(run: Path) -> list[Row]:
+    """The rows of a run, as `read_metrics` reads them, at least one.
+
+    Raises:
+        UserError: if there is none yet.
+    """
+    rows = read_metrics(run)
+    if not rows:
+        raise UserError(f"{run} has no metrics: it is no run, or not beyond its first few updates")
+    return rows
 
 
 def summarise(rows: list[Row], config: TrainConfig, *, seconds: float, parameters: int) -> Row:

@@ -1,0 +1,283 @@
+"""Loggers: TensorBoard and Weights & Biases, beside a run's metrics.jsonl.
+
+A logger has `start`, `row` and `close`. It is called on a thread of its own, and what it raises
+costs its pictures and not the run: metrics.jsonl is the truth, and errors in writing that do end a
+run, which is why its writer, `clew.run.metrics.MetricsFile`, is none of these.
+"""
+
+import importlib
+import importlib.util
+import json
+import os
+import sys
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from clew.errors import UserError, check_call, require_choice, unknown_name
+from clew.files import read_json
+from clew.names import is_reference, resolve
+
+if TYPE_CHECKING:
+    from clew.run.config import TrainConfig
+
+WANDB_MODES = ("online", "offline")
+FOLDER = "tensorboard"
+"""In the run's folder: TensorBoard's event files."""
+STATE = "wandb.json"
+"""In the run's folder: the id at W&B, and the last update that was logged."""
+
+
+@dataclass(frozen=True)
+class WandbConfig:
+    """Where Weights & Biases keeps the run."""
+
+    project: str = "clew"
+    """Project of the run."""
+    entity: str = ""
+    """User or team; empty is the account's own default."""
+    mode: str = "online"
+    """online, or offline: into the run's folder, for `wandb sync` to send later."""
+
+    def validate(self) -> None:
+        """Refuses an unknown mode and an empty project.
+
+        Raises:
+            UserError: naming the setting, its value and what was expected.
+        """
+        require_choice("wandb.mode", self.mode, WANDB_MODES)
+        if not self.project:
+            raise UserError("wandb.project must not be empty")
+
+
+class Logger(Protocol):
+    """A destination of rows of metrics."""
+
+    def start(self, path: Path, config: "TrainConfig", rows: Sequence[dict[str, Any]]) -> None:
+        """Opens the destination.
+
+        Args:
+            path: the run's folder.
+            config: its settings.
+            rows: those that metrics.jsonl has already, oldest first. Of a resumed run they may be
+                fewer than this logger has seen: updates after the last checkpoint are computed
+                again, and so are their rows.
+        """
+
+    def row(self, row: dict[str, Any]) -> None:
+        """Keeps a row, as `clew.run.metrics.make_row` makes it."""
+
+    def close(self) -> None:
+        """Closes it, whether the run ended well or not."""
+
+
+def scalars(row: dict[str, Any], first_seed: int = 0) -> dict[str, float]:
+    """The numbers of a row by name, for loggers that know nothing of seeds.
+
+    A metric of one seed has its own name. One of several seeds has their mean under its name and
+    each of them as name/seed-number. None is left out, as are "update" and "steps",
+    which are the time axis.
+
+    Args:
+        row: as `clew.run.metrics.make_row` makes it.
+        first_seed: number of the run's first seed.
+    """
+    found: dict[str, float] = {}
+    for name, value in row.items():
+        if name in ("update", "steps"):
+            continue
+        several = value if isinstance(value, list) else [value]
+        known = {i: float(v) for i, v in enumerate(several) if isinstance(v, int | float)}
+        if known:
+            found[name] = sum(known.values()) / len(known)
+        if len(several) > 1:
+            found |= {f"{name}/seed-{first_seed + i}": v for i, v in known.items()}
+    return found
+
+
+class TensorBoard(Logger):
+    """Writes event files with environment steps (of one seed) as TensorBoard's step.
+
+    A resumed run writes another file into the same folder. It begins with the mark of a new start
+    at the first step that is computed again, from which on TensorBoard drops what earlier files
+    have. A new folder gets all rows from the first.
+
+    tensorboardX's `SummaryWriter` writes from a thread, which a full disk ends, and then waits for
+    it for ever; so its parts are used, and errors are raised where they can be reported.
+    """
+
+    def __init__(self) -> None:
+        self._writer: Any = None
+        self._events: Any = None
+        self._summary: Any = None
+        self._first_seed = 0
+
+    def start(self, path: Path, config: "TrainConfig", rows: Sequence[dict[str, Any]]) -> None:
+        """Opens a new event file."""
+        writer = importlib.import_module("tensorboardX.event_file_writer")
+        self._events = importlib.import_module("tensorboardX.proto.event_pb2")
+        self._summary = importlib.import_module("tensorboardX.summary")
+        folder = path / FOLDER
+        old = folder.is_dir() and any(folder.iterdir())
+        folder.mkdir(exist_ok=True)
+        self._first_seed = config.seed
+        # Files are read in the order of their names, which have the second only of their own.
+        self._writer = writer.EventsWriter(str(folder / "events"), f".{time.time_ns()}")
+        if old:
+            again = rows[-1]["steps"] + 1 if rows else 0
+            log = self._events.SessionLog
+            self._write(step=again, session_log=log(status=log.START))
+            return
+        settings = json.dumps(config.to_json(), indent=2)
+        self._write(step=0, summary=self._summary.text("config", f"```\n{settings}\n```"))
+        for row in rows:
+            self.row(row)
+
+    def row(self, row: dict[str, Any]) -> None:
+        """Writes the row's numbers, and has the disk take them."""
+        for name, value in scalars(row, self._first_seed).items():
+            self._write(step=row["steps"], summary=self._summary.scalar(name, value))
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def _write(self, **content: Any) -> None:
+        self._writer.write_event(self._events.Event(wall_time=time.time(), **content))
+
+
+class WeightsAndBiases(Logger):
+    """Logs rows with environment steps (of one seed) as W&B's step.
+
+    A resumed run is the same run there: `wandb.json` has its id. W&B takes nothing back, so
+    rows up to the last one logged are not logged again; they would be the same ones, because a
+    resumed run is the uninterrupted one. Rows that W&B has missed, because it was chosen late or
+    could not be reached, are logged when the run is resumed.
+    """
+
+    def __init__(self) -> None:
+        self._run: Any = None
+        self._place = Path()
+        self._id = ""
+        self._last = 0
+        self._first_seed = 0
+
+    def start(self, path: Path, config: "TrainConfig", rows: Sequence[dict[str, Any]]) -> None:
+        """Opens the run at W&B, or resumes it."""
+        wandb = importlib.import_module("wandb")
+        self._place = path / STATE
+        self._first_seed = config.seed
+        self._id, self._last = read_state(self._place)
+        self._run = wandb.init(
+            project=config.wandb.project,
+            entity=config.wandb.entity or None,
+            mode=config.wandb.mode,
+            id=self._id,
+            resume="allow",
+            name=path.name,
+            dir=str(path),
+            config=config.to_json(),
+            settings=wandb.Settings(console="off", silent=True),
+        )
+        self._keep()
+        for row in rows:
+            self.row(row)
+
+    def row(self, row: dict[str, Any]) -> None:
+        """Logs a row, unless it was logged before."""
+        if row["update"] <= self._last:
+            return
+        self._run.log(scalars(row, self._first_seed), step=row["steps"])
+        self._last = row["update"]
+        self._keep()
+
+    def close(self) -> None:
+        """Waits until everything is sent."""
+        if self._run is not None:
+            self._run.finish()
+
+    def _keep(self) -> None:
+        # Not waiting for the disk at every row: what a power cut takes is one row logged twice.
+        temporary = self._place.with_name(f".{STATE}.{os.getpid()}.writing")
+        temporary.write_text(json.dumps({"id": self._id, "update": self._last}) + "\n")
+        os.replace(temporary, self._place)
+
+
+def read_state(place: Path) -> tuple[str, int]:
+    """The id at W&B and the last update logged; a new id if there is none."""
+    try:
+        found = read_json(place)
+        return str(found["id"]), int(found["update"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return uuid.uuid4().hex[:12], 0
+
+
+def log_in(config: WandbConfig) -> None:
+    """Logs in to W&B, on the thread that may ask the user.
+
+    Raises:
+        UserError: if W&B has no key and cannot ask for one.
+    """
+    if config.mode != "online":
+        return
+    wandb = importlib.import_module("wandb")
+    try:
+        known = wandb.login(verify=False)
+    except Exception as error:
+        raise UserError(f"wandb: {error} Or choose --wandb.mode offline") from error
+    if not known:
+        raise UserError("wandb has no key; run `wandb login`, or choose --wandb.mode offline")
+
+
+class Package(NamedTuple):
+    """A logger and the package that it needs."""
+
+    make: Callable[[], Logger]
+    """The logger's class."""
+    needs: str
+    """The module that it imports when it starts."""
+    extra: str
+    """The extra of clew that installs it."""
+
+
+LOGGERS = {
+    "tensorboard": Package(TensorBoard, "tensorboardX", "tensorboard"),
+    "wandb": Package(WeightsAndBiases, "wandb", "wandb"),
+}
+"""Every logger by its name."""
+
+
+def check_loggers(names: Sequence[str], wandb: WandbConfig) -> None:
+    """Refuses loggers that cannot work, before anything is compiled.
+
+    Raises:
+        UserError: for an unknown name or one given twice, an impossible setting, a package that
+            is not installed, with the command that installs it, or a W&B without a key.
+    """
+    wandb.validate()
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"loggers has {name} twice")
+        if is_reference(name):
+            check_call(name, resolve(name))
+            continue
+        if name not in LOGGERS:
+            raise unknown_name("logger", name, LOGGERS)
+        package = LOGGERS[name]
+        if package.needs not in sys.modules and importlib.util.find_spec(package.needs) is None:
+            raise UserError(
+                f"the logger {name} needs {package.needs}, which is not installed: "
+                f'pip install "clew[{package.extra}]"'
+            )
+    if "wandb" in names:
+        log_in(wandb)
+
+
+def make_logger(name: str) -> Logger:
+    """Builds a logger: one of `LOGGERS`, or what "module:Class" names, without arguments."""
+    return resolve(name)() if is_reference(name) else LOGGERS[name].make()
