@@ -38,7 +38,8 @@ def measure_clew(memory: str, length: int, seconds: float, core: int) -> dict[st
     from clew.lab.studies.makkink import grid as makkink
     from clew.run import machine
     from clew.run.build import abstract_agent, make_parts
-    from clew.run.compiled import compile_program, init_run
+    from clew.run.compiled import compile_program
+    from clew.run.updates import init_run
 
     machine.use_compilation_cache()
     study = makkink.study("length").only([memory], [f"length-{length}"])

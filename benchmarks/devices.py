@@ -18,8 +18,9 @@ from clew.agents.learners.a2c import A2CConfig
 from clew.lab.bench.timing import by_turns, estimate, seconds_of
 from clew.run import machine
 from clew.run.build import make_parts
-from clew.run.compiled import compile_program, init_run
+from clew.run.compiled import compile_program
 from clew.run.config import TrainConfig
+from clew.run.updates import init_run
 
 SHORT = A2CConfig(num_envs=8, rollout_length=64)
 WIDE = A2CConfig(num_envs=16, rollout_length=64)

@@ -41,11 +41,10 @@ from clew.report.document import Measured, Table, tabulate
 from clew.report.figures import COLOURS, new_figure, save
 from clew.run.asynchronous.actor import gathered_template
 from clew.run.build import Parts, make_parts
-from clew.run.compiled import init_run, run_template
 from clew.run.config import TrainConfig
 from clew.run.hosted import learn_seed
 from clew.run.machine import git_commit, planned_bytes, use_compilation_cache
-from clew.run.updates import SeedState
+from clew.run.updates import SeedState, init_run, run_template
 
 FILE = "memory-maze-learner"
 """Name of what is written, .json, .md and .png."""

@@ -46,9 +46,10 @@ def child(agent: str, devices: int, threads: str, repeats: int) -> dict[str, Any
     from clew.lab.studies.tmaze.grid import PRESETS
     from clew.run import machine
     from clew.run.build import build_agent, make_parts
-    from clew.run.compiled import compile_program, init_run
+    from clew.run.compiled import compile_program
     from clew.run.config import TrainConfig
     from clew.run.sharding import choose_devices, open_devices
+    from clew.run.updates import init_run
 
     machine.use_compilation_cache()
     open_devices()

@@ -31,11 +31,12 @@ from clew.lab.bench.speed import SpeedPlan, measure
 from clew.memory import MEMORIES
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.build import make_parts
-from clew.run.compiled import compile_program, init_run
+from clew.run.compiled import compile_program
 from clew.run.config import TrainConfig
 from clew.run.folder import read_config
 from clew.run.machine import available_cores
 from clew.run.progress import Quiet
+from clew.run.updates import init_run
 from memory_samples import SMALL
 from small_async import after, arrays, async_config, by_turns
 from small_run import STEPS_PER_UPDATE, assert_same_run, last_state, small_config

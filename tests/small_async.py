@@ -12,10 +12,10 @@ from clew.agents.network import NetworkConfig
 from clew.interact.task import HostConfig
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.build import make_parts
-from clew.run.compiled import RunState, init_run
 from clew.run.config import TrainConfig
 from clew.run.progress import Quiet
 from clew.run.train import make_program
+from clew.run.updates import RunState, init_run
 
 LENGTH = 8
 

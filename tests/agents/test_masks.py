@@ -24,9 +24,9 @@ from clew.envs import AutoReset, Permutation
 from clew.envs.spaces import BARE, MASK, ActionMask
 from clew.envs.wrappers import WrapperConfig, wrap
 from clew.errors import UserError
+from clew.interact import make_task
 from clew.interact.rollout import init_actor, rollout
 from clew.interact.task import PlayConfig
-from clew.interact.tasks import make_task
 from clew.memory import MEMORIES, options_of
 from clew.run.config import TrainConfig
 from clew.run.load import load_agent

@@ -15,7 +15,7 @@ from clew.cli import run
 from clew.envs.gymnasium_api import JaxTaskEnv
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
-from clew.interact.tasks import make_task
+from clew.interact import make_task
 from clew.run.load import load_agent
 from clew.run.progress import Quiet
 from trial_envs import Drawing, Keeping

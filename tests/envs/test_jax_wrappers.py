@@ -25,7 +25,7 @@ from clew.envs.wrappers import (
     wrap,
 )
 from clew.errors import UserError
-from clew.interact.tasks import make_task
+from clew.interact import make_task
 from clew.run.build import make_parts
 from streams import roll
 

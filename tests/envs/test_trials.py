@@ -15,9 +15,9 @@ from clew.envs import AutoReset, Bandit, DarkRoom, Environment
 from clew.envs.trials import SeparateEpisodes, Trials, episode_groups, return_names
 from clew.envs.wrappers import KeptEntries, WrapperConfig, wrap
 from clew.errors import UserError
+from clew.interact import make_task
 from clew.interact.episodes import Rendered
 from clew.interact.rollout import init_actor, rollout
-from clew.interact.tasks import make_task
 from oracles import bandit
 from oracles.dark_room import DarkRoomOracle, TrialOracle
 from streams import agent_on, roll

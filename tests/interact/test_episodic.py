@@ -19,11 +19,11 @@ from clew.envs.base import OpenLoop
 from clew.errors import UserError
 from clew.interact.rollout import init_actor, rollout
 from clew.memory import make_memory
-from clew.run import compiled as sync
 from clew.run import updates
 from clew.run.build import make_parts
-from clew.run.compiled import init_run
+from clew.run.compiled import advance
 from clew.run.config import TrainConfig
+from clew.run.updates import init_run
 from memory_samples import quick_compilation
 from oracles import a2c as oracle
 
@@ -202,10 +202,10 @@ def test_reading_once_learns_what_reading_twice_does(monkeypatch):
         steps=1000,
     )
     parts, found = make_parts(config), []
-    for advance in ("once", "twice"):
-        if advance == "twice":
+    for way in ("once", "twice"):
+        if way == "twice":
             monkeypatch.setattr(updates, "updates_open_loop", lambda config, env: False)
-        program = partial(sync.advance, partial(sync._update_all, parts))
+        program = partial(advance, partial(updates.update, parts, parts.jax_stream))
         run = jax.jit(program)(init_run(parts), jnp.int32(4))
         found.append((run.seed.agent, run.seed.sums, run.seed.actor.timestep.observation))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), *found)

@@ -12,7 +12,7 @@ from gymnasium import spaces
 import clew
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
-from clew.run.build import jax_stream
+from clew.run.build import make_task
 from clew.run.config import TrainConfig
 from clew.run.load import load_agent
 from clew.run.progress import Quiet
@@ -126,7 +126,7 @@ def test_a_task_in_jax_too(tmp_path: Path) -> None:
     wrappers = WrapperConfig(previous=True, reward_scale=0.5)
     path = trained(tmp_path, "tmaze", env_options={"corridor_length": 3}, wrappers=wrappers)
     loaded = load_agent(path)
-    env, inside = jax_stream(loaded.config).env, clew.Policy(loaded.agent)
+    env, inside = make_task(loaded.config).require_stream().env, clew.Policy(loaded.agent)
     policy, key = clew.load_policy(path), jax.random.key(0)
     state, seen = jax.jit(env.reset)(key)
     start, reward, step = True, None, jax.jit(env.step)

@@ -27,7 +27,7 @@ from clew.lab.studies.memory_maze.grid import PRESETS
 from clew.memory import make_memory
 from clew.report.files import write_measured
 from clew.run.build import abstract_agent, make_parts
-from clew.run.compiled import init_run
+from clew.run.updates import init_run
 
 
 @pytest.mark.parametrize("name", models())

@@ -14,8 +14,8 @@ from clew.lab.grid.jobs import lanes_of, make_job, run_job
 from clew.lab.grid.study import registered
 from clew.lab.studies.makkink import grid as makkink
 from clew.run.build import make_parts
-from clew.run.compiled import init_run
 from clew.run.lanes import SIZES, init_lanes, lanes_config
+from clew.run.updates import init_run
 from small_study import small_study
 
 MIX = "clew.lab.studies.makkink.mixed_recall:MixedRecall"

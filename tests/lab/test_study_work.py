@@ -19,10 +19,10 @@ from clew.lab.grid.jobs import make_job, run_job
 from clew.lab.grid.measure import evaluate_lanes
 from clew.memory import MEMORIES
 from clew.run.build import make_parts
-from clew.run.compiled import init_run
 from clew.run.lanes import Lane
 from clew.run.progress import Quiet
 from clew.run.runner import TrainingDiverged
+from clew.run.updates import init_run
 from small_study import small_study
 
 SEEDS = (4, 0, 7)

@@ -18,7 +18,7 @@ from clew.run.asynchronous.pool import ActorRollout
 from clew.run.asynchronous.processes import ProcessPool
 from clew.run.asynchronous.program import AsyncProgram
 from clew.run.build import make_parts
-from clew.run.compiled import RunState, init_run
+from clew.run.updates import RunState, init_run
 from small_async import arrays, async_config, order
 
 TIMEOUT = 3.0

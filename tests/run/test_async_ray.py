@@ -22,8 +22,8 @@ from clew.cli import run
 from clew.run.asynchronous import program
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.build import make_parts
-from clew.run.compiled import init_run
 from clew.run.metrics import read_metrics
+from clew.run.updates import init_run
 from ray_nodes import NODE, needs_ray, two_nodes
 from small_async import async_config, by_turns, order, run_dir
 from small_run import Watch

@@ -22,8 +22,8 @@ from clew.run import cluster, folder
 from clew.run.asynchronous.actor import ActorParams, ActorSpec
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.build import make_parts
-from clew.run.compiled import init_run
 from clew.run.config import config_from_json
+from clew.run.updates import init_run
 from small_async import async_config, run_dir
 
 MODULES = ("ray_actor", "ray_pool")

@@ -16,14 +16,15 @@ from clew.agents.network import NetworkConfig
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from clew.interact.task import HostConfig
+from clew.run import checkpoint
 from clew.run.build import make_parts
-from clew.run.compiled import init_run
 from clew.run.config import TrainConfig
 from clew.run.evaluate import evaluate
-from clew.run.hosted import HostProgram
+from clew.run.hosted import HostProgram, make_learn
 from clew.run.progress import Quiet
 from clew.run.runner import EnvironmentFailed
 from clew.run.train import resume_run, train
+from clew.run.updates import init_run
 
 GAMMA = 0.5
 
@@ -219,6 +220,31 @@ def test_a_fault_leaves_the_state_of_the_last_update(tmp_path):
         program.close()
     assert int(state.update) == 30 and program._budget.used > 0
     assert bool(state.seed.finite)
+
+
+def test_learning_that_raises_leaves_the_newest_checkpoint(tmp_path, monkeypatch):
+    """It has used up the learner's state; the error says from where the run can be resumed."""
+
+    def failing(parts):
+        learn, calls = make_learn(parts), itertools.count(1)
+
+        def once(*given):
+            made = learn(*given)
+            if next(calls) == 7:
+                raise RuntimeError("the device was lost")
+            return made
+
+        return once
+
+    config = config_of(tmp_path, name="run", steps=32 * 12, log_every=4, checkpoint_seconds=0.0)
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="was lost") as caught:
+        patch.setattr("clew.run.hosted.make_learn", failing)
+        train(config, progress=Quiet())
+    kept = checkpoint.list_checkpoints(tmp_path / "run" / "checkpoints")[-1]
+    steps = 32 * checkpoint.read(kept).meta["update"]
+    said = f"The run is saved after {steps} steps; resume with: clew train --resume"
+    assert caught.value.__notes__[0].startswith(said)
+    assert train(resume=tmp_path / "run", progress=Quiet()).summary["steps"] == 32 * 12
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,11 @@ from clew.envs.wrappers import WrapperConfig
 from clew.memory import MEMORIES, options_of
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.build import make_parts
-from clew.run.compiled import CompiledProgram, compile_loop, init_run, update
+from clew.run.compiled import CompiledProgram, compile_loop
 from clew.run.config import TrainConfig
 from clew.run.progress import Quiet
 from clew.run.train import make_program
+from clew.run.updates import init_run, update
 from memory_samples import SMALL, quick_compilation
 from small_async import by_turns
 

@@ -16,10 +16,10 @@ from clew.agents.network import NetworkConfig
 from clew.errors import UserError
 from clew.run import checkpoint
 from clew.run.build import make_parts
-from clew.run.compiled import init_run
 from clew.run.config import TrainConfig, config_from_json
 from clew.run.progress import Lines
 from clew.run.runner import TrainingDiverged
+from clew.run.updates import init_run
 from small_run import STEPS_PER_UPDATE, Watch, last_state, small_config
 
 

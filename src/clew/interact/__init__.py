@@ -1,1 +1,50 @@
-"""Acting in tasks: rollouts, whole episodes, and a policy that keeps its state."""
+"""Acting in tasks: rollouts, whole episodes, and a policy that keeps its state; tasks by name."""
+
+import functools
+import json
+from typing import Any
+
+from clew.bridges.gymnasium.task import GymnasiumTask, gymnasium_task, is_gymnasium
+from clew.bridges.make import jax_task, make_env
+from clew.envs.wrappers import WrapperConfig
+from clew.interact.compiled_task import CompiledTask
+from clew.interact.hosted_task import HostedTask
+from clew.interact.task import DefaultSettings, Task
+
+
+def make_task(env: str, options: dict[str, Any], wrappers: WrapperConfig) -> Task:
+    """A task by its name, with its wrappers.
+
+    Args:
+        env: the name of a JAX task (see `clew.bridges.make.make_env`), or "gymnasium:ID" or
+            "module:factory"; "module:Class" of a class derived from `Environment` is a JAX task.
+        options: of the task.
+        wrappers: between the task and the agent.
+
+    Raises:
+        UserError: for an unknown task or option, an impossible value, or wrappers that the task
+            does not take.
+    """
+    if _is_hosted(env):
+        return HostedTask(_gymnasium_task(env, json.dumps(options)), wrappers)
+    return CompiledTask(env, make_env(env, **options), wrappers)
+
+
+def default_settings(env: str) -> DefaultSettings:
+    """The settings that fit a task, by its name; the task is not built, but "module:name" imported.
+
+    Of a Gymnasium environment nothing is known: neither what its observations are nor how large
+    its rewards.
+    """
+    if _is_hosted(env):
+        return DefaultSettings("ppo", encoder="auto", normalise_rewards=True)
+    return DefaultSettings()
+
+
+def _is_hosted(env: str) -> bool:
+    return is_gymnasium(env) and jax_task(env) is None
+
+
+@functools.lru_cache(8)  # finding out the spaces of an environment builds it, which may take long
+def _gymnasium_task(name: str, options: str) -> GymnasiumTask:
+    return gymnasium_task(name, json.loads(options))

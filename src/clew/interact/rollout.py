@@ -1,4 +1,7 @@
-"""Acting: T steps of B environments under one policy, in one scan."""
+"""Rollouts: T steps of B environments under one policy.
+
+They are one scan, or one pass over whole episodes where no action changes what is observed.
+"""
 
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -11,12 +14,12 @@ from clew.agents.devices import shard_batch
 from clew.agents.distributions import Distribution
 from clew.agents.heads import Behaviour, Clock, follow_policy
 from clew.agents.learners import Learner
+from clew.agents.learners.base import Learned, LearnerState, learn_as_acted
 from clew.agents.network import Agent
-from clew.agents.trajectory import Rollout, Trajectory
-from clew.envs.base import Metrics, OpenLoop
+from clew.agents.trajectory import Reading, Rollout, Trajectory
+from clew.envs.base import Environment, EnvState, Metrics, OpenLoop
 from clew.envs.stream import AutoReset, AutoResetState, TimeStep
 from clew.interact.acting import ActorState, act_and_step
-from clew.interact.open_loop import apply_actions, episode_sums, precompute
 from clew.memory.base import State
 
 
@@ -128,36 +131,22 @@ def gather(
         learner: says what to gather.
     """
     wanted, steps = learner.gathering, learner.config.rollout_length
+    length = wanted.sequence_length or steps
+    one = partial(rollout, agent, stream, length=length, behaviour=wanted.behaviour)
+
+    def act(
+        actor: ActorState, inputs: tuple[PRNGKeyArray, Int[Array, ""]]
+    ) -> tuple[ActorState, tuple[Trajectory, Metrics]]:
+        key, first_step = inputs
+        actor, chunk, episodes = one(actor, key=key, first_step=first_step)
+        return actor, (chunk, episodes)
+
     if wanted.sequence_length is None:
-        actor, whole, episodes = rollout(
-            agent,
-            stream,
-            actor,
-            steps,
-            key,
-            whole_episodes=wanted.whole_episodes,
-            behaviour=wanted.behaviour,
-            first_step=first_step,
+        actor, whole, episodes = one(
+            actor, key=key, whole_episodes=wanted.whole_episodes, first_step=first_step
         )
         chunks = jax.tree.map(lambda x: x[None], whole)
     else:
-        length = wanted.sequence_length
-
-        def act(
-            actor: ActorState, inputs: tuple[PRNGKeyArray, Int[Array, ""]]
-        ) -> tuple[ActorState, tuple[Trajectory, Metrics]]:
-            key, first_step = inputs
-            actor, chunk, episodes = rollout(
-                agent,
-                stream,
-                actor,
-                length,
-                key,
-                behaviour=wanted.behaviour,
-                first_step=first_step,
-            )
-            return actor, (chunk, episodes)
-
         count = steps // length
         firsts = first_step + length * jnp.arange(count, dtype=jnp.int32)
         inputs = jax.random.split(key, count), firsts
@@ -171,6 +160,21 @@ def whole_clock(first_step: Int[Array, ""] | int, length: int, num_envs: int) ->
     """The clock of every step of a rollout: environments [1, batch], steps [length, 1]."""
     steps = first_step + jnp.arange(length, dtype=jnp.int32)
     return Clock(jnp.arange(num_envs, dtype=jnp.int32)[None], steps[:, None])
+
+
+def draw(
+    key: PRNGKeyArray, length: int, num_envs: int, distribution: Distribution
+) -> tuple[Key[Array, "time batch"], Array]:
+    """All random numbers of a rollout: the environments' keys, and the noise of the actions."""
+    env_key, action_key = jax.random.split(key)
+    noise = distribution.noise_over(action_key, length, num_envs)
+    return jax.random.split(env_key, (length, num_envs)), noise
+
+
+def episode_sums(ended: Bool[Array, "time batch"], metrics: Metrics) -> dict[str, Float[Array, ""]]:
+    """How many episodes ended ("episodes"), and the sums of their metrics."""
+    episodes = {"episodes": jnp.sum(ended.astype(jnp.float32))}
+    return episodes | {n: jnp.sum(jnp.where(ended, x, 0.0)) for n, x in metrics.items()}
 
 
 def _act(
@@ -231,13 +235,178 @@ def _at_once(
     return after._replace(memory=memory), trajectory, sums
 
 
-def draw(
-    key: PRNGKeyArray, length: int, num_envs: int, distribution: Distribution
-) -> tuple[Key[Array, "time batch"], Array]:
-    """All random numbers of a rollout: the environments' keys, and the noise of the actions."""
-    env_key, action_key = jax.random.split(key)
-    noise = distribution.noise_over(action_key, length, num_envs)
-    return jax.random.split(env_key, (length, num_envs)), noise
+class Precomputed(NamedTuple):
+    """What a rollout will show, whatever is done."""
+
+    observation: Float[Array, "time_and_one batch n"]
+    start: Bool[Array, "time_and_one batch"]
+    over: Bool[Array, "time_and_one batch"]
+    """The episode ended before; from there on the next one's first observation stands still."""
+    states: EnvState
+    """Before every step, each leaf [time, batch, ...]."""
+    keys: Key[Array, "time batch"]
+    """Of every step."""
+    after: EnvState
+    """After the rollout."""
+
+
+def precompute(
+    env: OpenLoop, state: AutoResetState, timestep: TimeStep, keys: Key[Array, "time batch"]
+) -> Precomputed:
+    """What every environment shows until its episode has ended, and then.
+
+    Args:
+        env: the task.
+        state: of every environment.
+        timestep: what each shows now.
+        keys: of every step, as `AutoReset.step` takes them.
+    """
+    axes = Precomputed(1, 1, 1, 1, 1, 0)  # pyright: ignore[reportArgumentType]
+    one = jax.vmap(partial(_precompute, env), in_axes=(0, 0, 0, 1), out_axes=axes)
+    return one(state.env, timestep.observation, timestep.start, keys)
+
+
+def _precompute(
+    env: OpenLoop,
+    state: EnvState,
+    observation: Float[Array, " n"],
+    start: Bool[Array, ""],
+    keys: Key[Array, " time"],
+) -> Precomputed:
+    length = len(keys)
+    states = env.ahead(state, length)
+    step_keys, reset_keys = jax.vmap(jax.random.split, out_axes=1)(keys)
+    after, shown = jax.vmap(env.step)(states, jnp.zeros(length, jnp.int32), step_keys)
+    passed = jnp.cumsum(shown.terminated.astype(jnp.int32))
+    over = jnp.append(jnp.zeros(1, bool), passed > 0)
+    final = jnp.argmax(shown.terminated)
+    fresh_state, fresh = env.next_episode(_at(after, final), reset_keys[final])
+    observed = jnp.concatenate([observation[None], shown.observation])
+    return Precomputed(
+        observation=jnp.where(over[:, None], fresh, observed),
+        start=jnp.append(start, jnp.zeros(length, bool)) | over,
+        over=over,
+        states=states,
+        keys=step_keys,
+        after=jax.tree.map(partial(jnp.where, over[-1]), fresh_state, _at(after, length - 1)),
+    )
+
+
+def apply_actions(
+    env: OpenLoop,
+    before: ActorState,
+    precomputed: Precomputed,
+    logits: Float[Array, "time batch actions"],
+    values: Float[Array, "time batch"],
+    noise: Array,
+    distribution: Distribution,
+) -> tuple[ActorState, Trajectory, dict[str, Float[Array, ""]]]:
+    """Samples the actions and computes what they earn.
+
+    Args:
+        env: the task.
+        before: where acting stood before the rollout.
+        precomputed: what the rollout shows.
+        logits: what the policy says of it.
+        values: what is expected.
+        noise: of the actions, see `rollout`.
+        distribution: of the actions.
+
+    Returns:
+        What `rollout` does, but for the memory, which is still that of `before`.
+    """
+    action = distribution.sample(logits, noise)
+    log_prob = distribution.log_prob(logits, action)
+    taken = cast(Array, distribution.decode(action))
+    earned = jax.vmap(jax.vmap(env.step))(precomputed.states, taken, precomputed.keys)[1]
+    over, finished = precomputed.over[:-1], precomputed.over[-1]
+    ended = earned.terminated & ~over
+    reward = jnp.where(over, 0.0, earned.reward)
+    total = before.env.episode_return[None] + jnp.cumsum(reward, axis=0)
+    steps = jnp.arange(1, len(action) + 1, dtype=jnp.int32)
+    count = before.env.episode_length[None] + steps[:, None]
+    metrics = earned.metrics | {"return": total, "length": count.astype(jnp.float32)}
+    trajectory = Trajectory(
+        observation=precomputed.observation,
+        start=precomputed.start,
+        last=precomputed.over.at[-1].set(False),
+        action=action,
+        reward=reward,
+        discount=1.0 - ended.astype(jnp.float32),
+        log_prob=log_prob,
+        value=values,
+        state0=before.memory,
+    )
+    state = AutoResetState(
+        env=precomputed.after,
+        last=before.env.last,
+        episode_return=jnp.where(finished, 0.0, total[-1]),
+        episode_length=jnp.where(finished, 0, count[-1]),
+    )
+    timestep = TimeStep(
+        observation=precomputed.observation[-1],
+        reward=reward[-1],
+        discount=trajectory.discount[-1],
+        start=precomputed.start[-1],
+        last=trajectory.last[-1],
+        ended=ended[-1],
+        metrics={name: jnp.where(ended[-1], value[-1], 0.0) for name, value in metrics.items()},
+    )
+    after = ActorState(state, timestep, before.memory)
+    return after, trajectory, episode_sums(ended, metrics)
+
+
+def updates_open_loop(learner: Learner, env: Environment) -> bool:
+    """Whether each rollout is one whole episode whose observations no action can change.
+
+    Then one reading serves acting and learning, and no memory goes from one update to the next.
+    Tasks with action masks are stepped.
+    """
+    gathering = learner.gathering
+    if not isinstance(env, OpenLoop) or env.masks_actions or gathering.one_step is None:
+        return False
+    return gathering.whole_episodes and learner.config.rollout_length >= env.longest
+
+
+def open_loop_update(
+    agent: Agent,
+    state: LearnerState,
+    before: ActorState,
+    key: PRNGKeyArray,
+    first_step: Int[Array, ""] | int,
+    env: Environment,
+    learner: Learner,
+) -> tuple[ActorState, Learned, Metrics]:
+    """One rollout and what is learned from it, where `updates_open_loop`.
+
+    It is what `rollout` and `learn` do one after the other, up to rounding.
+
+    Returns:
+        Where acting stands, with the memory as it was; what was learned; sums over the episodes.
+    """
+    task, config, gathering = cast(OpenLoop, env), learner.config, learner.gathering
+    assert gathering.one_step is not None
+    env_keys, noise = draw(key, config.rollout_length, config.num_envs, agent.distribution)
+    precomputed = precompute(task, before.env, before.timestep, env_keys)
+    clock = whole_clock(first_step, config.rollout_length, config.num_envs)
+
+    def act(reading: Reading) -> tuple[Trajectory, tuple[ActorState, Metrics]]:
+        outputs = jax.tree.map(lambda x: x[:-1], reading.outputs)
+        logits = gathering.behaviour(outputs, clock)
+        after, trajectory, sums = apply_actions(
+            task, before, precomputed, logits, outputs.value, noise, agent.distribution
+        )
+        return trajectory, (after, sums)
+
+    seen = (precomputed.observation, precomputed.start)
+    learned, (after, sums) = learn_as_acted(
+        agent, state, before.memory, *seen, act, gathering.one_step
+    )
+    return after, learned, sums
+
+
+def _at(tree: Any, index: Int[Array, ""] | int) -> Any:
+    return jax.tree.map(lambda x: x[index], tree)
 
 
 def _where(choice: Bool[Array, " batch"], a: Array, b: Array) -> Array:

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 
+from clew import interact
 from clew.agents.learners import Learner
 from clew.agents.network import Agent, make_agent
 from clew.envs.stream import AutoReset
 from clew.errors import UserError, one_line
-from clew.interact import tasks
 from clew.interact.task import Task
 from clew.run.asynchronous.settings import check_async
 from clew.run.config import TrainConfig
@@ -55,15 +55,15 @@ def make_parts(config: TrainConfig) -> Parts:
     check_task(config, task, learner)
     config = choose_devices(config, task)
     check_devices(config, learner)
-    parts = parts_of(config, task)
+    parts = parts_of(config, task, learner)
     check_memory(parts)
     return parts
 
 
-def parts_of(config: TrainConfig, task: Task) -> Parts:
+def parts_of(config: TrainConfig, task: Task, learner: Learner) -> Parts:
     """The parts of a run whose settings are resolved."""
     shapes, static = agent_parts(config, task)
-    return Parts(config, task, shapes, static, config.learner, sharding_of(config))
+    return Parts(config, task, shapes, static, learner, sharding_of(config))
 
 
 def make_task(config: TrainConfig) -> Task:
@@ -72,16 +72,7 @@ def make_task(config: TrainConfig) -> Task:
     Raises:
         UserError: for an unknown task or option, or an impossible value.
     """
-    return tasks.make_task(config.env, config.env_options, config.wrappers)
-
-
-def jax_stream(config: TrainConfig) -> AutoReset:
-    """The stream of episodes of the run's task, which must be one written in JAX.
-
-    Raises:
-        UserError: as `make_task`, or for a Gymnasium environment.
-    """
-    return make_task(config).require_stream()
+    return interact.make_task(config.env, config.env_options, config.wrappers)
 
 
 def check_task(config: TrainConfig, task: Task, learner: Learner) -> None:

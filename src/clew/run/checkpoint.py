@@ -99,6 +99,8 @@ class Checkpoint(NamedTuple):
     """"update", "seconds", "run" and "digest", and whatever else the writer gave."""
     leaves: dict[str, np.ndarray]
     """Every leaf by its path in the tree."""
+    digest: str = ""
+    """Of the file's header, which has that of the rest."""
 
 
 def save(
@@ -162,14 +164,15 @@ def read(path: Path) -> Checkpoint:
         CheckpointError: naming the file and what is wrong with it.
     """
     try:
-        meta, leaves = decode(memoryview(read_file(path)))
+        data = memoryview(read_file(path))
+        meta, leaves = decode(data)
         _check_update(path, meta, leaves)
         leaves = migrate_leaves(leaves)
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error
-    return Checkpoint(path, meta, leaves)
+    return Checkpoint(path, meta, leaves, _digest_of(data))
 
 
 def read_replay(checkpoint: Checkpoint) -> Checkpoint:
@@ -182,11 +185,8 @@ def read_replay(checkpoint: Checkpoint) -> Checkpoint:
     if digest is None:
         return Checkpoint(path, {}, {})
     found = read(path)
-    with open(path, "rb") as file:
-        if _digest_of(file.read(_HEAD.size)) != digest:
-            raise CheckpointError(
-                f"{path}: is not the one that {checkpoint.path.name} was saved with"
-            )
+    if found.digest != digest:
+        raise CheckpointError(f"{path}: is not the one that {checkpoint.path.name} was saved with")
     return found
 
 
@@ -283,8 +283,8 @@ def _replay_of(path: Path) -> Path:
 
 
 def _digest_of(head: bytes | memoryview) -> str:
-    """Of a file's header, which has that of the rest."""
-    return _HEAD.unpack(head)[3].hex()
+    """Of the header of a file that begins so."""
+    return _HEAD.unpack_from(head)[3].hex()
 
 
 def encode(

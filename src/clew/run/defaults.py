@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from clew.agents.network import NetworkConfig
 from clew.envs.wrappers import WrapperConfig
+from clew.interact import default_settings
 from clew.interact.task import DefaultSettings
-from clew.interact.tasks import default_settings
 from clew.memory import options_of
 
 ENV = "tmaze"

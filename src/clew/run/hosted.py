@@ -26,9 +26,10 @@ from clew.interact.hosted_task import HostedTask
 from clew.interact.rollout import Experience
 from clew.names import MASK
 from clew.run.build import Parts
-from clew.run.compiled import RunState, require_room, state_layouts
+from clew.run.compiled import Program
+from clew.run.machine import require_room
 from clew.run.sharding import place_on_devices
-from clew.run.updates import SeedState, learn
+from clew.run.updates import RunState, SeedState, learn, state_layouts
 
 WRONG_VALUES = ("observation", "reward", "terminated", "truncated", MASK)
 """Fields of faults in what an environment returned, which opening it again would not mend."""
@@ -58,7 +59,7 @@ class FaultBudget:
         self._log(f"{fault}; {mended} ({self.used} of at most {self.allowed} times)")
 
 
-class HostProgram:
+class HostProgram(Program):
     """A run's loop over Gymnasium environments, as a `Program`.
 
     Environments are opened at the first call, and again after a fault. What happens inside them is
@@ -82,6 +83,7 @@ class HostProgram:
         self._actor = host_actor(parts, range(config.learning.num_envs))
         self._budget = FaultBudget(config.host.restarts, log)
         self._learn = make_learn(parts)
+        self._layouts = state_layouts(parts)
         split: Callable = partial(jax.random.split, num=3)
         self._split = jax.jit(jax.vmap(split, out_axes=1) if config.seeds > 1 else split)
         self._streams: list[GymnasiumStream] = []
@@ -95,7 +97,7 @@ class HostProgram:
             EnvironmentFault: an environment returned NaN, or environments failed more often than
                 the run's settings allow.
         """
-        self.state = place_on_devices(state, state_layouts(self._parts))
+        self.state = place_on_devices(state, self._layouts)
         for _ in range(int(count)):
             self.state = self._update(self.state)
             if not np.all(self.state.seed.finite):
@@ -103,7 +105,6 @@ class HostProgram:
         return self.state
 
     def measured(self) -> dict[str, Any]:
-        """Nothing."""
         return {}
 
     def close(self) -> None:
@@ -130,7 +131,7 @@ class HostProgram:
     def _update(self, state: RunState) -> RunState:
         seed = state.seed
         next_key, rollout_key, learn_key = self._split(seed.key)
-        first_step = int(state.update) * self._parts.config.learning.rollout_length
+        first_step = int(state.update) * self._parts.learner.config.rollout_length
         while True:
             try:
                 if not self._streams:
@@ -187,7 +188,7 @@ def make_learn(parts: Parts) -> Callable[[SeedState, HostRollout, Array, np.int3
         args = seed.learner, seed._replace(learner=LearnerState()), acted, key, number
         if compiled is None:
             compiled = jitted.lower(*args).compile()
-            require_room(parts, compiled)
+            require_room(parts.config, compiled)
         return place_on_devices(compiled(*args), layouts)
 
     return learn_all

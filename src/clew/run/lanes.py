@@ -18,21 +18,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from clew.agents.learners import make_learner
 from clew.agents.network import Agent
+from clew.envs.stream import AutoReset
 from clew.interact.rollout import ActorState, begin
 from clew.run.build import Parts, build_agent, make_task
-from clew.run.compiled import (
-    CompiledProgram,
-    Program,
-    RunState,
-    begin_seed,
-    compile_loop,
-    compile_program,
-    init_run,
-    update,
-)
+from clew.run.compiled import CompiledProgram, Program, compile_loop, compile_program
 from clew.run.config import TrainConfig
 from clew.run.metrics import LogPoint, RunLog
-from clew.run.updates import SeedState
+from clew.run.updates import RunState, SeedState, begin_seed, init_run, update
 
 SIZES = "several sizes"
 """Name of the task that plays several sizes of a task, while it is registered."""
@@ -107,20 +99,20 @@ def compile_lanes(parts: Parts, lanes: Sequence[Lane], names: Sequence[str] = ()
         name: jnp.array([getattr(lane.config.learning, name) for lane in lanes], jnp.float32)
         for name in names
     }
-    return CompiledProgram(parts, compile_loop(parts, partial(_update_lanes, parts, own)))
+    if len(lanes) == 1:
+        own = {name: values[0] for name, values in own.items()}
+    one = parts.sharding.each_seed(partial(_update_lane, parts, parts.jax_stream), (0, None, 0))
+    loop = compile_loop(parts, lambda seeds, number: one(seeds, number, own))
+    return CompiledProgram(parts, loop)
 
 
-def _update_lanes(parts: Parts, own: Hyperparameters, seeds: SeedState, number: Array) -> SeedState:
+def _update_lane(
+    parts: Parts, stream: AutoReset, seed: SeedState, number: Array, own: Hyperparameters
+) -> SeedState:
     config = parts.config
-
-    def lane(seed: SeedState, number: Array, own: dict[str, Array]) -> SeedState:
-        learning = replace(cast(Any, parts.learner.config), **own)
-        learner = make_learner(config.algorithm, learning, config.updates)
-        return update(parts._replace(learner=learner), seed, number)
-
-    if config.seeds == 1:
-        return lane(seeds, number, {name: values[0] for name, values in own.items()})
-    return parts.sharding.each_seed(lane, (0, None, 0))(seeds, number, dict(own))
+    learning = replace(cast(Any, parts.learner.config), **own)
+    learner = make_learner(config.algorithm, learning, config.updates)
+    return update(parts._replace(learner=learner), stream, seed, number)
 
 
 def init_lanes(parts: Parts, lanes: Sequence[Lane]) -> RunState:

@@ -7,13 +7,16 @@ import subprocess
 import tempfile
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
 from clew.errors import UserError
 from clew.memory.kernels import provenance
+
+if TYPE_CHECKING:
+    from clew.run.config import TrainConfig
 
 THREADS = "NPROC"
 """Variable of XLA: the threads that it computes on, in place of one for each core."""
@@ -81,6 +84,20 @@ def require_memory(needed: int, what: str) -> None:
             f"these settings need at least {needed / 1e9:,.1f} GB of memory, but this machine has "
             f"{there / 1e9:,.1f} GB: {what}"
         )
+
+
+def require_room(config: "TrainConfig", compiled: Any) -> None:
+    """Refuses a program that holds more than this machine's memory, before it runs.
+
+    Raises:
+        UserError: saying how much it needs and how much there is.
+    """
+    learning, devices = config.learning, max(1, config.devices)
+    require_memory(
+        devices * planned_bytes(compiled),
+        f"so much the compiled program holds at once, for {config.seeds:,} seeds x "
+        f"{learning.num_envs:,} num_envs x {learning.rollout_length:,} steps",
+    )
 
 
 def git_commit() -> str | None:

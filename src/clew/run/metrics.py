@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from clew.agents.learners import OWN_METRIC, describes_updates
 from clew.errors import UserError, one_line
 from clew.files import finite
-from clew.interact.tasks import default_settings
+from clew.interact import default_settings
 from clew.run import json_lines
 from clew.run.config import TrainConfig
 from clew.run.folder import METRICS

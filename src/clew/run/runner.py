@@ -23,10 +23,11 @@ from clew.envs.spaces import NOTHING_ALLOWED
 from clew.errors import StoppedAtOnce, UserError
 from clew.run import checkpoint, machine
 from clew.run.build import Parts
-from clew.run.compiled import Program, RunState, run_template
+from clew.run.compiled import Program
 from clew.run.lanes import Lane
 from clew.run.metrics import LogPoint, Row, RunLog
 from clew.run.progress import Callback, Progress, Report
+from clew.run.updates import RunState, run_template
 
 CALL_SECONDS = 1.0
 """How long one call of the program should take: how long Ctrl-C waits."""
@@ -266,7 +267,8 @@ class Runner:
         """Saves what there is before an error that nobody foresaw ends the run.
 
         Unless the disk lacks rows that belong before the state: a resumed run would never write
-        them. Nor at a second Ctrl-C, which wants no waiting.
+        them. Nor at a second Ctrl-C, which wants no waiting. Where a compiled function raised, the
+        state that it was given is used up, and the newest checkpoint is what is left.
         """
         try:
             yield
@@ -278,11 +280,11 @@ class Runner:
                     self._take_whole(program)
                 if self._all_logged and self._saved != self.update:
                     self._save()
-                if self._saved == self.update and self._checkpoints is not None:
-                    error.add_note(
-                        f"The run is saved after {self._steps} steps; resume with: "
-                        f"{self._resume_with}"
-                    )
+            if self._saved is not None and self._checkpoints is not None:
+                steps = self._saved * self._config.steps_per_update
+                error.add_note(
+                    f"The run is saved after {steps} steps; resume with: {self._resume_with}"
+                )
             raise
 
     def _take_whole(self, program: Program) -> None:

@@ -17,7 +17,7 @@ from clew.interact.hosted_task import HostedTask
 from clew.run import checkpoint, cluster, folder, machine, metrics
 from clew.run.asynchronous.program import AsyncProgram
 from clew.run.build import Parts, make_parts
-from clew.run.compiled import Program, RunState, compile_program, init_run
+from clew.run.compiled import Program, compile_program
 from clew.run.config import TrainConfig, refuse_unused
 from clew.run.folder import by_reference, completed
 from clew.run.hosted import HostProgram
@@ -25,6 +25,7 @@ from clew.run.lanes import seed_lanes
 from clew.run.progress import Callback, Lines, Progress, with_loggers
 from clew.run.runner import Runner, stop_signals
 from clew.run.trust import remember, require
+from clew.run.updates import RunState, init_run
 
 
 class RunResult(NamedTuple):

@@ -1,9 +1,11 @@
-"""One update of a run: what is learned from what acting gathered, and what is recorded of both."""
+"""A run's state and its updates: what is learned from what acting gathered."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
@@ -13,8 +15,15 @@ from clew.agents.network import Agent
 from clew.agents.trajectory import refresh_all
 from clew.envs.base import Metrics
 from clew.envs.stream import AutoReset
-from clew.interact.open_loop_update import open_loop_update, updates_open_loop
-from clew.interact.rollout import ActorState, Experience, gather
+from clew.interact.host_rollout import HostState
+from clew.interact.rollout import (
+    ActorState,
+    Experience,
+    gather,
+    open_loop_update,
+    updates_open_loop,
+)
+from clew.run.build import Parts, build_agent
 
 
 class Updated(NamedTuple):
@@ -58,6 +67,113 @@ class SeedState(NamedTuple):
         return SeedState(eqx.filter(agent, eqx.is_array), learner, made.actor, key, sums, finite)
 
 
+class RunState(NamedTuple):
+    """What a checkpoint holds. With several seeds, `seed` has them as first axis."""
+
+    update: Int[Array, ""]
+    """Number of updates made."""
+    seed: SeedState
+
+    @property
+    def replay(self) -> Any:
+        """What the learner replays, which may be large."""
+        return self.seed.learner.replay
+
+    def with_replay(self, replay: Any) -> "RunState":
+        """The state with something else in its place."""
+        learner = self.seed.learner._replace(replay=replay)
+        return self._replace(seed=self.seed._replace(learner=learner))
+
+
+def init_run(parts: Parts, numbers: Sequence[int] | None = None) -> RunState:
+    """The state before the first update.
+
+    Every seed starts from its own random key, `seed + i`, so that its parameters and first
+    episodes are bit for bit those of a run of that seed alone. What follows is equal up to
+    rounding, since products over several seeds add in another order.
+
+    Args:
+        parts: of the run.
+        numbers: as many seeds as the run has, if they do not follow each other.
+    """
+    config = parts.config
+    numbers = range(config.seed, config.seed + config.seeds) if numbers is None else numbers
+    assert len(numbers) == config.seeds
+    begin = jax.jit(partial(_begin_seed, parts))
+    seeds = [_init_seed(parts, begin, jax.random.key(number)) for number in numbers]
+    update = jnp.zeros((), jnp.int32)
+    if config.seeds == 1:
+        return RunState(update, seeds[0])
+    return RunState(update, jax.jit(_stack)(seeds))
+
+
+def _stack(trees: Sequence[SeedState]) -> SeedState:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+def run_template(parts: Parts) -> RunState:
+    """Shapes and types of the state; nothing is computed."""
+    return jax.eval_shape(partial(init_run, parts))
+
+
+def state_layouts(parts: Parts) -> RunState:
+    """Where the arrays of a run's state belong, a leaf of it standing for whole branches."""
+    sharding = parts.sharding
+    one: Any = sharding.of_seed
+    actor = parts.task.actor_layout(sharding.environments(0), one)
+    whole: Any = sharding.whole
+    return RunState(whole, SeedState(one, one, actor, one, one, one))
+
+
+def _init_seed(parts: Parts, begin: Callable[..., SeedState], key: PRNGKeyArray) -> SeedState:
+    """One seed's state; the agent is built outside of `begin`, where its draws compile little."""
+    agent_key, env_key, key = jax.random.split(key, 3)
+    agent = build_agent(parts.config, parts.task, agent_key)
+    return begin(eqx.filter(agent, eqx.is_array), env_key, key)
+
+
+def _begin_seed(parts: Parts, arrays: Any, env_key: PRNGKeyArray, key: PRNGKeyArray) -> SeedState:
+    # A memory may have one array at two places, and the loop uses up every array of a state.
+    agent = eqx.combine(jax.tree.map(jnp.copy, arrays), parts.static)
+    actor = parts.task.init_actor(agent, parts.config.learning.num_envs, env_key)
+    return begin_seed(parts, agent, actor, key)
+
+
+def begin_seed(
+    parts: Parts, agent: Agent, actor: ActorState | HostState, key: PRNGKeyArray
+) -> SeedState:
+    """The state of one seed before its first update."""
+    learner = parts.learner
+    of_memory = (f"memory.{name}" for name in agent.memory.metric_names)
+    names = (*learner.metrics, *of_memory, "episodes", *parts.task.metric_names)
+    template = partial(parts.task.rollout_template, agent, actor, learner)
+    return SeedState(
+        agent=eqx.filter(agent, eqx.is_array),
+        learner=learner.init(agent, template),
+        actor=actor,
+        key=key,
+        sums={name: jnp.zeros((), jnp.float32) for name in names},
+        finite=jnp.ones((), jnp.bool_),
+    )
+
+
+def update(parts: Parts, stream: AutoReset, state: SeedState, number: Int[Array, ""]) -> SeedState:
+    """One rollout and what is learned from it, after so many updates."""
+    agent = eqx.combine(state.agent, parts.static)
+    key, rollout_key, learn_key = jax.random.split(state.key, 3)
+    made = act_and_learn(
+        agent,
+        state.learner,
+        state.actor,
+        rollout_key,
+        learn_key,
+        number,
+        stream=stream,
+        learner=parts.learner,
+    )
+    return state.after(made, key, number % parts.config.log_every == 0)
+
+
 def act_and_learn(
     agent: Agent,
     state: LearnerState,
@@ -83,8 +199,9 @@ def act_and_learn(
     """
     first_step = number * learner.config.rollout_length
     if updates_open_loop(learner, stream.env):
-        update = partial(open_loop_update, env=stream.env, learner=learner)
-        return Updated(*update(agent, state, actor, rollout_key, first_step))
+        return Updated(
+            *open_loop_update(agent, state, actor, rollout_key, first_step, stream.env, learner)
+        )
     gathered = gather(agent, actor, rollout_key, first_step, stream=stream, learner=learner)
     return learn(agent, state, gathered, learn_key, learner)
 

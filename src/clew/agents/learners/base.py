@@ -250,13 +250,15 @@ def make_schedule(config: ScheduleConfig, steps: int) -> optax.Schedule | None:
 
 
 def _after_warmup(schedule: str, rate: float, steps: int) -> optax.Schedule | None:
-    if is_reference(schedule):
-        function = resolve(schedule)
-        check_call(schedule, function, rate, steps)
-        return function(rate, steps)
+    if schedule == "constant":
+        return None
     if schedule == "linear":
         return optax.linear_schedule(rate, 0.0, steps)
-    return optax.cosine_decay_schedule(rate, steps) if schedule == "cosine" else None
+    if schedule == "cosine":
+        return optax.cosine_decay_schedule(rate, steps)
+    function = resolve(schedule)
+    check_call(schedule, function, rate, steps)
+    return function(rate, steps)
 
 
 def is_scheduled(config: ScheduleConfig) -> bool:

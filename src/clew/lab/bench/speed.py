@@ -26,9 +26,10 @@ from clew.memory import MEMORIES, options_of
 from clew.memory.laws import LawBroken, check
 from clew.report.document import Measured, NothingMeasured, Table, tabulate
 from clew.run.build import Parts, make_parts
-from clew.run.compiled import CompiledProgram, RunState, compile_program, init_run
+from clew.run.compiled import CompiledProgram, compile_program
 from clew.run.config import TrainConfig
 from clew.run.machine import planned_bytes
+from clew.run.updates import RunState, init_run
 
 SIZES = {"hidden_size": 128, "num_layers": 4, "num_heads": 4, "head_size": 64, "window": 128}
 """Table A.2's, for memories that the thesis did not train on the T-Maze."""

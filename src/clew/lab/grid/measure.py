@@ -12,17 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from clew import interact
 from clew.errors import UserError
-from clew.interact import tasks
 from clew.interact.compiled_task import play_to_end
 from clew.interact.rollout import begin
 from clew.interact.task import Task
 from clew.lab.grid.study import Evaluation
 from clew.run.build import Parts, make_task
-from clew.run.compiled import RunState
 from clew.run.config import TrainConfig
 from clew.run.lanes import SIZES, Lane, open_lane
 from clew.run.load import load_agent
+from clew.run.updates import RunState
 
 Played = dict[str, np.ndarray]
 """Name of a metric to its value in every episode."""
@@ -131,7 +131,7 @@ def measure_run(
         return own, None
     further = {}
     for number, (name, options) in enumerate(job["further"].items(), 1):
-        task = tasks.make_task(config.env, dict(options), config.wrappers)
+        task = interact.make_task(config.env, dict(options), config.wrappers)
         home.check_same_observations(task, job["settings"][0], name)
         further[name] = played(number, task)
     return own, further

@@ -67,7 +67,8 @@ class Actor:
     def __init__(self, spec: ActorSpec, heartbeat: Heartbeat):
         self._spec, self._heartbeat = spec, heartbeat
         # The devices are the learner's.
-        parts = parts_of(replace(spec.config, devices=1), spec.task)
+        config = replace(spec.config, devices=1)
+        parts = parts_of(config, spec.task, config.learner)
         self._static, self._length = parts.static, parts.learner.config.rollout_length
         first = spec.number * spec.num_envs
         self._actor = host_actor(parts, range(first, first + spec.num_envs))

@@ -17,6 +17,7 @@ from clew.bridges.gymnasium.processes import (
     LOST,
     end_with_parent,
     leave_stopping_to_parent,
+    require_descriptors,
     start_method,
 )
 from clew.errors import UserError, system_error
@@ -283,6 +284,7 @@ class ProcessPool:
         heartbeat = shared_bytes(self._context, HEARTBEAT_BYTES)
         ahead = self._config.asynchronous.ahead
         slots = [shared_bytes(self._context, size) for _ in range(ahead + 1)]
+        require_descriptors(1)
         start = Start(
             spec=spec,
             link=None,

@@ -15,11 +15,12 @@ from clew.run.asynchronous.actor import ActorParams, ActorSpec, Gathered
 from clew.run.asynchronous.pool import ActorPool, ActorRollout, SerialPool
 from clew.run.asynchronous.processes import ProcessPool
 from clew.run.build import Parts
-from clew.run.compiled import RunState
+from clew.run.compiled import Program
 from clew.run.hosted import make_learn
+from clew.run.updates import RunState
 
 
-class AsyncProgram:
+class AsyncProgram(Program):
     """A run's asynchronous loop, as a `Program`.
 
     An update learns from as many rollouts as there are actors, those that came first. Its losses,
