@@ -5,7 +5,7 @@ import errno
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 
 class UserError(ValueError):
@@ -14,6 +14,17 @@ class UserError(ValueError):
     The message names the value, what was expected and, for names, the nearest valid one. The
     command line prints it without a traceback and exits with code 2.
     """
+
+
+class Settings(Protocol):
+    """A group of settings: a frozen dataclass, that says what is wrong with its values."""
+
+    def validate(self) -> None:
+        """Refuses impossible settings.
+
+        Raises:
+            UserError: naming the setting, its value and what was expected.
+        """
 
 
 class StoppedAtOnce(KeyboardInterrupt):

@@ -20,7 +20,7 @@ from clew.agents.encoders import Dense, EncoderConfig, make_encoder
 from clew.agents.heads import ActorCritic, Heads, MakeHeads, Outputs
 from clew.envs.base import Observation
 from clew.envs.spaces import MASK, ActionMask, without_mask
-from clew.errors import LARGEST_SIZE, UserError, require_at_least, require_choice
+from clew.errors import LARGEST_SIZE, Settings, UserError, require_at_least, require_choice
 from clew.memory import make_memory
 from clew.memory.base import AbstractMemory, State
 from clew.memory.parts.blocks import Init, Linear
@@ -30,7 +30,7 @@ PROJECTIONS = ("none", "linear", "affine")
 
 
 @dataclass(frozen=True)
-class NetworkConfig(EncoderConfig):
+class NetworkConfig(EncoderConfig, Settings):
     """What stands before and after the memory. Pramanik's (2023) T-Maze agents are the default."""
 
     projection: str = "none"
@@ -54,11 +54,6 @@ class NetworkConfig(EncoderConfig):
     pushes the same way for as long, which finds rewards that need momentum."""
 
     def validate(self) -> None:
-        """Refuses impossible settings.
-
-        Raises:
-            UserError: naming the setting, its value and what was expected.
-        """
         self.validate_encoder()
         require_choice("projection", self.projection, PROJECTIONS)
         require_choice("continuous", self.continuous, CONTINUOUS)

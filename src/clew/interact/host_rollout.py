@@ -12,6 +12,7 @@ from gymnasium import spaces
 from jaxtyping import Array, PRNGKeyArray, PyTree, UInt32
 
 from clew.agents.heads import Behaviour, Clock, Outputs
+from clew.agents.learners import Learner
 from clew.agents.network import Agent
 from clew.agents.trajectory import Trajectory, step_all
 from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream
@@ -55,36 +56,31 @@ class HostActor:
 
     Args:
         static: the agent without its arrays.
+        learner: says what to gather.
         compile_seeds: compiles a function of one seed for all of them, see
             `clew.run.sharding.Sharding.compile`.
         seeds: how many.
-        length: of the rollout.
-        sequence: steps after which the memory's state is kept for the learner, again and again.
-        gamma: the discount that completes the returns of truncated episodes.
         timeout: seconds after which an environment in a worker process counts as hung.
-        behaviour: the policy that acts.
         environments: their numbers among those of the run.
     """
 
     def __init__(
         self,
         static: Agent,
+        learner: Learner,
         compile_seeds: Callable[..., Callable],
         *,
         seeds: int,
-        length: int,
-        sequence: int,
-        gamma: float,
         timeout: float,
-        behaviour: Behaviour,
         environments: range,
     ):
-        self._static, self._seeds = static, seeds
-        self._length, self._sequence = length, sequence
-        self._gamma, self._timeout = np.float32(gamma), timeout
+        self._static, self._seeds, self._timeout = static, seeds, timeout
+        self._length, self._gamma = learner.config.rollout_length, np.float32(learner.config.gamma)
+        # Before each sequence the memory's state is kept for the learner.
+        self._sequence = learner.gathering.sequence_length or self._length
         # A memory that has read its observation is used up: a window is written to in place.
         self._choose = compile_seeds(
-            partial(_choose, static, behaviour, np.array(environments, np.int32)),
+            partial(_choose, static, learner.gathering.behaviour, np.array(environments, np.int32)),
             (0, 0, 0, 0, 0, None, None),
             donate_argnums=1,
         )
@@ -199,8 +195,7 @@ def rollout_template(
     observation_space: Any,
     metric_names: Sequence[str],
     num_envs: int,
-    length: int,
-    sequences: int,
+    learner: Learner,
 ) -> HostRollout:
     """Shapes and types of a rollout of one seed; nothing is computed.
 
@@ -209,9 +204,10 @@ def rollout_template(
         observation_space: what the environments show.
         metric_names: what is measured of every episode.
         num_envs: how many environments.
-        length: of the rollout.
-        sequences: that it is cut into.
+        learner: says what to gather.
     """
+    length = learner.config.rollout_length
+    sequences = length // (learner.gathering.sequence_length or length)
     params, static = eqx.partition(agent, _is_shaped)
     observation = _observations(observation_space, (length + 1, num_envs))
 

@@ -123,10 +123,8 @@ class HostedTask(Task):
 
     def host_rollout_template(self, agent: Agent, num_envs: int, learner: Learner) -> HostRollout:
         """Shapes and types of what some of its environments give; nothing is computed."""
-        length = learner.config.rollout_length
-        sequences = length // (learner.gathering.sequence_length or length)
         space, names = self.observation_space, self.metric_names
-        return rollout_template(agent, space, names, num_envs, length, sequences)
+        return rollout_template(agent, space, names, num_envs, learner)
 
     def rollout_template(self, agent: Agent, actor: HostState, learner: Learner) -> Rollout:
         """As the host cuts it."""

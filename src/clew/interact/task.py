@@ -12,7 +12,7 @@ from clew.agents.learners import Learner
 from clew.agents.network import Agent
 from clew.agents.trajectory import Rollout
 from clew.envs.stream import AutoReset
-from clew.errors import require_at_least, require_episodes, require_rate
+from clew.errors import Settings, require_at_least, require_episodes, require_rate
 from clew.interact.episodes import Episodes, Recording
 from clew.interact.policy import Moment, PolicyAdapter
 
@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class HostConfig:
+class HostConfig(Settings):
     """How Gymnasium environments are run; tasks written in JAX have no use for it."""
 
     processes: int = 0
@@ -36,11 +36,6 @@ class HostConfig:
     """How often environments that raised, hung or died are opened anew before the run ends."""
 
     def validate(self) -> None:
-        """Refuses impossible settings.
-
-        Raises:
-            UserError: naming the setting, its value and what was expected.
-        """
         require_at_least("processes", self.processes, 0)
         require_at_least("restarts", self.restarts, 0)
         require_rate("timeout", self.timeout, positive=True)
@@ -57,7 +52,7 @@ class DefaultSettings(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PlayConfig:
+class PlayConfig(Settings):
     """Which fresh episodes are played, and how."""
 
     episodes: int = 1
@@ -70,11 +65,6 @@ class PlayConfig:
     """Of the episodes and samples."""
 
     def validate(self) -> None:
-        """Refuses impossible numbers.
-
-        Raises:
-            UserError: naming the setting, its value and what was expected.
-        """
         require_episodes(self.episodes, self.max_steps, self.seed)
 
 

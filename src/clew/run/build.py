@@ -36,11 +36,6 @@ class Parts(NamedTuple):
         """The stream of episodes that a compiled program steps."""
         return self.task.require_stream()
 
-    @property
-    def sequence_length(self) -> int:
-        """Steps that are read in one piece while learning."""
-        return self.learner.gathering.sequence_length or self.learner.config.rollout_length
-
 
 def make_parts(config: TrainConfig) -> Parts:
     """Resolves the settings of a run; no array is computed.

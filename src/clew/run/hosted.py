@@ -70,9 +70,6 @@ class HostProgram(Program):
         parts: of the run.
         task: of the run.
         log: called with a line for every fault that the run survived.
-
-    Attributes:
-        state: after the last whole update; what is left of a call that raised.
     """
 
     def __init__(
@@ -118,9 +115,8 @@ class HostProgram(Program):
         statistics = unpacked(state.seed.actor.statistics)
         for number in range(config.seeds):
             seed = environment_seed(config.seed + number, int(state.update), self._budget.used)
-            stream = self._task.open(
-                config.learning.num_envs, seed=seed, processes=config.host.processes
-            )
+            count = self._parts.learner.config.num_envs
+            stream = self._task.open(count, seed=seed, processes=config.host.processes)
             self._streams.append(stream)
             one = statistics
             if config.seeds > 1:
@@ -154,16 +150,13 @@ class HostProgram(Program):
 
 def host_actor(parts: Parts, environments: range) -> HostActor:
     """What acts for all seeds of a run, on its devices, in some of its environments."""
-    config, learner = parts.config, parts.learner
+    config = parts.config
     return HostActor(
         parts.static,
+        parts.learner,
         parts.sharding.compile,
         seeds=config.seeds,
-        length=learner.config.rollout_length,
-        sequence=parts.sequence_length,
-        gamma=learner.config.gamma,
         timeout=config.host.timeout,
-        behaviour=learner.gathering.behaviour,
         environments=environments,
     )
 

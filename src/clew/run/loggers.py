@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from clew.errors import UserError, check_call, require_choice, unknown_name
+from clew.errors import Settings, UserError, check_call, require_choice, unknown_name
 from clew.files import read_json
 from clew.names import is_reference, resolve
 
@@ -32,7 +32,7 @@ STATE = "wandb.json"
 
 
 @dataclass(frozen=True)
-class WandbConfig:
+class WandbConfig(Settings):
     """Where Weights & Biases keeps the run."""
 
     project: str = "clew"
@@ -43,11 +43,6 @@ class WandbConfig:
     """online, or offline: into the run's folder, for `wandb sync` to send later."""
 
     def validate(self) -> None:
-        """Refuses an unknown mode and an empty project.
-
-        Raises:
-            UserError: naming the setting, its value and what was expected.
-        """
         require_choice("wandb.mode", self.mode, WANDB_MODES)
         if not self.project:
             raise UserError("wandb.project must not be empty")

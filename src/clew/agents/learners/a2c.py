@@ -31,23 +31,21 @@ from clew.agents.learners.base import (
     require_parts,
     valid_mean,
     valid_sum,
-    validate_adam,
-    validate_schedule,
+    validate_actor_critic,
 )
 from clew.agents.network import Agent
 from clew.agents.returns import lambda_returns
 from clew.agents.trajectory import Reading, Rollout, Trajectory, reread
 from clew.errors import (
+    Settings,
     UserError,
     require_at_least,
     require_choice,
-    require_fraction,
-    require_rate,
 )
 
 
 @dataclass(frozen=True)
-class A2CConfig:
+class A2CConfig(Settings):
     """Settings of advantage actor-critic. "Table A.1" is Pramanik's (2023)."""
 
     num_envs: int = 8
@@ -101,11 +99,6 @@ class A2CConfig:
     """Weight of an adaptive memory's ponder cost (0 in Makkink, 2021)."""
 
     def validate(self) -> None:
-        """Refuses impossible settings.
-
-        Raises:
-            UserError: naming the setting, its value and what was expected.
-        """
         for name in ("num_envs", "rollout_length", "minibatches"):
             require_at_least(name, getattr(self, name), 1)
         if self.num_envs % self.minibatches:
@@ -119,15 +112,10 @@ class A2CConfig:
                 "gradient_accumulation needs advantage_normalisation off: a2c judges actions while "
                 "it reads them, and a part has other advantages than the whole"
             )
-        validate_schedule(self)
         require_choice("loss_over_time", self.loss_over_time, ("mean", "sum"))
         if self.return_normalisation and not self.whole_episodes:
             raise UserError("return_normalisation needs whole_episodes, which is off")
-        for name in ("entropy_cost", "value_cost", "ponder_cost"):
-            require_rate(name, getattr(self, name))
-        for name in ("gamma", "lam"):
-            require_fraction(name, getattr(self, name))
-        validate_adam(self)
+        validate_actor_critic(self)
 
 
 def a2c_loss(

@@ -16,6 +16,7 @@ from clew.agents.heads import Behaviour, MakeHeads, follow_policy
 from clew.agents.network import Agent
 from clew.agents.trajectory import Reading, Rollout, Trajectory, read
 from clew.errors import (
+    Settings,
     UserError,
     check_call,
     require_at_least,
@@ -86,7 +87,7 @@ class Gathering(NamedTuple):
     learning then read each episode once."""
 
 
-class LearnerConfig(Protocol):
+class LearnerConfig(Settings, Protocol):
     """What the settings of every learner have: a frozen dataclass with these and its own."""
 
     @property
@@ -114,18 +115,10 @@ class LearnerConfig(Protocol):
         """Largest global norm of the gradient; None for no limit."""
         ...
 
-    def validate(self) -> None:
-        """Refuses impossible settings, with a `UserError`."""
-        ...
 
-
-class AdamConfig(Protocol):
+class AdamConfig(LearnerConfig, Protocol):
     """The settings that `adam` reads."""
 
-    @property
-    def learning_rate(self) -> float: ...
-    @property
-    def max_grad_norm(self) -> float | None: ...
     @property
     def adam_b1(self) -> float: ...
     @property
@@ -211,11 +204,9 @@ def adam(
     return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optimiser)
 
 
-class ScheduleConfig(Protocol):
+class ScheduleConfig(LearnerConfig, Protocol):
     """The settings that `make_schedule` reads."""
 
-    @property
-    def learning_rate(self) -> float: ...
     @property
     def schedule(self) -> str: ...
     @property
@@ -295,6 +286,29 @@ def validate_adam(config: AdamConfig) -> None:
         raise UserError("adam_b1 and adam_b2 must be below 1, at 1 nothing is ever learned")
     if config.max_grad_norm is not None:
         require_rate("max_grad_norm", config.max_grad_norm, positive=True)
+
+
+class ActorCriticConfig(AdamConfig, ScheduleConfig, Protocol):
+    """The settings that every actor-critic has."""
+
+    @property
+    def lam(self) -> float: ...
+    @property
+    def entropy_cost(self) -> float: ...
+    @property
+    def value_cost(self) -> float: ...
+    @property
+    def ponder_cost(self) -> float: ...
+
+
+def validate_actor_critic(config: ActorCriticConfig) -> None:
+    """Refuses impossible settings of an actor-critic, with a `UserError`."""
+    validate_schedule(config)
+    for name in ("entropy_cost", "value_cost", "ponder_cost"):
+        require_rate(name, getattr(config, name))
+    for name in ("gamma", "lam"):
+        require_fraction(name, getattr(config, name))
+    validate_adam(config)
 
 
 def init_optimiser(optimiser: optax.GradientTransformation, agent: Agent) -> LearnerState:

@@ -28,18 +28,17 @@ from clew.agents.learners.base import (
     normalised,
     require_parts,
     valid_mean,
-    validate_adam,
-    validate_schedule,
+    validate_actor_critic,
 )
 from clew.agents.network import Agent
 from clew.agents.returns import lambda_returns, vtrace
 from clew.agents.trajectory import Rollout, Trajectory, read, refresh_all, step_all
 from clew.envs.base import Observation
 from clew.errors import (
+    Settings,
     UserError,
     require_at_least,
     require_choice,
-    require_fraction,
     require_rate,
 )
 from clew.memory.base import State
@@ -49,7 +48,7 @@ LOWER_CLIPS = ("symmetric", "reciprocal")
 
 
 @dataclass(frozen=True)
-class PPOConfig:
+class PPOConfig(Settings):
     """Settings of proximal policy optimisation.
 
     The defaults are those of Schulman et al. (2017), Table 3 (Atari), where nothing else is said.
@@ -127,11 +126,6 @@ class PPOConfig:
         return self.num_envs * self.rollout_length // self.sequence_length
 
     def validate(self) -> None:
-        """Refuses impossible settings.
-
-        Raises:
-            UserError: naming the setting, its value and what was expected.
-        """
         for name in ("num_envs", "rollout_length", "sequence_length", "minibatches", "epochs"):
             require_at_least(name, getattr(self, name), 1)
         if self.rollout_length % self.sequence_length:
@@ -146,18 +140,13 @@ class PPOConfig:
                 f"{self.rollout_length // self.sequence_length} sequences = {self.sequences}"
             )
         require_parts(self.gradient_accumulation, self.sequences // self.minibatches, "sequences")
-        validate_schedule(self)
         require_choice("advantages", self.advantages, ADVANTAGES)
         require_choice("lower_clip", self.lower_clip, LOWER_CLIPS)
-        for name in ("entropy_cost", "value_cost", "ponder_cost"):
-            require_rate(name, getattr(self, name))
         for name in ("clip_ratio", "vtrace_clip"):
             require_rate(name, getattr(self, name), positive=True)
         if self.lower_clip == "symmetric" and self.clip_ratio >= 1:
             raise UserError(f"clip_ratio must be below 1, got {self.clip_ratio!r}")
-        for name in ("gamma", "lam"):
-            require_fraction(name, getattr(self, name))
-        validate_adam(self)
+        validate_actor_critic(self)
         for name in ("value_clip", "target_kl"):
             if getattr(self, name) is not None:
                 require_rate(name, getattr(self, name), positive=True)

@@ -92,7 +92,7 @@ class Ready(Generic[Owner]):
         return [owner for owner, _ in taken], rollouts
 
 
-class SerialPool:
+class SerialPool(ActorPool):
     """One actor, in this process, which acts when it is asked to.
 
     Args:
@@ -107,7 +107,6 @@ class SerialPool:
         self.dropped = 0
 
     def publish(self, version: int, latest: ActorParams) -> None:
-        """See `ActorPool`."""
         self._latest = version, latest
 
     def take(self, count: int) -> list[ActorRollout]:
@@ -127,5 +126,4 @@ class SerialPool:
         return taken
 
     def close(self) -> None:
-        """See `ActorPool`."""
         self._actor.close()

@@ -30,7 +30,7 @@ from clew.run.asynchronous.actor import (
     use_one_thread,
 )
 from clew.run.asynchronous.heartbeat import HEARTBEAT_BYTES, HangDetector, Heartbeat
-from clew.run.asynchronous.pool import ActorRollout, Ready
+from clew.run.asynchronous.pool import ActorPool, ActorRollout, Ready
 from clew.run.asynchronous.shared import Layout, Versions, as_array, shared_bytes
 from clew.run.hosted import FaultBudget
 
@@ -216,7 +216,7 @@ class _Running:
                 yield self.link.recv()
 
 
-class ProcessPool:
+class ProcessPool(ActorPool):
     """Actors in processes of this machine, each with an equal share of the environments.
 
     Args:
@@ -244,7 +244,6 @@ class ProcessPool:
         self._closing = util.Finalize(self, _close, (self._running,), exitpriority=10)
 
     def publish(self, version: int, latest: ActorParams) -> None:
-        """See `ActorPool`."""
         self._versions.write(version, latest)
         self._version = version
         if not self._running:
@@ -255,7 +254,6 @@ class ProcessPool:
         self._taken = []
 
     def take(self, count: int) -> list[ActorRollout]:
-        """See `ActorPool`."""
         while True:
             for running in self._ready.drop(self._version):
                 self.dropped += 1
@@ -271,7 +269,6 @@ class ProcessPool:
         return rollouts
 
     def close(self) -> None:
-        """See `ActorPool`."""
         self._closing()
 
     @property

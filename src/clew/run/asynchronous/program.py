@@ -32,9 +32,6 @@ class AsyncProgram(Program):
         parts: of the run.
         task: of the run.
         log: called with a line for every fault that the run survived.
-
-    Attributes:
-        state: after the last whole update; what is left of a call that raised.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ from clew.bridges.gymnasium.processes import CLOSE_SECONDS
 from clew.errors import UserError
 from clew.run import cluster
 from clew.run.asynchronous.actor import ActorParams, ActorSpec
-from clew.run.asynchronous.pool import ActorRollout, Ready
+from clew.run.asynchronous.pool import ActorPool, ActorRollout, Ready
 from clew.run.asynchronous.processes import LOOK_SECONDS
 from clew.run.asynchronous.ray_actor import ASIDE, Made, RayActor, installed
 from clew.run.cluster import import_ray
@@ -181,7 +181,7 @@ class RunningActor:
         return Gone(f"ended ({(why or error).partition('. ')[0].strip().rstrip('.')})")
 
 
-class RayPool:
+class RayPool(ActorPool):
     """Actors in processes of a Ray cluster, each with an equal share of the environments.
 
     Every actor takes one CPU of the cluster, wherever one is free. Parameters are put into Ray's
@@ -216,7 +216,6 @@ class RayPool:
         self.dropped = 0
 
     def publish(self, version: int, latest: ActorParams) -> None:
-        """See `ActorPool`."""
         self._newest = version, self._ray.put(latest)
         if not self._running:
             self._running = [RunningActor(self._ray, spec) for spec in self._specs]
@@ -226,7 +225,6 @@ class RayPool:
         self._taken = []
 
     def take(self, count: int) -> list[ActorRollout]:
-        """See `ActorPool`."""
         while True:
             late = self._ready.drop(self._newest[0])
             self.dropped += len(late)
@@ -239,7 +237,6 @@ class RayPool:
         return rollouts
 
     def close(self) -> None:
-        """See `ActorPool`."""
         if self._ray.is_initialized():  # else the connection was lost, and calls wait for another
             ends = [end for running in self._running for end in running.stop()]
             if ends:

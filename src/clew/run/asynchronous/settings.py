@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from clew.agents.learners import LEARNERS, Learner, make_learner
-from clew.errors import UserError, require_at_least, require_rate
+from clew.errors import Settings, UserError, require_at_least, require_rate
 from clew.run.cluster import check_address
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ PLACE = ("ray", "ray_timeout")
 
 
 @dataclass(frozen=True)
-class AsyncConfig:
+class AsyncConfig(Settings):
     """How actors and learner share the work; these count only with runner async."""
 
     actors: int = 2
@@ -47,11 +47,6 @@ class AsyncConfig:
         return replace(self, **{name: getattr(other, name) for name in PLACE})
 
     def validate(self) -> None:
-        """Refuses impossible settings.
-
-        Raises:
-            UserError: naming the setting, its value and what was expected.
-        """
         require_at_least("asynchronous.actors", self.actors, 1)
         require_at_least("asynchronous.queue", self.queue, 0)
         require_at_least("asynchronous.max_lag", self.max_lag, 0)
