@@ -1,1 +1,1 @@
-"""What else was tried in place of AReLiT's waves; see `__main__.py`."""
+"""How well AReLiT approximates its state: Figure 4.1 of Pramanik (2023), bounds, better waves."""

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-
-from clew.lab.studies.approximation.draws import Grams, grams
-from clew.lab.studies.approximation.kernels import Kernel
+from benchmarks.approximation.draws import Grams, grams
+from benchmarks.approximation.kernels import Kernel
 
 
 class Gates(NamedTuple):

@@ -1,16 +1,16 @@
 """Sets of waves that AReLiT does not have, and the errors of any set over time, with their bounds.
 
 See the documentation's page on the approximation for the proofs, and
-`clew.lab.studies.approximation.errors` for what an error is here.
+`benchmarks.approximation.errors` for what an error is here.
 """
 
 import math
 from collections.abc import Callable
 
 import numpy as np
+from benchmarks.approximation.errors import decays
+from benchmarks.approximation.kernels import KERNELS, Kernel, from_waves
 
-from clew.lab.studies.approximation.errors import decays
-from clew.lab.studies.approximation.kernels import KERNELS, Kernel, from_waves
 from clew.memory.parts.oscillators import Oscillators, full_wave
 
 

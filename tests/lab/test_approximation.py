@@ -1,23 +1,16 @@
 """The approximation study: its closed forms, bounds and proofs by numbers, and its command."""
 
 import csv
-import importlib
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.approximation import __main__ as tried
+from benchmarks.approximation import attention, draws, errors, figures, schemes, tables
+from benchmarks.approximation import search as searched
+from benchmarks.approximation.kernels import KERNELS, SHIPPED, from_waves
 
-from clew.cli import run as clew
-from clew.lab.studies.approximation import draws, errors, figures, tables
-from clew.lab.studies.approximation.kernels import KERNELS, SHIPPED, from_waves
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
-tried, schemes, searched, attention = (
-    importlib.import_module(f"benchmarks.approximation.{name}")
-    for name in ("__main__", "schemes", "search", "attention")
-)
 GATES = (0.05, 0.3, 0.7)
 
 
@@ -151,12 +144,15 @@ def test_the_command_writes_every_number(
     monkeypatch.setattr(tables, "FIGURE_GATES", (0.1, 0.5, 1.0))
     monkeypatch.setattr(tables, "LONGEST", 5)
     monkeypatch.setattr(tables, "SINGULAR_DRAWS", 1)
+    monkeypatch.setattr(tried, "SOME_R", (1, 3, 7, 15))
+    monkeypatch.setattr(tried, "SOME_GATES", (0.3, 0.9))
+    monkeypatch.setattr(tried, "search_rows", lambda: [{"found_square": 2.0, "least_square": 1}])
     monkeypatch.setattr(figures, "write", lambda figure, path: path)
     folder = tmp_path / "here"
-    args = ["study", "pramanik", "--part", "approximation", "--seeds", "3"]
-    assert clew([*args, "--run-dir", str(folder)]) == 0
+    tried.main(folder, draws=3)
     told = capsys.readouterr()
     assert "full wave against thesis: nearer in 100.0% of 9 settings" in told.out
+    assert "2.000000 of the proved bound" in told.out
     assert "Figure 4.1, gate 0.5" in told.err
     with (folder / "figure-4-1.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -164,19 +160,10 @@ def test_the_command_writes_every_number(
     by_set = {row["set"]: row for row in rows if (row["r"], row["gate"]) == ("2", "1")}
     assert float(by_set["thesis"]["mean_error"]) > 100
     assert float(by_set["full_wave"]["mean_error"]) < 1e-9
-    assert {path.stem for path in folder.iterdir()} == {"figure-4-1", "over-time"}
-    assert clew([*args, "--run-dir", str(folder), "--list"]) == 0
-    assert "pramanik/approximation: Computes Figure 4.1" in capsys.readouterr().out
-    assert clew([*args[:-1], "1", "--run-dir", str(folder)]) == 2
-
-
-def test_what_else_was_tried_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    monkeypatch.setattr(tried, "SOME_R", (1, 3, 7, 15))
-    monkeypatch.setattr(tried, "SOME_GATES", (0.3, 0.9))
-    monkeypatch.setattr(tried, "search_rows", lambda: [{"found_square": 2.0, "least_square": 1}])
-    monkeypatch.setattr(tried, "write", lambda figure, path: path)
-    tried.main(tmp_path, draws=3)
-    assert {path.stem for path in tmp_path.iterdir()} == {"sets", "bounds", "attention", "search"}
-    assert "2.000000 of the proved bound" in capsys.readouterr().out
+    of_figure = {"figure-4-1", "over-time"}
+    assert {path.stem for path in folder.iterdir()} == of_figure | {
+        "sets",
+        "bounds",
+        "attention",
+        "search",
+    }

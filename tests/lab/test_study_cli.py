@@ -65,12 +65,9 @@ def test_list_counts_and_runs_nothing(tmp_path: Path, capsys) -> None:
 
 
 MISTAKES = {
-    "": "which study? clew study NAME; known: makkink, tmaze, memory-maze, approximation, pramanik",
+    "": "which study? clew study NAME; known: makkink, tmaze, memory-maze, pramanik",
     "makink": "unknown study 'makink'; did you mean 'makkink'",
-    "pramanik": "which part of pramanik? --part PART; known: tmaze, memory-maze, approximation",
-    "pramanik --part aproximation": "did you mean 'approximation'?",
-    "pramanik --part approximation --models arelit": "memory-maze, not for approximation",
-    "pramanik --part approximation --ray auto": "--ray is for makkink, tmaze, memory-maze, not for",
+    "pramanik": "which part of pramanik? --part PART; known: tmaze, memory-maze",
     "makkink --part sizes": "unknown value of part 'sizes'; did you mean 'size'?",
     "makkink --edition publish": "did you mean 'published'?",
     "makkink --models gtrlx,lstm": "unknown model of makkink/published 'gtrlx'; did you mean",

@@ -99,7 +99,7 @@ MISTAKES = {
     "makkink --corridors 120": "--corridors is for tmaze, not for makkink",
     "makkink --sweep": "--sweep is for tmaze, memory-maze, not for makkink",
     "makkink --steps 5 --episodes 5": "--steps and --episodes exclude each other",
-    "pramanik": "which part of pramanik? --part PART; known: tmaze, memory-maze, approximation",
+    "pramanik": "which part of pramanik? --part PART; known: tmaze, memory-maze",
     "pramanik --part tmaz": "did you mean 'tmaze'?",
     "pramanik --part tmaze --corridors 120,x": "integers between commas, got '120,x'",
     "pramanik --part tmaze --corridors 1": "corridor must be an integer of at least 2, got 1",

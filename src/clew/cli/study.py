@@ -1,24 +1,21 @@
 """`clew study`: a published study's grid of trainings, resumed where it stopped."""
 
 import shlex
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew.cli.parse import option_names, parse, value_before_parsing
 from clew.errors import UserError, require_at_least, unknown_name
 from clew.lab.studies import COLLECTIONS, STUDIES, find_study, is_own
-from clew.lab.studies.published import GridOptions, PublishedStudy, StudyOptions
+from clew.lab.studies.published import GridOptions, PublishedStudy
 
 if TYPE_CHECKING:
     from clew.lab.grid import Study
-    from clew.lab.studies.published import Computation
 
 ABOUT = f"""Runs a study: every model in every setting with every seed, in local worker processes
 or on a Ray cluster.
 What is finished is never run again: after Ctrl-C, a kill or a failure the same command resumes it.
-Results are lines of results.jsonl in the study's folder, one for every training. A study that
-trains nothing, such as approximation, computes tables and pictures into the folder at once.
+Results are lines of results.jsonl in the study's folder, one for every training.
 A study of your own is given as FILE.py with one Study in it, or as module:NAME.
 The studies: {", ".join(STUDIES)}; clew study NAME --help shows the options of each. Studies of one
 publication are also known by --part: clew study {next(iter(COLLECTIONS))} --part PART."""
@@ -37,8 +34,6 @@ class Request(NamedTuple):
 def main(args: Sequence[str]) -> int:
     """Runs the study, or lists it; 1 if a run failed."""
     request = parse_request(args)
-    if request.study.compute is not None:
-        return compute(request.study.compute, request.options)
     study = make_study(request)
     options: GridOptions = request.options
     folder = options.run_dir or f"runs/{study.name.replace('/', '-')}"
@@ -95,24 +90,12 @@ def make_study(request: Request) -> "Study":
     Raises:
         UserError: for options that exclude each other, or a name that the grid does not have.
     """
-    assert request.study.grid is not None
     study, options = request.study.grid(request.options), request.options
     if options.ray and (study.resumable or study.varied):
         raise UserError(
             f"--ray is for short trainings: those of {request.name} are resumed from this disk"
         )
     return study
-
-
-def compute(computation: "Computation", options: StudyOptions) -> int:
-    """Computes a study that trains nothing, or prints with --list what would be computed."""
-    folder = options.run_dir or f"runs/{computation.name.replace('/', '-')}"
-    if options.list:
-        about = (computation.run.__doc__ or "").partition("\n")[0]
-        print(f"{computation.name}: {about}\nresults would go to {folder}")
-        return 0
-    print(computation.run(folder, options.seeds, lambda text: print(text, file=sys.stderr)))
-    return 0
 
 
 def _known_names() -> list[str]:

@@ -14,11 +14,10 @@ STUDIES: dict[str, str] = {
     "makkink": "clew.lab.studies.makkink.grid:STUDY",
     "tmaze": "clew.lab.studies.tmaze.grid:STUDY",
     "memory-maze": "clew.lab.studies.memory_maze.grid:STUDY",
-    "approximation": "clew.lab.studies.approximation.study:STUDY",
 }
 """Every study by name, and where its `PublishedStudy` is; imported when it is asked for."""
 
-COLLECTIONS: dict[str, tuple[str, ...]] = {"pramanik": ("tmaze", "memory-maze", "approximation")}
+COLLECTIONS: dict[str, tuple[str, ...]] = {"pramanik": ("tmaze", "memory-maze")}
 """Publications with several studies: `clew study pramanik --part tmaze` is `clew study tmaze`."""
 
 

@@ -1,4 +1,4 @@
-"""What a published study declares: its options, its grid or computation, presets and page."""
+"""What a published study declares: its options, its grid, presets and page."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,22 +13,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class StudyOptions:
+class GridOptions:
     """Options of every study."""
 
     seeds: int = 0
-    """Number of seeds: the study's own first, then the smallest others; 0 takes the study's. Of a
-    study that trains nothing, the number of random draws."""
+    """Number of seeds: the study's own first, then the smallest others; 0 takes the study's."""
     run_dir: str = ""
     """The study's folder; empty is runs/ and its name, for example runs/makkink-published."""
     list: bool = False
     """Show what would run, and run nothing."""
-
-
-@dataclass(frozen=True)
-class GridOptions(StudyOptions):
-    """Options of every study that trains."""
-
     models: str = ""
     """Only these models, separated by commas; empty takes all (--list names them)."""
     settings: str = ""
@@ -74,19 +67,7 @@ class GridOptions(StudyOptions):
         return study
 
 
-Options = TypeVar("Options", bound=StudyOptions)
-
-
-@dataclass(frozen=True)
-class Computation:
-    """What a study does that trains nothing."""
-
-    name: str
-    """For its folder in runs/."""
-    run: Callable[[str, int, Callable[[str], None]], str]
-    """Called with a folder for the results, the number of draws (0 for its own) and a function
-    that logs what is being computed; returns the findings as text. --list shows the first line of
-    its docstring."""
+Options = TypeVar("Options", bound=GridOptions)
 
 
 @dataclass(frozen=True)
@@ -95,10 +76,8 @@ class PublishedStudy(Generic[Options]):
 
     options: type[Options]
     """What `clew study` can be given; a dataclass with a docstring under each field."""
-    grid: Callable[[Options], "Study"] | None = None
+    grid: Callable[[Options], "Study"]
     """The grid of trainings that some options ask for."""
-    compute: Computation | None = None
-    """In place of a grid."""
     presets: Mapping[str, "TrainConfig"] = field(default_factory=dict)
     """Settings for `clew train --preset`, by their whole name."""
     pages: str = ""

@@ -1,55 +1,15 @@
-"""Runs the study: computes every table, writes it as CSV, draws the pictures, sums it up."""
+"""What the tables of Figure 4.1 say, and how tables are written."""
 
 import csv
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from benchmarks.approximation import errors
+from benchmarks.approximation.tables import Row
 
-from clew.errors import UserError
-from clew.lab.studies.approximation import errors, tables
-from clew.lab.studies.approximation.figures import draw_all
-from clew.lab.studies.approximation.tables import Log, Row
-from clew.lab.studies.published import Computation, PublishedStudy, StudyOptions
-
-SEED = 0
-DRAWS = 50
 ROUNDING = 1e-5
 """Errors below this are those of the arithmetic, and of the steps that `draws` leaves out."""
-
-
-def run(folder: str | Path, draws: int = 0, log: Log = lambda _: None) -> str:
-    """Computes Figure 4.1 of Pramanik (2023) for four sets of waves, and the error over time.
-
-    Takes under a minute of a free core.
-
-    Args:
-        folder: takes `figure-4-1.csv`, `over-time.csv`, and the pictures as PNG and SVG.
-        draws: of keys and values; 0 takes the thesis's 50.
-        log: called with what is being computed.
-
-    Returns:
-        The findings in a few lines.
-
-    Raises:
-        UserError: if the folder cannot be made, or for a single draw.
-    """
-    if draws == 1:
-        raise UserError("the approximation needs at least 2 draws for a standard deviation")
-    count, folder = draws or DRAWS, Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot make the folder {folder}: {error}") from error
-    rows: dict[str, list[Row]] = {
-        "figure-4-1": tables.figure_rows(count, SEED, log),
-        "over-time": tables.time_rows(),
-    }
-    for name, table in rows.items():
-        write_csv(table, folder / f"{name}.csv")
-    log("drawing")
-    draw_all(rows, folder)
-    return "\n".join([*findings(rows["figure-4-1"]), f"results: {folder}"])
 
 
 def write_csv(rows: Sequence[Row], path: Path) -> None:
@@ -89,6 +49,3 @@ def _compared(what: str, own: np.ndarray, other: np.ndarray) -> str:
         f"{what}: nearer in {better} of {len(ratio):,} settings, farther in {worse}; "
         f"the other's error is at least {ratio.min():.3g} times its own"
     )
-
-
-STUDY = PublishedStudy(StudyOptions, compute=Computation("pramanik/approximation", run))

@@ -3,8 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-
-from clew.lab.studies.approximation.errors import decays
+from benchmarks.approximation.errors import decays
 
 NEGLIGIBLE = 1e-8
 """Steps of which less than this is left do not change any digit that is shown."""

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
+from benchmarks.approximation import tables
+from benchmarks.approximation.kernels import KERNELS, SHIPPED
+from benchmarks.approximation.tables import Row
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import LogLocator
 
-from clew.lab.studies.approximation import tables
-from clew.lab.studies.approximation.kernels import KERNELS, SHIPPED
-from clew.lab.studies.approximation.tables import Row
 from clew.report.figures import COLOURS, new_figure, save, tidy
 
 Rows = Sequence[Row]

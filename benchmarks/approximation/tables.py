@@ -5,10 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
-from clew.lab.studies.approximation import draws as drawing
-from clew.lab.studies.approximation import errors
-from clew.lab.studies.approximation.kernels import KERNELS
+from benchmarks.approximation import draws as drawing
+from benchmarks.approximation import errors
+from benchmarks.approximation.kernels import KERNELS
 
 Row = dict[str, Any]
 Log = Callable[[str], None]
