@@ -1,4 +1,4 @@
-"""The formulas of costs describe the code: exactly what is counted from the programs themselves."""
+"""What is counted from programs is exactly what formulas of sizes give, written by hand."""
 
 from typing import Any
 
@@ -7,16 +7,16 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from clew.cli import run
 from clew.errors import UserError
-from clew.lab.costs import FORMULAS, Formula, formula, multiply_adds, state_size
+from clew.lab.costs import multiply_adds, state_size
 from clew.lab.costs.account import CostPlan, accounts, memory_subjects
-from clew.lab.costs.formulas import term
 from clew.lab.costs.reproject import Reprojecting
 from clew.lab.studies.costs.claims import attention_subjects
 from clew.lab.studies.costs.published import SETTINGS
+from clew.lab.studies.costs.terms import TERMS, sizes_of, term
 from clew.memory import MEMORIES, AbstractMemory, make_memory, options_of
 from clew.names import find
+from cost_formulas import FORMULAS, Formula, formula
 
 SIZES: tuple[dict[str, int], ...] = (
     {},
@@ -74,23 +74,6 @@ def shape_of(name: str, input_size: int, options: dict[str, Any], wrap: Any = No
 def test_formulas_are_of_memories_of_the_library() -> None:
     for name in FORMULAS:
         assert issubclass(find("memory", name, MEMORIES), AbstractMemory)
-
-
-def test_a_memory_needs_no_formula(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    """Its program is counted; the commands show that."""
-    monkeypatch.delitem(FORMULAS, "gru")
-    (subject,) = memory_subjects({"own": ("gru", {"hidden_size": 4})}, 5)
-    (row,) = accounts([subject], CostPlan())
-    assert row.formula is None and row.step.per_step == 3 * 4 * (5 + 4) + 2 * 4
-    options = ["--options", "hidden_size=4"]
-    for command in (["cost", "--memories", "gru"], ["models", "gru"]):
-        assert run([*command, *options, "--input-size", "5"]) == 0
-        assert "116" in capsys.readouterr().out
-    assert run(["cost", "--memories", "gru", "lstm", "--terms", *options]) == 0
-    text = capsys.readouterr().out
-    assert "gru: no formula, counted from its program" in text and "4 L d^2" in text
 
 
 @pytest.mark.parametrize("name", FORMULAS)
@@ -157,20 +140,20 @@ def test_terms_read_as_formulas() -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name)
 def test_one_layers_attention(setting: Any) -> None:
-    for subject, row in zip(
-        attention_subjects(setting), accounts(attention_subjects(setting), CostPlan()), strict=True
-    ):
-        assert subject.formula is not None
-        assert row.formula == row.step.per_step
-        assert row.step.shared == subject.formula.total("shared")
-        assert row.state.floats == subject.formula.total("floats")
+    rows = accounts(attention_subjects(setting), CostPlan())
+    assert {row.name for row in rows} == TERMS.keys()
+    for row in rows:
+        found = Formula(TERMS[row.name], sizes_of(setting))
+        assert row.step.per_step == found.per_step
+        assert row.step.shared == found.total("shared")
+        assert row.state.floats == found.total("floats")
 
 
 def test_a_gtrxl_is_listed_twice() -> None:
     subjects = memory_subjects({"a": ("gtrxl", SMALL), "b": ("gru", {"hidden_size": 3})}, 5)
     assert [s.name for s in subjects] == ["a", "a, re-projected", "b"]
-    kept, again, _ = (s.formula for s in subjects)
-    assert again.per_step > kept.per_step and again.total("floats") < kept.total("floats")
+    kept, again, _ = accounts(subjects, CostPlan())
+    assert again.step.per_step > kept.step.per_step and again.state.floats < kept.state.floats
 
 
 def test_a_chunk_is_counted_with_its_loops() -> None:

@@ -1,8 +1,8 @@
 """Multiply-adds of the forms of a chunk, against sums of products of sizes."""
 
 import pytest
+from benchmarks.forms import SIZES, FormCost, form_costs
 
-from clew.lab.costs.forms import SIZES, FormCost, form_costs
 from clew.memory.parts.chunkwise import CHUNK
 
 HEADS, HEAD, WIDE = 4, 64, 4 * 64

@@ -41,10 +41,6 @@ class CostCommand:
     """Time acting and reading a chunk as well; leave the machine alone meanwhile."""
     repeats: int = 15
     """Timed calls of each program; the table has their median and its 95% interval."""
-    terms: bool = False
-    """Show the terms of each formula instead."""
-    forms: bool = False
-    """Count a chunk of ReLiT and AReLiT in every form of their option backend instead."""
     published: bool = False
     """Show the published tables and ratios beside the counted ones instead."""
     output: str = ""
@@ -60,15 +56,7 @@ def main(args: list[str]) -> int:
         require_at_least(name, getattr(command, name), 1)
     if command.published and (command.memories or command.options):
         raise UserError("--published has memories and sizes of its own; leave out the others")
-    if command.forms and (command.memories or command.options or command.published):
-        raise UserError("--forms has memories and sizes of its own; leave out the others")
-    if command.forms:
-        document = _forms()
-    elif command.terms:
-        show(_terms(command), as_json=command.json)
-        return 0
-    else:
-        document = _measure(command)
+    document = _measure(command)
     if command.output:
         from clew.report.files import write_measured  # start: matplotlib takes 0.4 s
 
@@ -77,15 +65,8 @@ def main(args: list[str]) -> int:
     return 0
 
 
-def _forms() -> Measured:
-    """The forms of a chunk, counted."""
-    from clew.lab.costs.forms import forms_document  # start: JAX takes 0.5 s
-
-    return forms_document()
-
-
 def _measure(command: CostCommand) -> Measured:
-    """Everything but the formulas."""
+    """What the command asks for."""
     from clew.lab.costs.account import CostPlan  # start: JAX takes 0.5 s
     from clew.lab.studies.costs import page  # start: JAX takes 0.5 s
 
@@ -138,15 +119,3 @@ def _memories(command: CostCommand, plan: "CostPlan") -> tuple[Table, list[dict[
     if plan.compiled or plan.repeats:
         title += f", {plan.batch} environments, chunks of {plan.length}"
     return memories_table(found, title), [account.as_data(plan.repeats) for account in found]
-
-
-def _terms(command: CostCommand) -> Measured:
-    """Each memory's formula, term by term; a memory may be without."""
-    from clew.lab.costs.account import memory_subjects  # start: JAX takes 0.5 s
-    from clew.lab.costs.tables import terms_table  # start: JAX takes 0.5 s
-
-    subjects = memory_subjects(_cases(command), command.input_size)
-    tables = [terms_table(s.name, s.formula) for s in subjects if s.formula is not None]
-    counted = [f"{s.name}: no formula, counted from its program" for s in subjects if not s.formula]
-    data = {t.title: [[cell.text for cell in row] for row in t.rows] for t in tables}
-    return Measured("terms", data, tables, sentences=counted)

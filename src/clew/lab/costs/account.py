@@ -1,4 +1,4 @@
-"""What memories cost: counted, by formula where there is one, as compiled, and as measured."""
+"""What memories cost: counted, as compiled, and as measured."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,9 +19,10 @@ from clew.lab.costs.compiled import (
     unroll,
 )
 from clew.lab.costs.count import Arithmetic, StateSize, multiply_adds, parameters, state_size
-from clew.lab.costs.formulas import FORMULAS, Formula, formula
 from clew.lab.costs.reproject import Reprojecting
+from clew.lab.studies.models import PublishedGTrXL
 from clew.memory import MEMORIES, make_memory, options_of
+from clew.memory.gtrxl import GTrXL
 from clew.names import find
 
 REPROJECTED = ", re-projected"
@@ -50,8 +51,6 @@ class Subject(NamedTuple):
     make: Callable[[jax.Array], Any]
     """builds it from a key; traced where shapes are enough"""
     input_size: int
-    formula: Formula | None
-    """None for a memory whose program alone is counted"""
     has_chunk: bool = True
     """whether its `unroll` is another program than steps in a loop, and so is timed too"""
 
@@ -64,8 +63,6 @@ class Account(NamedTuple):
     """trainable numbers"""
     state: StateSize
     """carried from one observation to the next"""
-    formula: int | None
-    """multiply-adds of a step by formula; None where there is no formula"""
     step: Arithmetic
     """multiply-adds of a step as counted from its jaxpr"""
     unroll: float | None = None
@@ -134,7 +131,6 @@ def _counted(subject: Subject, plan: CostPlan) -> Account:
         name=subject.name,
         parameters=parameters(module),
         state=state_size(module),
-        formula=None if subject.formula is None else subject.formula.per_step,
         step=multiply_adds(module, subject.input_size),
     )
     if not plan.compiled:
@@ -150,7 +146,7 @@ def memory_subjects(
     subjects = []
     for name, (memory, options) in cases.items():
         subjects.append(_whole(name, memory, input_size, options, reproject=False))
-        if FORMULAS.get(memory) is FORMULAS["gtrxl"]:
+        if find("memory", memory, MEMORIES) in (GTrXL, PublishedGTrXL):
             subjects.append(_whole(name + REPROJECTED, memory, input_size, options, reproject=True))
     return subjects
 
@@ -163,10 +159,7 @@ def _whole(
         whole = make_memory(kind, input_size=input_size, key=key, **options)
         return Reprojecting(whole) if reproject else whole
 
-    found = None
-    if memory in FORMULAS:
-        found = formula(memory, input_size, reproject=reproject, **options)
-    return Subject(name, make, input_size, found, has_chunk=not reproject)
+    return Subject(name, make, input_size, has_chunk=not reproject)
 
 
 def sized(

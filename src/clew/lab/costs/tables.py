@@ -1,11 +1,10 @@
-"""The tables of what memories cost, and of the terms of their formulas."""
+"""The table of what memories cost, and its entries."""
 
 from collections.abc import Sequence
 
 from clew.lab.bench.timing import Estimate
 from clew.lab.costs.account import Account
 from clew.lab.costs.compiled import Compiled
-from clew.lab.costs.formulas import Formula
 from clew.report.document import UNKNOWN, Table, tabulate
 
 
@@ -34,17 +33,6 @@ def memories_table(accounts: Sequence[Account], title: str) -> Table:
     if compiled:
         note += " ~: the program loops, and XLA counts a loop's body once."
     return tabulate("memories", title, columns, rows, note)
-
-
-def terms_table(name: str, formula: Formula) -> Table:
-    """A memory's formula, term by term, the largest first; then its state."""
-    order = ("products", "elementwise", "shared", "floats", "integers")
-    terms = sorted(
-        (t for t in formula.terms if t.value(formula.sizes)),
-        key=lambda t: (order.index(t.kind), -t.value(formula.sizes)),
-    )
-    rows = [[t.what, str(t), number(t.value(formula.sizes)), t.kind] for t in terms]
-    return tabulate(name, name, ("", "term", "number", "kind"), rows)
 
 
 def compiled_entries(found: Compiled | None) -> list[str]:

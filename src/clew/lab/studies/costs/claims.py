@@ -9,14 +9,6 @@ import jax
 
 from clew.lab.claims import HELD, NOT_HELD, Finding, Judged
 from clew.lab.costs.account import FLOPS, REPROJECTED, Account, Subject
-from clew.lab.costs.formulas import (
-    Formula,
-    arelit_terms,
-    linear_terms,
-    relit_terms,
-    reprojection_terms,
-    window_terms,
-)
 from clew.lab.costs.reproject import Reprojecting
 from clew.lab.studies.costs import published as thesis
 from clew.lab.studies.costs.published import SETTINGS, Setting
@@ -194,28 +186,4 @@ def _attention(
         attention = stack.layers[0].attention
         return Reprojecting(attention) if reproject else attention
 
-    found = attention_formula(memory, setting, reproject=reproject)
-    return Subject(name, make, size, found, has_chunk=not reproject)
-
-
-def attention_formula(memory: str, setting: Setting, *, reproject: bool = False) -> Formula:
-    """The terms of one layer's attention with all its heads, and nothing around it."""
-    terms = {
-        "gtrxl": lambda: window_terms(relative=True, norm=True),
-        "linear_transformer": lambda: linear_terms(norm=True),
-        "relit": lambda: relit_terms(),
-        "arelit": arelit_terms,
-    }[memory]()
-    if reproject:
-        terms = [t for t in terms if t.what != "their keys and values"]
-        terms += reprojection_terms(norm=True)
-    sizes = {
-        "d": setting.hidden_size,
-        "H": setting.num_heads,
-        "d_h": setting.head_size,
-        "S": setting.window + 1,
-        "eta": setting.eta,
-        "V": setting.r + 1,
-        "K": setting.r + 1,
-    }
-    return Formula(tuple(terms), sizes)
+    return Subject(name, make, size, has_chunk=not reproject)

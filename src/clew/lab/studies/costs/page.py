@@ -7,21 +7,27 @@ from typing import Any, NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
-from clew.lab.costs.account import FLOPS, REPROJECTED, Account, CostPlan, accounts
-from clew.lab.costs.formulas import SYMBOLS, Term, formula
+from clew.lab.costs.account import (
+    FLOPS,
+    REPROJECTED,
+    Account,
+    CostPlan,
+    accounts,
+    memory_subjects,
+)
 from clew.lab.costs.tables import compiled_entries, number, time_entry
 from clew.lab.studies.costs.claims import (
     ELSEWHERE,
     WHOLE_MEMORY,
     Figure,
     Pair,
-    attention_formula,
     attention_subjects,
     figures,
     of_layer,
     verdict,
 )
 from clew.lab.studies.costs.published import PARISOTTO, SETTINGS, Setting
+from clew.lab.studies.costs.terms import SYMBOLS, TERMS, Term, sizes_of
 from clew.report.document import UNKNOWN, Table, tabulate
 from clew.report.figures import COLOURS, new_figure
 
@@ -130,18 +136,12 @@ def orders_table() -> Table:
         "relit": ("O(eta d^2)", "O(eta d^2)", "unbounded"),
         "arelit": ("O(r eta d)", "O(d^2 + r eta d)", "unbounded"),
     }
-    rows = []
+    rows, sizes = [], sizes_of(PARISOTTO)
     for name, (space, work, context) in published.items():
-        whole = name == WHOLE_MEMORY
-        found = attention_formula("gtrxl" if whole else name, PARISOTTO, reproject=whole)
-        state = [t for t in found.terms if t.kind == "floats"]
-        products = [t for t in found.terms if t.kind == "products"]
-        largest = max(t.value(found.sizes) for t in products)
-        leading = [t for t in products if t.value(found.sizes) > 0.02 * largest]
-        others = [t for t in found.terms if t.kind == "elementwise"]
-        leading += [t for t in others if t.value(found.sizes) > 0.02 * largest]
-        rows.append([name, space, _sum(state, found.sizes), work, _sum(leading, found.sizes)])
-        rows[-1].append(context)
+        of = {kind: [t for t in TERMS[name] if t.kind == kind] for kind in _ORDERED}
+        least = 0.02 * max(t.value(sizes) for t in of["products"])
+        step = [t for t in of["products"] + of["elementwise"] if t.value(sizes) > least]
+        rows.append([name, space, _sum(of["floats"], sizes), work, _sum(step, sizes), context])
     columns = ("", "space published", "state floats of a layer", "time published")
     letters = "; ".join(f"{k}: {SYMBOLS[k]}" for k in ("S", "H", "d_h", "V", "K"))
     return tabulate(
@@ -151,6 +151,9 @@ def orders_table() -> Table:
         rows,
         f"Terms above 2% of the largest at M = 512, d = 256, largest first. {letters}.",
     )
+
+
+_ORDERED = ("products", "elementwise", "floats")
 
 
 def _sum(terms: Sequence[Term], sizes: dict[str, int]) -> str:
@@ -183,23 +186,24 @@ class Line(NamedTuple):
 
 
 def lines(input_size: int = 16) -> list[Line]:
-    """The memories of Pramanik's T-Maze study at Table A.2's sizes, by formula."""
+    """The memories of Pramanik's T-Maze study at Table A.2's sizes, counted."""
     layers = {"hidden_size": 128, "num_layers": 4, "num_heads": 4, "head_size": 64}
-    cases: list[tuple[str, str, dict[str, Any], bool]] = [
-        ("GTrXL" + REPROJECTED, "gtrxl", layers, True),
-        ("GTrXL, cached", "gtrxl", layers, False),
-        ("ReLiT", "relit", layers | {"eta": 4}, False),
-        ("AReLiT", "arelit", layers | {"eta": 4, "r": 1}, False),
-        ("Linear Transformer", "linear_transformer", layers, False),
-        ("LSTM", "lstm", {"hidden_size": 600}, False),
-        ("GRU", "gru", {"hidden_size": 680}, False),
+    windows = {f"{w}": ("gtrxl", layers | {"window": w}) for w in CONTEXTS}
+    others = {
+        "ReLiT": ("relit", layers | {"eta": 4}),
+        "AReLiT": ("arelit", layers | {"eta": 4, "r": 1}),
+        "Linear Transformer": ("linear_transformer", layers),
+        "LSTM": ("lstm", {"hidden_size": 600}),
+        "GRU": ("gru", {"hidden_size": 680}),
+    }
+    of_windows = accounts(memory_subjects(windows, input_size), CostPlan())
+    found = {"GTrXL" + REPROJECTED: of_windows[1::2], "GTrXL, cached": of_windows[::2]}
+    for one in accounts(memory_subjects(others, input_size), CostPlan()):
+        found[one.name] = [one] * len(CONTEXTS)
+    return [
+        Line(label, [a.step.per_step for a in of], [a.state.floats for a in of])
+        for label, of in found.items()
     ]
-    found = []
-    for label, memory, options, reproject in cases:
-        sizes = [options | {"window": w} if memory == "gtrxl" else options for w in CONTEXTS]
-        costs = [formula(memory, input_size, reproject=reproject, **size) for size in sizes]
-        found.append(Line(label, [c.per_step for c in costs], [c.total("floats") for c in costs]))
-    return found
 
 
 def crossings(input_size: int = 16) -> dict[str, int]:

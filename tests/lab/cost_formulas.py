@@ -1,64 +1,21 @@
-"""What one step of each memory costs, from its sizes alone: sums of products of sizes.
+"""What one step of each memory costs, from its sizes alone, by hand: sums of products of sizes.
 
-A formula is read by a person and evaluated by a program. Formulas describe the code: a test holds
-them against the counts of the program itself, `clew.lab.costs.multiply_adds` and `state_size`,
-exactly, at several sizes and for every option that changes them. What is counted is
-defined at `multiply_adds`. A memory needs no formula; without one its program alone is counted.
+The oracle of what is counted from programs, `clew.lab.costs.multiply_adds` and `state_size`. Beside
+the letters of `clew.lab.studies.costs.terms`: n inputs, L layers, (L-1) one less, f the width of a
+feed-forward net, p sines or cosines in a position, N readings of one observation of at most X.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from clew.errors import UserError, unknown_name
+from clew.lab.studies.costs.terms import Kind, Term, term
 from clew.lab.studies.models import PublishedGRU, PublishedGTrXL, PublishedLSTM
 from clew.lab.studies.tmaze.models import PublishedAReLiT, PublishedReLiT
 from clew.memory import MEMORIES, options_of
 from clew.names import find, recorded_name
 
 Options = Mapping[str, Any]
-Kind = Literal["products", "elementwise", "shared", "floats", "integers"]
-"""What a term counts: the three kinds of `clew.lab.costs.Arithmetic`, and the state size."""
-
-SYMBOLS = {
-    "n": "size of one observation",
-    "d": "hidden_size, width of the residual stream or of h",
-    "L": "num_layers",
-    "(L-1)": "num_layers less one",
-    "H": "num_heads",
-    "d_h": "head_size",
-    "S": "window + 1, slots of the ring",
-    "f": "ffn_size",
-    "eta": "eta",
-    "V": "vectors of AReLiT: r + 1, or r with `code` frequencies",
-    "K": "key vectors of AReLiT: V, and one more with `code` frequencies, the normaliser",
-    "p": "sines or cosines in a position: d / 2, rounded up",
-    "N": "readings of one observation",
-    "X": "max_steps, most readings of one observation",
-}
-"""What the letters in a formula stand for."""
-
-
-class Term(NamedTuple):
-    """One summand: `factor` times the product of `sizes`."""
-
-    kind: Kind
-    what: str
-    """what is computed or held"""
-    factor: int
-    sizes: tuple[str, ...]
-    """names from `SYMBOLS`, in the order in which they are read"""
-
-    def value(self, sizes: Mapping[str, int]) -> int:
-        """The number for given sizes."""
-        result = self.factor
-        for name in self.sizes:
-            result *= sizes[name]
-        return result
-
-    def __str__(self) -> str:
-        """As it is read, for example "2 d H d_h"."""
-        numbers = [str(self.factor)] if self.factor != 1 or not self.sizes else []
-        return " ".join([*numbers, *_powers(self.sizes)])
 
 
 class Formula(NamedTuple):
@@ -83,23 +40,10 @@ class Formula(NamedTuple):
         return " + ".join(map(str, terms))
 
 
-def term(kind: Kind, what: str, factor: int, sizes: str) -> Term:
-    """A term, its sizes written as one reads them: `term("products", "keys", 2, "d H d_h")`."""
-    return Term(kind, what, factor, tuple(sizes.split()))
-
-
 def repeated(terms: Iterable[Term], sizes: str) -> list[Term]:
     """Terms that occur several times, for example in each of L layers."""
     times = tuple(sizes.split())
     return [t._replace(sizes=(*times, *t.sizes)) for t in terms]
-
-
-def _powers(names: Iterable[str]) -> list[str]:
-    """d d becomes d^2."""
-    counts: dict[str, int] = {}
-    for name in names:
-        counts[name] = counts.get(name, 0) + 1
-    return [name if count == 1 else f"{name}^{count}" for name, count in counts.items()]
 
 
 def formula(

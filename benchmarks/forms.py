@@ -1,9 +1,12 @@
 """What a chunk costs in each form that ReLiT and AReLiT can be computed in: multiply-adds, counted.
 
+    python -m benchmarks.forms --output results/forms
+
 Of one layer's attention at the sizes of Pramanik (2023), Table A.2, with its products of weights,
 which are the same in every form. The kernel computes what `xla` counts.
 """
 
+import argparse
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, get_args
@@ -11,6 +14,7 @@ from typing import Any, NamedTuple, get_args
 import equinox as eqx
 import jax
 
+from clew.cli.tables import show
 from clew.errors import UserError
 from clew.lab.costs.count import multiply_adds, state_size
 from clew.lab.studies.tmaze.models import PublishedReLiT
@@ -18,6 +22,7 @@ from clew.memory.arelit import AReLiT
 from clew.memory.kernels import Form
 from clew.memory.relit import ReLiT
 from clew.report.document import Measured, tabulate
+from clew.report.files import write_measured
 
 SIZES = {"hidden_size": 128, "num_layers": 1, "num_heads": 4, "head_size": 64, "eta": 4}
 MEMORIES: dict[str, Callable[..., Any]] = {
@@ -94,3 +99,21 @@ def _attention(memory: Callable[..., Any], form: str) -> Any:
         return memory(16, key=key, backend=backend, **SIZES)
 
     return eqx.filter_eval_shape(make, jax.random.key(0)).layers[0].attention
+
+
+def main() -> None:
+    """Counts, prints and writes."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--output", default="", help="write the table and JSON here")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    given = parser.parse_args()
+    found = forms_document()
+    if given.output:
+        write_measured(found, given.output)
+    show(found, as_json=given.json)
+
+
+if __name__ == "__main__":
+    main()
