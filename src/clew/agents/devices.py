@@ -9,7 +9,7 @@ device. So the network's parts of a program say that environments are independen
 import contextlib
 import contextvars
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -17,6 +17,8 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from clew.errors import UserError
+
+Tree = TypeVar("Tree")
 
 AXIS = "devices"
 """Name of the only axis of a mesh."""
@@ -99,6 +101,19 @@ def specs_of(axes: Axes) -> Any:
 def spec_of(axis: int | None) -> PartitionSpec:
     """The layout of an array whose batch has this axis."""
     return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, AXIS)
+
+
+def place_on_devices(tree: Tree, layouts: Any) -> Tree:
+    """The arrays of a tree where they belong.
+
+    Args:
+        tree: of arrays.
+        layouts: a tree of shardings, a leaf of which may stand for a whole branch; None, as with
+            one device, leaves things where they are.
+    """
+    if not jax.tree.leaves(layouts):
+        return tree
+    return jax.device_put(tree, layouts)
 
 
 @contextlib.contextmanager

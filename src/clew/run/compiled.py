@@ -9,13 +9,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from clew.agents.devices import jit_over
+from clew.agents.devices import jit_over, place_on_devices
 from clew.envs import ENVS
 from clew.memory import MEMORIES
 from clew.names import find
 from clew.run.build import Parts
 from clew.run.machine import require_room
-from clew.run.sharding import place_on_devices
 from clew.run.updates import RunState, SeedState, run_template, state_layouts, update
 
 

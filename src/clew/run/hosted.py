@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
+from clew.agents.devices import place_on_devices
 from clew.agents.learners.base import LearnerState
 from clew.agents.trajectory import Rollout
 from clew.bridges.gymnasium.faults import EnvironmentFault
@@ -28,7 +29,6 @@ from clew.names import MASK
 from clew.run.build import Parts
 from clew.run.compiled import Program
 from clew.run.machine import require_room
-from clew.run.sharding import place_on_devices
 from clew.run.updates import RunState, SeedState, learn, state_layouts
 
 WRONG_VALUES = ("observation", "reward", "terminated", "truncated", MASK)

@@ -188,15 +188,8 @@ class Curves(RunLog):
             curve["episodes"].append(int(number))
             curve[self._score].append(short(total / number) if number else None)
 
-    def sync(self) -> None:
-        """Does nothing: the checkpoint has the curves."""
-
     def meta(self) -> dict[str, Any]:
-        """The curves."""
         return {"curves": self.curves}
-
-    def close(self) -> None:
-        """Does nothing."""
 
 
 def short(value: Any) -> float:

@@ -99,11 +99,7 @@ class Lines(Progress):
         self._print(format_report(report, self._row))
 
     def message(self, text: str) -> None:
-        """Prints it."""
         self._print(text)
-
-    def close(self) -> None:
-        """Does nothing."""
 
     def _print(self, text: str) -> None:
         print(text, file=FailSafeOutput(self._stream or sys.stderr), flush=True)
@@ -250,7 +246,6 @@ class Logged(Progress):
         self._listener.report(report)
 
     def message(self, text: str) -> None:
-        """Passes it on."""
         self._listener.message(text)
 
     def close(self) -> None:

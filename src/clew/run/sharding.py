@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -23,7 +23,6 @@ from clew.run.machine import available_cores, use_threads
 if TYPE_CHECKING:
     from clew.run.config import TrainConfig
 
-Tree = TypeVar("Tree")
 Layout = NamedSharding | None
 """Where the parts of an array are; None with one device, where there is nothing to lay out."""
 
@@ -112,18 +111,6 @@ def sharding_of(config: "TrainConfig") -> Sharding:
     """
     mesh = make_mesh(config.devices) if config.devices > 1 else None
     return Sharding(mesh, _by_seed(config), config.seeds, config.device_threads == "one")
-
-
-def place_on_devices(tree: Tree, layouts: Any) -> Tree:
-    """The arrays of a tree where they belong.
-
-    Args:
-        tree: of arrays.
-        layouts: a tree of `Layout`, of which a leaf may stand for a whole branch.
-    """
-    if not jax.tree.leaves(layouts):
-        return tree
-    return jax.device_put(tree, layouts)
 
 
 def check_devices(config: "TrainConfig", learner: Learner) -> None:

@@ -307,8 +307,8 @@ class TMazeOptions(GridOptions):
     corridors: str = ""
     """Only these corridor lengths, separated by commas; empty takes the thesis's five."""
     sweep: bool = False
-    """Search for learning rates and entropy costs: 25 pairs, as lanes of one program, with 5 seeds
-    of 5M steps; --steps and --seeds change it."""
+    """Search for learning rates and entropy costs: 25 pairs, in one program, with 5 seeds of 5M
+    steps; --steps and --seeds change it."""
 
 
 def grid(options: TMazeOptions) -> Study:
