@@ -67,7 +67,7 @@ def child(agent: str, devices: int, threads: str, repeats: int) -> dict[str, Any
     rate = rate_of(advance, config.steps_per_update, repeats)
     product = (before + matrix_product_rate(repeats)) / 2
     network = build_agent(config, parts.task, jax.random.key(0))
-    work = multiply_adds(network, parts.jax_stream.observation_size).per_step
+    work = multiply_adds(network, parts.task.require_stream().observation_size).per_step
     useful = (FORWARD + FORWARD_AND_BACKWARD) * work * rate.middle
     return {"rate": rate.middle, "product": product, "useful": useful, "devices": config.devices}
 

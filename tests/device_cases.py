@@ -104,7 +104,7 @@ def gathered() -> float:
         return jnp.sum(read(eqx.combine(arrays, rest), memory, xs, starts).outputs.value)
 
     batch = [(empty_memories(eqx.combine(agent, rest), 8), 0)]
-    size = parts.jax_stream.observation_space.shape
+    size = parts.task.require_stream().observation_space.shape
     batch += [(jnp.ones((8, 8, *size)), 1), (jnp.zeros((8, 8), bool), 1)]
     laid = [jax.device_put(tree, NamedSharding(mesh, spec_of(axis))) for tree, axis in batch]
     laid.insert(0, jax.device_put(agent, NamedSharding(mesh, spec_of(None))))

@@ -205,7 +205,7 @@ def test_reading_once_learns_what_reading_twice_does(monkeypatch):
     for way in ("once", "twice"):
         if way == "twice":
             monkeypatch.setattr(updates, "updates_open_loop", lambda config, env: False)
-        program = partial(advance, partial(updates.update, parts, parts.jax_stream))
+        program = partial(advance, partial(updates.update, parts, parts.task.require_stream()))
         run = jax.jit(program)(init_run(parts), jnp.int32(4))
         found.append((run.seed.agent, run.seed.sums, run.seed.actor.timestep.observation))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), *found)

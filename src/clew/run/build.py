@@ -9,7 +9,6 @@ import jax
 from clew import interact
 from clew.agents.learners import Learner
 from clew.agents.network import Agent, make_agent
-from clew.envs.stream import AutoReset
 from clew.errors import UserError, one_line
 from clew.interact.task import Task
 from clew.run.asynchronous.settings import check_async
@@ -30,11 +29,6 @@ class Parts(NamedTuple):
     """The agent without its arrays."""
     learner: Learner
     sharding: Sharding
-
-    @property
-    def jax_stream(self) -> AutoReset:
-        """The stream of episodes that a compiled program steps."""
-        return self.task.require_stream()
 
 
 def make_parts(config: TrainConfig) -> Parts:

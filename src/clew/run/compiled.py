@@ -75,10 +75,10 @@ def compile_program(parts: Parts) -> CompiledProgram:
     The number of updates is an argument of the program, so that one program serves all calls: a
     resumed run computes bit for bit what it would have without the interruption.
     """
-    config = parts.config
+    config, stream = parts.config, parts.task.require_stream()
     # A process that resumes a run, or repeats one, has the program already.
     # Two tasks of one name outside of the registry may differ, so their programs are not shared.
-    task = ENVS.get(config.env, jax.tree.structure(parts.jax_stream))
+    task = ENVS.get(config.env, jax.tree.structure(stream))
     devices = config.devices, config.device_threads
     memory = find("memory", config.memory, MEMORIES)
     key = (config.digest(), devices, task, memory, type(parts.learner), type(parts.static.encoder))
@@ -86,7 +86,7 @@ def compile_program(parts: Parts) -> CompiledProgram:
         if key not in _COMPILED:
             while len(_COMPILED) >= _KEPT:
                 del _COMPILED[next(iter(_COMPILED))]
-            one = partial(update, parts, parts.jax_stream)
+            one = partial(update, parts, stream)
             _COMPILED[key] = compile_loop(parts, parts.sharding.each_seed(one, (0, None)))
         return CompiledProgram(parts, _COMPILED[key])
 

@@ -101,7 +101,8 @@ def compile_lanes(parts: Parts, lanes: Sequence[Lane], names: Sequence[str] = ()
     }
     if len(lanes) == 1:
         own = {name: values[0] for name, values in own.items()}
-    one = parts.sharding.each_seed(partial(_update_lane, parts, parts.jax_stream), (0, None, 0))
+    update_lane = partial(_update_lane, parts, parts.task.require_stream())
+    one = parts.sharding.each_seed(update_lane, (0, None, 0))
     loop = compile_loop(parts, lambda seeds, number: one(seeds, number, own))
     return CompiledProgram(parts, loop)
 
@@ -151,9 +152,10 @@ def _begin_lane(parts: Parts, arrays: Any, keys: PRNGKeyArray, size: Array) -> S
 
 def open_lane(parts: Parts, agent: Agent, keys: Array, size: Array) -> ActorState:
     """A lane's agent before the first observation of environments of its size, one for each key."""
-    env: Any = parts.jax_stream.env
+    stream = parts.task.require_stream()
+    env: Any = stream.env
     reset = partial(env.reset_in, size) if parts.config.env == SIZES else env.reset
-    return begin(agent, *jax.vmap(parts.jax_stream.opened)(*jax.vmap(reset)(keys)))
+    return begin(agent, *jax.vmap(stream.opened)(*jax.vmap(reset)(keys)))
 
 
 class Curves(RunLog):

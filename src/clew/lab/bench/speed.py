@@ -193,7 +193,7 @@ def measure(name: str, memory: str, options: dict[str, Any], plan: SpeedPlan) ->
     seconds, peak, training, state = _training(parts, state, plan)
     acting, learning = _parts_rates(parts, state, plan)
     product = statistics.fmean([before, matrix_product_rate(plan.repeats)])
-    work = multiply_adds(agent, parts.jax_stream.observation_size).per_step
+    work = multiply_adds(agent, parts.task.require_stream().observation_size).per_step
     return Figures(
         name=name,
         memory=memory,
@@ -229,7 +229,7 @@ def _parts_rates(parts: Parts, state: RunState, plan: SpeedPlan) -> tuple[Estima
 
     def act(arrays: Any, actor: Any) -> Any:
         agent = eqx.combine(arrays, parts.static)
-        return rollout(agent, parts.jax_stream, actor, plan.length, key)
+        return rollout(agent, parts.task.require_stream(), actor, plan.length, key)
 
     def learn(arrays: Any, trajectory: Any) -> Any:
         agent = eqx.combine(arrays, parts.static)

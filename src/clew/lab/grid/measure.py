@@ -63,7 +63,7 @@ def evaluate_lanes(
         ]
         if not all(ended.all() for _, ended in played):
             raise UserError(f"an episode did not end within {evaluation.max_steps} steps")
-        names = parts.jax_stream.metric_names
+        names = parts.task.metric_names
         whole = {n: np.concatenate([metrics[n] for metrics, _ in played]) for n in names}
         found.append({n: values[: evaluation.episodes] for n, values in whole.items()})
     return found
@@ -78,19 +78,19 @@ def _play_batch(
     first: Array,
     key: PRNGKeyArray,
 ) -> tuple[dict[str, Array], Array]:
-    agent = eqx.combine(params, parts.static)
+    agent, stream = eqx.combine(params, parts.static), parts.task.require_stream()
     reset_key, key = jax.random.split(key)
     if evaluation.stream:
         opened = jax.vmap(_reset_at(parts, size))(first + jnp.arange(count, dtype=jnp.int32))
-        actor = begin(agent, *jax.vmap(parts.jax_stream.opened)(*opened))
+        actor = begin(agent, *jax.vmap(stream.opened)(*opened))
     else:
         actor = open_lane(parts, agent, jax.random.split(reset_key, count), size)
     greedy, longest = evaluation.greedy, evaluation.max_steps
-    return play_to_end(agent, parts.jax_stream, actor, greedy, longest, key)
+    return play_to_end(agent, stream, actor, greedy, longest, key)
 
 
 def _reset_at(parts: Parts, size: Array) -> Any:
-    env: Any = parts.jax_stream.env
+    env: Any = parts.task.require_stream().env
     if parts.config.env == SIZES:
         return partial(env.reset_at_in, size)
     if not isinstance(env, FixedStream):
