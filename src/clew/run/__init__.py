@@ -1,1 +1,1 @@
-"""Runs: settings, rollout, the compiled loop, checkpoints, records, evaluation."""
+"""Runs: settings, updates, programs, checkpoints, logs, evaluation."""
