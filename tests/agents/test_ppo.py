@@ -8,14 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from clew.agents.learners.base import init_optimiser
+from clew.agents.learners.base import init_optimiser, take_batch
 from clew.agents.learners.ppo import (
     PPO,
     PPOConfig,
     learn_ppo,
     make_sequences,
     ppo_loss,
-    take_sequences,
 )
 from clew.agents.network import NetworkConfig, make_agent
 from clew.agents.returns import lambda_returns
@@ -147,7 +146,7 @@ def test_sequences_hold_the_rollout_and_its_returns(acted):
 def test_minibatches_are_whole_sequences(acted):
     agent, chunks, final = acted
     batch = make_sequences(agent, chunks, final, CONFIG)
-    part = take_sequences(batch, jnp.array([3, 11]))
+    part = take_batch(batch, jnp.array([3, 11]))
     np.testing.assert_array_equal(part.action, batch.action[:, [3, 11]])
     for mine, all_ in zip(jax.tree.leaves(part.state0), jax.tree.leaves(batch.state0), strict=True):
         np.testing.assert_array_equal(mine, all_[jnp.array([3, 11])])

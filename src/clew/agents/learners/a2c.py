@@ -29,6 +29,7 @@ from clew.agents.learners.base import (
     make_schedule,
     normalised,
     require_parts,
+    take_batch,
     valid_mean,
     valid_sum,
     validate_actor_critic,
@@ -217,7 +218,7 @@ def learn_a2c(
 
     def one(carry: PyTree[Array], chosen: Array) -> tuple[PyTree[Array], dict[str, Array]]:
         params, state = carry
-        batch = take_environments(trajectory, chosen)
+        batch = take_batch(trajectory, chosen)
         made = _gradient_step(eqx.combine(params, static), state, batch, config, optimiser)
         return (eqx.filter(made.agent, eqx.is_array), made.state), made.metrics
 
@@ -240,20 +241,12 @@ def _gradient_step(
     found = accumulate_gradient(
         loss,
         agent,
-        partial(take_environments, trajectory),
+        partial(take_batch, trajectory),
         chosen,
         fractions(trajectory.valid, chosen),
         None if config.loss_over_time == "mean" else jnp.full(count, 1 / count),
     )
     return apply_gradient(agent, state, *found, optimiser)
-
-
-def take_environments(trajectory: Trajectory, chosen: Array) -> Trajectory:
-    """The same times of fewer environments, `chosen` by index."""
-    state0 = jax.tree.map(lambda leaf: leaf[chosen], trajectory.state0)
-    rest = trajectory._replace(state0=())
-    taken = jax.tree.map(lambda leaf: leaf[:, chosen], rest)
-    return taken._replace(state0=state0)
 
 
 @dataclass(frozen=True)

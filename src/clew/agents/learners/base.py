@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import equinox as eqx
 import jax
@@ -368,6 +368,19 @@ def accumulate_gradient(
     each = (chosen, weights, weights if of_loss is None else of_loss)
     (value, gradient, parts), _ = jax.lax.scan(one, nothing, each)
     return (value, parts), gradient
+
+
+def take_batch(batch: T, chosen: Int[Array, " n"]) -> T:
+    """The same times of fewer environments or sequences, `chosen` by index.
+
+    Args:
+        batch: arrays [time, all, ...] by name, and "state0", whose leaves are [all, ...].
+        chosen: which are taken.
+    """
+    whole: Any = batch
+    state0 = jax.tree.map(lambda leaf: leaf[chosen], whole.state0)
+    taken = jax.tree.map(lambda leaf: leaf[:, chosen], whole._replace(state0=()))
+    return taken._replace(state0=state0)
 
 
 def fractions(

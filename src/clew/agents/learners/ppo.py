@@ -27,6 +27,7 @@ from clew.agents.learners.base import (
     make_schedule,
     normalised,
     require_parts,
+    take_batch,
     valid_mean,
     validate_actor_critic,
 )
@@ -312,7 +313,7 @@ def _gradient(
     """Loss, parts and gradient of the chosen sequences, read at once or in parts."""
     if config.gradient_accumulation == 1:
         loss = eqx.filter_value_and_grad(ppo_loss, has_aux=True)
-        return loss(agent, take_sequences(batch, chosen), config)
+        return loss(agent, take_batch(batch, chosen), config)
     if config.advantage_normalisation:  # over all of them, not over each part
         advantage = normalised(batch.advantage[:, chosen], batch.valid[:, chosen])
         batch = batch._replace(advantage=batch.advantage.at[:, chosen].set(advantage))
@@ -321,7 +322,7 @@ def _gradient(
     return accumulate_gradient(
         partial(ppo_loss, config=config),
         agent,
-        partial(take_sequences, batch),
+        partial(take_batch, batch),
         parts,
         fractions(batch.valid, parts),
     )
@@ -380,13 +381,6 @@ def reread_chunks(
     each = values.reshape(-1, count, batch)
     all_values = jnp.append(_in_order(each[:-1]), each[-1:, -1], axis=0)
     return _in_order(log_prob.reshape(-1, count, batch)), all_values
-
-
-def take_sequences(batch: Sequences, chosen: Array) -> Sequences:
-    """Fewer sequences, `chosen` by index."""
-    state0 = jax.tree.map(lambda leaf: leaf[chosen], batch.state0)
-    taken = jax.tree.map(lambda leaf: leaf[:, chosen], batch._replace(state0=()))
-    return taken._replace(state0=state0)
 
 
 def _joined(x: Array) -> Array:
