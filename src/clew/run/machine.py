@@ -16,6 +16,7 @@ from clew.errors import UserError
 from clew.memory.kernels import provenance
 
 if TYPE_CHECKING:
+    from clew.agents.learners import LearnerConfig
     from clew.run.config import TrainConfig
 
 THREADS = "NPROC"
@@ -86,15 +87,14 @@ def require_memory(needed: int, what: str) -> None:
         )
 
 
-def require_room(config: "TrainConfig", compiled: Any) -> None:
+def require_room(config: "TrainConfig", learning: "LearnerConfig", compiled: Any) -> None:
     """Refuses a program that holds more than this machine's memory, before it runs.
 
     Raises:
         UserError: saying how much it needs and how much there is.
     """
-    learning, devices = config.learning, max(1, config.devices)
     require_memory(
-        devices * planned_bytes(compiled),
+        max(1, config.devices) * planned_bytes(compiled),
         f"so much the compiled program holds at once, for {config.seeds:,} seeds x "
         f"{learning.num_envs:,} num_envs x {learning.rollout_length:,} steps",
     )
