@@ -1,15 +1,16 @@
 """What one step of each memory costs, from its sizes alone, by hand: sums of products of sizes.
 
 The oracle of what is counted from programs, `clew.lab.costs.multiply_adds` and `state_size`. Beside
-the letters of `clew.lab.studies.costs.terms`: n inputs, L layers, (L-1) one less, f the width of a
+the letters of `benchmarks.costs.terms`: n inputs, L layers, (L-1) one less, f the width of a
 feed-forward net, p sines or cosines in a position, N readings of one observation of at most X.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from benchmarks.costs.terms import Kind, Term, term
+
 from clew.errors import UserError, unknown_name
-from clew.lab.studies.costs.terms import Kind, Term, term
 from clew.lab.studies.models import PublishedGRU, PublishedGTrXL, PublishedLSTM
 from clew.lab.studies.tmaze.models import PublishedAReLiT, PublishedReLiT
 from clew.memory import MEMORIES, options_of

@@ -6,14 +6,9 @@ from pathlib import Path
 
 import jax
 import pytest
-
-from clew.cli import run
-from clew.errors import UserError
-from clew.lab.claims import HELD, NOT_HELD
-from clew.lab.costs.account import Account, CostPlan, Subject, accounts
-from clew.lab.costs.compiled import microseconds
-from clew.lab.studies.costs import published as thesis
-from clew.lab.studies.costs.claims import (
+from benchmarks.costs import __main__ as costs
+from benchmarks.costs import published as thesis
+from benchmarks.costs.claims import (
     LayerFigure,
     Pair,
     attention_subjects,
@@ -22,8 +17,14 @@ from clew.lab.studies.costs.claims import (
     of_layer,
     verdict,
 )
-from clew.lab.studies.costs.page import crossings, lines
-from clew.lab.studies.costs.published import SETTINGS
+from benchmarks.costs.page import crossings, lines
+from benchmarks.costs.published import SETTINGS
+
+from clew.cli import run
+from clew.errors import UserError
+from clew.lab.claims import HELD, NOT_HELD
+from clew.lab.costs.account import Account, CostPlan, Subject, accounts
+from clew.lab.costs.compiled import microseconds
 from clew.memory import make_memory
 
 BY_WHAT = {(c.source, c.what): c for c in figures()}
@@ -153,9 +154,16 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert run(["cost", "--memories", "gru", "--output", str(folder), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report == json.loads((folder / "costs.json").read_text())
-    assert len(report["claims"]) == 16 and report["memories"][0]["name"] == "gru"
-    assert (folder / "operations-and-state.png").stat().st_size > 10_000
-    assert (folder / "claims-counted.md").read_text().startswith("**")
+    assert report["memories"][0]["name"] == "gru" and (folder / "memories.md").exists()
+
+
+def test_everything_published_is_written(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    costs.main(["--output", str(tmp_path)])
+    assert "Tables 3.1 and 4.1" in capsys.readouterr().out
+    report = json.loads((tmp_path / "costs.json").read_text())
+    assert len(report["claims"]) == 16 and report["memories"]
+    assert (tmp_path / "operations-and-state.png").stat().st_size > 10_000
+    assert (tmp_path / "claims-counted.md").read_text().startswith("**")
 
 
 def test_command_refuses() -> None:
@@ -164,7 +172,6 @@ def test_command_refuses() -> None:
     for args, message in (
         ("--memories gruu", "did you mean 'gru'"),
         ("--memories gru --options window=3", "none of gru has an option 'window'"),
-        ("--published --memories gru", "--published has memories"),
         ("--batch 0", "batch must be an integer of at least 1"),
     ):
         with pytest.raises(UserError, match=message):

@@ -6,14 +6,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
+from benchmarks.costs.claims import attention_subjects
+from benchmarks.costs.published import SETTINGS
+from benchmarks.costs.terms import TERMS, sizes_of, term
 
 from clew.errors import UserError
 from clew.lab.costs import multiply_adds, state_size
 from clew.lab.costs.account import CostPlan, accounts, memory_subjects
 from clew.lab.costs.reproject import Reprojecting
-from clew.lab.studies.costs.claims import attention_subjects
-from clew.lab.studies.costs.published import SETTINGS
-from clew.lab.studies.costs.terms import TERMS, sizes_of, term
 from clew.memory import MEMORIES, AbstractMemory, make_memory, options_of
 from clew.names import find
 from cost_formulas import FORMULAS, Formula, formula

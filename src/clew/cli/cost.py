@@ -1,24 +1,16 @@
-"""`clew cost`: what each memory costs, counted, compiled and measured; and what was published."""
+"""`clew cost`: what each memory costs, counted, compiled and measured."""
 
-import os
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clew.cli.parse import parse
 from clew.cli.tables import log, show
-from clew.errors import UserError, require_at_least, unknown_name
-from clew.report.document import Measured, Table
-
-if TYPE_CHECKING:
-    from clew.lab.costs.account import CostPlan
+from clew.errors import require_at_least, unknown_name
 
 ABOUT = """Shows what each memory costs for every observation: parameters, state size and
 multiply-adds, counted from its program, in seconds. GTrXL is counted with its key/value cache
 and without, when it projects its whole memory at every step. On request also what XLA makes of the
-compiled step and chunk, the time that they take, and the tables of Pramanik (2023) beside all
-that."""
+compiled step and chunk, and the time that they take."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +33,8 @@ class CostCommand:
     """Time acting and reading a chunk as well; leave the machine alone meanwhile."""
     repeats: int = 15
     """Timed calls of each program; the table has their median and its 95% interval."""
-    published: bool = False
-    """Show the published tables and ratios beside the counted ones instead."""
     output: str = ""
-    """Write all tables, a picture and the numbers as JSON into this folder."""
+    """Write the table and the numbers as JSON into this folder."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -54,46 +44,18 @@ def main(args: list[str]) -> int:
     command = parse(CostCommand, args, command="cost", about=ABOUT)
     for name in ("input_size", "batch", "length", "repeats"):
         require_at_least(name, getattr(command, name), 1)
-    if command.published and (command.memories or command.options):
-        raise UserError("--published has memories and sizes of its own; leave out the others")
-    document = _measure(command)
+    from clew.lab.costs.account import CostPlan  # start: JAX takes 0.5 s
+    from clew.lab.costs.tables import measure_memories  # start: JAX takes 0.5 s
+
+    repeats = command.repeats if command.measure else 0
+    plan = CostPlan(command.batch, command.length, command.compiled, repeats)
+    document = measure_memories(_cases(command), command.input_size, plan, log)
     if command.output:
         from clew.report.files import write_measured  # start: matplotlib takes 0.4 s
 
         write_measured(document, command.output)
     show(document, as_json=command.json)
     return 0
-
-
-def _measure(command: CostCommand) -> Measured:
-    """What the command asks for."""
-    from clew.lab.costs.account import CostPlan  # start: JAX takes 0.5 s
-    from clew.lab.studies.costs import page  # start: JAX takes 0.5 s
-
-    repeats = command.repeats if command.measure else 0
-    plan = CostPlan(command.batch, command.length, command.compiled, repeats)
-    data: dict[str, Any] = {"plan": plan, "machine": _machine()}
-    tables: list[Table] = []
-    pictures: dict[str, Callable[[Path], Any]] = {}
-    if command.published or command.output:
-        tables, published = page.published(plan, log)
-        data |= published
-    if not command.published:
-        memories, data["memories"] = _memories(command, plan)
-        tables.append(memories)
-    if command.output:
-        data["windows_where_cached_gtrxl_costs_more"] = page.crossings()
-        pictures["operations-and-state.png"] = page.draw
-    return Measured("costs", data, tables, pictures=pictures)
-
-
-def _machine() -> dict[str, Any]:
-    """The machine, and how busy it was: processes that wanted a core."""
-    from clew.lab.bench.machine import device  # start: JAX takes 0.5 s
-    from clew.run.machine import git_commit  # start: JAX takes 0.5 s
-
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    return device() | {"commit": git_commit(), "load_before": load}
 
 
 def _cases(command: CostCommand) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -107,15 +69,3 @@ def _cases(command: CostCommand) -> dict[str, tuple[str, dict[str, Any]]]:
         if name not in known:
             raise unknown_name("memory", name, known)
     return sized({name: known[name] for name in command.memories or cases()}, command.options)
-
-
-def _memories(command: CostCommand, plan: "CostPlan") -> tuple[Table, list[dict[str, Any]]]:
-    """The table of memories, and its numbers."""
-    from clew.lab.costs.account import accounts, memory_subjects  # start: JAX takes 0.5 s
-    from clew.lab.costs.tables import memories_table  # start: JAX takes 0.5 s
-
-    found = accounts(memory_subjects(_cases(command), command.input_size), plan, log)
-    title = f"{command.input_size} inputs"
-    if plan.compiled or plan.repeats:
-        title += f", {plan.batch} environments, chunks of {plan.length}"
-    return memories_table(found, title), [account.as_data(plan.repeats) for account in found]

@@ -27,8 +27,6 @@ from clew.names import find
 
 REPROJECTED = ", re-projected"
 """The suffix of the name of a memory that projects its whole window at every step."""
-FLOPS = 2
-"""Floating-point operations in one multiply-add."""
 
 
 class CostPlan(NamedTuple):

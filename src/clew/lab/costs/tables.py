@@ -1,11 +1,41 @@
-"""The table of what memories cost, and its entries."""
+"""What memories cost, measured and as a table, and its entries."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from clew.lab.bench.machine import device
 from clew.lab.bench.timing import Estimate
-from clew.lab.costs.account import Account
+from clew.lab.costs.account import Account, CostPlan, accounts, memory_subjects
 from clew.lab.costs.compiled import Compiled
-from clew.report.document import UNKNOWN, Table, tabulate
+from clew.report.document import UNKNOWN, Measured, Table, tabulate
+from clew.run.machine import git_commit
+
+
+def measure_memories(
+    cases: Mapping[str, tuple[str, dict[str, Any]]],
+    input_size: int,
+    plan: CostPlan,
+    log: Callable[[str], None],
+) -> Measured:
+    """What memories cost, as `memories.md` and `costs.json`.
+
+    Args:
+        cases: a memory and its options by the name that the table shows.
+        input_size: of one observation.
+        plan: what to measure.
+        log: called with what is compiled next.
+    """
+    # How busy the machine was: processes that wanted a core.
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    machine = device() | {"commit": git_commit(), "load_before": load}
+    found = accounts(memory_subjects(cases, input_size), plan, log)
+    title = f"{input_size} inputs"
+    if plan.compiled or plan.repeats:
+        title += f", {plan.batch} environments, chunks of {plan.length}"
+    memories = [account.as_data(plan.repeats) for account in found]
+    data = {"plan": plan, "machine": machine, "memories": memories}
+    return Measured("costs", data, [memories_table(found, title)])
 
 
 def memories_table(accounts: Sequence[Account], title: str) -> Table:

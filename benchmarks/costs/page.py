@@ -4,20 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from matplotlib.axes import Axes
-from matplotlib.ticker import NullFormatter
-
-from clew.lab.costs.account import (
-    FLOPS,
-    REPROJECTED,
-    Account,
-    CostPlan,
-    accounts,
-    memory_subjects,
-)
-from clew.lab.costs.tables import compiled_entries, number, time_entry
-from clew.lab.studies.costs.claims import (
+from benchmarks.costs.claims import (
     ELSEWHERE,
+    FLOPS,
     WHOLE_MEMORY,
     Figure,
     Pair,
@@ -26,8 +15,19 @@ from clew.lab.studies.costs.claims import (
     of_layer,
     verdict,
 )
-from clew.lab.studies.costs.published import PARISOTTO, SETTINGS, Setting
-from clew.lab.studies.costs.terms import SYMBOLS, TERMS, Term, sizes_of
+from benchmarks.costs.published import PARISOTTO, SETTINGS, Setting
+from benchmarks.costs.terms import SYMBOLS, TERMS, Term, sizes_of
+from matplotlib.axes import Axes
+from matplotlib.ticker import NullFormatter
+
+from clew.lab.costs.account import (
+    REPROJECTED,
+    Account,
+    CostPlan,
+    accounts,
+    memory_subjects,
+)
+from clew.lab.costs.tables import compiled_entries, number, time_entry
 from clew.report.document import UNKNOWN, Table, tabulate
 from clew.report.figures import COLOURS, new_figure
 

@@ -2,20 +2,22 @@
 
 import csv
 from collections.abc import Mapping
-from importlib import resources
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import jax
+from benchmarks.costs import published as thesis
+from benchmarks.costs.published import SETTINGS, Setting
 
 from clew.lab.claims import HELD, NOT_HELD, Finding, Judged
-from clew.lab.costs.account import FLOPS, REPROJECTED, Account, Subject
+from clew.lab.costs.account import REPROJECTED, Account, Subject
 from clew.lab.costs.reproject import Reprojecting
-from clew.lab.studies.costs import published as thesis
-from clew.lab.studies.costs.published import SETTINGS, Setting
 from clew.memory import make_memory
 
 Quantity = Literal["operations", "state"]
 WHOLE_MEMORY = "gtrxl" + REPROJECTED
+FLOPS = 2
+"""Floating-point operations in one multiply-add."""
 KEPT = 0.9
 """The fraction of a published ratio that is enough for it to hold."""
 
@@ -34,7 +36,7 @@ class Figure(NamedTuple):
     than: str | None
     """of a ratio, the more expensive one"""
     by_thesis: float
-    """by the thesis's own convention, `clew.lab.studies.costs.published`"""
+    """by the thesis's own convention, `benchmarks.costs.published`"""
     note: str
     """under which convention the published figure comes out, or that it does not"""
 
@@ -66,7 +68,7 @@ class LayerFigure(NamedTuple):
 
 def figures() -> list[Figure]:
     """Every published number of operations or state, in the order of the thesis."""
-    file = resources.files("clew.lab.studies.costs") / "published.csv"
+    file = Path(__file__).with_name("published.csv")
     rows = csv.DictReader(file.read_text(encoding="utf-8").splitlines())
     return [_figure(dict(row)) for row in rows]
 

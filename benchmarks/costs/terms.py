@@ -7,8 +7,9 @@ They describe the code: a test holds their sums against the counts of the progra
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
+from benchmarks.costs.published import Setting
+
 from clew.lab.costs.account import REPROJECTED
-from clew.lab.studies.costs.published import Setting
 
 Kind = Literal["products", "elementwise", "shared", "floats", "integers"]
 """What a term counts: the three kinds of `clew.lab.costs.Arithmetic`, and the state size."""
