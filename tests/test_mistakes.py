@@ -388,6 +388,12 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "an unknown runner": (lambda: validated(runner="both"), "unknown value of runner"),
     "an unknown memory": (lambda: validated(memory="lstmm"), "did you mean 'lstm'"),
     "an unknown option": (lambda: validated(memory_options={"a": 1}), "unknown option of arelit"),
+    "an option that the agent sets": (
+        lambda: validated(memory_options={"key": 1}),
+        "memory_options must leave key to the agent, got 1",
+    ),
+    "an option called memory": (lambda: validated(memory_options={"memory": 1}), "of arelit 'mem"),
+    "an option called name": (lambda: validated(env_options={"name": 1}), "of tmaze 'name'"),
     "an option as an array": (
         lambda: validated(memory_options={"hidden_size": np.zeros(3)}),
         "hidden_size|plain finite values",

@@ -133,6 +133,7 @@ def test_an_id_that_only_this_process_knows() -> None:
         ("gymnasium:CartPole", {}, "did you mean CartPole-v"),
         ("gymnasium:Qwxyz", {}, r"unknown Gymnasium environment 'Qwxyz' \(an id that a package"),
         ("gymnasium:CartPole-v1", {"lenght": 1}, "CartPole-v1 does not take these options.*lenght"),
+        ("gymnasium:CartPole-v1", {"self": 1}, "CartPole-v1 does not take these options.*'self'"),
         ("no_such_module:make", {}, "needs the module 'no_such_module', which is not there"),
         ("labelled:Labeled", {}, "unknown name in labelled 'Labeled'; did you mean 'Labelled'"),
         ("labelled:LENGTHS", {}, "unknown name in labelled 'LENGTHS'"),

@@ -257,7 +257,23 @@ def test_a_damaged_database_is_one_line(written: str, tmp_path: Path) -> None:
         go_on(small_sweep(), tmp_path)
 
 
-@pytest.mark.parametrize("vary", ["learning_rate", "divisor"])
+def test_a_database_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    """Whoever made the link chose the file, and it need not be there yet."""
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / DATABASE).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match=r"cannot open .*sweep.db: it is a link, not a file"):
+        go_on(small_sweep(), tmp_path / "sweep")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_declaration_without_settings_is_one_line(tmp_path: Path) -> None:
+    go_on(small_sweep(), tmp_path)
+    (tmp_path / DECLARATION).write_text("{}")
+    with pytest.raises(UserError, match="setting"):
+        go_on(small_sweep(), tmp_path)
+
+
+@pytest.mark.parametrize("vary", ["divisor", pytest.param("learning_rate", marks=pytest.mark.slow)])
 def test_settings_of_a_learner_of_your_own_vary(vary: str, tmp_path: Path) -> None:
     """Those that a program takes as numbers are lanes of one; it needs no line of the lab."""
     own = {"num_envs": 2, "rollout_length": 8}

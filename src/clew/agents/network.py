@@ -226,6 +226,10 @@ def make_agent(
     encoder = make_encoder(observation_space, network, key=jax.random.fold_in(key, 2))
     size = encoder.output_size
     kind = resolve(memory) if is_reference(memory) else memory
+    for own in {"input_size", "key"} & memory_options.keys():
+        raise UserError(
+            f"memory_options must leave {own} to the agent, got {memory_options[own]!r}"
+        )
     module = make_memory(kind, input_size=size, key=memory_key, **memory_options)
     distribution = make_distribution(
         action_space,

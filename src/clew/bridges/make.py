@@ -11,7 +11,7 @@ from clew.errors import UserError, check_call, one_line, unknown_name
 from clew.names import is_reference, resolve
 
 
-def make_env(name: str, **options: Any) -> Environment:
+def make_env(name: str, /, **options: Any) -> Environment:
     """Builds a JAX task by name.
 
     Args:

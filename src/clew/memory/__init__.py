@@ -71,7 +71,7 @@ def options_of(memory: str | Callable[..., Any]) -> dict[str, Any]:
 
 
 def make_memory(
-    memory: str | Callable[..., Any], *, input_size: int, key: PRNGKeyArray, **options: Any
+    memory: str | Callable[..., Any], /, *, input_size: int, key: PRNGKeyArray, **options: Any
 ) -> AbstractMemory:
     """Builds a memory.
 

@@ -159,7 +159,8 @@ def call(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> 
     except ModuleNotFoundError as error:
         raise missing_module(error.name or str(error), name) from error
     except TypeError as error:
-        if "unexpected keyword argument" not in str(error):
+        told = ("unexpected keyword argument", "multiple values for")
+        if not any(words in str(error) for words in told):
             raise
         line = str(error).split(" was raised from the environment creator")[0]
         raise UserError(f"{name} does not take these options: {line}") from error

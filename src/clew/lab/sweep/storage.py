@@ -6,6 +6,7 @@ next process to look has the database put the trial back, under its number, for 
 
 import contextlib
 import datetime
+import os
 import threading
 import time
 import warnings
@@ -14,9 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from clew.errors import UserError
+from clew.errors import UserError, system_error
 from clew.lab.sweep.space import Range, Values, Vary, declared, is_whole
 from clew.run.config import TrainConfig
+from clew.run.files import open_to_append
 from clew.run.folder import locked
 
 if TYPE_CHECKING:
@@ -51,10 +53,12 @@ def open_storage(path: Path, url: str = "") -> Any:
     """The database of a sweep: SQLite in its folder, or another that SQLAlchemy has a URL for.
 
     Raises:
-        UserError: if it cannot be opened.
+        UserError: if it cannot be opened, or is a link or no regular file.
     """
     optuna = import_optuna()
     try:
+        if not url:
+            os.close(open_to_append(path / DATABASE))
         return optuna.storages.RDBStorage(
             url or f"sqlite:///{path / DATABASE}",
             engine_kwargs={} if url else {"connect_args": {"timeout": 60}},
@@ -63,7 +67,8 @@ def open_storage(path: Path, url: str = "") -> Any:
             heartbeat_stale_trial_callback=optuna.storages.RetryHeartbeatStaleTrialCallback(),
         )
     except Exception as error:  # SQLAlchemy's and the drivers' own kinds
-        line = str(error).strip().partition("\n")[0]
+        own = isinstance(error, OSError)
+        line = system_error(error) if own else str(error).strip().partition("\n")[0]
         raise UserError(
             f"cannot open the sweep's database {url or path / DATABASE}: {line}"
         ) from error

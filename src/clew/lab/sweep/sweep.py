@@ -246,7 +246,7 @@ def _agree(path: Path, sweep: Sweep) -> None:
     if not (path / DECLARATION).exists():
         write_json(path / DECLARATION, mine)
         return
-    there = read_json(path / DECLARATION)
+    there = {"config": {}} | read_json(path / DECLARATION)
     # An earlier version's has not all settings of this one.
     settings = (config_from_json(values["config"]) for values in (there, mine))
     changed = differences(*settings)
