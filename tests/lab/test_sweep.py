@@ -266,6 +266,16 @@ def test_a_database_that_is_a_link_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere").exists()
 
 
+def test_a_row_that_does_not_say_what_it_is_of_is_one_line(tmp_path: Path) -> None:
+    go_on(small_sweep(), tmp_path)
+    rows = tmp_path / "final" / "results.jsonl"
+    rows.write_text(json.dumps({"setting": "task", "seed": 0}) + "\n")
+    with pytest.raises(
+        UserError, match="a row of results.jsonl must have a model of type str, got None"
+    ):
+        go_on(small_sweep(), tmp_path)
+
+
 def test_a_declaration_without_settings_is_one_line(tmp_path: Path) -> None:
     go_on(small_sweep(), tmp_path)
     (tmp_path / DECLARATION).write_text("{}")

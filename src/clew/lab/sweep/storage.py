@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew.errors import UserError, system_error
+from clew.files import open_to_append
 from clew.lab.sweep.space import Range, Values, Vary, declared, is_whole
 from clew.run.config import TrainConfig
-from clew.run.files import open_to_append
 from clew.run.folder import locked
 
 if TYPE_CHECKING:
@@ -118,9 +118,13 @@ class TrialDatabase:
 
     def __post_init__(self) -> None:
         self._optuna = import_optuna()
-        self._study = self._optuna.create_study(
-            storage=self.storage, study_name=self.name, direction="maximize", load_if_exists=True
-        )
+        with self._readable():
+            self._study = self._optuna.create_study(
+                storage=self.storage,
+                study_name=self.name,
+                direction="maximize",
+                load_if_exists=True,
+            )
         self._space = {name: self._distribution(name, own) for name, own in self.vary.items()}
 
     def _distribution(self, name: str, space: Range | Sequence[Any]) -> Any:
@@ -165,17 +169,22 @@ class TrialDatabase:
         first_attempt = self._optuna.storages.RetryHeartbeatStaleTrialCallback.retried_trial_number
         numbers: dict[int, int] = {}
         newest: dict[int, Any] = {}
-        try:
+        with self._readable():
             for trial in self._study.get_trials(deepcopy=False):
                 first = first_attempt(trial)
                 number = len(numbers) if first is None else numbers[first]
                 numbers.setdefault(trial.number if first is None else first, number)
                 if trial.state.name != "FAIL":
                     newest[number] = trial
+        return dict(sorted(newest.items()))
+
+    @contextlib.contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
         except Exception as error:  # SQLAlchemy's, and what Optuna makes of a damaged row
             line = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
             raise UserError(f"cannot read the trials of {self.name}: {line}") from error
-        return dict(sorted(newest.items()))
 
     def _values(self, trial: Any) -> dict[str, Any]:
         """The values of a trial, each one that the sweep has declared.
