@@ -16,7 +16,7 @@ import pytest
 
 import clew
 from clew.errors import UserError
-from clew.run import checkpoint
+from clew.run import checkpoint, machine
 from clew.run.checkpoint import CheckpointWarning
 from clew.run.folder import locked
 from clew.run.metrics import LogPoint, MetricsFile
@@ -83,6 +83,17 @@ def test_a_signal_saves_and_says_how_to_go_on(tmp_path, uninterrupted, number):
     clew.train(resume=path, progress=watch)
     assert "resuming from update-0000000" in watch.messages[0]
     assert_same_run(path, uninterrupted)
+
+
+def test_another_number_of_threads_is_named(tmp_path, monkeypatch):
+    """XLA reads the variable before it computes; here it says what another process would have."""
+    clew.train(small_config(tmp_path, steps=8 * STEPS_PER_UPDATE), progress=Watch())
+    monkeypatch.setenv("NPROC", "3")
+    threads = machine.available_cores()
+    watch = Watch()
+    clew.train(small_config(tmp_path, steps=16 * STEPS_PER_UPDATE), resume=True, progress=watch)
+    assert f"threads: {threads} until now, 3 from here on" in watch.messages[1]
+    assert "up to rounding" in watch.messages[1]
 
 
 def test_a_full_disk_can_be_locked(tmp_path, monkeypatch):

@@ -49,6 +49,20 @@ def use_threads(count: int) -> None:
     os.environ[THREADS] = str(count)
 
 
+def threads_used() -> int:
+    """Threads that JAX computes on, on a processor."""
+    given = os.environ.get(THREADS, "")
+    return int(given) if given.isdigit() else available_cores()
+
+
+def other_machine(what: str, before: int, now: int) -> str:
+    """A line for a run that is resumed with another number of something that computes."""
+    return (
+        f"{what}: {before} until now, {now} from here on; the results are those of {before} up to "
+        "rounding, not bit for bit"
+    )
+
+
 def physical_memory() -> int:
     """Bytes of this machine's memory; 0 where the system does not tell."""
     try:

@@ -31,6 +31,8 @@ from clew.run.updates import RunState, run_template
 
 CALL_SECONDS = 1.0
 """How long one call of the program should take: how long Ctrl-C waits."""
+THREADS = "threads"
+"""In the meta values of a checkpoint: how many computed."""
 
 
 class TrainingDiverged(UserError):
@@ -174,6 +176,9 @@ class Runner:
         self._progress.message(
             f"resuming from {loaded.path.name}, {self.seconds:.0f} s of training"
         )
+        before, now = meta.get(THREADS), machine.threads_used()
+        if isinstance(before, int) and before != now:
+            self._progress.message(machine.other_machine("threads", before, now))
         self._progress.phase("compiling")
         self._program = self._make_program()
 
@@ -248,6 +253,7 @@ class Runner:
             self._progress.phase("saving")
             self._run_log.sync()
             meta: dict[str, Any] = {"update": self.update, "seconds": self.seconds}
+            meta[THREADS] = machine.threads_used()
             meta |= self._identity.meta() | self._run_log.meta()
             state, replay = self.state.with_replay(()), self.state.replay
             checkpoint.save(self._checkpoints, state, meta, machine.versions(), replay)

@@ -98,7 +98,7 @@ def train(
             try:
                 listener.start(shown, config)
                 if devices not in (0, config.devices):
-                    warnings.append(_other_devices(devices, config.devices))
+                    warnings.append(machine.other_machine("devices", devices, config.devices))
                 for line in warnings:
                     listener.message(line)
                 if resume is not False:
@@ -125,13 +125,6 @@ def resume_run(
     require(found, config, trust=trust)
     steps = config.steps if steps is None else steps
     return train(replace(config, steps=steps), resume=found, progress=progress, callbacks=callbacks)
-
-
-def _other_devices(before: int, now: int) -> str:
-    return (
-        f"devices: {before} until now, {now} from here on; the results are those of {before} up to "
-        "rounding, not bit for bit"
-    )
 
 
 def _train(
