@@ -245,8 +245,7 @@ def models(edition: str = "published") -> dict[str, TrainConfig]:
     if edition == "repaired":
         return agents
     return {
-        name: replace(config, a2c=replace(config.a2c, return_normalisation=False))
-        for name, config in agents.items()
+        name: config.with_learning(return_normalisation=False) for name, config in agents.items()
     }
 
 

@@ -212,8 +212,8 @@ def with_rates(whole: Study, rates: Mapping[str, tuple[float, float]]) -> Study:
     for name, config in whole.models.items():
         pair = rates.get(name) or rates.get(searched.get(name, ""))
         if pair:
-            ppo = replace(config.ppo, learning_rate=pair[0], entropy_cost=pair[1])
-            config = replace(config, ppo=ppo, preset="")
+            config = config.with_learning(learning_rate=pair[0], entropy_cost=pair[1])
+            config = replace(config, preset="")
         models[name] = config
     return replace(whole, models=models)
 
@@ -225,7 +225,7 @@ def with_last_steps(whole: Study) -> Study:
     an episode of the largest maze: episodes there begin and end together.
     """
     assert whole.steps is not None
-    envs = next(iter(whole.models.values())).ppo.num_envs
+    envs = next(iter(whole.models.values())).learning.num_envs
     last = min(LAST_STEPS, max(whole.steps // 10, LONGEST * envs))
     return replace(whole, last_steps=last)
 
