@@ -1,7 +1,11 @@
 """The compiled kernels against XLA's steps, and what happens without them."""
 
+import os
+import pwd
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -158,6 +162,10 @@ def test_impossible_choices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(kernels, "why_not", lambda: "no compiler")
     with pytest.raises(UserError, match="backend='kernel' is not possible: no compiler"):
         make_memory("relit", input_size=3, key=jax.random.key(0), backend="kernel")
+    with pytest.warns(UserWarning, match="XLA computes in place of clew's kernels: no compiler"):
+        assert not kernels.uses_kernel("auto")
+    assert not kernels.uses_kernel("auto")  # the second time without a warning, which would raise
+    monkeypatch.setattr(kernels, "why_not", lambda: build.SWITCHED_OFF)
     assert not kernels.uses_kernel("auto")
 
 
@@ -170,6 +178,9 @@ def test_without_a_compiler_there_is_a_reason(
     with pytest.raises(build.NotBuilt, match="CLEW_KERNELS is 0"):
         build.load_kernels()
     monkeypatch.delenv("CLEW_KERNELS")
+    monkeypatch.setenv("CXX", "'c++")
+    with pytest.raises(build.NotBuilt, match="which is no command: No closing quotation"):
+        build.load_kernels()
     monkeypatch.setenv("CXX", "/nowhere/c++")
     with pytest.raises(build.NotBuilt, match="/nowhere/c\\+\\+ --version failed"):
         build.load_kernels()
@@ -195,6 +206,106 @@ def test_a_broken_library_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setenv("CXX", str(script))
     with pytest.raises(build.NotBuilt, match="cannot be loaded"):
         build.load_kernels()
+
+
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A cache with a library in it, of a compiler that makes the same one again at once."""
+    monkeypatch.setenv("CLEW_CACHE_DIR", str(tmp_path))
+    whole, script = tmp_path / "whole.so", tmp_path / "c++"
+    compiler = [*build.find_compiler(), "-shared", "-x", "c++", os.devnull, "-o", str(whole)]
+    subprocess.run(compiler, check=True)
+    script.write_text(
+        "#!/bin/sh\nfor last; do :; done\n[ $1 = --version ] && exit\n"
+        f"echo >> {tmp_path}/builds\ncp {whole} $last\n"
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    build.load_kernels()
+    return tmp_path / "kernels"
+
+
+def builds(cache: Path) -> int:
+    """How often the compiler was called."""
+    return len((cache.parent / "builds").read_text())
+
+
+def in_place(make: Callable[[Path], Any]) -> Callable[[Path], None]:
+    """Something else in place of a file."""
+
+    def replace(path: Path) -> None:
+        path.unlink()
+        make(path)
+
+    return replace
+
+
+def flip(path: Path) -> None:
+    """Changes one bit."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+DAMAGES: dict[str, Callable[[Path], Any]] = {
+    "cut short": lambda path: os.truncate(path, 8_192),
+    "empty": lambda path: os.truncate(path, 0),
+    "longer": lambda path: os.truncate(path, 2**40),
+    "a bit": flip,
+    "a pipe": in_place(lambda path: os.mkfifo(path)),
+    "a link": in_place(lambda path: path.symlink_to(path.parents[1] / "whole.so")),
+    "others may write": lambda path: path.chmod(0o666),
+}
+
+
+@needs_kernels
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_library_is_compiled_again(damage: str, cache: Path) -> None:
+    """It is never loaded, which would end the process, and nobody waits for a pipe."""
+    build.load_kernels()
+    assert builds(cache) == 1
+    (path,) = cache.iterdir()
+    DAMAGES[damage](path)
+    build.load_kernels()
+    build.load_kernels()
+    assert builds(cache) == 2 and list(cache.iterdir()) == [path]
+    assert path.read_bytes() == (cache.parent / "whole.so").read_bytes()
+
+
+@needs_kernels
+def test_what_is_around_a_library(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What killed builds have left is removed once no build can be at it; a folder is named."""
+    left, begun = cache / "building-1.so", cache / "building-2.so"
+    for path in (left, begun):
+        path.write_bytes(b"half")
+    os.utime(left, (0, 0))
+    build.load_kernels()
+    assert not left.exists() and begun.exists() and builds(cache) == 1
+    (path,) = cache.glob("kernels-*")
+    in_place(lambda path: path.mkdir())(path)
+    with pytest.raises(build.NotBuilt, match=r"\.so is damaged and cannot be removed: Is a dir"):
+        build.load_kernels()
+    assert builds(cache) == 1
+
+
+@needs_kernels
+def test_where_no_library_is_loaded_from(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder in which others may write; without a home there is none, not even ./~."""
+    for mode in (0o777, 0o775):
+        cache.chmod(mode)
+        with pytest.raises(build.NotBuilt, match=rf"others may write to .*mode {mode:o}\), so no"):
+            build.load_kernels()
+    cache.chmod(0o755)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(build.NotBuilt, match=r"others may write") if os.getuid() else nullcontext():
+        build.load_kernels()
+    monkeypatch.delenv("CLEW_CACHE_DIR")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    monkeypatch.chdir(cache)
+    with pytest.raises(build.NotBuilt, match="there is no home folder .* set CLEW_CACHE_DIR"):
+        build.load_kernels()
+    assert not Path("~").exists()
 
 
 def test_kernels_are_compiled_ahead() -> None:

@@ -141,14 +141,14 @@ def use_compilation_cache() -> None:
     """
     if jax.config.values["jax_compilation_cache_dir"]:
         return
-    folder = os.environ.get("CLEW_CACHE_DIR") or os.path.expanduser("~/.cache/clew/jax")
     try:
-        os.makedirs(folder, exist_ok=True)
+        folder = Path(os.environ.get("CLEW_CACHE_DIR") or "~/.cache/clew/jax").expanduser()
+        folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
-    except OSError:
+    except (OSError, RuntimeError):  # the latter without a home
         return
-    jax.config.update("jax_compilation_cache_dir", folder)
+    jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     # JAX decides at its first compilation, which may be past, whether there is a cache at all.

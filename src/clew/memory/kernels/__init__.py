@@ -7,6 +7,10 @@ for each recurrence.
 
 import contextlib
 import contextvars
+import functools
+import multiprocessing
+import textwrap
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeVar, get_args
 
@@ -14,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from clew.errors import UserError, require_choice
-from clew.memory.kernels.build import source_hash
+from clew.memory.kernels.build import SWITCHED_OFF, source_hash
 from clew.memory.kernels.call import TYPES, register
 
 Backend = Literal["auto", "kernel", "xla"]
@@ -65,6 +69,8 @@ def uses_kernel(backend: Backend, *arrays: Any) -> bool:
     reason = missing or _wrong_types(arrays)
     if reason and backend == "kernel":
         raise UserError(f"backend='kernel' is not possible: {reason}; backend='auto' does without")
+    if missing and jax.default_backend() == "cpu":
+        _warn(missing)
     return not reason
 
 
@@ -105,6 +111,14 @@ def why_not() -> str:
     if platform != "cpu":
         return f"the kernels are for CPUs, and JAX runs on {platform}"
     return register()
+
+
+@functools.cache
+def _warn(reason: str) -> None:
+    """Says once that there are no kernels; workers leave it to the process that started them."""
+    if reason != SWITCHED_OFF and multiprocessing.parent_process() is None:
+        shown = textwrap.shorten(reason, 300)
+        warnings.warn(f"XLA computes in place of clew's kernels: {shown}", stacklevel=1)
 
 
 def _wrong_types(arrays: Any) -> str:

@@ -7,9 +7,11 @@ import os
 import platform
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import jax
@@ -25,6 +27,10 @@ _FLAGS = (
 )
 _FOR_THIS_PROCESSOR = ("-march=native", "-mprefer-vector-width=512")
 _LONGEST = 300.0  # seconds that a compiler may take
+SWITCHED_OFF = "CLEW_KERNELS is 0"
+"""The reason of those who want no kernels."""
+_LARGEST = 2**26  # bytes that a library may have; one has 1.4 MB
+_UNFINISHED = "building-"
 
 
 class NotBuilt(Exception):
@@ -35,22 +41,24 @@ def load_kernels() -> ctypes.CDLL:
     """The shared library of kernels, compiled if it is not in the cache.
 
     The cache is ~/.cache/clew/kernels, or `kernels` in CLEW_CACHE_DIR. A library's name is
-    a hash of its sources, the compiler and its flags, JAX's headers and the processor.
+    a hash of its sources, the compiler and its flags, JAX's headers and the processor, and its
+    SHA-256. One that has another digest is removed and compiled again: to load what was cut short
+    kills the process.
 
     Raises:
-        NotBuilt: without a C++ compiler (c++, g++ or clang++, or what CXX says), if it fails, or
-            if CLEW_KERNELS is 0.
+        NotBuilt: without a C++ compiler (c++, g++ or clang++, or what CXX says), if it fails, if
+            others may write to the cache, or if CLEW_KERNELS is 0.
     """
     if os.environ.get("CLEW_KERNELS", "1") == "0":
-        raise NotBuilt("CLEW_KERNELS is 0")
-    compiler = _find_compiler()
-    path = cache_folder() / f"kernels-{_fingerprint(compiler)}.so"
-    if not path.exists():
-        _build(compiler, path)
+        raise NotBuilt(SWITCHED_OFF)
+    compiler = find_compiler()
+    folder, fingerprint = cache_folder(), _fingerprint(compiler)
     try:
+        _remove_unfinished(folder)
+        path = _find_whole(folder, fingerprint) or _build(compiler, folder, fingerprint)
         return ctypes.CDLL(str(path))
     except OSError as error:
-        raise NotBuilt(f"{path} cannot be loaded: {error}") from error
+        raise NotBuilt(f"the library in {folder} cannot be loaded: {error}") from error
 
 
 def source_hash() -> str:
@@ -61,10 +69,18 @@ def source_hash() -> str:
     return digest.hexdigest()[:16]
 
 
-def _find_compiler() -> list[str]:
+def find_compiler() -> list[str]:
+    """The command of a C++ compiler: CXX, else c++, g++ or clang++.
+
+    Raises:
+        NotBuilt: if there is none.
+    """
     wanted = os.environ.get("CXX")
     if wanted:
-        return shlex.split(wanted)
+        try:
+            return shlex.split(wanted)
+        except ValueError as error:
+            raise NotBuilt(f"CXX is {wanted!r}, which is no command: {error}") from error
     for name in ("c++", "g++", "clang++"):
         path = shutil.which(name)
         if path:
@@ -88,29 +104,81 @@ def _fingerprint(compiler: list[str]) -> str:
 
 
 def cache_folder() -> Path:
-    """Where the kernels of this machine are kept; see `load_kernels`.
+    """Where the kernels of this machine are kept, where nobody else may write; see `load_kernels`.
 
     Raises:
-        NotBuilt: if it cannot be made.
+        NotBuilt: if it cannot be made, or others may write there.
     """
-    base = os.environ.get("CLEW_CACHE_DIR") or os.path.expanduser("~/.cache/clew")
-    folder = Path(base) / "kernels"
+    base = Path(os.environ.get("CLEW_CACHE_DIR") or "~/.cache/clew")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = base.expanduser() / "kernels"
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        found = folder.stat()
+    except RuntimeError as error:
+        raise NotBuilt("there is no home folder to keep them in: set CLEW_CACHE_DIR") from error
     except OSError as error:
-        raise NotBuilt(f"{folder} cannot be made: {error}") from error
+        raise NotBuilt(f"{base} cannot be made: {error}") from error
+    if not _is_own(found):
+        raise NotBuilt(
+            f"others may write to {folder} (owner {found.st_uid}, mode {found.st_mode & 0o777:o}), "
+            "so no library in it is loaded: remove it, or set CLEW_CACHE_DIR to another folder"
+        )
     return folder
 
 
-def _build(compiler: list[str], path: Path) -> None:
+def _is_own(found: os.stat_result) -> bool:
+    """Whether only this user and the system's can have written there; not known on Windows."""
+    if os.name != "posix":
+        return True
+    return found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Removes what builds have left that were killed."""
+    for path in folder.glob(f"{_UNFINISHED}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.lstat().st_mtime > 2 * _LONGEST:
+                path.unlink()
+
+
+def _find_whole(folder: Path, fingerprint: str) -> Path | None:
+    """A whole library; whatever else has its name is removed.
+
+    Raises:
+        NotBuilt: if that is impossible.
+    """
+    whole = None
+    for path in sorted(folder.glob(f"kernels-{fingerprint}-*")):
+        if _is_whole(path):
+            whole = path
+            continue
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise NotBuilt(f"{path} is damaged and cannot be removed: {error.strerror}") from error
+    return whole
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether it is a file that nobody else can have written, with the digest in its name."""
+    try:
+        found = path.lstat()
+        if not stat.S_ISREG(found.st_mode) or not _is_own(found) or found.st_size > _LARGEST:
+            return False
+        return path.stem.endswith("-" + hashlib.sha256(path.read_bytes()).hexdigest())
+    except OSError:
+        return False
+
+
+def _build(compiler: list[str], folder: Path, fingerprint: str) -> Path:
     """Compiles under another name and moves into place, as several processes may be at it."""
     if sys.stderr.isatty():
         print("Compiling clew's kernels, once for this machine (20 s) ...", file=sys.stderr)
     main = ("-isystem", jax.ffi.include_dir(), str(SOURCES / "kernels.cc"))
     try:
-        handle, name = tempfile.mkstemp(suffix=".so", dir=path.parent)
+        handle, name = tempfile.mkstemp(".so", _UNFINISHED, folder)
     except OSError as error:
-        raise NotBuilt(f"{path.parent} cannot be written to: {error}") from error
+        raise NotBuilt(f"{folder} cannot be written to: {error}") from error
     os.close(handle)
     try:
         # A compiler that does not know the processor's flags gets along without them.
@@ -118,11 +186,19 @@ def _build(compiler: list[str], path: Path) -> None:
             command = [*compiler, *_FLAGS, *more, *main, "-o", name]
             run = subprocess.run(command, capture_output=True, text=True, timeout=_LONGEST)
             if run.returncode == 0:
-                os.replace(name, path)
-                return
+                return _keep(Path(name), f"kernels-{fingerprint}")
         raise NotBuilt(f"{shlex.join(compiler)} failed: {run.stderr.strip()[-2000:]}")
     except (OSError, subprocess.SubprocessError) as error:
         raise NotBuilt(f"{shlex.join(compiler)} failed: {error}") from error
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
+
+
+def _keep(unfinished: Path, name: str) -> Path:
+    """Gives a library its name, with its digest, once all of it is on the disk."""
+    with unfinished.open("rb+") as file:
+        digest = hashlib.sha256(file.read()).hexdigest()
+        os.fsync(file.fileno())
+    unfinished.chmod(0o755)
+    return unfinished.replace(unfinished.with_name(f"{name}-{digest}.so"))

@@ -27,10 +27,12 @@ def register() -> str:
     """Registers the kernels with JAX, once a process; the reason if that is impossible, else ""."""
     try:
         library = load_kernels()
+        capsules = {name: jax.ffi.pycapsule(getattr(library, name)) for name in _NAMES}
     except NotBuilt as reason:
         return str(reason)
-    for name in _NAMES:
-        capsule = jax.ffi.pycapsule(getattr(library, name))
+    except AttributeError as error:
+        return f"the compiler's library has not all of the kernels: {error}"
+    for name, capsule in capsules.items():
         jax.ffi.register_ffi_target(_target(name), capsule, platform="cpu")
     return ""
 
