@@ -75,6 +75,7 @@ def model_of(step: PolicyStep) -> runner.Model:
         "policy": digest(graph + tensors)[:16],
         "inputs": traced.inputs,
         "outputs": traced.outputs,
+        "action": {"dtype": "int32"},
         "state": [entry | {"initial": f"initial/{entry['name']}"} for entry in traced.state],
         "files": {name: digest(data) for name, data in files.items()},
     }

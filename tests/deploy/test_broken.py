@@ -1,7 +1,13 @@
 """Exports that are damaged, crafted or mistaken for others are refused, each in one line."""
 
+import io
 import json
+import os
 import shutil
+import struct
+import sys
+import tracemalloc
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,6 +86,47 @@ def graph(change: Callable[[Any], Any]) -> Callable[[Path], None]:
     return lambda folder: changed(folder, "graph.json", change)
 
 
+def appended(op: str, dtype: str, shape: list[int], times: int, /, **attributes: Any) -> Any:
+    """A breach by one more operation, on the observation."""
+
+    def append(g: Any) -> None:
+        given = [g["inputs"]["observation"]] * times
+        entry = {"op": op, "in": given, "attributes": attributes, "out": "last"}
+        g["nodes"].append(entry | {"shape": shape, "dtype": dtype})
+
+    return graph(append)
+
+
+def square(g: Any, size: int) -> None:
+    """A view of many numbers, and what it takes to see them."""
+    for op, shape, attributes in (
+        ("sum", [], {"axes": [-1]}),
+        ("reshape", [1, 1], {"rank": 0, "shape": [1, 1]}),
+        ("expand", [size, size], {"shape": [size, size]}),
+    ):
+        before = g["nodes"][-1]["out"] if op != "sum" else g["inputs"]["observation"]
+        entry = {"op": op, "in": [before], "attributes": attributes, "out": f"square {op}"}
+        g["nodes"].append(entry | {"shape": shape, "dtype": "float32"})
+
+
+def more(g: Any, op: str, count: int) -> None:
+    """Operations on the last value and itself."""
+    last = g["nodes"][-1]
+    for number in range(count):
+        entry = {"op": op, "in": [last["out"]] * 2, "attributes": {}, "out": f"more {number}"}
+        g["nodes"].append(last | entry)
+
+
+def many_numbers(folder: Path) -> None:
+    """Each array is allowed, together they are not."""
+    changed(folder, "graph.json", lambda g: (square(g, 2**13), more(g, "add", 5)))
+
+
+def many_products(folder: Path) -> None:
+    """The same of products."""
+    changed(folder, "graph.json", lambda g: (square(g, 1_000), more(g, "matmul", 5)))
+
+
 def flipped(name: str) -> Callable[[Path], None]:
     """A breach of one bit in the middle of a file."""
 
@@ -113,6 +160,30 @@ def pickled(folder: Path) -> None:
     np.savez(folder / "golden.npz", **{"input/start": np.array([print], object)})
 
 
+def golden_of(header: str) -> Callable[[Path], None]:
+    """A golden episode with another header of its first array."""
+
+    def write(folder: Path) -> None:
+        with zipfile.ZipFile(folder / "golden.npz") as file:
+            members = {name: file.read(name) for name in file.namelist()}
+        name, text = next(iter(members)), header.encode() + b"\n"
+        start = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
+        (folder / "golden.npz").write_bytes(zipped(members | {name: start + members[name]}))
+
+    return write
+
+
+def golden_bytes(change: Callable[[bytearray, int], Any]) -> Callable[[Path], None]:
+    """Changes bytes of the golden episode; `change` is given where its directory begins."""
+
+    def write(folder: Path) -> None:
+        data = bytearray((folder / "golden.npz").read_bytes())
+        change(data, data.index(b"PK\x01\x02"))
+        (folder / "golden.npz").write_bytes(bytes(data))
+
+    return write
+
+
 # name: what is done, whether the digests are made right again, what is said
 BROKEN: dict[str, tuple[Callable[[Path], Any], bool, str]] = {
     "file missing": (lambda f: (f / "graph.json").unlink(), False, r"graph\.json is missing"),
@@ -133,6 +204,48 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], bool, str]] = {
         False,
         "or damaged: KeyError 'seen'",
     ),
+    "no action": (manifest(lambda m: m.update(action=None)), False, "or damaged: TypeError"),
+    "action of objects": (
+        manifest(lambda m: m["action"].update(dtype="O")),
+        False,
+        "the action has the type 'O'",
+    ),
+    "a name of escapes": (
+        manifest(lambda m: m.update(policy="\x1b[2J")),
+        False,
+        r"the policy is '\\x1b\[2J', expected a digest",
+    ),
+    "no digests": (manifest(lambda m: m.update(files=[1])), False, "has no digests of the other"),
+    "input of objects": (
+        manifest(lambda m: m["inputs"][0].update(dtype="O")),
+        False,
+        "inputs 'observation' has the type 'O'",
+    ),
+    "input twice": (
+        manifest(lambda m: m["inputs"].append(m["inputs"][0])),
+        False,
+        "'observation' is no name, or there twice",
+    ),
+    "input without end": (
+        manifest(lambda m: m["inputs"][0].update(shape=[2**70])),
+        False,
+        "has more than 268435456 numbers",
+    ),
+    "input of no shape": (
+        manifest(lambda m: m["inputs"][0].update(shape=["5"])),
+        False,
+        r"has the impossible shape \['5'\]",
+    ),
+    "path of objects": (
+        manifest(lambda m: m["inputs"][0].update(path=[{}])),
+        False,
+        r"no observation has the path \[\{\}\]",
+    ),
+    "splits beyond": (
+        manifest(lambda m: m["inputs"][0].update(splits=[9])),
+        False,
+        r"observation cannot be split at \[9\]",
+    ),
     "input reshaped": (
         manifest(lambda m: m["inputs"][0].update(shape=[99])),
         False,
@@ -146,7 +259,7 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], bool, str]] = {
     "state of another shape": (
         manifest(lambda m: m["state"][1].update(shape=[5])),
         False,
-        r"leaf of the state mean has shape \[1, 6\], expected \[1, 5\]",
+        r"leaf of the state mean has shape \[0, 6\], expected \[0, 5\]",
     ),
     "tensors cut": (
         lambda f: (f / "policy.safetensors").write_bytes(b"12345678"),
@@ -174,6 +287,38 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], bool, str]] = {
         graph(lambda g: g["nodes"][0]["attributes"].update(rate=2)),
         True,
         "or damaged: TypeError",
+    ),
+    "cast to objects": (
+        appended("cast", "object", [INPUT_SIZE], 1, dtype="object"),
+        True,
+        "cast to 'object', expected one of float32",
+    ),
+    "cast to text": (
+        appended("cast", "U999", [INPUT_SIZE], 1, dtype="U999"),
+        True,
+        "cast to 'U999', expected one of float32",
+    ),
+    "expanded without a word": (
+        graph(lambda g: (square(g, 2**15), g["nodes"][-1].update(shape=[1, 1]))),
+        True,
+        r"is float32 \[0, 32768, 32768\], said as 'float32' \[0, 1, 1\]",
+    ),
+    "batches joined": (
+        appended("concatenate", "float32", [INPUT_SIZE], 2, axis=-2, rank=1),
+        True,
+        r"is float32 \[2, 5\], said as 'float32' \[1, 5\]",
+    ),
+    "too many operations": (
+        graph(lambda g: more(g, "add", 50_000)),
+        True,
+        "graph.json has more than 50000 operations",
+    ),
+    "too many numbers": (many_numbers, True, "a step makes more than 268435456 numbers"),
+    "too many products": (many_products, True, "a step takes none or over 4294967296 products"),
+    "of constants alone": (
+        graph(lambda g: g["nodes"][0].update({"in": ["initial/mean", "initial/mean"]})),
+        True,
+        "depends on no input",
     ),
     "huge value": (
         graph(lambda g: g["nodes"][0].update(shape=[2**40])),
@@ -219,9 +364,67 @@ UNTRUE: dict[str, tuple[Callable[[Path], Any], bool, str]] = {
         True,
         "the array of the golden episode 'after/mean' is missing",
     ),
-    "a pickle": (pickled, True, r"golden\.npz cannot be read"),
+    "a pickle": (pickled, True, r"golden\.npz: input/start.npy has the type object"),
     "runner changed": (flipped("runner.py"), False, r"runner\.py was changed"),
-    "runner missing": (lambda f: (f / "runner.py").unlink(), False, r"'runner.py' is missing"),
+    "runner missing": (lambda f: (f / "runner.py").unlink(), False, r"runner\.py is missing"),
+    "golden of text": (
+        golden_of("{'descr': '<U2', 'fortran_order': False, 'shape': (5,), }"),
+        True,
+        "has the type <U2, or is in columns",
+    ),
+    "golden without end": (
+        golden_of(f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({2**62},), }}"),
+        True,
+        "golden.npz cannot be read: ValueError",
+    ),
+    "golden of a bad header": (golden_of("((((("), True, "golden.npz cannot be read: "),
+    "golden of a deep header": (golden_of("(" * 9_000), True, "golden.npz cannot be read: "),
+    "golden of a long number": (
+        golden_of("{'descr': '<f4', 'fortran_order': False, 'shape': (%s,), }" % ("9" * 5_000)),
+        True,
+        "golden.npz cannot be read: ",
+    ),
+    "golden encrypted": (
+        golden_bytes(lambda data, at: data.__setitem__(at + 8, 1)),
+        True,
+        "golden.npz cannot be read: RuntimeError",
+    ),
+    "golden of another packing": (
+        golden_bytes(lambda data, at: struct.pack_into("<H", data, at + 10, 14)),
+        True,
+        "is packed by method 14, not deflate",
+    ),
+    "golden unpacked wrong": (
+        golden_bytes(lambda data, at: data.__setitem__(slice(60, 90), b"\xff" * 30)),
+        True,
+        "golden.npz cannot be read: error",
+    ),
+    "golden with a long directory": (
+        golden_bytes(lambda data, at: struct.pack_into("<I", data, len(data) - 10, 2**31)),
+        True,
+        "golden.npz cannot be read: BadZipFile|has 2147483648 bytes",
+    ),
+    "golden of other steps": (
+        lambda f: golden(f, lambda x: x.update(compared=np.ones((120, 2), bool))),
+        True,
+        "golden.npz cannot be replayed: ValueError",
+    ),
+    "golden too long": (
+        lambda f: golden(f, lambda x: x.update(compared=np.ones(1_001, bool))),
+        True,
+        "golden.npz is not one episode of at most 1000 steps",
+    ),
+    "golden of no rounding": (
+        lambda f: golden(f, lambda x: x.update(rounding=np.zeros(0, np.float32))),
+        True,
+        "golden.npz cannot be replayed: ValueError",
+    ),
+    "header changed": (flipped("policy.hpp"), False, r"policy\.hpp was changed"),
+    "header with a directive": (
+        lambda f: (f / "policy.hpp").write_text("#include </dev/zero>\n"),
+        True,
+        "has the line '#include </dev/zero>', which no export writes",
+    ),
     "a file from elsewhere": (
         manifest(lambda m: m["files"].update({"../../passwords": "0"})),
         False,
@@ -246,13 +449,74 @@ def test_archives(whole: Path, tmp_path: Path) -> None:
     """A zip that is none, one without a file, one that says it is larger than it can be."""
     path = tmp_path / "export.zip"
     path.write_bytes(b"PK")
-    with pytest.raises(UserError, match="is not an export: File is not a zip file"):
+    with pytest.raises(UserError, match="is not an export: BadZipFile File is not"):
         clew.load_policy(path)
     path.write_bytes(zipped({"manifest.json": (whole / "manifest.json").read_bytes()}))
-    with pytest.raises(UserError, match=r"graph\.json is missing or larger"):
+    with pytest.raises(UserError, match=r"graph\.json is missing"):
         clew.load_policy(path)
     with pytest.raises(UserError, match="No such file"):
         verify(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "pipe.zip")
+    with pytest.raises(UserError, match=r"pipe.zip is neither a file nor a folder"):
+        verify(tmp_path / "pipe.zip")
+
+
+@pytest.mark.parametrize("name", runner.MOST_BYTES)
+@pytest.mark.parametrize("way", ["sparse", "zip"])
+def test_what_is_too_large_is_not_read(
+    name: str, way: str, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a file that is mostly empty, nor what a small zip unpacks to, or says it does."""
+    monkeypatch.setitem(runner.MOST_BYTES, name, 2**20)
+    changed(copy, "manifest.json", lambda m: m["files"].update({"policy.onnx": "0"}))
+    (copy / "policy.onnx").touch()
+    os.truncate(copy / name, 2**25)
+    if way == "zip":
+        files = {path.name: path.read_bytes() for path in copy.iterdir()}
+        (copy.parent / "bomb.zip").write_bytes(zipped(files))
+        copy = copy.parent / "bomb.zip"
+        assert copy.stat().st_size < 2**20
+    tracemalloc.start()
+    try:
+        with pytest.raises(UserError, match=r"larger than 1048576 bytes"):
+            verify(copy)
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_zip_that_unpacks_to_more_than_it_says(whole: Path, tmp_path: Path) -> None:
+    """What its directory says is not exceeded while it is unpacked."""
+    files = {path.name: path.read_bytes() for path in whole.iterdir()}
+    data = zipped(files | {"runner.py": bytes(2**24)})
+    path = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        entry = file.getinfo("runner.py")
+    said = struct.pack("<II", entry.compress_size, entry.file_size)
+    assert data.count(said) == 2
+    path.write_bytes(data.replace(said, struct.pack("<II", entry.compress_size, 100)))
+    with pytest.raises(UserError, match=r"not an export: BadZipFile|runner.py was changed"):
+        verify(path)
+
+
+def test_what_a_runner_prints(copy: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of a manifest reaches the terminal as it is: no escape code, no second line."""
+    for change in (
+        lambda m: m.update(policy="\x1b[2J"),
+        lambda m: m["outputs"][0].update(name="\x1b]0;x\x07\n"),
+        lambda m: m["files"].update({"\x1b[2J\n": "0"}),
+        lambda m: m.update(format="\x9b"),
+    ):
+        before = (copy / "manifest.json").read_bytes()
+        changed(copy, "manifest.json", change)
+        monkeypatch.setattr(sys, "argv", ["runner.py", str(copy), "--verify"])
+        with pytest.raises(SystemExit) as ended:
+            runner.main()
+        said = str(ended.value) + capsys.readouterr().out
+        assert said.startswith("error: ") and said.isprintable()
+        (copy / "manifest.json").write_bytes(before)
+    runner.main()
+    assert "golden episode replayed" in capsys.readouterr().out
 
 
 def test_inputs_and_states(whole: Path) -> None:

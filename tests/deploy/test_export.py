@@ -324,5 +324,5 @@ def test_an_agent_of_no_run(tmp_path: Path) -> None:
     assert again.manifest == found.manifest
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.txt").write_text("keep me")
-    with pytest.raises(UserError, match="already exists and is not an export"):
+    with pytest.raises(UserError, match="already exists and is not of an export"):
         export_agent(agent, space, spaces.Discrete(3), tmp_path / "other")

@@ -1,6 +1,7 @@
 """`policy.hpp`, compiled with this machine's compiler, is the policy that it is made of."""
 
 import os
+import re
 import shutil
 import subprocess
 from itertools import islice
@@ -24,8 +25,12 @@ from exports import (
 from gymnasium import spaces
 
 from clew.agents.encoders import EncoderConfig
-from clew.deploy.header import header_file, identifier
+from clew.deploy import header_check
+from clew.deploy.graph import GraphBuilder, Ref
+from clew.deploy.header import INCLUDES, header_file, identifiers
+from clew.deploy.header_check import check_header
 from clew.deploy.policy import PolicyStep, Traced
+from clew.errors import UserError
 from memory_samples import INPUT_SIZE, quick_compilation
 
 __all__ = ["quick_compilation"]
@@ -51,9 +56,12 @@ int main() {
 
 def program(traced: Traced, folder: Path, optimise: str = "-O0") -> Path:
     """Reads inputs and writes outputs and the state, in the manifest's order."""
-    read = [f"if (!std::fread(&in.{n}, sizeof in.{n}, 1, stdin)) return 1;" for n in names(traced)]
-    wanted = [f"out.{identifier(e['name'])}" for e in traced.outputs]
-    wanted += [f"policy::state.{identifier(e['name'])}" for e in traced.state]
+    read = [
+        f"if (!std::fread(&in.{n}, sizeof in.{n}, 1, stdin)) return 1;"
+        for n in names(traced.inputs)
+    ]
+    wanted = [f"out.{name}" for name in names(traced.outputs)]
+    wanted += [f"policy::state.{name}" for name in names(traced.state)]
     written = [f"std::fwrite(&{name}, sizeof {name}, 1, stdout);" for name in wanted]
     (folder / "policy.hpp").write_bytes(header_file(traced, "test"))
     (folder / "main.cpp").write_text(MAIN % ("\n    ".join(read), "\n    ".join(written)))
@@ -63,9 +71,9 @@ def program(traced: Traced, folder: Path, optimise: str = "-O0") -> Path:
     return folder / "policy"
 
 
-def names(traced: Traced) -> list[str]:
-    """The inputs as the header has them."""
-    return [identifier(entry["name"]) for entry in traced.inputs]
+def names(entries: list[dict[str, Any]]) -> list[str]:
+    """Inputs, outputs or the state as the header has them."""
+    return list(identifiers(entry["name"] for entry in entries).values())
 
 
 def played(traced: Traced, binary: Path, rows: list[list[dict]]) -> Played:
@@ -127,3 +135,76 @@ def test_a_dictionary_with_a_picture(tmp_path: Path) -> None:
     config = EncoderConfig("impala", picture_channels=(2,), picture_size=4)
     step = steps_of(encoding_agent(space, config), observations=space)
     assert header_deviation(step, tmp_path, batch=2, time=5) <= TOLERANCE
+
+
+HARMFUL = "x\n#error evil\r};static_assert(false);struct E{\\"
+
+
+def named(names: list[str]) -> Traced:
+    """A policy whose inputs, outputs and state have names: it adds one to each."""
+    builder, shape = GraphBuilder(), (2,)
+    entries = [{"name": name, "shape": [2], "dtype": "float32"} for name in names]
+    given, states = (
+        {name: Ref(f"{kind}/{name}", shape, np.dtype(np.float32)) for name in names}
+        for kind in ("in", "state")
+    )
+    one = builder.constant(np.ones(2, np.float32), HARMFUL)
+    results = {name: builder.emit("add", ref, one) for name, ref in given.items()}
+    after = {name: builder.emit("add", ref, one) for name, ref in states.items()}
+    start = Ref("in/start", (), np.dtype(bool))
+    graph = builder.finish(given | {"start": start}, states, results, after)
+    inputs = [*entries, {"name": "start", "shape": [], "dtype": "bool"}]
+    first = {name: np.zeros(2, np.float32) for name in names}
+    return Traced(graph, inputs, entries, entries, first)
+
+
+def macros() -> list[str]:
+    """All that the compiler and what the header includes define."""
+    lines = "".join(f"#include <{name}>\n" for name in INCLUDES)
+    command = [COMPILER, "-dM", "-E", "-x", "c++", "-"]
+    found = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
+    return re.findall(r"^#define (\w+)(?= )", found.stdout, re.MULTILINE)
+
+
+def test_names_of_every_kind_compile(tmp_path: Path) -> None:
+    """What ends a comment, what C++ cannot tell apart, its words, its macros, other alphabets."""
+    words = ["a/b", "a_b", "a b", "a_b_2", "class", "State", "t0", "w0", "k", "i0", "detail", ""]
+    words += ["größe", "µ²", "1", "日本", "??/", "*/", "/*", "x\\", "%:error", "\udc80", HARMFUL]
+    traced = named([*words, *macros()])
+    header = header_file(traced, "test")
+    assert header.isascii() and check_header(header).startswith("policy.hpp compiles with")
+    program(traced, tmp_path)
+    assert list(identifiers(words[:6]).values()) == [
+        *("a_b", "a_b_2", "a_b_3", "a_b_2_2", "class_", "State_")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("float b[2];", "float a[2];"), "policy.hpp does not compile: .*error: "),
+        (("#pragma once", '#include "/dev/zero"'), "has the line '#include \"/dev/zero\"'"),
+        (("#pragma once", "/**/ #include </dev/zero>"), "which no export writes"),
+        (("#pragma once", '%:include "/dev/zero"'), "which no export writes"),
+        (("#pragma once", "#pragma \\\nonce"), "which no export writes"),
+    ],
+)
+def test_a_header_that_does_not_compile(change: tuple[str, str], said: str) -> None:
+    """It is refused, and a compiler is led to no other file."""
+    text = header_file(named(["a", "b"]), "test").decode().replace(*change)
+    with pytest.raises(UserError, match=said) as error:
+        check_header(text.encode())
+    assert "\n" not in str(error.value)
+
+
+def test_headers_that_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For want of a header or a compiler; one that never ends is a mistake."""
+    assert "is missing or has more than" in check_header(None)
+    monkeypatch.setenv("CXX", "'")
+    assert "policy.hpp was not compiled: CXX is" in check_header(b"")
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    assert "not compiled: /nowhere/c++: No such file" in check_header(b"")
+    monkeypatch.setenv("CXX", "sh -c 'sleep 9'")
+    monkeypatch.setattr(header_check, "_SECONDS", 0.1)
+    with pytest.raises(UserError, match="takes the compiler more than 0 s"):
+        check_header(b"")

@@ -79,6 +79,10 @@ def renamed(model: Any) -> None:
 
 BROKEN = {
     "another opset": (lambda m: m.opset_import[0].__setattr__("version", 17), r"opsets \{'': 17\}"),
+    "a loop": (
+        lambda m: m.graph.node[0].__setattr__("op_type", "Loop"),
+        r"operations that no export writes: \['Loop'\]",
+    ),
     "an input renamed": (renamed, "policy.onnx: '(seen|observation)' is"),
     "another policy": (
         lambda m: m.metadata_props[0].__setattr__("value", "b"),

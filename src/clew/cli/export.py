@@ -6,7 +6,8 @@ from clew.cli.on_run import RunOptions, parse_run
 from clew.cli.tables import print_json
 
 ABOUT = """Exports the policy of a run: a folder of files that run with NumPy alone, and the same as
-one zip. --verify checks the files of an export and replays its golden episode."""
+one zip. --verify checks the files of an export, replays its golden episode and has a C++ compiler
+read its header, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -14,10 +15,10 @@ class ExportCommand(RunOptions):
     """Options of `clew export`."""
 
     output: str = ""
-    """Folder to write; empty is export/ in the run's folder."""
+    """Folder to write, with a zip beside it; empty is export/ in the run's folder."""
     verify: bool = False
-    """RUN is the folder or zip of an export: check it instead, every digest, and its golden episode
-    replayed with NumPy."""
+    """RUN is the folder or zip of an export: check it instead, every digest, its golden episode
+    replayed with NumPy, its header read by a C++ compiler if there is one."""
     seed_index: int = 0
     """Which of the run's seeds, from 0."""
     value: bool = False
@@ -36,12 +37,13 @@ def main(args: list[str]) -> int:
     from clew.deploy import export  # start: JAX takes a second
 
     if command.verify:
-        model, deviation = export.verify(command.run)
+        model, deviation, header = export.verify(command.run)
         if command.json:
-            print_json({"export": command.run, "policy": model.policy, "deviation": deviation})
+            found = {"export": command.run, "policy": model.policy, "deviation": deviation}
+            print_json(found | {"header": header})
         else:
             print(f"{command.run}: every file is whole; the golden episode deviates by ", end="")
-            print(f"{deviation:.2g} at most")
+            print(f"{deviation:.2g} at most; {header}")
         return 0
     found = export.export(
         command.run,

@@ -16,6 +16,7 @@ from clew.deploy import runner
 from clew.deploy.files import archive, check_all, digest, safetensors, write_export
 from clew.deploy.golden import LONGEST, record_golden, rounding
 from clew.deploy.header import header_file
+from clew.deploy.header_check import LARGEST, check_header
 from clew.deploy.onnx_file import (
     IR_VERSION,
     OPSET,
@@ -131,27 +132,42 @@ def export_agent(
     return _export(step, adapter, _sampled(observation_space, seed), about, Path(output), seed)
 
 
-def verify(path: str | Path) -> tuple[runner.Model, float]:
+class Verified(NamedTuple):
+    """An export that was found whole."""
+
+    model: runner.Model
+    deviation: float
+    """Largest deviation from the golden episode."""
+    header: str
+    """What a compiler makes of `policy.hpp`, in words."""
+
+
+def verify(path: str | Path, *, compiles: bool = True) -> Verified:
     """Checks every digest of an export and replays its golden episode.
 
     With NumPy, and `policy.onnx` with ONNX Runtime where that is installed. `runner.py` of the
-    export is not run: it may be anybody's, this is the library's own.
+    export is not run: it may be anybody's, this is the library's own. What the files may take is
+    limited: `runner.MOST_BYTES` and what follows.
 
-    Returns:
-        The policy, and its largest deviation.
+    Args:
+        path: its folder or zip.
+        compiles: whether a C++ compiler reads `policy.hpp`, where there is one; nothing is run.
 
     Raises:
-        UserError: a file is missing or was changed, or an output deviates.
+        UserError: a file is missing, was changed or is too large, or an output deviates.
     """
     try:
-        data = check_all(Path(path)).get("policy.onnx")
-        model = runner.Model(path)
+        keep = {"policy.onnx": runner.MOST_BYTES["policy.onnx"] * is_installed("onnx")}
+        files = check_all(Path(path), keep | {"policy.hpp": LARGEST * compiles})
+        model = runner.Model(files=files)
         found = runner.verify(model)
-        if data and is_installed("onnx"):
-            check_onnx(data, model.manifest)
-        if data and is_installed("onnxruntime"):
-            found = max(found, runner.verify(model, OnnxModel(data, model).step))
-        return model, found
+        data = files.get("policy.onnx")
+        if data:
+            with runner.reading("policy.onnx cannot be read"):
+                check_onnx(data, model.manifest)
+                if is_installed("onnxruntime"):
+                    found = max(found, runner.verify(model, OnnxModel(data, model).step))
+        return Verified(model, found, check_header(files.get("policy.hpp")) if compiles else "")
     except runner.PolicyError as error:
         raise UserError(str(error)) from error
 
@@ -186,12 +202,12 @@ def _export(
         manifest["onnx"] = {"opset": OPSET, "ir_version": IR_VERSION}
     archived = write_export(folder, files, finite(manifest))
     try:
-        model, deviation = verify(folder)
+        model, deviation, _ = verify(folder, compiles=False)
     except UserError:  # perhaps no more than the policy's own rounding, which takes time to find
         own = rounding(step, runner.Model(folder))
         files["golden.npz"] = archive({**golden, "rounding": np.array([own])})
         archived = write_export(folder, files, finite(manifest))
-        model, deviation = verify(folder)
+        model, deviation, _ = verify(folder, compiles=False)
     return Exported(folder, archived, model.manifest, len(traced.graph.nodes), deviation)
 
 

@@ -1,18 +1,20 @@
 """The files of an export: a folder, and the same as one zip."""
 
+import contextlib
 import hashlib
 import io
 import json
+import os
 import struct
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from clew.deploy import runner
-from clew.errors import UserError
+from clew.errors import UserError, system_error
 from clew.files import write_file
 
 MANIFEST = "manifest.json"
@@ -71,7 +73,8 @@ def write_export(folder: Path, files: Mapping[str, bytes], manifest: dict[str, A
     """Writes an export's folder and, beside it, the zip of the same name.
 
     Args:
-        folder: made if it is not there; an export in it is replaced.
+        folder: made if it is not there. An export in it is replaced with its zip, if nobody has
+            changed their files since.
         files: the bytes of all files but the manifest.
         manifest: gets the digests of the files.
 
@@ -79,47 +82,117 @@ def write_export(folder: Path, files: Mapping[str, bytes], manifest: dict[str, A
         The zip.
 
     Raises:
-        UserError: something else is in the folder, or it cannot be written to.
+        UserError: something that no export has written would be replaced, or the folder cannot be
+            written to.
     """
-    if folder.exists() and not is_export(folder) and any(folder.iterdir()):
-        raise UserError(f"{folder} already exists and is not an export")
     manifest = manifest | {"files": {name: digest(data) for name, data in files.items()}}
     text = json.dumps(manifest, indent=2, allow_nan=False) + "\n"
     everything = {MANIFEST: text.encode(), **files}
-    place = folder.with_name(f"{folder.name}.zip")
+    if not folder.name.strip("."):
+        folder = folder.resolve()
+    place = folder.parent / f"{folder.name}.zip"
     try:
+        for path in _in_the_way(folder, place, everything):
+            raise UserError(
+                f"{path} already exists and is not of an export to {folder}, or was changed since: "
+                "move it away, or choose another output"
+            )
         folder.mkdir(parents=True, exist_ok=True)
-        for name, data in everything.items():
+        for path in (place, *(folder / name for name in set(runner.MOST_BYTES) - set(everything))):
+            path.unlink(missing_ok=True)
+        for name, data in reversed(everything.items()):  # until the end the old manifest is there
             write_file(folder / name, [data])
-        for left in set(_KNOWN) - set(everything):
-            (folder / left).unlink(missing_ok=True)
         write_file(place, [zipped(everything)])
     except OSError as error:
-        raise UserError(f"cannot write {folder}: {error.strerror}") from error
+        raise UserError(f"cannot write {folder}: {system_error(error)}") from error
+    except ValueError as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"no folder has the name {str(folder)!r}: {error}") from error
     return place
 
 
-_KNOWN = (*runner.FILES, "runner.py", "policy.hpp", "policy.onnx")
-"""Files that an export may have; those of an earlier one are removed."""
+def _in_the_way(folder: Path, place: Path, everything: Mapping[str, bytes]) -> Iterator[Path]:
+    """What no export has written here, or somebody has changed since.
+
+    A file is known by its digest: that of the manifest beside it, or that of the file to come,
+    which an export may have written that was killed. The zip is that of one of the two.
+    """
+    said, coming = _digests(folder), {name: digest(data) for name, data in everything.items()}
+    if os.path.lexists(folder) and not folder.is_dir():
+        yield folder
+    elif folder.is_dir():
+        there = {path.name for path in folder.iterdir() if not path.name.endswith(".writing")}
+        known = [name for name in runner.MOST_BYTES if name in there]
+        if there and not known:
+            yield folder
+        for name in known:
+            if _digest_of(folder, name) not in (said.get(name), coming.get(name)):
+                yield folder / name
+    if os.path.lexists(place) and not any(_is_zip_of(place, one) for one in (said, coming)):
+        yield place
 
 
-def check_all(path: Path) -> dict[str, bytes]:
-    """Checks the digest of every file that a manifest names; their bytes by name.
+def _digests(path: Path) -> dict[str, str]:
+    """The digests of an export's files, its manifest's with them; none if no export is there."""
+    try:
+        data = b"".join(runner.read_blocks(path, MANIFEST))
+        return {MANIFEST: digest(data), **runner.parse_manifest(data)["files"]}
+    except runner.PolicyError:
+        return {}
+
+
+def _digest_of(path: Path, name: str) -> str | None:
+    """Of a file of an export; None for a link, and for what cannot be read."""
+    try:
+        if (path / name).is_symlink():
+            return None
+        whole = hashlib.sha256()
+        for block in runner.read_blocks(path, name):
+            whole.update(block)
+        return whole.hexdigest()
+    except runner.PolicyError:
+        return None
+
+
+def _is_zip_of(place: Path, digests: Mapping[str, str]) -> bool:
+    """Whether it is a zip of the files with these digests, and of no others."""
+    if place.is_symlink() or not place.is_file():
+        return False
+    with (
+        contextlib.suppress(runner.PolicyError),
+        runner.reading("the zip cannot be read"),
+        runner.open_zip(io.FileIO(place)) as archive,
+    ):
+        names = archive.namelist()
+        return set(names) == set(digests) and all(_digest_of(place, n) == digests[n] for n in names)
+    return False
+
+
+def check_all(path: Path, keep: Mapping[str, int]) -> dict[str, bytes]:
+    """Checks the digest of every file that a manifest names.
+
+    Args:
+        path: of the export.
+        keep: files whose bytes are wanted beside `runner.FILES`, unless they have more than this.
+
+    Returns:
+        The bytes by name.
 
     Raises:
-        UserError: a file is missing or was changed.
+        UserError: a file was changed, or does not belong to an export.
+        PolicyError: a file is missing, damaged or too large.
     """
-    named = runner.read_manifest(runner.read_export(path))["files"]
-    for name in set(named) - set(_KNOWN):
-        raise UserError(f"{path}: {name!r:.40} does not belong to an export")
-    if path.is_dir():
-        data = {n: (path / n).read_bytes() for n in named if (path / n).is_file()}
-    else:
-        with zipfile.ZipFile(path) as whole:
-            data = {n: whole.read(n) for n in named if n in whole.namelist()}
-    for name, said in named.items():
-        if name not in data:
-            raise UserError(f"{path}: {name!r:.40} is missing")
-        if digest(data[name]) != said:
+    keep = {**keep, **{name: runner.MOST_BYTES[name] for name in runner.FILES}}
+    data = {MANIFEST: b"".join(runner.read_blocks(path, MANIFEST))}
+    for name, said in runner.parse_manifest(data[MANIFEST])["files"].items():
+        whole, blocks, size = hashlib.sha256(), [], 0
+        for block in runner.read_blocks(path, name):
+            whole.update(block)
+            size += len(block)
+            blocks = [*blocks, block] if size <= keep.get(name, 0) else []
+        if whole.hexdigest() != said:
             raise UserError(f"{path}: {name} was changed: its SHA-256 is not the manifest's")
+        if size <= keep.get(name, 0):
+            data[name] = b"".join(blocks)
     return data

@@ -8,7 +8,7 @@ read them. Blocks that are read no more are used again.
 import itertools
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -159,10 +159,43 @@ def _literal(array: np.ndarray) -> list[str]:
     return [rare.get(text) or text + suffix for text in array.ravel().astype(str).tolist()]
 
 
-def identifier(name: str) -> str:
-    """A name of the manifest as one of C++: "observation/eye" is observation_eye."""
-    found = re.sub(r"\W", "_", name)
-    return f"_{found}" if found[0].isdigit() else found
+def identifiers(names: Iterable[str]) -> dict[str, str]:
+    """Names of the manifest as different ones of C++: "observation/eye" is observation_eye.
+
+    Where two would be alike, the later one gets a number: "a/b" and "a_b" are a_b and a_b_2. Words
+    of the language and what macros are called get an underline.
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        word = re.sub(r"\W", "_", name, flags=re.ASCII)
+        if not word or word[0].isdigit():
+            word = f"_{word}"
+        if word in _WORDS or re.fullmatch(r"[A-Z][A-Z0-9_]{2,}|__\w+|_[A-Z]\w*|M_\w+", word):
+            word = f"x{word}" if word[0] == "_" else f"{word}_"
+        taken, number = set(found.values()), 2
+        found[name] = word
+        while found[name] in taken:
+            found[name] = f"{word}_{number}"
+            number += 1
+    return found
+
+
+_WORDS = frozenset(
+    """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t
+    char8_t class co_await co_return co_yield compl concept const const_cast consteval constexpr
+    constinit continue decltype default delete do double dynamic_cast else enum explicit export
+    extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq
+    nullptr operator or or_eq private protected public register reinterpret_cast requires return
+    short signed sizeof static static_assert static_cast struct switch template this thread_local
+    throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t while
+    xor xor_eq errno linux unix i386 math_errhandling Inputs Outputs State""".split()
+)
+"""Words of C++17 and C++20, macros in small letters, and the structs themselves."""
+
+
+def _comment(name: str) -> str:
+    """A name for a comment, which nothing in it can end."""
+    return re.sub(r"[^\w/. -]", lambda found: f"\\u{ord(found[0]):04x}", name, flags=re.ASCII)
 
 
 class _Writer:
@@ -246,7 +279,7 @@ class _Writer:
             name = f"w{len(self.constants)}"
             numbers = ", ".join(_literal(value.array))
             line = f"static const {_TYPES[dtype]} {name}[] = {{{numbers}}};"
-            self.constants[value.name] = f"{line}  // {value.name} {list(value.shape)}"
+            self.constants[value.name] = f"{line}  // {_comment(value.name)} {list(value.shape)}"
         name = f"w{list(self.constants).index(value.name)}"
         return _whole(name, value.shape, dtype)
 
@@ -410,8 +443,9 @@ def header_file(traced: Traced, policy: str) -> bytes:
         ("in", traced.inputs, graph.inputs),
         ("state", traced.state, graph.states),
     ):
+        words = _words(entries)
         for entry in entries:
-            pointer = _pointer(f"{struct}.{identifier(entry['name'])}", entry["shape"])
+            pointer = _pointer(f"{struct}.{words[entry['name']]}", entry["shape"])
             ref = values[entry["name"]]
             writer.given(ref.name, _whole(pointer, ref.shape, ref.dtype.name))
     for node in graph.nodes:
@@ -420,7 +454,7 @@ def header_file(traced: Traced, policy: str) -> bytes:
     ends, blocks = writer.layout()
     work = [f"static {_TYPES[kind]} work_{kind}[{size}];" for kind, size in ends.items()]
     lines = [
-        _ABOUT.format(policy=policy),
+        _ABOUT.format(policy=policy, includes="\n".join(f"#include <{n}>" for n in INCLUDES)),
         _struct("Inputs", traced.inputs),
         _struct("Outputs", traced.outputs),
         _struct("State", traced.state, traced.initial),
@@ -441,6 +475,7 @@ def header_file(traced: Traced, policy: str) -> bytes:
 def _results(writer: _Writer, traced: Traced) -> None:
     """Outputs, and the new state once nothing reads the old one."""
     graph, names = traced.graph, {}
+    words = {"out": _words(traced.outputs), "state": _words(traced.state)}
     for struct, values in (("out", graph.outputs), ("state", graph.after)):
         for name, value in values.items():
             view = writer.view(value)
@@ -448,12 +483,16 @@ def _results(writer: _Writer, traced: Traced) -> None:
                 view = writer.elementwise("copy", view.shape, view.dtype, [view])
             names[struct, name] = view
     for (struct, name), view in names.items():
-        pointer = _pointer(f"{struct}.{identifier(name)}", view.shape)
+        pointer = _pointer(f"{struct}.{words[struct][name]}", view.shape)
         place = _whole(pointer, view.shape, view.dtype)
         writer.reads(view)
         writer.statements.append(
             _loops(view.shape, lambda i, p=place, v=view: f"{p.at(i)} = {v.at(i)};")
         )
+
+
+def _words(entries: list[dict[str, Any]]) -> dict[str, str]:
+    return identifiers(entry["name"] for entry in entries)
 
 
 def _pointer(name: str, shape: Sequence[int]) -> str:
@@ -464,18 +503,20 @@ def _struct(
     title: str, entries: list[dict[str, Any]], initial: dict[str, np.ndarray] | None = None
 ) -> str:
     """A struct with a field for each entry, row-major."""
-    lines = [f"struct {title} {{"]
+    lines, words = [f"struct {title} {{"], _words(entries)
     for entry in entries:
         name, shape = entry["name"], entry["shape"]
         size = f"[{math.prod(shape)}]" if shape else ""
         begin = ""
         if initial is not None:
             begin = f" = {{{','.join(_literal(np.asarray(initial[name])))}}}"
-        field = f"  {_TYPES[entry['dtype']]} {identifier(name)}{size}{begin};"
-        lines.append(f"{field}  // {name} {list(shape)}")
+        field = f"  {_TYPES[entry['dtype']]} {words[name]}{size}{begin};"
+        lines.append(f"{field}  // {_comment(name)} {list(shape)}")
     return "\n".join([*lines, "};\n"])
 
 
+INCLUDES = ("cmath", "cstdint", "limits", "type_traits")
+"""All that the header includes."""
 _ABOUT = """// The policy {policy}, written by `clew export`. C++17 without dependencies.
 //
 //   policy::Inputs in;  policy::Outputs out;
@@ -486,10 +527,7 @@ _ABOUT = """// The policy {policy}, written by `clew export`. C++17 without depe
 // Working memory is static too, so call it from one thread.
 #pragma once
 
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <type_traits>
+{includes}
 
 namespace policy {{
 """

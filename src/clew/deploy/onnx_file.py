@@ -210,6 +210,13 @@ _RULES: dict[str, Callable[..., str]] = {
 """Operations that ONNX writes otherwise."""
 
 
+_OPERATIONS = {*_SAME.values(), *_REDUCTIONS.values()} | set(
+    """Add And ArgMax Cast Concat Equal Expand Gather GatherND Identity IsInf IsNaN Log Mod Not Or
+    Reshape Shape Slice Sub Transpose Unsqueeze Where""".split()
+)
+"""All that an export writes: no loop among them."""
+
+
 def onnx_file(traced: Traced, policy: str) -> bytes:
     """`policy.onnx`.
 
@@ -252,6 +259,8 @@ def onnx_file(traced: Traced, policy: str) -> bytes:
 def check_onnx(data: bytes, manifest: dict[str, Any]) -> None:
     """Compares a file with its manifest: policy, opset, names, types and shapes.
 
+    Operations are those that an export writes, so that none may go on for ever.
+
     Raises:
         UserError: they do not fit.
     """
@@ -266,6 +275,9 @@ def check_onnx(data: bytes, manifest: dict[str, Any]) -> None:
     said = {"": manifest["onnx"]["opset"]}
     if opsets != said:
         raise UserError(f"policy.onnx has opsets {opsets}, the manifest says {said}")
+    others = {node.op_type for node in model.graph.node} - _OPERATIONS
+    if others or model.functions:
+        raise UserError(f"policy.onnx has operations that no export writes: {sorted(others)!s:.80}")
     policy = {entry.key: entry.value for entry in model.metadata_props}.get("policy")
     if policy != manifest["policy"]:
         raise UserError(f"policy.onnx belongs to another policy: {policy!r:.40}")

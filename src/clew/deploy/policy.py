@@ -21,9 +21,13 @@ from clew.deploy.graph import Graph, GraphBuilder, Ref
 from clew.deploy.lower import lower
 from clew.envs.spaces import BARE, MASK, float_boxes, join_mask, kept, without_mask
 from clew.envs.wrappers import ADDED, INFO, PREVIOUS_ENDED, WrapperConfig, encode_action
+from clew.errors import UserError
 from clew.interact.policy import PolicyAdapter
 from clew.memory.kernels import without_kernels
 from clew.run.checkpoint import path_name
+
+_LONGEST_NAME = 1_000
+"""Characters that the name of an input or a leaf of the state may have."""
 
 
 class Traced(NamedTuple):
@@ -142,6 +146,14 @@ class PolicyStep:
         given = {e["name"]: _ref(e["name"], tuple(e["shape"]), e["dtype"]) for e in entries}
         initial = self.leaves(self.state)
         states = {n: _ref(f"state/{n}", leaf.shape, leaf.dtype) for n, leaf in initial.items()}
+        for name in (*given, *states):
+            if len(name) > _LONGEST_NAME or any(
+                c == "\0" or "\ud800" <= c <= "\udfff" for c in name
+            ):
+                raise UserError(
+                    f"cannot export: {name!r:.60} has {len(name)} characters, expected at most "
+                    f"{_LONGEST_NAME} that are text"
+                )
         params = jax.tree_util.tree_map_with_path(
             lambda path, leaf: builder.constant(np.asarray(leaf), path_name(path)[1:]), self.params
         )

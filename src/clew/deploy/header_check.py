@@ -1,0 +1,66 @@
+"""Whether a compiler takes the `policy.hpp` of an export, which may be anybody's."""
+
+import re
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+
+from clew.deploy.header import INCLUDES
+from clew.errors import UserError
+from clew.memory.kernels.build import NotBuilt, find_compiler
+
+LARGEST = 2**25
+"""Bytes of a header that is compiled: 2.5 million numbers, for which g++ takes 10 s and 1 GB."""
+_SECONDS = 120.0
+_DIRECTIVES = {"#pragma once", *(f"#include <{name}>" for name in INCLUDES)}
+_LIKE_DIRECTIVES = re.compile(r"^.*(?:#|%:|\?\?=|\\$).*$", re.MULTILINE)
+"""Lines with whatever a compiler may take for the start of one, or for a line that goes on."""
+
+
+def check_header(data: bytes | None) -> str:
+    """Has a C++ compiler read a header, and build and run nothing.
+
+    No directive is let through but those that `header_file` writes: one of another might have the
+    compiler read any file, or a device that never ends.
+
+    Args:
+        data: the header; None if there is none, or one that has more than `LARGEST` bytes.
+
+    Returns:
+        What became of it, for the user.
+
+    Raises:
+        UserError: the compiler refuses it, with its first line, or it has another directive.
+    """
+    if data is None:
+        return f"policy.hpp was not compiled: it is missing or has more than {LARGEST:,} bytes"
+    for line in _LIKE_DIRECTIVES.findall(data.decode(errors="replace")):
+        if line not in _DIRECTIVES:
+            raise UserError(f"policy.hpp has the line {line!r:.80}, which no export writes")
+    try:
+        compiler = find_compiler()
+    except NotBuilt as reason:
+        return f"policy.hpp was not compiled: {reason}"
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "policy.hpp").write_bytes(data)
+        (Path(folder) / "main.cpp").write_text(_MAIN)
+        command = [*compiler, "-std=c++17", "-fsyntax-only", "-w", "main.cpp"]
+        try:
+            run = subprocess.run(
+                command, cwd=folder, capture_output=True, text=True, timeout=_SECONDS
+            )
+        except OSError as error:
+            return f"policy.hpp was not compiled: {shlex.join(compiler)}: {error.strerror}"
+        except subprocess.TimeoutExpired as error:
+            raise UserError(f"policy.hpp takes the compiler more than {_SECONDS:.0f} s") from error
+    if run.returncode:
+        errors = [line for line in run.stderr.splitlines() if "error:" in line]
+        shown = " ".join([*errors, *run.stderr.splitlines(), "no reason"][:1])
+        raise UserError(f"policy.hpp does not compile: {shown:.200}")
+    return f"policy.hpp compiles with {shlex.join(compiler)}"
+
+
+_MAIN = """#include "policy.hpp"
+void use() { policy::Inputs in; policy::Outputs out; policy::step(in, out); }
+"""
