@@ -8,7 +8,7 @@ whatever escaped.
 import random
 from collections.abc import Callable
 
-from faults import hosts, processes, stored, system
+from faults import exports, hosts, kernels, processes, stored, system
 from faults.bench import Bench
 
 Kind = Callable[[Bench, random.Random], str]
@@ -28,6 +28,9 @@ PROCESSES: tuple[Kind, ...] = (
     hosts.kill_worker,
     hosts.environment,
     hosts.wrong_values,
+    kernels.damaged_kernels,
+    kernels.kernels_of_others,
+    kernels.killed_build,
 )
 """With processes of their own, some seconds each: one a turn."""
 RUNS: tuple[Kind, ...] = (
@@ -42,6 +45,8 @@ RUNS: tuple[Kind, ...] = (
     stored.something_in_place_of_a_checkpoint,
     stored.all_checkpoints_damaged,
     stored.no_file,
+    exports.greedy_export,
+    exports.names_in_cpp,
 )
 """With a run in this process, about a second each: two a turn."""
 FILES: tuple[Kind, ...] = (
@@ -52,6 +57,10 @@ FILES: tuple[Kind, ...] = (
     stored.damaged_config,
     stored.edited_config,
     stored.code_in_a_config,
+    exports.bytes_of_an_export,
+    exports.crafted_export,
+    exports.crafted_episode,
+    exports.way_of_an_export,
 )
 """With files alone, milliseconds each: fifty a turn."""
 KINDS: dict[str, Kind] = {

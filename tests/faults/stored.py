@@ -14,7 +14,7 @@ import shutil
 import socket
 import struct
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import chdir, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -111,7 +111,7 @@ def crafted_header(bench: Bench, dice: random.Random) -> str:
         length = struct.unpack_from("<8sIQ32s", data)[2]
         header = json.loads(data[52 : 52 + length])
         for _ in range(dice.randrange(1, 3)):
-            _replace_something(header, dice)
+            replace_something(header, dice)
         raw = json.dumps(header).encode()
         head = struct.pack("<8sIQ32s", data[:8], 1, len(raw), hashlib.sha256(raw).digest())
         path.write_bytes(head + raw + data[52 + length :])
@@ -156,7 +156,7 @@ def edited_config(bench: Bench, dice: random.Random) -> str:
     def edit(file: Path) -> None:
         text = json.loads(file.read_text())
         if dice.random() < 0.5:
-            _replace_something(text["config"], dice)
+            replace_something(text["config"], dice)
         else:
             numbers = [k for k, v in text["config"].items() if type(v) in (int, float)]
             text["config"][dice.choice(numbers)] += dice.choice([1, -1, 10_000])
@@ -275,13 +275,13 @@ def _require_shapes(found: Checkpoint, template: dict[str, np.ndarray]) -> Check
     return found
 
 
-def _replace_something(holder: Any, dice: random.Random) -> None:
-    """Replaces a value of a JSON object, at any depth."""
+def replace_something(holder: Any, dice: random.Random, more: Sequence[Any] = ()) -> None:
+    """Replaces a value of a JSON object, at any depth, by one of `ANYTHING` or of more."""
     key = dice.choice(list(holder))
     while isinstance(holder[key], dict | list) and holder[key] and dice.random() < 0.7:
         holder = holder[key]
         key = dice.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
-    holder[key] = copy.deepcopy(dice.choice(ANYTHING))
+    holder[key] = copy.deepcopy(dice.choice([*ANYTHING, *more]))
 
 
 def _same_settings(path: Path, change: Callable[[Path], Any]) -> str:
