@@ -170,7 +170,8 @@ class Troubled(Labelled):
     Args:
         trouble: "raise", "exit", "interrupt" (KeyboardInterrupt), "unpicklable", "hang" (but for a
             kill), "spin" (holding the interpreter's lock), "sleep", "die", "nan observation",
-            "inf reward", "shape", "reset" (raises in reset) or "build" (raises when built).
+            "inf reward", "shape", "nothing" (to see), "no reward", "four" (values), "reset" (raises
+            in reset) or "build" (raises when built).
         at: step of the first episode in which it happens.
         only: a file; there is trouble while it exists. "" for always.
         end: episodes have one step and end so; "" for nine steps and a termination.
@@ -197,6 +198,8 @@ class Troubled(Labelled):
         label, reward, terminated, truncated, info = super().step(action)
         if action == 1 and self.time == self.at and self.happens():
             label, reward = self.make_trouble(label, reward)
+            if self.trouble == "four":
+                return label, reward, terminated, info  # pyright: ignore
         return label, reward, terminated, truncated, info
 
     def make_trouble(self, label: Any, reward: Any) -> tuple[Any, Any]:
@@ -221,6 +224,10 @@ class Troubled(Labelled):
             label[1] = np.nan
         if self.trouble == "shape":
             label = label[:2]
+        if self.trouble == "nothing":
+            label = None
+        if self.trouble == "no reward":
+            reward = "nothing"
         return label, np.inf if self.trouble == "inf reward" else reward
 
 

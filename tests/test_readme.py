@@ -1,12 +1,14 @@
 """Every Python block of the documentation runs, and every command that it shows exists."""
 
 import contextlib
+import importlib
 import io
 import json
 import re
+import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,13 @@ import jax
 import pytest
 
 import clew
-from clew.cli import COMMANDS, run
+from clew.cli import COMMANDS, dispatch, run
+from clew.cli.parse import parse
+from clew.errors import UserError
 from clew.lab.costs import state_size
 from clew.memory import options_of
 from clew.memory.laws import LAWS
+from clew.run import folder
 
 ROOT = Path(__file__).parents[1]
 TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.md"))
@@ -32,6 +37,22 @@ PAGES = [
 # Their code is run, and what it does is tested, by test_envs.py, test_memory_maze.py and
 # test_tutorials.py.
 ELSEWHERE = {"environments.md", "memory-maze.md", *(page.name for page in TUTORIALS)}
+# Commands besides train whose options sentences name.
+OTHER_OPTIONS = (
+    *(
+        "evaluate RUN",
+        "inspect RUN",
+        "watch RUN",
+        "export RUN",
+        "sweep",
+        "compare",
+        "cost",
+        "bench",
+    ),
+    *("study makkink", "study tmaze", "study memory-maze", "report", "models"),
+)
+# What is refused for something that the reader has or that a sentence leaves out.
+THE_READERS = ("cannot import", "needs a value", "which study", ".py", "study 'toy'")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -95,13 +116,14 @@ def test_python_blocks_run(
         exec(compile(code, page, "exec"), namespace)
 
 
-def commands(program: str) -> list[str]:
+def commands(program: str, pages: Sequence[Path] = PAGES) -> list[str]:
     """Every `program ...` line of the shell blocks and of the indented ones."""
     found = set()
-    for page in PAGES:
-        shell = [match[2] for match in BLOCK.finditer(page.read_text()) if match[1] == "sh"]
-        indented = re.findall(r"^ {4}(\w.*)$", page.read_text(), re.MULTILINE)
-        inline = re.findall(r"`([^`\n]+)`", page.read_text())
+    for page in pages:
+        text = re.sub(r" *\\\n *", " ", page.read_text())
+        shell = [match[2] for match in BLOCK.finditer(text) if match[1] == "sh"]
+        indented = re.findall(r"^ {4}(\w.*)$", text, re.MULTILINE)
+        inline = re.findall(r"`([^`\n]+)`", text)
         for line in [*"".join(shell).splitlines(), *indented, *inline]:
             if line.startswith(f"{program} ") and not line.split()[1].isupper():
                 found.add(line.split("#")[0].strip())
@@ -136,6 +158,55 @@ def test_clew_command_exists(command: str, help_of: dict[str, str]) -> None:
     for word in words[own:]:
         if word.startswith("--"):
             assert word in help_of[name], f"clew {name} has no {word}"
+
+
+class Parsed(Exception):
+    """The words of a command were read."""
+
+
+@pytest.fixture
+def only_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands end where their words are read; runs that they name have default settings."""
+
+    def read(*args: Any, **options: Any) -> Any:
+        raise Parsed(parse(*args, **options))
+
+    for name in (*COMMANDS, "on_run"):
+        module = importlib.import_module(f"clew.cli.{name}")
+        if "parse" in vars(module):
+            monkeypatch.setattr(module, "parse", read)
+    monkeypatch.setattr(folder, "find_run", lambda *names: Path(names[0]))
+    monkeypatch.setattr(folder, "read_config", lambda path: clew.TrainConfig())
+
+
+def refusal(line: str) -> str:
+    """With which line a command is refused before anything is done; "" if it is not."""
+    words = re.sub(r"\b(N|M|K)\b", "2", line).split(" > ")[0].split(" | ")[0]
+    try:
+        dispatch(shlex.split(words)[1:])
+    except (Parsed, SystemExit):  # or its help was asked for
+        return ""
+    except UserError as error:
+        return "" if any(part in str(error) for part in THE_READERS) else f"{line}: {error}"
+    return ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.usefixtures("only_parsed", "own_registries")
+def test_commands_of_a_page_are_parsed(page: Path) -> None:
+    """Whole commands with their values, and options with values that stand in a sentence."""
+    whole = [
+        line for line in commands("clew", [page]) if not re.search(r"\b[A-Z]{3,}\b|\.\.\.", line)
+    ]
+    refused = [found for line in whole if (found := refusal(line))]
+    scripts = "".join(path.read_text() for path in (ROOT / "benchmarks").glob("*.py"))
+    for words in re.findall(r"`(--[\w.-]+ [^`\n]+)`", page.read_text()):
+        tried = [refusal(f"clew {name} {words}") for name in ("train", *OTHER_OPTIONS)]
+        option = words.split()[0]
+        name = option.removeprefix("--").replace("-", "_")
+        if all(tried) and f"{name}:" not in scripts and f'"{option}"' not in scripts:
+            refused.append(tried[0])
+    assert not refused, "\n".join(refused)
 
 
 def exit_code(args: list[str]) -> int | str | None:

@@ -40,6 +40,30 @@ def system_error(error: OSError) -> str:
     return ": ".join([" -> ".join(names), cause] if names else [cause])
 
 
+def together(*checks: Callable[[], object]) -> None:
+    """Makes every check, so that all mistakes are said at once.
+
+    Raises:
+        UserError: the only mistake, or all of them, one a line.
+    """
+    found: dict[str, UserError] = {}
+    for check in checks:
+        try:
+            check()
+        except UserError as mistake:
+            found |= {line: mistake for line in str(mistake).split("\n  ")}
+    if len({*map(id, found.values())}) > 1:
+        raise UserError("\n  ".join(found))
+    for mistake in found.values():
+        raise mistake
+
+
+def notes_of(error: BaseException) -> list[str]:
+    """What was added to an exception, but for JAX's line on the frames that it left out."""
+    notes: list[str] = vars(error).get("__notes__", [])
+    return [note for note in notes if "JAX_TRACEBACK_FILTERING" not in note]
+
+
 def counted(count: int, noun: str) -> str:
     """A count with its noun, in the plural if needed."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -24,6 +24,8 @@ BARE = "observation"
 """Name of an observation that has none, in a dict."""
 MASK = "action_mask"
 """Name of the action mask in an observation, and in Gymnasium's `info`."""
+METRICS = ("return", "length")
+"""What is measured of every episode."""
 SCRIPT = "__main__"
 """The module of what is defined in the script that runs, which no other process can import."""
 

@@ -79,9 +79,13 @@ def fail_safe(stream: TextIO | None) -> TextIO:
 def open_missing_streams() -> None:
     """Opens what is closed of standard input, output and error, so that they lead nowhere.
 
+    Letters that standard output cannot write become escapes, as those of standard error do.
+
     Otherwise the next file that is opened gets the descriptor of one of them, and the messages of
     a library would be written into it. For the start of a process, and not on Windows.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # letters that its code page has not
     for number in range(3 if os.name == "posix" else 0):
         try:
             os.fstat(number)

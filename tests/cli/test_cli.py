@@ -1,6 +1,9 @@
 """The command line: what it prints, and that every mistake is one line and exit code 2."""
 
+import io
 import json
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +14,9 @@ import pytest
 import clew.cli
 from clew.cli import COMMANDS, run
 from clew.cli.parse import field_docs, option_names, parse_pairs, parse_value
-from clew.cli.train import TrainCommand
+from clew.cli.tables import over_seeds
+from clew.cli.train import TrainCommand, report
+from clew.output import open_missing_streams
 
 TINY = "--memory none --memory-options hidden_size=4 num_layers=1 --env-options corridor_length=3"
 TINY += " --a2c.num-envs 2 --a2c.rollout-length 4 --network.head-size 4 --log-every 2 --steps 80"
@@ -159,7 +164,7 @@ def test_resuming_raises_steps_only(trained: Path, capsys: pytest.CaptureFixture
     assert run(["train", "--resume", tiny, "--a2c.gamma", "0.5"]) == 2
     assert "a2c.gamma = 0.99, not 0.5" in capsys.readouterr().err
     assert run(["train", "--name", "tiny", "--run-dir", str(trained)]) == 2
-    assert "resume it with" in capsys.readouterr().err
+    assert "resume it (clew train --resume" in capsys.readouterr().err
 
 
 def test_a_preset_keeps_its_options() -> None:
@@ -239,3 +244,55 @@ def leaky() -> Any:
             return scan_steps(self, state, xs, starts)
 
     return Leaky()
+
+
+def test_mistakes_in_settings_are_listed_together(capsys: pytest.CaptureFixture) -> None:
+    """Each once, on a line of its own."""
+    words = "train --steps 10 --seeds 0 --memory lstmm --a2c.gamma 3 --env tmazee"
+    assert run(words.split()) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: seeds must be") and said.count("\n") == 4
+    for part in ("gamma must be", "did you mean 'tmaze'", "did you mean 'lstm'"):
+        assert said.count(part) == 1
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "cartpole-v1", "CartPole-v2"])
+def test_a_gymnasium_environment_without_its_beginning(
+    name: str, capsys: pytest.CaptureFixture
+) -> None:
+    assert run(["train", "--env", name]) == 2
+    assert "did you mean 'gymnasium:CartPole-v1'?" in capsys.readouterr().err
+    assert run(["envs", "ALE/Pong-v5"]) == 2
+    assert "did you mean 'gymnasium:ALE/Pong-v5'?" in capsys.readouterr().err
+
+
+def test_a_gymnasium_environment_is_described(capsys: pytest.CaptureFixture) -> None:
+    text = output(capsys, "envs", "gymnasium:CartPole-v1")
+    assert "actions: Discrete(2)" in text and "default options: none" in text
+    (found,) = json.loads(output(capsys, "envs", "gymnasium:CartPole-v1", "--json"))
+    assert found["metrics"] == ["return", "length"]
+
+
+def test_few_seeds_are_called_few() -> None:
+    assert over_seeds(2) == "seeds; 2 are too few for it: it is too narrow, take 5 or more"
+    assert over_seeds(5) == "seeds"
+
+
+@pytest.mark.parametrize("name", ["日本", "a b", "\udcff\udcfe"])
+def test_names_and_code_pages(
+    name: str, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a code page has not becomes an escape, and text in no encoding is refused at once."""
+    written = io.TextIOWrapper(io.BytesIO(), "cp1252")
+    monkeypatch.setattr(sys, "stdout", written)
+    open_missing_streams()
+    words = f"clew evaluate {shlex.quote(str(tmp_path / name))}"
+    if name == "\udcff\udcfe":
+        assert run(["train", "--name", name, "--run-dir", str(tmp_path)]) == 2
+        return
+    shutil.copytree(trained / "tiny", tmp_path / name)
+    assert run(["runs", "--run-dir", str(tmp_path)]) == 0
+    summary = json.loads((trained / "tiny" / "summary.json").read_text())
+    assert report(tmp_path / name, summary).splitlines()[-1] == f"next: {words}"
+    written.flush()
+    assert ascii(name)[1:-1].encode() in written.buffer.getvalue()

@@ -8,7 +8,7 @@ whatever escaped.
 import random
 from collections.abc import Callable
 
-from faults import exports, hosts, kernels, processes, stored, system
+from faults import changes, exports, hosts, kernels, processes, stored, system
 from faults.bench import Bench
 
 Kind = Callable[[Bench, random.Random], str]
@@ -31,6 +31,8 @@ PROCESSES: tuple[Kind, ...] = (
     kernels.damaged_kernels,
     kernels.kernels_of_others,
     kernels.killed_build,
+    changes.change_of_the_process,
+    changes.name_and_locale,
 )
 """With processes of their own, some seconds each: one a turn."""
 RUNS: tuple[Kind, ...] = (

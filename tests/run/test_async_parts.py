@@ -10,7 +10,7 @@ import pytest
 from clew.agents.learners.ppo import PPOConfig
 from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.bridges.gymnasium.wrappers import RunningMoments
-from clew.errors import UserError
+from clew.errors import UserError, notes_of
 from clew.interact.task import HostConfig
 from clew.run.asynchronous.actor import gathered_template
 from clew.run.asynchronous.heartbeat import HangDetector, Heartbeat
@@ -110,6 +110,29 @@ def test_what_is_too_old_is_dropped_and_whose_it_is_told() -> None:
     owners, rollouts = ready.take(2)
     assert owners == ["actor 2", "actor 0"] and [r.version for r in rollouts] == [6, 5]
     assert len(ready) == 0 and ready.drop(99) == []
+
+
+def test_what_fails_the_same_way_twice_at_once_is_no_accident() -> None:
+    """At the same step and before a whole rollout; a traceback is logged once."""
+
+    def fault(text: str, steps: int) -> EnvironmentFault:
+        made = EnvironmentFault(f"maze {text}", field="step", cause=text)
+        made.steps = steps
+        made.add_note("Traceback of the maze")
+        return made
+
+    told: list[str] = []
+    budget = FaultBudget(9, told.append)
+    budget.spend(fault("wall 1 at 0x7f", 3))
+    budget.spend(fault("wall 2 at 0x9e", 4))  # later: with luck it goes on
+    budget.stepped()
+    budget.spend(fault("wall 1", 4))
+    budget.spend(fault("door", 4))
+    budget.spend(fault("door", 4), actor=1)
+    with pytest.raises(EnvironmentFault, match="second time at once, so it is no accident") as last:
+        budget.spend(fault("door", 4), actor=1)
+    assert notes_of(last.value) == []
+    assert ["Traceback" in text for text in told] == [True, False, True, True, False]
 
 
 def test_so_many_faults_are_survived_and_no_number_that_is_none() -> None:

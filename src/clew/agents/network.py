@@ -196,6 +196,14 @@ class Agent(eqx.Module):
         return jax.nn.relu(y) + z if self.skip else y
 
 
+def refuse_own_arguments(memory_options: dict[str, Any]) -> None:
+    """Raises `UserError` for an option that the agent gives a memory itself."""
+    for own in {"input_size", "key"} & memory_options.keys():
+        raise UserError(
+            f"memory_options must leave {own} to the agent, got {memory_options[own]!r}"
+        )
+
+
 def make_agent(
     memory: str,
     memory_options: dict[str, Any],
@@ -226,10 +234,7 @@ def make_agent(
     encoder = make_encoder(observation_space, network, key=jax.random.fold_in(key, 2))
     size = encoder.output_size
     kind = resolve(memory) if is_reference(memory) else memory
-    for own in {"input_size", "key"} & memory_options.keys():
-        raise UserError(
-            f"memory_options must leave {own} to the agent, got {memory_options[own]!r}"
-        )
+    refuse_own_arguments(memory_options)
     module = make_memory(kind, input_size=size, key=memory_key, **memory_options)
     distribution = make_distribution(
         action_space,

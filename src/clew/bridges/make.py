@@ -1,9 +1,12 @@
 """JAX tasks by name: those of `ENVS`, and environments that follow gymnax's interface."""
 
+import difflib
 import inspect
 from typing import Any
 
-from clew.bridges.gymnasium.build import GYMNASIUM
+import gymnasium
+
+from clew.bridges.gymnasium.build import GYMNASIUM, REGISTERED_BY
 from clew.bridges.gymnax import GYMNAX, gymnax_options, make_gymnax
 from clew.envs import ENVS
 from clew.envs.base import Environment
@@ -25,14 +28,21 @@ def make_env(name: str, /, **options: Any) -> Environment:
     """
     if isinstance(name, str) and name.startswith(GYMNAX):
         return make_gymnax(name, options)
-    known = env_options(name)
-    for option in options:
-        if option not in known:
-            raise unknown_name(f"option of {name}", option, known)
+    refuse_unknown_options(name, options)
     kind = ENVS[name] if name in ENVS else jax_task(name)
     assert kind is not None, "env_options has found it"
     check_call(name, kind, **options)
     return kind(**options)
+
+
+def refuse_unknown_options(name: str, options: dict[str, Any]) -> None:
+    """Raises `UserError` for a JAX task, or an option of it, that there is not."""
+    if isinstance(name, str) and name.startswith(GYMNAX):
+        return  # building it says so
+    known = env_options(name)
+    for option in options:
+        if option not in known:
+            raise unknown_name(f"option of {name}", option, known)
 
 
 def env_options(name: str) -> dict[str, Any]:
@@ -50,9 +60,20 @@ def env_options(name: str) -> dict[str, Any]:
         if is_reference(name):
             resolve(name)  # says if it cannot be imported
             raise UserError(f"{name} is no JAX task: expected a class derived from Environment")
-        raise unknown_name("environment", name, ENVS)
+        raise unknown_environment(name)
     parameters = inspect.signature(kind).parameters.values()
     return {parameter.name: parameter.default for parameter in parameters}
+
+
+def unknown_environment(name: str) -> UserError:
+    """The error for a name that is none of `ENVS`, with the Gymnasium environment that is meant."""
+    written = next((i for i in gymnasium.registry if i.lower() == name.lower()), name)
+    if written in gymnasium.registry or any(name.startswith(begin) for begin in REGISTERED_BY):
+        return UserError(f"unknown environment {name!r}; did you mean {GYMNASIUM + written!r}?")
+    near = difflib.get_close_matches(name, gymnasium.registry, n=1, cutoff=0.8)
+    if near and not difflib.get_close_matches(name, ENVS, n=1, cutoff=0.5):
+        return UserError(f"unknown environment {name!r}; did you mean {GYMNASIUM + near[0]!r}?")
+    return unknown_name("environment", name, ENVS)
 
 
 def jax_task(name: str) -> type[Environment] | None:

@@ -7,14 +7,17 @@ import importlib
 import os
 import signal
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from clew.bridges.gymnasium.processes import CLOSE_SECONDS, end_forks
 from clew.cli.pages import take_large_pages
-from clew.errors import StoppedAtOnce, UserError, system_error
+from clew.errors import StoppedAtOnce, UserError, notes_of, system_error
 from clew.output import (
     FailSafeOutput,
     allow_descriptors,
@@ -60,7 +63,27 @@ def main(args: Sequence[str] | None = None) -> None:
     with contextlib.suppress(KeyboardInterrupt):
         code = run(list(sys.argv[1:] if args is None else args))
     allow_descriptors()
+    _end_what_is_left(code)
     sys.exit(code)
+
+
+def _end_what_is_left(code: int) -> None:
+    """Ends processes and threads that an environment has left and that would keep this from ending.
+
+    A thread cannot be ended from outside, so the process is ended with it.
+    """
+    if forks := end_forks():
+        _say(f"warning: an environment had left {forks} of its forks running; they are ended")
+    deadline = time.monotonic() + CLOSE_SECONDS
+    others = [t for t in threading.enumerate() if t is not threading.main_thread()]
+    for thread in others:
+        if not thread.daemon:
+            thread.join(max(0.0, deadline - time.monotonic()))
+    left = [thread.name for thread in others if thread.is_alive() and not thread.daemon]
+    if left:
+        _say(f"warning: an environment had left threads running: {', '.join(left)}")
+        atexit._run_exitfuncs()
+        os._exit(code)
 
 
 def _stop_the_command(number: int, frame: FrameType | None) -> None:
@@ -91,7 +114,8 @@ def run(args: list[str]) -> int:
             print(end="", flush=True)
             return code
     except UserError as mistake:
-        _say("\n".join([f"error: {mistake}", *_notes(mistake)]))
+        notes = [*notes_of(mistake), *notes_of(mistake.__cause__ or Exception())]
+        _say("\n".join([f"error: {mistake}", *notes]))
         return 2
     except KeyboardInterrupt as interrupt:
         _say(f"\n{interrupt}" if interrupt.args else "\ninterrupted")
@@ -101,12 +125,6 @@ def run(args: list[str]) -> int:
     except OSError as error:
         _say(f"error: {system_error(error)}")
         return 2
-
-
-def _notes(mistake: UserError) -> list[str]:
-    """What was added to a mistake, but for JAX's line on the frames that it left out."""
-    notes: list[str] = vars(mistake).get("__notes__", [])
-    return [note for note in notes if "JAX_TRACEBACK_FILTERING" not in note]
 
 
 def _say(line: str) -> None:

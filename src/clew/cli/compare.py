@@ -9,7 +9,7 @@ import tyro
 
 from clew.cli.live import listener
 from clew.cli.parse import parse
-from clew.cli.tables import log, print_json, print_table
+from clew.cli.tables import log, over_seeds, print_json, print_table
 from clew.cli.train import Memories, on_algorithm, parse_training
 from clew.errors import UserError
 from clew.run import folder
@@ -74,7 +74,9 @@ def main(args: list[str]) -> int:
     metrics = [m for m in METRICS if any(m in s["final"] for s in summaries.values())]
     cells = [_row(name, summary, metrics) for name, summary in summaries.items()]
     columns = ["run", "memory", "task", "seeds", "steps", *metrics]
-    print_table("the last tenth of training", columns, cells, "[..] 95% interval, over seeds")
+    fewest = min(summary["seeds"] for summary in summaries.values())
+    note = f"[..] 95% interval, over {over_seeds(fewest)}"
+    print_table("the last tenth of training", columns, cells, note)
     print(f"picture: {picture}")
     return 0
 

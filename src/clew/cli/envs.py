@@ -2,12 +2,15 @@
 
 import inspect
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tyro
 
 from clew.cli.parse import parse
 from clew.cli.tables import print_json, print_table
+
+if TYPE_CHECKING:
+    from clew.interact.hosted_task import HostedTask
 
 OTHERS = """
 Gymnasium and gymnax environments, wherever a task is named:
@@ -39,7 +42,7 @@ def main(args: list[str]) -> int:
         print_json(found)
     elif command.name:
         print(f"{command.name}\n\n{_description(command.name, found[0])}\n")
-        print(f"default options: {_options(found[0])}")
+        print(f"default options: {_options(found[0]) or 'none'}")
     else:
         rows = [
             [e["name"], str(e["observation_size"]), str(e["num_actions"]), _options(e), e["about"]]
@@ -57,6 +60,14 @@ def describe(name: str) -> dict[str, Any]:
     Raises:
         UserError: for an unknown task.
     """
+    from clew.envs.wrappers import WrapperConfig  # start: JAX takes a second
+    from clew.interact import make_task  # start: JAX takes a second
+
+    task = make_task(name, {}, WrapperConfig())
+    return task.program(compiled=lambda _: _compiled(name), hosted=_hosted)
+
+
+def _compiled(name: str) -> dict[str, Any]:
     from clew.bridges.make import env_options, make_env  # start: JAX takes a second
 
     options, env = env_options(name), make_env(name)
@@ -67,6 +78,20 @@ def describe(name: str) -> dict[str, Any]:
         "num_actions": env.num_actions,
         "metrics": list(env.metric_names),
         "options": options,
+    }
+
+
+def _hosted(task: "HostedTask") -> dict[str, Any]:
+    from clew.bridges.gymnasium.task import option_defaults  # start: JAX takes a second
+
+    return {
+        "name": task.name,
+        "about": f"observation: {task.observation_space}\nactions: {task.action_space}\n"
+        "metrics: return, length, and numbers of info that --wrappers.metrics names",
+        "observation_space": str(task.observation_space),
+        "action_space": str(task.action_space),
+        "metrics": list(task.metric_names),
+        "options": option_defaults(task.name),
     }
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from clew.cli.on_run import RunOptions, parse_run
-from clew.cli.tables import print_json, print_table
+from clew.cli.tables import log, over_seeds, print_json, print_table
 from clew.errors import counted
 
 ABOUT = """Plays fresh episodes with the agents of a run, from one of its checkpoints, with
@@ -17,6 +17,8 @@ class EvaluateCommand(RunOptions):
 
     episodes: int = 200
     """Episodes for every seed."""
+    max_steps: int = 100_000
+    """Steps that an episode may take; the evaluation ends at a longer one."""
     actions: Literal["both", "greedy", "sampled"] = "both"
     """How actions are chosen."""
     json: bool = False
@@ -27,7 +29,10 @@ def main(args: list[str]) -> int:
     """Evaluates, and prints every metric with its interval."""
     command = parse_run(EvaluateCommand, args, command="evaluate", about=ABOUT)
     from clew.run.evaluate import evaluate  # start: JAX takes a second
+    from clew.run.folder import find_run  # start: JAX takes a second
 
+    find_run(command.run)
+    log(f"playing {counted(command.episodes, 'episode')} of at most {command.max_steps:,} steps")
     ways = ("greedy", "sampled") if command.actions == "both" else (command.actions,)
     results = {
         way: evaluate(
@@ -35,6 +40,7 @@ def main(args: list[str]) -> int:
             episodes=command.episodes,
             greedy=way == "greedy",
             seed=command.seed,
+            max_steps=command.max_steps,
             checkpoint=command.checkpoint,
             trust=command.trust,
         )
@@ -54,6 +60,6 @@ def main(args: list[str]) -> int:
         f"{counted(command.episodes, 'episode')}{' each' if seeds > 1 else ''}",
         ["", *results],
         rows,
-        f"[..] 95% interval, over {'seeds' if seeds > 1 else 'episodes'}",
+        f"[..] 95% interval, over {over_seeds(seeds) if seeds > 1 else 'episodes'}",
     )
     return 0

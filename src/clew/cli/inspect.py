@@ -39,7 +39,8 @@ class InspectCommand:
     share: float = 0.9
     """Fraction of the influence that the memory length covers."""
     probe: tuple[str, ...] = field(default_factory=tuple)
-    """What to probe: what the task names, or "observation[i]"; empty is all that it names."""
+    """What to probe: what the task names, or "observation[i]", of a dict "NAME" or "NAME[i]"; empty
+    is all that the task names."""
     actions: Literal["greedy", "sampled"] = "greedy"
     """How actions are chosen."""
     max_steps: int = 1000

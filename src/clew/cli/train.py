@@ -1,6 +1,7 @@
 """`clew train`: a run from settings, from a preset, or from where it stopped."""
 
 import dataclasses
+import shlex
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
@@ -9,6 +10,7 @@ import tyro
 from clew.agents.learners import LEARNERS
 from clew.cli.live import listener
 from clew.cli.parse import parse, value_before_parsing
+from clew.cli.tables import over_seeds
 from clew.errors import UserError
 from clew.run import folder, trust
 from clew.run.config import TrainConfig, unused
@@ -200,10 +202,12 @@ def report(path: Any, summary: dict[str, Any]) -> str:
     ]
     if ends:
         lines.append(f"last tenth of training: {', '.join(ends)}")
+        if summary["seeds"] > 1:
+            lines.append(f"[..] 95% interval, over {over_seeds(summary['seeds'])}")
     curve = path / "curve.png"
     if curve.exists():
         lines.append(f"curve: {curve}")
-    lines.append(f"next: clew evaluate {path}")
+    lines.append(f"next: clew evaluate {shlex.quote(str(path))}")
     return "\n".join(lines)
 
 

@@ -243,7 +243,7 @@ def _interface(traced: Traced, step: PolicyStep, adapter: PolicyAdapter) -> dict
             "inside": {
                 name: with_lists(value)
                 for name, value in vars(wrappers).items()
-                if value != getattr(default, name) and name not in (*around, *_OF_VIDEO)
+                if value != getattr(default, name) and name not in (*around, *_BESIDE)
             },
             "duty_of_the_caller": {
                 name: value
@@ -254,7 +254,7 @@ def _interface(traced: Traced, step: PolicyStep, adapter: PolicyAdapter) -> dict
     }
 
 
-_OF_VIDEO = ("video_every", "video_folder")
+_BESIDE = ("video_every", "video_folder", "metrics")
 
 
 def _about_run(loaded: Loaded, seed_index: int, control_rate: float | None) -> dict[str, Any]:

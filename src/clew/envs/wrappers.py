@@ -29,6 +29,7 @@ from clew.envs.spaces import (
 )
 from clew.envs.trials import SeparateEpisodes, Trials
 from clew.errors import UserError, require_at_least, require_fraction, require_rate
+from clew.names import METRICS
 
 INFO = "info"
 """The value of `action_mask` for Gymnasium's `info`."""
@@ -99,6 +100,9 @@ class WrapperConfig:
     for nowhere. A task in JAX that masks its actions needs no setting."""
     show_action_mask: bool = False
     """Let the agent's encoder read the action mask as well, as one more entry."""
+    metrics: tuple[str, ...] = ()
+    """Numbers in the `info` of an episode's last step that are reported beside its return and
+    length, by their keys: success, for instance."""
     video_every: int = 0
     """Film every n-th episode of the first environment as a GIF; 0 for none."""
     video_folder: str = "videos"
@@ -137,6 +141,12 @@ class WrapperConfig:
                 require_at_least("an index of keep", index, 0)
             if not self.keep or len(set(self.keep)) < len(self.keep):
                 raise UserError(f"keep must name different entries, at least one, got {self.keep}")
+        taken = [name for name in self.metrics if name in METRICS or not name]
+        if taken or len(set(self.metrics)) < len(self.metrics):
+            raise UserError(
+                f"metrics must name different numbers of info, not {' or '.join(METRICS)}, which "
+                f"are reported in any case; got {self.metrics}"
+            )
         if self.action_mask == "":
             raise UserError("action_mask must be info or the name of an entry, it is empty")
         if self.video_every and not self.video_folder:

@@ -34,7 +34,7 @@ class Questions:
     """Of the influence, which the effective memory length reaches."""
     probe: tuple[str, ...] = ()
     """What is probed: labels of the task, or "observation[i]", number i of the first observation,
-    above its median or not; empty is what the task names."""
+    above its median or not (of a dict "NAME" or "NAME[i]"); empty is what the task names."""
     probe_points: int = 60
     """Most steps that are probed."""
     seed: int = 0
@@ -69,11 +69,12 @@ def choose_labels(
         UserError: for a label that neither the task nor the first observation has.
     """
     first = episodes.observations[:, 0]
+    names = episodes.entries or [f"observation[{i}]" for i in range(first.shape[1])]
     numbers = {
-        f"observation[{i}]": (first[:, i] > np.median(first[:, i])).astype(int)
+        name: (first[:, i] > np.median(first[:, i])).astype(int)
         if len(np.unique(first[:, i])) > 2
         else (first[:, i] == first[:, i].max()).astype(int)
-        for i in range(first.shape[1])
+        for i, name in enumerate(names)
     }
     known = episodes.labels | numbers
     for name in wanted:

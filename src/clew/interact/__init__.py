@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from clew.bridges.gymnasium.task import GymnasiumTask, gymnasium_task, is_gymnasium
-from clew.bridges.make import jax_task, make_env
+from clew.bridges.make import jax_task, make_env, refuse_unknown_options
 from clew.envs.wrappers import WrapperConfig
 from clew.interact.compiled_task import CompiledTask
 from clew.interact.hosted_task import HostedTask
@@ -28,6 +28,16 @@ def make_task(env: str, options: dict[str, Any], wrappers: WrapperConfig) -> Tas
     if _is_hosted(env):
         return HostedTask(_gymnasium_task(env, json.dumps(options)), wrappers)
     return CompiledTask(env, make_env(env, **options), wrappers)
+
+
+def check_name(env: str, options: dict[str, Any]) -> None:
+    """Refuses a task in JAX, or an option of it, that there is not; nothing is built.
+
+    Raises:
+        UserError: naming the nearest valid ones.
+    """
+    if not _is_hosted(env):
+        refuse_unknown_options(env, options)
 
 
 def default_settings(env: str) -> DefaultSettings:

@@ -58,6 +58,8 @@ class Episodes(NamedTuple):
     """The task's numbers about each episode, such as "success"."""
     left_out: int
     """Episodes that did not end in time and are not here."""
+    entries: tuple[str, ...] = ()
+    """What each of the n numbers is of, where an observation is a dict: "cue", "map[3]"."""
 
     @property
     def number(self) -> int:
@@ -83,6 +85,7 @@ class Episodes(NamedTuple):
             {name: values[index] for name, values in self.labels.items()},
             {name: values[index] for name, values in self.metrics.items()},
             self.left_out,
+            self.entries,
         )
 
 
@@ -187,7 +190,7 @@ def episodes_of(played: Sequence[Played], max_steps: int) -> Episodes:
         return out
 
     def joined(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+        return {name: np.array([row[name] for row in rows]) for name in metrics_of_all(rows)}
 
     steps = jax.tree.map(filled, *(episode.steps for episode in whole))
     return Episodes(
@@ -197,7 +200,22 @@ def episodes_of(played: Sequence[Played], max_steps: int) -> Episodes:
         joined([episode.labels for episode in whole]),
         joined([episode.metrics for episode in whole]),
         len(played) - len(whole),
+        _entries(steps["observation"]),
     )
+
+
+def _entries(observation: Any) -> tuple[str, ...]:
+    """The names of the numbers of `in_one_axis`, of observations [episodes, time, ...]."""
+    if not isinstance(observation, dict):
+        return ()
+    sizes = {name: math.prod(observation[name].shape[2:]) for name in sorted(observation)}
+    named = ([name] if n == 1 else [f"{name}[{i}]" for i in range(n)] for name, n in sizes.items())
+    return tuple(itertools.chain.from_iterable(named))
+
+
+def metrics_of_all(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """The names that every row has, in the first one's order."""
+    return [name for name in rows[0] if all(name in row for row in rows)]
 
 
 def recording_of(played: Played, **shown: Any) -> Recording:

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -39,6 +40,7 @@ from clew.interact.episodes import (
     Recording,
     ending,
     episodes_of,
+    metrics_of_all,
     recording_of,
 )
 from clew.interact.host_rollout import (
@@ -151,8 +153,8 @@ class HostedTask(Task):
                 stream.restore(statistics)
                 player = HostPlayer(eqx.combine(params, static), stream, partial(choose, params))
                 key = jax.random.fold_in(jax.random.key(seed), index)
-                played = player.play(key, each, all_steps=max_steps * each)[:episodes]
-            names = self.metric_names
+                played = player.play(key, each, may_take=max_steps)[:episodes]
+            names = metrics_of_all([one.metrics for one in played])
             return {name: np.array([one.metrics[name] for one in played]) for name in names}
 
         return evaluate
@@ -225,7 +227,7 @@ class HostedTask(Task):
         if self.environment.vector:
             raise UserError(f"{self.name} makes vector environments, not single ones")
         env = self.environment.builder(dataclasses.replace(self.wrappers, video_every=0))()
-        mask = MASK if self.wrappers.action_mask == INFO else ""
+        mask, folder = MASK if self.wrappers.action_mask == INFO else "", os.getcwd()
         try:
             while True:
                 observation, info = env.reset(seed=seed)
@@ -239,6 +241,7 @@ class HostedTask(Task):
                     moment = Moment(observation, False, float(reward), ended, info.get(mask))
         finally:
             env.close()
+            os.chdir(folder)
 
 
 class HostPlayer:
@@ -281,7 +284,7 @@ class HostPlayer:
         each: int,
         *,
         longest: float = math.inf,
-        all_steps: float = math.inf,
+        may_take: float = math.inf,
     ) -> list[Played]:
         """Plays `each` episodes of every environment. Those that began first come first.
 
@@ -289,16 +292,16 @@ class HostPlayer:
             key: of the actions.
             each: how many.
             longest: an episode that takes more steps is cut there.
-            all_steps: of which all episodes of an environment must have ended.
+            may_take: steps that an episode may take.
 
         Raises:
-            UserError: they have not; or what is kept takes more memory than `LARGEST`.
+            UserError: one has taken more; or what is kept takes more memory than `LARGEST`.
         """
         stream, first, held = self._stream, self._stream.reset(), 0
         found: list[list[Played]] = [[] for _ in range(stream.num_envs)]
         rows: list[list[dict[str, Any]]] = [[] for _ in range(stream.num_envs)]
         playing = ~first.last
-        for time, (now, row) in enumerate(self.steps(first, key), 1):
+        for now, row in self.steps(first, key):
             size = sum(4 * leaf[0].size for leaf in jax.tree.leaves(row.get("observation")))
             for index in np.flatnonzero(playing).tolist():
                 kept = len(rows[index]) < longest
@@ -315,9 +318,12 @@ class HostPlayer:
             over = np.array([len(own) >= each for own in found])
             if over.all():
                 break
-            if time >= all_steps:
-                steps = all_steps // each
-                raise UserError(f"an episode of {stream.name} did not end within {steps} steps")
+            if max(map(len, rows)) >= may_take:
+                raise UserError(
+                    f"an episode of {stream.name} did not end within {may_take:,} steps: allow "
+                    "more (--max-steps, in Python max_steps), or train with a "
+                    "--wrappers.time-limit"
+                )
             playing = ~now.last & ~over
         return [own[number] for number in range(each) for own in found]
 
@@ -341,7 +347,8 @@ def _played(
         return Played({}, len(rows), CUT, {})
     steps = jax.tree.map(lambda *leaves: np.stack([leaf[index] for leaf in leaves]), *rows)
     ended = ending(then.ended[index], then.discount[index])
-    metrics = {name: float(values[index]) for name, values in then.metrics.items()}
+    numbers = then.numbers[index] if then.numbers else {}
+    metrics = numbers | {name: float(values[index]) for name, values in then.metrics.items()}
     return Played(steps, len(rows), ended, {} if ended == CUT else metrics)
 
 

@@ -113,6 +113,7 @@ class TrainedWrappers:
         given = np.array([0.0 if now.start or now.reward is None else now.reward], np.float32)
         earned = self._wrappers.reward(given, counted, np.zeros(1, bool))
         raw = jax.tree.map(lambda x: x[None], self._adapter.observations(now.observation))
+        self._adapter.observations.require_categories(raw)
         raw, mask = self._split(raw, now.action_mask)
         seen = self._wrappers.observe(raw, self._taken, earned, start, np.array([now.ended]))
         seen = seen if mask is None else join_mask(seen, mask != 0)

@@ -8,9 +8,11 @@ import jax
 
 from clew import interact
 from clew.agents.learners import Learner
-from clew.agents.network import Agent, make_agent
-from clew.errors import UserError, one_line
+from clew.agents.network import Agent, make_agent, refuse_own_arguments
+from clew.errors import UserError, check_call, one_line, together
 from clew.interact.task import Task
+from clew.memory import MEMORIES
+from clew.names import find
 from clew.run.asynchronous.settings import check_async
 from clew.run.config import TrainConfig
 from clew.run.machine import require_memory
@@ -38,14 +40,18 @@ def make_parts(config: TrainConfig) -> Parts:
         UserError: for an unknown or impossible setting, settings that do not fit each other, the
             task or the devices, or arrays that this machine's memory cannot hold.
     """
-    config.validate()
-    learner = config.learner
-    task = make_task(config)
+    config.check_types()
+    together(
+        config.validate,
+        lambda: interact.check_name(config.env, config.env_options),
+        lambda: check_memory(config),
+    )
+    task, learner = make_task(config), config.learner
     check_task(config, task, learner)
     config = choose_devices(config, task)
     check_devices(config, learner)
     parts = parts_of(config, task, learner)
-    check_memory(parts)
+    check_room(parts)
     return parts
 
 
@@ -98,7 +104,18 @@ def abstract_agent(config: TrainConfig, task: Task) -> Agent:
     return eqx.filter_eval_shape(lambda key: build_agent(config, task, key), jax.random.key(0))
 
 
-def check_memory(parts: Parts) -> None:
+def check_memory(config: TrainConfig) -> None:
+    """Refuses a memory, or an option of it, that there is not; nothing is built.
+
+    Raises:
+        UserError: naming the nearest valid ones.
+    """
+    memory = find("memory", config.memory, MEMORIES)
+    refuse_own_arguments(config.memory_options)
+    check_call(config.memory, memory, 1, key=None, **config.memory_options)
+
+
+def check_room(parts: Parts) -> None:
     """Refuses settings whose arrays a processor's memory cannot hold, before anything is made.
 
     The least that a run holds: parameters with Adam's two averages, and for every environment its

@@ -251,7 +251,7 @@ def load_newest(
             passed.append(path)
             continue
         for reason in reasons:
-            text = f"{reason}; resuming from {path.name} instead"
+            text = f"{reason}; {path.name} is taken instead"
             warnings.warn(text, CheckpointWarning, stacklevel=2)
         return checkpoint, made, passed
     if reasons:

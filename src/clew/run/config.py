@@ -36,6 +36,7 @@ from clew.errors import (
     require_at_least,
     require_choice,
     require_rate,
+    together,
     unknown_name,
 )
 from clew.files import with_lists, with_tuples
@@ -206,35 +207,44 @@ class TrainConfig(LearnerSettings):
             UserError: naming the setting, its value and what was expected, or the nearest valid
                 name.
         """
-        self._check_types()
-        for name in ("seeds", "log_every"):
-            require_at_least(name, getattr(self, name), 1)
+        self.check_types()
+        together(
+            lambda: require_at_least("seeds", self.seeds, 1),
+            lambda: require_at_least("log_every", self.log_every, 1),
+            lambda: require_at_least("devices", self.devices, 0),
+            lambda: require_choice("device_threads", self.device_threads, THREADS),
+            lambda: require_rate("checkpoint_seconds", self.checkpoint_seconds),
+            self.network.validate,
+            self._validate_learning,
+            self.host.validate,
+            lambda: require_choice("runner", self.runner, RUNNERS),
+            self.asynchronous.validate,
+            lambda: check_loggers(self.loggers, self.wandb),
+            lambda: _check_name(self.name),
+        )
         require_at_least("seed", self.seed, 0, SEEDS - self.seeds)  # beyond, JAX begins again at 0
+        try:
+            json.dumps(self.to_json(), allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise UserError(f"settings must be plain finite values: {error}") from error
+
+    def _validate_learning(self) -> None:
+        """The learner's settings, and the steps, which are whole rollouts of it."""
         self._validate_algorithm()
-        require_at_least("devices", self.devices, 0)
-        require_choice("device_threads", self.device_threads, THREADS)
-        require_rate("checkpoint_seconds", self.checkpoint_seconds)
-        self.network.validate()
-        self.learning.validate()
-        self.host.validate()
-        require_choice("runner", self.runner, RUNNERS)
-        self.asynchronous.validate()
-        check_loggers(self.loggers, self.wandb)
-        require_at_least("steps", self.steps, 1, 2**53)
+        together(self.learning.validate, lambda: require_at_least("steps", self.steps, 1, 2**53))
         if self.steps < self.steps_per_update:
             raise UserError(
                 f"steps must be at least one rollout, {self.learning.num_envs} environments x "
                 f"{self.learning.rollout_length} steps = {self.steps_per_update}, got {self.steps}"
             )
         require_at_least("the number of updates", self.updates, 1)
-        _check_name(self.name)
-        try:
-            json.dumps(self.to_json(), allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise UserError(f"settings must be plain finite values: {error}") from error
 
-    def _check_types(self) -> None:
-        """Refuses strings, switches and lists of the wrong type; numbers are checked elsewhere."""
+    def check_types(self) -> None:
+        """Refuses strings, switches and lists of the wrong type; numbers are checked elsewhere.
+
+        Raises:
+            UserError: naming the setting, its value and what was expected.
+        """
         for prefix, group in (("", self), *((f"{n}.", getattr(self, n)) for n in _GROUPS)):
             hints = _hints(type(group))
             for name, hint in hints.items():
@@ -314,7 +324,7 @@ _NEWER = (
     ),
     "wrappers",
     *(f"wrappers.{name}" for name in ("trial_episodes", "trial_memory")),
-    *(f"wrappers.{name}" for name in ("action_mask", "show_action_mask")),
+    *(f"wrappers.{name}" for name in ("action_mask", "show_action_mask", "metrics")),
     *(f"network.{name}" for name in ("picture_channels", "picture_size", "embedding_size")),
     *(f"network.{name}" for name in ("encoder_projection", "encoder_norm", "nonlinearity")),
     *(f"network.{name}" for name in ("precision", "continuous", "log_std", "initial_log_std")),
@@ -439,6 +449,10 @@ def unused(setting: str, learner: str, config: TrainConfig) -> str:
 
 
 def _check_name(name: str) -> None:
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"name must be text in UTF-8, got {name!r}") from error
     if name != name.strip() or name in (".", "..") or "/" in name or "\\" in name or "\0" in name:
         raise UserError(
             f"name must be a folder name without a path (run_dir sets the place), got {name!r}"

@@ -8,6 +8,7 @@ import numpy as np
 
 from clew.agents.network import Agent
 from clew.errors import require_episodes
+from clew.interact.episodes import metrics_of_all
 from clew.run import machine
 from clew.run.build import make_task
 from clew.run.load import load_agent, load_run
@@ -70,7 +71,7 @@ def evaluate(
         episodes: for every seed, at least 1.
         greedy: take the most probable action, instead of sampling from the policy.
         seed: of the episodes and samples.
-        max_steps: steps after which an episode that has not ended is an error.
+        max_steps: steps that an episode may take; a longer one is an error.
         checkpoint: its file name or update; empty takes the newest good one.
         trust: consent to import the code that the run's settings name; see `clew.run.trust`.
 
@@ -87,12 +88,13 @@ def evaluate(
     for index in range(config.seeds):
         params, statistics = jax.tree.map(lambda x, i=index: x[i], (run.params, run.statistics))
         found.append(play(params, statistics, episodes, (seed, index)))
+    names = metrics_of_all(found)
     return EvalResult(
         episodes=episodes,
         greedy=greedy,
         steps=run.update * config.steps_per_update,
-        per_seed={n: [float(seed[n].mean()) for seed in found] for n in found[0]},
-        pooled={n: interval([seed[n] for seed in found]) for n in found[0]},
+        per_seed={n: [float(seed[n].mean()) for seed in found] for n in names},
+        pooled={n: interval([seed[n] for seed in found]) for n in names},
     )
 
 

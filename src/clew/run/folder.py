@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import secrets
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -296,7 +297,8 @@ def slug(name: str) -> str:
 
 def _exists(path: Path) -> UserError:
     return UserError(
-        f"{path} already has a run; resume it with --resume {path}, or choose another name"
+        f"{path} already has a run: resume it (clew train --resume {shlex.quote(str(path))}, in "
+        f"Python clew.train(config, resume=True)), or choose another name"
     )
 
 

@@ -1,5 +1,6 @@
 """The training loop for Gymnasium environments: acting on the host, learning compiled."""
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
@@ -15,6 +16,7 @@ from clew.agents.learners.base import LearnerState
 from clew.agents.trajectory import Rollout
 from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream
+from clew.errors import notes_of
 from clew.interact.host_rollout import (
     HostActor,
     HostRollout,
@@ -31,12 +33,15 @@ from clew.run.compiled import Program
 from clew.run.machine import require_room
 from clew.run.updates import RunState, SeedState, learn, state_layouts
 
-WRONG_VALUES = ("observation", "reward", "terminated", "truncated", MASK)
+WRONG_VALUES = ("answer", "info", "observation", "reward", "terminated", "truncated", MASK)
 """Fields of faults in what an environment returned, which opening it again would not mend."""
 
 
 class FaultBudget:
     """Counts faults of Gymnasium environments, logs those that the run survives, raises the others.
+
+    A fault that comes again at the same step, before the environments have been stepped for a whole
+    rollout, is no accident and not survived. The traceback of a cause is logged once.
 
     Args:
         allowed: how many are survived.
@@ -46,17 +51,43 @@ class FaultBudget:
     def __init__(self, allowed: int, log: Callable[[str], None]):
         self.allowed, self.used = allowed, 0
         self._log = log
+        self._last: dict[int | None, tuple[str, int]] = {}
+        self._seen: set[str] = set()
 
     def spend(
-        self, fault: EnvironmentFault, mended: str = "opened anew", text: str | None = None
+        self,
+        fault: EnvironmentFault,
+        mended: str = "opened anew",
+        text: str | None = None,
+        actor: int | None = 0,
     ) -> None:
-        """Logs a fault and how it was mended, or raises it; `text` replaces its message."""
+        """Logs a fault and how it was mended, or raises it.
+
+        Args:
+            fault: the fault.
+            mended: how.
+            text: replaces its message.
+            actor: whose it is; None where it says nothing of what comes next.
+        """
         if text is not None:
             fault.args = (text,)
         self.used += 1
-        if fault.field.split(" ")[0] in WRONG_VALUES or self.used > self.allowed:
+        cause = re.sub(r"0x[0-9a-f]+|\d+", "", fault.cause)
+        again = actor is not None and self._last.get(actor) == (cause, fault.steps)
+        self._last[actor] = cause, fault.steps
+        if cause in self._seen:
+            vars(fault).pop("__notes__", None)  # its traceback has been logged
+        self._seen.add(cause)
+        if again:
+            fault.args = (f"{fault}. That is the second time at once, so it is no accident",)
+        if again or fault.field.split(" ")[0] in WRONG_VALUES or self.used > self.allowed:
             raise fault
-        self._log(f"{fault}; {mended} ({self.used} of at most {self.allowed} times)")
+        line = f"{fault}; {mended} ({self.used} of at most {self.allowed} times)"
+        self._log("\n".join([line, *notes_of(fault)]))
+
+    def stepped(self, actor: int = 0) -> None:
+        """An actor's environments have been stepped for a whole rollout."""
+        self._last.pop(actor, None)
 
 
 class HostProgram(Program):
@@ -141,6 +172,7 @@ class HostProgram(Program):
             except EnvironmentFault as fault:
                 self.close()
                 self._budget.spend(fault)
+        self._budget.stepped()
         self._steps = list(steps)
         made = self._learn(seed._replace(key=next_key), acted, learn_key, np.int32(state.update))
         statistics = packed(of_seeds([stream.state() for stream in self._streams]))

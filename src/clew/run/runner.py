@@ -305,7 +305,7 @@ class Runner:
         if self._saved != self.update:
             self._save()
         return EnvironmentFailed(
-            f"{fault}\nThe run is saved after {self._steps} steps; resume with: {self._resume_with}"
+            f"{fault}. The run is saved after {self._steps} steps; resume with: {self._resume_with}"
         )
 
     def _diverged(self, lane: Lane) -> TrainingDiverged:

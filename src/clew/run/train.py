@@ -1,6 +1,7 @@
 """Training from the command to the summary."""
 
 import contextlib
+import shlex
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -158,7 +159,7 @@ def _train(
         checkpoints=path / folder.CHECKPOINTS,
         identity=identity,
         stop=stop,
-        resume_with=f"clew train --resume {shown}",
+        resume_with=f"clew train --resume {shlex.quote(str(shown))}",
     )
     with contextlib.closing(runner):
         runner.prepare()

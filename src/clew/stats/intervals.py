@@ -28,6 +28,9 @@ class Interval(NamedTuple):
     low: float
     high: float
 
+    def __str__(self) -> str:
+        return format(self, ".3f")
+
     def __format__(self, spec: str) -> str:
         """Writes `mean [low, high]`, each number by `spec` (two decimals by default)."""
         spec = spec or ".2f"

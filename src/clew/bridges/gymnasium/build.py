@@ -15,6 +15,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import DependencyNotInstalled
 from PIL import Image
 
+from clew.bridges.gymnasium.faults import last_line, own_traceback
 from clew.bridges.gymnasium.trials import TrialEpisodes
 from clew.errors import UserError, check_call, parameters_of
 from clew.names import resolve
@@ -161,9 +162,20 @@ def call(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> 
     except TypeError as error:
         told = ("unexpected keyword argument", "multiple values for")
         if not any(words in str(error) for words in told):
-            raise
+            raise _failed(name, error) from error
         line = str(error).split(" was raised from the environment creator")[0]
         raise UserError(f"{name} does not take these options: {line}") from error
+    except UserError:
+        raise
+    except Exception as error:
+        raise _failed(name, error) from error
+
+
+def _failed(name: str, error: Exception) -> UserError:
+    """The error for a factory that raises, with the traceback of its own code."""
+    failed = UserError(f"{name} raised while it was built: {last_line(error)}")
+    failed.add_note(own_traceback(error))
+    return failed
 
 
 def find_factory(name: str) -> Callable[..., Any]:

@@ -1,9 +1,13 @@
 """Errors that name the environment, the step and the field in which something went wrong."""
 
+import traceback
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from clew.errors import UserError
+
+LIBRARY = str(Path(__file__).parents[2])
 
 
 class EnvironmentFault(UserError):
@@ -14,8 +18,10 @@ class EnvironmentFault(UserError):
         indices: the environments of the batch that failed; empty where it is not known.
         episode_step: steps of the episode before the failing call, or None.
         field: "observation", "observation NAME", "reward", "terminated", "truncated" or
-            "action_mask"; "step", "reset" or "worker" where the environment raised or its process
-            died.
+            "action_mask", "answer" for an answer of another form; "step", "reset" or "worker" where
+            the environment raised or its process died.
+        cause: what went wrong without saying where, which is the same when it happens again.
+        steps: of the stream before it, or 0.
         lost: True if a process is gone and the stream with it: `close` it and open another.
             False if `GymnasiumStream.reset` is enough, which builds the faulty environment again.
     """
@@ -29,6 +35,7 @@ class EnvironmentFault(UserError):
         indices: Sequence[int] = (),
         episode_step: int | None = None,
         field: str = "",
+        cause: str = "",
         lost: bool = False,
     ):
         super().__init__(message)
@@ -36,6 +43,7 @@ class EnvironmentFault(UserError):
         self.indices = tuple(indices) if index is None else (index,)
         self.episode_step = episode_step
         self.field = field
+        self.cause, self.steps = cause or field, 0
         self.lost = lost
 
     @property
@@ -44,8 +52,31 @@ class EnvironmentFault(UserError):
         return self.indices[0] if len(self.indices) == 1 else None
 
 
-class MaskError(UserError):
-    """An action mask is missing or is none."""
+class AnswerError(UserError):
+    """What an environment answered has another form than Gymnasium's, or than its spaces say.
+
+    Args:
+        message: what is wrong.
+        field: of an `EnvironmentFault`.
+    """
+
+    def __init__(self, message: str, field: str = "answer"):
+        super().__init__(message)
+        self.field = field
+
+
+def last_line(error: BaseException) -> str:
+    """What an exception says, on one line, with its type."""
+    return " ".join("".join(traceback.format_exception_only(error)).split())
+
+
+def own_traceback(error: BaseException) -> str:
+    """An environment's traceback, without the library's frames that lead to it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(LIBRARY):
+        trace = trace.tb_next
+    own = trace or error.__traceback__
+    return "".join(traceback.format_exception(type(error), error, own)).rstrip()
 
 
 class EnvironmentHung(EnvironmentFault):

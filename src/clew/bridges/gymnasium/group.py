@@ -2,7 +2,6 @@
 
 import contextlib
 import time
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -13,10 +12,11 @@ import numpy as np
 from gymnasium import spaces
 
 from clew.bridges.gymnasium.build import EnvBuilder
-from clew.bridges.gymnasium.faults import MaskError
+from clew.bridges.gymnasium.faults import AnswerError, last_line, own_traceback
 from clew.bridges.gymnasium.processes import (
     CLOSE_SECONDS,
     close_quietly,
+    end_forks,
     end_with_parent,
     is_ctrl_c,
     leave_stopping_to_parent,
@@ -25,17 +25,21 @@ from clew.bridges.gymnasium.spaces import (
     Array,
     ObservationAdapter,
     adapt_observation,
+    answered,
     exact_types,
     flag,
     mask_of_info,
+    number,
+    numbers_of_info,
     require_exact,
 )
 from clew.bridges.gymnasium.trials import ENDED
 from clew.errors import UserError
-from clew.names import MASK
 
 NUMBERS = (float, int, np.floating, np.integer)
 FLAGS = (bool, np.bool_)
+RESET = ("observation", "info")
+STEP = ("observation", "reward", "terminated", "truncated", "info")
 NOBODY = -1
 
 
@@ -46,12 +50,14 @@ class Failure:
     index: int
     """Which environment, counted over all processes."""
     call: str
-    """ "reset" or "step"; building an environment belongs to its first reset. "action_mask" where
-    nothing but that was wrong."""
+    """ "reset" or "step"; building an environment belongs to its first reset. Of an `AnswerError`,
+    its field."""
     episode_step: int
     """Steps of the episode before the call."""
     text: str
-    """The traceback; of a `UserError`, its message."""
+    """What went wrong, on one line."""
+    trace: str = ""
+    """The environment's traceback, if it raised."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,8 @@ class GroupPlan:
     count: int
     mask: int = 0
     """Numbers of the action mask in `info`; 0 for none."""
+    metrics: tuple[str, ...] = ()
+    """Numbers of an episode's last `info` that are metrics."""
 
     @property
     def trials(self) -> bool:
@@ -79,7 +87,8 @@ class GroupPlan:
         leaves = [(str(k), leaf.dtype, leaf.shape) for k, leaf in enumerate(self.adapter.leaves)]
         numbers = [("reward", np.float64), ("terminated", np.bool_), ("truncated", np.bool_)]
         trial, mask = ("trial_goes_on", np.bool_), ("mask", np.uint8, (self.mask,))
-        return np.dtype([("observation", leaves), *numbers, trial, mask], align=True)
+        metrics = ("metrics", np.float64, (len(self.metrics),))
+        return np.dtype([("observation", leaves), *numbers, trial, mask, metrics], align=True)
 
 
 class EnvGroup:
@@ -107,8 +116,8 @@ class EnvGroup:
             for k, leaf in enumerate(plan.adapter.leaves)
             for array in [rows["observation"][str(k)]]
         ]
-        self._rewards, self._masks, self._goes_on = (
-            rows[name] for name in ("reward", "mask", "trial_goes_on")
+        self._rewards, self._masks, self._goes_on, self._metrics = (
+            rows[name] for name in ("reward", "mask", "trial_goes_on", "metrics")
         )
         self._terminated, self._truncated = rows["terminated"], rows["truncated"]
         self._masks[:] = 1
@@ -116,6 +125,8 @@ class EnvGroup:
         self._trials, self._mask = plan.trials, plan.mask
         self._steps = [0] * plan.count
         self._failures: list[Failure] = []
+        self.numbers: list[dict[str, float]] = []
+        """Of every environment: those of its `info`, if the last step ended its episode."""
 
     def reset(self, seeds: Sequence[int] | None) -> list[Failure]:
         """Opens an episode in every environment; builds those that are not there.
@@ -124,6 +135,7 @@ class EnvGroup:
             seeds: one for each environment; None to continue the present random streams.
         """
         self._failures = []
+        self.numbers = [{} for _ in self._envs]
         self._ended[:] = self._goes_on[:] = False
         for i in range(self.plan.count):
             self._begin(i)
@@ -137,6 +149,7 @@ class EnvGroup:
     def step(self, actions: Array) -> list[Failure]:
         """Takes an action [count, ...] in every environment, or opens its next episode."""
         self._failures = []
+        self.numbers = [{} for _ in self._envs]
         self._rewards[:] = 0.0
         self._terminated[:] = self._truncated[:] = self._goes_on[:] = False
         for i, env in enumerate(self._envs):
@@ -148,7 +161,7 @@ class EnvGroup:
                 if self._ended[i]:
                     self._open(i, env, None)
                 else:
-                    self._step(i, *env.step(actions[i]))
+                    self._step(i, *answered("step", env.step(actions[i]), STEP))
             except BaseException as error:
                 self._fail(i, call, error)
         self._ended = self._terminated | self._truncated
@@ -179,7 +192,8 @@ class EnvGroup:
 
     def _open(self, i: int, env: gymnasium.Env, seed: int | None) -> None:
         self._steps[i] = 0
-        observation, info = env.reset() if seed is None else env.reset(seed=seed)
+        answer = env.reset() if seed is None else env.reset(seed=seed)
+        observation, info = answered("reset", answer, RESET)
         self._write(i, observation)
         if self._mask:
             self._masks[i] = mask_of_info(info, self._mask, False)
@@ -189,7 +203,7 @@ class EnvGroup:
     ) -> None:
         """Writes what an environment answered; the usual types take the short way."""
         known = isinstance(reward, NUMBERS)
-        self._rewards[i] = reward if known else float(np.asarray(reward, np.float64).item())
+        self._rewards[i] = reward if known else number("reward", reward)
         known = isinstance(terminated, FLAGS)
         self._terminated[i] = terminated if known else flag("terminated", terminated)
         known = isinstance(truncated, FLAGS)
@@ -197,18 +211,19 @@ class EnvGroup:
         self._write(i, observation)
         if self._trials:
             self._goes_on[i] = info.get(ENDED, False)
+        ended = bool(self._terminated[i] or self._truncated[i])
         if self._mask:
-            ended = bool(self._terminated[i] or self._truncated[i])
             self._masks[i] = mask_of_info(info, self._mask, ended)
+        if ended:
+            self.numbers[i] = numbers_of_info(info, self.plan.metrics)
+            self._metrics[i] = [self.numbers[i][name] for name in self.plan.metrics]
         self._steps[i] += 1
 
     def _write(self, i: int, observation: Any) -> None:
         for leaf, array, raw_shape, flat, exact in self._slots:
             value = leaf.pick(observation)
-            if value.shape != raw_shape:
-                raise ValueError(
-                    f"{leaf.field} has shape {value.shape}, its space says {raw_shape}"
-                )
+            if value.shape != raw_shape or value.dtype == object:
+                raise leaf.misfit(value)
             if exact and value.dtype.char not in exact:
                 require_exact(leaf, value)
             array[i] = value.ravel() if flat else value
@@ -222,9 +237,10 @@ class EnvGroup:
         if is_ctrl_c(error):
             raise error
         index = self.plan.first + i
-        text = str(error) if isinstance(error, UserError) else traceback.format_exc()
-        call = MASK if isinstance(error, MaskError) else call
-        self._failures.append(Failure(index, call, self._steps[i], text))
+        known = isinstance(error, UserError)
+        text, trace = (str(error), "") if known else (last_line(error), own_traceback(error))
+        call = error.field if isinstance(error, AnswerError) else call
+        self._failures.append(Failure(index, call, self._steps[i], text, trace))
         env, self._envs[i] = self._envs[i], None
         if env is not None:
             close_quietly(env)
@@ -255,3 +271,4 @@ def serve(sent: Any, place: int, rows: Any, progress: Any, pipe: Connection) -> 
             call, what = asked
             pipe.send(group.reset(what) if call == "reset" else group.step(what))
     group.close()
+    end_forks()

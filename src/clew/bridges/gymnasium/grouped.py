@@ -23,7 +23,6 @@ from clew.bridges.gymnasium.processes import (
 from clew.bridges.gymnasium.spaces import Array
 from clew.bridges.gymnasium.vector import Answer, VectorSource, seeds_of
 from clew.errors import UserError, system_error
-from clew.names import MASK
 
 
 class GroupedEnvs(VectorSource):
@@ -139,21 +138,37 @@ class GroupedEnvs(VectorSource):
             terminated=rows["terminated"].copy(),
             truncated=rows["truncated"].copy(),
             trial_goes_on=rows["trial_goes_on"].copy() if self._plan.trials else None,
+            numbers=self._numbers(),
         )
+
+    def _numbers(self) -> list[dict[str, float]]:
+        """Of every environment: those of its `info`; from worker processes only metrics come."""
+        if self._local is not None:
+            return self._local.numbers
+        rows, names = self._rows, self._plan.metrics
+        ended = rows["terminated"] | rows["truncated"]
+        return [
+            dict(zip(names, own, strict=True)) if over else {}
+            for own, over in zip(rows["metrics"].tolist(), ended, strict=True)
+        ]
 
     def _failed(self, failures: Sequence[Failure]) -> EnvironmentFault:
         first = failures[0]
         others = f" (and {len(failures) - 1} others)" if len(failures) > 1 else ""
-        what = "gave no valid action mask" if first.call == MASK else f"raised in {first.call}"
-        lines = first.text.strip().splitlines()
-        return EnvironmentFault(
+        raised = first.call in ("reset", "step")
+        what = f"raised in {first.call}" if raised else f"gave a wrong {first.call}"
+        fault = EnvironmentFault(
             f"{self.name}: environment {first.index}{others} {what}, {first.episode_step} steps "
-            f"into its episode: {lines[-1]}" + (f"\n{first.text}" if len(lines) > 1 else ""),
+            f"into its episode: {first.text}",
             env=self.name,
             index=first.index,
             episode_step=first.episode_step,
             field=first.call,
+            cause=f"{first.call}: {first.text}",
         )
+        if first.trace:
+            fault.add_note(first.trace)
+        return fault
 
     def _shares(self) -> list[slice]:
         """The environments of each process."""
@@ -195,11 +210,17 @@ class GroupedEnvs(VectorSource):
             codes = ", ".join(str(self.processes[p].exitcode) for p in gone) or "unknown"
             index = self._busy(gone[0]) if gone else None
             where = f"the worker process of environment {index}" if gone else "a worker process"
-            raise self._gone(f"{where} ended (exit code {codes})", index) from error
+            what = f"ended (exit code {codes})"
+            raise self._gone(f"{where} {what}", index, what) from error
 
-    def _gone(self, what: str, index: int | None = None) -> EnvironmentFault:
+    def _gone(self, what: str, index: int | None = None, cause: str = "") -> EnvironmentFault:
         return EnvironmentFault(
-            f"{self.name}: {what}", env=self.name, index=index, field="worker", lost=True
+            f"{self.name}: {what}",
+            env=self.name,
+            index=index,
+            field="worker",
+            cause=cause,
+            lost=True,
         )
 
 

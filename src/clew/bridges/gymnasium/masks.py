@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from clew.bridges.gymnasium.faults import MaskError
+from clew.bridges.gymnasium.faults import AnswerError
 from clew.bridges.gymnasium.spaces import Array, mask_of_info
 from clew.envs.spaces import (
     MASK,
@@ -98,7 +98,7 @@ class ActionMasks:
             ended: which environments show the end of an episode, and need no mask.
 
         Raises:
-            MaskError: one is missing or of another size.
+            AnswerError: one is missing or of another size.
         """
         if not isinstance(infos, Sequence):
             found, there = infos.get(MASK), infos.get(f"_{MASK}", np.ones(count, bool))
@@ -109,8 +109,8 @@ class ActionMasks:
         for i, info in enumerate(rows):
             try:
                 masks[i] = mask_of_info(info, self.size, bool(ended[i]))
-            except MaskError as error:
-                raise MaskError(f"environment {i}: {error}") from error
+            except AnswerError as error:
+                raise AnswerError(f"environment {i}: {error}", MASK) from error
         return masks
 
     def wrong(self, masks: Array) -> tuple[Array, str]:

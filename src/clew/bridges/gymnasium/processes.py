@@ -9,8 +9,9 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from multiprocessing import connection, resource_tracker
+from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from clew.errors import StoppedAtOnce
 
@@ -40,6 +41,27 @@ def is_ctrl_c(error: BaseException) -> bool:
 
 
 @contextlib.contextmanager
+def staying() -> Iterator[None]:
+    """Has `os._exit` raise SystemExit in this process, as `sys.exit` does.
+
+    An environment that ends its process would otherwise end the command, with the code 0 of one
+    that has done its work. Processes that are forked meanwhile end as ever.
+    """
+    here, leave = os.getpid(), os._exit
+
+    def stay(status: int) -> NoReturn:
+        if os.getpid() != here:
+            leave(status)
+        raise SystemExit(status)
+
+    os._exit = stay
+    try:
+        yield
+    finally:
+        os._exit = leave
+
+
+@contextlib.contextmanager
 def at_most(seconds: float) -> Iterator[None]:
     """Raises TimeoutError in what takes longer, also in what waits for ever.
 
@@ -64,7 +86,7 @@ def at_most(seconds: float) -> Iterator[None]:
 def close_quietly(env: Closeable, seconds: float = CLOSE_SECONDS) -> None:
     """Closes an environment that is not needed any more, whatever it does then."""
     try:
-        with at_most(seconds):
+        with at_most(seconds), staying():
             env.close()
     except BaseException as error:
         if is_ctrl_c(error):
@@ -96,6 +118,31 @@ def end_processes(
     for pipe in pipes:
         if pipe is not None:
             pipe.close()
+
+
+def end_forks() -> int:
+    """Ends what an environment has forked from this process and left; how many there were.
+
+    A fork has the files of this process open, so that whoever reads its output would wait for ever.
+    Programs that were started as such are not touched. Nothing is found where there is no /proc.
+    """
+    pids = [child.pid or 0 for child in multiprocessing.active_children() if not child.daemon]
+    own = _command_line(os.getpid())
+    for task in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # a thread that has ended
+            forked = [int(pid) for pid in task.read_text().split() if int(pid) not in pids]
+            pids += [pid for pid in forked if own and _command_line(pid) == own]
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return len(pids)
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def stopping_signals() -> list[signal.Signals]:

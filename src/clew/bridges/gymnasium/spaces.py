@@ -1,18 +1,21 @@
 """What an agent sees of Gymnasium's spaces: few forms of arrays, whatever the environment has."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
-from clew.bridges.gymnasium.faults import MaskError
-from clew.errors import UserError
-from clew.names import MASK
+from clew.bridges.gymnasium.faults import AnswerError
+from clew.bridges.gymnasium.trials import ENDED
+from clew.errors import UserError, one_line
+from clew.names import MASK, METRICS
 
 OBSERVATIONS = "Box, Discrete, MultiBinary, MultiDiscrete, and Dict or Tuple of them"
 ACTIONS = "Discrete, MultiDiscrete, MultiBinary, and Box of floating-point numbers"
+
+NO_METRICS = (*METRICS, ENDED)
 
 Array = np.ndarray
 Arrays = Array | dict[str, Array]
@@ -49,22 +52,46 @@ class Leaf:
         return f"observation {self.name}".rstrip()
 
     def pick(self, observation: Any) -> Array:
-        """This array of one whole observation of the environment (or of a batch of them)."""
+        """This array of one whole observation of the environment (or of a batch of them).
+
+        Raises:
+            AnswerError: there is none, or it is no array.
+        """
         for key in self.path:
-            observation = observation[key]
-        return np.asarray(observation)
+            try:
+                observation = observation[key]
+            except (KeyError, IndexError, TypeError) as error:
+                raise AnswerError(
+                    f"an observation has no entry {key!r}{_entries(observation)}", self.field
+                ) from error
+        try:
+            return np.asarray(observation)
+        except ValueError as error:  # of rows of different lengths
+            raise self.misfit(observation) from error
+
+    def misfit(self, value: Any) -> AnswerError:
+        """The error for a value that is not of the space."""
+        if isinstance(value, np.ndarray) and value.dtype != object:
+            found = f"has shape {value.shape}"
+        else:
+            found = f"is {one_line(value.tolist() if isinstance(value, np.ndarray) else value)}"
+        return AnswerError(f"{self.field} {found}, its space is {self.space}", self.field)
 
     def adapt(self, value: Array) -> Array:
         """A value [...], or a batch of values [B, ...], as the agent sees it; always a copy."""
         if value.dtype == object or value.shape[value.ndim - len(self.raw_shape) :] != (
             self.raw_shape
         ):
-            raise UserError(
-                f"{self.field} has shape {value.shape}, its space says {self.raw_shape}"
-            )
+            raise self.misfit(value)
         batch = value.shape[: value.ndim - len(self.raw_shape)]
         adapted = value.astype(self.dtype).reshape((*batch, *self.shape))
         return adapted if self.offset is None else adapted - self.offset
+
+
+def _entries(observation: Any) -> str:
+    if isinstance(observation, Mapping):
+        return f"; it has {', '.join(map(repr, observation))}"
+    return f": it is {one_line(observation)}"
 
 
 def exact_types(dtype: np.dtype) -> str:
@@ -82,22 +109,48 @@ def lost(value: Array, dtype: np.dtype) -> Array:
 
 
 def require_exact(leaf: Leaf, value: Array) -> None:
-    """Raises ValueError for a value that the leaf's type would change."""
+    """Raises `AnswerError` for a value that the leaf's type would change."""
     wrong = lost(value, leaf.dtype)
     if wrong.any():
         value = value[wrong].flat[0]
-        raise ValueError(f"{leaf.field} has a value {value}, its space is {leaf.space}")
+        raise AnswerError(
+            f"{leaf.field} has a value {value}, its space is {leaf.space}", leaf.field
+        )
+
+
+def answered(call: str, answer: Any, parts: Sequence[str]) -> tuple[Any, ...]:
+    """What an environment answered to a call, as a tuple of so many parts.
+
+    Raises:
+        AnswerError: it is none.
+    """
+    if isinstance(answer, tuple | list) and len(answer) == len(parts):
+        return tuple(answer)
+    found = f"{len(answer)} values" if isinstance(answer, tuple) else one_line(answer)
+    raise AnswerError(f"{call} returned {found}, expected {len(parts)}: {', '.join(parts)}")
+
+
+def number(name: str, value: Any) -> float:
+    """A number, as anything that holds a single one.
+
+    Raises:
+        AnswerError: it is none.
+    """
+    try:
+        return float(np.asarray(value).item())
+    except (TypeError, ValueError) as error:
+        raise AnswerError(f"{name} is {one_line(value)}, expected a number", name) from error
 
 
 def flag(name: str, value: Any) -> bool:
     """The value of `terminated` or `truncated`, as anything that is 0 or 1.
 
     Raises:
-        ValueError: it is neither.
+        AnswerError: it is neither.
     """
     array = np.asarray(value)
     if array.size != 1 or array.dtype.kind not in "biuf" or array.item() not in (0, 1):
-        raise ValueError(f"{name} is {value!r}, expected True or False")
+        raise AnswerError(f"{name} is {one_line(value)}, expected True or False", name)
     return bool(array.item())
 
 
@@ -112,25 +165,58 @@ def mask_of_info(info: Any, size: int, ended: bool) -> Array:
         ended: whether the episode has ended; without a mask everything is then allowed.
 
     Raises:
-        MaskError: there is none, or one of another shape or type.
+        AnswerError: there is none, or one of another shape or type.
     """
     mask = info.get(MASK)
     if mask is None:
         if ended:
             return np.ones(size, np.uint8)
-        raise MaskError(f"info has no {MASK!r}, expected {size} numbers, 1 for what is allowed")
+        raise AnswerError(
+            f"info has no {MASK!r}, expected {size} numbers, 1 for what is allowed", MASK
+        )
     parts = mask if isinstance(mask, tuple | list) and np.ndim(mask[0]) else [mask]
     array = np.concatenate([np.ravel(part) for part in parts])
     shape = np.shape(mask) if parts[0] is mask else array.shape
     if shape != (size,) or array.dtype.kind not in "biuf":
-        raise MaskError(
+        raise AnswerError(
             f"info[{MASK!r}] has shape {list(shape)} and type {array.dtype}, expected {size} "
-            "numbers, 1 for what is allowed"
+            "numbers, 1 for what is allowed",
+            MASK,
         )
     wrong = (array != 0) & (array != 1)
     if wrong.any():
-        raise MaskError(f"info[{MASK!r}] has a value {array[wrong][0]}, expected zeros and ones")
+        raise AnswerError(
+            f"info[{MASK!r}] has a value {array[wrong][0]}, expected zeros and ones", MASK
+        )
     return array.astype(np.uint8)
+
+
+def numbers_of_info(info: Any, wanted: Sequence[str] = ()) -> dict[str, float]:
+    """The numbers in an environment's `info`; those that are wanted, if any are.
+
+    Raises:
+        AnswerError: one that is wanted is not there.
+    """
+    items = info.items() if isinstance(info, Mapping) else ()
+    found = {
+        key: float(value)
+        for key, value in items
+        if isinstance(key, str) and key not in NO_METRICS and _is_number(value)
+    }
+    for name in wanted:
+        if name not in found:
+            has = ", ".join(map(repr, found)) or "none"
+            raise AnswerError(
+                f"the info of an episode's last step has no number {name!r}; it has {has}", "info"
+            )
+    return {name: found[name] for name in wanted or found}
+
+
+def _is_number(value: Any) -> bool:
+    number = isinstance(value, bool | int | float | np.generic) or (
+        isinstance(value, np.ndarray) and value.ndim == 0
+    )
+    return number and np.asarray(value).dtype.kind in "biuf" and bool(np.isfinite(value))
 
 
 @dataclass(frozen=True)
@@ -160,6 +246,17 @@ class ObservationAdapter:
         if not isinstance(observation, dict):
             return [observation]
         return [observation[leaf.name] for leaf in self.leaves]
+
+    def require_categories(self, observations: Arrays) -> None:
+        """Raises `AnswerError` for a category that the environment does not have."""
+        for leaf, array in zip(self.leaves, self.arrays(observations), strict=True):
+            if is_categorical(leaf.space):
+                wrong = array.view(np.uint32) >= category_counts(leaf.space)
+                if wrong.any():
+                    own = array[wrong].flat[0] + (0 if leaf.offset is None else leaf.offset)
+                    raise AnswerError(
+                        f"{leaf.field} is {own}, expected values of {leaf.space}", leaf.field
+                    )
 
     def __call__(self, observation: Any) -> Arrays:
         """One observation, or a batch with the environments as first axis; copies."""

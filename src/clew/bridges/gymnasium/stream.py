@@ -1,12 +1,18 @@
 """Endless streams of episodes of Gymnasium environments."""
 
+import contextlib
+import os
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from gymnasium.vector import VectorEnv
 
 from clew.bridges.gymnasium.faults import EnvironmentFault, EnvironmentHung
 from clew.bridges.gymnasium.masks import ActionMasks
+from clew.bridges.gymnasium.processes import staying
 from clew.bridges.gymnasium.spaces import (
     Array,
     Arrays,
@@ -20,11 +26,22 @@ from clew.envs.spaces import MASK, join_mask, take_entry, with_mask
 from clew.envs.trials import episode_groups, return_names
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
+from clew.names import METRICS
 
 __all__ = ["EnvironmentFault", "EnvironmentHung", "GymnasiumStep", "GymnasiumStream"]
 
-METRICS = ("return", "length")
-"""What is measured of every episode."""
+
+def restore_precision(x64: bool, name: str) -> None:
+    """Puts JAX's switch of double precision back as it was, if an environment has turned it."""
+    if jax.config.values["jax_enable_x64"] == x64:
+        return
+    jax.config.update("jax_enable_x64", x64)
+    warnings.warn(
+        f"{name} has set jax_enable_x64 to {not x64} in the process that learns, whose results "
+        f"would change; it is {x64} again. An environment that needs it can have worker "
+        "processes, in which it stays: --host.processes",
+        stacklevel=2,
+    )
 
 
 class GymnasiumStep(NamedTuple):
@@ -48,6 +65,9 @@ class GymnasiumStep(NamedTuple):
     the episode that this step ended, 0 elsewhere."""
     own_reward: Array
     """float32; the environments' own, which `reward` is without wrappers of rewards."""
+    numbers: Sequence[dict[str, float]] = ()
+    """Of every environment whose episode this step ended: numbers of its last `info`, as far as
+    they are known here; of others nothing."""
     final: tuple[Array, Arrays] | None = None
     """Where an episode was truncated and the same step opened the next one: which (bool [B]), and
     observations of which those rows are the final ones. Their value completes the return."""
@@ -91,7 +111,7 @@ else the final observation in `final` | goes on |
         wrappers = wrappers or WrapperConfig()
         wrappers.validate()
         self.vector, self.name, self.num_envs = vector, name, vector.num_envs
-        self.metric_names = metric_names_of(wrappers)
+        self.metric_names, self._named = metric_names_of(wrappers), wrappers.metrics
         trial_episodes = wrappers.trial_episodes if wrappers.trials else 1
         self._episodes = EpisodeStatistics(self.num_envs, trial_episodes)
         if not isinstance(vector, VectorSource):
@@ -108,6 +128,9 @@ else the final observation in `final` | goes on |
         self._wrappers = VectorWrappers(wrappers, seen, self._act.space, self.num_envs, frozen)
         self._seed, self._ready, self._waiting = seed, False, False
         self._actions: Array | None = None
+        self._taken, self._x64, self._folder = 0, jax.config.values["jax_enable_x64"], ""
+        with contextlib.suppress(OSError):  # it may be gone
+            self._folder = os.getcwd()
 
     @property
     def observation_space(self) -> Any:
@@ -138,7 +161,7 @@ else the final observation in `final` | goes on |
         self._ready, self._actions = False, None
         outcome = self._episodes.begin()
         self._wrappers.begin()
-        answer = self._source.reset(seed, timeout)
+        answer = self._asked(lambda: self._source.reset(seed, timeout))
         self._check(answer.observations)
         step = self._seen(answer, outcome)
         self._ready = True
@@ -197,9 +220,14 @@ else the final observation in `final` | goes on |
         self._source.show_progress(progress)
 
     def close(self) -> None:
-        """Closes the environments and ends their processes, within a few seconds at most."""
+        """Closes the environments and ends their processes, within a few seconds at most.
+
+        The current folder, which an environment may have changed, is again that of before.
+        """
         self._ready = False
         self._source.close()
+        with contextlib.suppress(OSError):
+            os.chdir(self._folder)
 
     def state(self) -> dict[str, Any]:
         """What the wrappers have learned, as a tree of float64 arrays, for a checkpoint."""
@@ -221,7 +249,20 @@ else the final observation in `final` | goes on |
 
     def _answer(self, timeout: float | None) -> Answer:
         self._waiting = False
-        return self._source.wait(timeout)
+        answer = self._asked(lambda: self._source.wait(timeout))
+        self._taken += 1
+        return answer
+
+    def _asked(self, ask: Callable[[], Answer]) -> Answer:
+        """What the environments answer, whatever else they do in this process."""
+        try:
+            with staying():
+                return ask()
+        except EnvironmentFault as fault:
+            fault.steps = self._taken
+            raise
+        finally:
+            restore_precision(self._x64, self.name)
 
     def _seen(self, answer: Answer, outcome: "StepOutcome") -> GymnasiumStep:
         """The step that the agent sees of what the environments answered."""
@@ -240,6 +281,8 @@ else the final observation in `final` | goes on |
             last = wrappers.observe(finals, actions, earned, never)
             final = (cut, self._masked(last, masks, ~never))
         seen = wrappers.observe(observations, actions, earned, outcome.start, goes_on)
+        numbers = answer.numbers or [{}] * self.num_envs
+        named = {n: np.array([own.get(n, 0) for own in numbers], np.float32) for n in self._named}
         return GymnasiumStep(
             observation=self._masked(seen, masks, outcome.last),
             reward=earned,
@@ -247,8 +290,9 @@ else the final observation in `final` | goes on |
             start=outcome.start,
             last=outcome.last,
             ended=outcome.ended,
-            metrics=outcome.metrics,
+            metrics=outcome.metrics | named,
             own_reward=outcome.reward,
+            numbers=numbers,
             final=final,
         )
 
@@ -306,7 +350,8 @@ class StepOutcome(NamedTuple):
 
 def metric_names_of(wrappers: WrapperConfig) -> tuple[str, ...]:
     """What is measured of every episode of a Gymnasium environment."""
-    return (*METRICS, *(return_names(wrappers.trial_episodes) if wrappers.trials else ()))
+    trials = return_names(wrappers.trial_episodes) if wrappers.trials else ()
+    return (*METRICS, *trials, *wrappers.metrics)
 
 
 class TrialStatistics:

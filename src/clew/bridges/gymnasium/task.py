@@ -1,12 +1,15 @@
 """Other people's environments as tasks: "gymnasium:ID" and "module:factory"."""
 
+import contextlib
 import functools
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium
+import jax
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
@@ -20,12 +23,13 @@ from clew.bridges.gymnasium.build import (
 from clew.bridges.gymnasium.group import GroupPlan
 from clew.bridges.gymnasium.grouped import GroupedEnvs
 from clew.bridges.gymnasium.masks import ActionMasks
-from clew.bridges.gymnasium.processes import close_quietly
+from clew.bridges.gymnasium.processes import close_quietly, staying
 from clew.bridges.gymnasium.spaces import ObservationAdapter, adapt_action, adapt_observation
-from clew.bridges.gymnasium.stream import METRICS, GymnasiumStream
+from clew.bridges.gymnasium.stream import GymnasiumStream, restore_precision
 from clew.envs.spaces import with_mask
 from clew.envs.wrappers import WrapperConfig, observed
 from clew.errors import UserError, check_call, parameters_of, require_at_least
+from clew.names import METRICS
 
 FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 NOT_FACTORIES = ("gymnax:",)
@@ -140,7 +144,7 @@ class GymnasiumTask:
             trial_episodes=wrappers.trial_episodes,
             trial_memory=wrappers.trial_memory,
             video_every=wrappers.video_every,
-            video_folder=wrappers.video_folder,
+            video_folder=os.path.abspath(wrappers.video_folder),
             spec=gymnasium.registry.get(self.name.rpartition(":")[2]),
         )
 
@@ -153,6 +157,7 @@ class GymnasiumTask:
             action_space=self.own_action_space,
             first=0,
             count=num_envs,
+            metrics=wrappers.metrics,
         )
 
     def _vector(self, num_envs: int, processes: int, wrappers: WrapperConfig) -> VectorEnv:
@@ -193,15 +198,28 @@ def gymnasium_task(name: str, options: Mapping[str, Any] | None = None) -> Gymna
         raise UserError(f"expected gymnasium:ID or module:factory, got {name!r}")
     vector = not name.startswith(GYMNASIUM) and "num_envs" in parameters_of(find_factory(name))
     env: gymnasium.Env | VectorEnv
-    if vector:
-        env = make_vector(name, 1, options)
-        own = env.single_observation_space, env.single_action_space
-    else:
-        env = build(name, options)
-        own = env.observation_space, env.action_space
-    close_quietly(env)
+    x64 = jax.config.values["jax_enable_x64"]
+    # Where files are looked for, and whether the process goes on, is not the environment's to say.
+    with contextlib.chdir(os.getcwd()), staying():
+        if vector:
+            env = make_vector(name, 1, options)
+            own = env.single_observation_space, env.single_action_space
+        else:
+            env = build(name, options)
+            own = env.observation_space, env.action_space
+        close_quietly(env)
+    restore_precision(x64, name)
     adapt_action(own[1], name)  # refuses what is not supported
     return GymnasiumTask(name, adapt_observation(own[0], name), own[1], options, vector)
+
+
+def option_defaults(name: str) -> dict[str, Any]:
+    """The options of a Gymnasium environment that have defaults; see `gymnasium_task` for names."""
+    if name.startswith(GYMNASIUM):
+        spec = gymnasium.registry.get(name.rpartition(":")[2])
+        return {} if spec is None else dict(spec.kwargs)
+    parameters = parameters_of(find_factory(name)).values()
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
 def make_vector(name: str, num_envs: int, options: Mapping[str, Any]) -> VectorEnv:

@@ -3,8 +3,7 @@
 import abc
 import contextlib
 import multiprocessing
-import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,7 +11,13 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
-from clew.bridges.gymnasium.faults import EnvironmentFault, EnvironmentHung, MaskError
+from clew.bridges.gymnasium.faults import (
+    AnswerError,
+    EnvironmentFault,
+    EnvironmentHung,
+    last_line,
+    own_traceback,
+)
 from clew.bridges.gymnasium.masks import ActionMasks
 from clew.bridges.gymnasium.processes import (
     CLOSE_SECONDS,
@@ -28,6 +33,7 @@ from clew.bridges.gymnasium.spaces import (
     adapt_observation,
     exact_types,
     lost,
+    numbers_of_info,
 )
 from clew.bridges.gymnasium.trials import ENDED
 from clew.envs.wrappers import WrapperConfig
@@ -52,6 +58,8 @@ class Answer(NamedTuple):
     finals: Arrays | None = None
     """Where this step opens the next episode: adapted observations, of which the rows of those
     that were truncated are their final ones; None if none was."""
+    numbers: Sequence[dict[str, float]] = ()
+    """Of every environment whose episode ended: numbers of its last `info`; of others nothing."""
 
 
 class VectorSource(abc.ABC):
@@ -129,6 +137,7 @@ class OtherVector(VectorSource):
         replace(wrappers, trial_episodes=1, trial_memory=True).require_no_single(name)
         masks = ActionMasks.of(wrappers, adapt_action(self.own_action_space, name).space)
         self._masks = masks if masks is not None and masks.in_info else None
+        self._metrics = wrappers.metrics
         self._lengths, self._hung = lengths, False
         self._actions: Any = None
 
@@ -171,7 +180,8 @@ class OtherVector(VectorSource):
         masks, goes_on = self._masks_of(info, closing), None
         if isinstance(info, dict) and ENDED in info:
             goes_on = np.asarray(info[ENDED], np.bool_)
-        return Answer(adapted, masks, rewards, terminated, truncated, goes_on, finals)
+        numbers = self._numbers(info, terminated | truncated)
+        return Answer(adapted, masks, rewards, terminated, truncated, goes_on, finals, numbers)
 
     def close(self) -> None:
         inner = self.vector.unwrapped
@@ -208,8 +218,20 @@ class OtherVector(VectorSource):
             return None
         try:
             return self._masks.of_infos(info, self.num_envs, ended)
-        except MaskError as error:
+        except AnswerError as error:
             raise EnvironmentFault(f"{self.name}: {error}", env=self.name, field=MASK) from error
+
+    def _numbers(self, info: Any, ended: Array) -> list[dict[str, float]]:
+        if self.same_step and isinstance(info, Mapping):
+            info = info.get("final_info", {})
+        found: list[dict[str, float]] = [{} for _ in ended]
+        for i in np.flatnonzero(ended).tolist():
+            try:
+                found[i] = numbers_of_info(_info_of(info, i), self._metrics)
+            except AnswerError as error:
+                text = f"{self.name}: environment {i}: {error}"
+                raise EnvironmentFault(text, env=self.name, index=i, field=error.field) from error
+        return found
 
     @contextlib.contextmanager
     def _faults_of(self, call: str, timeout: float | None) -> Iterator[None]:
@@ -226,16 +248,18 @@ class OtherVector(VectorSource):
         except BaseException as error:
             if is_ctrl_c(error):
                 raise
-            index, text = _dead_worker(self.vector), traceback.format_exc()
+            index, text = _dead_worker(self.vector), last_line(error)
             which = "an environment" if index is None else f"environment {index}"
-            last = text.strip().splitlines()[-1]
-            raise EnvironmentFault(
-                f"{self.name}: {which} raised in {call}: {last}\n{text}",
+            fault = EnvironmentFault(
+                f"{self.name}: {which} raised in {call}: {text}",
                 env=self.name,
                 index=index,
                 field=call,
+                cause=f"{call}: {text}",
                 lost=True,
-            ) from error
+            )
+            fault.add_note(own_traceback(error))
+            raise fault from error
 
 
 def autoreset_mode(vector: VectorEnv, name: str) -> AutoresetMode:
@@ -317,6 +341,18 @@ def _final_of(info: Any, i: int) -> Any:
         info, i = info[i], -1
     found = info.get("final_obs", info.get("final_observation"))
     return found if found is None or i < 0 else _row(found, i)
+
+
+def _info_of(info: Any, i: int) -> Any:
+    """The `info` of one environment; in a dict of batches "_KEY" says who has the key."""
+    if isinstance(info, Sequence):
+        return info[i]
+    return {
+        key: _row(values, i)
+        for key, values in info.items()
+        if isinstance(values, np.ndarray) and values.ndim
+        if f"_{key}" not in info or info[f"_{key}"][i]
+    }
 
 
 def _row(batch: Any, i: int) -> Any:

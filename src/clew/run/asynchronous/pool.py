@@ -120,6 +120,7 @@ class SerialPool(ActorPool):
             except EnvironmentFault as fault:
                 self._budget.spend(fault)
                 continue
+            self._budget.stepped()
             # The actor's next step writes its memory in place.
             own = jax.tree.map(np.array, gathered)
             taken.append(ActorRollout(version, 0, own, 0.0, 0.0))

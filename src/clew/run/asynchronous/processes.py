@@ -301,8 +301,10 @@ class ProcessPool(ActorPool):
         for message in running.heard():
             if isinstance(message, RolloutReady):
                 self._ready.add(running, running.rollout(message))
+                self._budget.stepped(running.number)
             elif isinstance(message, EnvironmentFault):
-                self._budget.spend(message, "opened anew", f"actor {running.number}: {message}")
+                text = f"actor {running.number}: {message}"
+                self._budget.spend(message, "opened anew", text, running.number)
                 running.send(Reopen(self._budget.used))
             elif isinstance(message, UserError):
                 raise message
@@ -325,11 +327,11 @@ class ProcessPool(ActorPool):
                 "`if __name__ == '__main__':`"
             )
         fault = EnvironmentFault(
-            f"actor {running.number} {failure}", env=name, field="worker", lost=True
+            f"actor {running.number} {failure}", env=name, field="worker", cause=failure, lost=True
         )
         if not started:
             raise fault
-        self._budget.spend(fault, "started anew", f"{name}: {fault}")
+        self._budget.spend(fault, "started anew", f"{name}: {fault}", running.number)
         with self._started():
             self._running[place] = self._start(self._specs[place])
 

@@ -282,8 +282,10 @@ class RayPool(ActorPool):
         if isinstance(said, Made):
             made = ActorRollout(said.version, running.number, *said[1:])
             self._ready.add(running, made)
+            self._budget.stepped(running.number)
         elif isinstance(said, EnvironmentFault):
-            self._budget.spend(said, "opened anew", f"{running.words}: {said}")
+            text = f"{running.words}: {said}"
+            self._budget.spend(said, "opened anew", text, running.number)
             running.forget()
         elif isinstance(said, UserError):
             raise said
@@ -305,7 +307,7 @@ class RayPool(ActorPool):
         if gone.fatal:
             raise fault
         if gone.node not in self._lost_nodes:
-            self._budget.spend(fault, "started anew")
+            self._budget.spend(fault, "started anew", actor=None)
         elif running.started:  # a node that is lost is one fault
             self._log(f"{fault}; started anew")
         self._lost_nodes |= {gone.node} - {""}

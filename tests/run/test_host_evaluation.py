@@ -1,0 +1,107 @@
+"""What is played and asked after a training on Gymnasium environments."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import clew
+from clew.errors import UserError
+from clew.inspect import choose_labels
+from clew.interact.task import PlayConfig
+from clew.run.build import make_task
+from clew.run.load import load_agent
+from clew.run.metrics import read_metrics
+from clew.run.progress import Quiet
+from faults.changing import LENGTH, Changing
+
+PPO = clew.PPOConfig(num_envs=2, rollout_length=8, sequence_length=8, minibatches=1, epochs=1)
+
+
+class Named(Changing):
+    """Its observation is a category, from 1 on, and two numbers."""
+
+    observation_space = spaces.Dict(
+        {"cue": spaces.Discrete(3, start=1), "map": spaces.Box(0, 1, (2,), np.float32)}
+    )
+
+    def _observation(self) -> Any:
+        if self._time == 0:
+            self._cue = self.np_random.integers(1, 4)
+        return {"cue": self._cue, "map": super()._observation()}
+
+
+def config_of(folder: Path, **changes: Any) -> clew.TrainConfig:
+    return clew.TrainConfig(
+        memory="gru",
+        memory_options={"hidden_size": 4},
+        ppo=PPO,
+        steps=64,
+        log_every=2,
+        run_dir=str(folder),
+        name="run",
+        **changes,
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on environments with names."""
+    config = config_of(tmp_path_factory.mktemp("runs"), env=f"{__name__}:Named")
+    return clew.train(config, progress=Quiet()).path
+
+
+def test_numbers_of_info_are_reported(trained: Path) -> None:
+    """All that every episode has; labels and texts are none."""
+    found = clew.evaluate(trained, episodes=4)
+    assert set(found.per_seed) == {"return", "length", "success", "distance", "late"}
+    assert found.success is not None and found.pooled["late"].mean == 1
+
+
+def test_metrics_are_chosen(tmp_path: Path) -> None:
+    """For the rows of the training, and then for evaluation alone."""
+    wrappers = clew.WrapperConfig(metrics=("success",))
+    config = config_of(tmp_path, env="faults.changing:Changing", wrappers=wrappers)
+    path = clew.train(config, progress=Quiet()).path
+    assert 0 <= read_metrics(path)[-1]["success"][0] <= 1
+    assert set(clew.evaluate(path, episodes=4).per_seed) == {"return", "length", "success"}
+
+
+def test_an_episode_that_does_not_end(trained: Path) -> None:
+    """The limit is each episode's own."""
+    assert clew.evaluate(trained, episodes=40, max_steps=LENGTH).per_seed["length"] == [LENGTH]
+    says = "Named did not end within 4 steps: allow more .--max-steps, in Python max_steps"
+    with pytest.raises(UserError, match=says):
+        clew.evaluate(trained, episodes=40, max_steps=LENGTH - 1)
+
+
+@pytest.mark.parametrize(
+    ("observation", "says"),
+    [
+        ({"cue": 1}, "an observation has no entry 'map'; it has 'cue'"),
+        ([1, 2], r"an observation has no entry 'cue': it is \[1, 2\]"),
+        (None, "an observation has no entry 'cue': it is None"),
+        ({"cue": 0, "map": [0.0, 1.0]}, r"observation cue is 0, expected values of Discrete\(3\)"),
+        ({"cue": 4, "map": [0.0, 1.0]}, "observation cue is 4, expected"),
+        ({"cue": 1, "map": None}, "observation map is .*None.* its space is Box"),
+        ({"cue": 1, "map": [[0.0], [0.0, 1.0]]}, "observation map is .* its space is Box"),
+    ],
+)
+def test_a_policy_says_what_it_cannot_read(trained: Path, observation: Any, says: str) -> None:
+    policy = clew.load_policy(trained)
+    with pytest.raises(UserError, match=says):
+        policy(observation, start=True)
+    assert policy({"cue": 3, "map": [0.0, 1.0]}, start=True) in (0, 1)
+
+
+def test_entries_are_probed_by_name(trained: Path) -> None:
+    """Of a dict, in place of numbers that nobody can know."""
+    loaded = load_agent(trained)
+    task = make_task(loaded.config)
+    episodes = task.episodes(loaded.agent, PlayConfig(episodes=8), loaded.statistics)
+    assert episodes.entries == episodes.first(2).entries == ("cue", "map[0]", "map[1]")
+    assert set(choose_labels(episodes, ["cue"])) == {"cue"}
+    with pytest.raises(UserError, match=r"unknown label to probe 'map'; .*'map\[0\]'"):
+        choose_labels(episodes, ["map"])
