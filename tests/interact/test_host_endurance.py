@@ -91,7 +91,7 @@ def test_a_learner_killed_twenty_times_loses_no_checkpoint(tmp_path: Path, runne
         reached = newest(tmp_path)
         assert_one_history(tmp_path)
     config = endless(tmp_path, runner, steps=(reached + 3) * PER_UPDATE)
-    with pytest.raises(UserError, match="they can be raised"):
+    with pytest.raises(UserError, match="steps can only be raised"):
         train(config, resume=True, progress=Quiet())
 
 
