@@ -5,10 +5,9 @@ named by law, length and pattern in the message of a failure. How many cases the
 largest deviation for each law, stands at the end of the session.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import jax
 import pytest
 
 from clew.cli.check import make
@@ -53,16 +52,6 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("arelit", {"frequencies": "full_wave", "r": 4}),
     ("arelit", {"frequencies": "odd_wave", "r": 2}),
 ]
-
-
-@pytest.fixture(autouse=True)
-def released() -> Iterator[None]:
-    """Gives compiled programs back: each maps memory, and Linux lets a process have 65,530 maps.
-
-    Beyond them the compiler ends the process, without a word.
-    """
-    yield
-    jax.clear_caches()
 
 
 def say(report: LawReport, record: Callable[[str, object], None]) -> None:

@@ -18,7 +18,7 @@ from clew.memory.laws.interface import check_interface
 from clew.memory.laws.refresh import check_refresh
 from clew.memory.laws.replay import check_replay
 from clew.memory.laws.report import TOLERANCES, LawBroken, LawRecorder, LawReport, Precision
-from clew.memory.laws.runs import Programs, Run, cast, learn, through_init_state, unroll
+from clew.memory.laws.runs import Programs, Run, cast, learn, unroll
 
 
 def check(
@@ -175,7 +175,7 @@ def _check_reset(cases: Cases, length: int, record: LawRecorder) -> None:
     what = [*poison, *["another episode"] * (CASES - len(poison))]
     for name, run in (("unroll", learn), ("step", scan_steps)):
         fresh = cases.run([(run, length)], cases.fresh, *moved)
-        fresh = through_init_state(cases.memory, fresh)
+        fresh = _through_init_state(cases, fresh)
         fresh = fresh._replace(output=fresh.output[rows, back], inputs=fresh.inputs[rows, back])
         actual = cases.run([(run, length)], state, xs, starts, weights)
         names = [
@@ -183,6 +183,15 @@ def _check_reset(cases: Cases, length: int, record: LawRecorder) -> None:
         ]
         fresh, actual = masked(fresh, live, live), masked(actual, live, None)
         record.compare("reset", length, names, actual, fresh)
+
+
+def _through_init_state(cases: Cases, run: Run) -> Run:
+    """A run from `init_state()` whose gradient goes on into the parameters behind that state."""
+    if not jax.tree.leaves(run.state):
+        return run
+    more = cases.programs.pull_init_state(cases.memory, run.state)
+    total = jax.tree.map(np.add, run.parameters, more)
+    return run._replace(parameters=total, state=jax.tree.map(np.zeros_like, run.state))
 
 
 def _check_causal(cases: Cases, length: int, record: LawRecorder) -> None:

@@ -105,6 +105,16 @@ class Programs:
         many = {run: jax.jit(jax.vmap(pulled(run), over_cases)) for run in runs}
         self._many: dict[RunFunction, Callable[..., Any]] = many
 
+        def pull_init(parameters: Any, cotangents: Any) -> Any:
+            def floats(parameters: Any) -> Any:
+                state = eqx.combine(parameters, static).init_state()
+                floats = eqx.filter(state, eqx.is_inexact_array)
+                return jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), floats, cotangents)
+
+            return jax.vmap(jax.vjp(floats, parameters)[1])(cotangents)[0]
+
+        self._init = jax.jit(pull_init)
+
     def scan_one(self, memory: AbstractMemory, *data: Any) -> tuple[State, Any]:
         """`scan_steps` without `vmap`."""
         return self._scan(eqx.filter(memory, eqx.is_inexact_array), *data)
@@ -112,6 +122,10 @@ class Programs:
     def pull_many(self, run: RunFunction, memory: AbstractMemory, *data: Any) -> Any:
         """`pull` for all cases."""
         return self._many[run](eqx.filter(memory, eqx.is_inexact_array), *data)
+
+    def pull_init_state(self, memory: AbstractMemory, cotangents: Any) -> Any:
+        """What flows back from the floats of `init_state()` to the parameters, for all cases."""
+        return as_numpy(self._init(eqx.filter(memory, eqx.is_inexact_array), cotangents))
 
     def one_alone(
         self, memory: AbstractMemory, state: State, xs: Any, starts: Any, weights: Any
@@ -121,22 +135,6 @@ class Programs:
         parameters = eqx.filter(memory, eqx.is_inexact_array)
         _, ys, gradients = self._one(parameters, state, xs, starts, cotangents)
         return as_numpy(Run(ys, *gradients))
-
-
-def through_init_state(memory: AbstractMemory, run: Run) -> Run:
-    """A run from `init_state()` whose gradient goes on into the parameters behind that state."""
-    nothing = jax.tree.map(np.zeros_like, run.state)
-    if not jax.tree.leaves(nothing):
-        return run
-    parameters, static = eqx.partition(memory, eqx.is_inexact_array)
-
-    def floats(parameters: Any) -> Any:
-        state = eqx.filter(eqx.combine(parameters, static).init_state(), eqx.is_inexact_array)
-        return jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), state, run.state)
-
-    _, vjp = jax.vjp(floats, parameters)
-    (more,) = as_numpy(jax.vmap(vjp)(run.state))
-    return run._replace(parameters=jax.tree.map(np.add, run.parameters, more), state=nothing)
 
 
 def cast(tree: Any, precision: str) -> Any:
