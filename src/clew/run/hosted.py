@@ -41,7 +41,8 @@ class FaultBudget:
     """Counts faults of Gymnasium environments, logs those that the run survives, raises the others.
 
     A fault that comes again at the same step, before the environments have been stepped for a whole
-    rollout, is no accident and not survived. The traceback of a cause is logged once.
+    rollout, is no accident and not survived, unless a process was lost: others end these too, such
+    as a system that is short of memory. The traceback of a cause is logged once.
 
     Args:
         allowed: how many are survived.
@@ -73,8 +74,8 @@ class FaultBudget:
             fault.args = (text,)
         self.used += 1
         cause = re.sub(r"0x[0-9a-f]+|\d+", "", fault.cause)
-        again = actor is not None and self._last.get(actor) == (cause, fault.steps)
-        self._last[actor] = cause, fault.steps
+        last, self._last[actor] = self._last.get(actor), (cause, fault.steps)
+        again = last == (cause, fault.steps) and actor is not None and not fault.lost
         if cause in self._seen:
             vars(fault).pop("__notes__", None)  # its traceback has been logged
         self._seen.add(cause)
