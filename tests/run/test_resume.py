@@ -87,12 +87,12 @@ def test_a_signal_saves_and_says_how_to_go_on(tmp_path, uninterrupted, number):
 
 def test_another_number_of_threads_is_named(tmp_path, monkeypatch):
     """XLA reads the variable before it computes; here it says what another process would have."""
+    monkeypatch.setenv(machine.THREADS, "2")
     clew.train(small_config(tmp_path, steps=8 * STEPS_PER_UPDATE), progress=Watch())
-    monkeypatch.setenv("NPROC", "3")
-    threads = machine.available_cores()
+    monkeypatch.setenv(machine.THREADS, "3")
     watch = Watch()
     clew.train(small_config(tmp_path, steps=16 * STEPS_PER_UPDATE), resume=True, progress=watch)
-    assert f"threads: {threads} until now, 3 from here on" in watch.messages[1]
+    assert "threads: 2 until now, 3 from here on" in watch.messages[1]
     assert "up to rounding" in watch.messages[1]
 
 
@@ -232,7 +232,7 @@ def test_only_steps_may_change(tmp_path, uninterrupted):
             clew.train(small_config(folder, **changes), resume=True, progress=Watch())
     with pytest.raises(UserError, match="unknown run 'rum'; did you mean 'run'"):
         clew.train(small_config(folder, "rum"), resume=True, progress=Watch())
-    with pytest.raises(UserError, match="resume it with --resume .*run"):
+    with pytest.raises(UserError, match="resume it .clew train --resume .*run"):
         clew.train(small_config(folder), progress=Watch())
 
 

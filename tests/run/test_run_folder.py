@@ -67,7 +67,7 @@ def test_another_runs_checkpoint_is_passed_over(copy: Path, trained: Path, capsy
     (foreign,) = list_checkpoints(trained.with_name("other") / "checkpoints")[-1:]
     newest = copy / "checkpoints" / foreign.name
     shutil.copy(foreign, newest)
-    with pytest.warns(CheckpointWarning, match="belongs to another run.*resuming from"):
+    with pytest.warns(CheckpointWarning, match="belongs to another run.*is taken instead"):
         clew.load(copy)
     with pytest.raises(UserError, match="belongs to another run"):
         clew.load_policy(copy, checkpoint="16")

@@ -29,10 +29,7 @@ def main(args: list[str]) -> int:
     """Evaluates, and prints every metric with its interval."""
     command = parse_run(EvaluateCommand, args, command="evaluate", about=ABOUT)
     from clew.run.evaluate import evaluate  # start: JAX takes a second
-    from clew.run.folder import find_run  # start: JAX takes a second
 
-    find_run(command.run)
-    log(f"playing {counted(command.episodes, 'episode')} of at most {command.max_steps:,} steps")
     ways = ("greedy", "sampled") if command.actions == "both" else (command.actions,)
     results = {
         way: evaluate(
@@ -43,6 +40,7 @@ def main(args: list[str]) -> int:
             max_steps=command.max_steps,
             checkpoint=command.checkpoint,
             trust=command.trust,
+            log=log,
         )
         for way in ways
     }

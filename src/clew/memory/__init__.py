@@ -88,7 +88,7 @@ def make_memory(
     """
     build = _find(memory)
     name = memory if isinstance(memory, str) else _label(build)
-    _refuse_other_classes(name, build)
+    refuse_other_classes(name, build)
     require_key(key)
     check_call(name, build, input_size, key=key, **options)
     try:
@@ -102,7 +102,8 @@ def make_memory(
     return made
 
 
-def _refuse_other_classes(name: str, build: object) -> None:
+def refuse_other_classes(name: str, build: object) -> None:
+    """Raises `UserError` for a class that is no memory."""
     if isinstance(build, type) and not issubclass(build, AbstractMemory):
         raise UserError(f"{name} is no memory: expected a class derived from AbstractMemory")
 

@@ -11,7 +11,7 @@ from clew.agents.learners import Learner
 from clew.agents.network import Agent, make_agent, refuse_own_arguments
 from clew.errors import UserError, check_call, one_line, together
 from clew.interact.task import Task
-from clew.memory import MEMORIES
+from clew.memory import MEMORIES, refuse_other_classes
 from clew.names import find
 from clew.run.asynchronous.settings import check_async
 from clew.run.config import TrainConfig
@@ -111,6 +111,7 @@ def check_memory(config: TrainConfig) -> None:
         UserError: naming the nearest valid ones.
     """
     memory = find("memory", config.memory, MEMORIES)
+    refuse_other_classes(config.memory, memory)
     refuse_own_arguments(config.memory_options)
     check_call(config.memory, memory, 1, key=None, **config.memory_options)
 

@@ -1,5 +1,6 @@
 """A trained run, loaded and measured."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -7,7 +8,7 @@ import jax
 import numpy as np
 
 from clew.agents.network import Agent
-from clew.errors import require_episodes
+from clew.errors import counted, require_episodes
 from clew.interact.episodes import metrics_of_all
 from clew.run import machine
 from clew.run.build import make_task
@@ -60,6 +61,7 @@ def evaluate(
     max_steps: int = 100_000,
     checkpoint: str = "",
     trust: bool = False,
+    log: Callable[[str], None] = lambda line: None,
 ) -> EvalResult:
     """Plays fresh episodes with every agent of a run.
 
@@ -74,6 +76,7 @@ def evaluate(
         max_steps: steps that an episode may take; a longer one is an error.
         checkpoint: its file name or update; empty takes the newest good one.
         trust: consent to import the code that the run's settings name; see `clew.run.trust`.
+        log: called with a line before the first episode.
 
     Raises:
         UserError: if there is no such run, no usable checkpoint, or an episode does not end; or the
@@ -84,6 +87,7 @@ def evaluate(
     run = load_run(path, checkpoint, trust=trust)
     config = run.config
     play = make_task(config).evaluator(run.static, greedy=greedy, max_steps=max_steps)
+    log(f"playing {counted(episodes, 'episode')} of at most {max_steps:,} steps")
     found = []
     for index in range(config.seeds):
         params, statistics = jax.tree.map(lambda x, i=index: x[i], (run.params, run.statistics))
