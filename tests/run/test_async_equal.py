@@ -34,7 +34,8 @@ LEARNING = WrapperConfig(normalise_observations=True, normalise_rewards=True)
 def assert_equal(config: Any, updates: int = 3) -> None:
     """As many updates of both runners end with the same bits."""
     made = arrays(after(config, updates))
-    expected = arrays(after(replace(config, runner="sync"), updates))
+    sync = replace(config, runner="sync", asynchronous=AsyncConfig())
+    expected = arrays(after(sync, updates))
     assert len(made) == len(expected)
     for array, other in zip(made, expected, strict=True):
         np.testing.assert_array_equal(array, other)

@@ -145,7 +145,7 @@ def test_the_command_takes_an_address(cluster: Any, tmp_path: Path, seen: list[s
 
 SAYS = {
     "raise": r"actor [01] \(process \d+ on node .*\): .*: environment [01] raised in step, 1 steps",
-    "die": r"labelled:Scripted: actor [01] \(process \d+ on node .*\) ended \(.*\); started anew",
+    "die": r"actor [01] \(process \d+ on node .*\): .* raised in step, .*: SystemExit: 3;",
     "sleep": "hangs: its environment [01] gave no sign of life within 8 s; started anew",
     "SIGKILL": r"labelled:Scripted: actor [01] \(process \d+ on node .*\) ended \(.*; started anew",
     "SIGSTOP": r"actor [01] \(process \d+ on node .*\) hangs: it did not answer within 10 s",

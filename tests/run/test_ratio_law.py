@@ -94,7 +94,8 @@ def largest(config: TrainConfig, shift: int = 0) -> float:
     parts = make_parts(config)
     parts = parts._replace(learner=Measured(parts.learner, shift))  # pyright: ignore[reportArgumentType]
     if config.env == "tmaze":
-        program: Any = CompiledProgram(parts, compile_loop(parts, partial(update, parts)))
+        stream = parts.task.require_stream()
+        program: Any = CompiledProgram(parts, compile_loop(parts, partial(update, parts, stream)))
     else:
         program = make_program(parts, Quiet())
     try:
