@@ -186,13 +186,14 @@ def check_all(path: Path, keep: Mapping[str, int]) -> dict[str, bytes]:
     keep = {**keep, **{name: runner.MOST_BYTES[name] for name in runner.FILES}}
     data = {MANIFEST: b"".join(runner.read_blocks(path, MANIFEST))}
     for name, said in runner.parse_manifest(data[MANIFEST])["files"].items():
-        whole, blocks, size = hashlib.sha256(), [], 0
+        whole, blocks, size, most = hashlib.sha256(), [], 0, keep.get(name, 0)
         for block in runner.read_blocks(path, name):
             whole.update(block)
             size += len(block)
-            blocks = [*blocks, block] if size <= keep.get(name, 0) else []
+            if size <= most:
+                blocks.append(block)
         if whole.hexdigest() != said:
             raise UserError(f"{path}: {name} was changed: its SHA-256 is not the manifest's")
-        if size <= keep.get(name, 0):
+        if size <= most:
             data[name] = b"".join(blocks)
     return data

@@ -142,10 +142,15 @@ class GroupedEnvs(VectorSource):
         )
 
     def _numbers(self) -> list[dict[str, float]]:
-        """Of every environment: those of its `info`; from worker processes only metrics come."""
+        """Of every environment: those of its `info`; from worker processes only metrics come.
+
+        Nothing where no metrics are asked for: this is done at every step.
+        """
         if self._local is not None:
             return self._local.numbers
         rows, names = self._rows, self._plan.metrics
+        if not names:
+            return []
         ended = rows["terminated"] | rows["truncated"]
         return [
             dict(zip(names, own, strict=True)) if over else {}

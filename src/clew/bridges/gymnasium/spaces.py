@@ -251,7 +251,7 @@ class ObservationAdapter:
         """Raises `AnswerError` for a category that the environment does not have."""
         for leaf, array in zip(self.leaves, self.arrays(observations), strict=True):
             if is_categorical(leaf.space):
-                wrong = array.view(np.uint32) >= category_counts(leaf.space)
+                wrong = no_category(array, category_counts(leaf.space))
                 if wrong.any():
                     own = array[wrong].flat[0] + (0 if leaf.offset is None else leaf.offset)
                     raise AnswerError(
@@ -272,6 +272,12 @@ def category_counts(space: spaces.Space) -> Array:
     """How many values a Discrete has, or each number of a MultiDiscrete; uint32."""
     assert isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
     return np.asarray(space.n if isinstance(space, spaces.Discrete) else space.nvec, np.uint32)
+
+
+def no_category(array: Array, counts: Array) -> Array:
+    """Which numbers, counted from 0 as 32 bits, are none of so many categories."""
+    # As numbers without a sign those below 0 are large: one comparison is enough.
+    return array.view(np.uint32) >= counts
 
 
 def is_text(space: spaces.Space) -> bool:

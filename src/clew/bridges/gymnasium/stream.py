@@ -19,6 +19,7 @@ from clew.bridges.gymnasium.spaces import (
     adapt_action,
     category_counts,
     is_categorical,
+    no_category,
 )
 from clew.bridges.gymnasium.vector import Answer, OtherVector, VectorSource, require_none
 from clew.bridges.gymnasium.wrappers import VectorWrappers
@@ -325,8 +326,7 @@ else the final observation in `final` | goes on |
         arrays = self._adapt.arrays(observations)
         for leaf, count, array in zip(self._adapt.leaves, self._counts, arrays, strict=True):
             if count is not None:
-                # As numbers without a sign those below 0 are large: one comparison is enough.
-                wrong = array.view(np.uint32) >= count
+                wrong = no_category(array, count)
                 self._require_none(leaf.field, wrong, array, f"values of {leaf.space}")
             elif array.dtype.kind == "f":
                 self._require_none(leaf.field, ~np.isfinite(array), array)
