@@ -89,6 +89,20 @@ class Window(AbstractMemory):
         return state._replace(keys=state.hidden @ self.key, values=state.hidden @ self.value)
 
 
+class Waves(Window):
+    """Sound too: what it caches as values is complex, and is read as its real part."""
+
+    def init_state(self) -> Any:
+        """Nothing seen."""
+        return super().init_state()._replace(values=jnp.zeros((4, 2), self.value.dtype))
+
+    def step(self, state: Any, x: Any, start: Any) -> Any:
+        """One observation."""
+        state = select(start, self.init_state(), state)
+        state, y = super().step(state, x, jnp.array(False))
+        return state, y.real
+
+
 class Keys(Window):
     """The same without the inputs, so that keys stay as they were made."""
 
@@ -104,6 +118,21 @@ class Keys(Window):
     def refresh(self, state: Any) -> Any:
         """Nothing."""
         return state
+
+
+class KeepsObservations(Average):
+    """Sound, with the last observations, which nothing reads."""
+
+    def init_state(self) -> Any:
+        """Nothing seen."""
+        return *super().init_state(), jnp.zeros((4, 3))
+
+    def step(self, state: Any, x: Any, start: Any) -> Any:
+        """One observation."""
+        hidden, count, last = self.forget(state, start)
+        hidden = self.keep * hidden + (1.0 - self.keep) * (x @ self.write)
+        last = jnp.concatenate([last[1:], x[None]])
+        return (hidden, count + 1, last), jnp.tanh(hidden @ self.read)
 
 
 class ResetByProduct(Average):

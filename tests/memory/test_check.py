@@ -69,6 +69,15 @@ def test_a_memory_may_begin_shut() -> None:
     check(make("rezero", 3, options), lengths=(5,))
 
 
+def test_an_array_that_nothing_reads_is_a_warning() -> None:
+    """Nothing that the memory computes is wrong."""
+    report = check(toys.build(toys.KeepsObservations), lengths=(5,))
+    assert report.warnings == [
+        "nothing reads the state's [2], and refresh rebuilds nothing from it"
+    ]
+    assert str(report).endswith(f"warning: {report.warnings[0]}")
+
+
 @pytest.mark.skipif(not MAPS.exists(), reason="Linux alone lists the maps of a process")
 def test_checks_give_their_memory_maps_back() -> None:
     """A process has 65,530 at most, and each compiled program takes dozens."""

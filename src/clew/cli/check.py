@@ -127,7 +127,8 @@ def summary(report: "LawReport") -> dict[str, Any]:
         value, gradient = report.largest(law)
         laws[law] = {"cases": len(report.of(law)), "value": value, "gradient": gradient}
     failures = [str(failure) for failure in report.failures]
-    return {"passed": report.passed, "laws": laws, "failures": failures}
+    found = {"passed": report.passed, "laws": laws, "failures": failures}
+    return found | {"warnings": report.warnings}
 
 
 def _show(reports: "dict[str, LawReport]") -> None:
@@ -145,6 +146,8 @@ def _show(reports: "dict[str, LawReport]") -> None:
     for name, report in reports.items():
         for failure in report.failures:
             print(f"{name} breaks {failure}", file=sys.stderr)
+        for warning in report.warnings:
+            print(f"warning: {name}: {warning}", file=sys.stderr)
 
 
 def _replay(memory: "AbstractMemory") -> str:

@@ -157,8 +157,9 @@ def check_unroll_input(memory: AbstractMemory, xs: Any, starts: Any, state: Stat
 
 
 def _of_own_type(memory: AbstractMemory, state: State, x: Any) -> Array:
-    """`x` in the type of the parameters, if they have one; see `check_step_input`."""
-    types = {leaf.dtype for leaf in jax.tree.leaves(eqx.filter(memory, eqx.is_inexact_array))}
+    """`x` in the precision of the parameters, if they have one; see `check_step_input`."""
+    parameters = jax.tree.leaves(eqx.filter(memory, eqx.is_inexact_array))
+    types = {jnp.finfo(leaf.dtype).dtype for leaf in parameters}  # that of complex64 is float32
     if len(types) != 1:
         return jnp.asarray(x)
     own = types.pop()

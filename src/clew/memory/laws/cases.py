@@ -16,6 +16,7 @@ from clew.memory.laws.runs import (
     is_float,
     learn,
     many,
+    normal,
     renew,
     zero_floats,
 )
@@ -86,7 +87,7 @@ class Cases:
 
     def normal(self, *shape: int) -> np.ndarray:
         """Random numbers of the check's precision."""
-        return self.random.standard_normal(shape).astype(self.dtype)
+        return normal(shape, self.dtype, self.random)
 
     def draw(self, time: int, rate: float = 0.125) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Random observations, start flags and cotangents, as the methods above."""
@@ -160,7 +161,9 @@ def poisoned(array: np.ndarray, poison: list[float]) -> np.ndarray:
     """The first rows all NaN, infinite or huge; whole numbers as large as they can be."""
     bad = array.copy()
     for row, value in enumerate(poison):
-        if is_float(array):
+        if np.iscomplexobj(array):
+            bad[row] = complex(value, value)
+        elif is_float(array):
             bad[row] = value
         else:
             bad[row] = True if array.dtype == bool else np.iinfo(array.dtype).max

@@ -14,7 +14,17 @@ import numpy as np
 from clew.memory.base import AbstractMemory, State, scan_steps
 from clew.memory.laws.cases import CASES, Cases
 from clew.memory.laws.report import LawRecorder
-from clew.memory.laws.runs import as_numpy, direction, is_float, learn, many, moved, zero_floats
+from clew.memory.laws.runs import (
+    as_numpy,
+    direction,
+    is_float,
+    learn,
+    many,
+    moved,
+    normal,
+    wide,
+    zero_floats,
+)
 
 DIRECTIONS = 3
 STEPS = {"float32": (1e-2, 3e-3), "float64": (1e-5,)}
@@ -32,9 +42,12 @@ def check_refresh(cases: Cases, record: LawRecorder, lengths: list[int]) -> None
         _check_gradients(probe, record)
         _check_changed(probe, record)
     random, cases.random = cases.random, np.random.default_rng(0)
-    for name in probe.unread():
-        place = f"nothing reads the state's {name}, and refresh rebuilds nothing from it,"
-        record.add("refresh", 0, "changed parameters", place)
+    for i in probe.unread():
+        place = f"nothing reads the state's {probe.names[i]}, and refresh rebuilds nothing from it"
+        if probe.has_a_cache_beside(i):
+            record.add("refresh", 0, "changed parameters", f"{place},")
+        else:
+            record.report.warnings.append(place)
     cases.random = random  # the draws of other laws do not depend on this question
 
 
@@ -91,10 +104,8 @@ class _Probe:
         pairs = zip(*map(jax.tree.leaves, self._gradients()), strict=True)
         return any(self.reads) or not all(np.array_equal(a, b) for a, b in pairs)
 
-    def unread(self) -> list[str]:
+    def unread(self) -> list[int]:
         """The arrays of floats that are carried on and of no use: no run reads them, nor `refresh`.
-
-        Such as what keys were made of, beside keys that stay as they are.
 
         A layer may begin shut, as ReZero's do. So all parameters are moved from where they start.
         """
@@ -104,7 +115,7 @@ class _Probe:
         _, (_, through, _) = self.cases.refresh(memory, warm, direct)
         here, there = (jax.tree.leaves(gradients) for gradients in (direct, through))
         return [
-            self.names[i]
+            i
             for i, a, b in zip(self.floats, here, there, strict=True)
             if a.size
             and not a.any()
@@ -112,6 +123,27 @@ class _Probe:
             and not self._is_rebuilt_or_source(i)
             and self._is_carried_on(i)
         ]
+
+    def has_a_cache_beside(self, i: int) -> bool:
+        """Whether an array that nothing reads was kept for a cache that stays as it was made.
+
+        Such as what keys were made of: both only gain rows, and a parameter changes the keys alone.
+        Without one the array is a waste, and nothing that the memory computes is wrong.
+        """
+        caches = [
+            j
+            for j in self.floats
+            if j != i and not self.sources[j] and self._is_carried_on(j) and self._written_once(j)
+        ]
+        if not caches or not self._written_once(i):
+            return False
+        old, fresh = jax.tree.leaves(self.history), many(self.cases.state, CASES)
+        for _, changed in self.changes():
+            read = jax.tree.leaves(self._learn(changed, fresh)[0])
+            others = {j for j in self.floats if not np.array_equal(old[j], read[j])}
+            if i not in others and others.intersection(caches):
+                return True
+        return False
 
     def derivative(self) -> float:
         """How far the gradient through `refresh` is from a central difference, as a median."""
@@ -227,7 +259,7 @@ class _Probe:
 
     def _scrambled(self, state: State, i: int) -> State:
         leaves = jax.tree.leaves(state)
-        noise = self.cases.normal(*leaves[i].shape)
+        noise = normal(leaves[i].shape, leaves[i].dtype, self.cases.random)
         return jax.tree.unflatten(self.tree, [*leaves[:i], noise, *leaves[i + 1 :]])
 
     def _learn(
@@ -245,6 +277,6 @@ class _Probe:
 
 
 def _dot(gradient: np.ndarray, way: np.ndarray) -> np.ndarray:
-    """The product for each case."""
-    product = np.asarray(gradient, np.float64) * way
+    """The derivative along a way for each case: JAX's gradient of z = x + iy is d/dx - i d/dy."""
+    product = np.real(wide(gradient) * way)
     return product.reshape(len(product), -1).sum(axis=1)

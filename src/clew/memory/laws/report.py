@@ -8,7 +8,7 @@ from typing import Literal
 import jax
 import numpy as np
 
-from clew.memory.laws.runs import Run
+from clew.memory.laws.runs import Run, wide
 
 LAWS = {
     "interface": "step, unroll and refresh keep the state's structure and types, and outputs have "
@@ -87,10 +87,12 @@ class LawReport:
     Attributes:
         memory: name of the memory's class.
         cases: every comparison that was made.
+        warnings: what breaks no law and is hardly meant, such as an array that nothing reads.
     """
 
     memory: str
     cases: list[LawCase] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def failures(self) -> list[Failure]:
@@ -121,7 +123,8 @@ class LawReport:
         broken = {failure.law for failure in self.failures}
         holds = broken - {failure.law for failure in again.failures}
         kept = [case for case in self.cases if case.law not in holds]
-        return LawReport(self.memory, kept + [c for c in again.cases if c.law in holds])
+        kept += [case for case in again.cases if case.law in holds]
+        return LawReport(self.memory, kept, self.warnings)
 
     def __str__(self) -> str:
         broken = {failure.law for failure in self.failures}
@@ -133,7 +136,8 @@ class LawReport:
                 f"  {law:<10}{verdict:<8}{len(self.of(law)):>4} cases, largest deviation "
                 f"{value:.1e} (values) {gradient:.1e} (gradients)"
             )
-        return "\n".join(rows + [f"  {failure}" for failure in self.failures])
+        rows += [f"  {failure}" for failure in self.failures]
+        return "\n".join(rows + [f"  warning: {warning}" for warning in self.warnings])
 
 
 class LawRecorder:
@@ -238,7 +242,7 @@ def _deviation(actual: np.ndarray, expected: np.ndarray, floor: np.ndarray) -> n
         own = _largest(expected)
         scale = np.minimum(own + floor, 1 + own) + np.finfo(np.float32).tiny
         scale = scale.reshape(-1, *[1] * (expected.ndim - 1))
-        relative = np.abs(actual.astype(np.float64) - expected) / scale
+        relative = np.abs(wide(actual) - expected) / scale
     return np.where(np.isfinite(relative), relative, np.inf)
 
 
@@ -259,6 +263,6 @@ def _floor_of_gradients(expected: Run) -> np.ndarray:
 
 
 def _largest(array: np.ndarray) -> np.ndarray:
-    """The largest number of each case, without its sign."""
-    flat = np.abs(array.astype(np.float64)).reshape(len(array), math.prod(array.shape[1:]))
+    """The largest number of each case, without its sign or phase."""
+    flat = np.abs(wide(array)).reshape(len(array), math.prod(array.shape[1:]))
     return np.max(flat, axis=1, initial=0.0)

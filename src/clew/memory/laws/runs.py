@@ -138,12 +138,17 @@ class Programs:
 
 
 def cast(tree: Any, precision: str) -> Any:
-    """A memory or a state with its float arrays in another precision, if one is asked for."""
+    """A memory or a state with its float and complex arrays in another precision, if asked for."""
     if precision == "float32":
         return tree
 
     def one(leaf: Any) -> Any:
-        return jax.numpy.asarray(leaf, precision) if eqx.is_inexact_array(leaf) else leaf
+        if not eqx.is_inexact_array(leaf):
+            return leaf
+        is_complex = jnp.iscomplexobj(leaf)
+        return jnp.asarray(
+            leaf, jnp.promote_types(precision, jnp.complex64) if is_complex else precision
+        )
 
     return jax.tree.map(one, tree)
 
@@ -158,11 +163,25 @@ def as_numpy(tree: Any) -> Any:
     return jax.tree.map(np.asarray, tree)
 
 
+def normal(shape: tuple[int, ...], dtype: Any, random: np.random.Generator) -> np.ndarray:
+    """Random numbers of variance 1; the two parts of a complex one share it."""
+    if not np.issubdtype(dtype, np.complexfloating):
+        return random.standard_normal(shape).astype(dtype)
+    pairs = random.standard_normal((*shape, 2)) / np.sqrt(2)
+    return pairs.view(np.complex128)[..., 0].astype(dtype)
+
+
+def wide(array: Any) -> np.ndarray:
+    """An array in double precision, float64 or complex128."""
+    values = np.asarray(array)
+    return values.astype(np.complex128 if np.iscomplexobj(values) else np.float64)
+
+
 def direction(array: Any, random: np.random.Generator) -> np.ndarray:
     """Random numbers of the size and the type of an array's; as they are for an array of zeros."""
     values = np.asarray(array)
-    size = np.sqrt(np.mean(np.square(values))) if values.size else 0.0
-    return random.standard_normal(values.shape).astype(values.dtype) * values.dtype.type(size or 1)
+    size = np.sqrt(np.mean(np.square(np.abs(values)))) if values.size else 0.0
+    return normal(values.shape, values.dtype, random) * values.dtype.type(size or 1)
 
 
 def moved(tree: Any, step: float, random: np.random.Generator) -> Any:
