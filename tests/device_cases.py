@@ -29,6 +29,7 @@ from clew.agents.trajectory import read
 from clew.interact.rollout import empty_memories
 from clew.lab.bench.speed import SpeedPlan, measure
 from clew.memory import MEMORIES
+from clew.memory.laws.runs import wide
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.build import make_parts
 from clew.run.compiled import compile_program
@@ -73,7 +74,7 @@ def apart(made: list[np.ndarray], expected: list[np.ndarray]) -> float:
         if array.shape != other.shape or array.dtype != other.dtype:
             return float("inf")
         if array.size:
-            a, b = array.astype(np.float64), other.astype(np.float64)
+            a, b = wide(array), wide(other)
             difference = np.nan_to_num(np.abs(a - b), nan=np.inf)
             worst = max(worst, float(difference.max() / (1.0 + np.abs(b).max())))
     return worst
@@ -194,6 +195,7 @@ EXHAUSTIVE: dict[str, Callable[[], float]] = FAMILIES | {
     "at once": partial(in_jax, small("gtrxl", TINY, a2c=A2CConfig(8, 4, **WHOLE)), 2),
     "vtrace": partial(in_jax, small("gtrxl", TINY, "ppo", ppo=VTRACE), 4),
     "ppo": partial(in_jax, small("gru", {"hidden_size": 4}, "ppo"), 4),
+    "complex numbers": partial(in_jax, small("own_lru:LRU", {"hidden_size": 4}, "ppo"), 4),
     "seeds": partial(in_jax, small("gru", {"hidden_size": 4}, seeds=4), 2),
     "lstm, ppo of several seeds": partial(
         in_jax, small("lstm", {"hidden_size": 4}, "ppo", seeds=2), 4

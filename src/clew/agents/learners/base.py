@@ -191,6 +191,8 @@ def adam(
 ) -> optax.GradientTransformation:
     """Clipping by the global norm, then Adam.
 
+    A complex number counts by its absolute value, in the norm and in Adam's second moment.
+
     Args:
         config: the constants, and the step size where there is no schedule.
         schedule: the step size by the number of the gradient step.
@@ -398,8 +400,13 @@ def apply_gradient(
     gradient: PyTree[Array],
     optimiser: optax.GradientTransformation,
 ) -> Learned:
-    """The step that follows from a loss with its parts and its gradient, see `gradient_step`."""
+    """The step that follows from a loss with its parts and its gradient, see `gradient_step`.
+
+    The gradient is JAX's, for a complex parameter d/dx - i d/dy. A loss rises fastest along its
+    conjugate, which is what the optimiser is given.
+    """
     value, parts = loss
+    gradient = jax.tree.map(jnp.conj, gradient)
     norm = optax.tree.norm(gradient)
     # Adam raises a float to an integer power, which a user's strict promotion would refuse.
     with jax.numpy_dtype_promotion("standard"):
