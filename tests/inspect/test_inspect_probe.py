@@ -2,11 +2,15 @@
 
 import math
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from clew.envs import AutoReset, TMaze
 from clew.errors import UserError
 from clew.inspect import by_lag, held_out, memory_length, probe_steps, shares
+from clew.inspect.probe import read_episodes
+from streams import agent_on
 
 RANDOM = np.random.default_rng(3)
 
@@ -40,6 +44,19 @@ def test_probes_that_cannot_be_made_are_refused() -> None:
         held_out(np.ones((3, 1)), np.arange(3))
     with pytest.raises(UserError, match="finite"):
         held_out(np.full((9, 1), np.nan), np.arange(9) % 2)
+
+
+def test_a_complex_state_is_read_as_two_numbers(ordinary_promotion: None) -> None:
+    """The real and the imaginary part."""
+    agent = agent_on(AutoReset(TMaze(corridor_length=2)), "own_lru:LRU")
+    xs = RANDOM.standard_normal((2, 3, agent.memory.input_size)).astype(np.float32)
+    found = read_episodes(agent, xs)
+    state = agent.init_state()
+    for x in xs[1]:
+        state = agent.memory.step(state, x, jnp.array(False))[0]
+    assert found.state_size == 16
+    expected = np.concatenate([np.real(state), np.imag(state)])
+    np.testing.assert_allclose(found.states[1, -1], expected, rtol=1e-4)
 
 
 def test_only_episodes_that_go_on_are_probed() -> None:

@@ -11,6 +11,7 @@ from clew.lab.costs import multiply_adds, parameters, state_size
 from clew.memory import MEMORIES, make_memory
 from clew.memory.base import AbstractMemory, scan_steps
 from memory_samples import SMALL
+from own_lru import LRU
 
 
 class Toy(AbstractMemory):
@@ -104,6 +105,17 @@ def test_sizes() -> None:
     toy = Toy(jnp.ones((2, 3)), CASES["nothing"][0])
     assert parameters(toy) == 6
     assert state_size(toy) == (3, 2, 3 * 4 + 4 + 1)
+
+
+def test_a_complex_number_is_two_and_a_product_of_two_is_four(ordinary_promotion: None) -> None:
+    """As of the LRU, whose B and C are complex; what is real becomes complex before."""
+    n, h = 3, 8
+    lru = LRU(n, key=jax.random.key(0), hidden_size=h)
+    assert parameters(lru) == 3 * h + 2 * 2 * n * h + n
+    assert state_size(lru) == (2 * h, 0, 8 * h)
+    count = multiply_adds(lru)
+    assert count.products == 4 * 2 * n * h
+    assert count.elementwise == 4 * 2 * h + n  # lambda h, gamma (B x) and D x
 
 
 def test_lstm_by_formula() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from clew.cli.parse import parse
 from clew.cli.tables import log, show
 from clew.errors import require_at_least, unknown_name
+from clew.names import is_reference
 
 ABOUT = """Shows what each memory costs for every observation: parameters, state size and
 multiply-adds, counted from its program, in seconds. GTrXL is counted with its key/value cache
@@ -18,7 +19,8 @@ class CostCommand:
     """The options of `clew cost`."""
 
     memories: tuple[str, ...] = ()
-    """Only these: names in the table of `clew bench`, or of `clew models` at default sizes."""
+    """Only these: names in the table of `clew bench`, or of `clew models` at default sizes, or
+    module:Class for one of your own."""
     options: dict[str, Any] = field(default_factory=dict)
     """Sizes, for example hidden_size=64 window=512; each goes to the memories that have it."""
     input_size: int = 16
@@ -65,6 +67,7 @@ def _cases(command: CostCommand) -> dict[str, tuple[str, dict[str, Any]]]:
     from clew.memory import MEMORIES  # start: JAX takes 0.5 s
 
     known = {name: (name, {}) for name in MEMORIES} | cases()
+    known |= {name: (name, {}) for name in filter(is_reference, command.memories)}
     for name in command.memories:
         if name not in known:
             raise unknown_name("memory", name, known)

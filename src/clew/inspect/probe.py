@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from clew.agents.network import Agent
 from clew.errors import UserError, require_at_least
-from clew.memory.base import State
+from clew.memory.base import State, count_floats
 from clew.stats import Interval, wilson_interval
 
 FOLDS = 5
@@ -71,7 +71,7 @@ def read_episodes(agent: Agent, observations: Float[np.ndarray, "episodes time n
         # A whole batch every time, so that there is one program.
         states, outputs = jax.device_get(run(arrays, jnp.asarray(full)))
         parts.append((states[: len(batch)], outputs[: len(batch)]))
-    size = sum(leaf.size for leaf in _numbers(jax.eval_shape(agent.init_state)))
+    size = count_floats(jax.eval_shape(agent.init_state))
     states, outputs = (np.concatenate(part) for part in zip(*parts, strict=True))
     return Readings(states, outputs, size)
 
@@ -93,7 +93,10 @@ def _read(
 
 
 def _numbers(state: State) -> list[Any]:
-    return [leaf for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    """The arrays of floating-point numbers; a complex one is its real and its imaginary part."""
+    leaves = [leaf for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    parts = [(leaf.real, leaf.imag) if jnp.iscomplexobj(leaf) else (leaf,) for leaf in leaves]
+    return [part for pair in parts for part in pair]
 
 
 def _features(state: State) -> Float[Array, " features"]:

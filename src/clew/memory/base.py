@@ -2,6 +2,7 @@
 
 import abc
 import functools
+import math
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -108,6 +109,19 @@ class AbstractMemory(eqx.Module):
 def select(start: Bool[Array, ""], fresh: State, state: State) -> State:
     """`fresh` where an episode starts, else `state`; leaf by leaf and safe against NaN."""
     return jax.tree.map(lambda f, s: jnp.where(start, f, s), fresh, state)
+
+
+def count_floats(tree: PyTree) -> int:
+    """The floating-point numbers in a tree's arrays, or in shapes of them; a complex one is two."""
+    kinds = jax.Array | np.ndarray | jax.ShapeDtypeStruct
+    arrays = [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, kinds)]
+    each = {1: jnp.floating, 2: jnp.complexfloating}
+    return sum(
+        times * math.prod(array.shape)
+        for array in arrays
+        for times, kind in each.items()
+        if jnp.issubdtype(array.dtype, kind)
+    )
 
 
 def scan_steps(

@@ -15,6 +15,7 @@ import jax
 from clew.errors import UserError, one_line, system_error
 from clew.files import write_json
 from clew.interact.hosted_task import HostedTask
+from clew.memory.base import count_floats
 from clew.run import checkpoint, cluster, folder, machine, metrics
 from clew.run.asynchronous.program import AsyncProgram
 from clew.run.build import Parts, make_parts
@@ -214,8 +215,7 @@ def make_program(parts: Parts, progress: Progress) -> Program:
 
 def count_parameters(state: RunState, seeds: int) -> int:
     """Trained numbers of one seed's agent."""
-    arrays = jax.tree.leaves(eqx.filter(state.seed.agent, eqx.is_inexact_array))
-    return sum(leaf.size for leaf in arrays) // seeds
+    return count_floats(eqx.filter(state.seed.agent, eqx.is_inexact_array)) // seeds
 
 
 def _draw_curve(path: Path, rows: list[metrics.Row], progress: Progress) -> None:

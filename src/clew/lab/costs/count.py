@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
 
+from clew.memory.base import count_floats
 from clew.memory.kernels import without_kernels
 
 
@@ -21,7 +22,7 @@ class StateSize(NamedTuple):
     """The size of the state that a memory carries, for one environment."""
 
     floats: int
-    """floating-point numbers"""
+    """floating-point numbers; a complex one is two"""
     integers: int
     """integers and booleans: counters, flags"""
     bytes: int
@@ -47,8 +48,11 @@ class Arithmetic(NamedTuple):
 
 
 def parameters(module: Any) -> int:
-    """Counts the trainable numbers of a module: the elements of its floating-point arrays."""
-    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(module) if is_float(leaf))
+    """Counts the trainable numbers of a module, those of its floating-point arrays.
+
+    A complex number is two.
+    """
+    return count_floats(module)
 
 
 def state_size(module: Any) -> StateSize:
@@ -57,11 +61,11 @@ def state_size(module: Any) -> StateSize:
     Args:
         module: a memory, or an agent; anything with `init_state()`.
     """
-    leaves = jax.tree.leaves(_state_shape(module))
-    sizes = [(math.prod(leaf.shape), leaf) for leaf in leaves]
-    floats = sum(size for size, leaf in sizes if is_float(leaf))
+    shapes = _state_shape(module)
+    sizes = [(math.prod(leaf.shape), leaf) for leaf in jax.tree.leaves(shapes)]
     integers = sum(size for size, leaf in sizes if not is_float(leaf))
-    return StateSize(floats, integers, sum(size * leaf.dtype.itemsize for size, leaf in sizes))
+    stored = sum(size * leaf.dtype.itemsize for size, leaf in sizes)
+    return StateSize(count_floats(shapes), integers, stored)
 
 
 def multiply_adds(
@@ -76,7 +80,8 @@ def multiply_adds(
 
     Counted: for matrix products and convolutions one for every product of two elements; for `mul`
     and `square` of floating-point numbers one for every element of the result; for
-    `integer_pow` with exponent y, |y| - 1 for every element. A `scan` counts its body times its
+    `integer_pow` with exponent y, |y| - 1 for every element; four times as many where the result
+    is complex. A `scan` counts its body times its
     length; a `cond` its most expensive branch; a `while`, whose number of trips no jaxpr knows, one
     trip: so a model with a dynamic loop has a lower bound. Functions with a custom derivative
     count as their forward pass. Not counted: additions, divisions, comparisons, reductions,
@@ -183,6 +188,14 @@ def _count(equation: Any, inputs: list[bool], tally: Tally) -> list[bool]:
 
 def _work(equation: Any) -> tuple[int, bool]:
     """Multiply-adds of one plain equation, and whether it is a matrix product."""
+    times, is_product = _products(equation)
+    out = equation.outvars[0].aval
+    is_complex = times > 0 and jnp.issubdtype(out.dtype, jnp.complexfloating)
+    return times * (4 if is_complex else 1), is_product
+
+
+def _products(equation: Any) -> tuple[int, bool]:
+    """The same with each product of two elements counted once, whatever their type."""
     name, out = equation.primitive.name, equation.outvars[0].aval
     if name == "dot_general":
         (contracted, _), _ = equation.params["dimension_numbers"]
