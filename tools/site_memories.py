@@ -6,6 +6,7 @@ memory's shapes, the scores from the rows of results/. Nothing is copied into a 
 can be older than what it shows.
 """
 
+import inspect
 import json
 import re
 from collections.abc import Iterator
@@ -82,10 +83,18 @@ def page(name: str, scores: list[dict[str, str]]) -> str:
 
 
 def reference(name: str) -> str:
-    """What mkdocstrings replaces by the docstring of a memory's class."""
+    """What mkdocstrings replaces by the docstrings of a memory's class and its file's attention."""
     kind = MEMORIES[name]
     options = "    options:\n      members: []\n      heading_level: 3"
-    return f"::: {kind.__module__}.{kind.__name__}\n{options}"
+    file = inspect.getmodule(kind)
+    named = f"`{kind.__name__}`" + str(inspect.getdoc(kind))
+    shown = [
+        part
+        for part, its in inspect.getmembers(file, inspect.isclass)
+        if its.__module__ == kind.__module__ and f"`{part}`" in named
+    ]
+    shown.sort(key=named.index)
+    return "\n\n".join(f"::: {kind.__module__}.{part}\n{options}" for part in shown)
 
 
 def _source(name: str) -> str:

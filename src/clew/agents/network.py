@@ -73,8 +73,8 @@ class ReadMask(eqx.Module):
 class Agent(eqx.Module):
     """A policy over a memory; like a memory it has no batch axis.
 
-        z_t = encoder(x_t)      (s_t, y_t) = memory.step(s_{t-1}, z_t, start_t)
-        h_t = projection(y_t), with a skip connection relu(projection(y_t)) + z_t
+        z_t = encoder(x_t)      (s_t, y_t) = memory(s_{t-1}, z_t, start_t)
+        h_t = projection(y_t),  with a skip connection relu(projection(y_t)) + z_t
         outputs_t = heads(h_t)
 
     The learner chooses the heads; those of an actor-critic answer with logits and a value.

@@ -43,9 +43,11 @@ class MemoryChain(SizedRecall):
 
     With N = memory_length and k = num_bits, the observation of time t = 0 to N is
 
-        clock    1 number    1 - t/N
-        query    1 number    which bit is asked for, the raw index 0 to k-1, at t = N-1; else 0
-        context  k numbers   the bits as -1 and 1 at t = 0; else 0
+    ```text
+    clock    1 number    1 - t/N
+    query    1 number    which bit is asked for, the raw index 0 to k-1, at t = N-1; else 0
+    context  k numbers   the bits as -1 and 1 at t = 0; else 0
+    ```
 
     Time begins to count a step late: the first observation (t = 0) is shown a second time after
     the first action. Then come t = 1, 2, ...; the answer is the action on t = N-1, number N+1 of

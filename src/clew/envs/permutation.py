@@ -35,9 +35,11 @@ class Permutation(Environment):
 
     The observation of time t = 0 to 2n has
 
-        shown    n numbers   the card order[t] one-hot for t < n; else 0
-        played   n numbers   1 for every card that has been played
-        turn     1 number    1 from t = n on, when cards are played
+    ```text
+    shown    n numbers   the card order[t] one-hot for t < n; else 0
+    played   n numbers   1 for every card that has been played
+    turn     1 number    1 from t = n on, when cards are played
+    ```
 
     Actions: 0 to n-1 play a card, n waits. For t < n only waiting is allowed; from then on only
     cards that have not been played. `action_mask` says so. A card played at time t = n + k earns

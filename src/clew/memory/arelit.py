@@ -66,9 +66,10 @@ class ApproximateLinearAttention(eqx.Module):
         s_t    = (1 - gamma_t) * s_{t-1} + g_t
         a_t    = sum_k w_k v~_t^k (k~_t^k . q_t) / (s_t . q_t / scale + epsilon)   (Eq. 4.22)
 
-    per head, then the heads side by side through one product. Since 0 <= g and |cos| <= 1,
-    |k~| <= s, so that no entry of a_t exceeds scale sum_k w_k max |v|. `full_wave` and `odd_wave`
-    have a second vector for each omega, with its sine; then no entry of a_t exceeds max |v|.
+    per head, then the heads side by side through one product. Since $0 <= g$ and
+    $|cos| <= 1$, $|k~| <= s$, so that no entry of $a_t$ exceeds $scale sum_k w_k max |v|$.
+    `full_wave` and `odd_wave` have a second vector for each omega, with its sine; then no entry of
+    $a_t$ exceeds $max |v|$.
 
     Shapes: x [size] to y [size]. Source: Pramanik (2023), Algorithm 6. Deviations: `epsilon`, and
     the time step, which is an integer modulo the cosines' period. With `carried_time` no episode
@@ -181,7 +182,8 @@ class AReLiT(LayerStack):
     """The approximate recurrent linear transformer: AReLiT attention inside the GTrXL layer.
 
         e = relu(x W + b)
-        layer: y = gate_1(x, relu(attention(norm(x))));  out = gate_2(y, relu(mlp(norm(y))))
+        y = gate_1(x, relu(attention(norm(x))))        in each layer
+        out = gate_2(y, relu(mlp(norm(y))))
 
     with `ApproximateLinearAttention` and the GRU gate. The cost of a step and the state do not
     grow with the length of an episode: (r + 1)(eta + 1) heads head_size numbers a layer.

@@ -94,8 +94,10 @@ class GRUCell(AbstractCell):
 class GRU(CellStack):
     """The GRU.
 
-        r = sigmoid(x_t W_r + h U_r + b_r)        z = sigmoid(x_t W_z + h U_z + b_z)
-        n = tanh(x_t W_n + b_n + r * (h U_n + c))  h_t = (1 - z) * n + z * h,   h = h_{t-1}
+        r = sigmoid(x_t W_r + h_{t-1} U_r + b_r)
+        z = sigmoid(x_t W_z + h_{t-1} U_z + b_z)
+        n = tanh(x_t W_n + b_n + r * (h_{t-1} U_n + c))
+        h_t = (1 - z) * n + z * h_{t-1}
 
     Shapes: x [input_size] to h [hidden_size]; the state of a layer is h.
 
@@ -108,8 +110,8 @@ class GRU(CellStack):
         UserError: for a size below 1, an unknown choice, or a kernel that cannot be built.
 
     Source: Cho et al. (2014), eq. 5-8. Deviation: the reset gate acts after the product,
-    r * (h U_n + c), as the usual libraries have it; the paper has (r * h) U_n. Orthogonal weights
-    are drawn for each gate by itself, as flax does.
+    $r * (h U_n + c)$, as the usual libraries have it; the paper has $(r * h) U_n$. Orthogonal
+    weights are drawn for each gate by itself, as flax does.
     """
 
     @takes_options_of(make_cells)

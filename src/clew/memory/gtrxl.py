@@ -14,7 +14,8 @@ class GTrXL(LayerStack):
     """The gated Transformer-XL: norms before, relative positions, GRU gates in place of residuals.
 
         e = relu(x W + b)
-        layer: y = gate_1(x, relu(attention(norm(x))));  out = gate_2(y, relu(mlp(norm(y))))
+        y = gate_1(x, relu(attention(norm(x))))        in each layer
+        out = gate_2(y, relu(mlp(norm(y))))
 
     with `WindowAttention` over t - window .. t of each layer's inputs.
 

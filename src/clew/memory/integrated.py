@@ -13,8 +13,9 @@ class Integrated(AbstractUniversal):
     """The Integrated Transformer.
 
         e = x W + b
-        u_n = s_{n-1} + P_t + P_n       s_0 = e, P the sinusoids of the position and of n
-        layer: y = gate_1(u, zeta relu(attention(u)));  s = gate_2(y, zeta relu(mlp(y)))
+        u_n = s_{n-1} + P_t + P_n        s_0 = e,  P the sinusoids of the position and of n
+        y = gate_1(u, zeta relu(attention(u)))        in each layer
+        s = gate_2(y, zeta relu(mlp(y)))
 
     with GRU gates, one zeta a layer that starts at 0, halted and blended by `Halting`.
 

@@ -22,7 +22,7 @@ Summation = Literal["plain", "compensated"]
 
 
 class LinearAttention(eqx.Module):
-    """Attention with a kernel in the softmax's place, phi(x) = elu(x) + 1.
+    """Attention with a kernel in the softmax's place, $phi(x) = elu(x) + 1$.
 
         C_t = C_{t-1} + v_t (x) phi(k_t)        s_t = s_{t-1} + phi(k_t)
         a_t = C_t phi(q_t) / (s_t . phi(q_t) + epsilon)
@@ -92,7 +92,9 @@ class LinearAttention(eqx.Module):
 class LinearTransformer(LayerStack):
     """The linear transformer: attention by a running sum of outer products.
 
-        e = relu(x W + b), then layers with `LinearAttention`
+        e = relu(x W + b)
+
+    then layers with `LinearAttention`.
 
     Nothing is ever forgotten within an episode, so that the state grows with its length; its size
     does not: heads head_size (head_size + 1) numbers a layer, or twice that with a compensated sum.

@@ -38,12 +38,12 @@ class GatedLinearAttention(eqx.Module):
     """Linear attention with learned feature maps and gates on keys and on values.
 
         C_t = D_t * C_{t-1} + (beta_t * v_t) (x) (gamma_t * k_t)      (Eq. 3.5)
+        D_t = (1 - beta_t) (x) (1 - gamma_t)
         s_t = (1 - gamma_t) * s_{t-1} + gamma_t * k_t
         a_t = C_t q_t / (s_t . q_t + epsilon)
 
-    per head, then the heads side by side through one product, with the decay
-    D_t = (1 - beta_t) (x) (1 - gamma_t), or 1 - beta_t (x) gamma_t for `decay="joint"`, as in the
-    authors' published code.
+    per head, then the heads side by side through one product. With `decay="joint"`, as in the
+    authors' published code, $D_t = 1 - beta_t (x) gamma_t$.
 
     Shapes: x [size] to y [size]. Source: Pramanik (2023), Algorithm 5. Deviation: `epsilon`.
     """
@@ -127,7 +127,8 @@ class ReLiT(LayerStack):
     """The recurrent linear transformer: gated linear attention inside the GTrXL layer.
 
         e = relu(x W + b)
-        layer: y = gate_1(x, relu(attention(norm(x))));  out = gate_2(y, relu(mlp(norm(y))))
+        y = gate_1(x, relu(attention(norm(x))))        in each layer
+        out = gate_2(y, relu(mlp(norm(y))))
 
     with `GatedLinearAttention` and the GRU gate. The cost of a step and the state do not grow
     with the length of an episode: eta heads head_size (head_size + 1) numbers a layer.

@@ -12,7 +12,8 @@ class ReZero(LayerStack):
     """Residual connections with a learned weight that starts at zero, in the place of norms.
 
         e = x W + b
-        layer: y = x + zeta attention(x);  out = y + zeta mlp(y)
+        y = x + zeta attention(x)        in each layer
+        out = y + zeta mlp(y)
 
     with one zeta a layer, and `WindowAttention` over t - window .. t of each layer's inputs. At the
     beginning every layer is the identity: the output is e, and nothing is remembered yet.

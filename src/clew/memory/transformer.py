@@ -35,7 +35,8 @@ class Transformer(AbstractMemory):
     """The canonical transformer encoder, causal, with the absolute positions of the episode.
 
         e_t = x_t W + b + [sin(t w) | cos(t w)],   t = 0, 1, ... from the episode's start
-        layer: y = norm_1(x + attention(x));  out = norm_2(y + mlp(y))
+        y = norm_1(x + attention(x))        in each layer
+        out = norm_2(y + mlp(y))
 
     with `WindowAttention` without relative positions over t - window .. t of each layer's inputs.
     Positions are counted and not looked up, so that they go on for as long as an episode does.

@@ -13,7 +13,8 @@ class TransformerXL(LayerStack):
     """Transformer-XL: cached inputs, relative positions, residual connections, norms after.
 
         e = x W + b
-        layer: y = norm_1(x + attention(x));  out = norm_2(y + mlp(y))
+        y = norm_1(x + attention(x))        in each layer
+        out = norm_2(y + mlp(y))
 
     with `WindowAttention` over t - window .. t of each layer's inputs.
 

@@ -256,8 +256,9 @@ class Universal(AbstractUniversal):
     """A block of layers shared by all depths, with adaptive halting for every observation.
 
         e = x W + b
-        u_n = s_{n-1} + P_t + P_n       s_0 = e, P the sinusoids of the position and of n
-        layer: y = norm_1(u + attention(u));  s = norm_2(y + mlp(y))
+        u_n = s_{n-1} + P_t + P_n        s_0 = e,  P the sinusoids of the position and of n
+        y = norm_1(u + attention(u))        in each layer
+        s = norm_2(y + mlp(y))
 
     halted and blended by `Halting`, with `WindowAttention` over the n-th readings of
     t - window .. t.

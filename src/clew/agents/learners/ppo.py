@@ -182,7 +182,7 @@ def ppo_loss(
     G_t, H the entropy, P the memory's ponder cost where it has one, and means over the valid steps:
 
         L_policy = mean(-min(q_t A_t, clip(q_t, l, u) A_t))
-        L_value  = mean(max((V_t - G_t)^2, (V_old,t + clip(V_t - V_old,t, -v, v) - G_t)^2))
+        L_value  = mean(max((V_t - G_t)^2, (V_{old,t} + clip(V_t - V_{old,t}, -v, v) - G_t)^2))
         L        = L_policy + value_cost L_value - entropy_cost mean(H_t) + ponder_cost mean(P_t)
 
     without the second member of L_value's max if there is no value_clip v.
