@@ -38,6 +38,7 @@ from clew.errors import UserError
 from clew.memory import MEMORIES
 from clew.run.progress import Quiet
 from memory_samples import INPUT_SIZE, quick_compilation
+from own_lru import LRU
 
 __all__ = ["quick_compilation"]
 TOLERANCE = 1e-5
@@ -94,6 +95,18 @@ def test_a_memory_of_ones_own() -> None:
     model = model_of(step)
     assert list(model.leaves) == ["count", "mean"]
     assert largest_deviation(step, (model, model.step), batch=3, time=60) <= TOLERANCE
+
+
+def test_a_complex_memory(ordinary_promotion: None) -> None:
+    """Its state is stored as pairs, and what does not depend on observations is computed before."""
+    step = steps_of(agent_of(LRU(INPUT_SIZE, key=jax.random.key(0))))
+    model = model_of(step)
+    assert model.leaves["state"]["shape"] == [8, 2]
+    assert model.leaves["state"]["complex"] == ["real", "imag"]
+    assert largest_deviation(step, (model, model.step), batch=3, time=60) <= TOLERANCE
+    operations = [node.op for node in step.trace().graph.nodes]
+    assert not {"exp", "cos", "sin"} & {*operations}
+    assert operations.count("linear") == 4 + 4  # B x and Re(C h), and the heads
 
 
 ACTION_KINDS: dict[str, tuple[spaces.Space, dict[str, Any]]] = {
@@ -183,6 +196,29 @@ def test_ordinary_operations() -> None:
         out = jnp.linalg.norm(w, axis=1), jax.nn.softmax(w), jnp.tril(w[:3]), jax.nn.gelu(w)
         return *out, taken, picked, total, jnp.clip(y, -1, 1), jnp.sinh(x), w[i, 1], jnp.flip(w, 0)
 
+    assert_lowered(function)
+
+
+def test_ordinary_operations_of_complex_numbers(ordinary_promotion: None) -> None:
+    """As pairs of real ones, beside JAX's; and what no export has of them is named."""
+
+    def function(x: Any, i: Any) -> Any:
+        z = jax.lax.complex(x, jnp.sin(x)) * (2 - 1j)
+        w = jnp.outer(z, z.conj()) @ jnp.stack([z, z * x, 1j * x])
+        y = jnp.where(x > 0, z / (z + 3j), jnp.exp(z)) - jnp.cumsum(z) ** -2
+        y = y.at[i].set(w[i, 0])
+        total, each = jax.lax.scan(lambda c, row: (0.5j * c + row, c), y, w)
+        taken = jnp.take(jnp.concatenate([total, each.sum(0)]), i)
+        ends = jnp.abs(w), jnp.abs(0 * z), taken.real, total.imag, (1e30 * z / (1e30j * z)).imag
+        return *ends, jnp.real(x), jax.lax.square(y).astype(complex).real
+
+    assert_lowered(function)
+    with pytest.raises(UserError, match="cannot export: 'sqrt' of complex numbers"):
+        assert_lowered(lambda x, i: [jnp.sqrt(jax.lax.complex(x, x)).real])
+
+
+def assert_lowered(function: Any) -> None:
+    """A function of three floats and an index is in an export what it is in JAX."""
     builder = GraphBuilder()
     shapes = jax.ShapeDtypeStruct((3,), jnp.float32), jax.ShapeDtypeStruct((), jnp.int32)
     refs = Ref("x", (3,), np.dtype(np.float32)), Ref("i", (), np.dtype(np.int32))

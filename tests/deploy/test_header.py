@@ -32,6 +32,7 @@ from clew.deploy.header_check import check_header
 from clew.deploy.policy import PolicyStep, Traced
 from clew.errors import UserError
 from memory_samples import INPUT_SIZE, quick_compilation
+from own_lru import LRU
 
 __all__ = ["quick_compilation"]
 TOLERANCE = 1e-5
@@ -125,6 +126,12 @@ def test_a_memory_of_ones_own_and_continuous_actions(tmp_path: Path) -> None:
     space = spaces.Box(-1.0, 2.0, (2,))
     agent = agent_of(LeakyMean(INPUT_SIZE, key=jax.random.key(0)), space)
     assert header_deviation(steps_of(agent, actions=space), tmp_path, batch=2, time=20) <= TOLERANCE
+
+
+def test_a_complex_memory(tmp_path: Path, ordinary_promotion: None) -> None:
+    """Its state is pairs of numbers."""
+    step = steps_of(agent_of(LRU(INPUT_SIZE, key=jax.random.key(0))))
+    assert header_deviation(step, tmp_path, batch=2, time=20) <= TOLERANCE
 
 
 def test_a_dictionary_with_a_picture(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from clew.deploy.policy import PolicyStep
 from clew.errors import UserError
 from clew.memory import MEMORIES
 from memory_samples import INPUT_SIZE, quick_compilation
+from own_lru import LRU
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -52,6 +53,12 @@ def test_every_memory_is_itself(name: str) -> None:
 def test_every_memory_for_long(name: str, batch: int) -> None:
     """1,000 steps, for any number of environments."""
     assert onnx_deviation(steps_of(agent_of(memory_of(name))), batch, time=1000) <= TOLERANCE
+
+
+def test_a_complex_memory(ordinary_promotion: None) -> None:
+    """Its state is pairs of numbers."""
+    step = steps_of(agent_of(LRU(INPUT_SIZE, key=jax.random.key(0))))
+    assert onnx_deviation(step, batch=3, time=40) <= TOLERANCE
 
 
 @pytest.mark.parametrize("kind", OBSERVATIONS)

@@ -75,7 +75,7 @@ def rounding(step: PolicyStep, model: runner.Model) -> float:
         act = jax.jit(jax.vmap(partial(step, _double(step.params))))
 
         def in_double(state: runner.State, inputs: runner.Arrays) -> tuple:
-            tree = jax.tree.unflatten(jax.tree.structure(step.state), list(state.values()))
+            tree = step.state_of(state)
             after, outputs = act(_double(tree), _double(inputs))
             leaves = {name: np.asarray(leaf) for name, leaf in step.leaves(after).items()}
             return outputs, runner.State(state.policy, leaves)
@@ -90,7 +90,8 @@ def rounding(step: PolicyStep, model: runner.Model) -> float:
 def _double(tree: Any) -> Any:
     def wide(leaf: Any) -> np.ndarray:
         leaf = np.asarray(leaf)
-        return leaf.astype(np.float64) if leaf.dtype.kind == "f" else leaf
+        wider = {"f": np.float64, "c": np.complex128}
+        return leaf.astype(wider.get(leaf.dtype.kind, leaf.dtype))
 
     return jax.tree.map(wide, tree)
 

@@ -46,7 +46,8 @@ class Ref:
     dtype: np.dtype
 
 
-Value = Const | Ref
+Real = Const | Ref
+"""A value; complex ones are `clew.deploy.pairs`'s."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Node:
     """One operation of `runner.OPERATIONS`."""
 
     op: str
-    inputs: tuple[Value, ...]
+    inputs: tuple[Real, ...]
     attributes: Mapping[str, Any]
     out: Ref
 
@@ -66,8 +67,8 @@ class Graph:
     inputs: dict[str, Ref]
     states: dict[str, Ref]
     nodes: list[Node]
-    outputs: dict[str, Value]
-    after: dict[str, Value]
+    outputs: dict[str, Real]
+    after: dict[str, Real]
     """The new state, by the names of `states`."""
 
     @property
@@ -119,7 +120,7 @@ class GraphBuilder:
             self._constants[key] = Const(name, array)
         return self._constants[key]
 
-    def emit(self, op: str, *values: Value, **attributes: Any) -> Value:
+    def emit(self, op: str, *values: Real, **attributes: Any) -> Real:
         """The result of an operation.
 
         Raises:
@@ -146,8 +147,8 @@ class GraphBuilder:
         self,
         inputs: dict[str, Ref],
         states: dict[str, Ref],
-        outputs: dict[str, Value],
-        after: dict[str, Value],
+        outputs: dict[str, Real],
+        after: dict[str, Real],
     ) -> Graph:
         """The graph of what the outputs and the new state need."""
         needed = {value.name for value in (*outputs.values(), *after.values())}
@@ -159,8 +160,8 @@ class GraphBuilder:
         return Graph(inputs, states, kept[::-1], outputs, after)
 
     def _from_the_first(
-        self, value: Value, attributes: dict[str, Any]
-    ) -> tuple[tuple[Value, ...], dict[str, Any]]:
+        self, value: Real, attributes: dict[str, Any]
+    ) -> tuple[tuple[Real, ...], dict[str, Any]]:
         """One reshape instead of two after one another."""
         before = self._nodes.get(value.name)
         if before is None or before.op != "reshape":
@@ -168,7 +169,7 @@ class GraphBuilder:
         return before.inputs, {**attributes, "rank": before.attributes["rank"]}
 
     def _evaluate(
-        self, op: str, values: Sequence[Value], attributes: Mapping[str, Any]
+        self, op: str, values: Sequence[Real], attributes: Mapping[str, Any]
     ) -> np.ndarray:
         """The numbers if all are known, else numbers of the right shape and type."""
         arrays = [
@@ -192,8 +193,8 @@ _DECIDING = {"logical_and": False, "logical_or": True}
 
 
 def _unchanged(
-    op: str, values: Sequence[Value], attributes: Mapping[str, Any], shape: tuple[int, ...]
-) -> Value | None:
+    op: str, values: Sequence[Real], attributes: Mapping[str, Any], shape: tuple[int, ...]
+) -> Real | None:
     """What an operation gives that needs none: an operand as it is."""
     first, *others = values
     if op in ("reshape", "expand", "slice"):
@@ -220,7 +221,7 @@ def _unchanged(
     return chosen if chosen is not None and chosen.shape == shape else None
 
 
-def _is(value: Value, number: float | bool | None) -> bool:
+def _is(value: Real, number: float | bool | None) -> bool:
     """Whether all of a known value is one number."""
     if number is None or not isinstance(value, Const):
         return False

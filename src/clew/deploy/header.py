@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from clew.deploy.graph import Const, Node, Value
+from clew.deploy.graph import Const, Node, Real
 from clew.deploy.policy import Traced
 
 _TYPES = {"bool": "bool", "float32": "float", "float64": "double"} | {
@@ -212,7 +212,7 @@ class _Writer:
         """An input or a leaf of the state."""
         self._views[name] = view
 
-    def view(self, value: Value) -> _View:
+    def view(self, value: Real) -> _View:
         """Where a value lies."""
         if isinstance(value, Const):
             return self._constant(value)

@@ -6,7 +6,8 @@ JAX can trace, as `clew.memory.parts.products` has one, stands for what that doe
 refused by name.
 
 A value may be smaller than JAX says it is: an axis of length 1 stands for any length, so that what
-is only repeated is not computed again. `Lowering.whole` writes the repetition out.
+is only repeated is not computed again. `Lowering.whole` writes the repetition out. A complex value
+is a `Pair` of real ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,8 +18,9 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from clew.deploy import runner
-from clew.deploy.graph import Const, GraphBuilder, Ref, Value
+from clew.deploy import pairs, runner
+from clew.deploy.graph import Const, GraphBuilder, Ref
+from clew.deploy.pairs import Pair, Value
 from clew.deploy.rules import RULES
 from clew.errors import UserError
 
@@ -46,7 +48,7 @@ class Lowering:
                 return self.constant(np.asarray(variable.val, cast(Any, variable.aval).dtype))
             return environment[variable]
 
-        known = [c if isinstance(c, Const | Ref) else self.constant(c) for c in consts]
+        known = [c if isinstance(c, Const | Ref | Pair) else self.constant(c) for c in consts]
         environment.update(zip(jaxpr.constvars, known, strict=True))
         environment.update(zip(jaxpr.invars, values, strict=True))
         for equation in jaxpr.eqns:
@@ -60,17 +62,27 @@ class Lowering:
             return self.run(closed.jaxpr, closed.consts, values)
         return self.run(closed, (), values)
 
-    def constant(self, array: Any) -> Const:
-        """Known numbers."""
-        return self.builder.constant(array)
+    def constant(self, array: Any, name: str = "") -> Value:
+        """Known numbers, a complex array's with the names of the parts."""
+        array = np.asarray(array)
+        if not np.iscomplexobj(array):
+            return self.builder.constant(array, name)
+        named = {part: name and f"{name}/{part}" for part in pairs.PARTS}
+        parts = zip((array.real, array.imag), named.values(), strict=True)
+        return pairs.pair(self, *(self.builder.constant(x, part) for x, part in parts))
 
-    def number(self, number: Any, like: Value) -> Const:
+    def number(self, number: Any, like: Value) -> Value:
         """One known number of another value's type."""
         return self.constant(np.asarray(number, like.dtype))
 
     def emit(self, op: str, *values: Value, **attributes: Any) -> Value:
-        """An operation of the graph."""
-        return self.builder.emit(op, *values, **attributes)
+        """An operation of the graph, or several for complex values."""
+        real = [value for value in values if not isinstance(value, Pair)]
+        if len(real) < len(values):
+            return pairs.emit(self, op, values, attributes)
+        if attributes.get("dtype") in pairs.TYPES:
+            return pairs.emit(self, op, [pairs.as_pair(self, *real)], attributes)
+        return self.builder.emit(op, *real, **attributes)
 
     def elementwise(self, op: str, *values: Value) -> Value:
         """An operation on values of one rank; single numbers go with any."""
@@ -181,7 +193,7 @@ def lower(function: Callable, arguments: Any, values: Any, builder: GraphBuilder
     return jax.tree.unflatten(jax.tree.structure(shape), whole)
 
 
-TYPES = tuple(runner.TYPES.values())
+TYPES = (*runner.TYPES.values(), *pairs.TYPES)
 
 
 def _struct(aval: Any) -> jax.ShapeDtypeStruct:

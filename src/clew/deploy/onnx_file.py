@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from clew.deploy import runner
-from clew.deploy.graph import Const, Node, Value
+from clew.deploy.graph import Const, Node, Real
 from clew.deploy.policy import Traced
 from clew.errors import UserError
 
@@ -91,11 +91,11 @@ class _Writer:
         """ONNX's number for a type."""
         return self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
 
-    def read(self, value: Value) -> str:
+    def read(self, value: Real) -> str:
         """A value's name."""
         return self.constant(value.array, value.name) if isinstance(value, Const) else value.name
 
-    def batched(self, value: Value) -> str:
+    def batched(self, value: Real) -> str:
         """A value with the batch's axis, also where it depends on no input."""
         name = self.read(value)
         if not isinstance(value, Const):

@@ -17,8 +17,9 @@ from clew.agents.distributions import Distribution, Gaussian
 from clew.agents.network import Agent
 from clew.bridges.gymnasium.spaces import Leaf, adapt_observation
 from clew.bridges.gymnasium.wrappers import EPSILON
+from clew.deploy import pairs
 from clew.deploy.graph import Graph, GraphBuilder, Ref
-from clew.deploy.lower import lower
+from clew.deploy.lower import Lowering, lower
 from clew.envs.spaces import BARE, MASK, float_boxes, join_mask, kept, without_mask
 from clew.envs.wrappers import ADDED, INFO, PREVIOUS_ENDED, WrapperConfig, encode_action
 from clew.errors import UserError
@@ -132,9 +133,17 @@ class PolicyStep:
         return agent.step(state, self._seen(inputs), inputs["start"])[1].logits
 
     def leaves(self, state: PyTree[Any]) -> dict[str, Any]:
-        """The leaves of a state by name."""
-        named = jax.tree_util.tree_leaves_with_path(state)
-        return {path_name(path).strip("/") or "state": leaf for path, leaf in named}
+        """The leaves of a state by name, those of arrays as files store them."""
+        return {name: pairs.stored(leaf) for name, leaf in _named(state).items()}
+
+    def state_of(self, leaves: dict[str, np.ndarray]) -> PyTree[np.ndarray]:
+        """The state, with any axes in front, of its leaves as files store them."""
+        own, structure = jax.tree.flatten(self.state)
+        found = [
+            pairs.restored(leaf) if np.iscomplexobj(like) else leaf
+            for like, leaf in zip(own, leaves.values(), strict=True)
+        ]
+        return jax.tree.unflatten(structure, found)
 
     def trace(self) -> Traced:
         """The graph.
@@ -143,6 +152,7 @@ class PolicyStep:
             UserError: the agent does something that no export has, naming it.
         """
         builder, entries = GraphBuilder(), self.inputs()
+        low = Lowering(builder)
         given = {e["name"]: _ref(e["name"], tuple(e["shape"]), e["dtype"]) for e in entries}
         initial = self.leaves(self.state)
         states = {n: _ref(f"state/{n}", leaf.shape, leaf.dtype) for n, leaf in initial.items()}
@@ -155,16 +165,25 @@ class PolicyStep:
                     f"{_LONGEST_NAME} that are text"
                 )
         params = jax.tree_util.tree_map_with_path(
-            lambda path, leaf: builder.constant(np.asarray(leaf), path_name(path)[1:]), self.params
+            lambda path, leaf: low.constant(leaf, path_name(path)[1:]), self.params
         )
-        state = jax.tree.unflatten(jax.tree.structure(self.state), list(states.values()))
+        own, structure = jax.tree.flatten(self.state)
+        read = [
+            pairs.read_stored(low, leaf) if np.iscomplexobj(like) else leaf
+            for like, leaf in zip(own, states.values(), strict=True)
+        ]
+        state = jax.tree.unflatten(structure, read)
         shapes = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), (self.params, self.state, given)
         )
         with without_kernels():
             new, outputs = lower(self, shapes, (params, state, given), builder)
-        graph = builder.finish(given, states, outputs, self.leaves(new))
-        return Traced(graph, entries, _entries(outputs), _entries(initial), initial)
+        after = {name: pairs.to_store(low, leaf) for name, leaf in _named(new).items()}
+        graph = builder.finish(given, states, outputs, after)
+        described = _entries(initial)
+        for entry, like in zip(described, own, strict=True):
+            entry |= {"complex": list(pairs.PARTS)} if np.iscomplexobj(like) else {}
+        return Traced(graph, entries, _entries(outputs), described, initial)
 
     def _seen(self, inputs: dict[str, Array]) -> Any:
         """What the agent reads, with its action mask if it has one."""
@@ -223,6 +242,11 @@ class PolicyStep:
         reward = reward * np.float32(scale)
         clip = config.reward_clip
         return reward if clip is None else jnp.clip(reward, -clip, clip)
+
+
+def _named(state: PyTree[Any]) -> dict[str, Any]:
+    named = jax.tree_util.tree_leaves_with_path(state)
+    return {path_name(path).strip("/") or "state": leaf for path, leaf in named}
 
 
 def _entries(values: dict[str, Any]) -> list[dict[str, Any]]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import jax
 import numpy as np
 
-from clew.deploy.graph import Const, Value
+from clew.deploy.graph import Const
+from clew.deploy.pairs import Value, as_pair, is_known, pair
 from clew.errors import UserError
 
 if TYPE_CHECKING:
@@ -31,6 +32,20 @@ def _logical(op: str, low: "Lowering", equation: Any, values: list[Value]) -> Va
 
 def _identity(low: "Lowering", equation: Any, values: list[Value]) -> Any:
     return values if equation.primitive.multiple_results else values[0]
+
+
+def _complex(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    return pair(low, values[0], values[1])
+
+
+def _part(imaginary: bool, low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    value = as_pair(low, values[0])
+    return value.imag if imaginary else value.real
+
+
+def _conjugate(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    value = as_pair(low, values[0])
+    return pair(low, value.real, low.emit("negative", value.imag))
 
 
 def _power(low: "Lowering", equation: Any, values: list[Value]) -> Value:
@@ -213,9 +228,9 @@ def _cumulative(op: str, low: "Lowering", equation: Any, values: list[Value]) ->
 def _dot(low: "Lowering", equation: Any, values: list[Value]) -> Value:
     left, right = _whole(low, equation, values)
     (left_sum, right_sum), (left_batch, _) = equation.params["dimension_numbers"]
-    if left_batch or not (isinstance(left, Const) or isinstance(right, Const)):
+    if left_batch or not (is_known(left) or is_known(right)):
         return _batched_dot(low, left, right, equation.params["dimension_numbers"])
-    if isinstance(right, Const):
+    if is_known(right):
         return _times_matrix(low, left, right, left_sum, right_sum)
     swapped = _times_matrix(low, right, left, right_sum, left_sum)
     free = len(right.shape) - len(right_sum)
@@ -420,7 +435,7 @@ def _filled(low: "Lowering", equation: Any, found: Value, x: Value, indices: Val
         fine = low.elementwise("logical_and", fine, low.reshape(inside, ones))
     filler = equation.params["fill_value"]
     if filler is None:
-        limits = {"f": math.nan, "b": True, "u": -1, "i": None}
+        limits = {"f": math.nan, "c": math.nan, "b": True, "u": -1, "i": None}
         filler = limits[x.dtype.kind]
         filler = np.iinfo(x.dtype).min if filler is None else np.array(filler).astype(x.dtype)
     return low.where(fine, found, low.number(filler, found))
@@ -463,7 +478,7 @@ def _convolution(low: "Lowering", equation: Any, values: list[Value]) -> Value:
     places = zip(kernel.shape, p["window_strides"], p["rhs_dilation"], strict=False)
     columns = low.concatenate(_windows(low, x, axes, list(places)), len(x.shape) - 1)
     flat = low.reshape(kernel, [math.prod(kernel.shape[:-1]), kernel.shape[-1]])
-    op = "linear" if isinstance(flat, Const) else "matmul"
+    op = "linear" if is_known(flat) else "matmul"
     if op == "matmul":
         raise low.unknown(equation)
     y = low.emit(op, columns, flat)
@@ -583,6 +598,10 @@ RULES: dict[str, Rule] = {
     "or": partial(_logical, "logical_or"),
     "not": partial(_logical, "logical_not"),
     "xor": partial(_logical, "not_equal"),
+    "complex": _complex,
+    "real": partial(_part, False),
+    "imag": partial(_part, True),
+    "conj": _conjugate,
     "pow": _power,
     "integer_pow": _integer_power,
     "square": _square,
