@@ -30,6 +30,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "linear_transformer": {"hidden_size": 12, "num_heads": 2, "head_size": 4},
     "relit": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "eta": 2, "init": "lecun"},
     "arelit": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "eta": 2, "r": 3, "chrono": 0},
+    "min_gru": {"hidden_size": 12},
+    "gated_delta_net": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "init": "lecun"},
 }
 
 

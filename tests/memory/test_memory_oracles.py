@@ -63,6 +63,8 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("linear_transformer", {"gate": "residual", "norm": "after", "epsilon": 1e-2}),
     ("linear_transformer", {"gate": "gru", "norm": "after"}),
     ("linear_transformer", {"summation": "compensated"}),
+    ("min_gru", {"gate": "gru", "candidate": "positive", "inner_size": 7}),
+    ("gated_delta_net", {"conv": 0, "decay": "none", "ffn_size": 7}),
     ("relit", {"decay": "joint", "query": "double", "embedding_relu": False, "eta": 3}),
     ("relit", {"decay": "joint", "ffn_size": 7, "epsilon": 1e-2}),
     ("relit", {"query": "double", "epsilon": 1e-10}),
@@ -113,7 +115,7 @@ def test_a_memory_is_what_its_paper_says(name: str, options: dict[str, Any]) -> 
     layers = 1 if options else 2  # one is enough to see an option, and compiles faster
     memory = sample(name, **{"num_layers": layers, **options})
     xs, starts = episodes(TIME, seed=3)
-    given = {key: options[key] for key in FOR_THE_ORACLE.get(name, ()) if key in options}
+    given = {key: options[key] for key in FOR_THE_ORACLE.get(name, ("gate",)) if key in options}
     if name == "arelit":
         given.setdefault("r", 3)
     expected = importlib.import_module(f"oracles.{name}").run(memory, xs, starts, **given)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from oracles.gru import cell
-from oracles.parts import Attention, Vector, gru_gate, layer_norm, net, numbers, relu
+from oracles.parts import Attention, Vector, affine, gru_gate, layer_norm, net, numbers, relu
 
 
 class LayerEquation:
@@ -78,3 +78,15 @@ def run_layers(
         outputs.append(y)
         t += 1
     return np.array(outputs)
+
+
+def run_mixers(
+    mixer: Callable[[Any], Attention], memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str
+) -> np.ndarray:
+    """The usual backbone around a mixer: x W + b, then pre-norm layers."""
+    mixers = [mixer(layer.attention) for layer in memory.layers]
+
+    def embed(x: Vector, t: int) -> Vector:
+        return affine(memory.embedding, x)
+
+    return run_layers(mixers, equations(memory, gate, "before"), embed, xs, starts)

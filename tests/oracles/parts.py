@@ -54,6 +54,25 @@ def layer_norm(norm: Any, x: Vector) -> Vector:
     return numbers(norm.scale) * (x - mean) / np.sqrt(variance + 1e-6) + numbers(norm.offset)
 
 
+def silu(x: Any) -> Any:
+    """x sigmoid(x)."""
+    return x * sigmoid(x)
+
+
+def rms_norm(norm: Any, x: Vector) -> Vector:
+    """Zhang and Sennrich (2019), epsilon 1e-6 under the root."""
+    return numbers(norm.scale) * x / np.sqrt(x @ x / len(x) + 1e-6)
+
+
+def convolve(convolution: Any, seen: list[Vector]) -> Vector:
+    """The sum over the last steps of an episode, of which `seen` has the inputs."""
+    weight = numbers(convolution.weight)
+    last = seen[-len(weight) :]
+    return numbers(convolution.bias) + sum(
+        w * x for w, x in zip(weight[-len(last) :], last, strict=True)
+    )
+
+
 def sinusoid(position: int, size: int) -> Vector:
     """Vaswani et al. (2017), section 3.5, all sines first: sin(p / 10000^(2i/d)), then cos."""
     half = (size + 1) // 2

@@ -16,11 +16,13 @@ from jaxtyping import PRNGKeyArray
 from clew.errors import UserError, check_call, one_line, parameters_of, unknown_name
 from clew.memory.arelit import AReLiT
 from clew.memory.base import AbstractMemory, scan_steps, select
+from clew.memory.gated_delta_net import GatedDeltaNet
 from clew.memory.gru import GRU
 from clew.memory.gtrxl import GTrXL
 from clew.memory.integrated import Integrated
 from clew.memory.linear_transformer import LinearTransformer
 from clew.memory.lstm import LSTM
+from clew.memory.min_gru import MinGRU
 from clew.memory.none import NoMemory
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.relit import ReLiT
@@ -42,6 +44,8 @@ MEMORIES: dict[str, type[AbstractMemory]] = {
     "linear_transformer": LinearTransformer,
     "relit": ReLiT,
     "arelit": AReLiT,
+    "min_gru": MinGRU,
+    "gated_delta_net": GatedDeltaNet,
 }
 
 __all__ = [

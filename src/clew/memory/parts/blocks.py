@@ -77,6 +77,24 @@ class Linear(eqx.Module):
         return y if self.bias is None else y + like(self.bias, y)
 
 
+def begin_open(linear: Linear, gates: slice, chrono: int, *, key: PRNGKeyArray) -> Linear:
+    """The same product, with biases for its gates that forget as `initial.lasting` says.
+
+    Args:
+        linear: the product.
+        gates: which of its outputs they are.
+        chrono: steps that the longest memories last; 0 leaves the biases as they are.
+        key: of the draw; what was drawn with it before stays another draw.
+    """
+    require_at_least("chrono", chrono, 0)
+    if not chrono or linear.bias is None:
+        return linear
+    require_at_least("chrono", chrono, 2)
+    size = len(linear.bias[gates])
+    bias = linear.bias.at[gates].set(initial.lasting(jax.random.fold_in(key, 2), size, chrono))
+    return eqx.tree_at(lambda made: made.bias, linear, bias)
+
+
 class LayerNorm(eqx.Module):
     """Layer normalisation over the last axis, y = scale (x - mean) / sqrt(var + 1e-6) + offset.
 
@@ -94,6 +112,22 @@ class LayerNorm(eqx.Module):
         centred = x - jnp.mean(x, axis=-1, keepdims=True)
         variance = jnp.mean(jnp.square(centred), axis=-1, keepdims=True)
         return centred * jax.lax.rsqrt(variance + 1e-6) * like(self.scale, x) + like(self.offset, x)
+
+
+class RMSNorm(eqx.Module):
+    """Root-mean-square normalisation over the last axis, y = scale x / sqrt(mean x^2 + 1e-6).
+
+    Source: Zhang and Sennrich (2019).
+    """
+
+    scale: Float[Array, " n"]
+
+    def __init__(self, size: int):
+        self.scale = initial.constant(size, 1.0)
+
+    def __call__(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
+        square = jnp.mean(jnp.square(x), axis=-1, keepdims=True)
+        return x * jax.lax.rsqrt(square + 1e-6) * like(self.scale, x)
 
 
 class MLP(eqx.Module):

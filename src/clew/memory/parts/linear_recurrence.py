@@ -5,15 +5,22 @@ once, follow from that; chunks of matrix products are the model's own, see
 `clew.memory.parts.chunkwise`.
 """
 
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
+from clew.errors import require_choice
 from clew.memory.kernels import Form
 from clew.memory.parts import chunkwise
 from clew.memory.parts.scans import checkpointed_scan, linear_scan, scan_pieces
+
+S = TypeVar("S", bound=PyTree)
+
+ScanBackend = Literal["auto", "associative", "xla"]
+"""What computes all states of a chunk: "xla" step by step, "associative" in parallel over time, and
+"auto" in parallel on an accelerator alone. Both are the same function within rounding."""
 
 Chunk = tuple[PyTree[Array], Float[Array, "time heads head"]]
 """The state after some steps, and a_t of all of them."""
@@ -36,6 +43,37 @@ class LinearRecurrence(Protocol):
     def read_chunks(self, state: Any, inputs: Any, starts: Bool[Array, " time"], /) -> Chunk:
         """Some steps in parallel, by matrix products."""
         ...
+
+
+def states_of(
+    keep: S, add: S, state: S, starts: Bool[Array, " time"], backend: ScanBackend = "auto"
+) -> S:
+    """All states s_t = keep_t * s_{t-1} + add_t of a chunk, real or complex.
+
+    What a cell with a diagonal state needs to be parallel in time: the last of them is the state
+    after the chunk, and what the cell says of each is one product.
+
+    Args:
+        keep: leaves [time, ...], that broadcast against those of `add`.
+        add: leaves [time, ...].
+        state: before the chunk, leaves [...].
+        starts: where the state before a step counts as zero.
+        backend: the form.
+
+    Raises:
+        UserError: for an unknown form.
+    """
+    require_choice("backend", backend, ("auto", "associative", "xla"))
+    if backend == "associative" or (backend == "auto" and jax.default_backend() != "cpu"):
+        return linear_scan(keep, add, state, starts)
+
+    def one(state: S, step: tuple[S, S, Array]) -> tuple[S, S]:
+        keep, add, start = step
+        old = jax.tree.map(lambda s: jnp.where(start, 0.0, s), state)
+        state = jax.tree.map(lambda k, s, a: k * s + a, keep, old, add)
+        return state, state
+
+    return jax.lax.scan(one, state, (keep, add, starts))[1]
 
 
 def advance(

@@ -1,0 +1,208 @@
+"""The gated delta network."""
+
+from functools import partial
+from typing import Literal, NamedTuple, Unpack
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from clew.errors import require_choice
+from clew.memory.parts import initial
+from clew.memory.parts.blocks import Init, LayerNorm, Linear, RMSNorm, check_heads
+from clew.memory.parts.convolution import ShortConvolution
+from clew.memory.parts.maps import MemoryMap
+from clew.memory.parts.matrix_recurrence import (
+    MatrixBackend,
+    MatrixInputs,
+    advance,
+    advance_chunk,
+)
+from clew.memory.parts.mixers import Mixer, MixerOptions, mixer_stack
+from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.stack import LayerStack
+
+Decay = Literal["learned", "none"]
+
+
+class DeltaState(NamedTuple):
+    """One layer's state: C, and the inputs that the short convolution still sees."""
+
+    matrix: Float[Array, "heads head head"]
+    convolved: Float[Array, "before channels"]
+
+
+class GatedDeltaMixer(Mixer):
+    """The recurrence of a `GatedDeltaNet`, see there.
+
+    `inputs` holds [q | k | v], each [heads, head], `rates` [a | b], each [heads], and `gate` G.
+    """
+
+    norm: LayerNorm
+    inputs: Linear
+    rates: Linear
+    gate: Linear
+    output: Linear
+    convolution: ShortConvolution | None
+    log_rate: Float[Array, " heads"]
+    output_norm: RMSNorm
+    num_heads: int = eqx.field(static=True)
+    head_size: int = eqx.field(static=True)
+    decay: Decay = eqx.field(static=True)
+    backend: MatrixBackend = eqx.field(static=True)
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        key: PRNGKeyArray,
+        init: Init,
+        num_heads: int,
+        head_size: int,
+        conv: int,
+        decay: Decay,
+        backend: MatrixBackend,
+    ):
+        check_heads(num_heads, head_size)
+        require_choice("decay", decay, ("learned", "none"))
+        require_choice("backend", backend, ("auto", "chunkwise", "xla"))
+        keys, wide = jax.random.split(key, 6), num_heads * head_size
+        self.norm = LayerNorm(size)
+        self.inputs = Linear(size, 3 * wide, key=keys[0], init=init, bias=False, blocks=3)
+        rates = Linear(size, 2 * num_heads, key=keys[1], init=init)
+        # dt, the softplus of a's bias, is log-uniform from 0.001 to 0.1, and A uniform from 1 to
+        # 16, as in Mamba-2, from whose code the authors took it.
+        dt = 10.0 ** initial.uniform(keys[2], (num_heads,), 1.0) * 0.01
+        bias = jnp.concatenate([jnp.log(jnp.expm1(dt)), initial.constant(num_heads)])
+        self.rates = eqx.tree_at(lambda made: made.bias, rates, bias)
+        self.log_rate = jnp.log(8.5 + initial.uniform(keys[3], (num_heads,), 7.5))
+        self.gate = Linear(size, wide, key=keys[4], init=init, bias=False)
+        self.output = Linear(wide, size, key=keys[5], init=init, bias=False)
+        self.output_norm = RMSNorm(head_size)
+        convolution_key = jax.random.fold_in(key, 1)
+        self.convolution = ShortConvolution(3 * wide, conv, key=convolution_key) if conv else None
+        self.num_heads, self.head_size = num_heads, head_size
+        self.decay, self.backend = decay, backend
+
+    def init_state(self) -> DeltaState:
+        """Zeros."""
+        heads, head, dtype = self.num_heads, self.head_size, self.inputs.weight.dtype
+        if self.convolution is None:
+            before = jnp.zeros((0, 3 * heads * head), dtype)
+        else:
+            before = self.convolution.init_state()
+        return DeltaState(jnp.zeros((heads, head, head), dtype), before)
+
+    def step(
+        self, state: DeltaState, x: Float[Array, " n"], start: Bool[Array, ""]
+    ) -> tuple[DeltaState, Float[Array, " n"]]:
+        """One observation."""
+        x = self.norm(x)
+        read, before = self.inputs(x), state.convolved
+        if self.convolution is not None:
+            before, read = self.convolution.step(before, read, start)
+        matrix, y = advance(state.matrix, self._heads(read, x), start)
+        return DeltaState(matrix, before), self._finish(y, x)
+
+    def unroll(
+        self, state: DeltaState, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
+    ) -> tuple[DeltaState, Float[Array, "time n"]]:
+        """A chunk: products and convolution all at once, then the recurrence."""
+        xs = self.norm(xs)
+        read, before = self.inputs(xs), state.convolved
+        if self.convolution is not None:
+            before, read = self.convolution.unroll(before, read, starts)
+        matrix, y = advance_chunk(self.backend, state.matrix, self._heads(read, xs), starts)
+        return DeltaState(matrix, before), self._finish(y, xs)
+
+    def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
+        """a and b of every head and step."""
+        log_keep, rate = self._rates(self.norm(xs))
+        return {"a": MemoryMap(jnp.exp(log_keep), "keep"), "b": MemoryMap(rate, "gate")}
+
+    def _rates(self, x: Float[Array, "*lead n"]) -> tuple[Array, Array]:
+        """log a, and b."""
+        of_a, of_b = jnp.split(self.rates(x), 2, axis=-1)
+        log_keep = -jnp.exp(jnp.broadcast_to(self.log_rate, of_a.shape)) * jax.nn.softplus(of_a)
+        if self.decay == "none":
+            log_keep = jnp.zeros_like(log_keep)
+        return log_keep, jax.nn.sigmoid(of_b)
+
+    def _heads(self, read: Float[Array, "*lead wide"], x: Float[Array, "*lead n"]) -> MatrixInputs:
+        shape = (*x.shape[:-1], self.num_heads, self.head_size)
+        query, key, value = (
+            part.reshape(shape) for part in jnp.split(jax.nn.silu(read), 3, axis=-1)
+        )
+        return MatrixInputs(_unit(query), _unit(key), value, *self._rates(x))
+
+    def _finish(
+        self, y: Float[Array, "*lead heads head"], x: Float[Array, "*lead n"]
+    ) -> Float[Array, "*lead n"]:
+        normed = self.output_norm(y).reshape(*x.shape[:-1], -1)
+        return self.output(normed * jax.nn.silu(self.gate(x)))
+
+
+def _unit(x: Float[Array, "*lead head"]) -> Float[Array, "*lead head"]:
+    """Of length 1; the epsilon is that of the authors' code."""
+    return x * jax.lax.rsqrt(jnp.sum(jnp.square(x), axis=-1, keepdims=True) + 1e-6)
+
+
+class GatedDeltaNet(LayerStack):
+    """The gated delta network: a matrix of values by keys, in which new values replace old ones.
+
+        q, k, v = silu(conv(x W))                   q, k of length 1, per head
+        a_t = exp(-A softplus(x_t W_a + c))         b_t = sigmoid(x_t W_b + b)
+        C_t = a_t C_{t-1} (I - b_t k_t k_t') + b_t v_t k_t'
+        y_t = (rmsnorm(C_t q_t) * silu(x_t G)) W_o
+
+    in the layers of `mixer_stack`. With b = 1 a key's old value is gone and the new one in its
+    place, which a sum cannot do. The state is heads head_size^2 numbers a layer, and what the
+    convolution still sees, 3 (conv - 1) heads head_size.
+
+    Shapes: x [input_size] to y [hidden_size].
+
+    Args:
+        input_size: numbers in one observation.
+        key: random key for the weights.
+        num_heads: heads in a layer.
+        head_size: width of a key, a query and a value.
+        conv: steps that the short convolution sees; 0 for none.
+        decay: "learned", or "none" for a = 1, which is DeltaNet (Yang et al., 2024a).
+        backend: what computes a chunk: "xla" or "chunkwise"; see `MatrixBackend`.
+        options: those of `mixer_stack`.
+
+    Raises:
+        UserError: for an impossible size or an unknown choice.
+
+    Source: Yang et al. (2024b), "Gated Delta Networks", Eq. 10 and Figure 1; Yang et al. (2024a),
+    "Parallelizing linear transformers with the delta rule", for the chunks; Dao and Gu (2024) for
+    how A and c begin. Deviation: weights start orthogonal.
+    """
+
+    @takes_options_of(mixer_stack)
+    def __init__(
+        self,
+        input_size: int,
+        *,
+        key: PRNGKeyArray,
+        num_heads: int = 4,
+        head_size: int = 32,
+        conv: int = 4,
+        decay: Decay = "learned",
+        backend: MatrixBackend = "auto",
+        **options: Unpack[MixerOptions],
+    ):
+        mixer = partial(
+            GatedDeltaMixer,
+            num_heads=num_heads,
+            head_size=head_size,
+            conv=conv,
+            decay=decay,
+            backend=backend,
+        )
+        self.embedding, self.layers, self.output_size = mixer_stack(
+            input_size, key, mixer, **options
+        )
+        self.embedding_relu = False
+        self.input_size = input_size

@@ -1,0 +1,60 @@
+"""The short convolution over time that many modern models have before their recurrence."""
+
+import math
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from clew.errors import require_at_least
+from clew.memory.parts import initial
+from clew.memory.parts.blocks import like
+from clew.memory.parts.positions import count_positions
+
+
+class ShortConvolution(eqx.Module):
+    """A causal convolution of every channel by itself, over the last `width` steps.
+
+        y_t = b + sum_i w_i * x_{t-i},   i = 0 ... width - 1
+
+    What lies before an episode is 0. The state is the last width - 1 inputs.
+
+    Shapes: x [size] to y [size]; weight [width, size], the oldest step first.
+    """
+
+    weight: Float[Array, "width size"]
+    bias: Float[Array, " size"]
+
+    def __init__(self, size: int, width: int, *, key: PRNGKeyArray):
+        require_at_least("conv", width, 1, 1024)
+        self.weight = initial.uniform(key, (width, size), 1.0 / math.sqrt(width))
+        self.bias = initial.constant(size)
+
+    def init_state(self) -> Float[Array, "before size"]:
+        """Zeros."""
+        width, size = self.weight.shape
+        return jnp.zeros((width - 1, size), self.weight.dtype)
+
+    def step(
+        self, state: Float[Array, "before size"], x: Float[Array, " size"], start: Bool[Array, ""]
+    ) -> tuple[Float[Array, "before size"], Float[Array, " size"]]:
+        """One step."""
+        seen = jnp.concatenate([jnp.where(start, 0.0, state), x[None]])
+        return seen[1:], jnp.sum(self.weight * seen, axis=0) + self.bias
+
+    def unroll(
+        self,
+        state: Float[Array, "before size"],
+        xs: Float[Array, "time size"],
+        starts: Bool[Array, " time"],
+    ) -> tuple[Float[Array, "before size"], Float[Array, "time size"]]:
+        """A chunk."""
+        before, time = len(state), len(xs)
+        # How many steps back an episode reaches; all of the state where it began before the chunk.
+        ages, _ = count_positions(jnp.array(before, jnp.int32), starts)
+        seen, out = jnp.concatenate([state, xs]), like(self.bias, xs)
+        for i in range(before + 1):
+            lagged = jnp.where((ages >= before - i)[:, None], seen[i : i + time], 0.0)
+            out = out + like(self.weight[i], xs) * lagged
+        last = jnp.arange(before, 0, -1) <= ages[-1] + 1
+        return jnp.where(last[:, None], seen[time:], 0.0), out

@@ -1,0 +1,155 @@
+"""Recurrences whose state is a matrix for each head: sums with decay, and the delta rule.
+
+    C_t = a_t C_{t-1} + v_t k_t'                                          (sums)
+    C_t = a_t C_{t-1} (I - b_t k_t k_t') + b_t v_t k_t'                   (delta rule)
+    y_t = C_t q_t
+
+The delta rule is the sum with other values: u_t = b_t (v_t - a_t C_{t-1} k_t), what the state does
+not say of k_t yet, in place of v_t. Within a chunk these values are the solution of a triangular
+system, so that both are a few matrix products, see `read_chunk`.
+
+What is kept between two steps of a chunk is a product of a's. As a quotient of products, or a
+difference of sums of logarithms, it would lose its digits behind a strong decay, and be 0 / 0
+behind an a of 0. It is summed by halves instead, see `sum_between`: a may be 0, as at a start.
+"""
+
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from clew.errors import require_choice
+from clew.memory.parts.chunkwise import EXACT, without_nonfinite
+from clew.memory.parts.scans import checkpointed_scan, scan_pieces
+
+CHUNK = 32
+"""Steps that see each other by products; what is older is seen by the state. On two cores the
+gradient of 64 took a quarter longer."""
+
+MatrixBackend = Literal["auto", "chunkwise", "xla"]
+"""What computes a chunk: "xla" step by step, "chunkwise" by matrix products, which "auto" is. Both
+are the same function within rounding."""
+
+Matrix = Float[Array, "heads value key"]
+
+
+class MatrixInputs(NamedTuple):
+    """What the steps of a matrix recurrence read, with a leading axis for time or without."""
+
+    query: Float[Array, "*time heads key"]
+    key: Float[Array, "*time heads key"]
+    value: Float[Array, "*time heads value"]
+    log_keep: Float[Array, "*time heads"]
+    """log a, at most 0 and -inf where everything is forgotten"""
+    rate: Float[Array, "*time heads"] | None = None
+    """b of the delta rule; None for sums"""
+
+
+def advance(
+    state: Matrix, inputs: MatrixInputs, start: Bool[Array, ""]
+) -> tuple[Matrix, Float[Array, "heads value"]]:
+    """One step, from zeros where an episode starts: C_t and y_t."""
+    state = jnp.where(start, 0.0, state) * jnp.exp(inputs.log_keep)[:, None, None]
+    value = inputs.value
+    if inputs.rate is not None:
+        value = inputs.rate[:, None] * (value - _product("hvk,hk->hv", state, inputs.key))
+    state = state + value[:, :, None] * inputs.key[:, None, :]
+    return state, _product("hvk,hk->hv", state, inputs.query)
+
+
+def advance_chunk(
+    backend: MatrixBackend, state: Matrix, inputs: MatrixInputs, starts: Bool[Array, " time"]
+) -> tuple[Matrix, Float[Array, "time heads value"]]:
+    """A chunk of steps, whose gradient keeps one state in `CHUNK` steps.
+
+    Args:
+        backend: the form.
+        state: C before it.
+        inputs: of every step.
+        starts: where episodes start.
+
+    Raises:
+        UserError: for an unknown form.
+    """
+    require_choice("backend", backend, ("auto", "chunkwise", "xla"))
+    if backend == "xla":
+        return checkpointed_scan(lambda c, step: advance(c, *step), state, (inputs, starts))
+    return scan_pieces(lambda c, piece: read_chunk(c, *piece), state, (inputs, starts), CHUNK)
+
+
+def read_chunk(
+    state: Matrix, inputs: MatrixInputs, starts: Bool[Array, " time"]
+) -> tuple[Matrix, Float[Array, "time heads value"]]:
+    """Some steps by matrix products.
+
+    With d[t, j] = a_{j+1} ... a_t, and e[t] = a_1 ... a_t for the state C before them,
+
+        y_t = e[t] C q_t + sum_{j <= t} d[t, j] (k_j . q_t) u_j
+        C'  = e[T] C + sum_j d[T, j] u_j k_j'
+
+    where u = v for sums, and for the delta rule the solution of
+
+        u_t + b_t sum_{j < t} d[t, j] (k_j . k_t) u_j = b_t (v_t - e[t] C k_t)
+
+    Source: Yang et al. (2024), Parallelizing linear transformers with the delta rule, Eq. 7-11,
+    and Gated delta networks, Eq. 8-9; their W and U are one system here, since C is known.
+    """
+    fine = without_nonfinite(state, inputs, starts)
+    old, (query, key, value, log_keep, rate) = fine.state, fine.inputs
+    between, since = sum_between(jnp.where(starts[:, None], -jnp.inf, log_keep))
+    d, e = jnp.exp(between), jnp.exp(since)
+    if rate is not None:
+        value = rate[:, :, None] * (value - e[:, :, None] * _product("hvk,thk->thv", old, key))
+        seen = d * _product("thk,jhk->htj", key, key) * rate.T[:, :, None]
+        value = _solve(seen, value)
+    scores = d * _product("thk,jhk->htj", query, key)
+    out = e[:, :, None] * _product("hvk,thk->thv", old, query)
+    out += _product("htj,jhv->thv", scores, value)
+    late = value * d[:, -1].T[:, :, None]
+    after = e[-1][:, None, None] * old + _product("jhv,jhk->hvk", late, key)
+    return fine.spoil(out, after)
+
+
+def sum_between(
+    x: Float[Array, "time heads"],
+) -> tuple[Float[Array, "heads time time"], Float[Array, "time heads"]]:
+    """x_{j+1} + ... + x_t for all j <= t, -inf for the others; and x_1 + ... + x_t.
+
+    A sequence is halved, and its halves again. A pair in different halves has what is left of the
+    left one after j, and the right one up to t: sums alone, so that nothing cancels, and -inf,
+    which may be among x, never meets another with the opposite sign.
+    """
+    time, heads = x.shape
+    size = 1 << (time - 1).bit_length()
+    before = jnp.pad(x, [(0, size - time), (0, 0)]).T[:, :, None]  # [heads, parts, steps of one]
+    after = jnp.zeros_like(before)
+    pairs = jnp.zeros((heads, size, 1, 1), x.dtype)
+    while pairs.shape[1] > 1:
+        (left, right), (b_left, b_right), (a_left, a_right) = map(_halves, (pairs, before, after))
+        across = b_right[..., :, None] + a_left[..., None, :]
+        top = jnp.concatenate([left, jnp.full_like(left, -jnp.inf)], axis=-1)
+        pairs = jnp.concatenate([top, jnp.concatenate([across, right], axis=-1)], axis=-2)
+        before, after = (
+            jnp.concatenate([b_left, b_left[..., -1:] + b_right], axis=-1),
+            jnp.concatenate([a_left + b_right[..., -1:], a_right], axis=-1),
+        )
+    return pairs[:, 0, :time, :time], before[:, 0, :time].T
+
+
+def _halves(x: Array) -> tuple[Array, Array]:
+    return x[:, ::2], x[:, 1::2]
+
+
+def _solve(
+    seen: Float[Array, "heads time time"], value: Float[Array, "time heads value"]
+) -> Float[Array, "time heads value"]:
+    """u with u_t + sum_{j < t} seen[t, j] u_j = value_t."""
+    solved = jax.scipy.linalg.solve_triangular(
+        seen, jnp.swapaxes(value, 0, 1), lower=True, unit_diagonal=True
+    )
+    return jnp.swapaxes(solved, 0, 1)
+
+
+def _product(axes: str, a: Array, b: Array) -> Array:
+    return jnp.einsum(axes, a, b, precision=EXACT)

@@ -1,0 +1,106 @@
+"""The usual backbone of a modern sequence model, around any mixer of time steps.
+
+A mixer is what a layer calls its attention, whatever it is: a norm, products of what it reads, a
+recurrence, and a product of what that gives. A model is one mixer and its options.
+"""
+
+import abc
+from collections.abc import Callable
+from typing import Any, TypedDict, TypeVar
+
+import equinox as eqx
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from clew.memory.base import State
+from clew.memory.parts.blocks import Init, LayerNorm, Linear
+from clew.memory.parts.gates import GateName
+from clew.memory.parts.layer import Layer
+from clew.memory.parts.maps import MemoryMap
+from clew.memory.parts.stack import embedded_layers
+
+M = TypeVar("M", bound="Mixer")
+
+
+class Mixer(eqx.Module):
+    """What a layer needs of its attention, the interface of a memory.
+
+    It is made from its width, key=..., init=... and its options, and reads `norm(x)`.
+    """
+
+    norm: eqx.AbstractVar[LayerNorm]
+
+    @abc.abstractmethod
+    def init_state(self) -> State:
+        """Zeros."""
+
+    @abc.abstractmethod
+    def step(
+        self, state: Any, x: Float[Array, " n"], start: Bool[Array, ""]
+    ) -> tuple[State, Float[Array, " n"]]:
+        """One observation."""
+
+    @abc.abstractmethod
+    def unroll(
+        self, state: Any, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
+    ) -> tuple[State, Float[Array, "time n"]]:
+        """A chunk."""
+
+    def refresh(self, state: State) -> State:
+        """The state as it is: nothing in it was derived from the parameters."""
+        return state
+
+    def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
+        """How an episode is read; nothing unless a mixer says so."""
+        return {}
+
+
+class MixerOptions(TypedDict, total=False):
+    """The options of every model of mixers; `mixer_stack` describes them."""
+
+    hidden_size: int
+    num_layers: int
+    ffn_size: int | None
+    gate: GateName
+    init: Init
+
+
+def mixer_stack(
+    input_size: int,
+    key: PRNGKeyArray,
+    mixer: Callable[..., M],
+    *,
+    hidden_size: int = 128,
+    num_layers: int = 2,
+    ffn_size: int | None = None,
+    gate: GateName = "residual",
+    init: Init = "orthogonal",
+    **options: Any,
+) -> tuple[Linear, tuple[Layer[M], ...], int]:
+    """An embedding, and pre-norm layers around mixers.
+
+        e = x W + b;   layer: y = x + mixer(norm(x));   out = y + mlp(norm(y))
+
+    Args:
+        input_size: numbers in one observation.
+        key: random key for the weights.
+        mixer: makes one, as `Mixer` says.
+        hidden_size: width of the residual stream, and of the output.
+        num_layers: layers on top of each other.
+        ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
+        gate: what joins a sublayer to the stream: "residual", or "gru" as in GTrXL.
+        init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
+        **options: the mixer's own.
+
+    Returns:
+        The embedding, the layers, and their width.
+
+    Raises:
+        UserError: for an impossible size or an unknown choice.
+    """
+
+    def one(mixer_key: PRNGKeyArray, _: PRNGKeyArray) -> M:
+        return mixer(hidden_size, key=mixer_key, init=init, **options)
+
+    sizes = (input_size, hidden_size, num_layers, ffn_size)
+    made = embedded_layers(one, *sizes, key=key, init=init, gate=gate, norm="before")
+    return *made, hidden_size

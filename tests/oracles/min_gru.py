@@ -1,0 +1,35 @@
+"""The minGRU: Feng et al. (2024), section 3.1."""
+
+from typing import Any
+
+import numpy as np
+
+from oracles.layers import run_mixers
+from oracles.parts import Vector, affine, layer_norm, sigmoid
+
+
+class MinGRU:
+    """The recurrence, one number after the other."""
+
+    def __init__(self, weights: Any):
+        self.weights = weights
+        self.forget()
+
+    def forget(self) -> None:
+        """h_0 = 0."""
+        self.h: Any = 0.0
+
+    def read(self, x: Vector) -> Vector:
+        """z_t, h~_t, h_t."""
+        w = self.weights
+        z, candidate = np.split(affine(w.inputs, layer_norm(w.norm, x)), 2)
+        z = sigmoid(z)
+        if w.candidate == "positive":
+            candidate = np.array([a + 0.5 if a >= 0 else sigmoid(a) for a in candidate])
+        self.h = (1.0 - z) * self.h + z * candidate
+        return affine(w.output, self.h)
+
+
+def run(memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str = "residual") -> np.ndarray:
+    """Pre-norm layers around it."""
+    return run_mixers(MinGRU, memory, xs, starts, gate)
