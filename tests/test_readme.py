@@ -246,7 +246,7 @@ def table_row(page: Path, name: str) -> list[str]:
 )
 def test_the_table_tells_the_size_of_the_state(name: str) -> None:
     """The formula is what a one-layer model of that kind carries, to the number."""
-    formula = table_row(ROOT / "docs/memories.md", name)[1]
+    formula = table_row(ROOT / "docs/memories.md", name)[1].strip("$")
     sizes = {"d": 24, "M": 10, "N": 3, "H": 2, "h": 8, "eta": 4, "r": 5}
     wanted = eval(re.sub(r"(?<=[\w)]) (?=[\w(])", "*", formula), sizes)  # "2 d" means 2 * d
     given = {"num_heads": "H", "head_size": "h", "window": "M", "max_steps": "N"}
