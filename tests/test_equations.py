@@ -2,7 +2,9 @@
 
 import importlib.util
 import inspect
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -84,6 +86,8 @@ def test_no_page_repeats_a_memorys_equation() -> None:
         ("h~_t", "<msub><mover><mi>h</mi><mo>~</mo></mover><mrow><mi>t</mi></mrow></msub>"),
         ("relu(x)", "<mtext>relu</mtext><mrow><mo>(</mo><mrow><mi>x</mi></mrow><mo>)</mo></mrow>"),
         ("beta * v (x) k", "<mi>β</mi><mo>⊙</mo><mi>v</mi><mo>⊗</mo><mi>k</mi>"),
+        ("2 / r 10 q", "<mn>2</mn><mo>/</mo><mi>r</mi><mn>10</mn><mi>q</mi>"),
+        ("q^(2 R)", "<msup><mi>q</mi><mrow><mn>2</mn><mi>R</mi></mrow></msup>"),
         ("x_{t-1}^2", "<msubsup><mi>x</mi><mrow><mi>t</mi><mo>−</mo><mn>1</mn></mrow>"
                       "<mrow><mn>2</mn></mrow></msubsup>"),
     ],
@@ -105,6 +109,20 @@ def test_code_stays_code() -> None:
     """An indented block without a relation, or with more than the notation, is code."""
     for text in ("    make test", '    x = f("a")', "    x = a.b(c)"):
         assert shown(f"Try:\n\n{text}").find("pre/code") is not None
+
+
+@pytest.mark.slow
+def test_the_built_site_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    """No page has a script, style, picture or font from outside; readers' links may go there."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(tmp_path)]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    subprocess.run(command, cwd=ROOT, check=True, env=environment)
+    loads = re.compile(r"""(?:<link[^>]* href|\ssrc)=["']?(?:https?:)?//""")
+    for path in tmp_path.rglob("*.html"):
+        assert not loads.search(path.read_text()), path
+    for path in tmp_path.rglob("*.css"):
+        assert not re.search(r"(?:@import|url\()\s*[\"']?(?:https?:)?//", path.read_text()), path
+    assert "<math" in (tmp_path / "memories" / "arelit.html").read_text()
 
 
 @pytest.mark.parametrize("text", ["(a", "a)", "a_", "a # b"])

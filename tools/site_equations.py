@@ -174,7 +174,7 @@ class _Reader:
             else:
                 gap = len(product) > 0 and self.spaced()
                 factor = self.factor()
-                if gap and (_wide(product[-1]) or _wide(factor)):
+                if gap and _apart(product[-1], factor):
                     product.append(_element("mspace", width="0.22em"))
                 product.append(factor)
         if self.next() != close:
@@ -232,7 +232,7 @@ class _Reader:
             if kind == "'":
                 high.append(_element("mo", text="′"))
             else:
-                (low if kind == "_" else high).extend(self.script())
+                (low if kind == "_" else high).extend(self.script(kind == "^"))
         kinds = ("munder", "mover", "munderover") if below else ("msub", "msup", "msubsup")
         if len(low) and len(high):
             return _element(kinds[2], base, low, high)
@@ -240,7 +240,7 @@ class _Reader:
             return _element(kinds[1 if len(high) else 0], base, low if len(low) else high)
         return base
 
-    def script(self) -> list[Element]:
+    def script(self, raised: bool) -> list[Element]:
         """What is lowered or raised: a bracket, or letters and digits without space between."""
         if self.next() == "{":
             self.at += 1
@@ -249,7 +249,9 @@ class _Reader:
             return list(inner)
         parts = [self.sign("−", True)] if self.next() == "-" else []
         if self.next() == "(":
-            return [*parts, self.factor()]
+            bracket = self.factor()
+            inside = _bare(bracket)
+            return [*parts, *(inside if raised and inside is not bracket else [bracket])]
         while self.next().replace("_", "").isalnum() and (not parts or not self.spaced()):
             token = self.next()
             self.at += 1
@@ -268,11 +270,21 @@ def _bare(element: Element) -> Element:
     return element[1] if bracket else element
 
 
-def _wide(element: Element) -> bool:
-    """Whether a factor needs space beside it: a name of several letters, a sum or a number."""
+def _apart(left: Element, right: Element) -> bool:
+    """Whether two factors need space between: names of several letters and sums, or two numbers."""
+    bases = [_base(left), _base(right)]
+    signs = [base.tag == "mo" and base.get("movablelimits") is None for base in bases]
+    if any(signs):
+        return False
+    names = any(base.tag == "mtext" or base.get("movablelimits") for base in bases)
+    return names or bases[0].tag == bases[1].tag == "mn"
+
+
+def _base(element: Element) -> Element:
+    """What carries an element's indices and powers."""
     while len(element) and element.tag in ("msub", "msup", "msubsup", "munder", "munderover"):
         element = element[0]
-    return element.tag in ("mtext", "mn") or element.get("movablelimits") is not None
+    return element
 
 
 def _element(tag: str, *parts: Element, text: str = "", **attributes: str) -> Element:

@@ -44,7 +44,7 @@ def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> In
 
     With p = successes / trials and z the normal quantile of (1 + confidence) / 2:
 
-        (p + z^2/2n -+ z sqrt(p (1 - p)/n + z^2/4n^2)) / (1 + z^2/n)
+        low, high = (p + z^2 / (2 n) -+ z sqrt(p (1 - p) / n + z^2 / (4 n^2))) / (1 + z^2 / n)
 
     It stays within [0, 1] and is right at 0 and at 1, where the textbook interval has no width.
     Episodes of one policy are independent; episodes of several seeds are not, for those take
