@@ -105,6 +105,13 @@ def test_a_fraction_is_the_product_before_over_the_factor_after() -> None:
     assert ["".join(part.itertext()) for part in row] == ["ab", "c+d"]
 
 
+def test_columns_are_split_before_their_relation() -> None:
+    """Spaces that align a relation or a sign begin no column."""
+    table = SITE.mathml("s_t    = a  * b  where x\nu = v  w = z", display=True)
+    cells = [["".join(cell.itertext()) for cell in row] for row in table.iter("mtr")]
+    assert cells == [["st", "=a⊙b", "", "wherex"], ["u", "=v", "w", "=z"]]
+
+
 def test_code_stays_code() -> None:
     """An indented block without a relation, or with more than the notation, is code."""
     for text in ("    make test", '    x = f("a")', "    x = a.b(c)"):

@@ -48,7 +48,7 @@ _TOKEN = re.compile(
     r"|[A-Za-z]{2,}(?:_[A-Za-z]{2,})*(?:'s\b)?|[A-Za-zα-ωΑ-Ω]|\d+(?:[.,]\d+)*"
     r"|[-+*/=<>,;:|()\[\]{}_^~'!]"
 )
-_COLUMN = re.compile(r"\s{2,}(?!(?:=|<=|>=|[-+*]) )")
+_COLUMN = re.compile(r"\s{2,}(?=\S)(?!(?:=|<=|>=|[-+*]) )")
 _LOG = get_plugin_logger("equations")
 
 
