@@ -31,6 +31,11 @@ SMALL: dict[str, dict[str, Any]] = {
     "relit": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "eta": 2, "init": "lecun"},
     "arelit": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "eta": 2, "r": 3, "chrono": 0},
     "min_gru": {"hidden_size": 12},
+    "hybrid": {
+        "hidden_size": 12,
+        "layers": ("min_gru", "attention"),
+        "layer_options": {"attention": {"num_heads": 2, "head_size": 4, "window": 5}},
+    },
     "gated_delta_net": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "init": "lecun"},
 }
 

@@ -120,3 +120,21 @@ def test_chrono_moves_the_biases_of_gates_alone(name: str) -> None:
     assert not np.array_equal(long[changed[0]], long[changed[1]])
     with pytest.raises(UserError, match="chrono must be an integer of at least 2, got 1"):
         make_memory(name, input_size=3, key=jax.random.key(1), chrono=1)
+
+
+def test_gates_of_cells_begin_open() -> None:
+    """An LSTM forgets and a GRU moves within 2 to `chrono` steps; other weights are the same."""
+    key, size = jax.random.key(0), 300
+    for name in ("lstm", "gru"):
+        plain, lasting = (
+            make_memory(name, input_size=3, key=key, hidden_size=size, chrono=c).cells[0]
+            for c in (0, 100)
+        )
+        steps = 1.0 + np.exp(np.asarray(lasting.inputs.bias)[size : 2 * size])
+        assert 2.0 <= steps.min() and steps.max() <= 100.0 and abs(steps.mean() - 51.0) < 3.0
+        assert np.array_equal(plain.recurrent.weight, lasting.recurrent.weight)
+        assert np.array_equal(plain.inputs.weight, lasting.inputs.weight)
+    with pytest.raises(UserError, match="chrono must be an integer of at least 2, got 1"):
+        make_memory("gru", input_size=3, key=key, chrono=1)
+    with pytest.raises(UserError, match="forget_bias is for chrono=0"):
+        make_memory("lstm", input_size=3, key=key, chrono=10, forget_bias=1.0)

@@ -132,3 +132,22 @@ def test_unknown_names_come_with_the_nearest() -> None:
         make_memory("lstm", input_size=3, key=KEY, window=2)
     with pytest.raises(UserError, match="option of lstm 'key_'"):
         make_memory("lstm", input_size=3, key=KEY, key_=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"layers": ["min_gur"]}, "unknown kind of layer 'min_gur'.*min_gru"),
+        ({"layers": "min_gru"}, "layers must be a list of names"),
+        ({"layers": []}, "layers must be an integer of at least 1, got 0"),
+        ({"layers": ["lstm"]}, "lstm is not made of layers"),
+        ({"layer_options": {"atention": {}}}, "atention.*attention"),
+        ({"layer_options": {"attention": {"windw": 3}}}, "windw.*window"),
+        ({"layer_options": {"attention": {"num_layers": 3}}}, "number are those of the hybrid"),
+    ],
+    ids=str,
+)
+def test_a_hybrid_says_which_layer_is_wrong(options: dict[str, Any], said: str) -> None:
+    """Kinds, their options, and memories that have no layers."""
+    with pytest.raises(UserError, match=said):
+        make_memory("hybrid", input_size=3, key=KEY, **options)

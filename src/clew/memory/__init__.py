@@ -19,6 +19,7 @@ from clew.memory.base import AbstractMemory, scan_steps, select
 from clew.memory.gated_delta_net import GatedDeltaNet
 from clew.memory.gru import GRU
 from clew.memory.gtrxl import GTrXL
+from clew.memory.hybrid import Hybrid
 from clew.memory.integrated import Integrated
 from clew.memory.linear_transformer import LinearTransformer
 from clew.memory.lstm import LSTM
@@ -46,7 +47,9 @@ MEMORIES: dict[str, type[AbstractMemory]] = {
     "arelit": AReLiT,
     "min_gru": MinGRU,
     "gated_delta_net": GatedDeltaNet,
+    "hybrid": Hybrid,
 }
+Hybrid.memories = MEMORIES
 
 __all__ = [
     "MEMORIES",

@@ -18,6 +18,7 @@ from clew.memory.parts.cells import (
     CellStack,
     InitPer,
     draw_products,
+    lasting_biases,
     make_cells,
 )
 from clew.memory.parts.maps import MemoryMap
@@ -46,10 +47,16 @@ class GRUCell(AbstractCell):
         init: Init,
         init_per: InitPer = "product",
         all_biases: bool = False,
+        chrono: int = 0,
         backend: Backend = "auto",
     ):
         drawn = draw_products(3, input_size, size, key=key, init=init, init_per=init_per)
         self.inputs, self.recurrent, bias = drawn
+        if chrono:
+            assert self.inputs.bias is not None
+            kept = -lasting_biases(chrono, size, key=key)
+            biases = self.inputs.bias.at[size : 2 * size].set(kept)
+            self.inputs = eqx.tree_at(lambda linear: linear.bias, self.inputs, biases)
         self.recurrent_bias = bias if all_biases else bias[2 * size :]
         self.size = size
         self.backend = backend
@@ -104,18 +111,28 @@ class GRU(CellStack):
     Args:
         input_size: numbers in one observation.
         key: random key for the weights.
+        chrono: steps that the longest memories last at the start: the biases of z are then
+            log(u - 1) with u uniform from 2 to chrono; with 0 they are as init says.
         options: those of `make_cells`.
 
     Raises:
         UserError: for a size below 1, an unknown choice, or a kernel that cannot be built.
 
-    Source: Cho et al. (2014), eq. 5-8. Deviation: the reset gate acts after the product,
-    $r * (h U_n + c)$, as the usual libraries have it; the paper has $(r * h) U_n$. Orthogonal
-    weights are drawn for each gate by itself, as flax does.
+    Source: Cho et al. (2014), eq. 5-8; Tallec and Ollivier (2018), section 2, for `chrono`.
+    Deviation: the reset gate acts after the product, $r * (h U_n + c)$, as the usual libraries have
+    it; the paper has $(r * h) U_n$. Orthogonal weights are drawn for each gate by itself, as flax
+    does.
     """
 
     @takes_options_of(make_cells)
-    def __init__(self, input_size: int, *, key: PRNGKeyArray, **options: Unpack[CellOptions]):
-        cell = partial(GRUCell, init_per="gate")
+    def __init__(
+        self,
+        input_size: int,
+        *,
+        key: PRNGKeyArray,
+        chrono: int = 0,
+        **options: Unpack[CellOptions],
+    ):
+        cell = partial(GRUCell, init_per="gate", chrono=chrono)
         self.cells, self.output_size = make_cells(input_size, key, cell, **options)
         self.input_size = input_size

@@ -21,6 +21,7 @@ from clew.memory.parts.cells import (
     CellStack,
     InitPer,
     draw_products,
+    lasting_biases,
     make_cells,
 )
 from clew.memory.parts.maps import MemoryMap
@@ -50,6 +51,7 @@ class LSTMCell(AbstractCell):
         init_per: InitPer,
         forget_bias: float,
         all_biases: bool = False,
+        chrono: int = 0,
         backend: Backend = "auto",
     ):
         if not math.isfinite(forget_bias):
@@ -58,6 +60,9 @@ class LSTMCell(AbstractCell):
         inputs, self.recurrent, recurrent_bias = drawn
         assert inputs.bias is not None
         bias = inputs.bias.at[size : 2 * size].add(float(forget_bias))
+        if chrono:
+            shut = lasting_biases(chrono, size, key=key)
+            bias = bias.at[: 2 * size].set(jnp.concatenate([shut, -shut]))
         self.inputs = eqx.tree_at(lambda linear: linear.bias, inputs, bias)
         self.recurrent_bias = recurrent_bias if all_biases else None
         self.size = size
@@ -112,12 +117,16 @@ class LSTM(CellStack):
         key: random key for the weights.
         forget_bias: where the forget gate's bias starts; the baseline of Pramanik (2023) has 0,
             1 keeps the cell longer at the start of training.
+        chrono: steps that the longest memories last at the start: the biases of the forget gate are
+            then log(u - 1) with u uniform from 2 to chrono, those of the input gate their opposite;
+            with 0 they are as forget_bias and init say.
         options: those of `make_cells`.
 
     Raises:
         UserError: for a size below 1, an unknown choice, or a kernel that cannot be built.
 
-    Source: Hochreiter and Schmidhuber (1997), with the forget gate of Gers et al. (2000).
+    Source: Hochreiter and Schmidhuber (1997), with the forget gate of Gers et al. (2000); Tallec
+    and Ollivier (2018), section 2, for `chrono`.
     Orthogonal weights are drawn for each gate by itself, as flax does: they are twice as large as
     those of one matrix, and the T-Maze and the memory chain are learned by more seeds
     (`results/initial-weights`). Deviation: none in the equations.
@@ -130,8 +139,11 @@ class LSTM(CellStack):
         *,
         key: PRNGKeyArray,
         forget_bias: float = 0.0,
+        chrono: int = 0,
         **options: Unpack[CellOptions],
     ):
-        cell = partial(LSTMCell, init_per="gate", forget_bias=forget_bias)
+        if chrono and forget_bias:
+            raise UserError(f"forget_bias is for chrono=0, got {forget_bias!r} and {chrono!r}")
+        cell = partial(LSTMCell, init_per="gate", forget_bias=forget_bias, chrono=chrono)
         self.cells, self.output_size = make_cells(input_size, key, cell, **options)
         self.input_size = input_size

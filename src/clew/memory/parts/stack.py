@@ -243,13 +243,15 @@ def share_biases(layers: tuple[Layer[Any], ...]) -> tuple[Layer[Any], ...]:
         return layers
 
     def biases(layer: Layer) -> tuple:
-        attention = layer.attention
-        assert isinstance(attention, WindowAttention)
-        return attention.content_bias, attention.distance_bias
+        return layer.attention.content_bias, layer.attention.distance_bias
 
-    own = biases(layers[0])
-    others = (eqx.tree_at(biases, layer, own, is_leaf=lambda x: x is None) for layer in layers[1:])
-    return layers[0], *others
+    def lent(layer: Layer) -> Layer:
+        attention = layer.attention
+        if not isinstance(attention, WindowAttention) or attention.content_bias is not None:
+            return layer  # of another kind, in a hybrid, or with its own
+        return eqx.tree_at(biases, layer, biases(layers[0]), is_leaf=lambda x: x is None)
+
+    return layers[0], *map(lent, layers[1:])
 
 
 def step_layers(

@@ -1,0 +1,97 @@
+"""Layers of several kinds in one stack."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+import jax
+from jaxtyping import PRNGKeyArray
+
+from clew.errors import DEEPEST, UserError, check_call, require_at_least, unknown_name
+from clew.memory.parts.blocks import Init
+from clew.memory.parts.layer import Layer
+from clew.memory.parts.stack import LayerStack, check_sizes, make_embedding
+from clew.memory.transformer_xl import TransformerXL
+
+ATTENTION = "attention"
+"""The layer that is no memory's own: attention over a window, with the norm before it."""
+
+
+class Hybrid(LayerStack):
+    """Layers of other memories on top of each other, each of the kind that its name says.
+
+        e = x W + b
+        out = layer_L(... layer_2(layer_1(e)))
+
+    A layer is that of the memory with this name, made with one layer and of the same width: its
+    mixer or attention, its gates and its feed-forward net. "attention" is Transformer-XL's with
+    the norm before it, as beside linear recurrences it usually is. The state is that of all layers.
+
+    Shapes: x [input_size] to y [hidden_size].
+
+    Args:
+        input_size: numbers in one observation.
+        key: random key for the weights.
+        layers: their kinds from the first to the last, "attention" or memories made of layers.
+        layer_options: by kind, what its layers have other than that memory's defaults, for example
+            {"attention": {"window": 64}}.
+        hidden_size: width of the residual stream, and of the output.
+        init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
+
+    Raises:
+        UserError: for an unknown kind, one without layers, options of a kind that is not there, or
+            an impossible size.
+
+    Source: De et al. (2024), Griffin, section 2; Yang et al. (2024), Gated Delta Networks, section
+    3.4, for recurrences and attention by turns. Deviation: any order of any kinds.
+    """
+
+    memories: ClassVar[Mapping[str, Callable[..., Any]]] = {}
+    """Whose layers there are: `clew.memory.MEMORIES`, which has this class too and gives itself."""
+
+    def __init__(
+        self,
+        input_size: int,
+        *,
+        key: PRNGKeyArray,
+        layers: Sequence[str] = ("gated_delta_net", ATTENTION),
+        layer_options: Mapping[str, Mapping[str, Any]] | None = None,
+        hidden_size: int = 128,
+        init: Init = "orthogonal",
+    ):
+        check_sizes(input_size, hidden_size, 1)
+        if isinstance(layers, str) or not all(isinstance(kind, str) for kind in layers):
+            raise UserError(f'layers must be a list of names, ["gru", ...], got {layers!r}')
+        require_at_least("layers", len(layers), 1, DEEPEST)
+        given = dict(layer_options or {})
+        for kind in given:
+            if kind not in layers:
+                raise unknown_name("kind of layer in layer_options", kind, layers)
+        embedding_key, *keys = jax.random.split(key, 1 + len(layers))
+        self.embedding = make_embedding(True, input_size, hidden_size, key=embedding_key, init=init)
+        shared = {"hidden_size": hidden_size, "init": init}
+        self.layers = tuple(
+            self._layer(kind, hidden_size, k, shared | dict(given.get(kind, {})))
+            for kind, k in zip(layers, keys, strict=True)
+        )
+        self.embedding_relu = False
+        self.input_size = input_size
+        self.output_size = hidden_size
+
+    def _layer(
+        self, kind: str, size: int, key: PRNGKeyArray, options: dict[str, Any]
+    ) -> Layer[Any]:
+        """One layer, out of a memory that has no other."""
+        known = {ATTENTION: partial(TransformerXL, norm="before"), **self.memories}
+        if kind not in known:
+            raise unknown_name("kind of layer", kind, known)
+        if options["hidden_size"] != size or "num_layers" in options:
+            raise UserError(f"{kind} in layer_options: width and number are those of the hybrid")
+        check_call(kind, known[kind], size, key=key, num_layers=1, **options)
+        made = known[kind](size, key=key, num_layers=1, **options)
+        if not isinstance(made, LayerStack):
+            raise UserError(
+                f"{kind} is not made of layers; a hybrid's are those of transformers, linear "
+                "attention and mixers"
+            )
+        return made.layers[0]

@@ -1,0 +1,24 @@
+"""Layers of several kinds: what each kind's own oracle says, one on top of the other."""
+
+from typing import Any
+
+import numpy as np
+
+from oracles.gated_delta_net import GatedDelta
+from oracles.layers import run_mixers
+from oracles.min_gru import MinGRU
+from oracles.parts import Attention
+from oracles.window import WindowedAttention
+
+KINDS = {"MinGRUMixer": MinGRU, "GatedDeltaMixer": GatedDelta}
+
+
+def oracle(weights: Any) -> Attention:
+    """The oracle of one layer; a window owns its position biases."""
+    kind = type(weights).__name__
+    return KINDS[kind](weights) if kind in KINDS else WindowedAttention(weights, weights)
+
+
+def run(memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str = "residual") -> np.ndarray:
+    """Pre-norm layers with residual connections."""
+    return run_mixers(oracle, memory, xs, starts, gate)
