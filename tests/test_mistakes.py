@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import clew
+import slips_of_memories
 from clew import stats
 from clew.cli import run
 from clew.errors import UserError
@@ -28,12 +29,24 @@ COMMANDS = {
     "trian": "did you mean clew train?",
     "evalute good": "did you mean clew evaluate?",
     "--seeds 3": "unknown option '--seeds'",
-    "train good": "unexpected argument 'good'",
+    "train good": "unexpected argument 'good': a value follows the name of its option",
     "train -seeds 3": "unknown option",
     "train --step 100": "did you mean --steps",
     "train --steps": "--steps",
-    "train --steps 10 20": "unexpected argument '20'",
-    "train --memory": "--memory",
+    "train --steps 10 20": "unexpected argument '20': --steps takes one value",
+    "train --memory": "--memory needs a value",
+    "train --memory --steps 9": "--memory needs a value",
+    "train --wrappers.trial-memory False": "takes no value; --wrappers.no-trial-memory is its opp",
+    "train --wrappers.keep first": "--wrappers.keep must be one of",
+    "train --memory mine.Average": "your own is written mine:Average",
+    "train --env gym:CartPole-v1": "did you mean 'gymnasium:CartPole-v1'",
+    "train --memory slips_of_envs:nothing": "of Nothing; expected a class",
+    "train --memory slips_of_memories:Keyless": "takes no key: it is called with key=",
+    "train --memory slips_of_memories:Wide": "the output has shape",
+    "train --memory slips_of_memories:Branching": "jnp.where(condition, a, b) in place of if",
+    "compare gru lstm": "clew compare --memories gru lstm --env TASK",
+    "evaluate good/config.json": "is a file of the run",
+    "export --verify runs/good": "good is a run: give the folder or zip of its export",
     "train --env": "--env needs a value",
     "train --algorithm": "--algorithm needs a value",
     "train --preset": "--preset needs a value",
@@ -272,7 +285,7 @@ COMMANDS = {
     "models --study makink": "did you mean 'makkink'",
     "models nowhere:A": "there is no module nowhere",
     "envs tmace": "did you mean 'tmaze'",
-    "envs nowhere:A": "there is no module nowhere",
+    "envs nowhere:A": "needs the module 'nowhere', which is not there",
     "check lstmm": "did you mean 'lstm'",
     "check nowhere:memory": "cannot import 'nowhere'",
     "check json:dump_": "did you mean 'dump'",
@@ -329,10 +342,18 @@ def step(state: Any = None, x: Any = None, start: Any = None, name: str = "gru")
     )
 
 
+def own_memory(name: str) -> Any:
+    return clew.make_memory(vars(slips_of_memories)[name], input_size=3, key=KEY)
+
+
 def unroll(xs: Any, starts: Any = None, state: Any = None) -> Any:
     own = memory()
     starts = jnp.zeros(4, bool) if starts is None else starts
     return own.unroll(own.init_state() if state is None else state, xs, starts)
+
+
+def settings(**given: Any) -> clew.TrainConfig:
+    return clew.TrainConfig(**given)
 
 
 def validated(**settings: Any) -> None:
@@ -349,6 +370,11 @@ def policy(observation: Any, **options: Any) -> Any:
 
 CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     # Settings.
+    "a misspelt setting": (lambda: settings(step=5), "setting 'step'; did you mean 'steps'"),
+    "a setting of a group": (
+        lambda: settings(learning_rate=1),
+        r"belongs to a group of settings: a2c=clew.A2CConfig\(learning_rate=...\) or ppo=",
+    ),
     "a2c as a dict": (lambda: clew.TrainConfig(a2c={"num_envs": 4}), r"write clew.A2CConfig"),
     "ppo as a dict": (lambda: clew.TrainConfig(ppo={}), "ppo must be a PPOConfig"),
     "network as a dict": (lambda: clew.TrainConfig(network={}), "must be a NetworkConfig"),
@@ -442,11 +468,26 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
         "unknown checkpoint '99'",
     ),
     "metrics of nothing": (lambda: clew.read_metrics("nowhere"), "nowhere"),
+    "metrics of many runs": (lambda: clew.read_metrics("runs"), "is no run: it has no metrics"),
     "metrics of None": (lambda: clew.read_metrics(None), "path"),
     # A policy.
     "an observation of another shape": (lambda: policy(np.zeros(3), start=True), "shape"),
     "an observation of another kind": (lambda: policy({"a": 1}, start=True), "observation"),
-    "an observation as text": (lambda: policy("left", start=True), "observation"),
+    "an observation as text": (lambda: policy("left", start=True), "observation is 'left'"),
+    "what reset returns": (
+        lambda: policy((np.zeros(16), {}), start=True),
+        "looks like what reset returns: its first part is the observation",
+    ),
+    "a policy of a function": (lambda: clew.load_policy(clew.train), "path"),
+    # Classes of one's own.
+    "a memory without a size": (
+        lambda: own_memory("Sizeless"),
+        "Sizeless raised while it was built: .*abstract attributes .'output_size'",
+    ),
+    "a field that is not declared": (
+        lambda: own_memory("Undeclared"),
+        "declares its fields in the class",
+    ),
     "an observation that is NaN": (
         lambda: policy(np.full(16, np.nan), start=True),
         "not finite",

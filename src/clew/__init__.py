@@ -10,6 +10,7 @@ The names below are imported when they are first used, so that `import clew` is 
 """
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from clew.gymnasium_ids import register_with_gymnasium
@@ -104,7 +105,10 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         return importlib.import_module("importlib.metadata").version("clew")
     if name not in _HOMES:
-        raise AttributeError(f"module 'clew' has no attribute {name!r}")
+        says = f"module 'clew' has no attribute {name!r}; it has {', '.join(__all__)}"
+        if importlib.util.find_spec(f"clew.cli.{name}") is not None:
+            says += f"; `clew {name}` is a command of the shell"
+        raise AttributeError(says, name=name, obj=importlib.import_module("clew"))
     value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

@@ -4,7 +4,10 @@ import difflib
 import errno
 import inspect
 import math
+import os
+import traceback
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import FrozenInstanceError
 from typing import Any, Protocol
 
 
@@ -62,6 +65,47 @@ def notes_of(error: BaseException) -> list[str]:
     """What was added to an exception, but for JAX's line on the frames that it left out."""
     notes: list[str] = vars(error).get("__notes__", [])
     return [note for note in notes if "JAX_TRACEBACK_FILTERING" not in note]
+
+
+LIBRARIES = (
+    os.path.dirname(__file__),
+    *(f"{os.sep}site-packages{os.sep}{package}{os.sep}" for package in ("equinox", "jax")),
+)
+"""Folders whose frames lead to a user's code and say nothing about it."""
+
+
+def last_line(error: BaseException) -> str:
+    """What an exception says, on one line, with its type."""
+    return " ".join("".join(traceback.format_exception_only(error)).split())
+
+
+def own_traceback(error: BaseException) -> str:
+    """The traceback of a user's code without the libraries' frames that lead to it.
+
+    Empty where no frame is the user's: what was called is then all that there is to see.
+    """
+    trace = error.__traceback__
+    while trace is not None and any(
+        folder in trace.tb_frame.f_code.co_filename for folder in LIBRARIES
+    ):
+        trace = trace.tb_next
+    if trace is None:
+        return ""
+    return "".join(traceback.format_exception(type(error), error, trace)).rstrip()
+
+
+def raised(name: str, when: str, error: BaseException) -> UserError:
+    """The error for a user's code that raises, with its own traceback as a note."""
+    hint = ""
+    if isinstance(error, FrozenInstanceError):
+        hint = (
+            "; an Equinox module declares its fields in the class (rate: Array) and sets them in "
+            "__init__ alone"
+        )
+    failed = UserError(f"{name} raised {when}: {last_line(error)}{hint}")
+    if trace := own_traceback(error):
+        failed.add_note(trace)
+    return failed
 
 
 def counted(count: int, noun: str) -> str:
@@ -156,12 +200,18 @@ def check_call(name: str, called: Callable[..., Any], /, *args: Any, **options: 
     Raises:
         UserError: for an unknown option, with the nearest ones, or one that is missing.
     """
-    parameters = parameters_of(called).values()
-    if not parameters:
+    try:
+        signature = inspect.signature(called)
+    except (TypeError, ValueError):
         return
-    signature = inspect.signature(called)
+    parameters = signature.parameters.values()
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         for option in options:
+            if option == "key" and option not in signature.parameters:
+                raise UserError(
+                    f"{name}{signature} takes no key: it is called with key=..., a random key for "
+                    "its weights, and its options by name"
+                )
             if option not in signature.parameters:
                 rest = list(parameters)[len(args) :]
                 variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -171,3 +221,20 @@ def check_call(name: str, called: Callable[..., Any], /, *args: Any, **options: 
         signature.bind(*args, **options)
     except TypeError as error:
         raise UserError(f"{name} cannot be called with what it is given: {error}") from error
+
+
+def call_own(name: str, called: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
+    """Calls what a user may have written; what it raises becomes an error that names it.
+
+    Raises:
+        UserError: as `check_call`, or with the traceback of the user's code as a note.
+    """
+    check_call(name, called, *args, **options)
+    try:
+        return called(*args, **options)
+    except UserError:
+        raise
+    except Exception as error:
+        if isinstance(error, TypeError) and "unexpected keyword argument" in str(error):
+            raise UserError(f"{name} does not take these options: {error}") from error
+        raise raised(name, "while it was built", error) from error

@@ -1,5 +1,6 @@
 """Objects of a user's own, by a name that every process can resolve: "package.module:name"."""
 
+import contextlib
 import importlib
 import inspect
 import operator
@@ -7,7 +8,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -28,6 +29,29 @@ METRICS = ("return", "length")
 """What is measured of every episode."""
 SCRIPT = "__main__"
 """The module of what is defined in the script that runs, which no other process can import."""
+
+
+_importing: list[str] = []
+"""The modules of a user's own that are being imported now."""
+
+
+@contextlib.contextmanager
+def importing(name: str) -> Iterator[None]:
+    """Keeps in mind that a module is being imported for what it defines."""
+    _importing.append(name)
+    try:
+        yield
+    finally:
+        _importing.remove(name)
+
+
+def refuse_while_importing() -> None:
+    """Raises `UserError` where a module that is imported for what it defines trains at once."""
+    if _importing:
+        raise UserError(
+            f"{_importing[-1]} is imported for what it defines, and trains when it is imported: "
+            'put the training under if __name__ == "__main__":'
+        )
 
 
 def resolve(reference: str) -> Callable[..., Any]:
@@ -54,6 +78,11 @@ def resolve_kind(reference: str, kind: Any) -> Any:
         found = operator.attrgetter(name)(module)
     except AttributeError:
         found = None
+    if found is not None and not isinstance(found, kind) and kind is Callable:
+        raise UserError(
+            f"{reference} is {one_line(found)}, of {type(found).__name__}; expected a class, or a "
+            "function that makes one"
+        )
     if not isinstance(found, kind):
         fitting = {n: value for n, value in vars(module).items() if isinstance(value, kind)}
         own = [n for n, value in fitting.items() if value.__module__ == module.__name__]
@@ -76,6 +105,9 @@ def find(kind: str, name: str, registry: Mapping[str, T]) -> T:
     if name in registry:
         return registry[name]
     if ":" not in name:
+        module, _, attribute = name.rpartition(".")
+        if module and attribute != "py":
+            raise UserError(f"unknown {kind} {name!r}; your own is written {module}:{attribute}")
         raise unknown_name(kind, name, registry)
     found: Any = resolve(name)
     return found
@@ -149,7 +181,8 @@ def import_own(name: str, reference: str, folder: str = "") -> ModuleType:
     here = folder or os.getcwd()
     sys.path.insert(0, here)
     try:
-        return importlib.import_module(name)
+        with importing(name):
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise UserError(
@@ -157,6 +190,8 @@ def import_own(name: str, reference: str, folder: str = "") -> ModuleType:
                 "and in the folders of Python's path (PYTHONPATH adds one)"
             ) from error
         raise UserError(f"{what}: {_cause(error)}") from error
+    except UserError:
+        raise
     except (Exception, SystemExit) as error:
         raise UserError(f"{what}: {_cause(error)}") from error
     finally:

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from clew.bridges.gymnasium.build import missing_module
+from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.bridges.gymnasium.processes import start_method
 from clew.bridges.gymnasium.task import GymnasiumTask, gymnasium_task, is_gymnasium
 from clew.errors import UserError
@@ -111,6 +113,23 @@ def test_a_factory_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.Mon
         assert (stream.reset().observation[:, 2] == 4).all()
 
 
+def test_an_environment_of_the_old_gym() -> None:
+    assert "write import gymnasium as gym" in str(missing_module("gym.spaces", "environment a:B"))
+
+
+def test_a_reset_without_seed() -> None:
+    with gymnasium_task("slips_of_envs:Former").open(2) as stream:
+        with pytest.raises(EnvironmentFault, match="reset takes no seed; expected reset.self, .,"):
+            stream.reset(seed=0)
+
+
+def test_an_observation_outside_of_its_space() -> None:
+    """It is learned from, with a warning."""
+    with gymnasium_task("slips_of_envs:Outside").open(2) as stream:
+        with pytest.warns(UserWarning, match="gave 50 in its observation, outside of the space"):
+            assert (stream.reset(seed=0).observation == 50).all()
+
+
 def test_an_id_that_only_this_process_knows() -> None:
     """As a notebook registers it: worker processes are told."""
     gymnasium.register("clew-test/Lamp-v0", entry_point=lambda number: Labelled(number))
@@ -136,7 +155,13 @@ def test_an_id_that_only_this_process_knows() -> None:
         ("gymnasium:CartPole-v1", {"self": 1}, "CartPole-v1 does not take these options.*'self'"),
         ("no_such_module:make", {}, "needs the module 'no_such_module', which is not there"),
         ("labelled:Labeled", {}, "unknown name in labelled 'Labeled'; did you mean 'Labelled'"),
-        ("labelled:LENGTHS", {}, "unknown name in labelled 'LENGTHS'"),
+        ("labelled:LENGTHS", {}, r"labelled:LENGTHS is .*; expected a class, or a function"),
+        ("slips_of_envs:nothing", {}, "nothing is .*, of Nothing; expected a class, or a function"),
+        ("slips_of_envs:Nothing", {"size": 3}, "unknown option of .*'size'; known: none"),
+        ("slips_of_envs:Nothing", {}, "it returned a slips_of_envs.Nothing: derive the class from"),
+        ("slips_of_envs:forgotten", {}, "it returned None: does it lack a return"),
+        ("slips_of_envs:Spaceless", {}, "lacks a space .*no attribute 'observation_space'"),
+        ("slips_of_envs:Raising", {}, "Raising raised while it was built: RuntimeError: no robot"),
         (
             "labelled:Labelled",
             {"lenghts": 1},

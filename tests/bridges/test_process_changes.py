@@ -30,6 +30,15 @@ def as_before() -> Iterator[None]:
     jax.config.update("jax_enable_x64", False)
 
 
+def test_the_folder_that_the_caller_chose_meanwhile_stays(tmp_path: Path) -> None:
+    os.chdir(tmp_path)
+    with gymnasium_task(NAME, {"what": "chdir", "when": "reset"}).open(1) as stream:
+        stream.reset(seed=0)
+        (tmp_path / "chosen").mkdir()
+        os.chdir(tmp_path / "chosen")
+    assert Path.cwd() == tmp_path / "chosen"
+
+
 @pytest.mark.parametrize("when", ["build", "reset", "step", "close"])
 def test_the_folder_is_as_before(when: str, tmp_path: Path) -> None:
     """After the spaces were found out, and when the environments are closed."""

@@ -10,7 +10,7 @@ from clew.bridges.gymnasium.build import GYMNASIUM, REGISTERED_BY
 from clew.bridges.gymnax import GYMNAX, gymnax_options, make_gymnax
 from clew.envs import ENVS
 from clew.envs.base import Environment
-from clew.errors import UserError, check_call, one_line, unknown_name
+from clew.errors import UserError, call_own, one_line, unknown_name
 from clew.names import is_reference, resolve
 
 
@@ -31,8 +31,8 @@ def make_env(name: str, /, **options: Any) -> Environment:
     refuse_unknown_options(name, options)
     kind = ENVS[name] if name in ENVS else jax_task(name)
     assert kind is not None, "env_options has found it"
-    check_call(name, kind, **options)
-    return kind(**options)
+    task: Environment = call_own(name, kind, **options)
+    return task
 
 
 def refuse_unknown_options(name: str, options: dict[str, Any]) -> None:
@@ -57,7 +57,7 @@ def env_options(name: str) -> dict[str, Any]:
         return gymnax_options(name)
     kind = ENVS.get(name) or jax_task(name)
     if kind is None:
-        if is_reference(name):
+        if is_reference(name) and not name.startswith("gym:"):
             resolve(name)  # says if it cannot be imported
             raise UserError(f"{name} is no JAX task: expected a class derived from Environment")
         raise unknown_environment(name)
@@ -67,10 +67,11 @@ def env_options(name: str) -> dict[str, Any]:
 
 def unknown_environment(name: str) -> UserError:
     """The error for a name that is none of `ENVS`, with the Gymnasium environment that is meant."""
-    written = next((i for i in gymnasium.registry if i.lower() == name.lower()), name)
+    plain = name.removeprefix("gym:")
+    written = next((i for i in gymnasium.registry if i.lower() == plain.lower()), plain)
     if written in gymnasium.registry or any(name.startswith(begin) for begin in REGISTERED_BY):
         return UserError(f"unknown environment {name!r}; did you mean {GYMNASIUM + written!r}?")
-    near = difflib.get_close_matches(name, gymnasium.registry, n=1, cutoff=0.8)
+    near = difflib.get_close_matches(plain, gymnasium.registry, n=1, cutoff=0.8)
     if near and not difflib.get_close_matches(name, ENVS, n=1, cutoff=0.5):
         return UserError(f"unknown environment {name!r}; did you mean {GYMNASIUM + near[0]!r}?")
     return unknown_name("environment", name, ENVS)

@@ -8,7 +8,7 @@ import tyro
 
 from clew.cli.parse import parse
 from clew.cli.tables import print_json, print_table
-from clew.errors import UserError, check_call, parameters_of, unknown_name
+from clew.errors import UserError, call_own, parameters_of, unknown_name
 from clew.names import is_reference, resolve
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def main(args: list[str]) -> int:
         if not command.json:
             print(f"checking {name} ...", file=sys.stderr, flush=True)
         reports[name] = check(memory, lengths=command.lengths, raise_on_failure=False)
-        if command.what and not command.json:
+        if command.what and not command.json and reports[name].passed:
             print(_replay(memory))
     if command.json:
         print_json({name: summary(report) for name, report in reports.items()})
@@ -88,8 +88,7 @@ def make(what: str, input_size: int, options: dict[str, Any]) -> "AbstractMemory
         raise unknown_name("memory", what, [*MEMORIES, "module:Class"])
     kind = resolve(what) if is_reference(what) else MEMORIES[what]
     if "input_size" not in parameters_of(kind):
-        check_call(what, kind, **options)
-        memory = kind(**options)  # a function that knows its sizes
+        memory = call_own(what, kind, **options)  # a function that knows its sizes
         if not isinstance(memory, AbstractMemory):
             raise UserError(f"{what} returned {type(memory).__name__}, expected an AbstractMemory")
         return memory

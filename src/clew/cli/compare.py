@@ -12,6 +12,7 @@ from clew.cli.parse import parse
 from clew.cli.tables import log, over_seeds, print_json, print_table
 from clew.cli.train import Memories, on_algorithm, parse_training
 from clew.errors import UserError
+from clew.memory import MEMORIES
 from clew.run import folder
 from clew.run.metrics import Row, final_text, read_rows, summarise
 from clew.run.sharding import open_devices
@@ -56,7 +57,7 @@ def main(args: list[str]) -> int:
         raise UserError(f"--out must be a .png file, got {command.out}")
     from clew.report.curves import plot_runs  # start: matplotlib takes 0.4 s
 
-    found = {name: folder.find_run(name, command.run_dir) for name in command.runs}
+    found = {name: _find(name, command) for name in command.runs}
     rows: dict[str, list[Row]] = {}
     summaries = {}
     for name, path in found.items():
@@ -74,11 +75,25 @@ def main(args: list[str]) -> int:
     metrics = [m for m in METRICS if any(m in s["final"] for s in summaries.values())]
     cells = [_row(name, summary, metrics) for name, summary in summaries.items()]
     columns = ["run", "memory", "task", "seeds", "steps", *metrics]
-    fewest = min(summary["seeds"] for summary in summaries.values())
-    note = f"[..] 95% interval, over {over_seeds(fewest)}"
+    several = [summary["seeds"] for summary in summaries.values() if summary["seeds"] > 1]
+    note = f"[..] 95% interval, over {over_seeds(min(several))}" if several else ""
+    if len({summary["env"] for summary in summaries.values()}) > 1:
+        log("warning: the runs have different tasks, so their numbers say little beside each other")
     print_table("the last tenth of training", columns, cells, note)
     print(f"picture: {picture}")
     return 0
+
+
+def _find(name: str, command: CompareCommand) -> Path:
+    try:
+        return folder.find_run(name, command.run_dir)
+    except UserError:
+        if name in MEMORIES:
+            raise UserError(
+                f"there is no run {name!r}; to train and compare memories: clew compare --memories "
+                f"{' '.join(command.runs)} --env TASK"
+            ) from None
+        raise
 
 
 def _labels(summaries: dict[str, dict[str, Any]]) -> dict[str, str]:

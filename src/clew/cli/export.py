@@ -1,9 +1,12 @@
 """`clew export`: a run's policy as files that need no JAX."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from clew.cli.on_run import RunOptions, parse_run
 from clew.cli.tables import print_json
+from clew.errors import UserError
+from clew.run.folder import CONFIG
 
 ABOUT = """Exports the policy of a run: a folder of files that run with NumPy alone, and the same as
 one zip. --verify checks the files of an export, replays its golden episode and has a C++ compiler
@@ -37,6 +40,8 @@ def main(args: list[str]) -> int:
     from clew.deploy import export  # start: JAX takes a second
 
     if command.verify:
+        if (Path(command.run) / CONFIG).is_file():
+            raise UserError(f"{command.run} is a run: give the folder or zip of its export")
         model, deviation, header = export.verify(command.run)
         if command.json:
             found = {"export": command.run, "policy": model.policy, "deviation": deviation}

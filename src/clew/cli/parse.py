@@ -71,7 +71,7 @@ def parse(
             raise
         raise UserError(f"{_plain(complaint.getvalue())}; see {prog} --help") from None
     if rest:
-        raise _unknown(rest[0], kind, prog, prefer)
+        raise _unknown(rest[0], args, kind, prog, prefer)
     assert parsed is not None
     return parsed
 
@@ -122,15 +122,23 @@ def parse_pairs(words: Sequence[str]) -> dict[str, Any]:
 
 def option_names(kind: Any, prefix: str = "--") -> Iterator[str]:
     """Every option of a dataclass as it is typed; positional arguments are left out."""
-    hints = get_type_hints(kind, include_extras=True)
+    hints = _hints(kind)
     for field in dataclasses.fields(kind):
         hint, name = hints[field.name], field.name.replace("_", "-")
         annotated = get_origin(hint) is Annotated
         inner = get_args(hint)[0] if annotated else hint
         if dataclasses.is_dataclass(inner):
             yield from option_names(inner, prefix if annotated else f"{prefix}{name}.")
-        elif not annotated:
+        elif not _is_positional(hint):
             yield prefix + name
+
+
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
+def _is_positional(hint: Any) -> bool:
+    return get_origin(hint) is Annotated and not dataclasses.is_dataclass(get_args(hint)[0])
 
 
 def field_docs(kind: type) -> dict[str, str]:
@@ -217,9 +225,26 @@ def _field_default(field: dataclasses.Field, info: StructTypeInfo) -> Any:
     return tyro.MISSING if field.default is dataclasses.MISSING else field.default
 
 
-def _unknown(token: str, kind: Any, prog: str, prefer: str) -> UserError:
+def _unexpected(token: str, args: Sequence[str], kind: Any, prog: str) -> UserError:
+    """The error for a word that belongs to no option: to the one before it, it seems."""
+    before = args[: args.index(token)] if token in args else ()
+    option = next((word for word in reversed(before) if word.startswith("--")), "")
+    if not option:
+        takes_one = any(_is_positional(hint) for hint in _hints(kind).values())
+        hint = "a value follows the name of its option, as in --name VALUE"
+        hint = "there is one already" if takes_one else hint
+    elif token.lower() in ("true", "false"):
+        group, dot, name = option.removeprefix("--").rpartition(".")
+        negated = f"--{group}{dot}no-{name}"
+        hint = f"{option} takes no value; {negated} is its opposite"
+    else:
+        hint = f"{option} takes one value" if before[-1] != option else f"{option} takes none"
+    return UserError(f"unexpected argument {token!r}: {hint}. See {prog} --help")
+
+
+def _unknown(token: str, args: Sequence[str], kind: Any, prog: str, prefer: str) -> UserError:
     if not token.startswith("-"):
-        return UserError(f"unexpected argument {token!r}; see {prog} --help")
+        return _unexpected(token, args, kind, prog)
     given = token.split("=", 1)[0]
     names = list(option_names(kind))
     # Often only the group of an option is missing: --learning-rate. Or it has another's name.
@@ -249,6 +274,13 @@ def _plain(boxed: str) -> str:
     if number:
         wanted = "an integer" if "int" in number[2] else "a number"
         return f"{number[1]} must be {wanted}, got {number[3]}"
+    several = re.match(
+        r"Error parsing (\S+): No type matching (.*) could be .* from (.*)", text, re.I
+    )
+    if several:
+        return f"{several[1]} must be one of {several[2]}, got {several[3].strip('[]')}"
+    if missing := re.match(r"Missing value for argument '(\S+)'", text):
+        return f"{missing[1]} needs a value"
     return re.sub(r"^Error parsing (\S+): ", r"\1: ", text)
 
 

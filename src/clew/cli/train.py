@@ -142,7 +142,7 @@ def default_command(args: list[str]) -> TrainCommand:
 def _refuse_several(args: list[str]) -> None:
     for place, word in enumerate(args):
         names = [w for w in args[place + 1 : place + 3] if word == "--memory"]
-        if len(names) == 2 and not names[1].startswith("-"):
+        if len(names) == 2 and not any(name.startswith("-") for name in names):
             raise UserError(
                 f"clew train trains one memory; for several: clew compare --memories "
                 f"{' '.join(names)} with the same options"
@@ -204,6 +204,11 @@ def report(path: Any, summary: dict[str, Any]) -> str:
         lines.append(f"last tenth of training: {', '.join(ends)}")
         if summary["seeds"] > 1:
             lines.append(f"[..] 95% interval, over {over_seeds(summary['seeds'])}")
+    else:
+        lines.append(
+            "last tenth of training: no episode ended (--wrappers.time-limit STEPS ends those that "
+            "have no end of their own)"
+        )
     curve = path / "curve.png"
     if curve.exists():
         lines.append(f"curve: {curve}")

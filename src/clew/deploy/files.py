@@ -24,6 +24,8 @@ _WHEN = (1980, 1, 1, 0, 0, 0)
 
 def is_export(path: str | Path) -> bool:
     """Whether a path looks like an export: a zip, or a folder with a manifest."""
+    if not isinstance(path, str | os.PathLike):
+        return False
     path = Path(path)
     return (path / MANIFEST).is_file() or (path.suffix == ".zip" and path.is_file())
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
-from clew.errors import UserError, check_call, one_line, parameters_of, unknown_name
+from clew.errors import UserError, call_own, one_line, parameters_of, unknown_name
 from clew.memory.arelit import AReLiT
 from clew.memory.base import AbstractMemory, scan_steps, select
 from clew.memory.gated_delta_net import GatedDeltaNet
@@ -97,13 +97,7 @@ def make_memory(
     name = memory if isinstance(memory, str) else _label(build)
     refuse_other_classes(name, build)
     require_key(key)
-    check_call(name, build, input_size, key=key, **options)
-    try:
-        made = build(input_size, key=key, **options)
-    except TypeError as error:
-        if "unexpected keyword argument" not in str(error):
-            raise
-        raise UserError(f"{name} does not take these options: {error}") from error
+    made = call_own(name, build, input_size, key=key, **options)
     if not isinstance(made, AbstractMemory):
         raise UserError(f"{name} returned {type(made).__name__}, expected an AbstractMemory")
     return made

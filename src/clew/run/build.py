@@ -12,7 +12,8 @@ from clew.agents.network import Agent, make_agent, refuse_own_arguments
 from clew.errors import UserError, check_call, one_line, together
 from clew.interact.task import Task
 from clew.memory import MEMORIES, refuse_other_classes
-from clew.names import find
+from clew.memory.laws.interface import require_interface
+from clew.names import find, is_reference
 from clew.run.asynchronous.settings import check_async
 from clew.run.config import TrainConfig
 from clew.run.machine import require_memory
@@ -58,6 +59,8 @@ def make_parts(config: TrainConfig) -> Parts:
 def parts_of(config: TrainConfig, task: Task, learner: Learner) -> Parts:
     """The parts of a run whose settings are resolved."""
     shapes, static = agent_parts(config, task)
+    if is_reference(config.memory):
+        require_interface(eqx.combine(shapes, static).memory)
     return Parts(config, task, shapes, static, learner, sharding_of(config))
 
 

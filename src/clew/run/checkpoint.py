@@ -204,7 +204,10 @@ def restore(checkpoint: Checkpoint, template: PyTree, prefix: str = "") -> PyTre
 
     def take(path: Any, like: Any) -> Any:
         name = prefix + path_name(path)
-        where = f"{checkpoint.path}: belongs to another run or version"
+        where = (
+            f"{checkpoint.path}: belongs to another run or version, or its task or memory has "
+            "changed since"
+        )
         if name not in checkpoint.leaves:
             raise CheckpointError(f"{where}, it has no {name}")
         array = checkpoint.leaves[name]

@@ -67,6 +67,18 @@ def _chosen(kind: Callable[..., T]) -> T:
     return cast(T, field(default=None))
 
 
+def _unknown_setting(name: str, hints: dict[str, Any]) -> UserError:
+    groups = {group: kind for group, kind in hints.items() if dataclasses.is_dataclass(kind)}
+    having = [
+        f"{group}=clew.{kind.__name__}({name}=...)"
+        for group, kind in groups.items()
+        if name in kind.__dataclass_fields__
+    ]
+    if having:
+        return UserError(f"{name} belongs to a group of settings: {' or '.join(having)}")
+    return unknown_name("setting", name, hints)
+
+
 @dataclass(frozen=True)
 class TrainConfig(LearnerSettings):
     """What to train, on what, for how long; the defaults learn a short T-Maze in a minute.
@@ -132,6 +144,12 @@ class TrainConfig(LearnerSettings):
     """Weights & Biases, if it is among the loggers."""
     preset: str = ""
     """Name of the preset that these settings came from, for the record."""
+
+    def __new__(cls, *args: Any, **settings: Any) -> Self:
+        """Refuses a setting that there is not, with the nearest ones or the group that has it."""
+        for name in settings.keys() - cls.__dataclass_fields__.keys():
+            raise _unknown_setting(name, get_type_hints(cls))
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         self._name_classes()

@@ -53,7 +53,8 @@ def new_folder(config: TrainConfig) -> Path:
         path.mkdir(exist_ok=True)
         return path
     except OSError as error:
-        raise UserError(f"cannot make a run's folder in {parent}: {error.strerror}") from error
+        cause = "it is a file" if parent.is_file() else error.strerror
+        raise UserError(f"cannot make a run's folder in {parent}: {cause}") from error
 
 
 def find_run(path: str | Path, run_dir: str | Path = "runs") -> Path:
@@ -64,13 +65,24 @@ def find_run(path: str | Path, run_dir: str | Path = "runs") -> Path:
     """
     if not isinstance(path, str | os.PathLike):
         raise UserError(f"give a run's name or the path of its folder, got {one_line(path)}")
-    for candidate in (Path(path), Path(run_dir) / path):
+    places = Path(path), Path(run_dir) / path
+    for candidate in places:
         if (candidate / CONFIG).is_file():
             return candidate
+    for candidate in places:
+        if candidate.is_file() and (candidate.parent / CONFIG).is_file():
+            raise UserError(f"{candidate} is a file of the run {candidate.parent}: name that")
+        if (candidate / CHECKPOINTS).is_dir():
+            raise UserError(f"{candidate} has no {CONFIG}: without its settings it is no run")
     known: list[str] = []
     for parent in {Path(path).parent, Path(run_dir)}:
         if parent.is_dir():
             known += [p.name for p in parent.iterdir() if (p / CONFIG).is_file()]
+    if not known:
+        raise UserError(
+            f"unknown run {str(path)!r}: there is none in {Path(run_dir).absolute()}; start in the "
+            "folder that has your runs, or give the path of its folder"
+        )
     raise unknown_name("run", str(path), known)
 
 

@@ -18,7 +18,7 @@ from clew.files import finite
 from clew.interact import default_settings
 from clew.run import json_lines
 from clew.run.config import TrainConfig
-from clew.run.folder import METRICS
+from clew.run.folder import CONFIG, METRICS
 from clew.run.json_lines import Row, RowFile
 from clew.run.machine import versions
 from clew.stats import Interval, bootstrap_interval
@@ -164,12 +164,14 @@ def read_metrics(path: str | Path) -> list[Row]:
         path: the run's folder.
 
     Raises:
-        UserError: if there is no such folder.
+        UserError: if there is no such folder, or it is no run's.
     """
     if not isinstance(path, str | PathLike):
         raise UserError(f"give the path of a run's folder, got {one_line(path)}")
     if not Path(path).is_dir():
         raise UserError(f"there is no run in {path}: no such folder")
+    if not any((Path(path) / name).exists() for name in (METRICS, CONFIG)):
+        raise UserError(f"{path} is no run: it has no {METRICS}")
     return [line.row for line in json_lines.read(Path(path) / METRICS, _KINDS)]
 
 

@@ -16,6 +16,7 @@ from clew.errors import UserError, one_line, system_error
 from clew.files import write_json
 from clew.interact.hosted_task import HostedTask
 from clew.memory.base import count_floats
+from clew.names import refuse_while_importing
 from clew.run import checkpoint, cluster, folder, machine, metrics
 from clew.run.asynchronous.program import AsyncProgram
 from clew.run.build import Parts, make_parts
@@ -71,8 +72,7 @@ def train(
         TrainingDiverged: at the first update with a loss or parameter that is not finite.
         TrainingInterrupted: after Ctrl-C or SIGTERM, with everything saved.
     """
-    if config is not None and not isinstance(config, TrainConfig):
-        raise UserError(f"config must be a clew.TrainConfig, got {one_line(config)}")
+    _check_call(config)
     machine.use_compilation_cache()
     devices, warnings = 0, []
     if config is not None or resume is False:
@@ -111,6 +111,13 @@ def train(
             finally:
                 listener.close()
         return RunResult(shown if shown.absolute() == path else path, summary)
+
+
+def _check_call(config: object) -> None:
+    """Refuses other settings than a `TrainConfig`, and training by a module that is imported."""
+    refuse_while_importing()
+    if config is not None and not isinstance(config, TrainConfig):
+        raise UserError(f"config must be a clew.TrainConfig, got {one_line(config)}")
 
 
 def resume_run(

@@ -85,7 +85,7 @@ def remember(path: Path, config: TrainConfig) -> str | None:
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         text = {"path": str(path.resolve()), "code": named_code(config)}
         write_file(place, [json.dumps(text).encode()])
-    except (OSError, RuntimeError) as error:
+    except OSError as error:
         return f"{path} cannot be recorded as yours ({error}): evaluating it will need --trust"
     return None
 
@@ -117,7 +117,7 @@ def _own_parts(config: TrainConfig) -> list[tuple[str, dict]]:
 def _is_remembered(path: Path, config: TrainConfig) -> bool:
     try:
         return _place(path, config).is_file()
-    except (OSError, RuntimeError):
+    except OSError:
         return False
 
 
@@ -130,14 +130,21 @@ def _place(path: Path, config: TrainConfig) -> Path:
 
 
 def _state_folder() -> Path:
-    """Where this user's programs keep their records, by the conventions of the system."""
+    """Where this user's programs keep their records, by the conventions of the system.
+
+    Raises:
+        OSError: there is no such place.
+    """
     own = os.environ.get(STATE)
     if own:
         return Path(own)
     usual = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_STATE_HOME", "")
     if Path(usual).is_absolute():
         return Path(usual) / "clew"
-    return Path.home() / ".local" / "state" / "clew"
+    try:
+        return Path.home() / ".local" / "state" / "clew"
+    except RuntimeError as error:
+        raise OSError(f"there is no home folder, and {STATE} names no other") from error
 
 
 def _shown(options: dict) -> str:

@@ -18,7 +18,7 @@ from clew.agents.encoders.base import (
 from clew.agents.encoders.pictures import Frame, Impala, Nature
 from clew.agents.encoders.vectors import Chain, Dense, Embedding, OneHot, PreviousReward
 from clew.envs.spaces import without_mask
-from clew.errors import UserError, check_call, require_at_least
+from clew.errors import UserError, call_own, require_at_least
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
 from clew.names import is_reference, resolve
 
@@ -101,8 +101,7 @@ def _make_own(
     """The encoder that "module:Class" names."""
     name, kind = config.encoder, resolve(config.encoder)
     _refuse_other_classes(name, kind)
-    check_call(name, kind, space, key=key, **config.encoder_options)
-    made = kind(space, key=key, **config.encoder_options)
+    made = call_own(name, kind, space, key=key, **config.encoder_options)
     if not isinstance(made, AbstractEncoder):
         raise UserError(f"{name} returned {type(made).__name__}, expected an AbstractEncoder")
     require_at_least(f"output_size of {name}", made.output_size, 1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from clew.agents.learners.a2c import A2C, A2CConfig
 from clew.agents.learners.base import Learner, LearnerConfig, require_learner
 from clew.agents.learners.ppo import PPO, PPOConfig
-from clew.errors import check_call
+from clew.errors import call_own
 from clew.names import find
 
 LEARNERS: dict[str, type[Learner]] = {"a2c": A2C, "ppo": PPO}
@@ -65,9 +65,8 @@ def learner_settings(algorithm: str, options: Mapping[str, Any]) -> LearnerConfi
     Raises:
         UserError: as `find_learner`, or for an option that its settings do not have.
     """
-    settings = find_learner(algorithm).settings
-    check_call(algorithm, settings, **options)
-    return settings(**options)
+    settings: LearnerConfig = call_own(algorithm, find_learner(algorithm).settings, **options)
+    return settings
 
 
 def make_learner(algorithm: str, config: LearnerConfig, updates: int) -> Learner:

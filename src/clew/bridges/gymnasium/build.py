@@ -15,10 +15,9 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import DependencyNotInstalled
 from PIL import Image
 
-from clew.bridges.gymnasium.faults import last_line, own_traceback
 from clew.bridges.gymnasium.trials import TrialEpisodes
-from clew.errors import UserError, check_call, parameters_of
-from clew.names import resolve
+from clew.errors import UserError, check_call, parameters_of, raised
+from clew.names import importing, resolve
 
 GYMNASIUM = "gymnasium:"
 
@@ -105,12 +104,20 @@ def build(
     check_call(name, factory, **options)
     env = call(name, factory, options)
     if not isinstance(env, gymnasium.Env):
-        hint = ""
-        if isinstance(env, gymnasium.vector.VectorEnv):
-            hint = "; a factory of vector environments takes a parameter num_envs"
-        kind = f"{type(env).__module__}.{type(env).__name__}"
-        raise UserError(f"{name} must return a gymnasium.Env, it returned a {kind}{hint}")
+        raise UserError(f"{name} must return a gymnasium.Env, it returned {_kind(env, factory)}")
     return env
+
+
+def _kind(made: object, factory: Callable[..., Any]) -> str:
+    """What a factory returned in place of an environment, and how to mend that."""
+    if made is None:
+        return "None: does it lack a return?"
+    kind = f"a {type(made).__module__}.{type(made).__name__}"
+    if isinstance(made, gymnasium.vector.VectorEnv):
+        return f"{kind}; a factory of vector environments takes a parameter num_envs"
+    if type(made) is factory:
+        return f"{kind}: derive the class from gymnasium.Env"
+    return kind
 
 
 def make_gymnasium(
@@ -162,20 +169,13 @@ def call(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> 
     except TypeError as error:
         told = ("unexpected keyword argument", "multiple values for")
         if not any(words in str(error) for words in told):
-            raise _failed(name, error) from error
+            raise raised(name, "while it was built", error) from error
         line = str(error).split(" was raised from the environment creator")[0]
         raise UserError(f"{name} does not take these options: {line}") from error
     except UserError:
         raise
     except Exception as error:
-        raise _failed(name, error) from error
-
-
-def _failed(name: str, error: Exception) -> UserError:
-    """The error for a factory that raises, with the traceback of its own code."""
-    failed = UserError(f"{name} raised while it was built: {last_line(error)}")
-    failed.add_note(own_traceback(error))
-    return failed
+        raise raised(name, "while it was built", error) from error
 
 
 def find_factory(name: str) -> Callable[..., Any]:
@@ -201,7 +201,8 @@ def import_module(name: str, purpose: str) -> Any:
     if here not in sys.path and "" not in sys.path:  # absent where a console script was started
         sys.path.append(here)
     try:
-        return importlib.import_module(name)
+        with importing(name):
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise missing_module(error.name or name, purpose) from error
 
@@ -209,6 +210,11 @@ def import_module(name: str, purpose: str) -> Any:
 def missing_module(name: str, purpose: str) -> UserError:
     """The error for a module that is not there, with the package to install."""
     top = name.partition(".")[0]
+    if top == "gym":
+        return UserError(
+            f"{purpose} needs gym, whose successor is Gymnasium: write import gymnasium as gym "
+            "(reset then gives observation and info, step five values)"
+        )
     if top in PACKAGES:
         return UserError(f"{purpose} needs {top}: pip install {PACKAGES[top]}")
     return UserError(

@@ -1,13 +1,9 @@
 """Errors that name the environment, the step and the field in which something went wrong."""
 
-import traceback
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from clew.errors import UserError
-
-LIBRARY = str(Path(__file__).parents[2])
 
 
 class EnvironmentFault(UserError):
@@ -63,20 +59,6 @@ class AnswerError(UserError):
     def __init__(self, message: str, field: str = "answer"):
         super().__init__(message)
         self.field = field
-
-
-def last_line(error: BaseException) -> str:
-    """What an exception says, on one line, with its type."""
-    return " ".join("".join(traceback.format_exception_only(error)).split())
-
-
-def own_traceback(error: BaseException) -> str:
-    """An environment's traceback, without the library's frames that lead to it."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(LIBRARY):
-        trace = trace.tb_next
-    own = trace or error.__traceback__
-    return "".join(traceback.format_exception(type(error), error, own)).rstrip()
 
 
 class EnvironmentHung(EnvironmentFault):

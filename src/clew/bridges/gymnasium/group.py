@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from clew.bridges.gymnasium.build import EnvBuilder
-from clew.bridges.gymnasium.faults import AnswerError, last_line, own_traceback
+from clew.bridges.gymnasium.faults import AnswerError
 from clew.bridges.gymnasium.processes import (
     CLOSE_SECONDS,
     close_quietly,
@@ -34,7 +34,7 @@ from clew.bridges.gymnasium.spaces import (
     require_exact,
 )
 from clew.bridges.gymnasium.trials import ENDED
-from clew.errors import UserError
+from clew.errors import UserError, last_line, own_traceback
 
 NUMBERS = (float, int, np.floating, np.integer)
 FLAGS = (bool, np.bool_)
@@ -192,7 +192,14 @@ class EnvGroup:
 
     def _open(self, i: int, env: gymnasium.Env, seed: int | None) -> None:
         self._steps[i] = 0
-        answer = env.reset() if seed is None else env.reset(seed=seed)
+        try:
+            answer = env.reset() if seed is None else env.reset(seed=seed)
+        except TypeError as error:
+            if "unexpected keyword argument 'seed'" not in str(error):
+                raise
+            raise AnswerError(
+                "reset takes no seed; expected reset(self, *, seed=None, options=None)"
+            ) from error
         observation, info = answered("reset", answer, RESET)
         self._write(i, observation)
         if self._mask:

@@ -71,10 +71,12 @@ class Leaf:
 
     def misfit(self, value: Any) -> AnswerError:
         """The error for a value that is not of the space."""
-        if isinstance(value, np.ndarray) and value.dtype != object:
+        if isinstance(value, np.ndarray) and value.dtype.kind in "?biufc":
             found = f"has shape {value.shape}"
         else:
             found = f"is {one_line(value.tolist() if isinstance(value, np.ndarray) else value)}"
+        if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], Mapping):
+            found += "), which looks like what reset returns: its first part is the observation"
         return AnswerError(f"{self.field} {found}, its space is {self.space}", self.field)
 
     def adapt(self, value: Array) -> Array:
@@ -83,6 +85,10 @@ class Leaf:
             self.raw_shape
         ):
             raise self.misfit(value)
+        if value.dtype.kind not in "?biufc":
+            raise self.misfit(value)
+        if is_categorical(self.space) and value.dtype.kind not in exact_types(self.dtype):
+            require_exact(self, value)
         batch = value.shape[: value.ndim - len(self.raw_shape)]
         adapted = value.astype(self.dtype).reshape((*batch, *self.shape))
         return adapted if self.offset is None else adapted - self.offset

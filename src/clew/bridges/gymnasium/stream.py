@@ -4,10 +4,11 @@ import contextlib
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
+from gymnasium.spaces import Box
 from gymnasium.vector import VectorEnv
 
 from clew.bridges.gymnasium.faults import EnvironmentFault, EnvironmentHung
@@ -16,6 +17,7 @@ from clew.bridges.gymnasium.processes import staying
 from clew.bridges.gymnasium.spaces import (
     Array,
     Arrays,
+    Leaf,
     adapt_action,
     category_counts,
     is_categorical,
@@ -28,6 +30,8 @@ from clew.envs.trials import episode_groups, return_names
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from clew.names import METRICS
+
+T = TypeVar("T")
 
 __all__ = ["EnvironmentFault", "EnvironmentHung", "GymnasiumStep", "GymnasiumStream"]
 
@@ -43,6 +47,30 @@ def restore_precision(x64: bool, name: str) -> None:
         "processes, in which it stays: --host.processes",
         stacklevel=2,
     )
+
+
+def warn_outside(name: str, leaf: Leaf, values: Array) -> None:
+    """Warns of an observation outside of its space, by more than rounding.
+
+    As Gymnasium's checker, of the first observations alone: who sees others learns all the same.
+    """
+    assert isinstance(leaf.space, Box)
+    low, high = leaf.space.low, leaf.space.high
+    outside = (values < low - 1e-3 * (1 + abs(low))) | (values > high + 1e-3 * (1 + abs(high)))
+    if outside.any():
+        warnings.warn(
+            f"{name} gave {values[outside].flat[0]:g} in its {leaf.field}, outside of the space "
+            f"that it states, {leaf.space}: training goes on with it",
+            stacklevel=2,
+        )
+
+
+def folder_here() -> str:
+    """The current folder; empty if it is gone."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
 
 
 class GymnasiumStep(NamedTuple):
@@ -129,9 +157,8 @@ else the final observation in `final` | goes on |
         self._wrappers = VectorWrappers(wrappers, seen, self._act.space, self.num_envs, frozen)
         self._seed, self._ready, self._waiting = seed, False, False
         self._actions: Array | None = None
-        self._taken, self._x64, self._folder = 0, jax.config.values["jax_enable_x64"], ""
-        with contextlib.suppress(OSError):  # it may be gone
-            self._folder = os.getcwd()
+        self._taken, self._x64 = 0, jax.config.values["jax_enable_x64"]
+        self._moved = "", ""  # the current folder before an environment changed it, and since
 
     @property
     def observation_space(self) -> Any:
@@ -223,12 +250,16 @@ else the final observation in `final` | goes on |
     def close(self) -> None:
         """Closes the environments and ends their processes, within a few seconds at most.
 
-        The current folder, which an environment may have changed, is again that of before.
+        Where an environment has changed the current folder, and nobody since, it is again that of
+        before.
         """
         self._ready = False
-        self._source.close()
-        with contextlib.suppress(OSError):
-            os.chdir(self._folder)
+        self._keeping_folder(self._source.close)
+        before, since = self._moved
+        if since and folder_here() == since:
+            with contextlib.suppress(OSError):
+                os.chdir(before)
+        self._moved = "", ""
 
     def state(self) -> dict[str, Any]:
         """What the wrappers have learned, as a tree of float64 arrays, for a checkpoint."""
@@ -258,12 +289,21 @@ else the final observation in `final` | goes on |
         """What the environments answer, whatever else they do in this process."""
         try:
             with staying():
-                return ask()
+                return self._keeping_folder(ask)
         except EnvironmentFault as fault:
             fault.steps = self._taken
             raise
         finally:
             restore_precision(self._x64, self.name)
+
+    def _keeping_folder(self, ask: Callable[[], T]) -> T:
+        """Calls environments, and keeps in mind which folder was current if they change it."""
+        before = folder_here()
+        try:
+            return ask()
+        finally:
+            if (since := folder_here()) != before:
+                self._moved = self._moved[0] or before, since
 
     def _seen(self, answer: Answer, outcome: "StepOutcome") -> GymnasiumStep:
         """The step that the agent sees of what the environments answered."""
@@ -330,6 +370,8 @@ else the final observation in `final` | goes on |
                 self._require_none(leaf.field, wrong, array, f"values of {leaf.space}")
             elif array.dtype.kind == "f":
                 self._require_none(leaf.field, ~np.isfinite(array), array)
+                if self._taken <= 1:
+                    warn_outside(self.name, leaf, array)
 
     def _require_none(self, field: str, wrong: Array, values: Array, expected: str = "") -> None:
         require_none(self.name, field, expected, wrong, values, self._episodes.lengths)

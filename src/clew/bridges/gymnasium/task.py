@@ -206,11 +206,23 @@ def gymnasium_task(name: str, options: Mapping[str, Any] | None = None) -> Gymna
             own = env.single_observation_space, env.single_action_space
         else:
             env = build(name, options)
-            own = env.observation_space, env.action_space
+            own = _spaces(env, name)
         close_quietly(env)
     restore_precision(x64, name)
     adapt_action(own[1], name)  # refuses what is not supported
     return GymnasiumTask(name, adapt_observation(own[0], name), own[1], options, vector)
+
+
+def _spaces(env: gymnasium.Env, name: str) -> tuple[spaces.Space, spaces.Space]:
+    """What an environment observes and does, as its constructor or its class says."""
+    try:
+        return env.observation_space, env.action_space
+    except AttributeError as error:
+        raise UserError(
+            f"{name} lacks a space when it has been built ({error}): set observation_space and "
+            "action_space in the class or in __init__, such as "
+            "gymnasium.spaces.Box(-1, 1, (3,)) and gymnasium.spaces.Discrete(2)"
+        ) from error
 
 
 def option_defaults(name: str) -> dict[str, Any]:

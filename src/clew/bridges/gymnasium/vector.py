@@ -15,8 +15,6 @@ from clew.bridges.gymnasium.faults import (
     AnswerError,
     EnvironmentFault,
     EnvironmentHung,
-    last_line,
-    own_traceback,
 )
 from clew.bridges.gymnasium.masks import ActionMasks
 from clew.bridges.gymnasium.processes import (
@@ -37,7 +35,7 @@ from clew.bridges.gymnasium.spaces import (
 )
 from clew.bridges.gymnasium.trials import ENDED
 from clew.envs.wrappers import WrapperConfig
-from clew.errors import UserError
+from clew.errors import UserError, last_line, own_traceback
 from clew.names import MASK
 
 WORKING = "NEXT_STEP and SAME_STEP work"
@@ -258,7 +256,8 @@ class OtherVector(VectorSource):
                 cause=f"{call}: {text}",
                 lost=True,
             )
-            fault.add_note(own_traceback(error))
+            if trace := own_traceback(error):
+                fault.add_note(trace)
             raise fault from error
 
 

@@ -119,7 +119,7 @@ def multiply_adds(
 
 
 def _state_shape(module: Any) -> Any:
-    return eqx.filter_eval_shape(lambda m: m.init_state(), module)
+    return eqx.filter_eval_shape(lambda m: jax.tree.map(jnp.asarray, m.init_state()), module)
 
 
 def _is_array(leaf: Any) -> bool:

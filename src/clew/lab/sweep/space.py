@@ -102,6 +102,10 @@ def check_space(config: TrainConfig, vary: Vary) -> None:
         group = name.partition(".")[0]
         if group in LEARNERS and group != config.algorithm:
             raise UserError(unused(name, group, config))
+        if name == "memory":
+            raise UserError(
+                "a sweep varies settings of one memory; for several: --memories gru lstm"
+            )
         if group != "env_options" and name not in known:
             raise unknown_name("setting to vary", name, known)
         if isinstance(space, Range):

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from clew.errors import UserError
 from clew.memory.base import AbstractMemory, State
 from clew.memory.laws.report import LawRecorder
 
@@ -39,10 +40,17 @@ def _wrong(
 ) -> Iterator[str]:
     """What is wrong with the values that a function returns, in words."""
     try:
-        after, *outputs = eqx.filter_eval_shape(call)
-    except (TypeError, ValueError) as error:
-        yield f"{name} raises {type(error).__name__}: {str(error).strip().splitlines()[0]}"
+        returned = eqx.filter_eval_shape(call)
+    except Exception as error:
+        says = str(error).strip().splitlines()[0]
+        yield f"{name} raises {type(error).__name__}: {says}{_hint(error)}"
         return
+    parts = {"refresh": ("state",), "unroll_with_metrics": ("state", "output", "metrics")}
+    expected = parts.get(name, ("state", "output"))
+    if not isinstance(returned, tuple) or len(returned) != len(expected):
+        yield f"{name} returns {_shapes(returned)}, not a tuple of {' and '.join(expected)},"
+        return
+    after, *outputs = returned
     if _shapes(after) != _shapes(state):
         yield f"the state becomes {_shapes(after)}, not {_shapes(state)} as it began,"
     lead = () if name == "step" else (2,)
@@ -54,6 +62,42 @@ def _wrong(
             yield f"the metrics are {sorted(outputs[1])}, not {sorted(names)} as metric_names says,"
         for metric, values in outputs[1].items():
             yield from _unlike(f"the metric {metric}", values, lead, None)
+
+
+def _hint(error: Exception) -> str:
+    """What helps against the mistakes that JAX reports in words of its own."""
+    if isinstance(error, jax.errors.TracerBoolConversionError):
+        return " (compiled code has jnp.where(condition, a, b) in place of if)"
+    if isinstance(error, jax.errors.TracerArrayConversionError):
+        return " (compiled code has jax.numpy in place of NumPy)"
+    return ""
+
+
+def require_interface(memory: AbstractMemory) -> None:
+    """Refuses a memory whose `step` or `unroll` breaks the interface, before anything is compiled.
+
+    Only shapes are computed; `memory` may consist of shapes itself.
+
+    Raises:
+        UserError: saying what is wrong.
+    """
+    wrong: list[str] = []
+
+    def look(memory: AbstractMemory) -> None:
+        state = memory.init_state()
+        xs, starts = jnp.zeros((2, memory.input_size)), jnp.zeros(2, bool)
+        for name, call in (
+            ("step", lambda: memory.step(state, xs[0], starts[0])),
+            ("unroll", lambda: memory.unroll(state, xs, starts)),
+        ):
+            wrong.extend(_wrong(memory, name, call, state, jnp.float32))
+
+    eqx.filter_eval_shape(look, memory)
+    if wrong:
+        raise UserError(
+            f"{type(memory).__name__} is no memory to train: {wrong[0].rstrip(',')}; clew check "
+            "says what else is wrong with it"
+        )
 
 
 def _unlike(what: str, array: Any, shape: tuple[int, ...], dtype: Any) -> Iterator[str]:

@@ -1,0 +1,51 @@
+"""Environments with the slips of a first one."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Nothing:
+    """Derived from nothing."""
+
+
+class Spaceless(gymnasium.Env):
+    """Says neither what it observes nor what it takes."""
+
+
+class Raising(gymnasium.Env):
+    """Raises while it is built."""
+
+    def __init__(self) -> None:
+        raise RuntimeError("no robot")
+
+
+class Former(gymnasium.Env):
+    """Has the `reset` of the old Gym."""
+
+    observation_space = spaces.Box(-1, 1, (3,))
+    action_space = spaces.Discrete(2)
+
+    def reset(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The observation alone, without a seed."""
+        return np.zeros(3)
+
+
+class Outside(gymnasium.Env):
+    """Observes 50 in a space that ends at 1."""
+
+    observation_space = spaces.Box(-1, 1, (3,))
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """As Gymnasium's."""
+        return np.full(3, 50.0), {}
+
+
+def forgotten() -> None:
+    """Returns nothing."""
+
+
+nothing = Nothing()
