@@ -227,7 +227,7 @@ def _field_default(field: dataclasses.Field, info: StructTypeInfo) -> Any:
 
 def _unexpected(token: str, args: Sequence[str], kind: Any, prog: str) -> UserError:
     """The error for a word that belongs to no option: to the one before it, it seems."""
-    before = args[: args.index(token)] if token in args else ()
+    before = list(args[: args.index(token)]) if token in args else []
     option = next((word for word in reversed(before) if word.startswith("--")), "")
     if not option:
         takes_one = any(_is_positional(hint) for hint in _hints(kind).values())

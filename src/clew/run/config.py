@@ -68,10 +68,14 @@ def _chosen(kind: Callable[..., T]) -> T:
 
 
 def _unknown_setting(name: str, hints: dict[str, Any]) -> UserError:
-    groups = {group: kind for group, kind in hints.items() if dataclasses.is_dataclass(kind)}
+    groups = [
+        (group, kind)
+        for group, kind in hints.items()
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind)
+    ]
     having = [
         f"{group}=clew.{kind.__name__}({name}=...)"
-        for group, kind in groups.items()
+        for group, kind in groups
         if name in kind.__dataclass_fields__
     ]
     if having:
