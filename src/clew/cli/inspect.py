@@ -1,5 +1,6 @@
 """`clew inspect`: what a run's agent remembers."""
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -122,6 +123,8 @@ def _place(command: InspectCommand, path: Path) -> Path:
 def _row(found: "Inspection") -> list[str]:
     def length(way: str) -> str:
         low, half, high = found.memory_lengths[way, "policy"].quartiles
+        if math.isnan(half):
+            return "none"
         return f"{half:.0f} ({low:.0f} to {high:.0f}), {found.first_share(way):.0%}"
 
     def read(source: str) -> str:
@@ -141,9 +144,11 @@ def _row(found: "Inspection") -> list[str]:
 
 
 def _note(found: "Inspection") -> str:
-    label = next((p.label for p in found.probes if p.steps), "nothing")
+    label = next((p.label for p in found.probes if p.steps), "")
+    read = f"{label} read at the last step, held-out accuracy with its 95% interval"
     return (
         f"by ...: steps back that hold {found.questions.share:.0%} of the decision's influence, "
-        f"median (quartiles) of {len(found.lengths)} episodes; the first observation's share\n"
-        f"in ...: {label} read at the last step, held-out accuracy with its 95% interval"
+        f"median (quartiles) of {len(found.lengths)} episodes; the first observation's share; "
+        "none where this way finds no influence\n"
+        f"in ...: {read if label else 'what a probe reads; none has enough episodes of two kinds'}"
     )

@@ -1,6 +1,7 @@
 """An inspection as a page: PNG, SVG and a self-contained web page."""
 
 import json
+import math
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -112,6 +113,9 @@ def headline(found: Inspection) -> list[tuple[str, str]]:
         low, half, high = length.quartiles
         what = f"steps hold {length.share:.0%} of the influence by {way}"
         what += f", the first observation {found.first_share(way):.0%}"
+        if math.isnan(half):  # as by gradients into an agent that is wholly saturated
+            shown.append(("none", f"no observation moves the decision, by {way}"))
+            continue
         shown.append((f"{half:.0f} ({low:.0f} to {high:.0f})", what))
     for probe in found.probes[:2]:
         if probe.steps:

@@ -1,0 +1,211 @@
+"""How many pairs a memory holds: multi-query associative recall, learned by supervision.
+
+    python -m benchmarks.associative_recall results/associative-recall
+
+A sequence shows pairs of a key and a value, one token after the other, and then asks for the value
+of every key, in random order and between blanks; the answer is due at the query itself. Without
+reward and exploration, what is left is what the state can hold and what training finds.
+
+It goes on where it stopped: a row for each memory, number of pairs and seed is appended to
+`rows.jsonl`, and the table and the picture are made of all rows. Source: Arora et al. (2023),
+"Zoology", section 3.1; here with fewer tokens (64 keys and as many values) and shorter training.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+from rich.progress import track
+
+from clew.lab.costs.count import state_size
+from clew.memory import MEMORIES, AbstractMemory, make_memory, options_of
+from clew.memory.parts.blocks import Linear
+from clew.report.document import Measured, tabulate
+from clew.report.figures import new_figure, save, styles_of
+from clew.report.files import write_measured
+from clew.run.machine import git_commit
+from clew.stats.aggregates import mean_and_deviation
+from clew.stats.comparisons import critical_value
+
+WORDS, LENGTH, BATCH, STEPS, RATE, SOLVED = 64, 64, 64, 2000, 2e-3, 0.99
+PAIRS = (4, 8, 16)
+SIZES = {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "head_size": 32, "window": 64}
+
+
+class Batch(NamedTuple):
+    """Sequences of tokens, and the value that is due at every step; -1 where none is."""
+
+    tokens: Int[Array, "batch time"]
+    due: Int[Array, "batch time"]
+
+
+class Reader(eqx.Module):
+    """A memory and a readout of values."""
+
+    memory: AbstractMemory
+    readout: Linear
+
+    def __call__(self, tokens: Int[Array, " time"]) -> Float[Array, "time values"]:
+        """Logits of the value that is due, from the tokens, 2 WORDS + 1 of them, as one-hots."""
+        starts = jnp.zeros(len(tokens), bool).at[0].set(True)
+        xs = jax.nn.one_hot(tokens, 2 * WORDS + 1)
+        return self.readout(self.memory.unroll(self.memory.init_state(), xs, starts)[1])
+
+
+def draw(key: PRNGKeyArray, pairs: int) -> Batch:
+    """Different keys with values of their own; token 0 is the blank."""
+
+    def one(key: PRNGKeyArray) -> tuple[Array, Array]:
+        of_keys, of_values, of_order, of_times = jax.random.split(key, 4)
+        keys = jax.random.permutation(of_keys, WORDS)[:pairs]
+        values = jax.random.randint(of_values, (pairs,), 0, WORDS)
+        order = jax.random.permutation(of_order, pairs)
+        times = 2 * pairs + jax.random.permutation(of_times, LENGTH - 2 * pairs)[:pairs]
+        shown = jnp.stack([1 + keys, 1 + WORDS + values], axis=1).reshape(-1)
+        tokens = jnp.zeros(LENGTH, jnp.int32).at[: 2 * pairs].set(shown)
+        due = jnp.full(LENGTH, -1).at[times].set(values[order])
+        return tokens.at[times].set(1 + keys[order]), due
+
+    return Batch(*jax.vmap(one)(jax.random.split(key, BATCH)))
+
+
+def loss(reader: Reader, batch: Batch) -> tuple[Array, Array]:
+    """Cross entropy of the values that are due, and how many of them are said."""
+    logits = jax.vmap(reader)(batch.tokens)
+    asked = batch.due >= 0
+    each = optax.softmax_cross_entropy_with_integer_labels(logits, jnp.maximum(batch.due, 0))
+    right = jnp.argmax(logits, axis=-1) == batch.due
+    total = jnp.sum(asked)
+    return jnp.sum(each * asked) / total, jnp.sum(right & asked) / total
+
+
+def optimiser() -> optax.GradientTransformation:
+    """Adam with a rate that rises and falls, the same for every memory."""
+    rate = optax.warmup_cosine_decay_schedule(0.0, RATE, STEPS // 20, STEPS)
+    return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate))
+
+
+@partial(jax.jit, static_argnames=("static", "pairs", "steps"))
+def learn(arrays: Any, moments: Any, key: PRNGKeyArray, static: Any, pairs: int, steps: int) -> Any:
+    """Some updates, and the share of right answers in each."""
+
+    def update(carry: tuple[Any, Any], key: PRNGKeyArray) -> tuple[tuple[Any, Any], Array]:
+        arrays, moments = carry
+
+        def of(arrays: Any) -> tuple[Array, Array]:
+            return loss(eqx.combine(arrays, static), draw(key, pairs))
+
+        (_, right), slope = jax.value_and_grad(of, has_aux=True)(arrays)
+        slope = jax.tree.map(jnp.conj, slope)
+        steps, moments = optimiser().update(slope, moments, arrays)
+        return (eqx.apply_updates(arrays, steps), moments), right
+
+    return jax.lax.scan(update, (arrays, moments), jax.random.split(key, steps))
+
+
+def measure(name: str, pairs: int, seed: int, blocks: int = 20) -> dict[str, Any]:
+    """Trains one memory, until it answers `SOLVED` of a block or `STEPS` are over."""
+    began = time.perf_counter()
+    sizes = {option: value for option, value in SIZES.items() if option in options_of(name)}
+    key, memory_key, readout_key = jax.random.split(jax.random.key(seed), 3)
+    memory = make_memory(name, input_size=2 * WORDS + 1, key=memory_key, **sizes)
+    reader = Reader(memory, Linear(memory.output_size, WORDS, key=readout_key, init="lecun"))
+    arrays, static = eqx.partition(reader, eqx.is_inexact_array)
+    moments, block, taken, right = optimiser().init(arrays), STEPS // blocks, 0, np.zeros(1)
+    while taken < STEPS and right.mean() < SOLVED:
+        step_key = jax.random.fold_in(key, taken)
+        (arrays, moments), right = learn(arrays, moments, step_key, static, pairs, block)
+        right, taken = np.asarray(right), taken + block
+    return {
+        "memory": name,
+        "pairs": pairs,
+        "seed": seed,
+        "right": float(right.mean()),
+        "updates": taken,
+        "state": state_size(memory).floats,
+        "seconds": round(time.perf_counter() - began, 1),
+        "commit": git_commit(),
+    }
+
+
+def document(rows: Sequence[dict[str, Any]]) -> Measured:
+    """The share of right answers by memory and pairs, with intervals, and against the state."""
+    names = sorted({row["memory"] for row in rows}, key=list(MEMORIES).index)
+    counts = sorted({row["pairs"] for row in rows})
+
+    def some(name: str, pairs: int) -> list[float]:
+        return [r["right"] for r in rows if (r["memory"], r["pairs"]) == (name, pairs)]
+
+    state = {row["memory"]: row["state"] for row in rows}
+    table = [[n, f"{state[n]:,}", *(_interval(some(n, p)) for p in counts)] for n in names]
+
+    def picture(path: Path) -> None:
+        figure = new_figure(3.4 * len(counts), 3.6)
+        styles = styles_of(names)
+        frames = figure.subplots(1, len(counts), squeeze=False)[0]
+        for axes, pairs in zip(frames, counts, strict=True):
+            for name in names:
+                if values := some(name, pairs):
+                    style = styles[name]
+                    at = (max(state[name], 1), float(np.mean(values)))
+                    axes.plot(*at, style.marker, color=style.colour, label=name)
+            axes.set(
+                xscale="log", ylim=(-0.03, 1.03), title=f"{pairs} pairs", xlabel="state, floats"
+            )
+        figure.legend(*frames[0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
+        save(figure, path)
+
+    note = (
+        f"Share of right answers in the last {STEPS // 20} of at most {STEPS:,} updates of {BATCH} "
+        f"sequences of {LENGTH} tokens, mean and 95% interval by Student's t over seeds (in "
+        f"brackets how many); chance is {1 / WORDS:.3f}. Two layers of 64, or one cell of 64."
+    )
+    columns = ["", "state, floats", *(f"{pairs} pairs" for pairs in counts)]
+    title = "Multi-query associative recall"
+    tables = [tabulate("recall", title, columns, table, note, records=list(rows))]
+    return Measured("recall", {"rows": rows}, tables, pictures={"recall.png": picture})
+
+
+def _interval(values: Sequence[float]) -> str:
+    if len(values) < 2:
+        return f"{values[0]:.2f} (1)" if values else "-"
+    spread = mean_and_deviation(values)
+    half = critical_value(0.05, len(values) - 1) * spread.deviation / len(values) ** 0.5
+    mean = spread.mean
+    return f"{mean:.2f} [{max(mean - half, 0):.2f}, {min(mean + half, 1):.2f}] ({len(values)})"
+
+
+def main() -> None:
+    """Trains what is missing, then writes table and picture."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--memories", nargs="+", default=list(MEMORIES))
+    parser.add_argument("--pairs", nargs="+", type=int, default=list(PAIRS))
+    parser.add_argument("--seeds", type=int, default=5)
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    path = given.folder / "rows.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    done = {(row["memory"], row["pairs"], row["seed"]) for row in rows}
+    wanted = [(n, p, s) for s in range(given.seeds) for p in given.pairs for n in given.memories]
+    for cell in track([cell for cell in wanted if cell not in done], "trainings"):
+        rows.append(measure(*cell))
+        with path.open("a") as file:
+            file.write(json.dumps(rows[-1]) + "\n")
+    write_measured(document(rows), given.folder)
+
+
+if __name__ == "__main__":
+    main()
