@@ -211,7 +211,7 @@ def test_envs(capsys: pytest.CaptureFixture) -> None:
 
 def test_check(capsys: pytest.CaptureFixture) -> None:
     found = json.loads(output(capsys, "check", "none", "--lengths", "1", "3", "--json"))["none"]
-    assert found["passed"] and found["laws"]["stream"]["cases"] > 0
+    assert found["passed"] and found["laws"]["stream"]["cases"] > 0 and found["warnings"] == []
 
 
 def test_check_names_the_law_broken(

@@ -12,6 +12,7 @@ import clew
 from clew.agents.learners.a2c import A2CConfig
 from clew.agents.learners.base import LearnerState, adam, apply_gradient
 from clew.agents.learners.ppo import PPOConfig
+from clew.cli import run
 from clew.run.build import make_parts
 from clew.run.progress import Quiet
 from clew.run.updates import init_run
@@ -82,3 +83,22 @@ def test_hosted_and_asynchronous_runs_learn(tmp_path: Path, runner: str) -> None
     first: Any = np.asarray(init_run(make_parts(config)).seed.agent.memory.B)
     assert trained.dtype == np.complex64 and np.isfinite(trained).all()
     assert (trained.imag != first.imag).all()
+
+
+@pytest.mark.slow
+def test_every_command_takes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Checked in double precision, counted, trained, evaluated, inspected, filmed, exported."""
+    steps = "--steps 2048 --env-options corridor_length=2 --name own"
+    for words in (
+        f"train --memory own_lru:LRU {steps} --run-dir {tmp_path}",
+        f"evaluate {tmp_path}/own --episodes 5",
+        f"inspect {tmp_path}/own --episodes 40 --influence-episodes 2",
+        f"watch {tmp_path}/own",
+        f"export {tmp_path}/own",
+        f"export {tmp_path}/own/export --verify",
+        "check own_lru:LRU --lengths 1 7 --precision float64",
+        "cost --memories own_lru:LRU --compiled",
+        "models own_lru:LRU",
+    ):
+        assert run(words.split()) == 0, words
+    assert "552" in capsys.readouterr().out

@@ -2,7 +2,7 @@
 
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
@@ -45,6 +45,8 @@ class CheckCommand:
     """Numbers in one observation."""
     lengths: tuple[int, ...] = (1, 7, 64, 321)
     """Lengths of the chunks to unroll, in steps."""
+    precision: Literal["float32", "float64"] = "float32"
+    """Of the numbers; with float64 nothing is left to rounding."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -61,7 +63,9 @@ def main(args: list[str]) -> int:
         memory = make(name, command.input_size, command.options)
         if not command.json:
             print(f"checking {name} ...", file=sys.stderr, flush=True)
-        reports[name] = check(memory, lengths=command.lengths, raise_on_failure=False)
+        reports[name] = check(
+            memory, lengths=command.lengths, precision=command.precision, raise_on_failure=False
+        )
         if command.what and not command.json and reports[name].passed:
             print(_replay(memory))
     if command.json:
