@@ -16,9 +16,15 @@ from clew.run.config import TrainConfig, config_from_json
 INPUT_SIZE = 5
 
 # ReLiT's weights normal: orthogonal ones are so large, at this size, that rounding counts.
-# AReLiT's gates half open, so that much is forgotten within a few steps.
+# AReLiT's gates half open, so that much is forgotten within a few steps. SHM with so many addresses
+# that the factors of its matrix are 1 on average; with few it overflows while nothing is observed.
 SMALL: dict[str, dict[str, Any]] = {
     "none": {"hidden_size": 12},
+    "position_mlp": {"hidden_size": 12, "encoding_size": 7},
+    "frame_stack": {"hidden_size": 12, "frames": 8},
+    "elman": {"hidden_size": 12},
+    "ind_rnn": {"hidden_size": 12, "longest": 64},
+    "lmu": {"hidden_size": 12, "order": 5, "theta": 8},
     "lstm": {"hidden_size": 12},
     "gru": {"hidden_size": 12},
     "transformer": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "window": 5},
@@ -36,6 +42,8 @@ SMALL: dict[str, dict[str, Any]] = {
         "layers": ("min_gru", "attention"),
         "layer_options": {"attention": {"num_heads": 2, "head_size": 4, "window": 5}},
     },
+    "ffm": {"hidden_size": 12, "trace_size": 5, "context_size": 3, "longest": 20},
+    "shm": {"hidden_size": 12, "memory_size": 5, "addresses": 32, "period": 200},
     "gated_delta_net": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "init": "lecun"},
 }
 

@@ -16,24 +16,36 @@ from jaxtyping import PRNGKeyArray
 from clew.errors import UserError, call_own, one_line, parameters_of, unknown_name
 from clew.memory.arelit import AReLiT
 from clew.memory.base import AbstractMemory, scan_steps, select
+from clew.memory.elman import Elman
+from clew.memory.ffm import FFM
+from clew.memory.frame_stack import FrameStack
 from clew.memory.gated_delta_net import GatedDeltaNet
 from clew.memory.gru import GRU
 from clew.memory.gtrxl import GTrXL
 from clew.memory.hybrid import Hybrid
+from clew.memory.ind_rnn import IndRNN
 from clew.memory.integrated import Integrated
 from clew.memory.linear_transformer import LinearTransformer
+from clew.memory.lmu import LMU
 from clew.memory.lstm import LSTM
 from clew.memory.min_gru import MinGRU
 from clew.memory.none import NoMemory
 from clew.memory.parts.maps import MemoryMap
+from clew.memory.position_mlp import PositionMLP
 from clew.memory.relit import ReLiT
 from clew.memory.rezero import ReZero
+from clew.memory.shm import SHM
 from clew.memory.transformer import Transformer
 from clew.memory.transformer_xl import TransformerXL
 from clew.memory.universal import Universal
 
 MEMORIES: dict[str, type[AbstractMemory]] = {
     "none": NoMemory,
+    "position_mlp": PositionMLP,
+    "frame_stack": FrameStack,
+    "elman": Elman,
+    "ind_rnn": IndRNN,
+    "lmu": LMU,
     "lstm": LSTM,
     "gru": GRU,
     "transformer": Transformer,
@@ -47,6 +59,8 @@ MEMORIES: dict[str, type[AbstractMemory]] = {
     "arelit": AReLiT,
     "min_gru": MinGRU,
     "gated_delta_net": GatedDeltaNet,
+    "ffm": FFM,
+    "shm": SHM,
     "hybrid": Hybrid,
 }
 Hybrid.memories = MEMORIES

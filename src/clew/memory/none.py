@@ -1,12 +1,10 @@
 """No memory: the feed-forward control."""
 
 import equinox as eqx
-import jax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from clew.errors import DEEPEST, LARGEST_SIZE, require_at_least
 from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input
-from clew.memory.parts.blocks import Init, Linear
+from clew.memory.parts.blocks import Init, Linear, relu_layers, through_relus
 
 
 class NoMemory(AbstractMemory):
@@ -40,14 +38,7 @@ class NoMemory(AbstractMemory):
         num_layers: int = 2,
         init: Init = "orthogonal",
     ):
-        require_at_least("input_size", input_size, 1)
-        require_at_least("hidden_size", hidden_size, 1, LARGEST_SIZE)
-        require_at_least("num_layers", num_layers, 1, DEEPEST)
-        sizes = [input_size] + [hidden_size] * num_layers
-        keys = jax.random.split(key, num_layers)
-        self.layers = tuple(
-            Linear(sizes[i], sizes[i + 1], key=keys[i], init=init) for i in range(num_layers)
-        )
+        self.layers = relu_layers(input_size, hidden_size, num_layers, key=key, init=init)
         self.input_size = input_size
         self.output_size = hidden_size
 
@@ -58,15 +49,10 @@ class NoMemory(AbstractMemory):
         self, state: State, x: Float[Array, " in"], start: Bool[Array, ""]
     ) -> tuple[State, Float[Array, " out"]]:
         x = check_step_input(self, x, start, state)
-        return state, self._forward(x)
+        return state, through_relus(self.layers, x)
 
     def unroll(
         self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
     ) -> tuple[State, Float[Array, "time out"]]:
         xs = check_unroll_input(self, xs, starts, state)
-        return state, self._forward(xs)
-
-    def _forward(self, x: Float[Array, "*lead in"]) -> Float[Array, "*lead out"]:
-        for layer in self.layers:
-            x = jax.nn.relu(layer(x))
-        return x
+        return state, through_relus(self.layers, xs)

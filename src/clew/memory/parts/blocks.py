@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from clew.errors import LARGEST_SIZE, MOST_PARTS, require_at_least, require_choice
+from clew.errors import DEEPEST, LARGEST_SIZE, MOST_PARTS, require_at_least, require_choice
 from clew.memory.parts import initial
 from clew.memory.parts.products import product
 
@@ -143,3 +143,26 @@ class MLP(eqx.Module):
 
     def __call__(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
         return self.output(jax.nn.relu(self.hidden(x)))
+
+
+def relu_layers(
+    input_size: int, hidden_size: int, num_layers: int, *, key: PRNGKeyArray, init: Init
+) -> tuple[Linear, ...]:
+    """The products of a feed-forward net with relu after each of them, see `through_relus`.
+
+    Raises:
+        UserError: for a size below 1 or an unknown `init`.
+    """
+    require_at_least("input_size", input_size, 1)
+    require_at_least("hidden_size", hidden_size, 1, LARGEST_SIZE)
+    require_at_least("num_layers", num_layers, 1, DEEPEST)
+    sizes = [input_size] + [hidden_size] * num_layers
+    keys = jax.random.split(key, num_layers)
+    return tuple(Linear(sizes[i], sizes[i + 1], key=keys[i], init=init) for i in range(num_layers))
+
+
+def through_relus(layers: tuple[Linear, ...], x: Float[Array, "*lead in"]) -> Array:
+    """relu(... relu(x W_1 + b_1) ... W_n + b_n)."""
+    for layer in layers:
+        x = jax.nn.relu(layer(x))
+    return x

@@ -6,6 +6,7 @@ the first is one large product, and so is the gradient of the second.
 
 import abc
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, Literal, TypedDict, TypeVar
 
 import equinox as eqx
@@ -39,7 +40,35 @@ from clew.memory.parts.products import product as weigh
 InitPer = Literal["product", "gate"]
 
 
-class AbstractCell(eqx.Module):
+class StackedCell(eqx.Module):
+    """What a `CellStack` needs of a recurrent cell."""
+
+    @abc.abstractmethod
+    def init_state(self) -> State:
+        """Zeros."""
+
+    @abc.abstractmethod
+    def output(self, state: Any) -> Float[Array, " size"]:
+        """The h in a state."""
+
+    @abc.abstractmethod
+    def advance(self, state: Any, x: Float[Array, " in"]) -> Any:
+        """The state after one more input."""
+
+    @abc.abstractmethod
+    def unroll(
+        self, state: Any, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
+    ) -> tuple[Any, Float[Array, "time size"]]:
+        """The state after a chunk, and h at every step of it."""
+
+    @abc.abstractmethod
+    def read(
+        self, xs: Float[Array, "time in"]
+    ) -> tuple[dict[str, MemoryMap], Float[Array, "time size"]]:
+        """The maps of an episode, and h at every step of it."""
+
+
+class AbstractCell(StackedCell):
     """A recurrent cell in three parts: input products, recurrent product, and the rest.
 
     `inputs` holds W and b, `recurrent` U, and `step` is the equation.
@@ -48,11 +77,7 @@ class AbstractCell(eqx.Module):
     inputs: eqx.AbstractVar[Linear]
     recurrent: eqx.AbstractVar[Linear]
     backend: eqx.AbstractVar[Backend]
-    kernel: ClassVar[CellKernel]
-
-    @abc.abstractmethod
-    def init_state(self) -> State:
-        """Zeros."""
+    kernel: ClassVar[CellKernel | None]
 
     def project(self, x: Float[Array, "*lead in"]) -> Float[Array, "*lead gates"]:
         """The products of the input, x W + b, for any number of time steps at once."""
@@ -62,12 +87,7 @@ class AbstractCell(eqx.Module):
     def offset(self) -> Float[Array, " gates"]:
         """What is added to the recurrent product, h U."""
 
-    @abc.abstractmethod
-    def output(self, state: Any) -> Float[Array, " size"]:
-        """The h in a state."""
-
     def advance(self, state: Any, x: Float[Array, " in"]) -> Any:
-        """The state after one more input."""
         product = self.recurrent(self.output(state)) + self.offset()
         return self.step(state, self.project(x), product)
 
@@ -81,8 +101,18 @@ class AbstractCell(eqx.Module):
     ) -> dict[str, MemoryMap]:
         """The gates at every step, from the products of the inputs and of the h before."""
 
+    def unroll(
+        self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
+    ) -> tuple[State, Float[Array, "time size"]]:
+        return scan_cell(self, state, xs, starts)
 
-C = TypeVar("C", bound=AbstractCell)
+    def read(
+        self, xs: Float[Array, "time in"]
+    ) -> tuple[dict[str, MemoryMap], Float[Array, "time size"]]:
+        return cell_maps(self, xs)
+
+
+C = TypeVar("C", bound=StackedCell)
 
 
 def draw_products(
@@ -117,13 +147,49 @@ def lasting_biases(chrono: int, size: int, *, key: PRNGKeyArray) -> Float[Array,
     return initial.lasting(jax.random.fold_in(key, 2), size, chrono)
 
 
-class CellOptions(TypedDict, total=False):
-    """The options of every model of cells; `make_cells` describes them."""
+class CellSizes(TypedDict, total=False):
+    """The options of every model of cells; `stack_cells` describes them."""
 
     hidden_size: int
     num_layers: int
     init: Init
+
+
+class CellOptions(CellSizes, total=False):
+    """The options of models of cells that have a kernel; `make_cells` describes them."""
+
     backend: Backend
+
+
+def stack_cells(
+    input_size: int,
+    key: PRNGKeyArray,
+    cell: Callable[..., C],
+    *,
+    hidden_size: int = 128,
+    num_layers: int = 1,
+    init: Init = "orthogonal",
+) -> tuple[tuple[C, ...], int]:
+    """Cells on top of each other, and their width.
+
+    Args:
+        input_size: numbers in one observation.
+        key: random key for the weights.
+        cell: makes one from its two sizes, key=... and init=...
+        hidden_size: width of h.
+        num_layers: cells on top of each other.
+        init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
+
+    Raises:
+        UserError: for a size below 1 or an unknown choice.
+    """
+    require_at_least("input_size", input_size, 1)
+    require_at_least("hidden_size", hidden_size, 1, LARGEST_SIZE)
+    require_at_least("num_layers", num_layers, 1, DEEPEST)
+    sizes = [input_size] + [hidden_size] * (num_layers - 1)
+    keys = jax.random.split(key, num_layers)
+    made = (cell(size, hidden_size, key=k, init=init) for size, k in zip(sizes, keys, strict=True))
+    return tuple(made), hidden_size
 
 
 def make_cells(
@@ -150,23 +216,16 @@ def make_cells(
     Raises:
         UserError: for a size below 1, an unknown choice, or a kernel that cannot be built.
     """
-    require_at_least("input_size", input_size, 1)
-    require_at_least("hidden_size", hidden_size, 1, LARGEST_SIZE)
-    require_at_least("num_layers", num_layers, 1, DEEPEST)
     uses_kernel(backend)
-    sizes = [input_size] + [hidden_size] * (num_layers - 1)
-    keys = jax.random.split(key, num_layers)
-    made = (
-        cell(size, hidden_size, key=k, init=init, backend=backend)
-        for size, k in zip(sizes, keys, strict=True)
-    )
-    return tuple(made), hidden_size
+    one = partial(cell, backend=backend)
+    sizes: CellSizes = {"hidden_size": hidden_size, "num_layers": num_layers, "init": init}
+    return stack_cells(input_size, key, one, **sizes)
 
 
 class CellStack(AbstractMemory):
     """Cells on top of each other; each reads the output of the one below."""
 
-    cells: tuple[Any, ...]  # of AbstractCell
+    cells: tuple[Any, ...]  # of StackedCell
     input_size: int = eqx.field(static=True)
     output_size: int = eqx.field(static=True)
 
@@ -193,7 +252,7 @@ class CellStack(AbstractMemory):
         xs = check_unroll_input(self, xs, starts, state)
         after = []
         for cell, before in zip(self.cells, state, strict=True):
-            new, xs = scan_cell(cell, before, xs, starts)
+            new, xs = cell.unroll(before, xs, starts)
             after.append(new)
         return tuple(after), xs
 
@@ -201,7 +260,7 @@ class CellStack(AbstractMemory):
         """The gates of every cell."""
         found: dict[str, MemoryMap] = {}
         for number, cell in enumerate(self.cells, 1):
-            maps, xs = cell_maps(cell, xs)
+            maps, xs = cell.read(xs)
             found |= prefixed(f"layer {number}: ", maps)
         return found
 
@@ -221,7 +280,9 @@ def scan_cell(
     and whose derivatives are JAX's.
     """
     weight = cell.recurrent.weight
-    kernel = cell.kernel if uses_kernel(cell.backend, cell, state, xs) else None
+    kernel = cell.kernel
+    if kernel and not uses_kernel(cell.backend, cell, state, xs):
+        kernel = None
     columns = gate_columns(kernel, weight) if kernel else (slice(None),)
     parts = [jax.tree.map(lambda leaf, some=some: leaf[..., some], cell.inputs) for some in columns]
     projected = tuple(part(xs) for part in parts)

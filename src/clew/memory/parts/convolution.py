@@ -1,6 +1,7 @@
 """The short convolution over time that many modern models have before their recurrence."""
 
 import math
+from collections.abc import Iterator
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -49,12 +50,33 @@ class ShortConvolution(eqx.Module):
         starts: Bool[Array, " time"],
     ) -> tuple[Float[Array, "before size"], Float[Array, "time size"]]:
         """A chunk."""
-        before, time = len(state), len(xs)
-        # How many steps back an episode reaches; all of the state where it began before the chunk.
-        ages, _ = count_positions(jnp.array(before, jnp.int32), starts)
-        seen, out = jnp.concatenate([state, xs]), like(self.bias, xs)
-        for i in range(before + 1):
-            lagged = jnp.where((ages >= before - i)[:, None], seen[i : i + time], 0.0)
-            out = out + like(self.weight[i], xs) * lagged
-        last = jnp.arange(before, 0, -1) <= ages[-1] + 1
-        return jnp.where(last[:, None], seen[time:], 0.0), out
+        out = like(self.bias, xs)
+        last, lagged = look_back(state, xs, starts)
+        for weight, x in zip(self.weight, lagged, strict=True):
+            out = out + like(weight, xs) * x
+        return last, out
+
+
+def look_back(
+    state: Float[Array, "before size"], xs: Float[Array, "time size"], starts: Bool[Array, " time"]
+) -> tuple[Float[Array, "before size"], Iterator[Float[Array, "time size"]]]:
+    """What every step of a chunk sees of its episode: as many inputs as the state has, and its own.
+
+    Args:
+        state: the last inputs before the chunk, the oldest first; 0 before an episode.
+        xs: inputs of the chunk.
+        starts: where episodes start.
+
+    Returns:
+        The last inputs after the chunk, and the inputs from `before` steps ago to now, in that
+        order, each for all steps.
+    """
+    before, time = len(state), len(xs)
+    # How many steps back an episode reaches; all of the state where it began before the chunk.
+    ages, _ = count_positions(jnp.array(before, jnp.int32), starts)
+    seen = jnp.concatenate([state, xs])
+    lagged = (
+        jnp.where((ages >= before - i)[:, None], seen[i : i + time], 0.0) for i in range(before + 1)
+    )
+    last = jnp.arange(before, 0, -1) <= ages[-1] + 1
+    return jnp.where(last[:, None], seen[time:], 0.0), lagged

@@ -40,6 +40,10 @@ class LinearRecurrence(Protocol):
         """a_t of all heads."""
         ...
 
+
+class ChunkwiseRecurrence(LinearRecurrence, Protocol):
+    """One whose chunks are matrix products too."""
+
     def read_chunks(self, state: Any, inputs: Any, starts: Bool[Array, " time"], /) -> Chunk:
         """Some steps in parallel, by matrix products."""
         ...
@@ -63,8 +67,7 @@ def states_of(
     Raises:
         UserError: for an unknown form.
     """
-    require_choice("backend", backend, ("auto", "associative", "xla"))
-    if backend == "associative" or (backend == "auto" and jax.default_backend() != "cpu"):
+    if _parallel(backend):
         return linear_scan(keep, add, state, starts)
 
     def one(state: S, step: tuple[S, S, Array]) -> tuple[S, S]:
@@ -74,6 +77,11 @@ def states_of(
         return state, state
 
     return jax.lax.scan(one, state, (keep, add, starts))[1]
+
+
+def _parallel(backend: ScanBackend) -> bool:
+    require_choice("backend", backend, ("auto", "associative", "xla"))
+    return backend == "associative" or (backend == "auto" and jax.default_backend() != "cpu")
 
 
 def advance(
@@ -87,9 +95,35 @@ def advance(
 
 
 def advance_chunk(
-    recurrence: LinearRecurrence, form: Form, state: Any, inputs: Any, starts: Bool[Array, " time"]
+    recurrence: ChunkwiseRecurrence,
+    form: Form,
+    state: Any,
+    inputs: Any,
+    starts: Bool[Array, " time"],
 ) -> Chunk:
     """A chunk in any form but "kernel"; the gradient keeps few of its states."""
+
+    def by_products(state: Any, piece: tuple[Any, Array]) -> Chunk:
+        return recurrence.read_chunks(state, *piece)
+
+    if form == "chunkwise":
+        return scan_pieces(by_products, state, (inputs, starts), chunkwise.PIECE)
+    backend = "associative" if form == "associative" else "xla"
+    return advance_states(recurrence, backend, state, inputs, starts)
+
+
+def advance_states(
+    recurrence: LinearRecurrence,
+    backend: ScanBackend,
+    state: Any,
+    inputs: Any,
+    starts: Bool[Array, " time"],
+) -> Chunk:
+    """A chunk by its states; the gradient keeps few of them.
+
+    Raises:
+        UserError: for an unknown form.
+    """
 
     def one_by_one(state: Any, step: tuple[Any, Array]) -> tuple[Any, Array]:
         return advance(recurrence, state, *step)
@@ -100,11 +134,6 @@ def advance_chunk(
         last = jax.tree.map(lambda s: s[-1], states)
         return last, jax.vmap(recurrence.read)(states, inputs)
 
-    def by_products(state: Any, piece: tuple[Any, Array]) -> Chunk:
-        return recurrence.read_chunks(state, *piece)
-
-    if form == "chunkwise":
-        return scan_pieces(by_products, state, (inputs, starts), chunkwise.PIECE)
-    if form == "associative":
+    if _parallel(backend):
         return scan_pieces(all_at_once, state, (inputs, starts), recurrence.states_at_once)
     return checkpointed_scan(one_by_one, state, (inputs, starts))

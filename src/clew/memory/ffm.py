@@ -1,0 +1,171 @@
+"""Fast and forgetful memory."""
+
+import math
+from functools import partial
+from typing import Unpack
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Complex, Float, PRNGKeyArray
+
+from clew.errors import LARGEST_SIZE, MOST_PARTS, require_at_least
+from clew.memory.parts.blocks import Init, LayerNorm, Linear
+from clew.memory.parts.diagonal import DiagonalMixer
+from clew.memory.parts.linear_recurrence import ScanBackend
+from clew.memory.parts.maps import MemoryMap
+from clew.memory.parts.mixers import MixerOptions, mixer_stack
+from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.stack import LayerStack
+
+_FASTEST = math.log(np.finfo(np.float64).max) / 1024 - 0.02
+"""The largest a at the start. In the authors' code a sum over 1,024 steps is divided by exp(-a t),
+which above this leaves double precision."""
+
+
+class FFMMixer(DiagonalMixer):
+    """The cell of an `FFM`, see there.
+
+    `inputs` holds [l_1 | l_2], each [traces], `skip` [l_4 | l_5], each [n], and `mix` l_3.
+    """
+
+    norm: LayerNorm
+    inputs: Linear
+    skip: Linear
+    mix: Linear
+    decay: Float[Array, " traces"]
+    frequency: Float[Array, " contexts"]
+    backend: ScanBackend = eqx.field(static=True)
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        key: PRNGKeyArray,
+        init: Init,
+        trace_size: int,
+        context_size: int,
+        longest: int,
+        backend: ScanBackend,
+    ):
+        require_at_least("trace_size", trace_size, 1, LARGEST_SIZE)
+        require_at_least("context_size", context_size, 1, MOST_PARTS)
+        require_at_least("longest", longest, 2)
+        keys = jax.random.split(key, 3)
+        wide = 2 * trace_size * context_size
+        self.norm = LayerNorm(size)
+        self.inputs = Linear(size, 2 * trace_size, key=keys[0], init=init, blocks=2)
+        self.skip = Linear(size, 2 * size, key=keys[1], init=init, blocks=2)
+        self.mix = Linear(wide, size, key=keys[2], init=init)
+        slowest = math.log(100.0) / longest
+        decay = np.linspace(max(_FASTEST, slowest), slowest, trace_size)
+        periods = np.linspace(1, longest, context_size)
+        self.decay = jnp.array(decay, jnp.float32)
+        self.frequency = jnp.array(2.0 * math.pi / periods, jnp.float32)
+        self.backend = backend
+
+    def init_state(self) -> Complex[Array, "traces contexts"]:
+        return jnp.zeros_like(self._factors())
+
+    def terms(self, x: Float[Array, "*lead n"]) -> tuple[Array, Array]:
+        """g, and x~ 1'."""
+        value, gate = jnp.split(self.inputs(x), 2, axis=-1)
+        gated, g = value * jax.nn.sigmoid(gate), self._factors()
+        return g, jnp.broadcast_to(gated[..., None], (*gated.shape, g.shape[1])).astype(g.dtype)
+
+    def read(
+        self, state: Complex[Array, "*lead traces contexts"], x: Float[Array, "*lead n"]
+    ) -> Float[Array, "*lead n"]:
+        """What l_3 mixes of the state, and the gated skip."""
+        lead = x.shape[:-1]
+        parts = [part.reshape(*lead, -1) for part in (state.real, state.imag)]
+        z = self.mix(jnp.concatenate(parts, axis=-1).astype(x.dtype))
+        gate, skipped = jnp.split(self.skip(x), 2, axis=-1)
+        gate = jax.nn.sigmoid(gate)
+        return _standardised(z) * gate + skipped * (1.0 - gate)
+
+    def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
+        """What is kept of every trace, exp(-|a|), and how far the two gates are open."""
+        xs = self.norm(xs)
+        keep = jnp.broadcast_to(jnp.exp(-jnp.abs(self.decay)), (len(xs), len(self.decay)))
+        input_gate = jax.nn.sigmoid(jnp.split(self.inputs(xs), 2, axis=-1)[1])
+        output_gate = jax.nn.sigmoid(jnp.split(self.skip(xs), 2, axis=-1)[0])
+        return {
+            "|g|": MemoryMap(keep, "keep"),
+            "input": MemoryMap(input_gate, "gate"),
+            "output": MemoryMap(output_gate, "gate"),
+        }
+
+    def _factors(self) -> Complex[Array, "traces contexts"]:
+        """g, by which a step multiplies the state."""
+        numbers = jnp.promote_types(self.decay.dtype, jnp.float32)  # no complex ones are narrower
+        size = jnp.exp(-jnp.abs(self.decay)).astype(numbers)[:, None]
+        omega = self.frequency.astype(numbers)[None, :]
+        return jax.lax.complex(size * jnp.cos(omega), size * jnp.sin(omega))
+
+
+def _standardised(z: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
+    """Layer normalisation without parameters; the epsilon is PyTorch's."""
+    centred = z - jnp.mean(z, axis=-1, keepdims=True)
+    return centred * jax.lax.rsqrt(jnp.mean(jnp.square(centred), axis=-1, keepdims=True) + 1e-5)
+
+
+class FFM(LayerStack):
+    """Fast and forgetful memory: fading traces of the past, each in several phases.
+
+        x~_t = l_1(x_t) * sigmoid(l_2(x_t))
+        S_t = g * S_{t-1} + x~_t 1',   g_{jk} = exp(-|a_j| + i omega_k)
+        z_t = l_3([Re S_t | Im S_t])
+        y_t = norm(z_t) * sigmoid(l_4(x_t)) + l_5(x_t) * (1 - sigmoid(l_4(x_t)))
+
+    in the layers of `mixer_stack`, where each l is a product with a bias. How fast a trace fades,
+    and how fast its phases turn, depends on no observation, so that S is a sum of the past over
+    age: its size says what was seen, and its phases when. The state is trace_size context_size
+    complex numbers a layer.
+
+    Shapes: x [input_size] to y [hidden_size].
+
+    Args:
+        input_size: numbers in one observation.
+        key: random key for the weights.
+        trace_size: traces, each with its a.
+        context_size: phases, each with its omega.
+        longest: steps in which the slowest trace fades to a hundredth at the start, and the period
+            of the slowest phase.
+        backend: what computes a chunk: "xla" or "associative"; see `ScanBackend`.
+        options: those of `mixer_stack`.
+
+    Raises:
+        UserError: for an impossible size or an unknown choice.
+
+    Source: Morad et al. (2023b), "Reinforcement learning with fast and forgetful memory", section
+    4; a and omega start evenly spaced, omega by its period, as in the authors' code. Deviations:
+    the cell stands in a residual layer. Nothing is divided by a power of g, as the paper's sums
+    over time are, so that a has no upper limit and a chunk no longest length.
+    """
+
+    @takes_options_of(mixer_stack)
+    def __init__(
+        self,
+        input_size: int,
+        *,
+        key: PRNGKeyArray,
+        trace_size: int = 32,
+        context_size: int = 4,
+        longest: int = 1024,
+        backend: ScanBackend = "auto",
+        **options: Unpack[MixerOptions],
+    ):
+        mixer = partial(
+            FFMMixer,
+            trace_size=trace_size,
+            context_size=context_size,
+            longest=longest,
+            backend=backend,
+        )
+        self.embedding, self.layers, self.output_size = mixer_stack(
+            input_size, key, mixer, **options
+        )
+        self.embedding_relu = False
+        self.input_size = input_size
