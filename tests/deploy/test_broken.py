@@ -461,6 +461,14 @@ def test_archives(whole: Path, tmp_path: Path) -> None:
         verify(tmp_path / "pipe.zip")
 
 
+def test_a_file_beyond_its_limit_is_not_begun(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its size is enough, and reading two gigabytes until the limit would be too much."""
+    monkeypatch.setattr(runner, "_limited", lambda *given: pytest.fail("it was read"))
+    os.truncate(copy / "policy.safetensors", 2**34)
+    with pytest.raises(runner.PolicyError, match="policy.safetensors is larger than"):
+        b"".join(runner.read_blocks(copy, "policy.safetensors"))
+
+
 @pytest.mark.parametrize("name", runner.MOST_BYTES)
 @pytest.mark.parametrize("way", ["sparse", "zip"])
 def test_what_is_too_large_is_not_read(

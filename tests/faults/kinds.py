@@ -8,7 +8,7 @@ whatever escaped.
 import random
 from collections.abc import Callable
 
-from faults import changes, exports, hosts, kernels, processes, stored, system
+from faults import changes, exports, hosts, kernels, processes, programs, stored, sweeps, system
 from faults.bench import Bench
 
 Kind = Callable[[Bench, random.Random], str]
@@ -33,6 +33,7 @@ PROCESSES: tuple[Kind, ...] = (
     kernels.killed_build,
     changes.change_of_the_process,
     changes.name_and_locale,
+    sweeps.killed_sweep,
 )
 """With processes of their own, some seconds each: one a turn."""
 RUNS: tuple[Kind, ...] = (
@@ -49,6 +50,12 @@ RUNS: tuple[Kind, ...] = (
     stored.no_file,
     exports.greedy_export,
     exports.names_in_cpp,
+    programs.damaged_programs,
+    programs.place_of_programs,
+    sweeps.row_of_a_sweep,
+    sweeps.code_in_a_sweep,
+    sweeps.database_of_a_sweep,
+    sweeps.file_of_a_sweep,
 )
 """With a run in this process, about a second each: two a turn."""
 FILES: tuple[Kind, ...] = (

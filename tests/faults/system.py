@@ -31,7 +31,7 @@ def files_may_not_grow(bench: Bench, dice: random.Random) -> str:
         size = dice.randrange(100, 4_500)
 
         def begin() -> None:
-            stack.enter_context(_no_larger_files(size))
+            stack.enter_context(no_larger_files(size))
 
         try:
             train(config, progress=Watch(dice.randrange(1, SHORT - 4), begin))
@@ -115,7 +115,7 @@ def error_of_a_listener(bench: Bench, dice: random.Random) -> str:
 
 
 @contextlib.contextmanager
-def _no_larger_files(size: int) -> Iterator[None]:
+def no_larger_files(size: int) -> Iterator[None]:
     """Has this process write no file beyond so many bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))

@@ -31,68 +31,8 @@ from clew.lab.sweep.space import Range, Vary, with_settings
 from clew.lab.sweep.storage import DATABASE, Batch, TrialDatabase, open_storage
 from clew.lab.sweep.sweep import DECLARATION, TRIALS, Sweep, run_sweep
 from clew.stats import bootstrap_interval
+from faults.sweeping import RATES, SIZES, Killed, Pretended, small_sweep
 from small_cells import small_cells
-
-RATES: Vary = {"a2c.learning_rate": Range(1e-5, 1e-1, log=True), "a2c.entropy_cost": Range(0, 0.1)}
-SIZES: Vary = {"a2c.rollout_length": (4, 8, 16), "a2c.learning_rate": RATES["a2c.learning_rate"]}
-
-
-def small_sweep(vary: Vary = SIZES, **changes: Any) -> Sweep:
-    """Six trials of two seeds on a corridor of three."""
-    config = clew.TrainConfig(
-        env_options={"corridor_length": 3, "time_limit": 9},
-        memory="gru",
-        memory_options={"hidden_size": 4},
-        network=clew.NetworkConfig(head_size=4),
-        a2c=clew.A2CConfig(num_envs=2, rollout_length=8),
-        steps=320,
-        seeds=2,
-    )
-    values: dict[str, Any] = {"config": config, "vary": vary, "trials": 6, "fresh_seeds": 3}
-    return Sweep(**values | changes)
-
-
-class Killed(BaseException):
-    """Stands for a kill."""
-
-
-class Pretended:
-    """Workers that score a step size by its distance from 1e-3, at once, until they are killed."""
-
-    def __init__(self, left: float = math.inf):
-        self.size = 2
-        self.left = left
-        self.jobs: list[tuple[Pack, Any]] = []
-        self.submitted: list[tuple[Pack, Any]] = []
-        self.taken: list[Pack] = []
-
-    def submit(self, pack: Pack, job: Any) -> None:
-        """Keeps it."""
-        self.jobs.append((pack, job))
-        self.submitted.append((pack, job))
-
-    def next(self, timeout: float) -> Event:
-        """The rows of the oldest."""
-        self.left -= 1
-        if self.left < 0:
-            raise Killed
-        pack, job = self.jobs.pop(0)
-        self.taken.append(pack)
-        configs = [job["run"]] if "run" in job else job["configs"]
-        rows = []
-        for setting, digest, config in zip(job["settings"], job["digests"], configs, strict=True):
-            for seed in job["seeds"]:
-                score = -abs(math.log10(config["a2c"]["learning_rate"]) + 3) + seed / 100
-                per = config["a2c"]["num_envs"] * config["a2c"]["rollout_length"]
-                steps = -(-config["steps"] // per) * per
-                curve = {"steps": [steps // 2, steps], "episodes": [1, 3], "success": [9.0, score]}
-                own = {"model": job["model"], "setting": setting, "seed": seed, "digest": digest}
-                rows.append(own | {"steps": steps, "mean": score, "curve": curve})
-        return Event("rows", pack, "pretended", rows=tuple(rows))
-
-    def close(self) -> None:
-        """Drops what is running."""
-        self.jobs.clear()
 
 
 def go_on(sweep: Sweep, path: Path, left: float = math.inf) -> Any:
@@ -254,6 +194,24 @@ def test_a_damaged_database_is_one_line(written: str, tmp_path: Path) -> None:
     with contextlib.closing(sqlite3.connect(tmp_path / DATABASE)) as database, database:
         database.execute("UPDATE trial_params SET distribution_json = ?", (written,))
     with pytest.raises(UserError, match="cannot read the trials of gru: "):
+        go_on(small_sweep(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("DELETE FROM trial_params WHERE trial_id = 2", "trial 1 of gru .* has no value of a2c"),
+        ("UPDATE study_directions SET direction = 'MINIMIZE'", "does not maximize the score"),
+        ("DELETE FROM study_directions", "does not maximize the score"),
+        ("DROP TABLE trial_heartbeats", "cannot read the trials of gru: "),
+    ],
+)
+def test_a_changed_database_is_one_line(change: str, said: str, tmp_path: Path) -> None:
+    """Also where a trial is begun: what was drawn is none of the defaults."""
+    go_on(small_sweep(trials=3), tmp_path)
+    with contextlib.closing(sqlite3.connect(tmp_path / DATABASE)) as database, database:
+        database.execute(change)
+    with pytest.raises(UserError, match=said):
         go_on(small_sweep(), tmp_path)
 
 

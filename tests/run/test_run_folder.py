@@ -62,6 +62,14 @@ def test_a_setting_beside_the_digest_is_seen_too(copy: Path) -> None:
         clew.resume_run(copy, progress=Watch())
 
 
+def test_settings_that_no_number_of_updates_follows_from_are_one_line(copy: Path) -> None:
+    text = json.loads((copy / folder.CONFIG).read_text())
+    text["config"][text["config"]["algorithm"]]["num_envs"] = 0
+    (copy / folder.CONFIG).write_text(json.dumps(text))
+    with pytest.raises(UserError, match=r"config.json cannot be read: ZeroDivisionError"):
+        folder.read_config(copy)
+
+
 def test_another_runs_checkpoint_is_passed_over(copy: Path, trained: Path, capsys) -> None:
     """Of the same shapes: it used to load and to resume silently."""
     (foreign,) = list_checkpoints(trained.with_name("other") / "checkpoints")[-1:]

@@ -22,6 +22,7 @@ import hashlib
 import io
 import json
 import math
+import os
 import struct
 import sys
 import zipfile
@@ -483,6 +484,8 @@ def read_blocks(path: str | Path, name: str) -> Iterator[bytes]:
         if not (path / name).is_file():
             raise PolicyError(f"{path / name} is missing")
         with open(path / name, "rb") as file:
+            if os.fstat(file.fileno()).st_size > MOST_BYTES[name]:
+                raise PolicyError(f"{path / name} is larger than {MOST_BYTES[name]} bytes")
             yield from _limited(file, MOST_BYTES[name], str(path / name))
 
 

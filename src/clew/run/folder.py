@@ -235,7 +235,10 @@ def read_run(path: Path) -> SavedRun:
         identity = Identity(str(text.get("run", "")), (digest, *earlier))
     except UserError as error:
         raise UserError(f"{file}: {error}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        *(ValueError, KeyError, TypeError, AttributeError, RecursionError),
+        ArithmeticError,  # of 0 environments, whose number of updates is asked for
+    ) as error:
         raise UserError(f"{file} cannot be read: {type(error).__name__}: {error}") from error
     _require_unchanged(file, text, digest)
     return SavedRun(config, identity)

@@ -4,16 +4,15 @@ import contextlib
 import os
 import platform
 import subprocess
-import tempfile
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
-from jax.experimental.compilation_cache import compilation_cache
 
 from clew.errors import UserError
 from clew.memory.kernels import provenance
+from clew.run.programs import keep_programs, programs_folder
 
 if TYPE_CHECKING:
     from clew.agents.learners import LearnerConfig
@@ -135,21 +134,12 @@ def git_commit() -> str | None:
 
 
 def use_compilation_cache() -> None:
-    """Keeps compiled programs in ~/.cache/clew/jax, or in CLEW_CACHE_DIR, for the next process.
+    """Keeps compiled programs for the next process, in `clew.run.programs.programs_folder`.
 
-    Does nothing where the user has given JAX another folder, or the folder cannot be made.
+    Does nothing where the user has given JAX another folder, or the folder cannot be used.
     """
     if jax.config.values["jax_compilation_cache_dir"]:
         return
-    try:
-        folder = Path(os.environ.get("CLEW_CACHE_DIR") or "~/.cache/clew/jax").expanduser()
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except (OSError, RuntimeError):  # the latter without a home
-        return
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    # JAX decides at its first compilation, which may be past, whether there is a cache at all.
-    compilation_cache.reset_cache()
+    folder = programs_folder()
+    if folder is not None:
+        keep_programs(str(folder))

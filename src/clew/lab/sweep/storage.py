@@ -125,6 +125,8 @@ class TrialDatabase:
                 direction="maximize",
                 load_if_exists=True,
             )
+            if self._study.directions != [self._optuna.study.StudyDirection.MAXIMIZE]:
+                raise UserError(f"the sweep's database does not maximize the score of {self.name}")
         self._space = {name: self._distribution(name, own) for name, own in self.vary.items()}
 
     def _distribution(self, name: str, space: Range | Sequence[Any]) -> Any:
@@ -146,7 +148,8 @@ class TrialDatabase:
                 }
             except ValueError:
                 continue
-            self._study.enqueue_trial(known, skip_if_exists=True)
+            with self._readable():
+                self._study.enqueue_trial(known, skip_if_exists=True)
 
     def tried(self) -> list[SweepTrial]:
         """Every trial, in order."""
@@ -182,6 +185,8 @@ class TrialDatabase:
     def _readable(self) -> Iterator[None]:
         try:
             yield
+        except UserError:
+            raise
         except Exception as error:  # SQLAlchemy's, and what Optuna makes of a damaged row
             line = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
             raise UserError(f"cannot read the trials of {self.name}: {line}") from error
@@ -192,11 +197,15 @@ class TrialDatabase:
         What they name is imported, and anybody may have written into the database.
 
         Raises:
-            UserError: for a setting that does not vary, or a value that it cannot have.
+            UserError: for a setting that does not vary, a value that it cannot have, or a trial
+                that has ended without a value of each.
         """
         values = {}
+        where = f"trial {trial.number} of {self.name} in the sweep's database"
+        missing = [name for name in self.vary if name not in trial.params]
+        if missing and trial.state.is_finished():
+            raise UserError(f"{where} has no value of {missing[0]}")
         for name, value in trial.params.items():
-            where = f"trial {trial.number} of {self.name} in the sweep's database"
             if name not in self.vary:
                 raise UserError(f"{where} has a value of {name}, which does not vary here")
             text = self._optuna.distributions.distribution_to_json
@@ -233,20 +242,22 @@ class TrialDatabase:
 
     def _put_back(self) -> None:
         """Has trials wait whose process was lost: no heartbeat, or a kill before the first."""
-        self._optuna.storages.fail_stale_trials(self._study)
-        long_ago = datetime.datetime.now() - datetime.timedelta(seconds=GRACE)
-        for trial in self._trials().values():
-            if trial.state.name == "RUNNING" and trial.user_attrs.get(TAKEN) != trial.number:
-                if trial.datetime_start < long_ago:
-                    self._retry(trial.number)
+        with self._readable():
+            self._optuna.storages.fail_stale_trials(self._study)
+            long_ago = datetime.datetime.now() - datetime.timedelta(seconds=GRACE)
+            for trial in self._trials().values():
+                if trial.state.name == "RUNNING" and trial.user_attrs.get(TAKEN) != trial.number:
+                    if trial.datetime_start < long_ago:
+                        self._retry(trial.number)
 
     def _retry(self, attempt: int) -> None:
         """Has a trial wait for another process, unless it has ended."""
-        identifier, failed = self._identifier(attempt), self._optuna.trial.TrialState.FAIL
-        with contextlib.suppress(self._optuna.exceptions.UpdateFinishedTrialError):
-            self.storage.set_trial_state_values(identifier, failed)
-            retry = self.storage.get_heartbeat_stale_trial_callback()
-            retry(self._study, self.storage.get_trial(identifier))
+        with self._readable():
+            identifier, failed = self._identifier(attempt), self._optuna.trial.TrialState.FAIL
+            with contextlib.suppress(self._optuna.exceptions.UpdateFinishedTrialError):
+                self.storage.set_trial_state_values(identifier, failed)
+                retry = self.storage.get_heartbeat_stale_trial_callback()
+                retry(self._study, self.storage.get_trial(identifier))
 
     def ask(self, count: int, seed: int) -> list[Batch]:
         """Takes trials: those that wait, and new ones, the most promising given all scores so far.
@@ -261,16 +272,19 @@ class TrialDatabase:
             n_startup_trials=max(1, min(10, self.trials // 2)),
             seed=(seed * 1_000_003 + len(self._trials())) % 2**32,
         )
-        begun = [self._study.ask(self._space) for _ in range(count)]
-        for trial in begun:
-            self.storage.record_heartbeat(self._identifier(trial.number))
-        attempts = {trial.number: trial for trial in begun}
-        numbers = {t.number: number for number, t in self._trials().items() if t.number in attempts}
-        new = [n for attempt, n in numbers.items() if BATCH not in attempts[attempt].user_attrs]
-        for attempt, number in numbers.items():
-            if number in new:
-                attempts[attempt].set_user_attr(BATCH, min(new))
-            attempts[attempt].set_user_attr(TAKEN, attempt)
+        with self._readable():
+            begun = [self._study.ask(self._space) for _ in range(count)]
+            for trial in begun:
+                self.storage.record_heartbeat(self._identifier(trial.number))
+            attempts = {trial.number: trial for trial in begun}
+            numbers = {
+                t.number: number for number, t in self._trials().items() if t.number in attempts
+            }
+            new = [n for attempt, n in numbers.items() if BATCH not in attempts[attempt].user_attrs]
+            for attempt, number in numbers.items():
+                if number in new:
+                    attempts[attempt].set_user_attr(BATCH, min(new))
+                attempts[attempt].set_user_attr(TAKEN, attempt)
         return self._batches({number: attempt for attempt, number in numbers.items()})
 
     def _batches(self, attempts: Mapping[int, int]) -> list[Batch]:
@@ -323,13 +337,14 @@ class TrialDatabase:
         """
         states = self._optuna.trial.TrialState
         why = {REFUSED if refused else ERROR: error}
-        for name, value in ({"scores": list(scores)} if scores else why).items():
-            with contextlib.suppress(self._optuna.exceptions.UpdateFinishedTrialError):
-                self.storage.set_trial_user_attr(self._identifier(attempt), name, value)
-        # What is pruned without a value the sampler takes for worse than all others.
-        mean = sum(scores) / len(scores) if scores else None
-        state = states.COMPLETE if scores else states.PRUNED
-        self._study.tell(attempt, mean, state, skip_if_finished=True)
+        with self._readable():
+            for name, value in ({"scores": list(scores)} if scores else why).items():
+                with contextlib.suppress(self._optuna.exceptions.UpdateFinishedTrialError):
+                    self.storage.set_trial_user_attr(self._identifier(attempt), name, value)
+            # What is pruned without a value the sampler takes for worse than all others.
+            mean = sum(scores) / len(scores) if scores else None
+            state = states.COMPLETE if scores else states.PRUNED
+            self._study.tell(attempt, mean, state, skip_if_finished=True)
 
     def _identifier(self, attempt: int) -> int:
         study = self.storage.get_study_id_from_name(self.name)

@@ -118,7 +118,7 @@ def cache_folder() -> Path:
         raise NotBuilt("there is no home folder to keep them in: set CLEW_CACHE_DIR") from error
     except OSError as error:
         raise NotBuilt(f"{base} cannot be made: {error}") from error
-    if not _is_own(found):
+    if not is_own(found):
         raise NotBuilt(
             f"others may write to {folder} (owner {found.st_uid}, mode {found.st_mode & 0o777:o}), "
             "so no library in it is loaded: remove it, or set CLEW_CACHE_DIR to another folder"
@@ -126,7 +126,7 @@ def cache_folder() -> Path:
     return folder
 
 
-def _is_own(found: os.stat_result) -> bool:
+def is_own(found: os.stat_result) -> bool:
     """Whether only this user and the system's can have written there; not known on Windows."""
     if os.name != "posix":
         return True
@@ -163,7 +163,7 @@ def _is_whole(path: Path) -> bool:
     """Whether it is a file that nobody else can have written, with the digest in its name."""
     try:
         found = path.lstat()
-        if not stat.S_ISREG(found.st_mode) or not _is_own(found) or found.st_size > _LARGEST:
+        if not stat.S_ISREG(found.st_mode) or not is_own(found) or found.st_size > _LARGEST:
             return False
         return path.stem.endswith("-" + hashlib.sha256(path.read_bytes()).hexdigest())
     except OSError:

@@ -33,6 +33,7 @@ from clew.run.asynchronous.heartbeat import HEARTBEAT_BYTES, HangDetector, Heart
 from clew.run.asynchronous.pool import ActorPool, ActorRollout, Ready
 from clew.run.asynchronous.shared import Layout, Versions, as_array, shared_bytes
 from clew.run.hosted import FaultBudget
+from clew.run.programs import keep_programs
 
 LOOK_SECONDS = 0.2
 """Time between two checks of whether an actor hangs, while the learner waits for rollouts."""
@@ -93,9 +94,7 @@ def work(start: Start) -> None:
     end_with_parent()
     try:
         if start.cache:
-            jax.config.update("jax_compilation_cache_dir", start.cache)
-            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-            jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+            keep_programs(start.cache, seconds=0.1)
         use_one_thread()
         _Worker(start).serve()
     except (EOFError, ConnectionError):
