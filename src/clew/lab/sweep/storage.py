@@ -202,9 +202,6 @@ class TrialDatabase:
         """
         values = {}
         where = f"trial {trial.number} of {self.name} in the sweep's database"
-        missing = [name for name in self.vary if name not in trial.params]
-        if missing and trial.state.is_finished():
-            raise UserError(f"{where} has no value of {missing[0]}")
         for name, value in trial.params.items():
             if name not in self.vary:
                 raise UserError(f"{where} has a value of {name}, which does not vary here")
@@ -217,6 +214,9 @@ class TrialDatabase:
                 raise UserError(
                     f"{where} has a value of {name} that this sweep does not declare: {error}"
                 ) from error
+        missing = [name for name in self.vary if name not in values]
+        if missing and trial.state.is_finished():
+            raise UserError(f"{where} has no value of {missing[0]}")
         return values
 
     @property
