@@ -203,11 +203,10 @@ def test_a_damaged_database_is_one_line(written: str, tmp_path: Path) -> None:
         ("DELETE FROM trial_params WHERE trial_id = 2", "trial 1 of gru .* has no value of a2c"),
         ("UPDATE study_directions SET direction = 'MINIMIZE'", "does not maximize the score"),
         ("DELETE FROM study_directions", "does not maximize the score"),
-        ("DROP TABLE trial_heartbeats", "cannot read the trials of gru: "),
     ],
 )
 def test_a_changed_database_is_one_line(change: str, said: str, tmp_path: Path) -> None:
-    """Also where a trial is begun: what was drawn is none of the defaults."""
+    """What was drawn is none of the defaults, and the larger score is the better one."""
     go_on(small_sweep(trials=3), tmp_path)
     with contextlib.closing(sqlite3.connect(tmp_path / DATABASE)) as database, database:
         database.execute(change)
