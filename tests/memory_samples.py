@@ -45,6 +45,11 @@ SMALL: dict[str, dict[str, Any]] = {
     "ffm": {"hidden_size": 12, "trace_size": 5, "context_size": 3, "longest": 20},
     "shm": {"hidden_size": 12, "memory_size": 5, "addresses": 32, "period": 200},
     "gated_delta_net": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "init": "lecun"},
+    "mamba2": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "state_size": 3},
+    "retention": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "shortest": 4},
+    "gla": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "key_size": 3, "rank": 2},
+    "mlstm": {"hidden_size": 12, "num_heads": 2, "head_size": 4},
+    "slstm": {"hidden_size": 12, "num_heads": 2, "head_size": 4},
 }
 
 

@@ -219,6 +219,27 @@ def test_dead_keys_and_saturated_gates_stay_finite(name: str, shift: float) -> N
         assert all_finite(loss_and_gradient(eqx.tree_at(biases, memory, shifted), xs, starts))
 
 
+GATES = {"mlstm": "gates", "slstm": "gates", "mamba2": "rates", "gla": "keep"}
+
+
+@pytest.mark.parametrize(
+    "name", [n if "lstm" in n else pytest.param(n, marks=pytest.mark.slow) for n in GATES]
+)
+def test_extreme_gates_stay_finite(name: str) -> None:
+    """Gates of exp(700) and exp(-700): values and gradients, and a chunk is still its steps."""
+    memory: Any = sample(name, 1)
+    xs, starts = (jnp.asarray(a) for a in episodes(40))
+
+    def weight(memory: Any) -> jax.Array:
+        return getattr(memory.layers[0].attention, GATES[name]).weight
+
+    memory = eqx.tree_at(weight, memory, 300.0 * weight(memory))
+    assert all_finite(loss_and_gradient(memory, xs, starts))
+    both = eqx.filter_jit(lambda m: (m.unroll(m.init_state(), xs, starts)[1],
+                                     scan_steps(m, m.init_state(), xs, starts)[1]))  # fmt: skip
+    np.testing.assert_allclose(*both(memory), rtol=1e-2, atol=1e-2)
+
+
 def test_a_window_wider_than_the_episode_changes_nothing() -> None:
     """Studies rely on it to compute less (`Study.fit_windows`)."""
     length, options = 6, {"hidden_size": 4, "num_layers": 1, "num_heads": 1, "head_size": 4}

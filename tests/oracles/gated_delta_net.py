@@ -39,8 +39,9 @@ class GatedDelta:
             b = sigmoid(of_b[h])
             erased = np.eye(w.head_size) - b * np.outer(k, k)
             self.c[h] = a * self.c[h] @ erased + b * np.outer(v, k)
-            heads.append(rms_norm(w.output_norm, self.c[h] @ q))
-        return affine(w.output, np.concatenate(heads) * silu(affine(w.gate, x)))
+            heads.append(rms_norm(w.output.norm, self.c[h] @ q))
+        gate = silu(affine(w.output.gate, x))
+        return affine(w.output.output, np.concatenate(heads) * gate)
 
 
 def run(memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str = "residual") -> np.ndarray:

@@ -20,6 +20,7 @@ from clew.memory.elman import Elman
 from clew.memory.ffm import FFM
 from clew.memory.frame_stack import FrameStack
 from clew.memory.gated_delta_net import GatedDeltaNet
+from clew.memory.gla import GLA
 from clew.memory.gru import GRU
 from clew.memory.gtrxl import GTrXL
 from clew.memory.hybrid import Hybrid
@@ -28,13 +29,17 @@ from clew.memory.integrated import Integrated
 from clew.memory.linear_transformer import LinearTransformer
 from clew.memory.lmu import LMU
 from clew.memory.lstm import LSTM
+from clew.memory.mamba2 import Mamba2
 from clew.memory.min_gru import MinGRU
+from clew.memory.mlstm import MLSTM
 from clew.memory.none import NoMemory
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.position_mlp import PositionMLP
 from clew.memory.relit import ReLiT
+from clew.memory.retention import Retention
 from clew.memory.rezero import ReZero
 from clew.memory.shm import SHM
+from clew.memory.slstm import SLSTM
 from clew.memory.transformer import Transformer
 from clew.memory.transformer_xl import TransformerXL
 from clew.memory.universal import Universal
@@ -59,6 +64,11 @@ MEMORIES: dict[str, type[AbstractMemory]] = {
     "arelit": AReLiT,
     "min_gru": MinGRU,
     "gated_delta_net": GatedDeltaNet,
+    "mamba2": Mamba2,
+    "retention": Retention,
+    "gla": GLA,
+    "mlstm": MLSTM,
+    "slstm": SLSTM,
     "ffm": FFM,
     "shm": SHM,
     "hybrid": Hybrid,

@@ -1,52 +1,44 @@
 """The gated delta network."""
 
 from functools import partial
-from typing import Literal, NamedTuple, Unpack
+from typing import Literal, Unpack
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from clew.errors import require_choice
 from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, LayerNorm, Linear, RMSNorm, check_heads
 from clew.memory.parts.convolution import ShortConvolution
 from clew.memory.parts.maps import MemoryMap
+from clew.memory.parts.matrix_mixer import GatedOutput, MatrixMixer, in_heads
 from clew.memory.parts.matrix_recurrence import (
+    BACKENDS,
+    Matrix,
     MatrixBackend,
     MatrixInputs,
-    advance,
-    advance_chunk,
 )
-from clew.memory.parts.mixers import Mixer, MixerOptions, mixer_stack
+from clew.memory.parts.mixers import MixerOptions, mixer_stack
 from clew.memory.parts.options import takes_options_of
 from clew.memory.parts.stack import LayerStack
 
 Decay = Literal["learned", "none"]
 
 
-class DeltaState(NamedTuple):
-    """One layer's state: C, and the inputs that the short convolution still sees."""
-
-    matrix: Float[Array, "heads head head"]
-    convolved: Float[Array, "before channels"]
-
-
-class GatedDeltaMixer(Mixer):
+class GatedDeltaMixer(MatrixMixer):
     """The recurrence of a `GatedDeltaNet`, see there.
 
-    `inputs` holds [q | k | v], each [heads, head], `rates` [a | b], each [heads], and `gate` G.
+    `inputs` holds [q | k | v], each [heads, head], and `rates` [a | b], each [heads].
     """
 
     norm: LayerNorm
     inputs: Linear
-    rates: Linear
-    gate: Linear
-    output: Linear
     convolution: ShortConvolution | None
+    rates: Linear
     log_rate: Float[Array, " heads"]
-    output_norm: RMSNorm
+    output: GatedOutput
     num_heads: int = eqx.field(static=True)
     head_size: int = eqx.field(static=True)
     decay: Decay = eqx.field(static=True)
@@ -66,55 +58,41 @@ class GatedDeltaMixer(Mixer):
     ):
         check_heads(num_heads, head_size)
         require_choice("decay", decay, ("learned", "none"))
-        require_choice("backend", backend, ("auto", "chunkwise", "xla"))
+        require_choice("backend", backend, BACKENDS)
         keys, wide = jax.random.split(key, 6), num_heads * head_size
         self.norm = LayerNorm(size)
         self.inputs = Linear(size, 3 * wide, key=keys[0], init=init, bias=False, blocks=3)
         rates = Linear(size, 2 * num_heads, key=keys[1], init=init)
-        # dt, the softplus of a's bias, is log-uniform from 0.001 to 0.1, and A uniform from 1 to
-        # 16, as in Mamba-2, from whose code the authors took it.
-        dt = 10.0 ** initial.uniform(keys[2], (num_heads,), 1.0) * 0.01
-        bias = jnp.concatenate([jnp.log(jnp.expm1(dt)), initial.constant(num_heads)])
-        self.rates = eqx.tree_at(lambda made: made.bias, rates, bias)
-        self.log_rate = jnp.log(8.5 + initial.uniform(keys[3], (num_heads,), 7.5))
-        self.gate = Linear(size, wide, key=keys[4], init=init, bias=False)
-        self.output = Linear(wide, size, key=keys[5], init=init, bias=False)
-        self.output_norm = RMSNorm(head_size)
+        # As in Mamba-2, from whose code the authors took it.
+        bias = [initial.time_steps(keys[2], num_heads), initial.constant(num_heads)]
+        self.rates = eqx.tree_at(lambda made: made.bias, rates, jnp.concatenate(bias))
+        self.log_rate = initial.log_rates(keys[3], num_heads)
+        norm = RMSNorm(head_size)
+        self.output = GatedOutput(size, num_heads, norm, keys=(keys[4], keys[5]), init=init)
         convolution_key = jax.random.fold_in(key, 1)
         self.convolution = ShortConvolution(3 * wide, conv, key=convolution_key) if conv else None
         self.num_heads, self.head_size = num_heads, head_size
         self.decay, self.backend = decay, backend
 
-    def init_state(self) -> DeltaState:
+    def init_heads(self) -> Matrix:
         """Zeros."""
-        heads, head, dtype = self.num_heads, self.head_size, self.inputs.weight.dtype
-        if self.convolution is None:
-            before = jnp.zeros((0, 3 * heads * head), dtype)
-        else:
-            before = self.convolution.init_state()
-        return DeltaState(jnp.zeros((heads, head, head), dtype), before)
+        shape = (self.num_heads, self.head_size, self.head_size)
+        return jnp.zeros(shape, self.inputs.weight.dtype)
 
-    def step(
-        self, state: DeltaState, x: Float[Array, " n"], start: Bool[Array, ""]
-    ) -> tuple[DeltaState, Float[Array, " n"]]:
-        """One observation."""
-        x = self.norm(x)
-        read, before = self.inputs(x), state.convolved
-        if self.convolution is not None:
-            before, read = self.convolution.step(before, read, start)
-        matrix, y = advance(state.matrix, self._heads(read, x), start)
-        return DeltaState(matrix, before), self._finish(y, x)
+    def terms(self, x: Float[Array, "*lead n"], read: Float[Array, "*lead wide"]) -> MatrixInputs:
+        """q, k, v, log a and b."""
+        parts = jnp.split(jax.nn.silu(read), 3, axis=-1)
+        query, key, value = (in_heads(part, self.num_heads) for part in parts)
+        return MatrixInputs(_unit(query), _unit(key), value, *self._rates(x))
 
-    def unroll(
-        self, state: DeltaState, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
-    ) -> tuple[DeltaState, Float[Array, "time n"]]:
-        """A chunk: products and convolution all at once, then the recurrence."""
-        xs = self.norm(xs)
-        read, before = self.inputs(xs), state.convolved
-        if self.convolution is not None:
-            before, read = self.convolution.unroll(before, read, starts)
-        matrix, y = advance_chunk(self.backend, state.matrix, self._heads(read, xs), starts)
-        return DeltaState(matrix, before), self._finish(y, xs)
+    def finish(
+        self,
+        y: Float[Array, "*lead heads head"],
+        x: Float[Array, "*lead n"],
+        read: Float[Array, "*lead wide"],
+    ) -> Float[Array, "*lead n"]:
+        """The norm, the gate and the last product."""
+        return self.output(y, x)
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
         """a and b of every head and step."""
@@ -128,19 +106,6 @@ class GatedDeltaMixer(Mixer):
         if self.decay == "none":
             log_keep = jnp.zeros_like(log_keep)
         return log_keep, jax.nn.sigmoid(of_b)
-
-    def _heads(self, read: Float[Array, "*lead wide"], x: Float[Array, "*lead n"]) -> MatrixInputs:
-        shape = (*x.shape[:-1], self.num_heads, self.head_size)
-        query, key, value = (
-            part.reshape(shape) for part in jnp.split(jax.nn.silu(read), 3, axis=-1)
-        )
-        return MatrixInputs(_unit(query), _unit(key), value, *self._rates(x))
-
-    def _finish(
-        self, y: Float[Array, "*lead heads head"], x: Float[Array, "*lead n"]
-    ) -> Float[Array, "*lead n"]:
-        normed = self.output_norm(y).reshape(*x.shape[:-1], -1)
-        return self.output(normed * jax.nn.silu(self.gate(x)))
 
 
 def _unit(x: Float[Array, "*lead head"]) -> Float[Array, "*lead head"]:

@@ -89,6 +89,20 @@ def lasting(key: PRNGKeyArray, size: int, longest: int) -> Float[Array, " size"]
     return -jnp.log1p(span + uniform(key, (size,), span))
 
 
+def time_steps(key: PRNGKeyArray, size: int) -> Float[Array, " size"]:
+    """Biases b for which dt = softplus(b) is log-uniform from 0.001 to 0.1.
+
+    Source: Gu and Dao (2023), Mamba, section 3.6.
+    """
+    dt = 10.0 ** uniform(key, (size,), 1.0) * 0.01
+    return jnp.log(jnp.expm1(dt))
+
+
+def log_rates(key: PRNGKeyArray, size: int) -> Float[Array, " size"]:
+    """The logarithms of A, uniform from 1 to 16, as the code of Mamba-2 draws them."""
+    return jnp.log(8.5 + uniform(key, (size,), 7.5))
+
+
 def normal(key: PRNGKeyArray, shape: Shape) -> Array:
     """Standard normal."""
     return jnp.array(_draw(_normal, key, shape))

@@ -1,6 +1,7 @@
 """Recurrences whose state is a matrix for each head: sums with decay, and the delta rule.
 
     C_t = a_t C_{t-1} + v_t k_t'                                          (sums)
+    C_t = C_{t-1} diag(a_t) + v_t k_t'                                    (a decay for every key)
     C_t = a_t C_{t-1} (I - b_t k_t k_t') + b_t v_t k_t'                   (delta rule)
     y_t = C_t q_t
 
@@ -10,7 +11,11 @@ system, so that both are a few matrix products, see `read_chunk`.
 
 What is kept between two steps of a chunk is a product of a's. As a quotient of products, or a
 difference of sums of logarithms, it would lose its digits behind a strong decay, and be 0 / 0
-behind an a of 0. It is summed by halves instead, see `sum_between`: a may be 0, as at a start.
+behind an a of 0. It is summed by halves instead, see `sum_between`: a may be 0, as at a start. With
+a decay for every key it is multiplied by halves, see `clew.memory.parts.chunkwise`.
+
+Keys may turn, as positions of an attention do: `turn` is the angle by which every step turns what
+the state holds. A score depends on how many steps lie between, and no step is counted.
 """
 
 from typing import Literal, NamedTuple
@@ -20,7 +25,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from clew.errors import require_choice
-from clew.memory.parts.chunkwise import EXACT, without_nonfinite
+from clew.memory.parts.chunkwise import (
+    EXACT,
+    chunk_size,
+    cut,
+    decays,
+    join,
+    score,
+    weigh,
+    without_nonfinite,
+)
 from clew.memory.parts.scans import checkpointed_scan, scan_pieces
 
 CHUNK = 32
@@ -31,6 +45,8 @@ MatrixBackend = Literal["auto", "chunkwise", "xla"]
 """What computes a chunk: "xla" step by step, "chunkwise" by matrix products, which "auto" is. Both
 are the same function within rounding."""
 
+BACKENDS = ("auto", "chunkwise", "xla")
+
 Matrix = Float[Array, "heads value key"]
 
 
@@ -40,17 +56,22 @@ class MatrixInputs(NamedTuple):
     query: Float[Array, "*time heads key"]
     key: Float[Array, "*time heads key"]
     value: Float[Array, "*time heads value"]
-    log_keep: Float[Array, "*time heads"]
-    """log a, at most 0 and -inf where everything is forgotten"""
+    log_keep: Float[Array, "*time heads"] | Float[Array, "*time heads key"]
+    """log a, at most 0 and -inf where everything is forgotten; of a head, or of every key"""
     rate: Float[Array, "*time heads"] | None = None
-    """b of the delta rule; None for sums"""
+    """b of the delta rule, which needs one a for a head; None for sums"""
+    turn: Float[Array, "*time heads half"] | None = None
+    """angles by which pairs of a key's numbers turn in this step, see `turned`; None for none"""
 
 
 def advance(
     state: Matrix, inputs: MatrixInputs, start: Bool[Array, ""]
 ) -> tuple[Matrix, Float[Array, "heads value"]]:
     """One step, from zeros where an episode starts: C_t and y_t."""
-    state = jnp.where(start, 0.0, state) * jnp.exp(inputs.log_keep)[:, None, None]
+    state, keep = jnp.where(start, 0.0, state), jnp.exp(inputs.log_keep)
+    if inputs.turn is not None:
+        state = turned(state, -inputs.turn[:, None])
+    state = state * (keep[:, None] if keep.ndim == 2 else keep[:, None, None])
     value = inputs.value
     if inputs.rate is not None:
         value = inputs.rate[:, None] * (value - _product("hvk,hk->hv", state, inputs.key))
@@ -72,7 +93,7 @@ def advance_chunk(
     Raises:
         UserError: for an unknown form.
     """
-    require_choice("backend", backend, ("auto", "chunkwise", "xla"))
+    require_choice("backend", backend, BACKENDS)
     if backend == "xla":
         return checkpointed_scan(lambda c, step: advance(c, *step), state, (inputs, starts))
     return scan_pieces(lambda c, piece: read_chunk(c, *piece), state, (inputs, starts), CHUNK)
@@ -92,11 +113,31 @@ def read_chunk(
 
         u_t + b_t sum_{j < t} d[t, j] (k_j . k_t) u_j = b_t (v_t - e[t] C k_t)
 
+    Where keys turn, all of them are turned as far as their step lies behind the state before.
+
     Source: Yang et al. (2024), Parallelizing linear transformers with the delta rule, Eq. 7-11,
     and Gated delta networks, Eq. 8-9; their W and U are one system here, since C is known.
     """
+    # A sum of finite logarithms may be -inf; one that is -inf by itself would count as a mistake.
+    lowest = jnp.finfo(inputs.log_keep.dtype).min
+    inputs = inputs._replace(log_keep=jnp.maximum(inputs.log_keep, lowest))
     fine = without_nonfinite(state, inputs, starts)
-    old, (query, key, value, log_keep, rate) = fine.state, fine.inputs
+    old, inputs = fine.state, fine.inputs
+    read = _read_keys if inputs.log_keep.ndim == inputs.key.ndim else _read_heads
+    if inputs.turn is None:
+        out, after = read(old, inputs, starts)
+        return fine.spoil(out, after)
+    angle = jnp.cumsum(inputs.turn, axis=0)
+    query, key = turned(inputs.query, angle), turned(inputs.key, angle)
+    out, after = read(old, inputs._replace(query=query, key=key), starts)
+    return fine.spoil(out, turned(after, -angle[-1, :, None]))
+
+
+def _read_heads(
+    old: Matrix, inputs: MatrixInputs, starts: Bool[Array, " time"]
+) -> tuple[Float[Array, "time heads value"], Matrix]:
+    """y of some steps and the state after them, with one decay for a head."""
+    query, key, value, log_keep, rate, _ = inputs
     between, since = sum_between(jnp.where(starts[:, None], -jnp.inf, log_keep))
     d, e = jnp.exp(between), jnp.exp(since)
     if rate is not None:
@@ -107,8 +148,30 @@ def read_chunk(
     out = e[:, :, None] * _product("hvk,thk->thv", old, query)
     out += _product("htj,jhv->thv", scores, value)
     late = value * d[:, -1].T[:, :, None]
-    after = e[-1][:, None, None] * old + _product("jhv,jhk->hvk", late, key)
-    return fine.spoil(out, after)
+    return out, e[-1][:, None, None] * old + _product("jhv,jhk->hvk", late, key)
+
+
+def _read_keys(
+    old: Matrix, inputs: MatrixInputs, starts: Bool[Array, " time"]
+) -> tuple[Float[Array, "time heads value"], Matrix]:
+    """The same with a decay for every key; all steps are one chunk."""
+    size = chunk_size(len(starts))
+    query, key, value = (cut(x, size)[0] for x in (inputs.query, inputs.key, inputs.value))
+    kept = decays(-jnp.expm1(inputs.log_keep), starts, size)
+    pairs = score(query[None], key[None], kept)
+    out = weigh(pairs, value[None])[0]
+    out += _product("hvk,htk->htv", old, query * kept.before[0])
+    late = _product("htv,htk->hvk", value, key * kept.after[0])
+    return join(out[None], len(starts)), kept.whole[0][:, None] * old + late
+
+
+def turned(
+    x: Float[Array, "*lead key"], angle: Float[Array, "*#lead half"]
+) -> Float[Array, "*lead key"]:
+    """Turns the pairs (x_i, x_{i + key / 2}) by their angles."""
+    first, second = jnp.split(x, 2, axis=-1)
+    cos, sin = (jnp.broadcast_to(f(angle), first.shape) for f in (jnp.cos, jnp.sin))
+    return jnp.concatenate([first * cos - second * sin, first * sin + second * cos], axis=-1)
 
 
 def sum_between(

@@ -1,0 +1,269 @@
+"""The mLSTM: an LSTM whose cell is a matrix, with exponential gates."""
+
+import math
+from functools import partial
+from typing import NamedTuple, Unpack
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from clew.errors import require_choice, require_rate
+from clew.memory.parts.blocks import Init, LayerNorm, Linear, begin_open, check_heads
+from clew.memory.parts.chunkwise import EXACT, without_nonfinite
+from clew.memory.parts.convolution import ShortConvolution
+from clew.memory.parts.maps import MemoryMap
+from clew.memory.parts.matrix_mixer import ConvolvedMixer, GatedOutput, in_heads
+from clew.memory.parts.matrix_recurrence import BACKENDS, CHUNK, MatrixBackend, sum_between
+from clew.memory.parts.mixers import MixerOptions, mixer_stack
+from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.scans import checkpointed_scan, scan_pieces
+from clew.memory.parts.stack import LayerStack
+
+
+class MLSTMState(NamedTuple):
+    """The cell of every head, divided by exp(m), and m."""
+
+    cell: Float[Array, "heads value key"]
+    """C, and in its last row n"""
+    m: Float[Array, " heads"]
+
+
+class MLSTMInputs(NamedTuple):
+    """What the steps of the recurrence read, with a leading axis for time or without."""
+
+    query: Float[Array, "*time heads key"]
+    key: Float[Array, "*time heads key"]
+    value: Float[Array, "*time heads value"]
+    """v, and behind it 1, so that n is a row of C"""
+    log_f: Float[Array, "*time heads"]
+    log_i: Float[Array, "*time heads"]
+
+
+def advance(
+    state: MLSTMState, inputs: MLSTMInputs, start: Bool[Array, ""], epsilon: float
+) -> tuple[MLSTMState, Float[Array, "heads head"]]:
+    """One step, Eq. 19-21 with the stabiliser: C_t, n_t, m_t and h~_t."""
+    query, key, value, log_f, log_i = inputs
+    cell, old = (jnp.where(start, 0.0, x) for x in state)
+    m = jnp.maximum(jnp.maximum(log_f + old, log_i), 0.0)
+    f, i = jnp.exp(log_f + old - m), jnp.exp(log_i - m)
+    cell = f[:, None, None] * cell + i[:, None, None] * value[:, :, None] * key[:, None, :]
+    read = jnp.einsum("hvk,hk->hv", cell, query, precision=EXACT)
+    return MLSTMState(cell, m), _normalised(read, m, epsilon)
+
+
+def read_chunk(
+    state: MLSTMState, inputs: MLSTMInputs, starts: Bool[Array, " time"], epsilon: float
+) -> tuple[MLSTMState, Float[Array, "time heads head"]]:
+    """Some steps by matrix products.
+
+    A step j weighs exp(w[t, j]) at t, with w[t, j] = log f_{j+1} + ... + log f_t + log i_j, and the
+    state before them exp(e[t]), with e[t] = log f_1 + ... + log f_t + m. Then m_t is the largest of
+    w[t, j], e[t] and 0, which is what the steps find.
+    """
+    fine = without_nonfinite(state, inputs, starts)
+    (cell, old), (query, key, value, log_f, log_i) = fine.state, fine.inputs
+    between, since = sum_between(jnp.where(starts[:, None], -jnp.inf, log_f))
+    w = between + log_i.T[:, None, :]
+    e = since.T + old[:, None]
+    m = jnp.maximum(jnp.maximum(e, jnp.max(w, axis=-1)), 0.0)
+    d, e = jnp.exp(w - m[:, :, None]), jnp.exp(e - m)
+    scores = d * jnp.einsum("thk,jhk->htj", query, key, precision=EXACT)
+    read = e.T[:, :, None] * jnp.einsum("hvk,thk->thv", cell, query, precision=EXACT)
+    read += jnp.einsum("htj,jhv->thv", scores, value, precision=EXACT)
+    late = value * d[:, -1].T[:, :, None]
+    added = jnp.einsum("jhv,jhk->hvk", late, key, precision=EXACT)
+    after = MLSTMState(e[:, -1, None, None] * cell + added, m[:, -1])
+    return fine.spoil(_normalised(read, m.T, epsilon), after)
+
+
+def _normalised(
+    read: Float[Array, "*lead heads value"], m: Float[Array, "*lead heads"], epsilon: float
+) -> Float[Array, "*lead heads head"]:
+    """C q / max(|n . q|, 1), where C and n are divided by exp(m)."""
+    below = jnp.maximum(jnp.abs(read[..., -1:]), jnp.exp(-m)[..., None])
+    return read[..., :-1] / (below + epsilon)
+
+
+class MLSTMMixer(ConvolvedMixer):
+    """The recurrence of an `MLSTM`, see there.
+
+    `reads` holds [q | k], each [heads, head], and `gates` [i | f], each [heads].
+    """
+
+    norm: LayerNorm
+    convolution: ShortConvolution | None
+    reads: Linear
+    values: Linear
+    gates: Linear
+    output: GatedOutput
+    num_heads: int = eqx.field(static=True)
+    head_size: int = eqx.field(static=True)
+    epsilon: float = eqx.field(static=True)
+    backend: MatrixBackend = eqx.field(static=True)
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        key: PRNGKeyArray,
+        init: Init,
+        num_heads: int,
+        head_size: int,
+        conv: int,
+        chrono: int,
+        epsilon: float,
+        backend: MatrixBackend,
+    ):
+        check_heads(num_heads, head_size)
+        require_rate("epsilon", epsilon)
+        require_choice("backend", backend, BACKENDS)
+        keys, wide = jax.random.split(key, 6), num_heads * head_size
+        self.norm = LayerNorm(size)
+        self.convolution = ShortConvolution(size, conv, key=keys[0]) if conv else None
+        self.reads = Linear(size, 2 * wide, key=keys[1], init=init, blocks=2)
+        self.values = Linear(size, wide, key=keys[2], init=init)
+        gates = Linear(size, 2 * num_heads, key=keys[3], init=init, blocks=2)
+        self.gates = _begin_kept(gates, num_heads, chrono, key=keys[3])
+        norm = LayerNorm(head_size)
+        self.output = GatedOutput(
+            size, num_heads, norm, keys=(keys[4], keys[5]), init=init, activation="sigmoid"
+        )
+        self.num_heads, self.head_size = num_heads, head_size
+        self.epsilon, self.backend = float(epsilon), backend
+
+    def init_heads(self) -> MLSTMState:
+        """Zeros."""
+        heads, head, dtype = self.num_heads, self.head_size, self.values.weight.dtype
+        return MLSTMState(jnp.zeros((heads, head + 1, head), dtype), jnp.zeros(heads, dtype))
+
+    def project(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
+        """The input as it is."""
+        return x
+
+    def terms(self, x: Float[Array, "*lead n"], read: Float[Array, "*lead n"]) -> MLSTMInputs:
+        """q, k, v and the logarithms of the gates."""
+        seen = read if self.convolution is None else jax.nn.silu(read)
+        parts = (*jnp.split(self.reads(seen), 2, axis=-1), self.values(x))
+        query, key, value = (in_heads(part, self.num_heads) for part in parts)
+        value = jnp.concatenate([value, jnp.ones_like(value[..., :1])], axis=-1)
+        log_i, f = jnp.split(self.gates(x), 2, axis=-1)
+        scale = 1.0 / math.sqrt(self.head_size)
+        return MLSTMInputs(query, key * scale, value, jax.nn.log_sigmoid(f), log_i)
+
+    def advance(
+        self, heads: MLSTMState, terms: MLSTMInputs, start: Bool[Array, ""]
+    ) -> tuple[MLSTMState, Float[Array, "heads head"]]:
+        return advance(heads, terms, start, self.epsilon)
+
+    def advance_chunk(
+        self, heads: MLSTMState, terms: MLSTMInputs, starts: Bool[Array, " time"]
+    ) -> tuple[MLSTMState, Float[Array, "time heads head"]]:
+        epsilon = self.epsilon
+        if self.backend == "xla":
+            return checkpointed_scan(
+                lambda state, step: advance(state, *step, epsilon=epsilon), heads, (terms, starts)
+            )
+        return scan_pieces(
+            lambda state, piece: read_chunk(state, *piece, epsilon=epsilon),
+            heads,
+            (terms, starts),
+            CHUNK,
+        )
+
+    def finish(
+        self,
+        y: Float[Array, "*lead heads head"],
+        x: Float[Array, "*lead n"],
+        read: Float[Array, "*lead n"],
+    ) -> Float[Array, "*lead n"]:
+        """The norm, o and the last product."""
+        return self.output(y, x)
+
+    def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
+        """f and log i of every head and step."""
+        log_i, f = jnp.split(self.gates(self.norm(xs)), 2, axis=-1)
+        return {"f": MemoryMap(jax.nn.sigmoid(f), "keep"), "log i": MemoryMap(log_i, "gate")}
+
+
+def _begin_kept(gates: Linear, num_heads: int, chrono: int, *, key: PRNGKeyArray) -> Linear:
+    """Biases of f from 3 to 6, or with `chrono` those of gates 1 - f that forget."""
+    own = slice(num_heads, 2 * num_heads)
+    if chrono:
+        gates = begin_open(gates, own, chrono, key=key)
+    assert gates.bias is not None
+    kept = -gates.bias[own] if chrono else jnp.array(np.linspace(3.0, 6.0, num_heads), jnp.float32)
+    return eqx.tree_at(lambda made: made.bias, gates, gates.bias.at[own].set(kept))
+
+
+class MLSTM(LayerStack):
+    """The mLSTM of xLSTM: a matrix of values by keys with exponential gates, and its normaliser.
+
+        C_t = f_t C_{t-1} + i_t v_t k_t'
+        n_t = f_t n_{t-1} + i_t k_t
+        h~_t = C_t q_t / max(abs(n_t' q_t), 1)
+        y_t = (norm(h~_t) * sigmoid(x_t W_o + b_o)) W
+        i_t = exp(x_t w_i + b_i)
+        f_t = sigmoid(x_t w_f + b_f)
+
+    per head, with v read from x, q and k / sqrt(d) from silu(conv(x)), in the layers of
+    `mixer_stack`. The state has C and n divided by exp(m), with m_t = max(log f_t + m_{t-1},
+    log i_t, 0), so that no i is too large; h~ is the same. It is heads (head_size + 1) head_size
+    + heads numbers a layer, and the (conv - 1) hidden_size that the convolution still sees.
+
+    Shapes: x [input_size] to y [hidden_size].
+
+    Args:
+        input_size: numbers in one observation.
+        key: random key for the weights.
+        num_heads: heads in a layer.
+        head_size: width of a key, a query and a value.
+        conv: steps that the short convolution sees; 0 for none, and for q and k straight from x.
+        chrono: steps that the longest memories last at the start, see `initial.lasting`; with 0
+            the biases of f go from 3 to 6.
+        epsilon: added to the denominator of the divided numbers.
+        backend: what computes a chunk: "xla" or "chunkwise"; see `MatrixBackend`.
+        options: those of `mixer_stack`.
+
+    Raises:
+        UserError: for an impossible size or an unknown choice.
+
+    Source: Beck et al. (2024), "xLSTM", Eq. 19-27, and Figure 10 for the convolution. The paper
+    also allows f = exp; the authors' code has sigmoid alone, which keeps m_t what it is in chunks,
+    and adds epsilon = 1e-6 as here. There m may be negative, and exp(-m), which takes the place of
+    the 1, overflows. Deviations: the heads are normed before o, as in their code; no skip around
+    the cell, and a feed-forward net after each block in place of a block of twice the width; the
+    gates read x, and weights start orthogonal.
+    """
+
+    @takes_options_of(mixer_stack)
+    def __init__(
+        self,
+        input_size: int,
+        *,
+        key: PRNGKeyArray,
+        num_heads: int = 4,
+        head_size: int = 32,
+        conv: int = 4,
+        chrono: int = 0,
+        epsilon: float = 1e-6,
+        backend: MatrixBackend = "auto",
+        **options: Unpack[MixerOptions],
+    ):
+        mixer = partial(
+            MLSTMMixer,
+            num_heads=num_heads,
+            head_size=head_size,
+            conv=conv,
+            chrono=chrono,
+            epsilon=epsilon,
+            backend=backend,
+        )
+        self.embedding, self.layers, self.output_size = mixer_stack(
+            input_size, key, mixer, **options
+        )
+        self.embedding_relu = False
+        self.input_size = input_size

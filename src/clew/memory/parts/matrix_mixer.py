@@ -1,0 +1,161 @@
+"""Mixers that read through a short convolution, and those whose state is a matrix for each head."""
+
+import abc
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from clew.memory.base import State
+from clew.memory.parts.blocks import Init, LayerNorm, Linear, RMSNorm
+from clew.memory.parts.convolution import ShortConvolution
+from clew.memory.parts.matrix_recurrence import (
+    Matrix,
+    MatrixBackend,
+    MatrixInputs,
+    advance,
+    advance_chunk,
+)
+from clew.memory.parts.mixers import Mixer
+
+
+class ConvolvedState(NamedTuple):
+    """One layer's state: that of its heads, and the inputs that the convolution still sees."""
+
+    heads: State
+    convolved: State
+
+
+class ConvolvedMixer(Mixer):
+    """A product, a short convolution over time or none, a recurrence of heads, and a product.
+
+    `step` and `unroll` follow from what a model says of each of them. What the convolution says is
+    `read` below; without one it is what would go into it.
+    """
+
+    convolution: eqx.AbstractVar[ShortConvolution | None]
+
+    @abc.abstractmethod
+    def project(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead channels"]:
+        """What goes into the convolution, from the normed input."""
+
+    @abc.abstractmethod
+    def terms(self, x: Float[Array, "*lead n"], read: Float[Array, "*lead channels"]) -> Any:
+        """What the recurrence reads."""
+
+    @abc.abstractmethod
+    def init_heads(self) -> State:
+        """The state of the recurrence before any observation."""
+
+    @abc.abstractmethod
+    def advance(
+        self, heads: Any, terms: Any, start: Bool[Array, ""]
+    ) -> tuple[State, Float[Array, "heads head"]]:
+        """One step of the recurrence."""
+
+    @abc.abstractmethod
+    def advance_chunk(
+        self, heads: Any, terms: Any, starts: Bool[Array, " time"]
+    ) -> tuple[State, Float[Array, "time heads head"]]:
+        """The recurrence over a chunk."""
+
+    @abc.abstractmethod
+    def finish(
+        self,
+        y: Float[Array, "*lead heads head"],
+        x: Float[Array, "*lead n"],
+        read: Float[Array, "*lead channels"],
+    ) -> Float[Array, "*lead n"]:
+        """What the layer is given."""
+
+    def init_state(self) -> ConvolvedState:
+        """The heads' state, and zeros."""
+        convolution = self.convolution
+        return ConvolvedState(self.init_heads(), convolution.init_state() if convolution else ())
+
+    def step(
+        self, state: ConvolvedState, x: Float[Array, " n"], start: Bool[Array, ""]
+    ) -> tuple[ConvolvedState, Float[Array, " n"]]:
+        """One observation."""
+        x = self.norm(x)
+        read, convolved = self.project(x), state.convolved
+        if self.convolution is not None:
+            convolved, read = self.convolution.step(convolved, read, start)
+        heads, y = self.advance(state.heads, self.terms(x, read), start)
+        return ConvolvedState(heads, convolved), self.finish(y, x, read)
+
+    def unroll(
+        self, state: ConvolvedState, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
+    ) -> tuple[ConvolvedState, Float[Array, "time n"]]:
+        """A chunk: products and convolution all at once, then the recurrence."""
+        xs = self.norm(xs)
+        read, convolved = self.project(xs), state.convolved
+        if self.convolution is not None:
+            convolved, read = self.convolution.unroll(convolved, read, starts)
+        heads, y = self.advance_chunk(state.heads, self.terms(xs, read), starts)
+        return ConvolvedState(heads, convolved), self.finish(y, xs, read)
+
+
+class MatrixMixer(ConvolvedMixer):
+    """One whose recurrence is that of `matrix_recurrence`: `terms` are `MatrixInputs`.
+
+    What goes into the convolution is `inputs(x)`.
+    """
+
+    inputs: eqx.AbstractVar[Linear]
+    backend: eqx.AbstractVar[MatrixBackend]
+
+    def project(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead channels"]:
+        return self.inputs(x)
+
+    def advance(
+        self, heads: Matrix, terms: MatrixInputs, start: Bool[Array, ""]
+    ) -> tuple[Matrix, Float[Array, "heads value"]]:
+        return advance(heads, terms, start)
+
+    def advance_chunk(
+        self, heads: Matrix, terms: MatrixInputs, starts: Bool[Array, " time"]
+    ) -> tuple[Matrix, Float[Array, "time heads value"]]:
+        return advance_chunk(self.backend, heads, terms, starts)
+
+
+class GatedOutput(eqx.Module):
+    """(norm(y) * act(x G)) W_o, with each head normed by itself; one scale serves all heads.
+
+    Shapes: y [heads, head] and x [size] to [size].
+    """
+
+    norm: RMSNorm | LayerNorm
+    gate: Linear
+    output: Linear
+    activation: Literal["silu", "sigmoid"] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        size: int,
+        num_heads: int,
+        norm: RMSNorm | LayerNorm,
+        *,
+        keys: tuple[PRNGKeyArray, PRNGKeyArray],
+        init: Init,
+        activation: Literal["silu", "sigmoid"] = "silu",
+    ):
+        wide, bias = num_heads * norm.scale.size, activation == "sigmoid"
+        self.norm = norm
+        self.gate = Linear(size, wide, key=keys[0], init=init, bias=bias)
+        self.output = Linear(wide, size, key=keys[1], init=init, bias=False)
+        self.activation = activation
+
+    def __call__(
+        self, y: Float[Array, "*lead heads head"], x: Float[Array, "*lead n"]
+    ) -> Float[Array, "*lead n"]:
+        act = jax.nn.silu if self.activation == "silu" else jax.nn.sigmoid
+        normed = self.norm(y).reshape(*x.shape[:-1], -1)
+        return self.output(normed * act(self.gate(x)))
+
+
+def in_heads(x: Float[Array, "*lead wide"], num_heads: int) -> Float[Array, "*lead heads head"]:
+    """The numbers of each head by themselves."""
+    return jnp.reshape(x, (*x.shape[:-1], num_heads, -1))
