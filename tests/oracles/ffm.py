@@ -19,7 +19,7 @@ class FFM:
 
     def forget(self) -> None:
         """S_0 = 0."""
-        self.s = np.zeros((len(self.a), len(self.omega)), complex)
+        self.s: Any = np.zeros((len(self.a), len(self.omega)), complex)
 
     def read(self, x: Vector) -> Vector:
         """x~_t, S_t, z_t, y_t."""

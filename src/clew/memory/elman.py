@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from clew.errors import require_choice
 from clew.memory.base import State
 from clew.memory.kernels import Backend
+from clew.memory.kernels.cells import CellKernel
 from clew.memory.parts.blocks import Init, Linear
 from clew.memory.parts.cells import (
     AbstractCell,
@@ -33,7 +34,7 @@ class ElmanCell(AbstractCell):
     size: int = eqx.field(static=True)
     activation: Activation = eqx.field(static=True)
     backend: Backend = eqx.field(static=True, default="xla")
-    kernel: ClassVar[None] = None
+    kernel: ClassVar[CellKernel | None] = None
 
     def __init__(
         self,

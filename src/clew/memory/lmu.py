@@ -1,7 +1,6 @@
 """The Legendre memory unit."""
 
-import functools
-from functools import partial
+from functools import cache, partial
 from typing import Unpack
 
 import equinox as eqx
@@ -22,7 +21,7 @@ LMUState = tuple[Float[Array, " size"], Float[Array, " order"]]
 """h and m."""
 
 
-@functools.cache
+@cache
 def legendre_delay(order: int, theta: int) -> tuple[np.ndarray, np.ndarray]:
     """A and B of one step of the delay line, whose input is held for the step.
 
