@@ -248,7 +248,7 @@ def test_the_table_tells_the_size_of_the_state(name: str) -> None:
     """The formula is what a one-layer model of that kind carries, to the number."""
     formula = table_row(ROOT / "docs/memories.md", name)[1].strip("$")
     sizes = {"d": 24, "M": 10, "N": 3, "H": 2, "h": 8, "eta": 4, "r": 5}
-    sizes |= {"k": 4, "i": 3, "n": 9, "m": 6, "c": 2}
+    sizes |= {"k": 4, "i": 3, "n": 10, "m": 6, "c": 2}
     wanted = eval(re.sub(r"(?<=[\w)]) (?=[\w(])", "*", formula), sizes)  # "2 d" means 2 * d
     given = {"num_heads": "H", "head_size": "h", "window": "M", "max_steps": "N"}
     given |= {"eta": "eta", "r": "r", "frames": "k", "order": "n"}

@@ -25,9 +25,14 @@ class MinGRU:
         z, candidate = np.split(affine(w.inputs, layer_norm(w.norm, x)), 2)
         z = sigmoid(z)
         if w.candidate == "positive":
-            candidate = np.array([a + 0.5 if a >= 0 else sigmoid(a) for a in candidate])
+            candidate = positive(candidate)
         self.h = (1.0 - z) * self.h + z * candidate
         return affine(w.output, self.h)
+
+
+def positive(candidate: Vector) -> Vector:
+    """g, appendix B."""
+    return np.array([a + 0.5 if a >= 0 else sigmoid(a) for a in candidate])
 
 
 def run(memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str = "residual") -> np.ndarray:

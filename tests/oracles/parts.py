@@ -59,6 +59,11 @@ def silu(x: Any) -> Any:
     return x * sigmoid(x)
 
 
+def gelu(x: Any) -> Any:
+    """Hendrycks and Gimpel (2016), the approximation by tanh."""
+    return 0.5 * x * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3)))
+
+
 def rms_norm(norm: Any, x: Vector) -> Vector:
     """Zhang and Sennrich (2019), epsilon 1e-6 under the root."""
     return numbers(norm.scale) * x / np.sqrt(x @ x / len(x) + 1e-6)

@@ -28,9 +28,11 @@ from clew.memory.ind_rnn import IndRNN
 from clew.memory.integrated import Integrated
 from clew.memory.linear_transformer import LinearTransformer
 from clew.memory.lmu import LMU
+from clew.memory.lru import LRU
 from clew.memory.lstm import LSTM
 from clew.memory.mamba2 import Mamba2
 from clew.memory.min_gru import MinGRU
+from clew.memory.min_lstm import MinLSTM
 from clew.memory.mlstm import MLSTM
 from clew.memory.none import NoMemory
 from clew.memory.parts.maps import MemoryMap
@@ -38,6 +40,8 @@ from clew.memory.position_mlp import PositionMLP
 from clew.memory.relit import ReLiT
 from clew.memory.retention import Retention
 from clew.memory.rezero import ReZero
+from clew.memory.rg_lru import RGLRU
+from clew.memory.s5 import S5
 from clew.memory.shm import SHM
 from clew.memory.slstm import SLSTM
 from clew.memory.transformer import Transformer
@@ -63,6 +67,10 @@ MEMORIES: dict[str, type[AbstractMemory]] = {
     "relit": ReLiT,
     "arelit": AReLiT,
     "min_gru": MinGRU,
+    "min_lstm": MinLSTM,
+    "lru": LRU,
+    "rg_lru": RGLRU,
+    "s5": S5,
     "gated_delta_net": GatedDeltaNet,
     "mamba2": Mamba2,
     "retention": Retention,

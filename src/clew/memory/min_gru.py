@@ -1,81 +1,34 @@
 """The minimal gated recurrent unit."""
 
 from functools import partial
-from typing import Literal, Unpack
+from typing import Any, ClassVar, Unpack
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from clew.errors import LARGEST_SIZE, require_at_least, require_choice
-from clew.memory.parts.blocks import Init, LayerNorm, Linear, begin_open
-from clew.memory.parts.diagonal import DiagonalMixer
 from clew.memory.parts.linear_recurrence import ScanBackend
 from clew.memory.parts.maps import MemoryMap
+from clew.memory.parts.minimal import Candidate, MinimalMixer
 from clew.memory.parts.mixers import MixerOptions, mixer_stack
 from clew.memory.parts.options import takes_options_of
 from clew.memory.parts.stack import LayerStack
 
-Candidate = Literal["linear", "positive"]
 
+class MinGRUMixer(MinimalMixer):
+    """The recurrence of a `MinGRU`; `inputs` holds [z | h~]."""
 
-class MinGRUMixer(DiagonalMixer):
-    """The recurrence of a `MinGRU`, between a product that widens and one that narrows.
+    num_gates: ClassVar[int] = 1
 
-        z_t = sigmoid(x_t W_z + b_z)       h~_t = x_t W_h + b_h
-        h_t = (1 - z_t) * h_{t-1} + z_t * h~_t
+    def __init__(self, size: int, **options: Any):
+        super().__init__(size, **options)  # a type checker would see a dataclass's own here
 
-    `inputs` holds [z | h~].
-    """
-
-    norm: LayerNorm
-    inputs: Linear
-    output: Linear
-    candidate: Candidate = eqx.field(static=True)
-    backend: ScanBackend = eqx.field(static=True)
-
-    def __init__(
-        self,
-        size: int,
-        *,
-        key: PRNGKeyArray,
-        init: Init,
-        inner_size: int | None,
-        candidate: Candidate,
-        chrono: int,
-        backend: ScanBackend,
-    ):
-        inner = size if inner_size is None else inner_size
-        require_at_least("inner_size", inner, 1, LARGEST_SIZE)
-        require_choice("candidate", candidate, ("linear", "positive"))
-        input_key, output_key = jax.random.split(key)
-        inputs = Linear(size, 2 * inner, key=input_key, init=init, blocks=2)
-        self.norm = LayerNorm(size)
-        self.inputs = begin_open(inputs, slice(0, inner), chrono, key=key)
-        self.output = Linear(inner, size, key=output_key, init=init)
-        self.candidate = candidate
-        self.backend = backend
-
-    def init_state(self) -> Float[Array, " inner"]:
-        return jnp.zeros(self.output.weight.shape[0], self.output.weight.dtype)
-
-    def terms(self, x: Float[Array, "*lead n"]) -> tuple[Array, Array]:
-        """1 - z and z h~."""
-        z, h = jnp.split(self.inputs(x), 2, axis=-1)
-        if self.candidate == "positive":
-            h = jnp.where(h >= 0.0, h + 0.5, jax.nn.sigmoid(h))
-        return jax.nn.sigmoid(-z), jax.nn.sigmoid(z) * h
-
-    def read(
-        self, state: Float[Array, "*lead inner"], x: Float[Array, "*lead n"]
-    ) -> Float[Array, "*lead n"]:
-        """The product that narrows."""
-        return self.output(state)
+    def factors(self, *gates: Float[Array, "*lead inner"]) -> tuple[Array, Array]:
+        (z,) = gates
+        return jax.nn.sigmoid(-z), jax.nn.sigmoid(z)
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
         """What is kept at every step."""
-        return {"1 - z": MemoryMap(self.terms(self.norm(xs))[0], "keep")}
+        return {"1 - z": MemoryMap(self.read_gates(self.norm(xs))[0], "keep")}
 
 
 class MinGRU(LayerStack):

@@ -77,7 +77,9 @@ class Linear(eqx.Module):
         return y if self.bias is None else y + like(self.bias, y)
 
 
-def begin_open(linear: Linear, gates: slice, chrono: int, *, key: PRNGKeyArray) -> Linear:
+def begin_open(
+    linear: Linear, gates: slice, chrono: int, *, key: PRNGKeyArray, keeping: slice | None = None
+) -> Linear:
     """The same product, with biases for its gates that forget as `initial.lasting` says.
 
     Args:
@@ -85,13 +87,16 @@ def begin_open(linear: Linear, gates: slice, chrono: int, *, key: PRNGKeyArray) 
         gates: which of its outputs they are.
         chrono: steps that the longest memories last; 0 leaves the biases as they are.
         key: of the draw; what was drawn with it before stays another draw.
+        keeping: as many gates that keep, as an LSTM's f; each begins as 1 minus its like.
     """
     require_at_least("chrono", chrono, 0)
     if not chrono or linear.bias is None:
         return linear
     require_at_least("chrono", chrono, 2)
     size = len(linear.bias[gates])
-    bias = linear.bias.at[gates].set(initial.lasting(jax.random.fold_in(key, 2), size, chrono))
+    lasting = initial.lasting(jax.random.fold_in(key, 2), size, chrono)
+    bias = linear.bias.at[gates].set(lasting)
+    bias = bias if keeping is None else bias.at[keeping].set(-lasting)
     return eqx.tree_at(lambda made: made.bias, linear, bias)
 
 

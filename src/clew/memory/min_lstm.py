@@ -1,0 +1,101 @@
+"""The minimal long short-term memory."""
+
+from functools import partial
+from typing import Any, ClassVar, Unpack
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from clew.memory.parts.linear_recurrence import ScanBackend
+from clew.memory.parts.maps import MemoryMap
+from clew.memory.parts.minimal import Candidate, MinimalMixer
+from clew.memory.parts.mixers import MixerOptions, mixer_stack
+from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.stack import LayerStack
+
+
+class MinLSTMMixer(MinimalMixer):
+    """The recurrence of a `MinLSTM`; `inputs` holds [f | i | h~]."""
+
+    normalised: bool = eqx.field(static=True)
+    num_gates: ClassVar[int] = 2
+
+    def __init__(self, size: int, *, normalised: bool, **options: Any):
+        super().__init__(size, **options)
+        self.normalised = normalised
+
+    def factors(self, *gates: Float[Array, "*lead inner"]) -> tuple[Array, Array]:
+        f, i = gates
+        if not self.normalised:
+            return jax.nn.sigmoid(f), jax.nn.sigmoid(i)
+        # f / (f + i) is a sigmoid of log f - log i: no quotient, so it holds where both are 0.
+        difference = jax.nn.softplus(-i) - jax.nn.softplus(-f)
+        return jax.nn.sigmoid(difference), jax.nn.sigmoid(-difference)
+
+    def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
+        """What is kept at every step, and what is written."""
+        keep, write = self.read_gates(self.norm(xs))
+        return {"f": MemoryMap(keep, "keep"), "i": MemoryMap(write, "gate")}
+
+
+class MinLSTM(LayerStack):
+    """The minLSTM: an LSTM whose gates do not read the state, so that it is parallel in time.
+
+        f_t = sigmoid(x_t W_f + b_f)       f'_t = f_t / (f_t + i_t)
+        i_t = sigmoid(x_t W_i + b_i)       i'_t = i_t / (f_t + i_t)
+        h~_t = x_t W_h + b_h
+        h_t = f'_t * h_{t-1} + i'_t * h~_t
+
+    in the layers of `mixer_stack`. The state is inner_size numbers a layer.
+
+    Shapes: x [input_size] to y [hidden_size].
+
+    Args:
+        input_size: numbers in one observation.
+        key: random key for the weights.
+        inner_size: numbers in h; `hidden_size` if None.
+        normalised: whether the gates sum to 1, f' and i', so that the scale of h does not depend on
+            the length of an episode; else they are f and i.
+        candidate: "linear", or "positive" for g(h~) in its place, with g(a) = a + 1/2 where a >= 0
+            and sigmoid(a) elsewhere, as the paper has where it computes with logarithms.
+        chrono: steps that the longest memories last at the start, see `initial.lasting`: f begins
+            as 1 - 1 / u and i as 1 / u; with 0 their biases start as all others.
+        backend: what computes a chunk: "xla" or "associative"; see `ScanBackend`.
+        options: those of `mixer_stack`.
+
+    Raises:
+        UserError: for an impossible size or an unknown choice.
+
+    Source: Feng et al. (2024), "Were RNNs all we needed?", section 3.2 and appendix B, which have
+    the normalised gates; their appendix A.2 has the others. Deviation: no logarithms are taken for
+    "positive": the scan divides by nothing and needs none. The paper's experiments have a short
+    convolution in some of the layers, which is not here.
+    """
+
+    @takes_options_of(mixer_stack)
+    def __init__(
+        self,
+        input_size: int,
+        *,
+        key: PRNGKeyArray,
+        inner_size: int | None = None,
+        normalised: bool = True,
+        candidate: Candidate = "linear",
+        chrono: int = 0,
+        backend: ScanBackend = "auto",
+        **options: Unpack[MixerOptions],
+    ):
+        mixer = partial(
+            MinLSTMMixer,
+            inner_size=inner_size,
+            normalised=normalised,
+            candidate=candidate,
+            chrono=chrono,
+            backend=backend,
+        )
+        self.embedding, self.layers, self.output_size = mixer_stack(
+            input_size, key, mixer, **options
+        )
+        self.embedding_relu = False
+        self.input_size = input_size

@@ -1,0 +1,214 @@
+"""The real-gated linear recurrent unit, in the recurrent block of Griffin."""
+
+from functools import partial
+from typing import NamedTuple, Unpack
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from clew.errors import LARGEST_SIZE, UserError, require_at_least, require_fraction
+from clew.memory.base import select
+from clew.memory.parts import initial
+from clew.memory.parts.blocks import Init, LayerNorm, Linear, like
+from clew.memory.parts.convolution import ShortConvolution
+from clew.memory.parts.linear_recurrence import ScanBackend, states_of
+from clew.memory.parts.maps import MemoryMap
+from clew.memory.parts.mixers import Mixer, MixerOptions, mixer_stack
+from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.stack import LayerStack
+
+SHARPNESS = 8.0
+"""c, the exponent of the decay where the gate is open."""
+
+
+class GriffinState(NamedTuple):
+    """One layer's state: h, and the inputs that the short convolution still sees."""
+
+    hidden: Float[Array, " inner"]
+    convolved: Float[Array, "before inner"]
+
+
+class GriffinMixer(Mixer):
+    """The recurrent block of a `RGLRU`, see there.
+
+    `inputs` holds [u | v], what is remembered and what gates it; `gates` [r | i].
+    """
+
+    norm: LayerNorm
+    inputs: Linear
+    convolution: ShortConvolution | None
+    gates: Linear
+    decay: Float[Array, " inner"]
+    output: Linear
+    backend: ScanBackend = eqx.field(static=True)
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        key: PRNGKeyArray,
+        init: Init,
+        inner_size: int | None,
+        conv: int,
+        r_min: float,
+        r_max: float,
+        chrono: int,
+        backend: ScanBackend,
+    ):
+        inner = size if inner_size is None else inner_size
+        require_at_least("inner_size", inner, 1, LARGEST_SIZE)
+        require_at_least("conv", conv, 0)
+        keys = jax.random.split(key, 5)
+        self.norm = LayerNorm(size)
+        self.inputs = Linear(size, 2 * inner, key=keys[0], init=init, blocks=2)
+        self.convolution = ShortConvolution(inner, conv, key=keys[1]) if conv else None
+        self.gates = Linear(inner, 2 * inner, key=keys[2], init=init, blocks=2)
+        self.decay = _initial_decay(keys[3], inner, r_min, r_max, chrono)
+        self.output = Linear(inner, size, key=keys[4], init=init)
+        self.backend = backend
+
+    def init_state(self) -> GriffinState:
+        """Zeros."""
+        inner, dtype = len(self.decay), self.decay.dtype
+        if self.convolution is None:
+            before = jnp.zeros((0, inner), dtype)
+        else:
+            before = self.convolution.init_state()
+        return GriffinState(jnp.zeros(inner, dtype), before)
+
+    def step(
+        self, state: GriffinState, x: Float[Array, " n"], start: Bool[Array, ""]
+    ) -> tuple[GriffinState, Float[Array, " n"]]:
+        """One observation."""
+        (u, v), before = self._branches(self.norm(x)), state.convolved
+        if self.convolution is not None:
+            before, u = self.convolution.step(before, u, start)
+        keep, add = self._terms(u)
+        hidden = keep * select(start, jnp.zeros_like(state.hidden), state.hidden) + add
+        return GriffinState(hidden, before), self.output(hidden * jax.nn.gelu(v))
+
+    def unroll(
+        self, state: GriffinState, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
+    ) -> tuple[GriffinState, Float[Array, "time n"]]:
+        """A chunk: products and convolution all at once, then the recurrence."""
+        (u, v), before = self._branches(self.norm(xs)), state.convolved
+        if self.convolution is not None:
+            before, u = self.convolution.unroll(before, u, starts)
+        hidden = states_of(*self._terms(u), state.hidden, starts, self.backend)
+        return GriffinState(hidden[-1], before), self.output(hidden * jax.nn.gelu(v))
+
+    def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
+        """What is kept at every step, and how far the gate of inputs is open."""
+        u, _ = self._branches(self.norm(xs))
+        if self.convolution is not None:
+            start = jnp.zeros(len(xs), bool)
+            _, u = self.convolution.unroll(self.convolution.init_state(), u, start)
+        log_keep, opened = self._rates(u)
+        return {"a": MemoryMap(jnp.exp(log_keep), "keep"), "i": MemoryMap(opened, "gate")}
+
+    def _branches(self, x: Float[Array, "*lead n"]) -> list[Float[Array, "*lead inner"]]:
+        return jnp.split(self.inputs(x), 2, axis=-1)
+
+    def _rates(self, u: Float[Array, "*lead inner"]) -> tuple[Array, Array]:
+        """log a_t, and i_t."""
+        r, i = (jax.nn.sigmoid(gate) for gate in jnp.split(self.gates(u), 2, axis=-1))
+        return -SHARPNESS * r * like(jax.nn.softplus(-self.decay), r), i
+
+    def _terms(self, u: Float[Array, "*lead inner"]) -> tuple[Array, Array]:
+        """a_t, and sqrt(1 - a_t^2) * (i_t * u_t)."""
+        log_keep, opened = self._rates(u)
+        square = -jnp.expm1(2.0 * log_keep)
+        # Where the gate is shut to the last digit nothing is written, and the root has no slope.
+        some = square > jnp.finfo(square.dtype).tiny
+        root = jnp.where(some, jnp.sqrt(jnp.where(some, square, 1.0)), 0.0)
+        return jnp.exp(log_keep), root * opened * u
+
+
+def _initial_decay(
+    key: PRNGKeyArray, size: int, r_min: float, r_max: float, chrono: int
+) -> Float[Array, " size"]:
+    """Lambda, with a = sigmoid(Lambda): a^c uniform, or a^(c/2) = 1 - 1/u as `initial.lasting`."""
+    require_at_least("chrono", chrono, 0)
+    for name, radius in {"r_min": r_min, "r_max": r_max}.items():
+        require_fraction(name, radius)
+        if radius in (0, 1):
+            raise UserError(f"{name} must be between 0 and 1, without both, got {radius!r}")
+    if not r_min < r_max:
+        raise UserError(f"r_min must be below r_max, got r_min {r_min!r} and r_max {r_max!r}")
+    if chrono:
+        require_at_least("chrono", chrono, 2)
+        log_decay = -2.0 * jax.nn.softplus(initial.lasting(key, size, chrono)) / SHARPNESS
+    else:
+        middle, span = (r_max + r_min) / 2, (r_max - r_min) / 2
+        log_decay = jnp.log(middle + initial.uniform(key, (size,), span)) / SHARPNESS
+    return log_decay - jnp.log(-jnp.expm1(log_decay))
+
+
+class RGLRU(LayerStack):
+    """The RG-LRU of Griffin: real numbers that decay, at rates that gates of the input choose.
+
+        u = conv(x W_u + b_u)       v = gelu(x W_v + b_v)
+        r_t = sigmoid(u_t W_r + b_r)       i_t = sigmoid(u_t W_i + b_i)
+        a_t = sigmoid(Lambda)^(c r_t)
+        h_t = a_t * h_{t-1} + sqrt(1 - a_t^2) * (i_t * u_t)
+        y_t = (h_t * v_t) W_y + b_y
+
+    in the layers of `mixer_stack`, with c = 8: Hawk, and Griffin without attention. The root keeps
+    the size of h, however long it lasts. The state is inner_size numbers a layer, and what the
+    convolution still sees, (conv - 1) inner_size.
+
+    Shapes: x [input_size] to y [hidden_size].
+
+    Args:
+        input_size: numbers in one observation.
+        key: random key for the weights.
+        inner_size: numbers in h; `hidden_size` if None. The paper has a third more.
+        conv: steps that the short convolution sees; 0 for none.
+        r_min: at the start sigmoid(Lambda)^c, what is kept where r is 1, is uniform from here
+        r_max: to here.
+        chrono: steps that the longest memories last at the start, where r is 1/2, in place of
+            r_min and r_max; see `initial.lasting`. 0 for r_min and r_max.
+        backend: what computes a chunk: "xla" or "associative"; see `ScanBackend`.
+        options: those of `mixer_stack`.
+
+    Raises:
+        UserError: for an impossible size or radius, or an unknown choice.
+
+    Source: De et al. (2024), "Griffin: mixing gated linear recurrences with local attention for
+    efficient language models", Eq. 1-4, section 2.3 for the block and 2.4 for Lambda. The authors'
+    code differs: an episode's first input is written with 1 in the place of the root, the root's
+    derivative is at most 1000, W_r and W_i are block-diagonal, and a^2, not a, is uniform at the
+    start. Deviations: the library's norms and feed-forward net, where the paper has RMSNorm
+    and a gated one; gelu is its approximation by tanh, as in the code.
+    """
+
+    @takes_options_of(mixer_stack)
+    def __init__(
+        self,
+        input_size: int,
+        *,
+        key: PRNGKeyArray,
+        inner_size: int | None = None,
+        conv: int = 4,
+        r_min: float = 0.9,
+        r_max: float = 0.999,
+        chrono: int = 0,
+        backend: ScanBackend = "auto",
+        **options: Unpack[MixerOptions],
+    ):
+        mixer = partial(
+            GriffinMixer,
+            inner_size=inner_size,
+            conv=conv,
+            r_min=r_min,
+            r_max=r_max,
+            chrono=chrono,
+            backend=backend,
+        )
+        self.embedding, self.layers, self.output_size = mixer_stack(
+            input_size, key, mixer, **options
+        )
+        self.embedding_relu = False
+        self.input_size = input_size

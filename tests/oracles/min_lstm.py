@@ -1,0 +1,38 @@
+"""The minLSTM: Feng et al. (2024), section 3.2."""
+
+from typing import Any
+
+import numpy as np
+
+from oracles.layers import run_mixers
+from oracles.min_gru import positive
+from oracles.parts import Vector, affine, layer_norm, sigmoid
+
+
+class MinLSTM:
+    """The recurrence, one number after the other."""
+
+    def __init__(self, weights: Any):
+        self.weights = weights
+        self.forget()
+
+    def forget(self) -> None:
+        """h_0 = 0."""
+        self.h: Any = 0.0
+
+    def read(self, x: Vector) -> Vector:
+        """f_t, i_t, h~_t, h_t."""
+        w = self.weights
+        f, i, candidate = np.split(affine(w.inputs, layer_norm(w.norm, x)), 3)
+        f, i = sigmoid(f), sigmoid(i)
+        if w.normalised:
+            f, i = f / (f + i), i / (f + i)
+        if w.candidate == "positive":
+            candidate = positive(candidate)
+        self.h = f * self.h + i * candidate
+        return affine(w.output, self.h)
+
+
+def run(memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str = "residual") -> np.ndarray:
+    """Pre-norm layers around it."""
+    return run_mixers(MinLSTM, memory, xs, starts, gate)

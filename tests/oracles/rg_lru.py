@@ -1,0 +1,38 @@
+"""The RG-LRU: De et al. (2024), Eq. 1-4, in the recurrent block of section 2.3."""
+
+from typing import Any
+
+import numpy as np
+
+from oracles.layers import run_mixers
+from oracles.parts import Vector, affine, convolve, gelu, layer_norm, numbers, sigmoid
+
+
+class RGLRU:
+    """The block, one number after the other."""
+
+    def __init__(self, weights: Any):
+        self.weights = weights
+        self.forget()
+
+    def forget(self) -> None:
+        """h_0 = 0, and nothing before the first observation."""
+        self.h: Any = 0.0
+        self.seen: list[Vector] = []
+
+    def read(self, x: Vector) -> Vector:
+        """What the layer adds."""
+        w = self.weights
+        u, v = np.split(affine(w.inputs, layer_norm(w.norm, x)), 2)
+        self.seen.append(u)
+        if w.convolution is not None:
+            u = convolve(w.convolution, self.seen)
+        r, i = np.split(sigmoid(affine(w.gates, u)), 2)
+        a = sigmoid(numbers(w.decay)) ** (8.0 * r)
+        self.h = a * self.h + np.sqrt(1.0 - a**2) * (i * u)
+        return affine(w.output, self.h * gelu(v))
+
+
+def run(memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str = "residual") -> np.ndarray:
+    """Pre-norm layers around it."""
+    return run_mixers(RGLRU, memory, xs, starts, gate)
