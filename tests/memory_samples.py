@@ -56,6 +56,21 @@ SMALL: dict[str, dict[str, Any]] = {
     "slstm": {"hidden_size": 12, "num_heads": 2, "head_size": 4},
 }
 
+SAME_PARTS = frozenset(
+    ("position_mlp", "frame_stack", "ind_rnn", "min_lstm", "rg_lru", "s5", "mamba2", "retention")
+    + ("shm", "hybrid")
+)
+"""Memories whose way through time is another one's, with other numbers: laws and exports of them
+are among the slow tests, while every fast run has them against their oracles, by step and chunk."""
+
+
+def every_memory() -> list[Any]:
+    """The names of all memories for a test that compiles much; those of `SAME_PARTS` are slow."""
+    return [
+        pytest.param(name, marks=pytest.mark.slow if name in SAME_PARTS else ())
+        for name in MEMORIES
+    ]
+
 
 def variant(name: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The class that has these options of a memory now, its own or a study's, and the options."""

@@ -37,14 +37,14 @@ from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from clew.memory import MEMORIES
 from clew.run.progress import Quiet
-from memory_samples import INPUT_SIZE, quick_compilation
+from memory_samples import INPUT_SIZE, every_memory, quick_compilation
 from own_lru import LRU
 
 __all__ = ["quick_compilation"]
 TOLERANCE = 1e-5
 
 
-@pytest.mark.parametrize("name", MEMORIES)
+@pytest.mark.parametrize("name", every_memory())
 def test_every_memory_is_itself(name: str) -> None:
     """60 steps of three environments with starts anywhere, in NumPy and in JAX."""
     step = steps_of(agent_of(memory_of(name)))

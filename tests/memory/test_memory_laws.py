@@ -13,7 +13,7 @@ import pytest
 from clew.cli.check import make
 from clew.memory import MEMORIES
 from clew.memory.laws import LAWS, LawReport, check
-from memory_samples import INPUT_SIZE, quick_compilation, sample
+from memory_samples import INPUT_SIZE, every_memory, quick_compilation, sample
 
 __all__ = ["quick_compilation"]
 
@@ -83,7 +83,7 @@ def say(report: LawReport, record: Callable[[str, object], None]) -> None:
     assert report.passed, str(report)
 
 
-@pytest.mark.parametrize("name", MEMORIES)
+@pytest.mark.parametrize("name", every_memory())
 def test_every_memory_obeys_the_laws(
     name: str, record_property: Callable[[str, object], None]
 ) -> None:

@@ -52,10 +52,12 @@ def test_a_memory_keeps_its_type(name: str, precision: str, ordinary_promotion: 
     floats = [kind for kind in types(state) if not kind.startswith("int")]
     assert {precision, COMPLEX[precision]} & set(floats) or not floats
     assert types((ys, zs)) == [precision, precision]
-    np.testing.assert_allclose(ys, zs, atol=0.05 if precision == "bfloat16" else 1e-13)
     expected = unroll_compiled(single, single.init_state(), xs, starts)[1]
+    # A stream of residuals is several times as large as the output of a gate, and so is rounding.
+    scale = max(1.0, float(np.max(np.abs(expected))))
+    np.testing.assert_allclose(ys, zs, atol=0.05 * scale if precision == "bfloat16" else 1e-13)
     difference = np.max(np.abs(np.asarray(ys, np.float64) - expected))
-    assert difference < (0.1 if precision == "bfloat16" else 1e-5)
+    assert difference < (0.1 * scale if precision == "bfloat16" else 1e-5)
 
 
 @pytest.mark.parametrize("name", ["lstm", "relit"])

@@ -130,7 +130,7 @@ class SHMMixer(Mixer):
     def _inputs(self, x: Float[Array, "*lead n"], position: Int[Array, "*lead"]) -> SHMInputs:
         query, key, value, column = jnp.split(self.inputs(x), 4, axis=-1)
         rate = jnp.broadcast_to(jax.nn.sigmoid(self.rate(x)), value.shape)
-        row = self.theta[self.sequence[position]]
+        row = jnp.asarray(self.theta)[jnp.asarray(self.sequence)[position]]
         return SHMInputs(self._shares(query), self._shares(key), rate * value, column, row)
 
     def _shares(self, x: Float[Array, "*lead key"]) -> Float[Array, "*lead key"]:
