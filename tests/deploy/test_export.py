@@ -35,7 +35,6 @@ from clew.deploy.graph import GraphBuilder, Ref
 from clew.deploy.lower import lower
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
-from clew.memory import MEMORIES
 from clew.run.progress import Quiet
 from memory_samples import INPUT_SIZE, every_memory, quick_compilation
 from own_lru import LRU

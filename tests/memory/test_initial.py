@@ -11,6 +11,8 @@ from jaxtyping import Array
 
 from clew.errors import UserError
 from clew.memory import AbstractMemory, make_memory
+from clew.memory.gru import GRU
+from clew.memory.lstm import LSTM
 from clew.memory.parts import initial
 
 SHAPES = ((7, 128), (300, 400), (3, 3, 4, 8))
@@ -125,11 +127,8 @@ def test_chrono_moves_the_biases_of_gates_alone(name: str) -> None:
 def test_gates_of_cells_begin_open() -> None:
     """An LSTM forgets and a GRU moves within 2 to `chrono` steps; other weights are the same."""
     key, size = jax.random.key(0), 300
-    for name in ("lstm", "gru"):
-        plain, lasting = (
-            make_memory(name, input_size=3, key=key, hidden_size=size, chrono=c).cells[0]
-            for c in (0, 100)
-        )
+    for kind in (LSTM, GRU):
+        plain, lasting = (kind(3, key=key, hidden_size=size, chrono=c).cells[0] for c in (0, 100))
         steps = 1.0 + np.exp(np.asarray(lasting.inputs.bias)[size : 2 * size])
         assert 2.0 <= steps.min() and steps.max() <= 100.0 and abs(steps.mean() - 51.0) < 3.0
         assert np.array_equal(plain.recurrent.weight, lasting.recurrent.weight)

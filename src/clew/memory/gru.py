@@ -36,7 +36,7 @@ class GRUCell(AbstractCell):
     recurrent_bias: Float[Array, " biases"]
     size: int = eqx.field(static=True)
     backend: Backend = eqx.field(static=True)
-    kernel: ClassVar[CellKernel] = "gru"
+    kernel: ClassVar[CellKernel | None] = "gru"
 
     def __init__(
         self,

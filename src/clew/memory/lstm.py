@@ -39,7 +39,7 @@ class LSTMCell(AbstractCell):
     recurrent_bias: Float[Array, " gates"] | None
     size: int = eqx.field(static=True)
     backend: Backend = eqx.field(static=True)
-    kernel: ClassVar[CellKernel] = "lstm"
+    kernel: ClassVar[CellKernel | None] = "lstm"
 
     def __init__(
         self,
