@@ -95,6 +95,9 @@ def test_an_environments_traceback_is_not_ours() -> None:
     said = "step, 2 steps into its episode: E\nTraceback (most\nE: 3\n; opened anew (1 of"
     assert "Traceback" not in FAULTS.sub("", said)
     assert "Traceback" in FAULTS.sub("", said + "\nTraceback (most recent call last)")
+    shown = f"{said} of 10)\nTraceback (most recent call last):\n  File x\n    f()\nSystemExit: 0\n"
+    assert FAULTS.sub("", f"{shown}16/192 steps\n").endswith("16/192 steps\n")
+    assert "Traceback" not in FAULTS.sub("", shown)
 
 
 def test_a_process_that_hangs_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,11 @@ FEW = 8, 25
 """Descriptors that are too few for workers, or nearly."""
 STOPPED = (0, 130, -signal.SIGTERM, -signal.SIGHUP)
 """Codes after them: another signal may come when all is saved and Python is about to end."""
-FAULTS = re.compile(r"steps into its episode: .*?(; opened anew|The run is saved)", re.DOTALL)
+FAULTS = re.compile(
+    r"steps into its episode: .*?(; opened anew|The run is saved)[^\n]*\n?"
+    r"(Traceback \(most recent call last\):\n( .*?\n)+[^\n]*\n)?",
+    re.DOTALL,
+)
 """What is said of an environment that raised, with the traceback of the code that is not ours."""
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -78,7 +78,7 @@ MISTAKES = {
     "makkink --add-memory mine": "expected package.module:name, got 'mine'",
     "makkink --add-memory nosuch:Mine": "cannot import 'nosuch' of 'nosuch:Mine'",
     "makkink --add-memory mine:Min": "unknown name in mine 'Min'; did you mean 'Mine'?",
-    "makkink --add-memory mine:nothing": "unknown name in mine 'nothing'",
+    "makkink --add-memory mine:nothing": "mine:nothing is 3, of int; expected a class",
     "makkink --add-memory lstm=mine:Mine": "has a model called 'lstm'; give yours another name",
     "makkink --add-memory arelit=mine:Mine": "a memory called 'arelit'; give yours another name",
     "makkink --add-memory mine:NoMemory": "nomemory on length-1: skip needs a memory",

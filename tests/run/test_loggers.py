@@ -175,6 +175,7 @@ def test_a_listener_is_told_all_the_same(tmp_path: Path) -> None:
 
     listener = Logged(watch, {"kept": Kept()})
     config = TrainConfig()
+    (tmp_path / "config.json").touch()  # a run's folder
     listener.start(tmp_path, config)
     listener.phase("compiling")
     assert begun == []
