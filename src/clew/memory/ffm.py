@@ -1,7 +1,6 @@
 """Fast and forgetful memory."""
 
 import math
-from functools import partial
 from typing import Unpack
 
 import equinox as eqx
@@ -15,9 +14,8 @@ from clew.memory.parts.blocks import Init, LayerNorm, Linear
 from clew.memory.parts.diagonal import DiagonalMixer
 from clew.memory.parts.linear_recurrence import ScanBackend
 from clew.memory.parts.maps import MemoryMap
-from clew.memory.parts.mixers import MixerOptions, mixer_stack
+from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
 from clew.memory.parts.options import takes_options_of
-from clew.memory.parts.stack import LayerStack
 
 _FASTEST = math.log(np.finfo(np.float64).max) / 1024 - 0.02
 """The largest a at the start. In the authors' code a sum over 1,024 steps is divided by exp(-a t),
@@ -111,7 +109,7 @@ def _standardised(z: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
     return centred * jax.lax.rsqrt(jnp.mean(jnp.square(centred), axis=-1, keepdims=True) + 1e-5)
 
 
-class FFM(LayerStack):
+class FFM(MixerStack):
     """Fast and forgetful memory: fading traces of the past, each in several phases.
 
         x~_t = l_1(x_t) * sigmoid(l_2(x_t))
@@ -157,15 +155,13 @@ class FFM(LayerStack):
         backend: ScanBackend = "auto",
         **options: Unpack[MixerOptions],
     ):
-        mixer = partial(
+        self.stack(
+            input_size,
+            key,
             FFMMixer,
             trace_size=trace_size,
             context_size=context_size,
             longest=longest,
             backend=backend,
+            **options,
         )
-        self.embedding, self.layers, self.output_size = mixer_stack(
-            input_size, key, mixer, **options
-        )
-        self.embedding_relu = False
-        self.input_size = input_size

@@ -1,6 +1,5 @@
 """The gated delta network."""
 
-from functools import partial
 from typing import Literal, Unpack
 
 import equinox as eqx
@@ -16,13 +15,11 @@ from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.matrix_mixer import GatedOutput, MatrixMixer, in_heads
 from clew.memory.parts.matrix_recurrence import (
     BACKENDS,
-    Matrix,
     MatrixBackend,
     MatrixInputs,
 )
-from clew.memory.parts.mixers import MixerOptions, mixer_stack
+from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
 from clew.memory.parts.options import takes_options_of
-from clew.memory.parts.stack import LayerStack
 
 Decay = Literal["learned", "none"]
 
@@ -74,25 +71,11 @@ class GatedDeltaMixer(MatrixMixer):
         self.num_heads, self.head_size = num_heads, head_size
         self.decay, self.backend = decay, backend
 
-    def init_heads(self) -> Matrix:
-        """Zeros."""
-        shape = (self.num_heads, self.head_size, self.head_size)
-        return jnp.zeros(shape, self.inputs.weight.dtype)
-
     def terms(self, x: Float[Array, "*lead n"], read: Float[Array, "*lead wide"]) -> MatrixInputs:
         """q, k, v, log a and b."""
         parts = jnp.split(jax.nn.silu(read), 3, axis=-1)
         query, key, value = (in_heads(part, self.num_heads) for part in parts)
         return MatrixInputs(_unit(query), _unit(key), value, *self._rates(x))
-
-    def finish(
-        self,
-        y: Float[Array, "*lead heads head"],
-        x: Float[Array, "*lead n"],
-        read: Float[Array, "*lead wide"],
-    ) -> Float[Array, "*lead n"]:
-        """The norm, the gate and the last product."""
-        return self.output(y, x)
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
         """a and b of every head and step."""
@@ -113,7 +96,7 @@ def _unit(x: Float[Array, "*lead head"]) -> Float[Array, "*lead head"]:
     return x * jax.lax.rsqrt(jnp.sum(jnp.square(x), axis=-1, keepdims=True) + 1e-6)
 
 
-class GatedDeltaNet(LayerStack):
+class GatedDeltaNet(MixerStack):
     """The gated delta network: a matrix of values by keys, in which new values replace old ones.
 
         q, k, v = silu(conv(x W))                   q, k of length 1, per head
@@ -158,16 +141,14 @@ class GatedDeltaNet(LayerStack):
         backend: MatrixBackend = "auto",
         **options: Unpack[MixerOptions],
     ):
-        mixer = partial(
+        self.stack(
+            input_size,
+            key,
             GatedDeltaMixer,
             num_heads=num_heads,
             head_size=head_size,
             conv=conv,
             decay=decay,
             backend=backend,
+            **options,
         )
-        self.embedding, self.layers, self.output_size = mixer_stack(
-            input_size, key, mixer, **options
-        )
-        self.embedding_relu = False
-        self.input_size = input_size

@@ -1,6 +1,5 @@
 """Gated linear attention."""
 
-from functools import partial
 from typing import Unpack
 
 import equinox as eqx
@@ -14,10 +13,9 @@ from clew.memory.parts.blocks import Init, LayerNorm, Linear, RMSNorm, check_hea
 from clew.memory.parts.convolution import ShortConvolution
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.matrix_mixer import GatedOutput, MatrixMixer, in_heads
-from clew.memory.parts.matrix_recurrence import BACKENDS, Matrix, MatrixBackend, MatrixInputs
-from clew.memory.parts.mixers import MixerOptions, mixer_stack
+from clew.memory.parts.matrix_recurrence import BACKENDS, MatrixBackend, MatrixInputs
+from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
 from clew.memory.parts.options import takes_options_of
-from clew.memory.parts.stack import LayerStack
 
 ROOT = 16
 """tau, the root that is taken of the gate; the paper's."""
@@ -73,25 +71,15 @@ class GLAMixer(MatrixMixer):
         self.num_heads, self.head_size, self.key_size = num_heads, head_size, key_size
         self.backend = backend
 
-    def init_heads(self) -> Matrix:
-        """Zeros."""
-        shape = (self.num_heads, self.head_size, self.key_size)
-        return jnp.zeros(shape, self.inputs.weight.dtype)
+    @property
+    def width_of_keys(self) -> int:
+        return self.key_size
 
     def terms(self, x: Float[Array, "*lead n"], read: Float[Array, "*lead wide"]) -> MatrixInputs:
         """q, k, v and log a."""
         keyed = self.num_heads * self.key_size
         parts = (*jnp.split(read, [keyed, 2 * keyed], axis=-1), self._log_keep(x))
         return MatrixInputs(*(in_heads(part, self.num_heads) for part in parts))
-
-    def finish(
-        self,
-        y: Float[Array, "*lead heads head"],
-        x: Float[Array, "*lead n"],
-        read: Float[Array, "*lead wide"],
-    ) -> Float[Array, "*lead n"]:
-        """The norm, the gate and the last product."""
-        return self.output(y, x)
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
         """a of every key and step."""
@@ -108,7 +96,7 @@ def _bias_that_keeps(key: PRNGKeyArray, size: int, longest: int) -> Float[Array,
     return log_gate - jnp.log(-jnp.expm1(log_gate))
 
 
-class GLA(LayerStack):
+class GLA(MixerStack):
     """Gated linear attention: a matrix of values by keys, each of whose keys decays by itself.
 
         q, k, v = x W
@@ -156,7 +144,9 @@ class GLA(LayerStack):
         backend: MatrixBackend = "auto",
         **options: Unpack[MixerOptions],
     ):
-        mixer = partial(
+        self.stack(
+            input_size,
+            key,
             GLAMixer,
             num_heads=num_heads,
             head_size=head_size,
@@ -164,9 +154,5 @@ class GLA(LayerStack):
             rank=rank,
             chrono=chrono,
             backend=backend,
+            **options,
         )
-        self.embedding, self.layers, self.output_size = mixer_stack(
-            input_size, key, mixer, **options
-        )
-        self.embedding_relu = False
-        self.input_size = input_size

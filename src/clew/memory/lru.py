@@ -1,7 +1,6 @@
 """The linear recurrent unit."""
 
 import math
-from functools import partial
 from typing import ClassVar, Unpack
 
 import jax
@@ -12,9 +11,8 @@ from clew.errors import LARGEST_SIZE, UserError, require_at_least, require_fract
 from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init
 from clew.memory.parts.linear_recurrence import ScanBackend
-from clew.memory.parts.mixers import MixerOptions, mixer_stack
+from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
 from clew.memory.parts.options import takes_options_of
-from clew.memory.parts.stack import LayerStack
 from clew.memory.parts.state_space import Activation, StateSpaceMixer, polar, to_complex, wide
 
 
@@ -68,7 +66,7 @@ def _between(key: PRNGKeyArray, size: int) -> Float[Array, " size"]:
     return jnp.clip(0.5 + initial.uniform(key, (size,), 0.5), 1e-6, 1.0 - 1e-6)
 
 
-class LRU(LayerStack):
+class LRU(MixerStack):
     """The linear recurrent unit: complex numbers that decay and turn, each at a rate of its own.
 
         lambda = exp(-exp(nu) + i exp(theta))
@@ -116,7 +114,9 @@ class LRU(LayerStack):
         backend: ScanBackend = "auto",
         **options: Unpack[MixerOptions],
     ):
-        mixer = partial(
+        self.stack(
+            input_size,
+            key,
             LRUMixer,
             state_size=state_size,
             r_min=r_min,
@@ -124,9 +124,5 @@ class LRU(LayerStack):
             max_phase=max_phase,
             activation=activation,
             backend=backend,
+            **options,
         )
-        self.embedding, self.layers, self.output_size = mixer_stack(
-            input_size, key, mixer, **options
-        )
-        self.embedding_relu = False
-        self.input_size = input_size

@@ -1,6 +1,5 @@
 """Mamba-2."""
 
-from functools import partial
 from typing import Unpack
 
 import equinox as eqx
@@ -14,10 +13,9 @@ from clew.memory.parts.blocks import Init, LayerNorm, Linear, RMSNorm, check_hea
 from clew.memory.parts.convolution import ShortConvolution
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.matrix_mixer import MatrixMixer, in_heads
-from clew.memory.parts.matrix_recurrence import BACKENDS, Matrix, MatrixBackend, MatrixInputs
-from clew.memory.parts.mixers import MixerOptions, mixer_stack
+from clew.memory.parts.matrix_recurrence import BACKENDS, MatrixBackend, MatrixInputs
+from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
 from clew.memory.parts.options import takes_options_of
-from clew.memory.parts.stack import LayerStack
 
 
 class Mamba2Mixer(MatrixMixer):
@@ -71,10 +69,9 @@ class Mamba2Mixer(MatrixMixer):
         self.num_heads, self.head_size, self.state_size = num_heads, head_size, state_size
         self.backend = backend
 
-    def init_heads(self) -> Matrix:
-        """Zeros."""
-        shape = (self.num_heads, self.head_size, self.state_size)
-        return jnp.zeros(shape, self.inputs.weight.dtype)
+    @property
+    def width_of_keys(self) -> int:
+        return self.state_size
 
     def terms(self, x: Float[Array, "*lead n"], read: Float[Array, "*lead wide"]) -> MatrixInputs:
         """C, B, dt x and dt A, as a query, a key, a value and what is kept."""
@@ -109,7 +106,7 @@ class Mamba2Mixer(MatrixMixer):
         return in_heads(x, self.num_heads), b, c
 
 
-class Mamba2(LayerStack):
+class Mamba2(MixerStack):
     """Mamba-2: a state-space model whose steps are as long as the observation says.
 
         [x | B | C] = silu(conv(u_t W))
@@ -157,16 +154,14 @@ class Mamba2(LayerStack):
         backend: MatrixBackend = "auto",
         **options: Unpack[MixerOptions],
     ):
-        mixer = partial(
+        self.stack(
+            input_size,
+            key,
             Mamba2Mixer,
             num_heads=num_heads,
             head_size=head_size,
             state_size=state_size,
             conv=conv,
             backend=backend,
+            **options,
         )
-        self.embedding, self.layers, self.output_size = mixer_stack(
-            input_size, key, mixer, **options
-        )
-        self.embedding_relu = False
-        self.input_size = input_size

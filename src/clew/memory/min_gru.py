@@ -1,6 +1,5 @@
 """The minimal gated recurrent unit."""
 
-from functools import partial
 from typing import Any, ClassVar, Unpack
 
 import jax
@@ -9,9 +8,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from clew.memory.parts.linear_recurrence import ScanBackend
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.minimal import Candidate, MinimalMixer
-from clew.memory.parts.mixers import MixerOptions, mixer_stack
+from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
 from clew.memory.parts.options import takes_options_of
-from clew.memory.parts.stack import LayerStack
 
 
 class MinGRUMixer(MinimalMixer):
@@ -31,7 +29,7 @@ class MinGRUMixer(MinimalMixer):
         return {"1 - z": MemoryMap(self.read_gates(self.norm(xs))[0], "keep")}
 
 
-class MinGRU(LayerStack):
+class MinGRU(MixerStack):
     """The minGRU: a GRU whose gate does not read the state, so that it is parallel in time.
 
         z_t = sigmoid(x_t W_z + b_z)       h~_t = x_t W_h + b_h
@@ -72,15 +70,13 @@ class MinGRU(LayerStack):
         backend: ScanBackend = "auto",
         **options: Unpack[MixerOptions],
     ):
-        mixer = partial(
+        self.stack(
+            input_size,
+            key,
             MinGRUMixer,
             inner_size=inner_size,
             candidate=candidate,
             chrono=chrono,
             backend=backend,
+            **options,
         )
-        self.embedding, self.layers, self.output_size = mixer_stack(
-            input_size, key, mixer, **options
-        )
-        self.embedding_relu = False
-        self.input_size = input_size

@@ -1,6 +1,5 @@
 """The minimal long short-term memory."""
 
-from functools import partial
 from typing import Any, ClassVar, Unpack
 
 import equinox as eqx
@@ -10,9 +9,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from clew.memory.parts.linear_recurrence import ScanBackend
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.minimal import Candidate, MinimalMixer
-from clew.memory.parts.mixers import MixerOptions, mixer_stack
+from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
 from clew.memory.parts.options import takes_options_of
-from clew.memory.parts.stack import LayerStack
 
 
 class MinLSTMMixer(MinimalMixer):
@@ -39,7 +37,7 @@ class MinLSTMMixer(MinimalMixer):
         return {"f": MemoryMap(keep, "keep"), "i": MemoryMap(write, "gate")}
 
 
-class MinLSTM(LayerStack):
+class MinLSTM(MixerStack):
     """The minLSTM: an LSTM whose gates do not read the state, so that it is parallel in time.
 
         f_t = sigmoid(x_t W_f + b_f)       f'_t = f_t / (f_t + i_t)
@@ -86,16 +84,14 @@ class MinLSTM(LayerStack):
         backend: ScanBackend = "auto",
         **options: Unpack[MixerOptions],
     ):
-        mixer = partial(
+        self.stack(
+            input_size,
+            key,
             MinLSTMMixer,
             inner_size=inner_size,
             normalised=normalised,
             candidate=candidate,
             chrono=chrono,
             backend=backend,
+            **options,
         )
-        self.embedding, self.layers, self.output_size = mixer_stack(
-            input_size, key, mixer, **options
-        )
-        self.embedding_relu = False
-        self.input_size = input_size

@@ -1,7 +1,6 @@
 """The mLSTM: an LSTM whose cell is a matrix, with exponential gates."""
 
 import math
-from functools import partial
 from typing import NamedTuple, Unpack
 
 import equinox as eqx
@@ -17,10 +16,9 @@ from clew.memory.parts.convolution import ShortConvolution
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.matrix_mixer import ConvolvedMixer, GatedOutput, in_heads
 from clew.memory.parts.matrix_recurrence import BACKENDS, CHUNK, MatrixBackend, sum_between
-from clew.memory.parts.mixers import MixerOptions, mixer_stack
+from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
 from clew.memory.parts.options import takes_options_of
 from clew.memory.parts.scans import checkpointed_scan, scan_pieces
-from clew.memory.parts.stack import LayerStack
 
 
 class MLSTMState(NamedTuple):
@@ -174,15 +172,6 @@ class MLSTMMixer(ConvolvedMixer):
             CHUNK,
         )
 
-    def finish(
-        self,
-        y: Float[Array, "*lead heads head"],
-        x: Float[Array, "*lead n"],
-        read: Float[Array, "*lead n"],
-    ) -> Float[Array, "*lead n"]:
-        """The norm, o and the last product."""
-        return self.output(y, x)
-
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
         """f and log i of every head and step."""
         log_i, f = jnp.split(self.gates(self.norm(xs)), 2, axis=-1)
@@ -199,7 +188,7 @@ def _begin_kept(gates: Linear, num_heads: int, chrono: int, *, key: PRNGKeyArray
     return eqx.tree_at(lambda made: made.bias, gates, gates.bias.at[own].set(kept))
 
 
-class MLSTM(LayerStack):
+class MLSTM(MixerStack):
     """The mLSTM of xLSTM: a matrix of values by keys with exponential gates, and its normaliser.
 
         C_t = f_t C_{t-1} + i_t v_t k_t'
@@ -253,7 +242,9 @@ class MLSTM(LayerStack):
         backend: MatrixBackend = "auto",
         **options: Unpack[MixerOptions],
     ):
-        mixer = partial(
+        self.stack(
+            input_size,
+            key,
             MLSTMMixer,
             num_heads=num_heads,
             head_size=head_size,
@@ -261,9 +252,5 @@ class MLSTM(LayerStack):
             chrono=chrono,
             epsilon=epsilon,
             backend=backend,
+            **options,
         )
-        self.embedding, self.layers, self.output_size = mixer_stack(
-            input_size, key, mixer, **options
-        )
-        self.embedding_relu = False
-        self.input_size = input_size

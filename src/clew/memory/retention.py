@@ -1,7 +1,6 @@
 """Retention: linear attention with a fixed decay."""
 
 import math
-from functools import partial
 from typing import Unpack
 
 import equinox as eqx
@@ -15,10 +14,9 @@ from clew.memory.parts.blocks import Init, LayerNorm, Linear, check_heads
 from clew.memory.parts.convolution import ShortConvolution
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.matrix_mixer import GatedOutput, MatrixMixer, in_heads
-from clew.memory.parts.matrix_recurrence import BACKENDS, Matrix, MatrixBackend, MatrixInputs
-from clew.memory.parts.mixers import MixerOptions, mixer_stack
+from clew.memory.parts.matrix_recurrence import BACKENDS, MatrixBackend, MatrixInputs
+from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
 from clew.memory.parts.options import takes_options_of
-from clew.memory.parts.stack import LayerStack
 
 
 class RetentionMixer(MatrixMixer):
@@ -63,11 +61,6 @@ class RetentionMixer(MatrixMixer):
         self.num_heads, self.head_size = num_heads, head_size
         self.shortest, self.rotation, self.backend = shortest, rotation, backend
 
-    def init_heads(self) -> Matrix:
-        """Zeros."""
-        shape = (self.num_heads, self.head_size, self.head_size)
-        return jnp.zeros(shape, self.inputs.weight.dtype)
-
     def terms(self, x: Float[Array, "*lead n"], read: Float[Array, "*lead wide"]) -> MatrixInputs:
         """q, k, v, log a, and theta."""
         query, key, value = (in_heads(part, self.num_heads) for part in jnp.split(read, 3, axis=-1))
@@ -80,15 +73,6 @@ class RetentionMixer(MatrixMixer):
             turn = jnp.broadcast_to(theta, (*lead, half))
         return MatrixInputs(query, key / math.sqrt(self.head_size), value, log_keep, turn=turn)
 
-    def finish(
-        self,
-        y: Float[Array, "*lead heads head"],
-        x: Float[Array, "*lead n"],
-        read: Float[Array, "*lead wide"],
-    ) -> Float[Array, "*lead n"]:
-        """The norm, the gate and the last product."""
-        return self.output(y, x)
-
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
         """a of every head, at all steps the same."""
         keep = jnp.asarray(np.exp(self._log_keep()), xs.dtype)
@@ -100,7 +84,7 @@ class RetentionMixer(MatrixMixer):
             return np.log1p(-1.0 / (self.shortest * 2.0 ** np.arange(self.num_heads)))
 
 
-class Retention(LayerStack):
+class Retention(MixerStack):
     """Multi-scale retention: sums of outer products that decay, each head's at its own fixed rate.
 
         q, k, v = x W
@@ -148,16 +132,14 @@ class Retention(LayerStack):
         backend: MatrixBackend = "auto",
         **options: Unpack[MixerOptions],
     ):
-        mixer = partial(
+        self.stack(
+            input_size,
+            key,
             RetentionMixer,
             num_heads=num_heads,
             head_size=head_size,
             shortest=shortest,
             rotation=rotation,
             backend=backend,
+            **options,
         )
-        self.embedding, self.layers, self.output_size = mixer_stack(
-            input_size, key, mixer, **options
-        )
-        self.embedding_relu = False
-        self.input_size = input_size

@@ -1,6 +1,5 @@
 """The real-gated linear recurrent unit, in the recurrent block of Griffin."""
 
-from functools import partial
 from typing import NamedTuple, Unpack
 
 import equinox as eqx
@@ -15,9 +14,8 @@ from clew.memory.parts.blocks import Init, LayerNorm, Linear, like
 from clew.memory.parts.convolution import ShortConvolution
 from clew.memory.parts.linear_recurrence import ScanBackend, states_of
 from clew.memory.parts.maps import MemoryMap
-from clew.memory.parts.mixers import Mixer, MixerOptions, mixer_stack
+from clew.memory.parts.mixers import Mixer, MixerOptions, MixerStack, mixer_stack
 from clew.memory.parts.options import takes_options_of
-from clew.memory.parts.stack import LayerStack
 
 SHARPNESS = 8.0
 """c, the exponent of the decay where the gate is open."""
@@ -146,7 +144,7 @@ def _initial_decay(
     return log_decay - jnp.log(-jnp.expm1(log_decay))
 
 
-class RGLRU(LayerStack):
+class RGLRU(MixerStack):
     """The RG-LRU of Griffin: real numbers that decay, at rates that gates of the input choose.
 
         u = conv(x W_u + b_u)       v = gelu(x W_v + b_v)
@@ -198,7 +196,9 @@ class RGLRU(LayerStack):
         backend: ScanBackend = "auto",
         **options: Unpack[MixerOptions],
     ):
-        mixer = partial(
+        self.stack(
+            input_size,
+            key,
             GriffinMixer,
             inner_size=inner_size,
             conv=conv,
@@ -206,9 +206,5 @@ class RGLRU(LayerStack):
             r_max=r_max,
             chrono=chrono,
             backend=backend,
+            **options,
         )
-        self.embedding, self.layers, self.output_size = mixer_stack(
-            input_size, key, mixer, **options
-        )
-        self.embedding_relu = False
-        self.input_size = input_size

@@ -1,7 +1,6 @@
 """The simplified state-space layer, S5."""
 
 import math
-from functools import partial
 from typing import ClassVar, Unpack
 
 import equinox as eqx
@@ -14,9 +13,8 @@ from clew.errors import LARGEST_SIZE, MOST_PARTS, UserError, require_at_least, r
 from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init
 from clew.memory.parts.linear_recurrence import ScanBackend
-from clew.memory.parts.mixers import MixerOptions, mixer_stack
+from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
 from clew.memory.parts.options import takes_options_of
-from clew.memory.parts.stack import LayerStack
 from clew.memory.parts.state_space import Activation, StateSpaceMixer, polar, to_complex, wide
 
 SLOWEST = -1e-4
@@ -122,7 +120,7 @@ def _check_sizes(size: int, state_size: int | None, num_blocks: int) -> int:
     return state_size
 
 
-class S5(LayerStack):
+class S5(MixerStack):
     """S5: one linear state-space model of all inputs, diagonal, in steps of learned sizes.
 
         dt = exp(s)       lambda = exp(Lambda * dt)
@@ -176,7 +174,9 @@ class S5(LayerStack):
         backend: ScanBackend = "auto",
         **options: Unpack[MixerOptions],
     ):
-        mixer = partial(
+        self.stack(
+            input_size,
+            key,
             S5Mixer,
             state_size=state_size,
             num_blocks=num_blocks,
@@ -185,9 +185,5 @@ class S5(LayerStack):
             bounded=bounded,
             activation=activation,
             backend=backend,
+            **options,
         )
-        self.embedding, self.layers, self.output_size = mixer_stack(
-            input_size, key, mixer, **options
-        )
-        self.embedding_relu = False
-        self.input_size = input_size

@@ -13,10 +13,9 @@ from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
 from clew.memory.parts.linear_recurrence import ScanBackend, advance, advance_states
 from clew.memory.parts.maps import MemoryMap
-from clew.memory.parts.mixers import Mixer, MixerOptions, mixer_stack
+from clew.memory.parts.mixers import Mixer, MixerOptions, MixerStack, mixer_stack
 from clew.memory.parts.options import takes_options_of
 from clew.memory.parts.positions import count_positions
-from clew.memory.parts.stack import LayerStack
 
 
 class SHMState(NamedTuple):
@@ -139,7 +138,7 @@ class SHMMixer(Mixer):
         return positive / (jnp.sum(positive, axis=-1, keepdims=True) + self.epsilon)
 
 
-class SHM(LayerStack):
+class SHM(MixerStack):
     """The stable Hadamard memory: a matrix each number of which grows or fades by itself.
 
         M_t = M_{t-1} * C_t + U_t
@@ -194,16 +193,14 @@ class SHM(LayerStack):
         backend: ScanBackend = "auto",
         **options: Unpack[MixerOptions],
     ):
-        mixer = partial(
+        self.stack(
+            input_size,
+            key,
             SHMMixer,
             memory_size=memory_size,
             addresses=addresses,
             period=period,
             epsilon=epsilon,
             backend=backend,
+            **options,
         )
-        self.embedding, self.layers, self.output_size = mixer_stack(
-            input_size, key, mixer, **options
-        )
-        self.embedding_relu = False
-        self.input_size = input_size

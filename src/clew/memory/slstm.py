@@ -1,6 +1,5 @@
 """The sLSTM: an LSTM with exponential gates and a normaliser, whose heads read their own output."""
 
-from functools import partial
 from typing import Literal, NamedTuple, Unpack
 
 import equinox as eqx
@@ -17,9 +16,8 @@ from clew.memory.parts.chunkwise import EXACT
 from clew.memory.parts.convolution import ShortConvolution
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.matrix_mixer import ConvolvedMixer, in_heads
-from clew.memory.parts.mixers import MixerOptions, mixer_stack
+from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
 from clew.memory.parts.options import takes_options_of
-from clew.memory.parts.stack import LayerStack
 
 ForgetGate = Literal["sigmoid", "exp"]
 
@@ -170,7 +168,7 @@ def _forget_biases(
     return jnp.array(np.minimum(biases, 0.0) if forget == "exp" else biases, jnp.float32)
 
 
-class SLSTM(LayerStack):
+class SLSTM(MixerStack):
     """The sLSTM of xLSTM: exponential gates, a normaliser, and heads that read their own output.
 
         c_t = f_t * c_{t-1} + i_t * z_t
@@ -223,16 +221,14 @@ class SLSTM(LayerStack):
         chrono: int = 0,
         **options: Unpack[MixerOptions],
     ):
-        mixer = partial(
+        self.stack(
+            input_size,
+            key,
             SLSTMMixer,
             num_heads=num_heads,
             head_size=head_size,
             conv=conv,
             forget=forget,
             chrono=chrono,
+            **options,
         )
-        self.embedding, self.layers, self.output_size = mixer_stack(
-            input_size, key, mixer, **options
-        )
-        self.embedding_relu = False
-        self.input_size = input_size

@@ -36,6 +36,7 @@ class ConvolvedMixer(Mixer):
     """
 
     convolution: eqx.AbstractVar[ShortConvolution | None]
+    output: eqx.AbstractVar[Any]
 
     @abc.abstractmethod
     def project(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead channels"]:
@@ -61,14 +62,14 @@ class ConvolvedMixer(Mixer):
     ) -> tuple[State, Float[Array, "time heads head"]]:
         """The recurrence over a chunk."""
 
-    @abc.abstractmethod
     def finish(
         self,
         y: Float[Array, "*lead heads head"],
         x: Float[Array, "*lead n"],
         read: Float[Array, "*lead channels"],
     ) -> Float[Array, "*lead n"]:
-        """What the layer is given."""
+        """What the layer is given; unless a model says otherwise, by a `GatedOutput`."""
+        return self.output(y, x)
 
     def init_state(self) -> ConvolvedState:
         """The heads' state, and zeros."""
@@ -105,7 +106,19 @@ class MatrixMixer(ConvolvedMixer):
     """
 
     inputs: eqx.AbstractVar[Linear]
+    num_heads: eqx.AbstractVar[int]
+    head_size: eqx.AbstractVar[int]
     backend: eqx.AbstractVar[MatrixBackend]
+
+    @property
+    def width_of_keys(self) -> int:
+        """That of values, unless a model has another."""
+        return self.head_size
+
+    def init_heads(self) -> Matrix:
+        """Zeros."""
+        shape = (self.num_heads, self.head_size, self.width_of_keys)
+        return jnp.zeros(shape, self.inputs.weight.dtype)
 
     def project(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead channels"]:
         return self.inputs(x)

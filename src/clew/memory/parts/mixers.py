@@ -16,7 +16,7 @@ from clew.memory.parts.blocks import Init, LayerNorm, Linear
 from clew.memory.parts.gates import GateName
 from clew.memory.parts.layer import Layer
 from clew.memory.parts.maps import MemoryMap
-from clew.memory.parts.stack import embedded_layers
+from clew.memory.parts.stack import LayerStack, embedded_layers
 
 M = TypeVar("M", bound="Mixer")
 
@@ -104,3 +104,16 @@ def mixer_stack(
     sizes = (input_size, hidden_size, num_layers, ffn_size)
     made = embedded_layers(one, *sizes, key=key, init=init, gate=gate, norm="before")
     return *made, hidden_size
+
+
+class MixerStack(LayerStack):
+    """A memory made of mixers, whose constructor says which by `stack`."""
+
+    def stack(
+        self, input_size: int, key: PRNGKeyArray, mixer: Callable[..., Mixer], **options: Any
+    ) -> None:
+        """Sets every field, by `mixer_stack`; for the constructor alone."""
+        made = mixer_stack(input_size, key, mixer, **options)
+        self.embedding, self.layers, self.output_size = made
+        self.embedding_relu = False
+        self.input_size = input_size
