@@ -6,16 +6,17 @@ A sequence shows pairs of a key and a value, one token after the other, and then
 of every key, in random order and between blanks; the answer is due at the query itself. Without
 reward and exploration, what is left is what the state can hold and what training finds.
 
-It goes on where it stopped: a row for each memory, number of pairs and seed is appended to
-`rows.jsonl`, and the table and the picture are made of all rows. Source: Arora et al. (2023),
-"Zoology", section 3.1; here with fewer tokens (64 keys and as many values) and shorter training.
+One training sees sequences of 4, 8 and 16 pairs, a third of each, and is then asked new ones of
+each kind. Two layers of `--widths`, or one cell. It goes on where it stopped: a row for each
+memory, width and seed is appended to `rows.jsonl`, and the table and the picture are made of all
+rows. Source: Arora et al. (2023), "Zoology", section 3.1; here with fewer tokens (64 keys and as
+many values) and shorter training.
 """
 
 import argparse
 import json
 import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ from rich.progress import track
 
 from clew.lab.costs.count import state_size
 from clew.memory import MEMORIES, AbstractMemory, make_memory, options_of
+from clew.memory.base import count_floats
 from clew.memory.parts.blocks import Linear
 from clew.report.document import Measured, tabulate
 from clew.report.figures import new_figure, save, styles_of
@@ -37,9 +39,12 @@ from clew.run.machine import git_commit
 from clew.stats.aggregates import mean_and_deviation
 from clew.stats.comparisons import critical_value
 
-WORDS, LENGTH, BATCH, STEPS, RATE, SOLVED = 64, 64, 64, 2000, 2e-3, 0.99
+WORDS, LENGTH, STEPS, RATE, SOLVED = 64, 64, 3000, 2e-3, 0.995
 PAIRS = (4, 8, 16)
-SIZES = {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "head_size": 32, "window": 64}
+EACH = 16
+"""Sequences of a batch with each number of pairs."""
+ASKED = 256
+"""Sequences with each number of pairs that a trained memory is asked."""
 
 
 class Batch(NamedTuple):
@@ -62,8 +67,8 @@ class Reader(eqx.Module):
         return self.readout(self.memory.unroll(self.memory.init_state(), xs, starts)[1])
 
 
-def draw(key: PRNGKeyArray, pairs: int) -> Batch:
-    """Different keys with values of their own; token 0 is the blank."""
+def draw(key: PRNGKeyArray, pairs: int, count: int) -> Batch:
+    """Sequences of different keys with values of their own; token 0 is the blank."""
 
     def one(key: PRNGKeyArray) -> tuple[Array, Array]:
         of_keys, of_values, of_order, of_times = jax.random.split(key, 4)
@@ -76,7 +81,14 @@ def draw(key: PRNGKeyArray, pairs: int) -> Batch:
         due = jnp.full(LENGTH, -1).at[times].set(values[order])
         return tokens.at[times].set(1 + keys[order]), due
 
-    return Batch(*jax.vmap(one)(jax.random.split(key, BATCH)))
+    return Batch(*jax.vmap(one)(jax.random.split(key, count)))
+
+
+def draw_all(key: PRNGKeyArray) -> Batch:
+    """A batch of training, `EACH` sequences of every number of pairs."""
+    keys = jax.random.split(key, len(PAIRS))
+    drawn = [draw(of, pairs, EACH) for of, pairs in zip(keys, PAIRS, strict=True)]
+    return Batch(*(jnp.concatenate(parts) for parts in zip(*drawn, strict=True)))
 
 
 def loss(reader: Reader, batch: Batch) -> tuple[Array, Array]:
@@ -95,44 +107,61 @@ def optimiser() -> optax.GradientTransformation:
     return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate))
 
 
-@partial(jax.jit, static_argnames=("static", "pairs", "steps"))
-def learn(arrays: Any, moments: Any, key: PRNGKeyArray, static: Any, pairs: int, steps: int) -> Any:
+@eqx.filter_jit
+def learn(reader: Reader, moments: Any, key: PRNGKeyArray, steps: int) -> Any:
     """Some updates, and the share of right answers in each."""
+    arrays, static = eqx.partition(reader, eqx.is_inexact_array)
 
     def update(carry: tuple[Any, Any], key: PRNGKeyArray) -> tuple[tuple[Any, Any], Array]:
         arrays, moments = carry
 
         def of(arrays: Any) -> tuple[Array, Array]:
-            return loss(eqx.combine(arrays, static), draw(key, pairs))
+            return loss(eqx.combine(arrays, static), draw_all(key))
 
         (_, right), slope = jax.value_and_grad(of, has_aux=True)(arrays)
         slope = jax.tree.map(jnp.conj, slope)
         steps, moments = optimiser().update(slope, moments, arrays)
         return (eqx.apply_updates(arrays, steps), moments), right
 
-    return jax.lax.scan(update, (arrays, moments), jax.random.split(key, steps))
+    keys = jax.random.split(key, steps)
+    (arrays, moments), right = jax.lax.scan(update, (arrays, moments), keys)
+    return eqx.combine(arrays, static), moments, right
 
 
-def measure(name: str, pairs: int, seed: int, blocks: int = 20) -> dict[str, Any]:
-    """Trains one memory, until it answers `SOLVED` of a block or `STEPS` are over."""
+@eqx.filter_jit
+def ask(reader: Reader, key: PRNGKeyArray, pairs: int) -> Array:
+    """The share of right answers in new sequences."""
+    return loss(reader, draw(key, pairs, ASKED))[1]
+
+
+def small(name: str, width: int) -> dict[str, int]:
+    """The options of a memory of this width: two layers, heads of half the width."""
+    wanted = {"hidden_size": width, "num_layers": 2, "num_heads": 2, "head_size": width // 2}
+    known = options_of(name)
+    return {option: value for option, value in (wanted | {"window": 64}).items() if option in known}
+
+
+def measure(name: str, width: int, seed: int, blocks: int = 20) -> dict[str, Any]:
+    """Trains one memory, until it answers `SOLVED` of a block or `STEPS` are over, and asks it."""
     began = time.perf_counter()
-    sizes = {option: value for option, value in SIZES.items() if option in options_of(name)}
     key, memory_key, readout_key = jax.random.split(jax.random.key(seed), 3)
-    memory = make_memory(name, input_size=2 * WORDS + 1, key=memory_key, **sizes)
+    memory = make_memory(name, input_size=2 * WORDS + 1, key=memory_key, **small(name, width))
     reader = Reader(memory, Linear(memory.output_size, WORDS, key=readout_key, init="lecun"))
-    arrays, static = eqx.partition(reader, eqx.is_inexact_array)
-    moments, block, taken, right = optimiser().init(arrays), STEPS // blocks, 0, np.zeros(1)
+    moments = optimiser().init(eqx.filter(reader, eqx.is_inexact_array))
+    block, taken, right = STEPS // blocks, 0, np.zeros(1)
     while taken < STEPS and right.mean() < SOLVED:
         step_key = jax.random.fold_in(key, taken)
-        (arrays, moments), right = learn(arrays, moments, step_key, static, pairs, block)
+        reader, moments, right = learn(reader, moments, step_key, block)
         right, taken = np.asarray(right), taken + block
+    asked = {pairs: float(ask(reader, jax.random.fold_in(key, STEPS), pairs)) for pairs in PAIRS}
     return {
         "memory": name,
-        "pairs": pairs,
+        "width": width,
         "seed": seed,
-        "right": float(right.mean()),
+        **{f"right_{pairs}": share for pairs, share in asked.items()},
         "updates": taken,
         "state": state_size(memory).floats,
+        "parameters": count_floats(eqx.filter(memory, eqx.is_inexact_array)),
         "seconds": round(time.perf_counter() - began, 1),
         "commit": git_commit(),
     }
@@ -140,25 +169,34 @@ def measure(name: str, pairs: int, seed: int, blocks: int = 20) -> dict[str, Any
 
 def document(rows: Sequence[dict[str, Any]]) -> Measured:
     """The share of right answers by memory and pairs, with intervals, and against the state."""
-    names = sorted({row["memory"] for row in rows}, key=list(MEMORIES).index)
-    counts = sorted({row["pairs"] for row in rows})
-
-    def some(name: str, pairs: int) -> list[float]:
-        return [r["right"] for r in rows if (r["memory"], r["pairs"]) == (name, pairs)]
-
-    state = {row["memory"]: row["state"] for row in rows}
-    table = [[n, f"{state[n]:,}", *(_interval(some(n, p)) for p in counts)] for n in names]
+    groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: (list(MEMORIES).index(row["memory"]), row["width"])):
+        groups.setdefault((row["memory"], row["width"]), []).append(row)
+    table = [
+        [
+            name,
+            f"{width}",
+            f"{some[0]['state']:,}",
+            f"{some[0]['parameters']:,}",
+            *(_interval([row[f"right_{pairs}"] for row in some]) for pairs in PAIRS),
+            f"{np.median([row['updates'] for row in some]):,.0f}",
+            f"{len(some)}",
+        ]
+        for (name, width), some in groups.items()
+    ]
 
     def picture(path: Path) -> None:
-        figure = new_figure(3.4 * len(counts), 3.6)
+        figure = new_figure(3.4 * len(PAIRS), 3.8)
+        names = list(dict.fromkeys(name for name, _ in groups))
         styles = styles_of(names)
-        frames = figure.subplots(1, len(counts), squeeze=False)[0]
-        for axes, pairs in zip(frames, counts, strict=True):
+        frames = figure.subplots(1, len(PAIRS), squeeze=False)[0]
+        for axes, pairs in zip(frames, PAIRS, strict=True):
             for name in names:
-                if values := some(name, pairs):
-                    style = styles[name]
-                    at = (max(state[name], 1), float(np.mean(values)))
-                    axes.plot(*at, style.marker, color=style.colour, label=name)
+                own = [some for (of, _), some in groups.items() if of == name]
+                at = [max(some[0]["state"], 1) for some in own]
+                shares = [np.mean([row[f"right_{pairs}"] for row in some]) for some in own]
+                axes.plot(at, shares, styles[name].marker + "-", color=styles[name].colour)
+                axes.lines[-1].set_label(name)
             axes.set(
                 xscale="log", ylim=(-0.03, 1.03), title=f"{pairs} pairs", xlabel="state, floats"
             )
@@ -166,11 +204,20 @@ def document(rows: Sequence[dict[str, Any]]) -> Measured:
         save(figure, path)
 
     note = (
-        f"Share of right answers in the last {STEPS // 20} of at most {STEPS:,} updates of {BATCH} "
-        f"sequences of {LENGTH} tokens, mean and 95% interval by Student's t over seeds (in "
-        f"brackets how many); chance is {1 / WORDS:.3f}. Two layers of 64, or one cell of 64."
+        f"Share of right answers in {ASKED} new sequences of {LENGTH} tokens with each number of "
+        f"pairs, mean and 95% interval by Student's t over seeds, after at most {STEPS:,} updates "
+        f"of {EACH * len(PAIRS)} sequences; chance is {1 / WORDS:.3f}. Updates: the median of what "
+        f"was taken until {SOLVED} of {STEPS // 20} updates' answers were right."
     )
-    columns = ["", "state, floats", *(f"{pairs} pairs" for pairs in counts)]
+    columns = [
+        "memory",
+        "width",
+        "state, floats",
+        "parameters",
+        *(f"{pairs} pairs" for pairs in PAIRS),
+        "updates",
+        "seeds",
+    ]
     title = "Multi-query associative recall"
     tables = [tabulate("recall", title, columns, table, note, records=list(rows))]
     return Measured("recall", {"rows": rows}, tables, pictures={"recall.png": picture})
@@ -178,11 +225,11 @@ def document(rows: Sequence[dict[str, Any]]) -> Measured:
 
 def _interval(values: Sequence[float]) -> str:
     if len(values) < 2:
-        return f"{values[0]:.2f} (1)" if values else "-"
+        return f"{values[0]:.2f}"
     spread = mean_and_deviation(values)
     half = critical_value(0.05, len(values) - 1) * spread.deviation / len(values) ** 0.5
     mean = spread.mean
-    return f"{mean:.2f} [{max(mean - half, 0):.2f}, {min(mean + half, 1):.2f}] ({len(values)})"
+    return f"{mean:.2f} [{max(mean - half, 0):.2f}, {min(mean + half, 1):.2f}]"
 
 
 def main() -> None:
@@ -192,14 +239,14 @@ def main() -> None:
     )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--memories", nargs="+", default=list(MEMORIES))
-    parser.add_argument("--pairs", nargs="+", type=int, default=list(PAIRS))
+    parser.add_argument("--widths", nargs="+", type=int, default=[64])
     parser.add_argument("--seeds", type=int, default=5)
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     path = given.folder / "rows.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    done = {(row["memory"], row["pairs"], row["seed"]) for row in rows}
-    wanted = [(n, p, s) for s in range(given.seeds) for p in given.pairs for n in given.memories]
+    done = {(row["memory"], row["width"], row["seed"]) for row in rows}
+    wanted = [(n, w, s) for s in range(given.seeds) for w in given.widths for n in given.memories]
     for cell in track([cell for cell in wanted if cell not in done], "trainings"):
         rows.append(measure(*cell))
         with path.open("a") as file:
