@@ -77,6 +77,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("lru", {"state_size": 7, "activation": "none"}),
     ("lru", {"activation": "gelu", "gate": "gru"}),
     ("rg_lru", {"conv": 0, "inner_size": 7}),
+    ("rg_lru", {"num_blocks": 3}),
     ("s5", {"bounded": False, "num_blocks": 3, "state_size": 18, "activation": "full_glu"}),
     ("gated_delta_net", {"conv": 0, "decay": "none", "ffn_size": 7}),
     ("mamba2", {"conv": 0, "state_size": 5}),

@@ -137,10 +137,11 @@ class FFM(MixerStack):
     Raises:
         UserError: for an impossible size or an unknown choice.
 
-    Source: Morad et al. (2023b), "Reinforcement learning with fast and forgetful memory", section
-    4; a and omega start evenly spaced, omega by its period, as in the authors' code. Deviations:
-    the cell stands in a residual layer. Nothing is divided by a power of g, as the paper's sums
-    over time are, so that a has no upper limit and a chunk no longest length.
+    Source: Morad et al. (2023b), "Reinforcement learning with fast and forgetful memory"; a and
+    omega start evenly spaced, omega by its period, as in the authors' PyTorch code, by which they
+    compare memories. Their JAX code has a from e to 1e-6 and norm(z_t * sigmoid(l_4(x_t))).
+    Deviations: the cell stands in a residual layer. Nothing is divided by a power of g, as the
+    paper's sums over time are, so that a has no upper limit and a chunk no longest length.
     """
 
     @takes_options_of(mixer_stack)

@@ -60,7 +60,7 @@ class GatedDeltaMixer(MatrixMixer):
         self.norm = LayerNorm(size)
         self.inputs = Linear(size, 3 * wide, key=keys[0], init=init, bias=False, blocks=3)
         rates = Linear(size, 2 * num_heads, key=keys[1], init=init)
-        # As in Mamba-2, from whose code the authors took it.
+        # As in Mamba-2.
         bias = [initial.time_steps(keys[2], num_heads), initial.constant(num_heads)]
         self.rates = eqx.tree_at(lambda made: made.bias, rates, jnp.concatenate(bias))
         self.log_rate = initial.log_rates(keys[3], num_heads)
@@ -123,9 +123,11 @@ class GatedDeltaNet(MixerStack):
     Raises:
         UserError: for an impossible size or an unknown choice.
 
-    Source: Yang et al. (2024b), "Gated Delta Networks", Eq. 10 and Figure 1; Yang et al. (2024a),
-    "Parallelizing linear transformers with the delta rule", for the chunks; Dao and Gu (2024) for
-    how A and c begin. Deviation: weights start orthogonal.
+    Source: Yang et al. (2024b), "Gated Delta Networks", section 3.1 and Figure 1; Yang et al.
+    (2024a), "Parallelizing linear transformers with the delta rule", for the chunks; Dao and Gu
+    (2024) for how A and c begin. Deviations: A starts uniform from 1 to 16, as there, where the
+    authors' code has 0 to 16; values are as wide as keys, where it has twice as wide; and weights
+    start orthogonal.
     """
 
     @takes_options_of(mixer_stack)

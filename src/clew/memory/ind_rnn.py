@@ -104,11 +104,11 @@ class IndRNN(CellStack):
     Raises:
         UserError: for a size below 1 or an unknown choice.
 
-    Source: Li et al. (2018), "Independently recurrent neural network", Eq. 2, and section
-    3.1 for the bound; u starts uniform from 0 to 1, as in POPGym's code (Morad et al., 2023a).
-    Deviations: there is no batch norm, whose averages would tie episodes together. The bound is
-    part of the equation, so that a u beyond it has no gradient; POPGym's code cuts the parameter,
-    and has relu whatever its settings say.
+    Source: Li et al. (2018), "Independently recurrent neural network", section 3; u starts uniform
+    from 0 to 1, as in POPGym's code (Morad et al., 2023a). Deviations: there is no batch norm,
+    whose averages would tie episodes together. The bound is part of the equation, so that a u
+    beyond it has no gradient; POPGym's code cuts the parameter, has relu whatever its settings say,
+    and a second bias, uniform from 0 to 1.
     """
 
     @takes_options_of(stack_cells, num_layers=2)

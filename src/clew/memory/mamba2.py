@@ -134,7 +134,7 @@ class Mamba2(MixerStack):
     Raises:
         UserError: for an impossible size or an unknown choice.
 
-    Source: Dao and Gu (2024), "Transformers are SSMs", Eq. 1-2 with the scalar A of section 2.2,
+    Source: Dao and Gu (2024), "Transformers are SSMs", Eq. 2 with the scalar A of section 2.4,
     and section 7.1 with Figure 6 for the block; how dt and A begin is that of their code: dt from
     0.001 to 0.1, A from -1 to -16, D at 1. The paper discretises B by dt as the code does, which
     is Euler's rule. Deviations: one group of B and C, no products of the heads' width that is

@@ -65,10 +65,10 @@ class MinLSTM(MixerStack):
     Raises:
         UserError: for an impossible size or an unknown choice.
 
-    Source: Feng et al. (2024), "Were RNNs all we needed?", section 3.2 and appendix B, which have
-    the normalised gates; their appendix A.2 has the others. Deviation: no logarithms are taken for
-    "positive": the scan divides by nothing and needs none. The paper's experiments have a short
-    convolution in some of the layers, which is not here.
+    Source: Feng et al. (2024), "Were RNNs all we needed?", section 3.2, whose last step is the
+    normalisation, and appendix B for "positive". Deviation: no logarithms are taken there: the scan
+    divides by nothing and needs none. The paper's experiments have a short convolution in some of
+    the layers, which is not here.
     """
 
     @takes_options_of(mixer_stack)

@@ -220,12 +220,13 @@ class MLSTM(MixerStack):
     Raises:
         UserError: for an impossible size or an unknown choice.
 
-    Source: Beck et al. (2024), "xLSTM", Eq. 19-27, and Figure 10 for the convolution. The paper
-    also allows f = exp; the authors' code has sigmoid alone, which keeps m_t what it is in chunks,
-    and adds epsilon = 1e-6 as here. There m may be negative, and exp(-m), which takes the place of
-    the 1, overflows. Deviations: the heads are normed before o, as in their code; no skip around
-    the cell, and a feed-forward net after each block in place of a block of twice the width; the
-    gates read x, and weights start orthogonal.
+    Source: Beck et al. (2024), "xLSTM", Eq. 19-27 with Eq. 15 for m, and appendix A.4 for the
+    convolution. The paper also allows f = exp; the authors' code has sigmoid alone, which keeps m_t
+    what it is in chunks, and adds epsilon = 1e-6 as here. There m may be negative, and exp(-m),
+    which takes the place of the 1, overflows. Deviations: the heads are normed before o, as in
+    their code; no skip around the cell, and a feed-forward net after each block in place of a block
+    of twice the width; the gates read x, where their code has them read q, k and v with weights
+    that start at 0; and weights start orthogonal.
     """
 
     @takes_options_of(mixer_stack)

@@ -174,10 +174,12 @@ class SHM(MixerStack):
     Raises:
         UserError: for an impossible size, an `epsilon` of 0 or less, or an unknown choice.
 
-    Source: Le et al. (2024), "Stable Hadamard Memory", section 4; keys, queries, the skip and how
-    theta starts are those of the authors' code for POPGym. Deviations: the fixed sequence; and the
-    cell stands in a residual layer. The authors' code means to draw an address for every step, and
-    rounds a number between 0 and 1 down, so that it always has row 0, which is `addresses=1`.
+    Source: Le et al. (2024), "Stable Hadamard Memory"; keys, queries, the skip and how theta starts
+    are those of the authors' code for POPGym. Deviations: the fixed sequence; and the cell stands
+    in a residual layer. That code means to draw an address for every step, and rounds a number
+    between 0 and 1 down, so that it always has row 0, which is `addresses=1`. Their code for
+    meta-reinforcement learning does draw one, and cuts M to between -100 and 100 after every step,
+    which is not linear and not here.
     """
 
     @takes_options_of(mixer_stack)

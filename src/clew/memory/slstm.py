@@ -201,8 +201,9 @@ class SLSTM(MixerStack):
     Raises:
         UserError: for an impossible size or an unknown choice.
 
-    Source: Beck et al. (2024), "xLSTM", Eq. 8-18, and Figure 9 for the convolution; R begins at 0
-    and the biases of f as in the authors' code, with "exp" none of them above 0. The paper does not
+    Source: Beck et al. (2024), "xLSTM", Eq. 8-17, and appendix A.4 for the convolution; R begins at
+    0, and the biases of f as in the first layer of the authors' code, whose deeper layers have more
+    of them above 0, with "exp" none. The paper does not
     say what m is at the start; the code skips the comparison where n is 0, which a very low m does
     as well. Deviations: a product W after the norm, a feed-forward net with relu, one scale of the
     norm for all heads, and weights start orthogonal.

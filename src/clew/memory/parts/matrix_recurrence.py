@@ -115,8 +115,8 @@ def read_chunk(
 
     Where keys turn, all of them are turned as far as their step lies behind the state before.
 
-    Source: Yang et al. (2024), Parallelizing linear transformers with the delta rule, Eq. 7-11,
-    and Gated delta networks, Eq. 8-9; their W and U are one system here, since C is known.
+    Source: Yang et al. (2024), Parallelizing linear transformers with the delta rule, and Gated
+    delta networks, section 3; their W and U are one system here, since C is known.
     """
     # A sum of finite logarithms may be -inf; one that is -inf by itself would count as a mistake.
     lowest = jnp.finfo(inputs.log_keep.dtype).min
