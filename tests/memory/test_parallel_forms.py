@@ -3,15 +3,17 @@
 from collections.abc import Iterator
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import Array
 
 import clew.memory.relit
 from clew.errors import UserError
 from clew.lab.studies.tmaze.models import PublishedReLiT
-from clew.memory import kernels, make_memory
+from clew.memory import AbstractMemory, kernels, make_memory
 from clew.memory.arelit import ApproximateLinearAttention
 from clew.memory.laws import check
 from clew.memory.parts import chunkwise, linear_recurrence
@@ -178,3 +180,18 @@ def test_forward_mode_goes_through_chunks() -> None:
     _, moved = jax.jvp(outputs, (xs,), (xs,))
     _, pull = jax.vjp(outputs, xs)
     assert float(jnp.sum(pull(moved)[0] * xs)) == pytest.approx(float(jnp.sum(moved**2)), rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["gla", "relit"])
+def test_the_gradient_of_a_batch_does_not_end_the_process(name: str) -> None:
+    """Sums over more than eight axes did: XLA's library for processors has room for no more."""
+    memory = make_memory(name, input_size=3, key=jax.random.key(0), backend="chunkwise")
+    xs, starts = jnp.ones((6, 50, 3)), jnp.zeros(50, bool)
+
+    @eqx.filter_jit
+    @eqx.filter_grad
+    def slope(memory: AbstractMemory) -> Array:
+        outs = jax.vmap(lambda x: memory.unroll(memory.init_state(), x, starts)[1])(xs)
+        return jnp.sum(outs**2)
+
+    assert all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(slope(memory)))

@@ -50,9 +50,9 @@ class Pairs(NamedTuple):
 
     same: Float[Array, "chunks heads size"]
     """of each step with itself"""
-    halves: tuple[Float[Array, "chunks heads pairs half half"], ...]
+    halves: tuple[Float[Array, "pairs half half"], ...]
     """of the steps of right halves with those of the left halves beside them, for halves of 1, 2,
-    4, ... steps"""
+    4, ... steps of all chunks and heads"""
 
 
 class Decays(NamedTuple):
@@ -113,7 +113,7 @@ def score(
         if decays is not None:
             before, after = decays.halves[level]
             right, left = right * before, left * after
-        halves.append(jnp.einsum("...tn,...jn->...tj", right, left, precision=EXACT))
+        halves.append(jnp.einsum("ptn,pjn->ptj", right, left, precision=EXACT))
     return Pairs(jnp.sum(queries * keys, axis=-1), tuple(halves))
 
 
@@ -126,10 +126,10 @@ def weigh(
         left = _split(values, half)[0]
         if decays is not None:
             left = left * decays.halves[level][1]
-        seen = jnp.einsum("...tj,...jn->...tn", pairs.halves[level], left, precision=EXACT)
+        seen = jnp.einsum("ptj,pjn->ptn", pairs.halves[level], left, precision=EXACT)
         if decays is not None:
             seen = seen * decays.halves[level][0]
-        out = out + jnp.stack([jnp.zeros_like(seen), seen], axis=-3).reshape(out.shape)
+        out = out + jnp.stack([jnp.zeros_like(seen), seen], axis=1).reshape(out.shape)
     return out
 
 
@@ -288,13 +288,21 @@ def _levels(size: int) -> list[int]:
     return [1 << level for level in range(size.bit_length() - 1)]
 
 
+def _halves(x: Array, half: int) -> Float[Array, "pairs 2 half n"]:
+    """Pairs of halves, of all chunks and heads on one axis.
+
+    With an axis for each of them, and one for a batch, XLA's sums over them on a processor end in a
+    segmentation fault (jaxlib 0.10: a buffer of its library has eight axes and no check).
+    """
+    return x.reshape(-1, 2, half, x.shape[-1])
+
+
 def _split(x: Array, half: int) -> tuple[Array, Array]:
-    """Left and right halves, [..., pairs, half, n]."""
-    halves = x.reshape(*x.shape[:-2], -1, 2, half, x.shape[-1])
-    return halves[..., 0, :, :], halves[..., 1, :, :]
+    """Left and right halves, [pairs, half, n]."""
+    halves = _halves(x, half)
+    return halves[:, 0], halves[:, 1]
 
 
 def _scaled(x: Array, half: int, left: Array, right: Array) -> Array:
     """Left halves times `left`, right halves times `right`."""
-    halves = x.reshape(*x.shape[:-2], -1, 2, half, x.shape[-1])
-    return (halves * jnp.stack([left, right], axis=-3)).reshape(x.shape)
+    return (_halves(x, half) * jnp.stack([left, right], axis=1)).reshape(x.shape)
