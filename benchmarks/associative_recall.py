@@ -6,17 +6,22 @@ A sequence shows pairs of a key and a value, one token after the other, and then
 of every key, in random order and between blanks; the answer is due at the query itself. Without
 reward and exploration, what is left is what the state can hold and what training finds.
 
+Keys and values are tokens apart, as in the paper, so that a memory must bind what follows each
+other before it can hold it. With `--together` an observation has the token and the one before it:
+what is left then is capacity.
+
 One training sees sequences of 4, 8 and 16 pairs, a third of each, and is then asked new ones of
 each kind. Two layers of `--widths`, or one cell. It goes on where it stopped: a row for each
-memory, width and seed is appended to `rows.jsonl`, and the table and the picture are made of all
-rows. Source: Arora et al. (2023), "Zoology", section 3.1; here with fewer tokens (64 keys and as
-many values) and shorter training.
+memory, width, seed and way of showing is appended to `rows.jsonl`, and tables and pictures are made
+of all rows. Source: Arora et al. (2023), "Zoology", section 3.1; here with fewer tokens (64 keys
+and as many values) and shorter training.
 """
 
 import argparse
 import json
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +37,7 @@ from clew.lab.costs.count import state_size
 from clew.memory import MEMORIES, AbstractMemory, make_memory, options_of
 from clew.memory.base import count_floats
 from clew.memory.parts.blocks import Linear
-from clew.report.document import Measured, tabulate
+from clew.report.document import Measured, Table, tabulate
 from clew.report.figures import new_figure, save, styles_of
 from clew.report.files import write_measured
 from clew.run.machine import git_commit
@@ -40,11 +45,15 @@ from clew.stats.aggregates import mean_and_deviation
 from clew.stats.comparisons import critical_value
 
 WORDS, LENGTH, STEPS, RATE, SOLVED = 64, 64, 3000, 2e-3, 0.995
+TOKENS = 2 * WORDS + 1
 PAIRS = (4, 8, 16)
 EACH = 16
 """Sequences of a batch with each number of pairs."""
 ASKED = 256
 """Sequences with each number of pairs that a trained memory is asked."""
+
+
+APART, TOGETHER = "apart", "together"
 
 
 class Batch(NamedTuple):
@@ -59,11 +68,15 @@ class Reader(eqx.Module):
 
     memory: AbstractMemory
     readout: Linear
+    shown: str = eqx.field(static=True)
 
     def __call__(self, tokens: Int[Array, " time"]) -> Float[Array, "time values"]:
-        """Logits of the value that is due, from the tokens, 2 WORDS + 1 of them, as one-hots."""
+        """Logits of the value that is due, from the tokens as one-hots."""
         starts = jnp.zeros(len(tokens), bool).at[0].set(True)
-        xs = jax.nn.one_hot(tokens, 2 * WORDS + 1)
+        xs = jax.nn.one_hot(tokens, TOKENS)
+        if self.shown == TOGETHER:
+            before = jnp.zeros_like(xs).at[1:].set(xs[:-1])
+            xs = jnp.concatenate([xs, before], axis=-1)
         return self.readout(self.memory.unroll(self.memory.init_state(), xs, starts)[1])
 
 
@@ -141,12 +154,14 @@ def small(name: str, width: int) -> dict[str, int]:
     return {option: value for option, value in (wanted | {"window": 64}).items() if option in known}
 
 
-def measure(name: str, width: int, seed: int, blocks: int = 20) -> dict[str, Any]:
+def measure(name: str, width: int, seed: int, shown: str, blocks: int = 20) -> dict[str, Any]:
     """Trains one memory, until it answers `SOLVED` of a block or `STEPS` are over, and asks it."""
     began = time.perf_counter()
     key, memory_key, readout_key = jax.random.split(jax.random.key(seed), 3)
-    memory = make_memory(name, input_size=2 * WORDS + 1, key=memory_key, **small(name, width))
-    reader = Reader(memory, Linear(memory.output_size, WORDS, key=readout_key, init="lecun"))
+    size = 2 * TOKENS if shown == TOGETHER else TOKENS
+    memory = make_memory(name, input_size=size, key=memory_key, **small(name, width))
+    readout = Linear(memory.output_size, WORDS, key=readout_key, init="lecun")
+    reader = Reader(memory, readout, shown)
     moments = optimiser().init(eqx.filter(reader, eqx.is_inexact_array))
     block, taken, right = STEPS // blocks, 0, np.zeros(1)
     while taken < STEPS and right.mean() < SOLVED:
@@ -158,6 +173,7 @@ def measure(name: str, width: int, seed: int, blocks: int = 20) -> dict[str, Any
         "memory": name,
         "width": width,
         "seed": seed,
+        "shown": shown,
         **{f"right_{pairs}": share for pairs, share in asked.items()},
         "updates": taken,
         "state": state_size(memory).floats,
@@ -167,12 +183,22 @@ def measure(name: str, width: int, seed: int, blocks: int = 20) -> dict[str, Any
     }
 
 
+Groups = dict[tuple[str, int], list[dict[str, Any]]]
+
+
 def document(rows: Sequence[dict[str, Any]]) -> Measured:
     """The share of right answers by memory and pairs, with intervals, and against the state."""
-    groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    shown: dict[str, Groups] = {}
     for row in sorted(rows, key=lambda row: (list(MEMORIES).index(row["memory"]), row["width"])):
+        groups = shown.setdefault(row["shown"], {})
         groups.setdefault((row["memory"], row["width"]), []).append(row)
-    table = [
+    tables = [_table(how, shown[how]) for how in sorted(shown)]
+    pictures = {f"{how}.png": partial(_picture, shown[how]) for how in sorted(shown)}
+    return Measured("recall", {"rows": list(rows)}, tables, pictures=pictures)
+
+
+def _table(shown: str, groups: Groups) -> Table:
+    cells = [
         [
             name,
             f"{width}",
@@ -184,43 +210,35 @@ def document(rows: Sequence[dict[str, Any]]) -> Measured:
         ]
         for (name, width), some in groups.items()
     ]
-
-    def picture(path: Path) -> None:
-        figure = new_figure(3.4 * len(PAIRS), 3.8)
-        names = list(dict.fromkeys(name for name, _ in groups))
-        styles = styles_of(names)
-        frames = figure.subplots(1, len(PAIRS), squeeze=False)[0]
-        for axes, pairs in zip(frames, PAIRS, strict=True):
-            for name in names:
-                own = [some for (of, _), some in groups.items() if of == name]
-                at = [max(some[0]["state"], 1) for some in own]
-                shares = [np.mean([row[f"right_{pairs}"] for row in some]) for some in own]
-                axes.plot(at, shares, styles[name].marker + "-", color=styles[name].colour)
-                axes.lines[-1].set_label(name)
-            axes.set(
-                xscale="log", ylim=(-0.03, 1.03), title=f"{pairs} pairs", xlabel="state, floats"
-            )
-        figure.legend(*frames[0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
-        save(figure, path)
-
     note = (
         f"Share of right answers in {ASKED} new sequences of {LENGTH} tokens with each number of "
         f"pairs, mean and 95% interval by Student's t over seeds, after at most {STEPS:,} updates "
-        f"of {EACH * len(PAIRS)} sequences; chance is {1 / WORDS:.3f}. Updates: the median of what "
+        f"of {EACH * len(PAIRS)} sequences; chance is {1 / WORDS:.3f}, one of the values of the "
+        f"sequence {', '.join(f'{1 / pairs:.2f}' for pairs in PAIRS)}. Updates: the median of what "
         f"was taken until {SOLVED} of {STEPS // 20} updates' answers were right."
     )
-    columns = [
-        "memory",
-        "width",
-        "state, floats",
-        "parameters",
-        *(f"{pairs} pairs" for pairs in PAIRS),
-        "updates",
-        "seeds",
-    ]
-    title = "Multi-query associative recall"
-    tables = [tabulate("recall", title, columns, table, note, records=list(rows))]
-    return Measured("recall", {"rows": rows}, tables, pictures={"recall.png": picture})
+    asked = [f"{pairs} pairs" for pairs in PAIRS]
+    columns = ["memory", "width", "state, floats", "parameters", *asked, "updates", "seeds"]
+    title = f"Associative recall, keys and values {shown}"
+    records = [row for some in groups.values() for row in some]
+    return tabulate(shown, title, columns, cells, note, records=records)
+
+
+def _picture(groups: Groups, path: Path) -> None:
+    figure = new_figure(3.4 * len(PAIRS), 3.8)
+    names = list(dict.fromkeys(name for name, _ in groups))
+    styles = styles_of(names)
+    frames = figure.subplots(1, len(PAIRS), squeeze=False)[0]
+    for axes, pairs in zip(frames, PAIRS, strict=True):
+        for name in names:
+            own = [some for (of, _), some in groups.items() if of == name]
+            at = [max(some[0]["state"], 1) for some in own]
+            shares = [np.mean([row[f"right_{pairs}"] for row in some]) for some in own]
+            style = styles[name]
+            axes.plot(at, shares, style.marker + "-", color=style.colour, label=name)
+        axes.set(xscale="log", ylim=(-0.03, 1.03), title=f"{pairs} pairs", xlabel="state, floats")
+    figure.legend(*frames[0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
+    save(figure, path)
 
 
 def _interval(values: Sequence[float]) -> str:
@@ -241,12 +259,15 @@ def main() -> None:
     parser.add_argument("--memories", nargs="+", default=list(MEMORIES))
     parser.add_argument("--widths", nargs="+", type=int, default=[64])
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--together", action="store_true", help="a token with the one before it")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     path = given.folder / "rows.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    done = {(row["memory"], row["width"], row["seed"]) for row in rows}
-    wanted = [(n, w, s) for s in range(given.seeds) for w in given.widths for n in given.memories]
+    shown = TOGETHER if given.together else APART
+    done = {(row["memory"], row["width"], row["seed"], row["shown"]) for row in rows}
+    seeds, names = range(given.seeds), given.memories
+    wanted = [(n, w, s, shown) for s in seeds for w in given.widths for n in names]
     for cell in track([cell for cell in wanted if cell not in done], "trainings"):
         rows.append(measure(*cell))
         with path.open("a") as file:
