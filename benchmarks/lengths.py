@@ -1,10 +1,12 @@
 """How time and memory of learning grow with the length of a chunk.
 
     python -m benchmarks.lengths --output results/lengths
+    python -m benchmarks.lengths --every --lengths 256 1024 8192 --output results/lengths-of-all
 
 Of the memories whose state does not grow with time, one layer each at the sizes of Pramanik
-(2023), Table A.2, in every form that a chunk of theirs is computed in: the gradient of `unroll`,
-compiled for chunks of several lengths.
+(2023), Table A.2: the gradient of `unroll`, compiled for chunks of several lengths. Of ReLiT and
+AReLiT in every form that a chunk of theirs is computed in; with `--every` of all the others too, as
+they come.
 """
 
 import argparse
@@ -24,7 +26,8 @@ from clew.cli.tables import log as log_to_stderr
 from clew.errors import unknown_name
 from clew.lab.bench.machine import call_seconds, device, matrix_product_rate
 from clew.lab.bench.timing import Estimate, estimate, ratio
-from clew.memory import AbstractMemory, make_memory, scan_steps
+from clew.memory import MEMORIES, AbstractMemory, make_memory, scan_steps
+from clew.memory import options_of as known_options
 from clew.memory.arelit import ApproximateLinearAttention
 from clew.memory.kernels import Form, choose_form, why_not
 from clew.memory.parts.stack import LayerStack
@@ -40,6 +43,12 @@ FORMS: dict[str, tuple[Form, ...]] = {
     "linear_transformer": (),
 }
 """The memories, and the values of their option `backend`."""
+OTHERS = tuple(
+    name
+    for name in MEMORIES
+    if name not in (*FORMS, "none", "hybrid") and "window" not in known_options(name)
+)
+"""The other memories whose state has one size."""
 INPUT_SIZE = 16
 PIECE = 16  # kPiece in kernels/native/features.h: of this many steps a kernel keeps one state
 ROWS = 4  # kRows in kernels/native/features.h
@@ -73,11 +82,11 @@ def of_memories(plan: LengthsPlan, names: Sequence[str]) -> LengthsPlan:
     """The plan for some of the memories, or for all if there are no names.
 
     Raises:
-        UserError: for a name that is not in `FORMS`.
+        UserError: for a name that is not among them.
     """
     for name in names:
-        if name not in FORMS:
-            raise unknown_name("memory to measure", name, FORMS)
+        if name not in (*FORMS, *OTHERS):
+            raise unknown_name("memory to measure", name, (*FORMS, *OTHERS))
     return plan._replace(memories=tuple(names)) if names else plan
 
 
@@ -247,13 +256,18 @@ class Subject(NamedTuple):
 
 def subjects(plan: LengthsPlan) -> Iterator[Subject]:
     """The plan's memories, in every form that this machine has."""
-    make = partial(make_memory, input_size=INPUT_SIZE, key=jax.random.key(0), **plan.sizes)
+
+    def make(name: str, **form: str) -> AbstractMemory:
+        sizes = {k: v for k, v in plan.sizes.items() if k in known_options(name)}
+        return make_memory(name, input_size=INPUT_SIZE, key=jax.random.key(0), **sizes, **form)
+
     for name in plan.memories:
-        for form in FORMS[name]:
+        forms = FORMS.get(name, ())
+        for form in forms:
             if form == "kernel" and why_not():
                 continue
             yield Subject(name, make(name, backend=form), f"{name}, {form}")
-        if not FORMS[name]:
+        if not forms:
             yield Subject(name, make(name), name)
 
 
@@ -307,14 +321,20 @@ def plan_of(given: argparse.Namespace) -> LengthsPlan:
     """What the options ask for.
 
     Raises:
-        UserError: for a name that is not in `FORMS`.
+        UserError: for a name that is not among those to measure.
     """
-    return of_memories(QUICK if given.quick else LengthsPlan(rounds=given.repeats), given.memories)
+    plan = QUICK if given.quick else LengthsPlan(rounds=given.repeats)
+    if given.lengths:
+        plan = plan._replace(lengths=tuple(given.lengths))
+    return of_memories(plan, given.memories or ([*FORMS, *OTHERS] if given.every else []))
 
 
 def options_of() -> argparse.ArgumentParser:
     """What can be chosen."""
-    return options.parser(__doc__ or "", repeats=6)
+    found = options.parser(__doc__ or "", repeats=6)
+    found.add_argument("--every", action="store_true", help="measure the other memories too")
+    found.add_argument("--lengths", nargs="+", type=int, default=[], help="of chunks, in steps")
+    return found
 
 
 def main(args: Sequence[str] | None = None) -> int:
