@@ -12,11 +12,25 @@ import sys
 from pathlib import Path
 
 from clew.cli.tables import log, show
-from clew.errors import UserError, require_at_least
+from clew.errors import UserError, require_at_least, unknown_name
 from clew.report.document import NothingMeasured
 from clew.report.files import write_measured
 from comparison.compare import QUICK, Plan
 from comparison.document import QUICK_NOTE, report
+from comparison.families import FAMILIES, Family
+
+
+def families_of(names: list[str]) -> list[Family]:
+    """The families of these names, or all.
+
+    Raises:
+        UserError: for an unknown one.
+    """
+    known = {family.name: family for family in FAMILIES}
+    for name in names:
+        if name not in known:
+            raise unknown_name("family", name, known)
+    return [known[name] for name in names or known]
 
 
 def main(args: list[str]) -> int:
@@ -34,13 +48,22 @@ def main(args: list[str]) -> int:
         action="store_true",
         help="short chunks and 2 turns: to see that it works, not to quote",
     )
+    parser.add_argument("--families", nargs="+", default=[], help="measure only these")
+    parser.add_argument(
+        "--lengths", nargs="+", type=int, default=[], help="of chunks, in steps (64 to 8192)"
+    )
+    parser.add_argument("--envs", type=int, default=0, help="environments that learn (4)")
+    parser.add_argument("--width", type=int, default=0, help="of inputs and memory (128)")
     parser.add_argument("--output", type=Path, help="a folder for tables, picture and JSON")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     given = parser.parse_args(args)
     try:
         require_at_least("repeats", given.repeats, 1)
         plan = QUICK if given.quick else Plan(rounds=given.repeats)
-        found = report(plan, 1 if given.quick else 3, log)
+        sizes = {"lengths": tuple(given.lengths), "envs": given.envs, "width": given.width}
+        plan = plan._replace(**{name: size for name, size in sizes.items() if size})
+        families = families_of(given.families)
+        found = report(plan, 1 if given.quick else 3, log, families)
         if given.output:
             write_measured(found, given.output)
     except UserError as mistake:

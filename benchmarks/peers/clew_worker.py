@@ -10,6 +10,7 @@ from clew.agents.network import Agent, NetworkConfig
 from clew.memory import make_memory
 from clew.memory.linear_transformer import LinearAttention
 from clew.memory.parts.blocks import Linear
+from clew.memory.parts.matrix_recurrence import MatrixInputs, advance, advance_chunk
 from jax_subject import JaxSubject
 from serve import Arrays, Sizes, serve
 
@@ -55,6 +56,46 @@ def linear_attention(sizes: Sizes, arrays: Arrays) -> JaxSubject:
         return {"query": query, "key": key, "value": value, "output": output}
 
     return subject(sizes, arrays, attention, gather)
+
+
+class GatedDeltaRule(eqx.Module):
+    """One head of the recurrence alone: no convolution, norm or gate around it."""
+
+    query: jax.Array
+    key: jax.Array
+    value: jax.Array
+    rate: jax.Array
+    keep: jax.Array
+    output: jax.Array
+
+    def init_state(self) -> Any:
+        """Zeros."""
+        return jnp.zeros((1, self.value.shape[1], self.key.shape[1]))
+
+    def step(self, state: Any, x: Any, start: Any) -> Any:
+        """One observation."""
+        state, read = advance(state, self._terms(x), start)
+        return state, read[0] @ self.output
+
+    def unroll(self, state: Any, xs: Any, starts: Any) -> Any:
+        """A chunk."""
+        state, read = advance_chunk("auto", state, self._terms(xs), starts)
+        return state, read[:, 0] @ self.output
+
+    def _terms(self, x: Any) -> MatrixInputs:
+        """Keys and queries of length 1; a begins near 1."""
+        query, key = jax.nn.silu(x @ self.query), jax.nn.silu(x @ self.key)
+        query, key = (y / (jnp.linalg.norm(y, axis=-1, keepdims=True) + 1e-6) for y in (query, key))
+        value, log_keep = x @ self.value, jax.nn.log_sigmoid(x @ self.keep + 4.0)
+        query, key, value = (y[..., None, :] for y in (query, key, value))
+        return MatrixInputs(query, key, value, log_keep, 2 * jax.nn.sigmoid(x @ self.rate))
+
+
+def gated_delta_net(sizes: Sizes, arrays: Arrays) -> JaxSubject:
+    """With the arrays as they are."""
+    names = ("query", "key", "value", "rate", "keep", "output")
+    module = GatedDeltaRule(*(jnp.asarray(arrays[name]) for name in names))
+    return subject(sizes, arrays, module, lambda given: {n: getattr(given, n) for n in names})
 
 
 def policy(sizes: Sizes, arrays: Arrays) -> JaxSubject:
@@ -152,6 +193,7 @@ if __name__ == "__main__":
             "clew.lstm": lstm,
             "clew.gru": gru,
             "clew.linear_attention": linear_attention,
+            "clew.gated_delta_net": gated_delta_net,
             "clew.policy": policy,
         },
     )

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from memax.equinox.semigroups.fart import FART
+from memax.equinox.semigroups.gdn import GDN
 from memax.equinox.set_actions.gru import GRU
 from memax.equinox.set_actions.lstm import LSTM
 
@@ -70,6 +71,25 @@ def memax_linear_attention(sizes: Sizes, arrays: Arrays) -> JaxSubject:
     return of_memax(sizes, arrays, model, gather)
 
 
+def memax_gated_delta_net(sizes: Sizes, arrays: Arrays) -> JaxSubject:
+    """One head; every state and every product of transitions is kept."""
+    model = GDN(sizes.width, arrays["query"].shape[1], key=KEY)
+
+    def places(model: Any) -> list[Any]:
+        linear = (model.Q, model.K, model.V, model.w, model.alpha, model.output)
+        return [each.weight for each in linear]
+
+    names = ("query", "key", "value", "rate", "keep", "output")
+    model = eqx.tree_at(places, model, [jnp.asarray(arrays[n]).T for n in names])
+    biases = (jnp.zeros(1), jnp.full(1, 4.0), jnp.zeros(sizes.width))
+    model = eqx.tree_at(lambda m: (m.w.bias, m.alpha.bias, m.output.bias), model, biases)
+
+    def gather(gradients: Any) -> Arrays:
+        return {n: np.asarray(w).T for n, w in zip(names, places(gradients), strict=True)}
+
+    return of_memax(sizes, arrays, model, gather)
+
+
 def of_memax(sizes: Sizes, arrays: Arrays, model: Any, gather: Any) -> JaxSubject:
     """Any of memax's models: a chunk and a step are one call, which gives back every state."""
     params, static = eqx.partition(model, eqx.is_inexact_array)
@@ -106,5 +126,6 @@ if __name__ == "__main__":
             "memax.lstm": memax_lstm,
             "memax.gru": memax_gru,
             "memax.linear_attention": memax_linear_attention,
+            "memax.gated_delta_net": memax_gated_delta_net,
         },
     )

@@ -17,7 +17,7 @@ from clew.report.figures import COLOURS, new_figure
 from clew.report.markdown import plain_table
 from clew.run.machine import git_commit
 from comparison.compare import Agreement, Plan, Row, agrees, compare
-from comparison.families import FAMILIES
+from comparison.families import FAMILIES, Family
 from comparison.processes import WorkerFailed, Workers, peers_python
 
 QUICK_NOTE = "QUICK: short chunks and two turns, no figures to quote"
@@ -27,6 +27,7 @@ PANELS = {
     "LSTM": ("lstm",),
     "GRU": ("gru",),
     "Linear attention": ("linear_attention",),
+    "Gated delta rule": ("gated_delta_net",),
     "LSTM policy": ("policy", "policy-starts"),
 }
 """Title of a panel to families; the second one's lines are dashed."""
@@ -54,13 +55,19 @@ class Comparison(NamedTuple):
     rows: list[Row]
 
 
-def report(plan: Plan, repeats: int, log: Callable[[str], None]) -> Measured:
-    """Measures all families by turns.
+def report(
+    plan: Plan,
+    repeats: int,
+    log: Callable[[str], None],
+    families: Sequence[Family] = FAMILIES,
+) -> Measured:
+    """Measures families by turns.
 
     Args:
         plan: how much to measure; nothing that needs more than half of the machine's memory is run.
         repeats: of the product rate each time that it is measured.
         log: called with what is done next.
+        families: what to measure.
 
     Raises:
         NothingMeasured: if a library's process fails outside a measurement.
@@ -68,20 +75,22 @@ def report(plan: Plan, repeats: int, log: Callable[[str], None]) -> Measured:
     """
     plan = plan._replace(bytes_limit=min(plan.bytes_limit, _half_of_memory()))
     try:
-        return document(measure_all(plan, repeats, log))
+        return document(measure_all(plan, repeats, log, families))
     except WorkerFailed as failed:
         raise NothingMeasured(f"a library's process {failed}") from None
 
 
-def measure_all(plan: Plan, repeats: int, log: Callable[[str], None]) -> Comparison:
+def measure_all(
+    plan: Plan, repeats: int, log: Callable[[str], None], families: Sequence[Family]
+) -> Comparison:
     """Everything that is compared; see `report`."""
     peers_python()
     with Workers() as workers:
         agreements, rows, rates = compare(
-            FAMILIES, plan, workers, lambda: matrix_product_rate(repeats), log
+            tuple(families), plan, workers, lambda: matrix_product_rate(repeats), log
         )
         versions = {}
-        for subject in dict.fromkeys(s for family in FAMILIES for s in family.subjects):
+        for subject in dict.fromkeys(s for family in families for s in family.subjects):
             versions |= workers.of(subject).ask("libraries")
     machine = device() | {"commit": git_commit()}
     return Comparison(machine, plan, versions, rates, agreements, rows)
@@ -310,8 +319,10 @@ def _yes(value: float | bool | None, *, small: bool = False) -> str:
 def draw(rows: Sequence[Row], path: Path, title: str) -> None:
     """Writes the picture as a PNG: microseconds per observation above, MiB of a call below."""
     figure = new_figure(15, 7.5)
-    panels = figure.subplots(2, len(PANELS), squeeze=False, sharex=True)
-    for column, (name, families) in enumerate(PANELS.items()):
+    measured = {row.family for row in rows}
+    shown_panels = {name: of for name, of in PANELS.items() if measured & set(of)}
+    panels = figure.subplots(2, len(shown_panels), squeeze=False, sharex=True)
+    for column, (name, families) in enumerate(shown_panels.items()):
         above, below = panels[0][column], panels[1][column]
         for family, style in zip(families, ("-", "--"), strict=False):
             found = [r for r in rows if r.family == family and r.mode == "learn"]

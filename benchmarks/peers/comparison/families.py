@@ -34,6 +34,11 @@ FAMILIES = (
         "Linear attention",
         ("clew.linear_attention", "memax.linear_attention", "memorax.linear_attention"),
     ),
+    Family(
+        "gated_delta_net",
+        "Gated delta rule",
+        ("clew.gated_delta_net", "memax.gated_delta_net"),
+    ),
     Family("policy", "LSTM policy", ("clew.policy", "sb3-contrib.policy")),
     Family(
         "policy-starts",
@@ -48,6 +53,7 @@ DIFFERENT = {
     "memax.lstm": "gives o * c where the LSTM gives o * tanh(c)",
     "memax.gru": "resets h before the product, and z lets in what elsewhere it keeps",
     "memax.linear_attention": "divides by the last key, not by the sum of keys; adds its input",
+    "memax.gated_delta_net": "erases along values, not along keys",
     "memorax.linear_attention": "norms what was attended to before the last product",
 }
 """Subjects that compute another function than clew's, by what differs; all others must agree."""
@@ -67,7 +73,7 @@ def make_arrays(family: Family, sizes: Sizes, seed: int = 0) -> Arrays:
     """Weights and observations of a family.
 
     Weights are [in, out], gates side by side: i, f, g, o of the LSTM, r, z, n of the GRU. Head
-    size of the linear attention is half its width.
+    size of the linear attention and of the delta rule is half its width.
 
     Returns:
         "inputs" [time, env, width], "starts" [time, env], "cotangent" [time, env, width], for
@@ -100,6 +106,10 @@ def _weights(kind: str, width: int) -> dict[str, tuple[int, ...]]:
         head = max(1, width // 2)
         into = {name: (width, head) for name in ("query", "key", "value")}
         return into | {"output": (head, width)}
+    if kind == "gated_delta_net":
+        head = max(1, width // 2)
+        into = {name: (width, head) for name in ("query", "key", "value")}
+        return into | {"rate": (width, 1), "keep": (width, 1), "output": (head, width)}
     shapes: dict[str, tuple[int, ...]] = {
         "input_weight": (width, gates),
         "recurrent_weight": (width, gates),
