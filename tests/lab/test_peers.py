@@ -106,7 +106,9 @@ def test_the_command_shows_and_writes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path
 ) -> None:
     measure_all = "comparison.document.measure_all"
-    monkeypatch.setattr(measure_all, lambda plan, repeats, log: compared())
+    monkeypatch.setattr(measure_all, lambda plan, repeats, log, families: compared())
+    assert main(["--families", "lsmt"]) == 2
+    assert "unknown family 'lsmt'; did you mean 'lstm'?" in capsys.readouterr().err
     assert main(["--quick", "--output", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "QUICK" in text and "torch / clew" in text and "holds" in text
@@ -114,7 +116,7 @@ def test_the_command_shows_and_writes(
     assert main(["--json"]) == 0
     assert json.loads(capsys.readouterr().out)["plan"]["rounds"] == 6
 
-    def fail(plan: Any, repeats: int, log: Any) -> Any:
+    def fail(plan: Any, repeats: int, log: Any, families: Any) -> Any:
         raise WorkerFailed("ended with code 1")
 
     assert main(["--repeats", "0"]) == 2
