@@ -49,16 +49,18 @@ SMALL: dict[str, dict[str, Any]] = {
     "rg_lru": {"hidden_size": 12},
     "s5": {"hidden_size": 12, "num_blocks": 2},
     "gated_delta_net": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "init": "lecun"},
+    "delta_product": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "init": "lecun"},
     "mamba2": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "state_size": 3},
     "retention": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "shortest": 4},
     "gla": {"hidden_size": 12, "num_heads": 2, "head_size": 4, "key_size": 3, "rank": 2},
+    "rwkv7": {"hidden_size": 12, "num_heads": 2, "head_size": 8, "rank": 3, "init": "lecun"},
     "mlstm": {"hidden_size": 12, "num_heads": 2, "head_size": 4},
     "slstm": {"hidden_size": 12, "num_heads": 2, "head_size": 4},
 }
 
 SAME_PARTS = frozenset(
     ("position_mlp", "frame_stack", "ind_rnn", "min_lstm", "rg_lru", "s5", "mamba2", "retention")
-    + ("shm", "hybrid")
+    + ("shm", "hybrid", "delta_product")
 )
 """Memories whose way through time is another one's, with other numbers: laws and exports of them
 are among the slow tests, while every fast run has them against their oracles, by step and chunk."""

@@ -253,7 +253,7 @@ def test_the_table_tells_the_size_of_the_state(name: str) -> None:
     given = {"num_heads": "H", "head_size": "h", "window": "M", "max_steps": "N"}
     given |= {"eta": "eta", "r": "r", "frames": "k", "order": "n"}
     given |= {"trace_size": "m", "context_size": "c", "memory_size": "m"}
-    given |= {"state_size": "n", "key_size": "n"}
+    given |= {"state_size": "n", "key_size": "n", "num_householder": "n"}
     known = options_of(name)
     options = {option: sizes[letter] for option, letter in given.items() if option in known}
     build = partial(clew.make_memory, name, input_size=3, hidden_size=24, num_layers=1, **options)

@@ -27,9 +27,9 @@ ACTIONS = spaces.Discrete(3)
 Played = Iterator[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]
 """Outputs and new state of each time, with the batch in front."""
 NETWORK = NetworkConfig(head_size=8)
-DIVIDING = ("relit", "arelit", "shm")
-"""Memories that divide by sums of keys, or whose state may grow: over 1,000 steps JAX's float32 is
-1e-5 from float64, and more."""
+DIVIDING = ("relit", "arelit", "shm", "rwkv7")
+"""Memories that divide by sums or lengths of keys, or whose state may grow: over 1,000 steps JAX's
+float32 is 1e-5 from float64, and more."""
 LONG = [name for name in MEMORIES if name not in DIVIDING]
 """The others, whose float32 keeps 1e-5 over 1,000 steps."""
 

@@ -1,4 +1,4 @@
-"""The gated delta network: Yang et al. (2024), Gated Delta Networks, Eq. 10 and Figure 1."""
+"""The gated delta network: Yang et al. (2024), Gated Delta Networks, section 3.1 and Figure 1."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from oracles.parts import Vector, affine, convolve, layer_norm, numbers, rms_nor
 
 
 class GatedDelta:
-    """Eq. 10, head by head, with C written out."""
+    """The gated delta rule, head by head, with C written out."""
 
     def __init__(self, weights: Any):
         self.weights = weights
@@ -36,7 +36,7 @@ class GatedDelta:
             q, k = (u / np.sqrt(u @ u + 1e-6) for u in (q, k))
             a = np.exp(-np.exp(numbers(w.log_rate)[h]) * np.log1p(np.exp(of_a[h])))
             a = 1.0 if w.decay == "none" else a
-            b = sigmoid(of_b[h])
+            b = (2.0 if w.negative_eigenvalues else 1.0) * sigmoid(of_b[h])
             erased = np.eye(w.head_size) - b * np.outer(k, k)
             self.c[h] = a * self.c[h] @ erased + b * np.outer(v, k)
             heads.append(rms_norm(w.output.norm, self.c[h] @ q))

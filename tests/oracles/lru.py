@@ -1,4 +1,4 @@
-"""The linear recurrent unit: Orvieto et al. (2023), section 3.4, Eq. 7 and appendix A."""
+"""The linear recurrent unit: Orvieto et al. (2023), sections 3.3 and 3.4, appendix A."""
 
 from typing import Any
 

@@ -16,6 +16,7 @@ from jaxtyping import PRNGKeyArray
 from clew.errors import UserError, call_own, one_line, parameters_of, unknown_name
 from clew.memory.arelit import AReLiT
 from clew.memory.base import AbstractMemory, scan_steps, select
+from clew.memory.delta_product import DeltaProduct
 from clew.memory.elman import Elman
 from clew.memory.ffm import FFM
 from clew.memory.frame_stack import FrameStack
@@ -41,6 +42,7 @@ from clew.memory.relit import ReLiT
 from clew.memory.retention import Retention
 from clew.memory.rezero import ReZero
 from clew.memory.rg_lru import RGLRU
+from clew.memory.rwkv7 import RWKV7
 from clew.memory.s5 import S5
 from clew.memory.shm import SHM
 from clew.memory.slstm import SLSTM
@@ -72,9 +74,11 @@ MEMORIES: dict[str, type[AbstractMemory]] = {
     "rg_lru": RGLRU,
     "s5": S5,
     "gated_delta_net": GatedDeltaNet,
+    "delta_product": DeltaProduct,
     "mamba2": Mamba2,
     "retention": Retention,
     "gla": GLA,
+    "rwkv7": RWKV7,
     "mlstm": MLSTM,
     "slstm": SLSTM,
     "ffm": FFM,

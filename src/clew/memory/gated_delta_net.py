@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from clew.errors import require_choice
+from clew.errors import MOST_PARTS, require_at_least, require_choice
 from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, LayerNorm, Linear, RMSNorm, check_heads
 from clew.memory.parts.convolution import ShortConvolution
@@ -25,9 +25,10 @@ Decay = Literal["learned", "none"]
 
 
 class GatedDeltaMixer(MatrixMixer):
-    """The recurrence of a `GatedDeltaNet`, see there.
+    """The recurrence of a `GatedDeltaNet` or a `DeltaProduct`, see there.
 
-    `inputs` holds [q | k | v], each [heads, head], and `rates` [a | b], each [heads].
+    `inputs` holds [q | k | v], each [heads, head], and `rates` [a | b], each [heads]; of k, v and b
+    as many as `num_householder`, side by side.
     """
 
     norm: LayerNorm
@@ -38,6 +39,8 @@ class GatedDeltaMixer(MatrixMixer):
     output: GatedOutput
     num_heads: int = eqx.field(static=True)
     head_size: int = eqx.field(static=True)
+    num_householder: int = eqx.field(static=True)
+    negative_eigenvalues: bool = eqx.field(static=True)
     decay: Decay = eqx.field(static=True)
     backend: MatrixBackend = eqx.field(static=True)
 
@@ -49,46 +52,69 @@ class GatedDeltaMixer(MatrixMixer):
         init: Init,
         num_heads: int,
         head_size: int,
+        num_householder: int = 1,
+        negative_eigenvalues: bool,
         conv: int,
         decay: Decay,
         backend: MatrixBackend,
     ):
         check_heads(num_heads, head_size)
+        require_at_least("num_householder", num_householder, 1, MOST_PARTS)
         require_choice("decay", decay, ("learned", "none"))
         require_choice("backend", backend, BACKENDS)
-        keys, wide = jax.random.split(key, 6), num_heads * head_size
+        keys, wide, several = jax.random.split(key, 6), num_heads * head_size, num_householder
+        blocks = 1 + 2 * several
         self.norm = LayerNorm(size)
-        self.inputs = Linear(size, 3 * wide, key=keys[0], init=init, bias=False, blocks=3)
-        rates = Linear(size, 2 * num_heads, key=keys[1], init=init)
+        read = blocks * wide
+        self.inputs = Linear(size, read, key=keys[0], init=init, bias=False, blocks=blocks)
+        rates = Linear(size, (1 + several) * num_heads, key=keys[1], init=init)
         # As in Mamba-2.
-        bias = [initial.time_steps(keys[2], num_heads), initial.constant(num_heads)]
+        bias = [initial.time_steps(keys[2], num_heads), initial.constant(several * num_heads)]
         self.rates = eqx.tree_at(lambda made: made.bias, rates, jnp.concatenate(bias))
         self.log_rate = initial.log_rates(keys[3], num_heads)
         norm = RMSNorm(head_size)
         self.output = GatedOutput(size, num_heads, norm, keys=(keys[4], keys[5]), init=init)
         convolution_key = jax.random.fold_in(key, 1)
-        self.convolution = ShortConvolution(3 * wide, conv, key=convolution_key) if conv else None
-        self.num_heads, self.head_size = num_heads, head_size
+        self.convolution = ShortConvolution(read, conv, key=convolution_key) if conv else None
+        self.num_heads, self.head_size, self.num_householder = num_heads, head_size, several
+        self.negative_eigenvalues = negative_eigenvalues
         self.decay, self.backend = decay, backend
 
+    @property
+    def steps_per_input(self) -> int:
+        return self.num_householder
+
     def terms(self, x: Float[Array, "*lead n"], read: Float[Array, "*lead wide"]) -> MatrixInputs:
-        """q, k, v, log a and b."""
-        parts = jnp.split(jax.nn.silu(read), 3, axis=-1)
-        query, key, value = (in_heads(part, self.num_heads) for part in parts)
-        return MatrixInputs(_unit(query), _unit(key), value, *self._rates(x))
+        """q, k, v, log a and b; of several steps all decay is the first one's."""
+        parts = jnp.split(jax.nn.silu(read), 1 + 2 * self.num_householder, axis=-1)
+        query, *others = (in_heads(part, self.num_heads) for part in parts)
+        log_keep, *rates = self._rates(x)
+        if self.num_householder == 1:
+            (key, value), (rate,) = others, rates
+            return MatrixInputs(_unit(query), _unit(key), value, log_keep, rate)
+        steps = self.num_householder
+        keys, values, rates = (
+            jnp.stack(each, axis=axis)
+            for each, axis in ((others[:steps], -3), (others[steps:], -3), (rates, -2))
+        )
+        queries = jnp.broadcast_to(jnp.expand_dims(_unit(query), -3), keys.shape)
+        decays = jnp.stack([log_keep] + [jnp.zeros_like(log_keep)] * (steps - 1), axis=-2)
+        return MatrixInputs(queries, _unit(keys), values, decays, rates)
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
         """a and b of every head and step."""
-        log_keep, rate = self._rates(self.norm(xs))
+        log_keep, *rates = self._rates(self.norm(xs))
+        rate = jnp.concatenate(rates, axis=-1)
         return {"a": MemoryMap(jnp.exp(log_keep), "keep"), "b": MemoryMap(rate, "gate")}
 
-    def _rates(self, x: Float[Array, "*lead n"]) -> tuple[Array, Array]:
-        """log a, and b."""
-        of_a, of_b = jnp.split(self.rates(x), 2, axis=-1)
+    def _rates(self, x: Float[Array, "*lead n"]) -> list[Array]:
+        """log a, and every b."""
+        of_a, *of_b = jnp.split(self.rates(x), 1 + self.num_householder, axis=-1)
         log_keep = -jnp.exp(jnp.broadcast_to(self.log_rate, of_a.shape)) * jax.nn.softplus(of_a)
         if self.decay == "none":
             log_keep = jnp.zeros_like(log_keep)
-        return log_keep, jax.nn.sigmoid(of_b)
+        largest = 2.0 if self.negative_eigenvalues else 1.0
+        return [log_keep, *(largest * jax.nn.sigmoid(b) for b in of_b)]
 
 
 def _unit(x: Float[Array, "*lead head"]) -> Float[Array, "*lead head"]:
@@ -115,6 +141,8 @@ class GatedDeltaNet(MixerStack):
         key: random key for the weights.
         num_heads: heads in a layer.
         head_size: width of a key, a query and a value.
+        negative_eigenvalues: b from 0 to 2 in place of 1, so that what a key holds can change its
+            sign; states that alternate, as of parity, need it (Grazzi et al., 2024).
         conv: steps that the short convolution sees; 0 for none.
         decay: "learned", or "none" for a = 1, which is DeltaNet (Yang et al., 2024a).
         backend: what computes a chunk: "xla" or "chunkwise"; see `MatrixBackend`.
@@ -138,6 +166,7 @@ class GatedDeltaNet(MixerStack):
         key: PRNGKeyArray,
         num_heads: int = 4,
         head_size: int = 32,
+        negative_eigenvalues: bool = False,
         conv: int = 4,
         decay: Decay = "learned",
         backend: MatrixBackend = "auto",
@@ -149,6 +178,7 @@ class GatedDeltaNet(MixerStack):
             GatedDeltaMixer,
             num_heads=num_heads,
             head_size=head_size,
+            negative_eigenvalues=negative_eigenvalues,
             conv=conv,
             decay=decay,
             backend=backend,

@@ -79,7 +79,8 @@ class GLAMixer(MatrixMixer):
         """q, k, v and log a."""
         keyed = self.num_heads * self.key_size
         parts = (*jnp.split(read, [keyed, 2 * keyed], axis=-1), self._log_keep(x))
-        return MatrixInputs(*(in_heads(part, self.num_heads) for part in parts))
+        query, key, value, log_keep = (in_heads(part, self.num_heads) for part in parts)
+        return MatrixInputs(query, key, value, log_keep)
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
         """a of every key and step."""

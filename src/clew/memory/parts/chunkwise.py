@@ -117,6 +117,17 @@ def score(
     return Pairs(jnp.sum(queries * keys, axis=-1), tuple(halves))
 
 
+def as_matrix(pairs: Pairs) -> Float[Array, "chunks heads size size"]:
+    """The pairs as a triangular matrix [t, j], 0 where j > t."""
+    matrix = pairs.same[..., None, None]
+    for across in pairs.halves:
+        left, right = matrix[..., ::2, :, :], matrix[..., 1::2, :, :]
+        top = jnp.concatenate([left, jnp.zeros_like(left)], axis=-1)
+        across = across.reshape(left.shape)
+        matrix = jnp.concatenate([top, jnp.concatenate([across, right], axis=-1)], axis=-2)
+    return matrix[..., 0, :, :]
+
+
 def weigh(
     pairs: Pairs, values: Float[Array, "chunks heads size n"], decays: Decays | None = None
 ) -> Float[Array, "chunks heads size n"]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.errors import require_at_least
@@ -55,6 +56,47 @@ class ShortConvolution(eqx.Module):
         for weight, x in zip(self.weight, lagged, strict=True):
             out = out + like(weight, xs) * x
         return last, out
+
+
+class TokenShift(eqx.Module):
+    """The last input mixed into the present one, by shares of every channel, for several readers.
+
+        x^c_t = x_t + mu_c * (x_{t-1} - x_t)
+
+    What lies before an episode is 0. The state is the last input.
+
+    Shapes: x [size] to [readers, size]; shares mu [readers, size].
+    """
+
+    shares: Float[Array, "readers size"]
+
+    def __init__(self, shares: Float[np.ndarray, "readers size"]):
+        self.shares = jnp.array(shares, jnp.float32)
+
+    def init_state(self) -> Float[Array, "one size"]:
+        """Zeros."""
+        return jnp.zeros((1, self.shares.shape[1]), self.shares.dtype)
+
+    def step(
+        self, state: Float[Array, "one size"], x: Float[Array, " size"], start: Bool[Array, ""]
+    ) -> tuple[Float[Array, "one size"], Float[Array, "readers size"]]:
+        """One step."""
+        return x[None], self._mixed(jnp.where(start, 0.0, state[0]), x)
+
+    def unroll(
+        self,
+        state: Float[Array, "one size"],
+        xs: Float[Array, "time size"],
+        starts: Bool[Array, " time"],
+    ) -> tuple[Float[Array, "one size"], Float[Array, "time readers size"]]:
+        """A chunk."""
+        last, lagged = look_back(state, xs, starts)
+        return last, self._mixed(*lagged)
+
+    def _mixed(self, before: Float[Array, "*lead size"], now: Float[Array, "*lead size"]) -> Array:
+        shape = (*now.shape[:-1], *self.shares.shape)
+        now, apart = (jnp.broadcast_to(x[..., None, :], shape) for x in (now, before - now))
+        return now + jnp.broadcast_to(self.shares, shape) * apart
 
 
 def look_back(

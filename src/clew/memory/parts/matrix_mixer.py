@@ -102,7 +102,8 @@ class ConvolvedMixer(Mixer):
 class MatrixMixer(ConvolvedMixer):
     """One whose recurrence is that of `matrix_recurrence`: `terms` are `MatrixInputs`.
 
-    What goes into the convolution is `inputs(x)`.
+    What goes into the convolution is `inputs(x)`. Where one observation takes several steps of the
+    recurrence, `terms` have an axis for them before that of the heads, and the last one is read.
     """
 
     inputs: eqx.AbstractVar[Linear]
@@ -115,6 +116,11 @@ class MatrixMixer(ConvolvedMixer):
         """That of values, unless a model has another."""
         return self.head_size
 
+    @property
+    def steps_per_input(self) -> int:
+        """Steps of the recurrence for one observation: one, unless a model has more."""
+        return 1
+
     def init_heads(self) -> Matrix:
         """Zeros."""
         shape = (self.num_heads, self.head_size, self.width_of_keys)
@@ -126,12 +132,24 @@ class MatrixMixer(ConvolvedMixer):
     def advance(
         self, heads: Matrix, terms: MatrixInputs, start: Bool[Array, ""]
     ) -> tuple[Matrix, Float[Array, "heads value"]]:
-        return advance(heads, terms, start)
+        if self.steps_per_input == 1:
+            return advance(heads, terms, start)
+        first, *rest = (jax.tree.map(lambda x, i=i: x[i], terms) for i in range(len(terms.key)))
+        heads, y = advance(heads, first, start)
+        for step in rest:
+            heads, y = advance(heads, step, jnp.zeros_like(start))
+        return heads, y
 
     def advance_chunk(
         self, heads: Matrix, terms: MatrixInputs, starts: Bool[Array, " time"]
     ) -> tuple[Matrix, Float[Array, "time heads value"]]:
-        return advance_chunk(self.backend, heads, terms, starts)
+        steps = self.steps_per_input
+        if steps == 1:
+            return advance_chunk(self.backend, heads, terms, starts)
+        inputs = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), terms)
+        starts = jnp.zeros((len(starts), steps), bool).at[:, 0].set(starts).reshape(-1)
+        heads, ys = advance_chunk(self.backend, heads, inputs, starts)
+        return heads, ys[steps - 1 :: steps]
 
 
 class GatedOutput(eqx.Module):

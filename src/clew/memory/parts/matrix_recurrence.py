@@ -3,11 +3,13 @@
     C_t = a_t C_{t-1} + v_t k_t'                                          (sums)
     C_t = C_{t-1} diag(a_t) + v_t k_t'                                    (a decay for every key)
     C_t = a_t C_{t-1} (I - b_t k_t k_t') + b_t v_t k_t'                   (delta rule)
+    C_t = C_{t-1} (diag(a_t) - e_t s_t') + v_t k_t'                       (both for every key)
     y_t = C_t q_t
 
 The delta rule is the sum with other values: u_t = b_t (v_t - a_t C_{t-1} k_t), what the state does
 not say of k_t yet, in place of v_t. Within a chunk these values are the solution of a triangular
-system, so that both are a few matrix products, see `read_chunk`.
+system, so that both are a few matrix products, see `read_chunk`. The last line adds -C_{t-1} e_t at
+s_t beside v_t at k_t, so that it is a sum of two terms a step, the first of which is solved for.
 
 What is kept between two steps of a chunk is a product of a's. As a quotient of products, or a
 difference of sums of logarithms, it would lose its digits behind a strong decay, and be 0 / 0
@@ -27,6 +29,7 @@ from jaxtyping import Array, Bool, Float
 from clew.errors import require_choice
 from clew.memory.parts.chunkwise import (
     EXACT,
+    as_matrix,
     chunk_size,
     cut,
     decays,
@@ -50,6 +53,15 @@ BACKENDS = ("auto", "chunkwise", "xla")
 Matrix = Float[Array, "heads value key"]
 
 
+class Erase(NamedTuple):
+    """What a step takes from the state beside its decay: what it held of a key e, at all keys s."""
+
+    key: Float[Array, "*time heads key"]
+    """e"""
+    share: Float[Array, "*time heads key"]
+    """s"""
+
+
 class MatrixInputs(NamedTuple):
     """What the steps of a matrix recurrence read, with a leading axis for time or without."""
 
@@ -62,6 +74,9 @@ class MatrixInputs(NamedTuple):
     """b of the delta rule, which needs one a for a head; None for sums"""
     turn: Float[Array, "*time heads half"] | None = None
     """angles by which pairs of a key's numbers turn in this step, see `turned`; None for none"""
+    erase: Erase | None = None
+    """what is erased of other keys than k, where every key has its a, keys do not turn and there is
+    no b; None for nothing"""
 
 
 def advance(
@@ -71,8 +86,11 @@ def advance(
     state, keep = jnp.where(start, 0.0, state), jnp.exp(inputs.log_keep)
     if inputs.turn is not None:
         state = turned(state, -inputs.turn[:, None])
+    old, value = state, inputs.value
     state = state * (keep[:, None] if keep.ndim == 2 else keep[:, None, None])
-    value = inputs.value
+    if inputs.erase is not None:
+        held = _product("hvk,hk->hv", old, inputs.erase.key)
+        state = state - held[:, :, None] * inputs.erase.share[:, None, :]
     if inputs.rate is not None:
         value = inputs.rate[:, None] * (value - _product("hvk,hk->hv", state, inputs.key))
     state = state + value[:, :, None] * inputs.key[:, None, :]
@@ -124,6 +142,7 @@ def read_chunk(
     fine = without_nonfinite(state, inputs, starts)
     old, inputs = fine.state, fine.inputs
     read = _read_keys if inputs.log_keep.ndim == inputs.key.ndim else _read_heads
+    read = read if inputs.erase is None else _read_erased
     if inputs.turn is None:
         out, after = read(old, inputs, starts)
         return fine.spoil(out, after)
@@ -137,7 +156,7 @@ def _read_heads(
     old: Matrix, inputs: MatrixInputs, starts: Bool[Array, " time"]
 ) -> tuple[Float[Array, "time heads value"], Matrix]:
     """y of some steps and the state after them, with one decay for a head."""
-    query, key, value, log_keep, rate, _ = inputs
+    query, key, value, log_keep, rate, *_ = inputs
     between, since = sum_between(jnp.where(starts[:, None], -jnp.inf, log_keep))
     d, e = jnp.exp(between), jnp.exp(since)
     if rate is not None:
@@ -163,6 +182,43 @@ def _read_keys(
     out += _product("hvk,htk->htv", old, query * kept.before[0])
     late = _product("htv,htk->hvk", value, key * kept.after[0])
     return join(out[None], len(starts)), kept.whole[0][:, None] * old + late
+
+
+def _read_erased(
+    old: Matrix, inputs: MatrixInputs, starts: Bool[Array, " time"]
+) -> tuple[Float[Array, "time heads value"], Matrix]:
+    """The same where a step also adds u_t s_t' with u_t = -C_{t-1} e_t.
+
+    As C_{t-1} is what steps up to t - 1 see, e is moved there, where it is a query like all others.
+    """
+    assert inputs.erase is not None
+    size, share = chunk_size(len(starts)), inputs.erase.share
+    erased = jnp.where(starts[:, None, None], 0.0, inputs.erase.key)
+    moved = jnp.concatenate([erased[1:], jnp.zeros_like(erased[:1])])
+    # Each of two queries with each of two keys, side by side like heads.
+    queries = jnp.concatenate([inputs.query, inputs.query, moved, moved], axis=1)
+    keys = jnp.concatenate([inputs.key, share, inputs.key, share], axis=1)
+    kept = decays(jnp.tile(-jnp.expm1(inputs.log_keep), (1, 4, 1)), starts, size)
+    pairs = as_matrix(score(cut(queries, size), cut(keys, size), kept))[0]
+    of_keys, of_shares, seen, again = jnp.split(pairs, 4)
+    query, moved, key, share, value = (
+        cut(x, size)[0] for x in (inputs.query, moved, inputs.key, share, inputs.value)
+    )
+    before, after, whole = (jnp.split(x[0], 4)[0] for x in (kept.before, kept.after, kept.whole))
+    first = _product("hvk,hk->hv", old, erased[0])
+    held = _product("hvk,htk->htv", old, moved * before)
+    held = _later(held + _product("htj,hjv->htv", seen, value)).at[:, 0].add(first)
+    taken = jax.scipy.linalg.solve_triangular(_later(again), -held, lower=True, unit_diagonal=True)
+    out = _product("htj,hjv->htv", of_keys, value) + _product("htj,hjv->htv", of_shares, taken)
+    out += _product("hvk,htk->htv", old, query * before)
+    late = _product("htv,htk->hvk", value, key * after)
+    late += _product("htv,htk->hvk", taken, share * after)
+    return join(out[None], len(starts)), whole[:, None] * old + late
+
+
+def _later(x: Float[Array, "heads time n"]) -> Float[Array, "heads time n"]:
+    """What belongs to each step moved to the next one."""
+    return jnp.concatenate([jnp.zeros_like(x[:, :1]), x[:, :-1]], axis=1)
 
 
 def turned(
