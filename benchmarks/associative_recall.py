@@ -11,7 +11,7 @@ other before it can hold it. With `--together` an observation has the token and 
 what is left then is capacity.
 
 One training sees sequences of 4, 8 and 16 pairs, a third of each, and is then asked new ones of
-each kind. Two layers of `--widths`, or one cell. It goes on where it stopped: a row for each
+each kind. Memories have two layers of `--widths`. It goes on where it stopped: a row for each
 memory, width, seed and way of showing is appended to `rows.jsonl`, and tables and pictures are made
 of all rows. Source: Arora et al. (2023), "Zoology", section 3.1; here with fewer tokens (64 keys
 and as many values) and shorter training.
@@ -34,7 +34,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from rich.progress import track
 
 from clew.lab.costs.count import state_size
-from clew.memory import MEMORIES, AbstractMemory, make_memory, options_of
+from clew.memory import MEMORIES, AbstractMemory, make_memory, options_among
 from clew.memory.base import count_floats
 from clew.memory.parts.blocks import Linear
 from clew.report.document import Measured, Table, tabulate
@@ -51,8 +51,6 @@ EACH = 16
 """Sequences of a batch with each number of pairs."""
 ASKED = 256
 """Sequences with each number of pairs that a trained memory is asked."""
-
-
 APART, TOGETHER = "apart", "together"
 
 
@@ -150,8 +148,7 @@ def ask(reader: Reader, key: PRNGKeyArray, pairs: int) -> Array:
 def small(name: str, width: int) -> dict[str, int]:
     """The options of a memory of this width: two layers, heads of half the width."""
     wanted = {"hidden_size": width, "num_layers": 2, "num_heads": 2, "head_size": width // 2}
-    known = options_of(name)
-    return {option: value for option, value in (wanted | {"window": 64}).items() if option in known}
+    return options_among(name, wanted | {"window": 64})
 
 
 def measure(name: str, width: int, seed: int, shown: str, blocks: int = 20) -> dict[str, Any]:

@@ -23,10 +23,10 @@ from benchmarks import options
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from clew.cli.tables import log as log_to_stderr
-from clew.errors import unknown_name
+from clew.errors import require_at_least, unknown_name
 from clew.lab.bench.machine import call_seconds, device, matrix_product_rate
 from clew.lab.bench.timing import Estimate, estimate, ratio
-from clew.memory import MEMORIES, AbstractMemory, make_memory, scan_steps
+from clew.memory import MEMORIES, AbstractMemory, make_memory, options_among, scan_steps
 from clew.memory import options_of as known_options
 from clew.memory.arelit import ApproximateLinearAttention
 from clew.memory.kernels import Form, choose_form, why_not
@@ -258,7 +258,7 @@ def subjects(plan: LengthsPlan) -> Iterator[Subject]:
     """The plan's memories, in every form that this machine has."""
 
     def make(name: str, **form: str) -> AbstractMemory:
-        sizes = {k: v for k, v in plan.sizes.items() if k in known_options(name)}
+        sizes = options_among(name, plan.sizes)
         return make_memory(name, input_size=INPUT_SIZE, key=jax.random.key(0), **sizes, **form)
 
     for name in plan.memories:
@@ -324,6 +324,8 @@ def plan_of(given: argparse.Namespace) -> LengthsPlan:
         UserError: for a name that is not among those to measure.
     """
     plan = QUICK if given.quick else LengthsPlan(rounds=given.repeats)
+    for length in given.lengths:
+        require_at_least("lengths", length, 1)
     if given.lengths:
         plan = plan._replace(lengths=tuple(given.lengths))
     return of_memories(plan, given.memories or ([*FORMS, *OTHERS] if given.every else []))

@@ -15,33 +15,24 @@ from benchmarks.arelit_tmaze import SIZES, agent
 
 from clew import A2CConfig, TrainConfig
 from clew.lab.grid import Evaluation, Setting, Study, run_study
-from clew.memory import MEMORIES, options_of
+from clew.memory import MEMORIES, options_among, options_of
 
 LONGEST = 256
 """Steps that the longest memories last at the start, where gates can begin open."""
-CELL = {"hidden_size": 128}
-"""Where there are no layers."""
 LAYERS = {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "head_size": 32, "window": 64}
-
-
-def options(name: str, sizes: dict[str, int]) -> dict[str, int]:
-    """Those of the sizes that this memory has."""
-    known = options_of(name)
-    return {option: value for option, value in sizes.items() if option in known}
 
 
 def short(name: str) -> TrainConfig:
     """The settings of one memory in the corridor of 20."""
-    sizes = LAYERS if "num_layers" in options_of(name) else CELL
     a2c = A2CConfig(num_envs=16, rollout_length=64)
-    return TrainConfig(memory=name, memory_options=options(name, sizes), a2c=a2c)
+    return TrainConfig(memory=name, memory_options=options_among(name, LAYERS), a2c=a2c)
 
 
 def long(name: str) -> TrainConfig:
     """Its settings in the corridor of 160."""
     sizes = SIZES["small"] | {"window": 256}
     settings = agent("small half-wave fast")
-    return replace(settings, memory=name, memory_options=options(name, sizes))
+    return replace(settings, memory=name, memory_options=options_among(name, sizes))
 
 
 def opened(config: TrainConfig) -> TrainConfig:

@@ -33,6 +33,25 @@ def families_of(names: list[str]) -> list[Family]:
     return [known[name] for name in names or known]
 
 
+def plan_of(given: argparse.Namespace) -> Plan:
+    """How much to measure.
+
+    Raises:
+        UserError: for a size below 1.
+    """
+    plan = QUICK if given.quick else Plan(rounds=given.repeats)
+    if given.lengths:
+        plan = plan._replace(lengths=tuple(given.lengths))
+    if given.envs is not None:
+        plan = plan._replace(envs=given.envs)
+    if given.width is not None:
+        plan = plan._replace(width=given.width)
+    require_at_least("lengths", min(plan.lengths), 1)
+    require_at_least("envs", plan.envs, 1)
+    require_at_least("width", plan.width, 1)
+    return plan
+
+
 def main(args: list[str]) -> int:
     """Compares and prints tables; exits with 1 if a library fails, 2 for a user's mistake."""
     parser = argparse.ArgumentParser(
@@ -52,17 +71,14 @@ def main(args: list[str]) -> int:
     parser.add_argument(
         "--lengths", nargs="+", type=int, default=[], help="of chunks, in steps (64 to 8192)"
     )
-    parser.add_argument("--envs", type=int, default=0, help="environments that learn (4)")
-    parser.add_argument("--width", type=int, default=0, help="of inputs and memory (128)")
+    parser.add_argument("--envs", type=int, help="environments that learn (4)")
+    parser.add_argument("--width", type=int, help="of inputs and memory (128)")
     parser.add_argument("--output", type=Path, help="a folder for tables, picture and JSON")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     given = parser.parse_args(args)
     try:
         require_at_least("repeats", given.repeats, 1)
-        plan = QUICK if given.quick else Plan(rounds=given.repeats)
-        sizes = {"lengths": tuple(given.lengths), "envs": given.envs, "width": given.width}
-        plan = plan._replace(**{name: size for name, size in sizes.items() if size})
-        families = families_of(given.families)
+        plan, families = plan_of(given), families_of(given.families)
         found = report(plan, 1 if given.quick else 3, log, families)
         if given.output:
             write_measured(found, given.output)

@@ -57,35 +57,30 @@ def memax_linear_attention(sizes: Sizes, arrays: Arrays) -> JaxSubject:
     """One head; divides by the last key instead of the sum of keys, and adds what it read."""
     head = arrays["query"].shape[1]
     model = FART(hidden_size=sizes.width, recurrent_size=head, key=KEY)
-
-    def places(model: Any) -> list[Any]:
-        return [model.Q.weight, model.K.weight, model.V.weight, model.output.weight]
-
-    names = ("query", "key", "value", "output")
-    model = eqx.tree_at(places, model, [jnp.asarray(arrays[n]).T for n in names])
     model = eqx.tree_at(lambda m: m.output.bias, model, jnp.zeros(sizes.width))
-
-    def gather(gradients: Any) -> Arrays:
-        return {n: np.asarray(w).T for n, w in zip(names, places(gradients), strict=True)}
-
-    return of_memax(sizes, arrays, model, gather)
+    places = {"query": "Q", "key": "K", "value": "V", "output": "output"}
+    return of_products(sizes, arrays, model, places)
 
 
 def memax_gated_delta_net(sizes: Sizes, arrays: Arrays) -> JaxSubject:
     """One head; every state and every product of transitions is kept."""
     model = GDN(sizes.width, arrays["query"].shape[1], key=KEY)
-
-    def places(model: Any) -> list[Any]:
-        linear = (model.Q, model.K, model.V, model.w, model.alpha, model.output)
-        return [each.weight for each in linear]
-
-    names = ("query", "key", "value", "rate", "keep", "output")
-    model = eqx.tree_at(places, model, [jnp.asarray(arrays[n]).T for n in names])
     biases = (jnp.zeros(1), jnp.full(1, 4.0), jnp.zeros(sizes.width))
     model = eqx.tree_at(lambda m: (m.w.bias, m.alpha.bias, m.output.bias), model, biases)
+    places = {"query": "Q", "key": "K", "value": "V", "rate": "w", "keep": "alpha"}
+    return of_products(sizes, arrays, model, places | {"output": "output"})
+
+
+def of_products(sizes: Sizes, arrays: Arrays, model: Any, layers: dict[str, str]) -> JaxSubject:
+    """A model of linear layers, by the arrays that are their weights."""
+
+    def places(model: Any) -> list[Any]:
+        return [getattr(model, layer).weight for layer in layers.values()]
+
+    model = eqx.tree_at(places, model, [jnp.asarray(arrays[n]).T for n in layers])
 
     def gather(gradients: Any) -> Arrays:
-        return {n: np.asarray(w).T for n, w in zip(names, places(gradients), strict=True)}
+        return {n: np.asarray(w).T for n, w in zip(layers, places(gradients), strict=True)}
 
     return of_memax(sizes, arrays, model, gather)
 

@@ -47,11 +47,11 @@ def softmax(scores: list[float]) -> list[float]:
     return [p / sum(powers) for p in powers]
 
 
-def layer_norm(norm: Any, x: Vector) -> Vector:
-    """Ba et al. (2016): the biased variance over the vector, epsilon 1e-6 under the root."""
+def layer_norm(norm: Any, x: Vector, epsilon: float = 1e-6) -> Vector:
+    """Ba et al. (2016): the biased variance over the vector, epsilon under the root."""
     mean = sum(x) / len(x)
     variance = sum((x - mean) ** 2) / len(x)
-    return numbers(norm.scale) * (x - mean) / np.sqrt(variance + 1e-6) + numbers(norm.offset)
+    return numbers(norm.scale) * (x - mean) / np.sqrt(variance + epsilon) + numbers(norm.offset)
 
 
 def silu(x: Any) -> Any:

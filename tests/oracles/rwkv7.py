@@ -43,14 +43,8 @@ class TimeMixing:
             transition = np.diag(decay[part]) - np.outer(unit, a[part] * unit)
             self.wkv[h] = self.wkv[h] @ transition + np.outer(v[part], k_tilde[part])
             u = (r[part] @ (rho * k_tilde[part])) * v[part]
-            heads.append(group_norm(w.output_norm, self.wkv[h] @ r[part]) + u)
+            heads.append(layer_norm(w.output_norm, self.wkv[h] @ r[part], epsilon=64e-5) + u)
         return affine(w.output, g * np.concatenate(heads))
-
-
-def group_norm(weights: Any, x: Vector) -> Vector:
-    """With an epsilon of 64e-5."""
-    scaled = (x - x.mean()) / np.sqrt(x.var() + 64e-5)
-    return scaled * numbers(weights.scale) + numbers(weights.offset)
 
 
 def run(memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str = "residual") -> np.ndarray:

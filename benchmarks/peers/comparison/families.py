@@ -102,14 +102,12 @@ def make_arrays(family: Family, sizes: Sizes, seed: int = 0) -> Arrays:
 def _weights(kind: str, width: int) -> dict[str, tuple[int, ...]]:
     """Shapes by name."""
     gates = {"lstm": 4, "policy": 4, "gru": 3}.get(kind, 0) * width
-    if kind == "linear_attention":
+    if kind in ("linear_attention", "gated_delta_net"):
         head = max(1, width // 2)
         into = {name: (width, head) for name in ("query", "key", "value")}
+        if kind == "gated_delta_net":
+            into |= {"rate": (width, 1), "keep": (width, 1)}
         return into | {"output": (head, width)}
-    if kind == "gated_delta_net":
-        head = max(1, width // 2)
-        into = {name: (width, head) for name in ("query", "key", "value")}
-        return into | {"rate": (width, 1), "keep": (width, 1), "output": (head, width)}
     shapes: dict[str, tuple[int, ...]] = {
         "input_weight": (width, gates),
         "recurrent_weight": (width, gates),

@@ -85,7 +85,7 @@ def make(what: str, input_size: int, options: dict[str, Any]) -> "AbstractMemory
     import equinox as eqx  # start: JAX takes a second
     import jax  # start: JAX takes a second
 
-    from clew.memory import MEMORIES, make_memory, options_of  # start: JAX takes a second
+    from clew.memory import MEMORIES, make_memory, options_among  # start: JAX takes a second
     from clew.memory.base import AbstractMemory  # start: JAX takes a second
 
     if not is_reference(what) and what not in MEMORIES:
@@ -96,8 +96,7 @@ def make(what: str, input_size: int, options: dict[str, Any]) -> "AbstractMemory
         if not isinstance(memory, AbstractMemory):
             raise UserError(f"{what} returned {type(memory).__name__}, expected an AbstractMemory")
         return memory
-    known = options_of(kind)
-    small = {n: size for n, size in SMALL.items() if n in known}
+    small = options_among(kind, SMALL)
     name = kind if is_reference(what) else what
 
     def build(key: "PRNGKeyArray") -> "AbstractMemory":

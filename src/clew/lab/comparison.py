@@ -11,7 +11,7 @@ import numpy as np
 
 from clew.errors import UserError, unknown_name
 from clew.files import read_json, write_text
-from clew.memory import MEMORIES, options_of
+from clew.memory import MEMORIES, options_among, options_of
 from clew.names import find
 from clew.report.curves import draw_curves, plot_runs
 from clew.report.document import Block, Cell, Chart, Column, Panel, Table, Text
@@ -68,9 +68,7 @@ def settings_of(config: TrainConfig, memories: Sequence[str]) -> dict[str, Train
         memory: replace(
             config,
             memory=memory,
-            memory_options=given
-            if left_out
-            else {name: value for name, value in given.items() if name in known[memory]},
+            memory_options=given if left_out else options_among(memory, given),
             name=folder.slug(memory),
             run_dir=str(place),
         )

@@ -5,7 +5,7 @@ rest of the library it needs only the errors.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
@@ -92,6 +92,7 @@ __all__ = [
     "AbstractMemory",
     "MemoryMap",
     "make_memory",
+    "options_among",
     "options_of",
     "scan_steps",
     "select",
@@ -111,6 +112,20 @@ def options_of(memory: str | Callable[..., Any]) -> dict[str, Any]:
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     own = (p for p in parameters if p.name not in ("input_size", "key") and p.kind not in variadic)
     return {parameter.name: parameter.default for parameter in own}
+
+
+def options_among(memory: str | Callable[..., Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of some options that a memory has: of sizes for many memories, its own.
+
+    Args:
+        memory: as in `options_of`.
+        wanted: values by option.
+
+    Raises:
+        UserError: if there is no memory of that name.
+    """
+    known = options_of(memory)
+    return {option: value for option, value in wanted.items() if option in known}
 
 
 def make_memory(

@@ -1,7 +1,6 @@
 """RWKV-7."""
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple, Unpack
 
 import equinox as eqx
@@ -32,10 +31,6 @@ FASTEST = math.exp(-0.5)
 """-log w where a key decays most, e^{-1/2}: w is above 0.545."""
 
 
-NORM_SCALE = math.sqrt(1e-6 / 6.4e-4)
-"""What the norm's input is multiplied by, so that its epsilon is the authors' 6.4e-4."""
-
-
 class RWKV7State(NamedTuple):
     """One layer's state: C of every head, and the last input, of which the next one is shifted."""
 
@@ -44,7 +39,7 @@ class RWKV7State(NamedTuple):
 
 
 class LowRank(eqx.Module):
-    """f(x A) B + c, a net whose hidden layer is narrow."""
+    """A and B + c of f(x A) B + c, a net whose hidden layer is narrow."""
 
     narrow: Linear
     wide: Linear
@@ -53,11 +48,6 @@ class LowRank(eqx.Module):
         keys = jax.random.split(key)
         self.narrow = Linear(size, rank, key=keys[0], init=init, bias=False)
         self.wide = Linear(rank, wide, key=keys[1], init=init)
-
-    def __call__(
-        self, x: Float[Array, "*lead n"], f: Callable[[Array], Array]
-    ) -> Float[Array, "*lead wide"]:
-        return self.wide(f(self.narrow(x)))
 
 
 class RWKV7Mixer(Mixer):
@@ -108,7 +98,7 @@ class RWKV7Mixer(Mixer):
         self.removal = jnp.array(0.71 - 0.1 * place, jnp.float32)
         self.replacement = initial.constant(wide, 1.02)
         self.bonus = initial.constant((num_heads, head_size), -0.04)
-        self.output_norm = LayerNorm(head_size)
+        self.output_norm = LayerNorm(head_size, epsilon=64e-5)  # the authors'
         self.output = Linear(wide, size, key=keys[7], init=init, bias=False)
         self.backend = backend
 
@@ -144,8 +134,9 @@ class RWKV7Mixer(Mixer):
 
     def _gates(self, shifted: Float[Array, "*lead six n"]) -> tuple[Array, Array]:
         """log w, and a."""
-        d = self.decay(shifted[..., 3, :], jnp.tanh)
-        return -FASTEST * jax.nn.sigmoid(d), jax.nn.sigmoid(self.rate(shifted[..., 4, :], _same))
+        d = self.decay.wide(jnp.tanh(self.decay.narrow(shifted[..., 3, :])))
+        a = self.rate.wide(self.rate.narrow(shifted[..., 4, :]))
+        return -FASTEST * jax.nn.sigmoid(d), jax.nn.sigmoid(a)
 
     def _terms(self, shifted: Float[Array, "*lead six n"]) -> MatrixInputs:
         """r, k~, v, log w, and what is erased, of every head."""
@@ -170,13 +161,9 @@ class RWKV7Mixer(Mixer):
         """The norm, the bonus, the gate and the last product."""
         weighed = jnp.broadcast_to(self.bonus, y.shape) * terms.key
         score = jnp.sum(terms.query * weighed, axis=-1, keepdims=True)
-        p = (self.output_norm(y * NORM_SCALE) + score * terms.value).reshape(*y.shape[:-2], -1)
+        p = (self.output_norm(y) + score * terms.value).reshape(*y.shape[:-2], -1)
         narrow, wide = self.gate
         return self.output(wide(jax.nn.sigmoid(narrow(shifted[..., 5, :]))) * p)
-
-
-def _same(x: Array) -> Array:
-    return x
 
 
 def _begin(net: LowRank, bias: np.ndarray) -> LowRank:

@@ -21,7 +21,7 @@ from clew.lab.costs.compiled import (
 from clew.lab.costs.count import Arithmetic, StateSize, multiply_adds, parameters, state_size
 from clew.lab.costs.reproject import Reprojecting
 from clew.lab.studies.models import PublishedGTrXL
-from clew.memory import MEMORIES, make_memory, options_of
+from clew.memory import MEMORIES, make_memory, options_among, options_of
 from clew.memory.gtrxl import GTrXL
 from clew.names import find
 
@@ -173,7 +173,7 @@ def sized(
         if not any(size in options for options in known.values()):
             raise UserError(f"none of {_names(list(cases))} has an option {size!r}")
     return {
-        name: (memory, options | {k: v for k, v in sizes.items() if k in known[memory]})
+        name: (memory, options | options_among(memory, sizes))
         for name, (memory, options) in cases.items()
     }
 

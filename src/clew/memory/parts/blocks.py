@@ -101,22 +101,25 @@ def begin_open(
 
 
 class LayerNorm(eqx.Module):
-    """Layer normalisation over the last axis, y = scale (x - mean) / sqrt(var + 1e-6) + offset.
+    """Layer normalisation over the last axis, y = scale (x - mean) / sqrt(var + epsilon) + offset.
 
     Source: Ba et al. (2016). The variance is the biased one.
     """
 
     scale: Float[Array, " n"]
     offset: Float[Array, " n"]
+    epsilon: float = eqx.field(static=True)
 
-    def __init__(self, size: int):
+    def __init__(self, size: int, epsilon: float = 1e-6):
         self.scale = initial.constant(size, 1.0)
         self.offset = initial.constant(size)
+        self.epsilon = epsilon
 
     def __call__(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
         centred = x - jnp.mean(x, axis=-1, keepdims=True)
         variance = jnp.mean(jnp.square(centred), axis=-1, keepdims=True)
-        return centred * jax.lax.rsqrt(variance + 1e-6) * like(self.scale, x) + like(self.offset, x)
+        normed = centred * jax.lax.rsqrt(variance + self.epsilon)
+        return normed * like(self.scale, x) + like(self.offset, x)
 
 
 class RMSNorm(eqx.Module):
