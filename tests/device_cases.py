@@ -167,9 +167,7 @@ def chosen() -> float:
 
 QUICK: dict[str, Callable[[], float]] = {
     "kernels": partial(in_jax, small("arelit", KERNELS), 2),
-    "gathered for kernels": gathered,
     "chosen": chosen,
-    "ppo of several seeds": partial(in_jax, small("gru", {"hidden_size": 4}, "ppo", seeds=2), 4),
     "Gymnasium environments": partial(in_gymnasium, 2),
 }
 DEALT = A2CConfig(num_envs=8, rollout_length=8, minibatches=2, adam_eps=EPS)
@@ -189,6 +187,8 @@ SERIAL = {"runner": "async", "asynchronous": AsyncConfig(serial=True)}
 TURNS = {"runner": "async", "asynchronous": by_turns(actors=2)}
 VTRACE = PPOConfig(8, 8, 4, 2, 2, advantages="vtrace", target_kl=0.5, adam_eps=EPS)
 EXHAUSTIVE: dict[str, Callable[[], float]] = FAMILIES | {
+    "gathered for kernels": gathered,
+    "ppo of several seeds": partial(in_jax, small("gru", {"hidden_size": 4}, "ppo", seeds=2), 4),
     "benched": benched,
     "resumed": resumed,
     "read once": partial(in_jax, small("gtrxl", TINY, a2c=A2CConfig(8, 8, **WHOLE)), 2),

@@ -50,7 +50,7 @@ def deviations(names: list[str]) -> dict[str, float]:
 
 
 def test_several_devices_compute_what_one_does() -> None:
-    """Kernels, PPO's shuffled sequences, seeds side by side, Gymnasium environments."""
+    """Kernels, seeds side by side that are resumed, PPO in Gymnasium environments."""
     found = deviations(list(QUICK))
     assert list(found) == list(QUICK)
     assert max(found.values()) < TOLERANCE, found

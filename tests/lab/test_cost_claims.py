@@ -2,11 +2,14 @@
 
 import json
 import math
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import jax
 import pytest
 from benchmarks.costs import __main__ as costs
+from benchmarks.costs import page
 from benchmarks.costs import published as thesis
 from benchmarks.costs.claims import (
     LayerFigure,
@@ -17,11 +20,11 @@ from benchmarks.costs.claims import (
     of_layer,
     verdict,
 )
-from benchmarks.costs.page import crossings, lines
 from benchmarks.costs.published import SETTINGS
 
 from clew.cli import run
 from clew.errors import UserError
+from clew.lab.bench.speed import cases
 from clew.lab.claims import HELD, NOT_HELD
 from clew.lab.costs.account import Account, CostPlan, Subject, accounts
 from clew.lab.costs.compiled import microseconds
@@ -34,6 +37,16 @@ MISSED = {
     ("Table 5.1", "AReLiT operations"),
     ("Section 5.1.4", "AReLiT faster"),
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_counts() -> Iterator[None]:
+    """The picture's lines are counted once, at its first windows, and three memories for tables."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "CONTEXTS", page.CONTEXTS[:5])
+        patch.setattr(page, "lines", cache(page.lines))
+        patch.setattr(costs, "cases", lambda: dict([*cases().items()][:3]))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -118,8 +131,8 @@ def test_verdicts() -> None:
 
 
 def test_crossings_of_the_picture() -> None:
-    drawn = {line.label: line for line in lines()}
-    relit = crossings()["ReLiT"]
+    drawn = {line.label: line for line in page.lines()}
+    relit = page.crossings()["ReLiT"]
     assert 256 < relit < 512
     assert drawn["GTrXL, cached"].operations[3] < drawn["ReLiT"].operations[3]
     assert drawn["GTrXL, cached"].operations[4] > drawn["ReLiT"].operations[4]

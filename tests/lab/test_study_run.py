@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -65,6 +66,21 @@ def assert_whole(result: StudyResult) -> None:
     assert not result.failures
 
 
+@pytest.fixture(scope="module")
+def once_finished(tmp_path_factory) -> Path:
+    """The folder of the whole study."""
+    folder = tmp_path_factory.mktemp("finished")
+    run_pretended(folder)
+    return folder
+
+
+@pytest.fixture
+def finished(once_finished: Path, tmp_path, faults) -> Path:
+    """A copy of it."""
+    shutil.copytree(once_finished, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
 def test_every_cell_once_longest_first_and_nothing_the_second_time(tmp_path, faults) -> None:
     watch = Watch()
     result = run_pretended(tmp_path, workers=1, progress=watch)
@@ -76,10 +92,10 @@ def test_every_cell_once_longest_first_and_nothing_the_second_time(tmp_path, fau
     assert last.models == {"none": (9, 9), "gru": (9, 9), "lstm": (9, 9)}
     assert last.seconds_left == 0 and last.rate > 0
 
-    assert_whole(run_pretended(tmp_path))
+    assert_whole(run_pretended(tmp_path, workers=1))
     assert len(begun(tmp_path)) == 27
     # A wider grid in the same folder runs what is new in it.
-    wider = run_pretended(tmp_path, study=small_study(seeds=(4, 0, 7, 1)))
+    wider = run_pretended(tmp_path, workers=1, study=small_study(seeds=(4, 0, 7, 1)))
     assert len(wider.rows) == 36 and len(begun(tmp_path)) == 36
     assert {seed for _, _, seed in begun(tmp_path)[27:]} == {1}
 
@@ -114,32 +130,30 @@ def _pythonpath() -> str:
     return os.pathsep.join(path for path in sys.path if path)
 
 
-def test_a_line_cut_short_is_mended(tmp_path, faults) -> None:
-    run_pretended(tmp_path)
-    file = tmp_path / "results.jsonl"
+def test_a_line_cut_short_is_mended(finished: Path) -> None:
+    file = finished / "results.jsonl"
     whole = file.read_bytes()
     file.write_bytes(whole[:-10])
-    assert len(read_results(tmp_path)) == 26
-    result = run_pretended(tmp_path)
+    assert len(read_results(finished)) == 26
+    result = run_pretended(finished, workers=1)
     assert_whole(result)
-    assert len(begun(tmp_path)) == 28
+    assert len(begun(finished)) == 28
     assert sorted(file.read_bytes().splitlines()) == sorted(whole.splitlines())
 
 
-def test_a_damaged_row_is_named_kept_aside_and_made_again(tmp_path, faults) -> None:
+def test_a_damaged_row_is_named_kept_aside_and_made_again(finished: Path) -> None:
     """A carriage return, one flipped bit, used to cost every row after it."""
-    run_pretended(tmp_path)
-    file = tmp_path / "results.jsonl"
+    file = finished / "results.jsonl"
     lines = file.read_bytes().splitlines(keepends=True)
     damaged = lines[4].replace(b'": ', b'":\r', 1)
     file.write_bytes(b"".join([*lines[:4], damaged, *lines[5:]]))
     with pytest.warns(DamagedRowWarning, match="results.jsonl: line 5 is damaged, its checksum"):
-        assert len(read_results(tmp_path)) == 26
+        assert len(read_results(finished)) == 26
     watch = Watch()
-    assert_whole(run_pretended(tmp_path, progress=watch))
-    assert len(begun(tmp_path)) == 28
+    assert_whole(run_pretended(finished, workers=1, progress=watch))
+    assert len(begun(finished)) == 28
     assert [m for m in watch.messages if "line 5 is damaged" in m and "kept in" in m]
-    assert (tmp_path / "results.jsonl.damaged").read_bytes() == damaged
+    assert (finished / "results.jsonl.damaged").read_bytes() == damaged
 
 
 def test_what_fails_is_told_and_the_others_go_on(tmp_path, faults) -> None:
@@ -188,12 +202,11 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path, faults, monkeypatch) -> No
     assert_whole(run_pretended(tmp_path))
 
 
-def test_other_settings_need_another_folder(tmp_path, faults) -> None:
-    run_pretended(tmp_path)
+def test_other_settings_need_another_folder(finished: Path) -> None:
     with pytest.raises(UserError, match=r"\w+ on length-\d with other settings"):
-        run_pretended(tmp_path, study=small_study(episodes=40))
-    with locked(tmp_path), pytest.raises(UserError, match="in use by another process"):
-        run_pretended(tmp_path)
+        run_pretended(finished, study=small_study(episodes=40))
+    with locked(finished), pytest.raises(UserError, match="in use by another process"):
+        run_pretended(finished)
 
 
 def test_workers_that_cannot_start_stop_the_study(tmp_path) -> None:

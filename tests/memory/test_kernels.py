@@ -44,16 +44,28 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 ]
 KERNEL = {"gtrxl": "window", "transformer": "window"}
 """Memories that share one; the others have their own."""
-# Every variant in single precision, which is what trains, and each kernel once in both.
-PRECISIONS = [(name, options, "float32") for name, options in VARIANTS] + [
+
+
+def is_first(index: int) -> bool:
+    """Whether no variant before this one has its kernel."""
+    kernels_of = [KERNEL.get(name, name) for name, _ in VARIANTS]
+    return kernels_of[index] not in kernels_of[:index]
+
+
+# Each kernel once in both precisions, and those beside it where something else is computed.
+OTHERWISE = {"tick", "decay", "banded", "all_biases"}
+PRECISIONS = [
     pytest.param(
         name,
         options,
-        "float64",
-        marks=[pytest.mark.slow]
-        * any(KERNEL.get(name, name) == KERNEL.get(other, other) for other, _ in VARIANTS[:index]),
+        precision,
+        marks=[]
+        if first or (OTHERWISE & options.keys() and precision == "float32")
+        else pytest.mark.slow,
     )
     for index, (name, options) in enumerate(VARIANTS)
+    for first in [is_first(index)]
+    for precision in ("float32", "float64")
 ]
 
 

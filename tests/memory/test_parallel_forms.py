@@ -182,7 +182,7 @@ def test_forward_mode_goes_through_chunks() -> None:
     assert float(jnp.sum(pull(moved)[0] * xs)) == pytest.approx(float(jnp.sum(moved**2)), rel=1e-3)
 
 
-@pytest.mark.parametrize("name", ["gla", "relit"])
+@pytest.mark.parametrize("name", ["gla", pytest.param("relit", marks=pytest.mark.slow)])
 def test_the_gradient_of_a_batch_does_not_end_the_process(name: str) -> None:
     """Sums over more than eight axes did: XLA's library for processors has room for no more."""
     memory = make_memory(name, input_size=3, key=jax.random.key(0), backend="chunkwise")

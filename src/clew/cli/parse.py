@@ -11,6 +11,7 @@ import json
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
@@ -141,6 +142,7 @@ def _is_positional(hint: Any) -> bool:
     return get_origin(hint) is Annotated and not dataclasses.is_dataclass(get_args(hint)[0])
 
 
+@cache
 def field_docs(kind: type) -> dict[str, str]:
     """The docstring under each field of a dataclass, inherited ones too, on one line."""
     fields = dataclasses.fields(kind)
