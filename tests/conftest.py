@@ -10,9 +10,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-# Before jax is imported: what takes time to compile is kept across test runs.
+# Before jax is imported: what takes longer to compile than to write is kept, for the other workers
+# and for the next run.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".jax_cache"))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.03")
 os.environ.setdefault("MPLBACKEND", "Agg")
 # Two workers of two threads each wait for one another: NumPy's small products took twice the time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

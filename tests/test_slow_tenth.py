@@ -21,11 +21,11 @@ IDS = [f"test_it.py::test_slow[{n}]" for n in range(40)]
 
 
 def run(folder: Path, number: int, *options: str, failing: int = -1) -> tuple[int, list[str]]:
-    """The code and the lines of a session with the plugin, in two workers."""
+    """The code and the lines of a session with the plugin."""
     (folder / "test_it.py").write_text(MODULE.format(failing=failing))
     environment = {n: v for n, v in os.environ.items() if not n.startswith("PYTEST_")}
     environment.pop(DEADLINE, None)
-    session = ["-m", "pytest", "-p", "no:cacheprovider", "-p", "slow_tenth", "-n", "2"]
+    session = ["-m", "pytest", "-p", "no:cacheprovider", "-p", "slow_tenth"]
     ran = subprocess.run(
         [sys.executable, *session, "-o", "markers=slow", "--slow-tenth", str(number), *options],
         cwd=folder,
@@ -38,8 +38,8 @@ def run(folder: Path, number: int, *options: str, failing: int = -1) -> tuple[in
 
 
 def test_a_tenth_runs_its_slow_tests_alone(tmp_path: Path) -> None:
-    """Counted in the lines before pytest's own, which stays the last."""
-    code, lines = run(tmp_path, 1003)
+    """In two workers; counted in the lines before pytest's own, which stays the last."""
+    code, lines = run(tmp_path, 1003, "-n", "2")
     count = sum(tenth_of(test) == 3 for test in IDS)
     assert code == 0 and 0 < count < 20
     assert any("slow tests: tenth 3, of 0 to 9" in line for line in lines)

@@ -36,7 +36,7 @@ from clew.deploy.lower import lower
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from clew.run.progress import Quiet
-from memory_samples import INPUT_SIZE, every_memory, quick_compilation
+from memory_samples import INPUT_SIZE, SAME_PARTS, every_memory, quick_compilation
 from own_lru import LRU
 
 __all__ = ["quick_compilation"]
@@ -80,7 +80,10 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n in SAME_PARTS)) for n in OPTIONS],
+)
 def test_options_of_memories(name: str) -> None:
     """Other gates, other halting, other sums."""
     step = steps_of(agent_of(memory_of(name, num_layers=1, **OPTIONS[name])))

@@ -143,6 +143,7 @@ def test_a_curve_without_episodes_says_so() -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_study_survives_its_workers(tmp_path) -> None:
     killed: list[int] = []
 

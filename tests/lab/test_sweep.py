@@ -62,8 +62,15 @@ def kills(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "HEARTBEAT", 1)
 
 
-@pytest.mark.parametrize("vary", [SIZES, RATES], ids=["runs", "lanes"])
-@pytest.mark.parametrize("how", ["stopped", "killed"])
+@pytest.mark.parametrize(
+    ("how", "vary"),
+    [
+        pytest.param("stopped", SIZES, id="stopped-runs", marks=pytest.mark.slow),
+        pytest.param("stopped", RATES, id="stopped-lanes"),
+        pytest.param("killed", SIZES, id="killed-runs"),
+        pytest.param("killed", RATES, id="killed-lanes", marks=pytest.mark.slow),
+    ],
+)
 def test_a_killed_sweep_loses_nothing_and_tries_nothing_twice(
     vary: Vary, how: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -113,9 +113,7 @@ def test_a_program_that_does_not_fit_is_refused_before_it_runs(tmp_path, monkeyp
 QUICK = [
     ("a2c", False, "counting"),
     ("a2c", True, "counting_same_step"),
-    ("ppo", True, "counting"),
     ("ppo", False, "counting_same_step"),
-    ("async", False, "counting_same_step"),
 ]
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,15 +19,24 @@ import clew
 from clew.errors import UserError
 from clew.run import checkpoint, machine
 from clew.run.checkpoint import CheckpointWarning
+from clew.run.config import TrainConfig
 from clew.run.folder import locked
 from clew.run.metrics import LogPoint, MetricsFile
 from clew.run.runner import TrainingInterrupted
-from small_run import STEPS_PER_UPDATE, UPDATES, Watch, assert_same_run, small_config
+from small_run import STEPS_PER_UPDATE, Watch, assert_same_run, small_config
+
+UPDATES = 128
+STEPS = UPDATES * STEPS_PER_UPDATE
+
+
+def short_config(folder: Path, name: str = "run", **changes: Any) -> TrainConfig:
+    """That of `small_run` with fewer updates: what is compared here is bits, not scores."""
+    return small_config(folder, name, **{"steps": STEPS, **changes})
 
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory) -> Path:
-    return clew.train(small_config(tmp_path_factory.mktemp("whole")), progress=Watch()).path
+    return clew.train(short_config(tmp_path_factory.mktemp("whole")), progress=Watch()).path
 
 
 def at_update(update: int, action):
@@ -48,22 +58,22 @@ def stopped_at(config, update: int, number: int = signal.SIGINT) -> str:
 
 def test_raised_steps_go_on_as_if_they_had_been_so_from_the_start(tmp_path, uninterrupted):
     # 37 and 101 are no multiples of log_every: the runs end between two rows.
-    short = small_config(tmp_path, steps=37 * STEPS_PER_UPDATE)
+    short = short_config(tmp_path, steps=37 * STEPS_PER_UPDATE)
     path = clew.train(short, progress=Watch()).path
     clew.resume_run(path, steps=101 * STEPS_PER_UPDATE, progress=Watch())
-    result = clew.train(small_config(tmp_path), resume=True, progress=Watch())
+    result = clew.train(short_config(tmp_path), resume=True, progress=Watch())
     assert_same_run(path, uninterrupted)
-    assert json.loads((path / "config.json").read_text())["config"]["steps"] == 40_960
-    assert result.summary["updates"] == 320
+    assert json.loads((path / "config.json").read_text())["config"]["steps"] == STEPS
+    assert result.summary["updates"] == UPDATES
 
 
 def test_a_schedule_goes_on_where_it_was(tmp_path):
     """Also one that was stopped within its warm-up."""
     learning = clew.A2CConfig(num_envs=4, rollout_length=8, schedule="cosine", warmup_fraction=0.6)
     scheduled = {"a2c": learning, "steps": 64 * 32, "seeds": 1}
-    whole = clew.train(small_config(tmp_path, "whole", **scheduled), progress=Watch()).path
+    whole = clew.train(short_config(tmp_path, "whole", **scheduled), progress=Watch()).path
     early = [lambda report: report.steps >= 16 * 32]
-    ended = clew.train(small_config(tmp_path, **scheduled), progress=Watch(), callbacks=early)
+    ended = clew.train(short_config(tmp_path, **scheduled), progress=Watch(), callbacks=early)
     assert ended.summary["updates"] < 0.6 * 64
     assert clew.resume_run(ended.path, progress=Watch()).summary["updates"] == 64
     assert_same_run(ended.path, whole)
@@ -72,7 +82,7 @@ def test_a_schedule_goes_on_where_it_was(tmp_path):
 @pytest.mark.usefixtures("default_signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_saves_and_says_how_to_go_on(tmp_path, uninterrupted, number):
-    config = small_config(tmp_path)
+    config = short_config(tmp_path)
     before = signal.getsignal(number)
     message = stopped_at(config, 90, number)
     path = tmp_path / "run"
@@ -88,10 +98,10 @@ def test_a_signal_saves_and_says_how_to_go_on(tmp_path, uninterrupted, number):
 def test_another_number_of_threads_is_named(tmp_path, monkeypatch):
     """XLA reads the variable before it computes; here it says what another process would have."""
     monkeypatch.setenv(machine.THREADS, "2")
-    clew.train(small_config(tmp_path, steps=8 * STEPS_PER_UPDATE), progress=Watch())
+    clew.train(short_config(tmp_path, steps=8 * STEPS_PER_UPDATE), progress=Watch())
     monkeypatch.setenv(machine.THREADS, "3")
     watch = Watch()
-    clew.train(small_config(tmp_path, steps=16 * STEPS_PER_UPDATE), resume=True, progress=watch)
+    clew.train(short_config(tmp_path, steps=16 * STEPS_PER_UPDATE), resume=True, progress=watch)
     assert "threads: 2 until now, 3 from here on" in watch.messages[1]
     assert "up to rounding" in watch.messages[1]
 
@@ -128,7 +138,7 @@ def test_an_unforeseen_error_saves_first(tmp_path, uninterrupted):
         with pytest.raises(type(error)) as caught:
             resume = (path / "config.json").exists()
             clew.train(
-                small_config(tmp_path), resume=resume, progress=at_update(update, raise_error)
+                short_config(tmp_path), resume=resume, progress=at_update(update, raise_error)
             )
         made = checkpoint.read(checkpoint.list_checkpoints(path / "checkpoints")[-1]).meta["update"]
         assert made >= update
@@ -148,7 +158,7 @@ def test_an_error_before_its_row_is_written_saves_nothing(tmp_path, uninterrupte
 
     with monkeypatch.context() as patch, pytest.raises(Unforeseen):
         patch.setattr(MetricsFile, "log", fail)
-        clew.train(small_config(tmp_path), progress=Watch())
+        clew.train(short_config(tmp_path), progress=Watch())
     clew.train(resume=tmp_path / "run", progress=Watch())
     assert_same_run(tmp_path / "run", uninterrupted)
 
@@ -158,7 +168,7 @@ def test_another_current_folder_changes_nothing(tmp_path, uninterrupted, monkeyp
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(tmp_path)
-    config = small_config(Path("runs"), checkpoint_seconds=0.0)
+    config = short_config(Path("runs"), checkpoint_seconds=0.0)
     result = clew.train(config, progress=at_update(90, lambda: os.chdir(elsewhere)))
     assert result.path == tmp_path / "runs" / "run"
     assert not list(elsewhere.iterdir())
@@ -169,7 +179,7 @@ def test_another_current_folder_changes_nothing(tmp_path, uninterrupted, monkeyp
 def test_a_removed_folder_stops_the_run(tmp_path, uninterrupted, seconds):
     """At its next row or checkpoint, with a line that says so, and nothing of it comes back."""
     path = tmp_path / "run"
-    config = small_config(tmp_path, checkpoint_seconds=seconds)
+    config = short_config(tmp_path, checkpoint_seconds=seconds)
     with pytest.raises(UserError, match="was removed"):
         clew.train(config, progress=at_update(90, lambda: shutil.rmtree(path)))
     assert not path.exists()
@@ -179,14 +189,14 @@ def test_a_finished_run_says_so_and_stays(tmp_path, uninterrupted):
     watch = Watch()
     before = {p: p.read_bytes() for p in uninterrupted.rglob("*.clew")}
     result = clew.train(resume=uninterrupted, progress=watch)
-    assert "has already made its 40960 steps" in watch.messages[0]
+    assert f"has already made its {STEPS} steps" in watch.messages[0]
     assert "compiling" not in watch.phases
-    assert result.summary["steps"] == 40_960
+    assert result.summary["steps"] == STEPS
     assert before == {p: p.read_bytes() for p in uninterrupted.rglob("*.clew")}
 
 
 def test_a_damaged_checkpoint_costs_only_the_work_since_the_one_before(tmp_path, uninterrupted):
-    stopped_at(small_config(tmp_path, checkpoint_seconds=0.0), 64)
+    stopped_at(short_config(tmp_path, checkpoint_seconds=0.0), 64)
     path = tmp_path / "run"
     newest = checkpoint.list_checkpoints(path / "checkpoints")[-1]
     newest.write_bytes(newest.read_bytes()[:-40])
@@ -200,7 +210,7 @@ def test_a_full_disk_stops_the_run_and_loses_nothing_saved(tmp_path, uninterrupt
     def full(*args):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    config = small_config(tmp_path, checkpoint_seconds=0.0)
+    config = short_config(tmp_path, checkpoint_seconds=0.0)
     watch = at_update(80, lambda: monkeypatch.setattr(os, "replace", full))
     with pytest.raises(UserError, match="No space left.*update-.*make room and resume"):
         clew.train(config, progress=watch)
@@ -211,7 +221,7 @@ def test_a_full_disk_stops_the_run_and_loses_nothing_saved(tmp_path, uninterrupt
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path, uninterrupted):
-    config = small_config(tmp_path)
+    config = short_config(tmp_path)
     path = clew.train(config, progress=Watch()).path
     for file in (path / "checkpoints").iterdir():
         file.unlink()
@@ -226,14 +236,14 @@ def test_only_steps_may_change(tmp_path, uninterrupted):
         ({"log_every": 4}, "log_every = 8, not 4"),
         ({"memory_options": {"hidden_size": 8}}, "memory_options"),
         ({"a2c": clew.A2CConfig(gamma=0.5)}, "a2c"),
-        ({"steps": 256}, "40960 steps; steps can only be raised"),
+        ({"steps": 256}, f"{STEPS} steps; steps can only be raised"),
     ):
         with pytest.raises(UserError, match=told):
-            clew.train(small_config(folder, **changes), resume=True, progress=Watch())
+            clew.train(short_config(folder, **changes), resume=True, progress=Watch())
     with pytest.raises(UserError, match="unknown run 'rum'; did you mean 'run'"):
-        clew.train(small_config(folder, "rum"), resume=True, progress=Watch())
+        clew.train(short_config(folder, "rum"), resume=True, progress=Watch())
     with pytest.raises(UserError, match="resume it .clew train --resume .*run"):
-        clew.train(small_config(folder), progress=Watch())
+        clew.train(short_config(folder), progress=Watch())
 
 
 def test_a_run_in_use_is_refused_and_a_stale_lock_is_not(tmp_path, uninterrupted):
@@ -282,18 +292,18 @@ def kills(folder: Path, uninterrupted: Path, steps: int, number: int, longest: f
     killed = sum(kill_at_a_random_moment(folder, steps, longest, moments) for _ in range(number))
     print(f"{killed} of {number} were killed before their end")
     assert killed >= 1
-    config = small_config(folder, checkpoint_seconds=0.0, steps=steps)
+    config = short_config(folder, checkpoint_seconds=0.0, steps=steps)
     resume = (folder / "run" / "config.json").exists()
     result = clew.train(config, resume=resume, progress=Watch())
     assert_same_run(result.path, uninterrupted)
 
 
 def test_kill_at_two_random_moments(tmp_path, uninterrupted):
-    kills(tmp_path, uninterrupted, UPDATES * STEPS_PER_UPDATE, 2, 0.1)
+    kills(tmp_path, uninterrupted, STEPS, 2, 0.1)
 
 
 @pytest.mark.slow
 def test_kill_at_twenty_random_moments(tmp_path):
     steps = 20_000 * STEPS_PER_UPDATE
-    whole = clew.train(small_config(tmp_path, "whole", steps=steps), progress=Watch()).path
+    whole = clew.train(short_config(tmp_path, "whole", steps=steps), progress=Watch()).path
     kills(tmp_path, whole, steps, 20, 0.8)
