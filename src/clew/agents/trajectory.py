@@ -90,6 +90,27 @@ class Rollout(NamedTuple):
         return Rollout(chunks, memory, jax.tree.map(lambda x: x[-1], seen), start[-1])
 
 
+def joined(x: Array) -> Array:
+    """Sequences in order, [K, S, B, ...], as one of all their steps, [K S, B, ...]."""
+    return x.reshape(-1, *x.shape[2:])
+
+
+def side_by_side(x: Array) -> Array:
+    """Sequences in order, [K, S, B, ...], as if of K B environments, [S, K B, ...]."""
+    x = jnp.swapaxes(x, 0, 1)
+    return x.reshape(x.shape[0], -1, *x.shape[3:])
+
+
+def as_environments(chunks: Trajectory) -> Trajectory:
+    """The sequences of a rollout as one trajectory of K B environments, each from its own state.
+
+    Args:
+        chunks: as a `Rollout` has them, [K, S, B, ...].
+    """
+    steps = jax.tree.map(side_by_side, chunks._replace(state0=()))
+    return steps._replace(state0=jax.tree.map(joined, chunks.state0))
+
+
 class Reading(NamedTuple):
     """What a network says of a chunk of observations."""
 

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.agents.distributions import Distribution
 from clew.agents.heads import ActorCritic, MakeHeads
@@ -26,6 +25,7 @@ from clew.agents.learners.base import (
     gradient_step,
     init_optimiser,
     is_scheduled,
+    learn_minibatches,
     make_schedule,
     normalised,
     require_parts,
@@ -214,16 +214,12 @@ def learn_a2c(
     if config.minibatches == 1:
         return _gradient_step(agent, state, trajectory, config, optimiser)
     order = jax.random.permutation(key, config.num_envs).reshape(config.minibatches, -1)
-    params, static = eqx.partition(agent, eqx.is_array)
 
-    def one(carry: PyTree[Array], chosen: Array) -> tuple[PyTree[Array], dict[str, Array]]:
-        params, state = carry
+    def one(agent: Agent, state: LearnerState, chosen: Array) -> Learned:
         batch = take_batch(trajectory, chosen)
-        made = _gradient_step(eqx.combine(params, static), state, batch, config, optimiser)
-        return (eqx.filter(made.agent, eqx.is_array), made.state), made.metrics
+        return _gradient_step(agent, state, batch, config, optimiser)
 
-    (params, state), metrics = jax.lax.scan(one, (params, state), order)
-    return Learned(eqx.combine(params, static), state, jax.tree.map(jnp.mean, metrics))
+    return learn_minibatches(agent, state, order, one)
 
 
 def _gradient_step(

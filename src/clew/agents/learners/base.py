@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import equinox as eqx
@@ -201,9 +202,21 @@ def adam(
     """
     rate = config.learning_rate if schedule is None else schedule
     optimiser = optax.adam(rate, b1=config.adam_b1, b2=config.adam_b2, eps=config.adam_eps)
-    if config.max_grad_norm is None:
+    return after_clipping(optimiser, config.max_grad_norm)
+
+
+def after_clipping(
+    optimiser: optax.GradientTransformation, max_norm: float | None
+) -> optax.GradientTransformation:
+    """The optimiser on gradients that are scaled down to a global norm, if they are longer.
+
+    Args:
+        optimiser: any.
+        max_norm: that norm; None for no limit.
+    """
+    if max_norm is None:
         return optimiser
-    return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optimiser)
+    return optax.chain(optax.clip_by_global_norm(max_norm), optimiser)
 
 
 class ScheduleConfig(LearnerConfig, Protocol):
@@ -290,27 +303,118 @@ def validate_adam(config: AdamConfig) -> None:
         require_rate("max_grad_norm", config.max_grad_norm, positive=True)
 
 
-class ActorCriticConfig(AdamConfig, ScheduleConfig, Protocol):
-    """The settings that every actor-critic has."""
+class ReturnsConfig(AdamConfig, ScheduleConfig, Protocol):
+    """The settings of every learner from lambda-returns."""
 
     @property
     def lam(self) -> float: ...
     @property
+    def ponder_cost(self) -> float: ...
+
+
+def validate_returns(config: ReturnsConfig) -> None:
+    """Refuses impossible settings of a learner from lambda-returns, with a `UserError`."""
+    validate_schedule(config)
+    require_rate("ponder_cost", config.ponder_cost)
+    for name in ("gamma", "lam"):
+        require_fraction(name, getattr(config, name))
+    validate_adam(config)
+
+
+class ActorCriticConfig(ReturnsConfig, Protocol):
+    """The settings that every actor-critic has."""
+
+    @property
     def entropy_cost(self) -> float: ...
     @property
     def value_cost(self) -> float: ...
-    @property
-    def ponder_cost(self) -> float: ...
 
 
 def validate_actor_critic(config: ActorCriticConfig) -> None:
     """Refuses impossible settings of an actor-critic, with a `UserError`."""
-    validate_schedule(config)
-    for name in ("entropy_cost", "value_cost", "ponder_cost"):
+    for name in ("entropy_cost", "value_cost"):
         require_rate(name, getattr(config, name))
-    for name in ("gamma", "lam"):
-        require_fraction(name, getattr(config, name))
-    validate_adam(config)
+    validate_returns(config)
+
+
+class SequencesConfig(LearnerConfig, Protocol):
+    """The settings of a learner that reads its rollouts in sequences, several times."""
+
+    @property
+    def sequence_length(self) -> int: ...
+    @property
+    def minibatches(self) -> int: ...
+    @property
+    def epochs(self) -> int: ...
+    @property
+    def gradient_accumulation(self) -> int: ...
+
+
+def count_sequences(config: SequencesConfig) -> int:
+    """Sequences of a rollout, over all its environments."""
+    return config.num_envs * config.rollout_length // config.sequence_length
+
+
+def validate_sequences(config: SequencesConfig) -> None:
+    """Refuses sequences and minibatches that do not divide a rollout, with a `UserError`."""
+    for name in ("num_envs", "rollout_length", "sequence_length", "minibatches", "epochs"):
+        require_at_least(name, getattr(config, name), 1)
+    if config.rollout_length % config.sequence_length:
+        raise UserError(
+            f"sequence_length must divide rollout_length, got sequences of "
+            f"{config.sequence_length} in rollouts of {config.rollout_length}"
+        )
+    count = count_sequences(config)
+    if count % config.minibatches:
+        raise UserError(
+            f"minibatches must divide the sequences of a rollout, got {config.minibatches} "
+            f"minibatches of {config.num_envs} environments x "
+            f"{config.rollout_length // config.sequence_length} sequences = {count}"
+        )
+    require_parts(config.gradient_accumulation, count // config.minibatches, "sequences")
+
+
+def gather_sequences(config: SequencesConfig) -> Gathering:
+    """Rollouts in sequences, of which a gradient step reads a minibatch, whole or in parts."""
+    parts = config.minibatches * config.gradient_accumulation
+    return Gathering(config.sequence_length, count_sequences(config) // parts)
+
+
+def draw_minibatches(key: PRNGKeyArray, config: SequencesConfig) -> Int[Array, "steps n"]:
+    """The sequences of every gradient step on a rollout: in each epoch all, in random order."""
+    count = count_sequences(config)
+    orders = jax.vmap(partial(jax.random.permutation, x=count))(
+        jax.random.split(key, config.epochs)
+    )
+    return orders.reshape(config.epochs * config.minibatches, -1)
+
+
+def learn_minibatches(
+    agent: Agent,
+    state: LearnerState,
+    minibatches: Int[Array, "steps n"],
+    step: Callable[[Agent, LearnerState, Int[Array, " n"]], Learned],
+) -> Learned:
+    """One gradient step after the other, each on sequences of its own.
+
+    Args:
+        agent: the network.
+        state: the learner's.
+        minibatches: the indices of the sequences of every step.
+        step: a gradient step on the sequences with these indices.
+
+    Returns:
+        New agent, new state, and the means of the metrics over the steps.
+    """
+    params, static = eqx.partition(agent, eqx.is_array)
+
+    def one(carry: PyTree[Array], chosen: Array) -> tuple[PyTree[Array], Metrics]:
+        params, state = carry
+        made = step(eqx.combine(params, static), state, chosen)
+        return (eqx.filter(made.agent, eqx.is_array), made.state), made.metrics
+
+    (params, state), metrics = jax.lax.scan(one, (params, state), minibatches)
+    return Learned(eqx.combine(params, static), state, jax.tree.map(jnp.mean, metrics))
 
 
 def init_optimiser(optimiser: optax.GradientTransformation, agent: Agent) -> LearnerState:
@@ -370,6 +474,31 @@ def accumulate_gradient(
     each = (chosen, weights, weights if of_loss is None else of_loss)
     (value, gradient, parts), _ = jax.lax.scan(one, nothing, each)
     return (value, parts), gradient
+
+
+def find_gradient(
+    loss: Callable[[Agent, T], tuple[Float[Array, ""], Metrics]],
+    agent: Agent,
+    batch: T,
+    chosen: Int[Array, " n"],
+    parts: int,
+) -> tuple[tuple[Float[Array, ""], Metrics], PyTree[Array]]:
+    """A loss that is a mean over valid steps, its parts and its gradient over some sequences.
+
+    Args:
+        loss: of sequences.
+        agent: the network.
+        batch: all sequences, see `take_batch`, with "valid".
+        chosen: which are read.
+        parts: in which they are read one after the other, see `accumulate_gradient`; 1 for at once.
+    """
+    if parts == 1:
+        return eqx.filter_value_and_grad(loss, has_aux=True)(agent, take_batch(batch, chosen))
+    whole: Any = batch
+    split = chosen.reshape(parts, -1)
+    return accumulate_gradient(
+        loss, agent, partial(take_batch, batch), split, fractions(whole.valid, split)
+    )
 
 
 def take_batch(batch: T, chosen: Int[Array, " n"]) -> T:

@@ -18,27 +18,37 @@ from clew.agents.learners.base import (
     Learned,
     LearnerState,
     Metrics,
-    accumulate_gradient,
     adam,
     apply_gradient,
-    fractions,
+    count_sequences,
+    draw_minibatches,
+    find_gradient,
+    gather_sequences,
     init_optimiser,
     is_scheduled,
     make_schedule,
     normalised,
-    require_parts,
-    take_batch,
     valid_mean,
     validate_actor_critic,
+    validate_sequences,
 )
 from clew.agents.network import Agent
 from clew.agents.returns import lambda_returns, vtrace
-from clew.agents.trajectory import Rollout, Trajectory, read, refresh_all, step_all
+from clew.agents.trajectory import (
+    Rollout,
+    Trajectory,
+    as_environments,
+    joined,
+    read,
+    refresh_all,
+    reread,
+    side_by_side,
+    step_all,
+)
 from clew.envs.base import Observation
 from clew.errors import (
     Settings,
     UserError,
-    require_at_least,
     require_choice,
     require_rate,
 )
@@ -124,23 +134,10 @@ class PPOConfig(Settings):
     @property
     def sequences(self) -> int:
         """Sequences of a rollout, over all its environments."""
-        return self.num_envs * self.rollout_length // self.sequence_length
+        return count_sequences(self)
 
     def validate(self) -> None:
-        for name in ("num_envs", "rollout_length", "sequence_length", "minibatches", "epochs"):
-            require_at_least(name, getattr(self, name), 1)
-        if self.rollout_length % self.sequence_length:
-            raise UserError(
-                f"sequence_length must divide rollout_length, got sequences of "
-                f"{self.sequence_length} in rollouts of {self.rollout_length}"
-            )
-        if self.sequences % self.minibatches:
-            raise UserError(
-                f"minibatches must divide the sequences of a rollout, got {self.minibatches} "
-                f"minibatches of {self.num_envs} environments x "
-                f"{self.rollout_length // self.sequence_length} sequences = {self.sequences}"
-            )
-        require_parts(self.gradient_accumulation, self.sequences // self.minibatches, "sequences")
+        validate_sequences(self)
         require_choice("advantages", self.advantages, ADVANTAGES)
         require_choice("lower_clip", self.lower_clip, LOWER_CLIPS)
         for name in ("clip_ratio", "vtrace_clip"):
@@ -269,9 +266,7 @@ def learn_ppo(
         loss's parts, "loss" and "grad_norm", with "gradient_steps", their number.
     """
     batch = make_sequences(agent, chunks, final_value, config)
-    orders = jax.vmap(partial(jax.random.permutation, x=config.sequences))(
-        jax.random.split(key, config.epochs)
-    ).reshape(config.epochs * config.minibatches, -1)
+    orders = draw_minibatches(key, config)
     params, static = eqx.partition(agent, eqx.is_array)
 
     def attempt(carry: PyTree[Array], chosen: Array) -> tuple[PyTree[Array], Metrics]:
@@ -311,21 +306,12 @@ def _gradient(
     agent: Agent, batch: Sequences, chosen: Array, config: PPOConfig
 ) -> tuple[tuple[Float[Array, ""], Metrics], PyTree[Array]]:
     """Loss, parts and gradient of the chosen sequences, read at once or in parts."""
-    if config.gradient_accumulation == 1:
-        loss = eqx.filter_value_and_grad(ppo_loss, has_aux=True)
-        return loss(agent, take_batch(batch, chosen), config)
-    if config.advantage_normalisation:  # over all of them, not over each part
+    parts = config.gradient_accumulation
+    if parts > 1 and config.advantage_normalisation:  # over all of them, not over each part
         advantage = normalised(batch.advantage[:, chosen], batch.valid[:, chosen])
         batch = batch._replace(advantage=batch.advantage.at[:, chosen].set(advantage))
         config = replace(config, advantage_normalisation=False)
-    parts = chosen.reshape(config.gradient_accumulation, -1)
-    return accumulate_gradient(
-        partial(ppo_loss, config=config),
-        agent,
-        partial(take_batch, batch),
-        parts,
-        fractions(batch.valid, parts),
-    )
+    return find_gradient(partial(ppo_loss, config=config), agent, batch, chosen, parts)
 
 
 def make_sequences(
@@ -339,31 +325,31 @@ def make_sequences(
         final_value: of the observation after the last step, at the time of acting.
         config: the settings.
     """
-    shape = chunks.reward.shape
+    shape, sequences = chunks.reward.shape, as_environments(chunks)
     valid = ~chunks.last[:, :-1]
     rewards, discounts, oks = (
-        _joined(x) for x in (chunks.reward, config.gamma * chunks.discount, valid)
+        joined(x) for x in (chunks.reward, config.gamma * chunks.discount, valid)
     )
-    values = jnp.append(_joined(chunks.value), final_value[None], axis=0)
+    values = jnp.append(joined(chunks.value), final_value[None], axis=0)
     if config.advantages == "gae":
         target = lambda_returns(rewards, discounts, values, oks, config.lam)
         advantage = target - values[:-1]
     else:
         log_prob, values = reread_chunks(agent, chunks)
-        log_ratio = log_prob - _joined(chunks.log_prob)
+        log_ratio = log_prob - joined(chunks.log_prob)
         target, advantage = vtrace(
             rewards, discounts, values, oks, log_ratio, config.lam, config.vtrace_clip
         )
     return Sequences(
-        observation=jax.tree.map(lambda x: _side_by_side(x[:, :-1]), chunks.observation),
-        start=_side_by_side(chunks.start[:, :-1]),
-        action=_side_by_side(chunks.action),
-        log_prob=_side_by_side(chunks.log_prob),
-        value=_side_by_side(chunks.value),
-        advantage=_side_by_side(advantage.reshape(shape)),
-        target=_side_by_side(target.reshape(shape)),
-        valid=_side_by_side(valid),
-        state0=jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), chunks.state0),
+        observation=jax.tree.map(lambda x: x[:-1], sequences.observation),
+        start=sequences.start[:-1],
+        action=sequences.action,
+        log_prob=sequences.log_prob,
+        value=sequences.value,
+        advantage=side_by_side(advantage.reshape(shape)),
+        target=side_by_side(target.reshape(shape)),
+        valid=sequences.valid,
+        state0=sequences.state0,
     )
 
 
@@ -372,26 +358,12 @@ def reread_chunks(
 ) -> tuple[Float[Array, "time batch"], Float[Array, "time_and_one batch"]]:
     """Log-probabilities of the actions, and values of all observations, by the present network."""
     count, batch = chunks.start.shape[0], chunks.start.shape[2]
-    state0 = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), chunks.state0)
-    state0 = refresh_all(agent, state0, count * batch)
-    observation = jax.tree.map(_side_by_side, chunks.observation)
-    (logits, values), _ = read(agent, state0, observation, _side_by_side(chunks.start))
-    action = _side_by_side(chunks.action)
-    log_prob = agent.distribution.log_prob(logits[:-1], action)
+    sequences = as_environments(chunks)
+    logits, values = reread(agent, sequences).outputs
+    log_prob = agent.distribution.log_prob(logits[:-1], sequences.action)
     each = values.reshape(-1, count, batch)
     all_values = jnp.append(_in_order(each[:-1]), each[-1:, -1], axis=0)
     return _in_order(log_prob.reshape(-1, count, batch)), all_values
-
-
-def _joined(x: Array) -> Array:
-    """[K, S, B, ...] to [K S, B, ...]."""
-    return x.reshape(-1, *x.shape[2:])
-
-
-def _side_by_side(x: Array) -> Array:
-    """[K, S, B, ...] to [S, K B, ...]."""
-    x = jnp.swapaxes(x, 0, 1)
-    return x.reshape(x.shape[0], -1, *x.shape[3:])
 
 
 def _in_order(x: Array) -> Array:
@@ -421,14 +393,8 @@ class PPO:
     def gathering(self) -> Gathering:
         """Rollouts in sequences, by its own policy, which may lag behind."""
         config = self.config
-        return Gathering(
-            sequence_length=config.sequence_length,
-            sequences_per_step=config.sequences
-            // config.minibatches
-            // config.gradient_accumulation,
-            tolerates_lag=True,
-            scheduled=is_scheduled(config),
-        )
+        wanted = gather_sequences(config)
+        return wanted._replace(tolerates_lag=True, scheduled=is_scheduled(config))
 
     @property
     def make_heads(self) -> MakeHeads:
