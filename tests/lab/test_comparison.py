@@ -25,6 +25,8 @@ def test_the_runs_differ_in_their_memory_alone() -> None:
     assert [c.name for c in found.values()] == ["gru", "gtrxl"]
     left_out = settings_of(clew.TrainConfig(), ["none", "lstm"])
     assert left_out["lstm"].memory_options == clew.TrainConfig(memory="lstm").memory_options
+    own = settings_of(config, ["own_lru:LRU", "gtrxl"])
+    assert own["own_lru:LRU"].memory_options == {"hidden_size": 4}
     with pytest.raises(UserError, match="unknown option of these memories 'heads'"):
         settings_of(clew.TrainConfig(memory_options={"heads": 1}), ["none", "lstm"])
 

@@ -161,8 +161,10 @@ def test_interval_of_the_median() -> None:
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    assert run(["cost", "--memories", "none", "gru", "--options", "hidden_size=4"]) == 0
-    assert "gru" in capsys.readouterr().out
+    memories = ["--memories", "none", "gru", "own_parts:Average"]
+    assert run(["cost", *memories, "--options", "hidden_size=4"]) == 0
+    said = capsys.readouterr().out
+    assert "gru" in said and "own_parts:Average" in said
     folder = tmp_path / "out"
     assert run(["cost", "--memories", "gru", "--output", str(folder), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)

@@ -56,7 +56,8 @@ def settings_of(config: TrainConfig, memories: Sequence[str]) -> dict[str, Train
     """
     if len(memories) < 2 or len(set(memories)) < len(memories):
         raise UserError(f"give two or more different memories, got {' '.join(memories) or 'none'}")
-    known = {memory: options_of(find("memory", memory, MEMORIES)) for memory in memories}
+    kinds = {memory: find("memory", memory, MEMORIES) for memory in memories}
+    known = {memory: options_of(kind) for memory, kind in kinds.items()}
     given = config.memory_options
     left_out = isinstance(given, DefaultOptions)
     for option in () if left_out else given:
@@ -68,7 +69,7 @@ def settings_of(config: TrainConfig, memories: Sequence[str]) -> dict[str, Train
         memory: replace(
             config,
             memory=memory,
-            memory_options=given if left_out else options_among(memory, given),
+            memory_options=given if left_out else options_among(kinds[memory], given),
             name=folder.slug(memory),
             run_dir=str(place),
         )

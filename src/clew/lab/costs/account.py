@@ -21,7 +21,7 @@ from clew.lab.costs.compiled import (
 from clew.lab.costs.count import Arithmetic, StateSize, multiply_adds, parameters, state_size
 from clew.lab.costs.reproject import Reprojecting
 from clew.lab.studies.models import PublishedGTrXL
-from clew.memory import MEMORIES, make_memory, options_among, options_of
+from clew.memory import MEMORIES, make_memory, options_among
 from clew.memory.gtrxl import GTrXL
 from clew.names import find
 
@@ -168,14 +168,14 @@ def sized(
     Raises:
         UserError: for a size that none of them has.
     """
-    known = {memory: options_of(find("memory", memory, MEMORIES)) for memory, _ in cases.values()}
-    for size in sizes:
-        if not any(size in options for options in known.values()):
-            raise UserError(f"none of {_names(list(cases))} has an option {size!r}")
-    return {
-        name: (memory, options | options_among(memory, sizes))
-        for name, (memory, options) in cases.items()
+    given = {
+        name: options_among(find("memory", memory, MEMORIES), sizes)
+        for name, (memory, _) in cases.items()
     }
+    for size in sizes:
+        if not any(size in options for options in given.values()):
+            raise UserError(f"none of {_names(list(cases))} has an option {size!r}")
+    return {name: (memory, options | given[name]) for name, (memory, options) in cases.items()}
 
 
 def _names(names: Sequence[str]) -> str:
