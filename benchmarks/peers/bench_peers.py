@@ -40,15 +40,15 @@ def plan_of(given: argparse.Namespace) -> Plan:
         UserError: for a size below 1.
     """
     plan = QUICK if given.quick else Plan(rounds=given.repeats)
-    if given.lengths:
-        plan = plan._replace(lengths=tuple(given.lengths))
-    if given.envs is not None:
-        plan = plan._replace(envs=given.envs)
-    if given.width is not None:
-        plan = plan._replace(width=given.width)
-    require_at_least("lengths", min(plan.lengths), 1)
-    require_at_least("envs", plan.envs, 1)
-    require_at_least("width", plan.width, 1)
+    for name, sizes in (
+        ("lengths", given.lengths),
+        ("envs", given.envs),
+        ("widths", given.widths),
+    ):
+        for size in sizes:
+            require_at_least(name, size, 1)
+        if sizes:
+            plan = plan._replace(**{name: tuple(sizes)})
     return plan
 
 
@@ -71,8 +71,12 @@ def main(args: list[str]) -> int:
     parser.add_argument(
         "--lengths", nargs="+", type=int, default=[], help="of chunks, in steps (64 to 8192)"
     )
-    parser.add_argument("--envs", type=int, help="environments that learn (4)")
-    parser.add_argument("--width", type=int, help="of inputs and memory (128)")
+    parser.add_argument(
+        "--envs", nargs="+", type=int, default=[], help="environments that learn (4)"
+    )
+    parser.add_argument(
+        "--widths", nargs="+", type=int, default=[], help="of inputs and memory (128)"
+    )
     parser.add_argument("--output", type=Path, help="a folder for tables, picture and JSON")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     given = parser.parse_args(args)

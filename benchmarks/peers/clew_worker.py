@@ -1,5 +1,6 @@
 """clew's own side of the comparison; runs in clew's environment."""
 
+import abc
 from typing import Any
 
 import equinox as eqx
@@ -7,10 +8,14 @@ import jax
 import jax.numpy as jnp
 
 from clew.agents.network import Agent, NetworkConfig
-from clew.memory import make_memory
+from clew.memory import make_memory, mlstm
 from clew.memory.linear_transformer import LinearAttention
 from clew.memory.parts.blocks import Linear
-from clew.memory.parts.matrix_recurrence import MatrixInputs, advance, advance_chunk
+from clew.memory.parts.linear_recurrence import states_of
+from clew.memory.parts.matrix_recurrence import CHUNK, MatrixInputs, advance, advance_chunk
+from clew.memory.parts.products import product
+from clew.memory.parts.scans import scan_pieces
+from clew.memory.parts.state_space import polar, to_complex
 from jax_subject import JaxSubject
 from serve import Arrays, Sizes, serve
 
@@ -75,27 +80,142 @@ class GatedDeltaRule(eqx.Module):
     def step(self, state: Any, x: Any, start: Any) -> Any:
         """One observation."""
         state, read = advance(state, self._terms(x), start)
-        return state, read[0] @ self.output
+        return state, product(read[0], self.output)
 
     def unroll(self, state: Any, xs: Any, starts: Any) -> Any:
         """A chunk."""
         state, read = advance_chunk("auto", state, self._terms(xs), starts)
-        return state, read[:, 0] @ self.output
+        return state, product(read[:, 0], self.output)
 
     def _terms(self, x: Any) -> MatrixInputs:
         """Keys and queries of length 1; a begins near 1."""
-        query, key = jax.nn.silu(x @ self.query), jax.nn.silu(x @ self.key)
+        query, key = jax.nn.silu(product(x, self.query)), jax.nn.silu(product(x, self.key))
         query, key = (y / (jnp.linalg.norm(y, axis=-1, keepdims=True) + 1e-6) for y in (query, key))
-        value, log_keep = x @ self.value, jax.nn.log_sigmoid(x @ self.keep + 4.0)
+        value, log_keep = product(x, self.value), jax.nn.log_sigmoid(product(x, self.keep) + 4.0)
         query, key, value = (y[..., None, :] for y in (query, key, value))
-        return MatrixInputs(query, key, value, log_keep, 2 * jax.nn.sigmoid(x @ self.rate))
+        rate = 2 * jax.nn.sigmoid(product(x, self.rate))
+        return MatrixInputs(query, key, value, log_keep, rate)
 
 
-def gated_delta_net(sizes: Sizes, arrays: Arrays) -> JaxSubject:
-    """With the arrays as they are."""
-    names = ("query", "key", "value", "rate", "keep", "output")
-    module = GatedDeltaRule(*(jnp.asarray(arrays[name]) for name in names))
-    return subject(sizes, arrays, module, lambda given: {n: getattr(given, n) for n in names})
+class MLSTMCell(eqx.Module):
+    """One head of the recurrence alone: no convolution, norm or gate around it."""
+
+    query: jax.Array
+    key: jax.Array
+    value: jax.Array
+    input_gate: jax.Array
+    forget_gate: jax.Array
+    output: jax.Array
+
+    def init_state(self) -> Any:
+        """Zeros, n in the last row."""
+        size = self.value.shape[1]
+        return mlstm.MLSTMState(jnp.zeros((1, size + 1, size)), jnp.zeros(1))
+
+    def step(self, state: Any, x: Any, start: Any) -> Any:
+        """One observation."""
+        state, read = mlstm.advance(state, self._terms(x), start, 1e-6)
+        return state, product(read[0], self.output)
+
+    def unroll(self, state: Any, xs: Any, starts: Any) -> Any:
+        """A chunk."""
+        state, read = scan_pieces(
+            lambda state, piece: mlstm.read_chunk(state, *piece, epsilon=1e-6),
+            state,
+            (self._terms(xs), starts),
+            CHUNK,
+        )
+        return state, product(read[:, 0], self.output)
+
+    def _terms(self, x: Any) -> mlstm.MLSTMInputs:
+        """f begins near 1."""
+        query, key, value = (product(x, w) for w in (self.query, self.key, self.value))
+        value = jnp.concatenate([value, jnp.ones_like(value[..., :1])], axis=-1)
+        query, key, value = (y[..., None, :] for y in (query, key / key.shape[-1] ** 0.5, value))
+        log_f = jax.nn.log_sigmoid(product(x, self.forget_gate) + 4.0)
+        return mlstm.MLSTMInputs(query, key, value, log_f, product(x, self.input_gate))
+
+
+class Diagonal(eqx.Module):
+    """A state each number of which decays by itself: what a model keeps, adds and reads."""
+
+    @abc.abstractmethod
+    def init_state(self) -> Any:
+        """Zeros."""
+
+    @abc.abstractmethod
+    def terms(self, x: Any) -> Any:
+        """What steps keep and add."""
+
+    @abc.abstractmethod
+    def read(self, state: Any, x: Any) -> Any:
+        """The output of a state."""
+
+    def step(self, state: Any, x: Any, start: Any) -> Any:
+        """One observation."""
+        keep, add = self.terms(x)
+        state = keep * jnp.where(start, 0.0, state) + add
+        return state, self.read(state, x)
+
+    def unroll(self, state: Any, xs: Any, starts: Any) -> Any:
+        """A chunk."""
+        keep, add = self.terms(xs)
+        states = states_of(jnp.broadcast_to(keep, add.shape), add, state, starts)
+        return states[-1], self.read(states, xs)
+
+
+class MinGRUCell(Diagonal):
+    """Without a product that narrows; the candidate is positive, as where it has logarithms."""
+
+    gate: jax.Array
+    candidate: jax.Array
+
+    def init_state(self) -> Any:
+        return jnp.zeros(self.gate.shape[1])
+
+    def terms(self, x: Any) -> Any:
+        z, h = product(x, self.gate), product(x, self.candidate)
+        h = jnp.where(h >= 0.0, h + 0.5, jax.nn.sigmoid(h))
+        return jax.nn.sigmoid(-z), jax.nn.sigmoid(z) * h
+
+    def read(self, state: Any, x: Any) -> Any:
+        return state
+
+
+class LRUCell(Diagonal):
+    """Without an activation behind it."""
+
+    nu: jax.Array
+    theta: jax.Array
+    gamma: jax.Array
+    skip: jax.Array
+    b_real: jax.Array
+    b_imag: jax.Array
+    c_real: jax.Array
+    c_imag: jax.Array
+
+    def init_state(self) -> Any:
+        return jnp.zeros(self.nu.shape, jnp.complex64)
+
+    def terms(self, x: Any) -> Any:
+        both = product(x, jnp.concatenate([self.b_real, self.b_imag], axis=1))
+        real, imag = jnp.split(both * jnp.tile(jnp.exp(self.gamma), 2), 2, axis=-1)
+        return polar(-jnp.exp(self.nu), jnp.exp(self.theta)), to_complex(real, imag)
+
+    def read(self, state: Any, x: Any) -> Any:
+        both = jnp.concatenate([jnp.real(state), jnp.imag(state)], axis=-1)
+        return product(both, jnp.concatenate([self.c_real, -self.c_imag])) + self.skip * x
+
+
+def of_arrays(module: type[Any]) -> Any:
+    """A module whose fields are arrays by their names."""
+
+    def build(sizes: Sizes, arrays: Arrays) -> JaxSubject:
+        names = list(module.__dataclass_fields__)
+        made = module(*(jnp.asarray(arrays[name]) for name in names))
+        return subject(sizes, arrays, made, lambda given: {n: getattr(given, n) for n in names})
+
+    return build
 
 
 def policy(sizes: Sizes, arrays: Arrays) -> JaxSubject:
@@ -193,7 +313,10 @@ if __name__ == "__main__":
             "clew.lstm": lstm,
             "clew.gru": gru,
             "clew.linear_attention": linear_attention,
-            "clew.gated_delta_net": gated_delta_net,
+            "clew.gated_delta_net": of_arrays(GatedDeltaRule),
+            "clew.mlstm": of_arrays(MLSTMCell),
+            "clew.min_gru": of_arrays(MinGRUCell),
+            "clew.lru": of_arrays(LRUCell),
             "clew.policy": policy,
         },
     )

@@ -1,4 +1,4 @@
-"""Peers in Flax: its own cells, and memorax. Runs in .venv-peers.
+"""Peers in Flax and JAX: flax's own cells, memorax, mlstm_kernels. Runs in .venv-peers.
 
 Weights are copied from the arrays that every library gets. Where a library's function is another
 one, it gets weights of the same sizes all the same, and how far its outputs are off is reported.
@@ -20,25 +20,34 @@ from serve import Arrays, Sizes, serve
 KEY = jax.random.key(0)
 
 
-def import_memorax() -> Any:
-    """memorax's sequence models without the rest of it.
+def import_part(module: str, *packages: str) -> Any:
+    """A module without what the packages around it import as they open.
 
-    Its packages import environments and loggers as they open, whose dependencies cannot be
-    installed together any more; the sequence models need none of them.
+    memorax's import environments and loggers, whose dependencies cannot be installed together any
+    more, those of mlstm_kernels what is for GPUs; the modules here need none of them.
     """
-    found = importlib.util.find_spec("memorax")
+    found = importlib.util.find_spec(module.split(".")[0])
     root = Path(found.submodule_search_locations[0])
-    for name in ("memorax", "memorax.utils", "memorax.networks"):
+    for name in packages:
         package = types.ModuleType(name)
         package.__path__ = [str(root.joinpath(*name.split(".")[1:]))]
         sys.modules[name] = package
+    return importlib.import_module(module)
+
+
+def import_memorax() -> Any:
+    """memorax's sequence models."""
     typing = types.ModuleType("memorax.utils.typing")
     typing.Array, typing.Carry = jax.Array, Any
     sys.modules[typing.__name__] = typing
-    return importlib.import_module("memorax.networks.sequence_models")
+    packages = ("memorax", "memorax.utils", "memorax.networks")
+    return import_part("memorax.networks.sequence_models", *packages)
 
 
 memorax = import_memorax()
+MLSTM = "mlstm_kernels.jax"
+in_chunks = import_part(f"{MLSTM}.chunkwise.native.fwbw", MLSTM, f"{MLSTM}.chunkwise")
+by_steps = import_part(f"{MLSTM}.recurrent.native_step", MLSTM, f"{MLSTM}.recurrent")
 
 
 def lstm_params(arrays: Arrays) -> dict[str, Any]:
@@ -141,6 +150,71 @@ def memorax_linear_attention(sizes: Sizes, arrays: Arrays) -> JaxSubject:
     return of_memorax(sizes, arrays, memorax.Memoroid(cell), {"cell": params}, gather)
 
 
+def memorax_min_gru(sizes: Sizes, arrays: Arrays) -> JaxSubject:
+    """Its state is the logarithm of h, scanned in parallel."""
+    params = {"z": {"kernel": jnp.asarray(arrays["gate"])}}
+    params["h"] = {"kernel": jnp.asarray(arrays["candidate"])}
+
+    def gather(gradients: dict[str, Any]) -> Arrays:
+        cell = gradients["cell"]
+        return {"gate": cell["z"]["kernel"], "candidate": cell["h"]["kernel"]}
+
+    cell = memorax.MinGRUCell(features=sizes.width)
+    return of_memorax(sizes, arrays, memorax.Memoroid(cell), {"cell": params}, gather)
+
+
+def memorax_lru(sizes: Sizes, arrays: Arrays) -> JaxSubject:
+    """Its B and C are [out, in]."""
+    names = {"nu": "nu_log", "theta": "theta_log", "gamma": "gamma_log", "skip": "D"}
+    names |= {"b_real": "B_real", "b_imag": "B_imag", "c_real": "C_real", "c_imag": "C_imag"}
+    params = {theirs: jnp.asarray(arrays[n]).T for n, theirs in names.items()}
+
+    def gather(gradients: dict[str, Any]) -> Arrays:
+        return {n: gradients["cell"][theirs].T for n, theirs in names.items()}
+
+    cell = memorax.LRUCell(features=sizes.width, hidden_dim=sizes.width)
+    return of_memorax(sizes, arrays, memorax.Memoroid(cell), {"cell": params}, gather)
+
+
+def mlstm_in_chunks(sizes: Sizes, arrays: Arrays) -> JaxSubject:
+    """mlstm_kernels' recurrence for processors, one head; it has no input for starts."""
+    head = arrays["query"].shape[1]
+
+    def terms(params: Any, xs: Any) -> tuple[Any, ...]:
+        query, key, value = (xs @ params[n] for n in ("query", "key", "value"))
+        gates = (xs @ params["input_gate"])[..., 0], (xs @ params["forget_gate"])[..., 0] + 4.0
+        return tuple(y[:, None] for y in (query, key, value, *gates))
+
+    def chunk(params: Any, xs: Any, starts: Any) -> Any:
+        size = max(n for n in range(1, 65) if xs.shape[1] % n == 0)
+        read = in_chunks.mlstm_chunkwise__native_autograd(*terms(params, xs), chunk_size=size)
+        return read[:, 0] @ params["output"]
+
+    def step(params: Any, state: Any, xs: Any, starts: Any) -> Any:
+        *of_heads, i, f = terms(params, xs)
+        read, state = by_steps.mlstm_recurrent_step__native(
+            *of_heads, i[..., None], f[..., None], *state
+        )
+        return state, read[:, 0] @ params["output"]
+
+    def state(actors: int) -> Any:
+        lead = (actors, 1)
+        return jnp.zeros((*lead, head, head)), jnp.zeros((*lead, head)), jnp.zeros((*lead, 1))
+
+    names = ("query", "key", "value", "input_gate", "forget_gate", "output")
+    return JaxSubject(
+        sizes,
+        arrays,
+        params={n: jnp.asarray(arrays[n]) for n in names},
+        chunk=chunk,
+        step=step,
+        state=state,
+        gather=lambda gradients: gradients,
+        batch_first=True,
+        takes_starts=False,
+    )
+
+
 def of_memorax(sizes: Sizes, arrays: Arrays, model: Any, params: Any, gather: Any) -> JaxSubject:
     """Any of memorax's sequence models: a chunk and a step are one call."""
 
@@ -168,12 +242,15 @@ def of_memorax(sizes: Sizes, arrays: Arrays, model: Any, params: Any, gather: An
 
 if __name__ == "__main__":
     serve(
-        ("flax", "memorax", "jax"),
+        ("flax", "memorax", "mlstm-kernels", "jax"),
         {
             "flax.lstm": of_flax("lstm"),
             "flax.gru": of_flax("gru"),
             "memorax.lstm": of_memorax_cell("lstm"),
             "memorax.gru": of_memorax_cell("gru"),
             "memorax.linear_attention": memorax_linear_attention,
+            "memorax.min_gru": memorax_min_gru,
+            "memorax.lru": memorax_lru,
+            "mlstm-kernels.mlstm": mlstm_in_chunks,
         },
     )

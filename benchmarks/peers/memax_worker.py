@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from memax.equinox.semigroups.fart import FART
 from memax.equinox.semigroups.gdn import GDN
+from memax.equinox.semigroups.lru import LRU
 from memax.equinox.set_actions.gru import GRU
 from memax.equinox.set_actions.lstm import LSTM
 
@@ -71,6 +72,23 @@ def memax_gated_delta_net(sizes: Sizes, arrays: Arrays) -> JaxSubject:
     return of_products(sizes, arrays, model, places | {"output": "output"})
 
 
+def memax_lru(sizes: Sizes, arrays: Arrays) -> JaxSubject:
+    """Its B and C are [out, in]."""
+    model = LRU(sizes.width, sizes.width, KEY)
+    names = {"nu": "nu_log", "theta": "theta_log", "gamma": "gamma_log", "skip": "D"}
+    names |= {"b_real": "B_re", "b_imag": "B_im", "c_real": "C_re", "c_imag": "C_im"}
+
+    def places(model: Any) -> list[Any]:
+        return [getattr(model, name) for name in names.values()]
+
+    model = eqx.tree_at(places, model, [jnp.asarray(arrays[n]).T for n in names])
+
+    def gather(gradients: Any) -> Arrays:
+        return {n: np.asarray(w).T for n, w in zip(names, places(gradients), strict=True)}
+
+    return of_memax(sizes, arrays, model, gather)
+
+
 def of_products(sizes: Sizes, arrays: Arrays, model: Any, layers: dict[str, str]) -> JaxSubject:
     """A model of linear layers, by the arrays that are their weights."""
 
@@ -122,5 +140,6 @@ if __name__ == "__main__":
             "memax.gru": memax_gru,
             "memax.linear_attention": memax_linear_attention,
             "memax.gated_delta_net": memax_gated_delta_net,
+            "memax.lru": memax_lru,
         },
     )

@@ -3,8 +3,6 @@
 Runs in .venv-peers.
 """
 
-import os
-import time
 from typing import Any
 
 import gymnasium
@@ -14,9 +12,8 @@ from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from torch import nn
 
-from serve import Arrays, Build, Sizes, Subject, serve
-
-SHORT = 64  # observations that decide how many threads pay
+from serve import Arrays, Sizes, serve
+from torch_subject import cell_gradients, count, fill_cell, on_best_threads, tensor
 
 
 class Cell:
@@ -170,46 +167,6 @@ class Policy:
         return {name: arrays[name] for name in names}
 
 
-def tensor(x: np.ndarray) -> torch.Tensor:
-    """A copy."""
-    return torch.from_numpy(np.array(x))
-
-
-def count(model: nn.Module) -> dict[str, Any]:
-    """Numbers of parameters, of those in matrices, and of threads."""
-    sizes = [(p.numel(), p.dim()) for p in model.parameters()]
-    weights = sum(number for number, axes in sizes if axes > 1)
-    return {
-        "parameters": sum(number for number, _ in sizes),
-        "weights": weights,
-        "threads": torch.get_num_threads(),
-    }
-
-
-def fill_cell(cell: nn.Module, arrays: Arrays) -> None:
-    """Gates are in the same order; the recurrent product's biases only where they do something."""
-    with torch.no_grad():
-        cell.weight_ih_l0.copy_(tensor(arrays["input_weight"].T))
-        cell.weight_hh_l0.copy_(tensor(arrays["recurrent_weight"].T))
-        cell.bias_ih_l0.copy_(tensor(arrays["bias"]))
-        cell.bias_hh_l0.zero_()
-        if "candidate_bias" in arrays:
-            size = len(arrays["candidate_bias"])
-            cell.bias_hh_l0[2 * size :].copy_(tensor(arrays["candidate_bias"]))
-
-
-def cell_gradients(cell: nn.Module) -> Arrays:
-    """The way back."""
-    found = {
-        "input_weight": cell.weight_ih_l0.grad.numpy().T,
-        "recurrent_weight": cell.weight_hh_l0.grad.numpy().T,
-        "bias": cell.bias_ih_l0.grad.numpy(),
-    }
-    if isinstance(cell, nn.GRU):
-        found["candidate_bias"] = cell.bias_hh_l0.grad.numpy()[2 * cell.hidden_size :]
-    return found
-
-
 def fill_heads(model: Any, arrays: Arrays) -> None:
     """Both heads, one hidden layer each."""
     actor = model.mlp_extractor.policy_net[0], model.action_net
@@ -219,41 +176,6 @@ def fill_heads(model: Any, arrays: Arrays) -> None:
             for part, linear in zip(("hidden", "output"), head, strict=True):
                 linear.weight.copy_(tensor(arrays[f"{name}_{part}"].T))
                 linear.bias.copy_(tensor(arrays[f"{name}_{part}_bias"]))
-
-
-def on_best_threads(build: Build) -> Build:
-    """Gives PyTorch one thread or one for every core, whichever learns faster from a short chunk.
-
-    For products as small as these, waiting for the other threads often costs more than they save.
-    """
-
-    def built(sizes: Sizes, arrays: Arrays) -> Subject:
-        over_time = ("inputs", "starts", "cotangent", "actions", "advantages", "returns")
-        short = {n: x[:SHORT] if n in over_time else x for n, x in arrays.items()}
-        trial = build(sizes._replace(length=len(short["inputs"])), short)
-        torch.set_num_threads(min((1, cores()), key=lambda n: seconds(trial, n)))
-        return build(sizes, arrays)
-
-    return built
-
-
-def seconds(trial: Subject, threads: int) -> float:
-    """Of one call, the fastest of three after one."""
-    torch.set_num_threads(threads)
-    trial.learn()
-    taken = []
-    for _ in range(3):
-        begin = time.perf_counter()
-        trial.learn()
-        taken.append(time.perf_counter() - begin)
-    return min(taken)
-
-
-def cores() -> int:
-    """That this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 if __name__ == "__main__":

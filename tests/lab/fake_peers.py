@@ -8,9 +8,11 @@ import numpy as np
 from comparison.compare import Plan
 from comparison.families import Family
 from comparison.processes import WorkerFailed
+from serve import Sizes
 
 FAMILY = Family("lstm", "LSTM", ("clew.lstm", "torch.lstm", "flax.lstm", "memorax.lstm"))
-PLAN = Plan(lengths=(4, 8), width=3, envs=2, actors=2, rounds=6, turn=0.0, bytes_limit=1000)
+PLAN = Plan(lengths=(4, 8), widths=(3,), envs=(2,), actors=2, rounds=6, turn=0.0, bytes_limit=1000)
+SIZES = Sizes(8, 2, 2, 3)
 
 SECONDS = {"clew.lstm": 0.010, "torch.lstm": 0.005, "flax.lstm": 0.030, "memorax.lstm": 0.010}
 

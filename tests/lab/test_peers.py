@@ -25,7 +25,7 @@ from comparison.document import (
     peers_ahead,
 )
 from comparison.processes import WorkerFailed
-from fake_peers import FAMILY, PLAN, FakeLibrary
+from fake_peers import FAMILY, PLAN, SIZES, FakeLibrary
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,7 +44,7 @@ def compared(facts: dict[str, Any] | None = None) -> Comparison:
 
 def test_subjects_take_turns_and_who_is_ahead_is_told() -> None:
     library = FakeLibrary({}, {})
-    rows = {r.subject: r for r in measure(FAMILY, "learn", 8, PLAN, library, {"memorax.lstm"})}
+    rows = {r.subject: r for r in measure(FAMILY, "learn", SIZES, PLAN, library, {"memorax.lstm"})}
     assert set(rows) == {"clew.lstm", "torch.lstm", "flax.lstm"}
     turns = [subject for do, subject in library.asked if do == "time"]
     first, second = turns[:3], turns[3:6]
@@ -61,7 +61,7 @@ def test_what_cannot_be_measured_is_told() -> None:
         "flax.lstm": {"seconds": 99.0},
         "memorax.lstm": WorkerFailed("out of luck"),
     }
-    rows = measure(FAMILY, "learn", 8, PLAN, FakeLibrary(facts, {}), set())
+    rows = measure(FAMILY, "learn", SIZES, PLAN, FakeLibrary(facts, {}), set())
     notes = [row.note for row in rows]
     assert notes == ["", "would need 9.0 GiB", "one call took 99.0 s", "failed: out of luck"]
     assert all(row.times_ours is None and row.ahead == "" for row in rows)
@@ -94,9 +94,27 @@ def test_a_comparison_is_shown_and_read_again(tmp_path: Path) -> None:
     assert (tmp_path / "new" / "peers.png").stat().st_size > 10_000
 
 
+def test_several_widths_and_environments_are_points_of_their_own(tmp_path: Path) -> None:
+    plan = PLAN._replace(lengths=(4,), widths=(3, 6), envs=(2, 5))
+    library = FakeLibrary({}, {})
+    found, rows, rates = compare((FAMILY,), plan, library, lambda: 1e11, lambda what: None)
+    learned = [row for row in rows if row.mode == "learn" and row.subject == "clew.lstm"]
+    points = [(row.width, row.envs) for row in learned]
+    assert points == [(3, 2), (3, 5), (6, 2), (6, 5)]
+    assert len(rows) == 4 * (len(learned) + 2)  # and one step at each width
+    several = Comparison({"cores": 2, "processor": "x86"}, plan, {}, rates, found, rows)
+    text = markdown(several)
+    assert "Width 3 and 6, 2 and 5 environments learning" in text
+    assert "| 4 x 5, width 6 | 10.0 [10.0, 10.0] |" in text and "| one step, width 3 |" in text
+    assert "LSTM, chunks of 4 x 2, width 6: torch takes 0.50 [0.50, 0.50] of clew's time" in text
+    write_measured(document(several), tmp_path)
+    assert from_data(json.loads((tmp_path / "peers.json").read_text())) == several
+    assert (tmp_path / "peers.png").stat().st_size > 5_000
+
+
 def test_an_undecided_point_says_so() -> None:
     even = estimate([0.98, 0.99, 0.99, 0.99, 1.0, 1.02])
-    row = Row("gru", "act", 1, 8, "torch.gru", even, even, None, None, None, "")
+    row = Row("gru", "act", 1, 8, 3, "torch.gru", even, even, None, None, None, "")
     assert row.ahead == "neither" and peers_ahead([row])[0].endswith(
         "(undecided: the interval has 1 in it)"
     )
@@ -108,7 +126,7 @@ def test_the_command_shows_and_writes(
     measure_all = "comparison.document.measure_all"
     monkeypatch.setattr(measure_all, lambda plan, repeats, log, families: compared())
     assert main(["--families", "lsmt"]) == 2
-    assert "unknown family 'lsmt'; did you mean 'lstm'?" in capsys.readouterr().err
+    assert "unknown family 'lsmt'; did you mean 'lstm' or 'mlstm'?" in capsys.readouterr().err
     assert main(["--quick", "--output", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "QUICK" in text and "torch / clew" in text and "holds" in text
@@ -148,7 +166,8 @@ def test_the_lock_of_the_peers_agrees_with_ours() -> None:
     shared = set(ours) & set(theirs)
     assert {"jax", "jaxlib", "equinox", "numpy", "optax"} <= shared
     assert {name: theirs[name] for name in shared} == {name: ours[name] for name in shared}
-    assert {"memax", "memorax", "flax", "sb3-contrib"} <= set(theirs) and "torch" not in theirs
+    named = {"memax", "memorax", "flax", "sb3-contrib", "torchrl", "mlstm-kernels", "mambapy"}
+    assert named | {"fla-core"} <= set(theirs) and "torch" not in theirs
     assert "://" not in (ROOT / "tools/peers.lock").read_text()
 
 
@@ -163,5 +182,7 @@ def test_the_libraries_themselves(tmp_path: Path) -> None:
     found = from_data(json.loads((tmp_path / "peers.json").read_text()))
     assert all(agrees(a) for a in found.agreements) and not not_measured(found.rows)
     broken = {a.subject for a in found.agreements if a.laws["nan"] is False}
-    assert broken == {"memax.lstm", "memax.gru", "memax.linear_attention", "sb3-contrib.policy"}
-    assert {"torch", "memorax", "memax", "flax", "sb3-contrib"} <= set(found.versions)
+    of_memax = {f"memax.{name}" for name in ("lstm", "gru", "linear_attention", "gated_delta_net")}
+    assert broken == of_memax | {"memax.lru", "sb3-contrib.policy"}
+    libraries = {"torch", "memorax", "memax", "flax", "sb3-contrib", "torchrl", "mambapy"}
+    assert libraries | {"fla-core", "mlstm-kernels"} <= set(found.versions)

@@ -1,5 +1,6 @@
 """Measures families of memories by turns, after checking that they do equal work."""
 
+import itertools
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -25,9 +26,9 @@ class Plan(NamedTuple):
 
     lengths: tuple[int, ...] = (64, 256, 1024, 2048, 4096, 8192)
     """of chunks"""
-    width: int = 128
-    envs: int = 4
-    """environments that learn side by side"""
+    widths: tuple[int, ...] = (128,)
+    envs: tuple[int, ...] = (4,)
+    """environments that learn side by side; each number with each length and width"""
     actors: int = 8
     """environments that act side by side"""
     rounds: int = 6
@@ -40,7 +41,7 @@ class Plan(NamedTuple):
     """a subject whose one call takes longer is not measured further"""
 
 
-QUICK = Plan(lengths=(8, 32), width=16, envs=2, actors=2, rounds=2, turn=0.005)
+QUICK = Plan(lengths=(8, 32), widths=(16,), envs=(2,), actors=2, rounds=2, turn=0.005)
 """Enough to see that everything works; not to quote."""
 
 
@@ -65,7 +66,7 @@ class Agreement(NamedTuple):
 
 def agreements(family: Family, plan: Plan, library: Library) -> Iterator[Agreement]:
     """Compares weights, outputs and gradients on a short chunk, and runs the laws."""
-    sizes = Sizes(min(12, plan.lengths[0]), 2, 2, plan.width)
+    sizes = Sizes(min(12, plan.lengths[0]), 2, 2, plan.widths[0])
     arrays = make_arrays(family, sizes)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "arrays.npz"
@@ -120,6 +121,7 @@ class Row(NamedTuple):
     length: int
     """of the chunk, 1 when acting"""
     envs: int
+    width: int
     subject: str
     seconds: Estimate | None
     """of one call"""
@@ -143,10 +145,9 @@ class Row(NamedTuple):
 
 
 def measure(
-    family: Family, mode: str, length: int, plan: Plan, library: Library, leave_out: set[str]
+    family: Family, mode: str, sizes: Sizes, plan: Plan, library: Library, leave_out: set[str]
 ) -> list[Row]:
     """All subjects of a family at one point, by turns."""
-    sizes = Sizes(length, plan.envs, plan.actors, plan.width)
     facts: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "arrays.npz"
@@ -170,8 +171,9 @@ def measure(
             Row(
                 family.name,
                 mode,
-                length,
-                plan.envs if mode == "learn" else plan.actors,
+                sizes.length,
+                sizes.envs if mode == "learn" else sizes.actors,
+                sizes.width,
                 subject,
                 estimate(took) if took else None,
                 ratio(took, own) if compared else None,
@@ -244,11 +246,13 @@ def compare(
         checked = list(agreements(family, plan, library))
         found += checked
         leave_out = {a.subject for a in checked if not agrees(a)}
-        if family.acting:
-            log(f"{family.title}: acting")
-            rows += measure(family, "act", 1, plan, library, leave_out)
-        for length in plan.lengths:
-            log(f"{family.title}: chunks of {length:,}")
-            rows += measure(family, "learn", length, plan, library, leave_out)
+        for width in plan.widths if family.acting else ():
+            log(f"{family.title}: acting, width {width}")
+            sizes = Sizes(1, plan.envs[0], plan.actors, width)
+            rows += measure(family, "act", sizes, plan, library, leave_out)
+        for width, envs, length in itertools.product(plan.widths, plan.envs, plan.lengths):
+            log(f"{family.title}: chunks of {length:,} of {envs} environments, width {width}")
+            sizes = Sizes(length, envs, plan.actors, width)
+            rows += measure(family, "learn", sizes, plan, library, leave_out)
     rates.append(product_rate())
     return found, rows, rates

@@ -3,44 +3,20 @@
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
-
-from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from clew.lab.bench.machine import device, matrix_product_rate
 from clew.lab.bench.timing import Estimate
 from clew.report.document import Measured, NothingMeasured, Table, tabulate
-from clew.report.figures import COLOURS, new_figure
 from clew.report.markdown import plain_table
 from clew.run.machine import git_commit
 from comparison.compare import Agreement, Plan, Row, agrees, compare
 from comparison.families import FAMILIES, Family
+from comparison.picture import draw
+from comparison.points import STEP, label, library, point_of, points
 from comparison.processes import WorkerFailed, Workers, peers_python
 
 QUICK_NOTE = "QUICK: short chunks and two turns, no figures to quote"
-STEP = "one step"
-
-PANELS = {
-    "LSTM": ("lstm",),
-    "GRU": ("gru",),
-    "Linear attention": ("linear_attention",),
-    "Gated delta rule": ("gated_delta_net",),
-    "LSTM policy": ("policy", "policy-starts"),
-}
-"""Title of a panel to families; the second one's lines are dashed."""
-
-LIBRARIES = {
-    "clew": "#000000",
-    "torch": COLOURS[1],
-    "flax": COLOURS[0],
-    "memax": COLOURS[2],
-    "memorax": COLOURS[3],
-    "sb3-contrib": COLOURS[1],
-}
-"""Colours."""
 
 
 class Comparison(NamedTuple):
@@ -136,10 +112,15 @@ def heading(found: Comparison) -> str:
     """What was measured on which machine."""
     plan, machine, rates = found.plan, found.machine, sorted(found.product_rates)
     return (
-        f"Width {plan.width}, {plan.envs} environments learning, {plan.actors} acting; medians of "
+        f"Width {_listed(plan.widths)}, {_listed(plan.envs)} environments learning, {plan.actors} "
+        f"acting; medians of "
         f"{plan.rounds} turns. {machine['cores']} cores of {machine['processor']}, "
         f"{rates[0] / 1e9:,.0f} to {rates[-1] / 1e9:,.0f} GFLOP/s in matrix products meanwhile"
     )
+
+
+def _listed(sizes: Sequence[int]) -> str:
+    return " and ".join(str(size) for size in sizes)
 
 
 def markdown(found: Comparison) -> str:
@@ -164,7 +145,7 @@ def as_data(found: Comparison) -> dict[str, Any]:
 
 def from_data(data: dict[str, Any]) -> Comparison:
     """The comparison of `peers.json`."""
-    plan = data["plan"] | {"lengths": tuple(data["plan"]["lengths"])}
+    plan = {n: tuple(x) if isinstance(x, list) else x for n, x in data["plan"].items()}
     return Comparison(
         data["machine"],
         Plan(**plan),
@@ -182,20 +163,15 @@ def _row(data: dict[str, Any]) -> Row:
     return Row(**data)
 
 
-def library(subject: str) -> str:
-    """The library of a subject."""
-    return subject.split(".")[0]
-
-
 def time_tables(rows: Sequence[Row]) -> list[Table]:
     """For each family clew's milliseconds and by how much each peer's are longer."""
     found_tables = []
     for title, subjects, found in _by_family(rows):
         own, *peers = subjects
         lines = []
-        for mode, length in _points(found):
-            at = {r.subject: r for r in found if (r.mode, r.length) == (mode, length)}
-            line = [STEP if mode == "act" else f"{length:,}", _milliseconds(at.get(own))]
+        for point in points(found):
+            at = {r.subject: r for r in found if point_of(r) == point}
+            line = [label(point, found), _milliseconds(at.get(own))]
             lines.append(line + [_times(at.get(peer)) for peer in peers])
         columns = ("chunk", "clew, ms", *(f"{library(peer)} / clew" for peer in peers))
         found_tables.append(tabulate("peers", f"{title}: time", columns, lines))
@@ -207,10 +183,10 @@ def memory_tables(rows: Sequence[Row]) -> list[Table]:
     found_tables = []
     for title, subjects, found in _by_family(rows):
         lines = []
-        for mode, length in _points(found):
-            if mode == "learn":
-                at = {r.subject: r for r in found if (r.mode, r.length) == (mode, length)}
-                lines.append([f"{length:,}", *(_mebibytes(at.get(s)) for s in subjects)])
+        for point in points(found):
+            if point.mode == "learn":
+                at = {r.subject: r for r in found if point_of(r) == point}
+                lines.append([label(point, found), *(_mebibytes(at.get(s)) for s in subjects)])
         columns = ("chunk", *(f"{library(s)}, MiB" for s in subjects))
         found_tables.append(tabulate("peers", f"{title}: memory", columns, lines))
     return found_tables
@@ -224,7 +200,7 @@ def checks_table(found: Sequence[Agreement], versions: dict[str, str]) -> Table:
             name = library(a.subject)
             lines.append(
                 [
-                    f"{a.subject} {versions.get(name, '')}".strip(),
+                    f"{a.subject} {_version(name, versions)}".strip(),
                     f"{a.parameters:,}",
                     f"{a.weights:,}",
                     f"{a.outputs:.0e}",
@@ -253,7 +229,7 @@ def peers_ahead(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         if row.times_ours is None or row.times_ours.middle >= 1:
             continue
-        where = STEP if row.mode == "act" else f"chunks of {row.length:,}"
+        where = STEP if row.mode == "act" else f"chunks of {label(point_of(row), rows)}"
         sure = "" if row.ahead == "peer" else " (undecided: the interval has 1 in it)"
         middle, low, high, _ = row.times_ours
         lines.append(
@@ -267,7 +243,8 @@ def not_measured(rows: Sequence[Row]) -> list[str]:
     """A sentence for every point that has no figure."""
     titles = {family.name: family.title for family in FAMILIES}
     return [
-        f"{titles[row.family]}, chunks of {row.length:,}: {library(row.subject)} {row.note}"
+        f"{titles[row.family]}, chunks of {label(point_of(row), rows)}: "
+        f"{library(row.subject)} {row.note}"
         for row in rows
         if row.note
     ]
@@ -281,8 +258,12 @@ def _by_family(rows: Sequence[Row]) -> list[tuple[str, list[str], list[Row]]]:
     ]
 
 
-def _points(rows: Sequence[Row]) -> list[tuple[str, int]]:
-    return sorted({(row.mode, row.length) for row in rows})
+def _version(name: str, versions: dict[str, str]) -> str:
+    """Of a library; "torchrl-pad" is a form of TorchRL's."""
+    of_it = (
+        v for n, v in versions.items() if f"{name}-".startswith(f"{n}-") or n == f"{name}-core"
+    )
+    return next(of_it, "")
 
 
 def _milliseconds(row: Row | None) -> str:
@@ -314,69 +295,3 @@ def _yes(value: float | bool | None, *, small: bool = False) -> str:
         return "no starts"
     held = value < 1e-4 if small else value
     return "holds" if held else "BROKEN"
-
-
-def draw(rows: Sequence[Row], path: Path, title: str) -> None:
-    """Writes the picture as a PNG: microseconds per observation above, MiB of a call below."""
-    figure = new_figure(15, 7.5)
-    measured = {row.family for row in rows}
-    shown_panels = {name: of for name, of in PANELS.items() if measured & set(of)}
-    panels = figure.subplots(2, len(shown_panels), squeeze=False, sharex=True)
-    for column, (name, families) in enumerate(shown_panels.items()):
-        above, below = panels[0][column], panels[1][column]
-        for family, style in zip(families, ("-", "--"), strict=False):
-            found = [r for r in rows if r.family == family and r.mode == "learn"]
-            _lines(above, below, found, style)
-        above.set_title(name, loc="left")
-        below.set_xlabel("chunk in steps")
-        for axes in (above, below):
-            _dress(axes, sorted({r.length for r in rows if r.mode == "learn"}))
-    panels[0][0].set_ylabel("microseconds per observation\nforward and backward")
-    panels[1][0].set_ylabel("MiB that a call adds")
-    shown = [n for n in LIBRARIES if any(library(r.subject) == n for r in rows)]
-    handles = [Line2D([], [], color=LIBRARIES[n], label=n, marker=_marker(n)) for n in shown]
-    handles.append(Line2D([], [], color="grey", linestyle="--", label="an episode begins within"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
-    figure.suptitle(title)
-    figure.savefig(path, dpi=100)
-
-
-def _lines(above: Axes, below: Axes, rows: Sequence[Row], style: str) -> None:
-    """One family's subjects, clew's last and so on top."""
-    for subject in sorted({r.subject for r in rows}, reverse=True, key=_clew_last):
-        mine = sorted((r for r in rows if r.subject == subject), key=lambda r: r.length)
-        name = library(subject)
-        colour, mark = LIBRARIES[name], _marker(name)
-        timed = [r for r in mine if r.seconds is not None]
-        each = [1e6 / (r.length * r.envs) for r in timed]
-        medians = [r.seconds for r in timed if r.seconds is not None]
-        lengths = [r.length for r in timed]
-        middle = [m.middle * e for m, e in zip(medians, each, strict=True)]
-        above.plot(lengths, middle, color=colour, linestyle=style, marker=mark)
-        low = [m.low * e for m, e in zip(medians, each, strict=True)]
-        high = [m.high * e for m, e in zip(medians, each, strict=True)]
-        above.fill_between(lengths, low, high, color=colour, alpha=0.2, linewidth=0)
-        sized = [r for r in mine if r.resident_bytes]
-        mebibytes = [(r.resident_bytes or 0) / 2**20 for r in sized]
-        at = [r.length for r in sized]
-        below.plot(at, mebibytes, color=colour, linestyle=style, marker=mark)
-
-
-def _dress(axes: Axes, lengths: Sequence[int]) -> None:
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.set_xticks(lengths, [f"{n:,}" for n in lengths], fontsize=8)
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def _clew_last(subject: str) -> bool:
-    return library(subject) != "clew"
-
-
-def _marker(name: str) -> str:
-    return "o" if name == "clew" else "."

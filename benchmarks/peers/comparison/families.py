@@ -17,6 +17,8 @@ class Family(NamedTuple):
     subjects: tuple[str, ...]
     starts: bool = False
     """whether an episode begins in the middle of every chunk"""
+    resets: float = 0.0
+    """share of all steps at which an episode begins besides"""
     acting: bool = True
     """whether acting is measured too; a family with starts acts as the one without"""
 
@@ -37,7 +39,24 @@ FAMILIES = (
     Family(
         "gated_delta_net",
         "Gated delta rule",
-        ("clew.gated_delta_net", "memax.gated_delta_net"),
+        ("clew.gated_delta_net", "memax.gated_delta_net", "fla.gated_delta_net"),
+    ),
+    Family("mlstm", "mLSTM", ("clew.mlstm", "mlstm-kernels.mlstm")),
+    Family("min_gru", "minGRU", ("clew.min_gru", "memorax.min_gru", "mambapy.min_gru")),
+    Family("lru", "LRU", ("clew.lru", "memax.lru", "memorax.lru")),
+    Family(
+        "gru-resets",
+        "GRU, 3% of all steps begin an episode",
+        ("clew.gru", "torchrl-pad.gru", "torchrl-scan.gru", "memorax.gru"),
+        resets=0.03,
+        acting=False,
+    ),
+    Family(
+        "lstm-resets",
+        "LSTM, 3% of all steps begin an episode",
+        ("clew.lstm", "torchrl-pad.lstm", "torchrl-scan.lstm", "memorax.lstm"),
+        resets=0.03,
+        acting=False,
     ),
     Family("policy", "LSTM policy", ("clew.policy", "sb3-contrib.policy")),
     Family(
@@ -65,6 +84,11 @@ WORKERS = {
     "flax": "flax_worker.py",
     "memorax": "flax_worker.py",
     "memax": "memax_worker.py",
+    "mlstm-kernels": "flax_worker.py",
+    "torchrl-pad": "torchrl_worker.py",
+    "torchrl-scan": "torchrl_worker.py",
+    "fla": "torch_forms_worker.py",
+    "mambapy": "torch_forms_worker.py",
 }
 """The program in `benchmarks/peers` that runs a library."""
 
@@ -73,7 +97,7 @@ def make_arrays(family: Family, sizes: Sizes, seed: int = 0) -> Arrays:
     """Weights and observations of a family.
 
     Weights are [in, out], gates side by side: i, f, g, o of the LSTM, r, z, n of the GRU. Head
-    size of the linear attention and of the delta rule is half its width.
+    size of the linear attention, of the delta rule and of the mLSTM is half its width.
 
     Returns:
         "inputs" [time, env, width], "starts" [time, env], "cotangent" [time, env, width], for
@@ -89,6 +113,7 @@ def make_arrays(family: Family, sizes: Sizes, seed: int = 0) -> Arrays:
     starts[0] = True
     if family.starts:
         starts[sizes.length // 2] = True
+    starts |= np.random.default_rng(seed + 1).random(grid) < family.resets
     arrays = {"inputs": normal(*grid, width), "starts": starts}
     if family.kind == "policy":
         arrays |= {"advantages": normal(*grid), "returns": normal(*grid)}
@@ -96,18 +121,31 @@ def make_arrays(family: Family, sizes: Sizes, seed: int = 0) -> Arrays:
     else:
         arrays["cotangent"] = normal(*grid, width)
     weights = {n: shape for n, shape in _weights(family.kind, width).items()}
-    return arrays | {n: normal(*s) / np.float32(max(1, s[0]) ** 0.5) for n, s in weights.items()}
+    arrays |= {n: normal(*s) / np.float32(max(1, s[0]) ** 0.5) for n, s in weights.items()}
+    if family.kind == "lru":  # |lambda| about 0.98
+        arrays["nu"] -= np.float32(4.0)
+    return arrays
 
 
 def _weights(kind: str, width: int) -> dict[str, tuple[int, ...]]:
     """Shapes by name."""
     gates = {"lstm": 4, "policy": 4, "gru": 3}.get(kind, 0) * width
-    if kind in ("linear_attention", "gated_delta_net"):
+    of_heads = {
+        "linear_attention": (),
+        "gated_delta_net": ("rate", "keep"),
+        "mlstm": ("input_gate", "forget_gate"),
+    }
+    if kind in of_heads:
         head = max(1, width // 2)
         into = {name: (width, head) for name in ("query", "key", "value")}
-        if kind == "gated_delta_net":
-            into |= {"rate": (width, 1), "keep": (width, 1)}
+        into |= {name: (width, 1) for name in of_heads[kind]}
         return into | {"output": (head, width)}
+    if kind == "min_gru":
+        return {"gate": (width, width), "candidate": (width, width)}
+    if kind == "lru":
+        of_b_and_c = ("b_real", "b_imag", "c_real", "c_imag")
+        rates = {name: (width,) for name in ("nu", "theta", "gamma", "skip")}
+        return rates | {name: (width, width) for name in of_b_and_c}
     shapes: dict[str, tuple[int, ...]] = {
         "input_weight": (width, gates),
         "recurrent_weight": (width, gates),

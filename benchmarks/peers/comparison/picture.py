@@ -1,0 +1,151 @@
+"""The picture of a comparison."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+from clew.report.figures import COLOURS, new_figure
+from comparison.compare import Row
+from comparison.points import label, library, point_of, points
+
+PANELS = {
+    "LSTM": ("lstm",),
+    "GRU": ("gru",),
+    "Linear attention": ("linear_attention",),
+    "Gated delta rule": ("gated_delta_net",),
+    "mLSTM": ("mlstm",),
+    "minGRU": ("min_gru",),
+    "LRU": ("lru",),
+    "GRU, resets": ("gru-resets",),
+    "LSTM, resets": ("lstm-resets",),
+    "LSTM policy": ("policy", "policy-starts"),
+}
+"""Title of a panel to families; the second one's lines are dashed."""
+
+LIBRARIES = {
+    "clew": "#000000",
+    "torch": COLOURS[1],
+    "flax": COLOURS[0],
+    "memax": COLOURS[2],
+    "memorax": COLOURS[3],
+    "sb3-contrib": COLOURS[1],
+    "mlstm-kernels": COLOURS[0],
+    "fla": COLOURS[0],
+    "mambapy": COLOURS[1],
+    "torchrl-pad": COLOURS[1],
+    "torchrl-scan": COLOURS[0],
+}
+"""Colours."""
+
+
+def draw(rows: Sequence[Row], path: Path, title: str) -> None:
+    """Writes the picture as a PNG.
+
+    With one number of environments and one width: microseconds per observation above, MiB of a call
+    below, against the length of chunks. With several: by how much each peer's time is longer.
+    """
+    learned = [row for row in rows if row.mode == "learn"]
+    several = len({(row.envs, row.width) for row in learned}) > 1
+    figure = _ratios(learned) if several else _growth(rows)
+    figure.suptitle(title)
+    figure.savefig(path, dpi=100)
+
+
+def _growth(rows: Sequence[Row]) -> Figure:
+    """Two panels a family, a line a library."""
+    figure = new_figure(15, 7.5)
+    measured = {row.family for row in rows}
+    shown_panels = {name: of for name, of in PANELS.items() if measured & set(of)}
+    panels = figure.subplots(2, len(shown_panels), squeeze=False, sharex=True)
+    for column, (name, families) in enumerate(shown_panels.items()):
+        above, below = panels[0][column], panels[1][column]
+        for family, style in zip(families, ("-", "--"), strict=False):
+            found = [r for r in rows if r.family == family and r.mode == "learn"]
+            _lines(above, below, found, style)
+        above.set_title(name, loc="left")
+        below.set_xlabel("chunk in steps")
+        for axes in (above, below):
+            _dress(axes, sorted({r.length for r in rows if r.mode == "learn"}))
+    panels[0][0].set_ylabel("microseconds per observation\nforward and backward")
+    panels[1][0].set_ylabel("MiB that a call adds")
+    shown = [n for n in LIBRARIES if any(library(r.subject) == n for r in rows)]
+    handles = [Line2D([], [], color=LIBRARIES[n], label=n, marker=_marker(n)) for n in shown]
+    handles.append(Line2D([], [], color="grey", linestyle="--", label="an episode begins within"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
+    return figure
+
+
+def _lines(above: Axes, below: Axes, rows: Sequence[Row], style: str) -> None:
+    """One family's subjects, clew's last and so on top."""
+    for subject in sorted({r.subject for r in rows}, reverse=True, key=_clew_last):
+        mine = sorted((r for r in rows if r.subject == subject), key=lambda r: r.length)
+        name = library(subject)
+        colour, mark = LIBRARIES[name], _marker(name)
+        timed = [r for r in mine if r.seconds is not None]
+        each = [1e6 / (r.length * r.envs) for r in timed]
+        medians = [r.seconds for r in timed if r.seconds is not None]
+        lengths = [r.length for r in timed]
+        middle = [m.middle * e for m, e in zip(medians, each, strict=True)]
+        above.plot(lengths, middle, color=colour, linestyle=style, marker=mark)
+        low = [m.low * e for m, e in zip(medians, each, strict=True)]
+        high = [m.high * e for m, e in zip(medians, each, strict=True)]
+        above.fill_between(lengths, low, high, color=colour, alpha=0.2, linewidth=0)
+        sized = [r for r in mine if r.resident_bytes]
+        mebibytes = [(r.resident_bytes or 0) / 2**20 for r in sized]
+        at = [r.length for r in sized]
+        below.plot(at, mebibytes, color=colour, linestyle=style, marker=mark)
+
+
+def _dress(axes: Axes, lengths: Sequence[int]) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xticks(lengths, [f"{n:,}" for n in lengths], fontsize=8)
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _clew_last(subject: str) -> bool:
+    return library(subject) != "clew"
+
+
+def _marker(name: str) -> str:
+    return "o" if name == "clew" else "."
+
+
+def _ratios(rows: Sequence[Row]) -> Figure:
+    """A panel a family, a line a point, a mark with its interval for each peer."""
+    of_family = {
+        name: [r for r in rows if r.family in families] for name, families in PANELS.items()
+    }
+    shown = {name: found for name, found in of_family.items() if found}
+    figure = new_figure(3.4 * len(shown), 1.8 + 0.3 * max(len(points(f)) for f in shown.values()))
+    panels = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
+    for axes, (name, found) in zip(panels, shown.items(), strict=True):
+        places = {point: -place for place, point in enumerate(points(found))}
+        for row in (row for row in found if row.times_ours is not None):
+            times, at = row.times_ours, places[point_of(row)]
+            colour = LIBRARIES[library(row.subject)]
+            axes.plot([times.low, times.high], [at, at], color=colour, linewidth=1.5)
+            axes.plot(times.middle, at, ".", color=colour)
+        axes.axvline(1.0, color="#000000", linewidth=0.8)
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_yticks(list(places.values()), [label(point, found) for point in places])
+        axes.set_title(name, loc="left")
+        axes.set_xlabel("its time by clew's")
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    names = [n for n in LIBRARIES if any(library(r.subject) == n for r in rows) and n != "clew"]
+    handles = [Line2D([], [], color=LIBRARIES[n], label=n, marker=".") for n in names]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
+    return figure
