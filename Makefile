@@ -11,9 +11,10 @@ TENTH ?= $(shell git rev-list --count HEAD)
 MINUTES ?= 5
 BENCH_ARGS ?=
 FAULTS_ARGS ?=
+CONFORMANCE_ARGS ?= --output results/conformance
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-slow-tenth test-ray test-memory-maze test-onnx lint format docs faults bench bench-torch bench-peers lock clean
+.PHONY: help venv demo test test-slow test-slow-tenth test-ray test-memory-maze test-onnx lint format docs faults bench bench-torch bench-peers conformance lock clean
 
 help:  ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,9 +81,15 @@ bench-peers: $(INSTALLED) $(VENV)-peers/.installed  ## compare with other librar
 $(VENV)-peers/.installed: tools/peers.lock tools/make_peers.sh
 	@sh tools/make_peers.sh $(VENV)-peers $(BIN)/python
 
+conformance: $(VENV)-conformance/.installed  ## try other libraries' memories by the laws (about 40 minutes)
+	@PYTHONPATH=src $(VENV)-conformance/bin/python -m benchmarks.conformance $(CONFORMANCE_ARGS)
+
+$(VENV)-conformance/.installed: tools/peers.lock tools/conformance.lock tools/make_peers.sh tools/make_conformance.sh | $(INSTALLED)
+	@sh tools/make_conformance.sh $(VENV)-conformance $(BIN)/python
+
 lock: $(INSTALLED)  ## renew requirements.lock: the newest versions, their hashes
 	@$(BIN)/python tools/lock.py
 
 clean:  ## remove what these tasks made, but no runs
-	rm -rf $(VENV) $(VENV)-torch $(VENV)-peers site dist build .pytest_cache .ruff_cache .jax_cache
+	rm -rf $(VENV) $(VENV)-torch $(VENV)-peers $(VENV)-conformance site dist build .pytest_cache .ruff_cache .jax_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -4,46 +4,17 @@ Weights are copied from the arrays that every library gets. Where a library's fu
 one, it gets weights of the same sizes all the same, and how far its outputs are off is reported.
 """
 
-import importlib.util
-import sys
-import types
-from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from import_parts import import_memorax, import_part
 from jax_subject import JaxSubject, joined, parts
 from serve import Arrays, Sizes, serve
 
 KEY = jax.random.key(0)
-
-
-def import_part(module: str, *packages: str) -> Any:
-    """A module without what the packages around it import as they open.
-
-    memorax's import environments and loggers, whose dependencies cannot be installed together any
-    more, those of mlstm_kernels what is for GPUs; the modules here need none of them.
-    """
-    found = importlib.util.find_spec(module.split(".")[0])
-    root = Path(found.submodule_search_locations[0])
-    for name in packages:
-        package = types.ModuleType(name)
-        package.__path__ = [str(root.joinpath(*name.split(".")[1:]))]
-        sys.modules[name] = package
-    return importlib.import_module(module)
-
-
-def import_memorax() -> Any:
-    """memorax's sequence models."""
-    typing = types.ModuleType("memorax.utils.typing")
-    typing.Array, typing.Carry = jax.Array, Any
-    sys.modules[typing.__name__] = typing
-    packages = ("memorax", "memorax.utils", "memorax.networks")
-    return import_part("memorax.networks.sequence_models", *packages)
-
-
 memorax = import_memorax()
 MLSTM = "mlstm_kernels.jax"
 in_chunks = import_part(f"{MLSTM}.chunkwise.native.fwbw", MLSTM, f"{MLSTM}.chunkwise")

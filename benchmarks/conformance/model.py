@@ -1,0 +1,33 @@
+"""One model of another library: where it is from, how it is made, and what reads its starts."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from clew.memory.base import AbstractMemory
+
+SIZE = 8
+"""Numbers in an observation and, as far as a model lets one choose, in its state and output."""
+
+OWN = "its own"
+BY_CALLER = "the caller's"
+
+
+class Model(NamedTuple):
+    """A row of the table, before anything is measured."""
+
+    library: str
+    """The distribution whose version is quoted."""
+    what: str
+    """The class or function, as one imports it."""
+    make: Callable[[], AbstractMemory]
+    """Imports the library, and wraps the model with its random weights."""
+    chunk: str
+    """How the library reads a chunk."""
+    step: str
+    """How it reads one observation when it acts."""
+    starts: str = OWN
+    """Whose code resets at a start within a chunk: `OWN`, or `BY_CALLER` for a library whose chunk
+    knows no starts. Then the adapter cuts the chunk at each start, and `reset` says nothing of the
+    library."""
+    lengths: tuple[int, ...] = (1, 7, 64)
+    """Of the chunks that are read."""

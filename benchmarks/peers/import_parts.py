@@ -1,0 +1,34 @@
+"""Modules of libraries without what the packages around them import as they open."""
+
+import importlib
+import importlib.util
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import jax
+
+
+def import_part(module: str, *packages: str) -> Any:
+    """A module without what the packages around it import as they open.
+
+    memorax's import environments and loggers, whose dependencies cannot be installed together any
+    more, those of mlstm_kernels what is for GPUs; the modules here need none of them.
+    """
+    found = importlib.util.find_spec(module.split(".")[0])
+    root = Path(found.submodule_search_locations[0])
+    for name in packages:
+        package = types.ModuleType(name)
+        package.__path__ = [str(root.joinpath(*name.split(".")[1:]))]
+        sys.modules[name] = package
+    return importlib.import_module(module)
+
+
+def import_memorax() -> Any:
+    """memorax's sequence models."""
+    typing = types.ModuleType("memorax.utils.typing")
+    typing.Array, typing.Carry = jax.Array, Any
+    sys.modules[typing.__name__] = typing
+    packages = ("memorax", "memorax.utils", "memorax.networks")
+    return import_part("memorax.networks.sequence_models", *packages)
