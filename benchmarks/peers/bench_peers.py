@@ -8,6 +8,7 @@ missing (2 GB, once). The comparison takes 8 minutes; leave the machine alone me
 """
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from clew.errors import UserError, require_at_least, unknown_name
 from clew.report.document import NothingMeasured
 from clew.report.files import write_measured
 from comparison.compare import QUICK, Plan
-from comparison.document import QUICK_NOTE, report
+from comparison.document import QUICK_NOTE, Comparison, from_data, report
 from comparison.families import FAMILIES, Family
 
 
@@ -52,6 +53,18 @@ def plan_of(given: argparse.Namespace) -> Plan:
     return plan
 
 
+def earlier_of(folder: Path | None) -> Comparison:
+    """What a folder holds of an earlier comparison.
+
+    Raises:
+        UserError: if there is none.
+    """
+    file = folder / "peers.json" if folder else None
+    if file is None or not file.exists():
+        raise UserError(f"--add wants an --output that holds peers.json, got {folder}")
+    return from_data(json.loads(file.read_text()))
+
+
 def main(args: list[str]) -> int:
     """Compares and prints tables; exits with 1 if a library fails, 2 for a user's mistake."""
     parser = argparse.ArgumentParser(
@@ -78,12 +91,16 @@ def main(args: list[str]) -> int:
         "--widths", nargs="+", type=int, default=[], help="of inputs and memory (128)"
     )
     parser.add_argument("--output", type=Path, help="a folder for tables, picture and JSON")
+    parser.add_argument(
+        "--add", action="store_true", help="to what this folder holds of an earlier comparison"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     given = parser.parse_args(args)
     try:
         require_at_least("repeats", given.repeats, 1)
         plan, families = plan_of(given), families_of(given.families)
-        found = report(plan, 1 if given.quick else 3, log, families)
+        earlier = earlier_of(given.output) if given.add else None
+        found = report(plan, 1 if given.quick else 3, log, families, earlier)
         if given.output:
             write_measured(found, given.output)
     except UserError as mistake:

@@ -20,6 +20,7 @@ from comparison.document import (
     as_data,
     document,
     from_data,
+    joined,
     markdown,
     not_measured,
     peers_ahead,
@@ -112,6 +113,18 @@ def test_several_widths_and_environments_are_points_of_their_own(tmp_path: Path)
     assert (tmp_path / "peers.png").stat().st_size > 5_000
 
 
+def test_a_comparison_is_added_to_an_earlier_one() -> None:
+    earlier, library = compared(), FakeLibrary({"torch.lstm": {"skipped": "no room"}}, {})
+    plan = PLAN._replace(lengths=(8, 16))
+    found, rows, rates = compare((FAMILY,), plan, library, lambda: 2e11, lambda what: None)
+    both = joined(earlier, Comparison({"cores": 2}, plan, {"flax": "3"}, rates, found, rows))
+    assert both.plan.lengths == (4, 8, 16) and both.versions == {"torch": "2", "flax": "3"}
+    assert len(both.rows) == 4 * 4 and len(both.agreements) == 4
+    of_torch = {r.length: r for r in both.rows if r.subject == "torch.lstm" and r.mode == "learn"}
+    assert [of_torch[n].note for n in (4, 8, 16)] == ["", "no room", "no room"]
+    assert [of_torch[n].product_rate for n in (4, 8, 16)] == [1e11, 2e11, 2e11]
+
+
 def test_an_undecided_point_says_so() -> None:
     even = estimate([0.98, 0.99, 0.99, 0.99, 1.0, 1.02])
     row = Row("gru", "act", 1, 8, 3, "torch.gru", even, even, None, None, None, "")
@@ -125,12 +138,16 @@ def test_the_command_shows_and_writes(
 ) -> None:
     measure_all = "comparison.document.measure_all"
     monkeypatch.setattr(measure_all, lambda plan, repeats, log, families: compared())
+    assert main(["--add", "--output", str(tmp_path)]) == 2
+    assert "--add wants an --output that holds peers.json" in capsys.readouterr().err
     assert main(["--families", "lsmt"]) == 2
     assert "unknown family 'lsmt'; did you mean 'lstm' or 'mlstm'?" in capsys.readouterr().err
     assert main(["--quick", "--output", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "QUICK" in text and "torch / clew" in text and "holds" in text
     assert {p.name for p in tmp_path.iterdir()} == {"peers.json", "peers.md", "peers.png"}
+    assert main(["--quick", "--add", "--output", str(tmp_path)]) == 0
+    assert "torch / clew" in capsys.readouterr().out
     assert main(["--json"]) == 0
     assert json.loads(capsys.readouterr().out)["plan"]["rounds"] == 6
 

@@ -1,6 +1,7 @@
 """Measures families of memories by turns, after checking that they do equal work."""
 
 import itertools
+import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -134,6 +135,8 @@ class Row(NamedTuple):
     compile_seconds: float | None
     note: str
     """why something was not measured"""
+    product_rate: float = math.nan
+    """operations per second of the machine's matrix products around that time"""
 
     @property
     def ahead(self) -> str:
@@ -239,20 +242,22 @@ def compare(
     """
     found: list[Agreement] = []
     rows: list[Row] = []
-    rates = []
+    rates = [product_rate()]
     for family in families:
-        rates.append(product_rate())
         log(f"{family.title}: checking that all do equal work")
         checked = list(agreements(family, plan, library))
         found += checked
         leave_out = {a.subject for a in checked if not agrees(a)}
+        here: list[Row] = []
         for width in plan.widths if family.acting else ():
             log(f"{family.title}: acting, width {width}")
             sizes = Sizes(1, plan.envs[0], plan.actors, width)
-            rows += measure(family, "act", sizes, plan, library, leave_out)
+            here += measure(family, "act", sizes, plan, library, leave_out)
         for width, envs, length in itertools.product(plan.widths, plan.envs, plan.lengths):
             log(f"{family.title}: chunks of {length:,} of {envs} environments, width {width}")
             sizes = Sizes(length, envs, plan.actors, width)
-            rows += measure(family, "learn", sizes, plan, library, leave_out)
-    rates.append(product_rate())
+            here += measure(family, "learn", sizes, plan, library, leave_out)
+        rates.append(product_rate())
+        meanwhile = (rates[-2] + rates[-1]) / 2
+        rows += [row._replace(product_rate=meanwhile) for row in here]
     return found, rows, rates

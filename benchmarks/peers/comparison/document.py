@@ -36,6 +36,7 @@ def report(
     repeats: int,
     log: Callable[[str], None],
     families: Sequence[Family] = FAMILIES,
+    earlier: Comparison | None = None,
 ) -> Measured:
     """Measures families by turns.
 
@@ -44,6 +45,7 @@ def report(
         repeats: of the product rate each time that it is measured.
         log: called with what is done next.
         families: what to measure.
+        earlier: to which it is added.
 
     Raises:
         NothingMeasured: if a library's process fails outside a measurement.
@@ -51,7 +53,8 @@ def report(
     """
     plan = plan._replace(bytes_limit=min(plan.bytes_limit, _half_of_memory()))
     try:
-        return document(measure_all(plan, repeats, log, families))
+        found = measure_all(plan, repeats, log, families)
+        return document(joined(earlier, found) if earlier else found)
     except WorkerFailed as failed:
         raise NothingMeasured(f"a library's process {failed}") from None
 
@@ -70,6 +73,28 @@ def measure_all(
             versions |= workers.of(subject).ask("libraries")
     machine = device() | {"commit": git_commit()}
     return Comparison(machine, plan, versions, rates, agreements, rows)
+
+
+def joined(earlier: Comparison, later: Comparison) -> Comparison:
+    """Both; where they have the same point, the later one's."""
+
+    def place(row: Row) -> tuple[Any, ...]:
+        return row.family, row.subject, point_of(row)
+
+    again = {place(row) for row in later.rows}
+    checked = {(a.family, a.subject) for a in later.agreements}
+    sizes = {
+        name: tuple(sorted({*getattr(earlier.plan, name), *getattr(later.plan, name)}))
+        for name in ("lengths", "widths", "envs")
+    }
+    return Comparison(
+        later.machine,
+        later.plan._replace(**sizes),
+        earlier.versions | later.versions,
+        earlier.product_rates + later.product_rates,
+        [a for a in earlier.agreements if (a.family, a.subject) not in checked] + later.agreements,
+        [row for row in earlier.rows if place(row) not in again] + later.rows,
+    )
 
 
 def document(found: Comparison) -> Measured:
@@ -131,15 +156,8 @@ def markdown(found: Comparison) -> str:
 
 
 def as_data(found: Comparison) -> dict[str, Any]:
-    """For JSON; each row also has who is ahead, and the machine's product rate at that time."""
-    rates = found.product_rates
-    around = zip(rates, rates[1:], strict=False)
-    families = dict.fromkeys(row.family for row in found.rows)
-    meanwhile = {f: (a + b) / 2 for f, (a, b) in zip(families, around, strict=False)}
-    rows = [
-        row._asdict() | {"ahead": row.ahead, "product_rate": meanwhile[row.family]}
-        for row in found.rows
-    ]
+    """For JSON; each row also has who is ahead."""
+    rows = [row._asdict() | {"ahead": row.ahead} for row in found.rows]
     return found._asdict() | {"rows": rows}
 
 
@@ -157,7 +175,7 @@ def from_data(data: dict[str, Any]) -> Comparison:
 
 
 def _row(data: dict[str, Any]) -> Row:
-    del data["ahead"], data["product_rate"]
+    del data["ahead"]
     for name in ("seconds", "times_ours"):
         data[name] = data[name] and Estimate(**data[name])
     return Row(**data)
