@@ -1,0 +1,198 @@
+"""How long learning a chunk takes, beside the time that the memory's own products would take.
+
+    python -m benchmarks.product_times --output results/product-times
+
+Of every memory whose state has one size, one layer: the gradient of `unroll` for parameters and
+observations. Its own products are those of `unroll`, counted in the program without kernels, three
+times for forward and backward: once for y, and once each for what flows back into either factor.
+What a backward pass computes again is not counted, nor is anything elementwise. They would take
+their operations by the machine's rate of large products, which is measured in every turn.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from benchmarks import options
+from benchmarks.lengths import FORMS, OTHERS, compile_gradient
+
+from clew.cli.tables import log as log_to_stderr
+from clew.errors import require_at_least, unknown_name
+from clew.lab.bench.machine import device, matrix_product_rate, until_ready
+from clew.lab.bench.timing import Estimate, by_turns, estimate, seconds_of
+from clew.lab.costs.count import multiply_adds
+from clew.memory import AbstractMemory, make_memory, options_among
+from clew.report.document import Measured, Table, tabulate
+from clew.report.figures import new_figure
+from clew.run.machine import git_commit, planned_bytes
+
+AIM = 2.5
+"""Times its own products that a gradient should take at most."""
+NAMES = (*FORMS, *OTHERS)
+
+
+class ProductPlan(NamedTuple):
+    """How much to measure."""
+
+    length: int = 256
+    envs: int = 8
+    width: int = 128
+    """of observations and of the layer; heads have 64 of it"""
+    rounds: int = 6
+    memories: tuple[str, ...] = NAMES
+
+
+QUICK = ProductPlan(8, 1, 16, 2)
+"""Enough to see that everything works; not to quote."""
+QUICK_NOTE = "QUICK: short chunks and two turns, no figures to quote"
+NOTE = (
+    "ms: the gradient for a chunk of all environments. products: what the products of `unroll` "
+    "take three times over at the rate of the same turn. times: one by the other, turn by turn. "
+    "MiB: peak, as planned by XLA."
+)
+
+
+class Row(NamedTuple):
+    """One memory."""
+
+    memory: str
+    seconds: Estimate
+    operations: int
+    """floating-point operations of its own products, forward and backward, of all environments"""
+    times_products: Estimate
+    """seconds by those of its own products at the machine's rate, turn by turn"""
+    planned_bytes: int
+
+
+def make(name: str, plan: ProductPlan) -> AbstractMemory:
+    """A memory of one layer."""
+    head = min(64, plan.width)
+    sizes = {"hidden_size": plan.width, "num_layers": 1, "head_size": head}
+    sizes["num_heads"] = max(1, plan.width // head)
+    sizes = options_among(name, sizes)
+    return make_memory(name, input_size=plan.width, key=jax.random.key(0), **sizes)
+
+
+def call_of(memory: AbstractMemory, plan: ProductPlan) -> tuple[Callable[[], Any], int]:
+    """A call of its gradient, and the bytes that XLA plans for it."""
+    program = compile_gradient(memory, plan.length, plan.envs, lambda m, *args: m.unroll(*args))
+    params, _ = eqx.partition(memory, eqx.is_inexact_array)
+    xs = jax.random.normal(jax.random.key(1), (plan.length, plan.envs, memory.input_size))
+    starts = jnp.zeros((plan.length, plan.envs), bool)
+    return until_ready(lambda: program(params, xs, starts)), planned_bytes(program)
+
+
+def measure(plan: ProductPlan, log: Callable[[str], None]) -> tuple[list[Row], list[float]]:
+    """All memories by turns, and the machine's rate of products in every turn."""
+    made = {}
+    for name in plan.memories:
+        log(f"compiling {name}")
+        memory = make(name, plan)
+        operations = 6 * multiply_adds(memory, length=plan.length).products * plan.envs
+        made[name] = operations, *call_of(memory, plan)
+    calls: dict[str, Callable[[], float]] = {
+        name: partial(seconds_of, call) for name, (_, call, _) in made.items()
+    }
+    calls[""] = lambda: matrix_product_rate(1)
+    found = by_turns(calls, plan.rounds, warm_up=True, log=log)
+    rates = found.pop("")
+    rows = []
+    for name, (operations, _, held) in made.items():
+        times = [s * rate / operations for s, rate in zip(found[name], rates, strict=True)]
+        rows.append(Row(name, estimate(found[name]), operations, estimate(times), held))
+    return sorted(rows, key=lambda row: row.times_products.middle), rates
+
+
+def report(plan: ProductPlan, log: Callable[[str], None]) -> Measured:
+    """Measures, as `products.json`, `products.md` and `products.png`."""
+    machine: dict[str, Any] = device() | {"commit": git_commit()}
+    rows, machine["product_rates"] = measure(plan, log)
+    found = table(rows, machine, plan)
+    return Measured(
+        "products",
+        {"machine": machine, "plan": plan, "rows": rows},
+        [found],
+        pictures={"products.png": partial(draw, rows, title=found.title)},
+    )
+
+
+def table(rows: Sequence[Row], machine: Mapping[str, Any], plan: ProductPlan) -> Table:
+    """One row a memory."""
+    rates = sorted(machine["product_rates"])
+    lines = [
+        [
+            row.memory,
+            Estimate(*(1e3 * x for x in row.seconds[:3]), row.seconds.confidence).__format__(".1f"),
+            f"{1e3 * row.seconds.middle / row.times_products.middle:.1f}",
+            f"{row.times_products:.2f}",
+            f"{row.planned_bytes / 2**20:,.1f}",
+        ]
+        for row in rows
+    ]
+    title = (
+        f"Chunks of {plan.length:,} steps of {plan.envs} environments, width {plan.width}; "
+        f"{machine['cores']} cores, {rates[0] / 1e9:,.0f} to {rates[-1] / 1e9:,.0f} GFLOP/s in "
+        "matrix products"
+    )
+    return tabulate("products", title, ("", "ms", "products, ms", "times", "MiB"), lines, NOTE)
+
+
+def draw(rows: Sequence[Row], path: Path, title: str) -> None:
+    """Times the memories' own products, as a PNG."""
+    figure = new_figure(9, 1.5 + 0.28 * len(rows))
+    axes = figure.subplots()
+    for place, row in enumerate(rows):
+        times = row.times_products
+        axes.plot([times.low, times.high], [-place, -place], color="#000000", linewidth=1.2)
+        axes.plot(times.middle, -place, "o", color="#000000", markersize=4)
+    axes.axvline(AIM, color="grey", linestyle="--")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks([1, 2, 4, 8, 16], ["1", "2", "4", "8", "16"])
+    axes.set_yticks([-n for n in range(len(rows))], [row.memory for row in rows])
+    axes.set_xlabel("time of learning a chunk by the time of its own products; dashed: aimed at")
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(title, fontsize=9)
+    figure.savefig(path, dpi=100)
+
+
+def plan_of(given: argparse.Namespace) -> ProductPlan:
+    """What the options ask for.
+
+    Raises:
+        UserError: for a size below 1, or a name that is not among those to measure.
+    """
+    sizes = {"length": given.length, "envs": given.envs, "width": given.width}
+    for name, size in sizes.items():
+        require_at_least(name, size, 1)
+    plan = QUICK if given.quick else ProductPlan(**sizes, rounds=given.repeats)
+    for name in given.memories:
+        if name not in NAMES:
+            raise unknown_name("memory to measure", name, NAMES)
+    return plan._replace(memories=tuple(given.memories) or NAMES)
+
+
+def options_of() -> argparse.ArgumentParser:
+    """What can be chosen."""
+    found = options.parser(__doc__ or "", repeats=6)
+    found.add_argument("--length", type=int, default=256, help="of a chunk, in steps (256)")
+    found.add_argument("--envs", type=int, default=8, help="environments that learn (8)")
+    found.add_argument("--width", type=int, default=128, help="of inputs and layer (128)")
+    return found
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Measures, prints and writes."""
+    return options.run(
+        options_of(), args, lambda given: report(plan_of(given), log_to_stderr), QUICK_NOTE
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
