@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMIT = 1200
+LIMIT = 900
 """Seconds that a model may take."""
 
 

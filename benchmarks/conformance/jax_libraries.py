@@ -212,14 +212,17 @@ def nnx_cell(name: str) -> AbstractMemory:
     rnn = nnx.RNN(getattr(nnx, name)(SIZE, SIZE, rngs=nnx.Rngs(0)), return_carry=True)
     graph, params, rest = nnx.split(rnn, nnx.Param, ...)
 
+    def merge(params: Any) -> Any:
+        return nnx.merge(graph, params, rest, copy=True)
+
     def begin(params: Any) -> State:
-        return nnx.merge(graph, params, rest).cell.initialize_carry((SIZE,), nnx.Rngs(0))
+        return merge(params).cell.initialize_carry((SIZE,), nnx.Rngs(0))
 
     def read(params: Any, state: State, xs: Array) -> tuple[State, Array]:
-        return nnx.merge(graph, params, rest)(xs, initial_carry=state)
+        return merge(params)(xs, initial_carry=state)
 
     def step(params: Any, state: State, x: Array) -> tuple[State, Array]:
-        return nnx.merge(graph, params, rest).cell(state, x)
+        return merge(params).cell(state, x)
 
     return JaxModule(params, cut_at_starts(begin, read, step), SIZE, SIZE)
 

@@ -20,14 +20,14 @@ class Case(NamedTuple):
 
     length: int
     """of the chunk"""
-    start: int
-    """where an episode starts in it, -1 for nowhere"""
+    starts: tuple[int, ...]
+    """where episodes start in it"""
     warm: bool
     """whether observations were read before it"""
 
     def __str__(self) -> str:
         state = f"after {AFTER} observations" if self.warm else "from a fresh state"
-        start = "no start" if self.start < 0 else f"a start at {self.start}"
+        start = "a start at " + " and ".join(map(str, self.starts)) if self.starts else "no start"
         return f"a chunk of {self.length} {state}, {start}"
 
 
@@ -110,8 +110,11 @@ def _cases(law: str, length: int) -> Iterator[Case]:
     if law in ("causal", "split") and length < 2:
         return
     places = range(length) if length <= 8 else (0, length // 2, length - 1)
-    for start in (*(() if law == "reset" else (-1,)), *places):
-        yield from (Case(length, start, warm) for warm in (False, True) if warm or law != "reset")
+    several = [()] if law != "reset" else []
+    several += [(place,) for place in places]
+    several += [(0, place) for place in places if place and law != "reset"]
+    for starts in several:
+        yield from (Case(length, starts, warm) for warm in (False, True) if warm or law != "reset")
 
 
 def _try(
@@ -123,7 +126,7 @@ def _try(
     if case.warm:
         old = jnp.asarray(before[0], jnp.float32)
         state, _ = scan_steps(memory, state, old, jnp.zeros(AFTER, bool))
-    starts = jnp.arange(time) == case.start
+    starts = jnp.isin(jnp.arange(time), jnp.asarray(case.starts, int))
     actual, expected = (
         np.asarray(ys, np.float64) for ys in read(memory, state, xs, starts, case.length)
     )

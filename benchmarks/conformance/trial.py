@@ -30,6 +30,7 @@ def try_model(name: str, model: Model) -> dict[str, Any]:
         "chunk": model.chunk,
         "step": model.step,
         "starts": model.starts,
+        "lengths": model.lengths,
         "python": platform.python_version(),
     }
     report = check(memory, lengths=model.lengths, raise_on_failure=False)
@@ -99,6 +100,8 @@ def _double(memory: AbstractMemory, model: Model) -> dict[str, Any] | str:
     except Exception as error:  # a library that names float32 inside
         return f"not in double precision: {type(error).__name__}"
     laws = outcomes(report, model.starts == BY_CALLER)
+    if laws["interface"]["verdict"] == "broken":
+        return "not in double precision"
     return {law: found for law, found in laws.items() if found["verdict"] == "broken"}
 
 

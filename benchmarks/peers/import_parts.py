@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import sys
 import types
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,10 @@ def import_part(module: str, *packages: str) -> Any:
     return importlib.import_module(module)
 
 
+@cache
 def import_memorax() -> Any:
     """memorax's sequence models."""
-    typing = types.ModuleType("memorax.utils.typing")
+    typing: Any = types.ModuleType("memorax.utils.typing")
     typing.Array, typing.Carry = jax.Array, Any
     sys.modules[typing.__name__] = typing
     packages = ("memorax", "memorax.utils", "memorax.networks")
