@@ -283,7 +283,7 @@ def from_nothing(
 ) -> TorchCalls:
     """A library whose chunk begins with nothing and gives no state: it reads whole episodes.
 
-    Members that begin an episode with the chunk are read so, up to the next start of any; the rest,
+    Members that begin an episode with the chunk are read so; the rest,
     and all states, are those of steps.
     """
 

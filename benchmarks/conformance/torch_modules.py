@@ -205,11 +205,12 @@ def cut_at_starts(
 ) -> TorchCalls:
     """The calls of a library that knows no starts, as a careful caller makes them.
 
-    A chunk is cut wherever an episode of any member starts; in between the library reads.
+    Members whose episodes start at the same places are read together, and their chunk is cut there.
     """
 
-    def chunk(module: Any, state: Tensors, xs: torch.Tensor, starts: torch.Tensor) -> Any:
-        cuts = torch.nonzero(starts.any(0)).flatten().tolist()
+    def together(module: Any, state: Tensors, xs: torch.Tensor, starts: torch.Tensor) -> Any:
+        """Members whose episodes start at the same places."""
+        cuts = torch.nonzero(starts[0]).flatten().tolist()
         edges = [0, *[cut for cut in cuts if cut], xs.shape[1]]
         outputs = []
         for first, last in zip(edges, edges[1:], strict=False):
@@ -218,6 +219,15 @@ def cut_at_starts(
             state = tuple(after)
             outputs.append(ys)
         return state, torch.cat(outputs, 1)
+
+    def chunk(module: Any, state: Tensors, xs: torch.Tensor, starts: torch.Tensor) -> Any:
+        _, groups = torch.unique(starts, dim=0, return_inverse=True)
+        rows = [torch.nonzero(groups == group).flatten() for group in range(int(groups.max()) + 1)]
+        found = [together(module, tuple(t[r] for t in state), xs[r], starts[r]) for r in rows]
+        order = torch.argsort(torch.cat(rows))
+        states = zip(*[state for state, _ in found], strict=True)
+        after = tuple(torch.cat(leaves)[order] for leaves in states)
+        return after, torch.cat([ys for _, ys in found])[order]
 
     def one(module: Any, state: Tensors, x: torch.Tensor, start: torch.Tensor) -> Any:
         return step(module, renewed(begin, module, state, start), x)
