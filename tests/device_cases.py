@@ -23,8 +23,10 @@ from jax.sharding import NamedSharding
 
 import clew
 from clew.agents.devices import jit_over, make_mesh, spec_of
+from clew.agents.learners import LEARNERS
 from clew.agents.learners.a2c import A2CConfig
 from clew.agents.learners.ppo import PPOConfig
+from clew.agents.learners.pqn import PQNConfig
 from clew.agents.trajectory import read
 from clew.interact.rollout import empty_memories
 from clew.lab.bench.speed import SpeedPlan, measure
@@ -60,10 +62,11 @@ def small(memory: str, options: dict[str, Any], algorithm: str = "a2c", **change
         "ppo": PPOConfig(
             num_envs=8, rollout_length=8, sequence_length=4, minibatches=2, epochs=2, adam_eps=EPS
         ),
+        "pqn": PQNConfig(8, 8, 4, minibatches=2, epochs=2, adam_eps=EPS),
     }
     settings |= changes
-    del settings["ppo" if algorithm == "a2c" else "a2c"]
-    return TrainConfig(**settings)
+    others = {*LEARNERS} - {algorithm}
+    return TrainConfig(**{name: value for name, value in settings.items() if name not in others})
 
 
 def apart(made: list[np.ndarray], expected: list[np.ndarray]) -> float:
@@ -195,6 +198,7 @@ EXHAUSTIVE: dict[str, Callable[[], float]] = FAMILIES | {
     "at once": partial(in_jax, small("gtrxl", TINY, a2c=A2CConfig(8, 4, **WHOLE)), 2),
     "vtrace": partial(in_jax, small("gtrxl", TINY, "ppo", ppo=VTRACE), 4),
     "ppo": partial(in_jax, small("gru", {"hidden_size": 4}, "ppo"), 4),
+    "pqn": partial(in_jax, small("gru", {"hidden_size": 4}, "pqn"), 4),
     "complex numbers": partial(in_jax, small("own_lru:LRU", {"hidden_size": 4}, "ppo"), 4),
     "seeds": partial(in_jax, small("gru", {"hidden_size": 4}, seeds=4), 2),
     "lstm, ppo of several seeds": partial(

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from clew.agents.heads import ActorCritic, MakeHeads
 from clew.agents.network import Agent, NetworkConfig, make_agent
 from clew.envs import AutoReset, Environment, TimeStep
 
@@ -15,7 +16,11 @@ BATCH = 32
 
 
 def agent_on(
-    stream: Any, memory: str = "gru", options: dict[str, Any] | None = None, seed: int = 0
+    stream: Any,
+    memory: str = "gru",
+    options: dict[str, Any] | None = None,
+    seed: int = 0,
+    make_heads: MakeHeads = ActorCritic,
 ) -> Agent:
     """A small agent for a stream's observations and actions; by default a GRU of 8."""
     return make_agent(
@@ -25,6 +30,7 @@ def agent_on(
         action_space=stream.action_space,
         network=NetworkConfig(head_size=8),
         key=jax.random.key(seed),
+        make_heads=make_heads,
     )
 
 

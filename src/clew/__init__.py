@@ -18,6 +18,7 @@ from clew.gymnasium_ids import register_with_gymnasium
 if TYPE_CHECKING:
     from clew.agents.learners.a2c import A2CConfig
     from clew.agents.learners.ppo import PPOConfig
+    from clew.agents.learners.pqn import PQNConfig
     from clew.agents.network import Agent, NetworkConfig
     from clew.bridges.make import make_env
     from clew.deploy.export import export, export_agent
@@ -41,6 +42,7 @@ _HOMES = {
     "NetworkConfig": "clew.agents.network",
     "Policy": "clew.interact.policy",
     "PPOConfig": "clew.agents.learners.ppo",
+    "PQNConfig": "clew.agents.learners.pqn",
     "WrapperConfig": "clew.envs.wrappers",
     "HostConfig": "clew.interact.task",
     "EnvironmentFailed": "clew.run.runner",
@@ -78,6 +80,7 @@ __all__ = [
     "MEMORIES",
     "NetworkConfig",
     "PPOConfig",
+    "PQNConfig",
     "Policy",
     "TrainConfig",
     "TrainingDiverged",

@@ -18,7 +18,7 @@ from clew.agents.trajectory import reread
 from clew.cli.parse import field_docs, option_names
 from clew.envs import AutoReset, TMaze
 from clew.errors import UserError
-from clew.interact.rollout import gather, init_actor
+from clew.interact.rollout import gather, init_actor, whole_clock
 from clew.run.config import TrainConfig
 from streams import agent_on
 
@@ -33,7 +33,8 @@ def stream() -> AutoReset:
 def small_settings(name: str):
     settings = LEARNERS[name].settings
     names = {field.name for field in dataclasses.fields(settings)}
-    return settings(**SMALL | ({"sequence_length": 4} if "sequence_length" in names else {}))
+    in_sequences = {"sequence_length": 4, "minibatches": 4}
+    return settings(**SMALL | (in_sequences if "sequence_length" in names else {}))
 
 
 @pytest.mark.parametrize(
@@ -58,6 +59,7 @@ ACCUMULATED = {
     "a2c": ("a2c", {}),
     "a2c, sums": ("a2c", {"loss_over_time": "sum", "minibatches": 2}),
     "ppo": ("ppo", {"minibatches": 2, "epochs": 2}),
+    "pqn": ("pqn", {"minibatches": 2, "epochs": 2}),
 }
 
 
@@ -67,7 +69,7 @@ def test_a_gradient_in_parts_is_that_of_the_whole(case: str) -> None:
     name, changes = ACCUMULATED[case]
     stream = AutoReset(TMaze(corridor_length=2, time_limit=5, on_time_limit="truncate"))
     config: Any = replace(small_settings(name), rollout_length=64, adam_eps=1.0, **changes)
-    agent = agent_on(stream)
+    agent = agent_on(stream, make_heads=make_learner(name, config, 1).make_heads)
 
     @eqx.filter_jit
     def both(agent, key):
@@ -98,12 +100,11 @@ def test_impossible_parts_are_named(name: str) -> None:
         replace(config, gradient_accumulation=3).validate()
     with pytest.raises(UserError, match=r"warmup_fraction must be .* got 1.5"):
         replace(config, warmup_fraction=1.5).validate()
-    normalised = replace(config, gradient_accumulation=2, advantage_normalisation=True)
+    in_parts = replace(config, gradient_accumulation=2)
+    in_parts.validate()
     if name == "a2c":
         with pytest.raises(UserError, match="needs advantage_normalisation off"):
-            normalised.validate()
-    else:
-        normalised.validate()
+            replace(in_parts, advantage_normalisation=True).validate()
 
 
 def arrays_of(agent) -> list[np.ndarray]:
@@ -115,7 +116,8 @@ def test_a_learner_updates_from_the_rollout_that_it_asks_for(name: str, stream: 
     """Its metrics are those that it names, and before the update its ratio is 1 (the ratio law)."""
     config = small_settings(name)
     config.validate()
-    agent, learner = agent_on(stream), make_learner(name, config, 1)
+    learner = make_learner(name, config, 1)
+    agent = agent_on(stream, make_heads=learner.make_heads)
 
     @eqx.filter_jit
     def update(agent, key):
@@ -132,9 +134,13 @@ def test_a_learner_updates_from_the_rollout_that_it_asks_for(name: str, stream: 
     assert rollout.chunks.reward.shape == (config.rollout_length // length, length, config.num_envs)
     for index in range(config.rollout_length // length):
         chunk = jax.tree.map(lambda x, i=index: x[i], rollout.chunks)
-        logits = eqx.filter_jit(reread)(agent, chunk).outputs.logits
-        log_prob = agent.distribution.log_prob(logits[:-1], chunk.action)
+        found = eqx.filter_jit(reread)(agent, chunk).outputs
+        outputs = jax.tree.map(lambda x: x[:-1], found)
+        clock = whole_clock(index * length, length, config.num_envs)
+        logits = learner.gathering.behaviour(outputs, clock)
+        log_prob = agent.distribution.log_prob(logits, chunk.action)
         np.testing.assert_allclose(np.exp(log_prob - chunk.log_prob), 1.0, rtol=1e-5)
+        np.testing.assert_allclose(outputs.value, chunk.value, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", LEARNERS)

@@ -10,8 +10,10 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import clew
+from clew.agents.learners import LEARNERS
 from clew.agents.learners.a2c import A2CConfig
 from clew.agents.learners.ppo import PPOConfig
+from clew.agents.learners.pqn import PQNConfig
 from clew.agents.network import NetworkConfig
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
@@ -83,13 +85,22 @@ def config_of(folder, factory: str = "counting", algorithm: str = "a2c", **chang
             gamma=GAMMA,
             lam=0.0,
         ),
+        "pqn": PQNConfig(
+            num_envs=4,
+            rollout_length=8,
+            sequence_length=4,
+            minibatches=1,
+            learning_rate=1e-2,
+            gamma=GAMMA,
+            lam=0.0,
+        ),
         "steps": 32 * 200,
         "run_dir": str(folder),
         "log_every": 100,
     }
     settings |= changes
-    del settings["ppo" if algorithm == "a2c" else "a2c"]
-    return TrainConfig(**settings)
+    others = {*LEARNERS} - {algorithm}
+    return TrainConfig(**{name: value for name, value in settings.items() if name not in others})
 
 
 def values_of(path, times) -> list[float]:
@@ -114,6 +125,7 @@ QUICK = [
     ("a2c", False, "counting"),
     ("a2c", True, "counting_same_step"),
     ("ppo", False, "counting_same_step"),
+    ("pqn", False, "counting_same_step"),
 ]
 
 
@@ -122,7 +134,7 @@ QUICK = [
     [
         pytest.param(*case, marks=[pytest.mark.slow] * (case not in QUICK))
         for case in itertools.product(
-            ("a2c", "ppo", "async"), (False, True), ("counting", "counting_same_step")
+            (*LEARNERS, "async"), (False, True), ("counting", "counting_same_step")
         )
     ],
 )
@@ -136,7 +148,7 @@ def test_values_tell_truncation_from_termination(tmp_path, learner, terminate, f
     config = config_of(
         tmp_path,
         factory,
-        "a2c" if learner == "a2c" else "ppo",
+        "ppo" if learner == "async" else learner,
         env_options={"length": 3, "terminate": terminate},
         runner="async" if learner == "async" else "sync",
         # Actors that lag, on a machine that has other work, learn more slowly.

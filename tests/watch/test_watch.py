@@ -22,9 +22,9 @@ from clew.watch.panels import (
     TimeAxis,
     ValuePanel,
     round_numbers,
-    written,
 )
 from clew.watch.pictures import as_picture, fitted, picture_of, strip
+from clew.watch.scores import written
 
 CONFIG = TrainConfig(
     env_options={"corridor_length": 2, "time_limit": 40},
@@ -161,7 +161,7 @@ def test_panels_hold_the_agents_numbers(recordings: list[Recording]) -> None:
     assert isinstance(influence, InfluencePanel)
     logits, values = unrolled(recording)
     np.testing.assert_allclose(value.values, values, atol=1e-5)
-    np.testing.assert_allclose(policy.probabilities, jax.nn.softmax(logits), atol=1e-5)
+    np.testing.assert_allclose(policy.scores.shares, jax.nn.softmax(logits), atol=1e-5)
     assert influence.shares is shares
     rewards = np.asarray(recording.rewards, float)
     powers = 0.9 ** np.arange(recording.length)

@@ -9,14 +9,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from clew.agents.distributions import Distribution
-from clew.memory.parts.blocks import Init, Linear
+from clew.agents.distributions import Categorical, Distribution
+from clew.agents.distributions.discrete import FORBIDDEN
+from clew.errors import UserError
+from clew.memory.parts.blocks import Init, LayerNorm, Linear
 
 
 class Outputs(Protocol):
     """What heads answer: a tuple of arrays with any leading axes, with whatever its learner reads.
 
-    Whoever acts, evaluates, exports or inspects reads the two that are here.
+    Whoever acts, evaluates, exports or inspects reads those that are here.
     """
 
     @property
@@ -28,6 +30,19 @@ class Outputs(Protocol):
     def value(self) -> Float[Array, "*lead"]:
         """Value of what was observed, under that policy."""
         ...
+
+    @property
+    def action_values(self) -> Float[Array, "*lead actions"] | None:
+        """Value of every action, of heads that learn these and no policy; else None."""
+        ...
+
+
+def preferences(outputs: Outputs) -> Float[Array, "*lead actions"]:
+    """What the greedy action is the mode of: the action values, or else the policy's parameters.
+
+    Unlike the logits of an epsilon-greedy policy, they go smoothly with what was observed.
+    """
+    return outputs.logits if outputs.action_values is None else outputs.action_values
 
 
 class Clock(NamedTuple):
@@ -120,6 +135,11 @@ class PolicyAndValue(NamedTuple):
     logits: Float[Array, "*lead actions"]
     value: Float[Array, "*lead"]
 
+    @property
+    def action_values(self) -> None:
+        """An actor-critic learns a policy."""
+        return None
+
 
 class ActorCritic(Heads):
     """A policy and a value: logits = actor(h), V = critic(h).
@@ -164,3 +184,98 @@ class ActorCritic(Heads):
         if mask is not None:
             logits = self.distribution.masked(logits, mask)
         return PolicyAndValue(logits, self.critic(h)[..., 0])
+
+
+class ValuesOfActions(NamedTuple):
+    """The outputs of `ActionValues`."""
+
+    logits: Float[Array, "*lead actions"]
+    value: Float[Array, "*lead"]
+    action_values: Float[Array, "*lead actions"]
+
+
+class ActionValues(Heads):
+    """A value for every action, Q = relu(LN(h W_1 + b_1)) W_2 + b_2, or Q = h W_2 + b_2.
+
+    With V = max_a Q_a, and the logits of the policy that takes a random action with probability
+    epsilon and the greedy one otherwise (`epsilon_greedy`). An action that a mask forbids has the
+    value `FORBIDDEN`, so that it is neither taken nor part of V.
+
+    Args:
+        size: of what they read.
+        distribution: of the actions, which must be one choice.
+        hidden_size: width of the hidden layer, which is normalised; 0 for none.
+        init: of the weights.
+        epsilon: of the policy that the logits are of.
+        key: random key for the weights.
+
+    Raises:
+        UserError: for actions that are not one choice.
+
+    Source: Gallici et al. (2024): with a layer norm (LN) before the last product such values do not
+    diverge. In the authors' recurrent networks layer norms stand before the memory alone, and
+    Q = h W_2 + b_2.
+    """
+
+    hidden: tuple[Linear, LayerNorm] | None
+    output: Linear
+    distribution: Distribution
+    epsilon: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        size: int,
+        distribution: Distribution,
+        *,
+        hidden_size: int = 128,
+        init: Init = "orthogonal",
+        epsilon: float,
+        key: PRNGKeyArray,
+    ):
+        if not isinstance(distribution, Categorical):
+            raise UserError(
+                f"a learner of action values needs one choice of actions (Discrete), got actions "
+                f"of a {distribution.space_kind} space; choose ppo or a2c, which learn a policy"
+            )
+        hidden_key, output_key = jax.random.split(key)
+        self.hidden = None
+        if hidden_size > 0:
+            hidden = Linear(size, hidden_size, key=hidden_key, init=init)
+            self.hidden = hidden, LayerNorm(hidden_size)
+        outputs = distribution.num_outputs
+        self.output = Linear(hidden_size or size, outputs, key=output_key, init=init)
+        self.distribution, self.epsilon = distribution, epsilon
+
+    def __call__(
+        self, h: Float[Array, "*lead out"], mask: Bool[Array, "*lead actions"] | None = None
+    ) -> ValuesOfActions:
+        if self.hidden is not None:
+            product, norm = self.hidden
+            h = jax.nn.relu(norm(product(h)))
+        values = self.output(h)
+        if mask is not None:
+            values = self.distribution.masked(values, mask)
+        logits = epsilon_greedy(values, jnp.asarray(self.epsilon, values.dtype))
+        return ValuesOfActions(logits, jnp.max(values, axis=-1), values)
+
+
+def epsilon_greedy(
+    values: Float[Array, "*lead actions"], epsilon: Float[Array, "*#lead"]
+) -> Float[Array, "*lead actions"]:
+    """Logits of the policy that takes a random action with probability epsilon, or the greedy one.
+
+    With A the actions that are allowed, of which there are |A|, and a* the first of those with the
+    largest value:
+
+        p_a = epsilon / |A| + (1 - epsilon) [a = a*]   for a in A, 0 for all others
+
+    Args:
+        values: of the actions; those that are forbidden have the value `FORBIDDEN`.
+        epsilon: between 0 and 1.
+    """
+    allowed = (values > FORBIDDEN / 2).astype(values.dtype)
+    count = jnp.maximum(jnp.sum(allowed, axis=-1, keepdims=True), 1.0)
+    chance = jnp.broadcast_to(epsilon.astype(values.dtype), values.shape[:-1])[..., None]
+    greedy = jax.nn.one_hot(jnp.argmax(values, axis=-1), values.shape[-1], dtype=values.dtype)
+    p = chance * allowed / count + (1.0 - chance) * greedy
+    return jnp.where(p > 0, jnp.log(jnp.where(p > 0, p, 1.0)), FORBIDDEN)

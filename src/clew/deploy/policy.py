@@ -14,6 +14,7 @@ from gymnasium import spaces
 from jaxtyping import Array, PyTree
 
 from clew.agents.distributions import Distribution, Gaussian
+from clew.agents.heads import Outputs, preferences
 from clew.agents.network import Agent
 from clew.bridges.gymnasium.spaces import Leaf, adapt_observation
 from clew.bridges.gymnasium.wrappers import EPSILON
@@ -109,17 +110,19 @@ class PolicyStep:
     def __call__(
         self, params: PyTree[Array], state: PyTree[Array], inputs: dict[str, Array]
     ) -> tuple[PyTree[Array], dict[str, Array]]:
-        """The new state, and the outputs: the greedy action, the distribution's parameters."""
+        """The new state, and the outputs: the greedy action, and what it was chosen by."""
         agent = eqx.combine(params, self._static)
         state, answer = agent.step(state, self._seen(inputs), inputs["start"])
-        numbers, value = answer.logits, answer.value
-        outputs = {"action": self.action(numbers), **_parameters(agent.distribution, numbers)}
+        numbers = preferences(answer)
+        shown = _named_preferences(agent.distribution, answer)
         if self._masks is not None:  # so that no size of the numbers is that of what is forbidden
-            outputs["logits"] = jnp.where(inputs[self._mask_name], numbers, -jnp.inf)
-        return state, outputs | ({"value": value} if self._value else {})
+            allowed = inputs[self._mask_name]
+            shown = {name: jnp.where(allowed, numbers, -jnp.inf) for name in shown}
+        outputs = {"action": self.action(numbers), **shown}
+        return state, outputs | ({"value": answer.value} if self._value else {})
 
     def action(self, numbers: Array) -> Array:
-        """The environment's action for the numbers of the distribution: the greedy one."""
+        """The environment's action for the numbers that it is chosen by: the greedy one."""
         chosen = self.distribution.decode(self.distribution.mode(numbers))
         adapter = self._adapter.actions
         chosen = jnp.asarray(chosen)
@@ -128,9 +131,9 @@ class PolicyStep:
         return chosen + jnp.asarray(adapter.start, chosen.dtype)
 
     def numbers(self, params: Any, state: Any, inputs: dict[str, Array]) -> Array:
-        """The numbers of the distribution, for the golden episode."""
+        """The numbers that actions are chosen by, for the golden episode."""
         agent = eqx.combine(params, self._static)
-        return agent.step(state, self._seen(inputs), inputs["start"])[1].logits
+        return preferences(agent.step(state, self._seen(inputs), inputs["start"])[1])
 
     def leaves(self, state: PyTree[Any]) -> dict[str, Any]:
         """The leaves of a state by name, those of arrays as files store them."""
@@ -270,9 +273,11 @@ def _adapted(leaf: Leaf, x: Array) -> Array:
     return x if leaf.offset is None else x - jnp.asarray(leaf.offset, x.dtype)
 
 
-def _parameters(distribution: Distribution, numbers: Array) -> dict[str, Array]:
-    """The distribution's parameters by the names that they have in the field."""
+def _named_preferences(distribution: Distribution, answer: Outputs) -> dict[str, Array]:
+    """What the action is chosen by, by the names that it has in the field."""
+    if answer.action_values is not None:
+        return {"action_values": answer.action_values}
     if isinstance(distribution, Gaussian):
-        mean, log_std = distribution.mean_and_log_std(numbers)
+        mean, log_std = distribution.mean_and_log_std(answer.logits)
         return {"mean": mean, "log_std": log_std}
-    return {"logits": numbers}
+    return {"logits": answer.logits}

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
+from clew.agents.heads import preferences
 from clew.agents.network import Agent
 
 TOGETHER = 16
@@ -41,7 +42,8 @@ def gradient_influence(
     A policy does not change when all of its logits rise by the same number, so their mean is
     taken off; unlike that of the probability, this derivative does not vanish where the agent is
     sure. Of several choices at once each has its own mean, and where actions are no choices l_t
-    are the numbers of their distribution, as means and log deviations. The memory begins at
+    are the numbers of their distribution, as means and log deviations. Of an agent that learned
+    action values l_t are these, and pi their softmax. The memory begins at
     `init_state()`. Backward passes are made for the steps in `at` alone, one for each logit and
     one for the value.
 
@@ -61,7 +63,7 @@ def gradient_influence(
 
     def run(xs: Array) -> tuple[Array, Array]:
         outputs = agent.unroll(agent.init_state(), xs, starts)[1]
-        return outputs.logits, outputs.value
+        return preferences(outputs), outputs.value
 
     (logits, values), back = jax.vjp(run, observations)
     distribution = agent.distribution
@@ -125,7 +127,7 @@ def occlusion_influence(
         # Nothing is replaced where s is the chunk's length: that is what the others are held to.
         replaced = zs.at[s].set(instead, mode="drop")
         outputs = agent.unroll_encoded(agent.init_state(), replaced, starts)[1]
-        logits, value = outputs.logits[at], outputs.value[at]
+        logits, value = preferences(outputs)[at], outputs.value[at]
         return distribution.centred(logits), distribution.log_prob(logits, chosen), value
 
     groups = np.minimum(np.arange(-(-(time + 1) // TOGETHER) * TOGETHER), time)

@@ -41,11 +41,14 @@ class Choice(NamedTuple):
     action: Array
     """As the distribution keeps it."""
     value: Float[Array, " batch"]
+    action_values: Float[Array, "batch n"] | None
+    """Of heads that learn these, else None."""
 
     def named(self) -> dict[str, Array | None]:
         """All that may be kept of it. A compiled program computes only what it returns.
 
-        "probabilities" are those of every action, None where actions are no choices.
+        "probabilities" are those of every action, None where actions are no choices;
+        "action_values" are None where a policy was learned.
         """
         discrete = isinstance(self.distribution, Categorical)
         return {
@@ -53,6 +56,7 @@ class Choice(NamedTuple):
             "log_prob": self.distribution.log_prob(self.logits, self.action),
             "value": self.value,
             "probabilities": jax.nn.softmax(self.logits) if discrete else None,
+            "action_values": self.action_values,
         }
 
 
@@ -159,4 +163,5 @@ def _choose(
 ) -> tuple[State, Choice]:
     memory, outputs = step_all(agent, memory, observation, start)
     logits = behave(outputs)
-    return memory, Choice(agent.distribution, logits, pick(logits), outputs.value)
+    chosen = logits, pick(logits), outputs.value, outputs.action_values
+    return memory, Choice(agent.distribution, *chosen)

@@ -20,8 +20,15 @@ CUT = "cut"
 """How an episode ends that is left before its end."""
 INSPECTED = ("observation", "action")
 """What `Episodes` keep of each step."""
-FILMED = ("observation", "action", "reward", "value", "probabilities")
-"""What a `Recording` keeps of each step."""
+FILMED = {
+    "observation": "observations",
+    "action": "actions",
+    "reward": "rewards",
+    "value": "values",
+    "probabilities": "probabilities",
+    "action_values": "action_values",
+}
+"""What a `Recording` keeps of each step, and under which name."""
 
 
 class Played(NamedTuple):
@@ -119,6 +126,8 @@ class Recording(NamedTuple):
     """The task's numbers about the episode, such as "success"."""
     own_rewards: Float[np.ndarray, " time"] | None = None
     """The task's own reward of each action; None if the agent learned from just that."""
+    action_values: Float[np.ndarray, "time actions"] | None = None
+    """Of each action at each step; None for an agent that learned a policy."""
 
     @property
     def length(self) -> int:
@@ -226,7 +235,7 @@ def recording_of(played: Played, **shown: Any) -> Recording:
         shown: pictures, texts, names of the actions, the task's own rewards, if there are any.
     """
     return Recording(
-        *(played.steps[name] for name in FILMED),
+        **{field: played.steps[name] for name, field in FILMED.items()},
         ended=played.ended,
         metrics={name: float(value) for name, value in played.metrics.items()},
         **shown,

@@ -28,9 +28,9 @@ from clew.watch.panels import (
     PolicyPanel,
     TimeAxis,
     ValuePanel,
-    written,
 )
 from clew.watch.pictures import fitted, picture_of
+from clew.watch.scores import scores_of, written
 
 Frame = UInt8[np.ndarray, "height width 3"]
 
@@ -211,10 +211,9 @@ def make_panels(
     """The panels for which the recording has data."""
     returns = None if gamma is None else recording.returns(gamma)
     found: list[FilmPanel] = [ValuePanel(np.asarray(recording.values, float), returns)]
-    actions = np.asarray(recording.actions)
-    if recording.probabilities is not None:
-        chances = np.asarray(recording.probabilities, float)
-        found.append(PolicyPanel(chances, actions, recording.action_names))
+    actions, scores = np.asarray(recording.actions), scores_of(recording)
+    if scores is not None:
+        found.append(PolicyPanel(scores, actions, recording.action_names))
     elif actions.ndim > 1 or np.issubdtype(actions.dtype, np.floating):
         found.append(ActionPanel(actions.reshape(len(actions), -1), recording.action_names))
     if influence is not None:

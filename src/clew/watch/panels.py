@@ -26,6 +26,7 @@ from clew.envs.canvas import (
     mixed,
     rgb,
 )
+from clew.watch.scores import Scores, written
 
 WIDTH, MARGIN = 960, 24
 """Pixels across of a frame, and what stays empty at its edges."""
@@ -78,13 +79,6 @@ def round_numbers(low: float, high: float, about: int, *, whole: bool = False) -
         return [low]
     found = MaxNLocator(about, steps=[1, 2, 5, 10], integer=whole).tick_values(low, high)
     return [float(tick) for tick in found if low <= tick <= high]
-
-
-def written(number: float) -> str:
-    """A number in few letters, with a true minus sign."""
-    size = abs(number)
-    text = f"{number:.0f}" if size >= 1000 else f"{number:.3g}" if size >= 0.005 else "0"
-    return text.replace("-", "\u2212")
 
 
 class FilmPanel(Protocol):
@@ -211,35 +205,31 @@ class ActionPanel(FilmPanel):
 
 
 class PolicyPanel(FilmPanel):
-    """The probability of each action at each step, darker if larger; a dot for the one taken.
+    """The probability of each action at each step, or its value; a dot for the one taken.
 
     Args:
-        probabilities: [time, actions].
+        scores: what is shown of each action, darker if more.
         actions: that were taken.
         names: of the actions, empty for their numbers.
     """
 
     cells = True
 
-    def __init__(
-        self,
-        probabilities: Float[np.ndarray, "time actions"],
-        actions: np.ndarray,
-        names: Sequence[str],
-    ):
-        self.probabilities, self._actions = probabilities, actions
-        count = probabilities.shape[1]
+    def __init__(self, scores: Scores, actions: np.ndarray, names: Sequence[str]):
+        self.scores, self._actions = scores, actions
+        count = scores.shares.shape[1]
         self._names = list(names) if len(names) == count else [str(a) for a in range(count)]
         self._row = min(24, max(1, 144 // count))
         self.height = self._row * count
         self._dot = min(4.0, self._row / 4, TimeAxis(len(actions)).cell / 3)
-        self.title = "policy: probability of each action"
+        self.title = scores.title
         if self._dot >= _SMALLEST_DOT:
             self.title += "; a dot marks the one taken"
 
     def draw(self, axes: Axes) -> None:
-        steps, count = self.probabilities.shape
-        share = self.probabilities.T[..., None]
+        shares = self.scores.shares
+        steps, count = shares.shape
+        share = shares.T[..., None]
         cells = (share * rgb(GREEN) + (1 - share) * rgb(PAPER)) / 255
         axes.imshow(
             np.clip(cells, 0, 1), extent=(0, steps, count, 0), aspect="auto",
@@ -250,7 +240,7 @@ class PolicyPanel(FilmPanel):
         for row, name in enumerate(self._names if self._row >= _NAMED_ROW else ()):
             draw_name(axes, row + 0.5, name if len(name) <= 11 else name[:10] + "\u2026", INK)
         if self._dot >= _SMALLEST_DOT:
-            taken = self.probabilities[np.arange(steps), self._actions.astype(int)]
+            taken = shares[np.arange(steps), self._actions.astype(int)]
             axes.scatter(
                 np.arange(steps) + 0.5, self._actions + 0.5, s=(2 * POINT * self._dot) ** 2,
                 c=[PAPER if dark else INK for dark in taken > 0.5], linewidths=0, zorder=2,
@@ -259,17 +249,17 @@ class PolicyPanel(FilmPanel):
     def draw_present(self, canvas: Canvas, top: float, step: int) -> None:
         taken = int(self._actions[step])
         if self._row < _NAMED_ROW:
-            share = float(self.probabilities[step, taken])
+            text = self.scores.text(step, taken)
             canvas.text((PRESENT, top + self.height / 2), self._names[taken], 14, INK, bold=True)
-            canvas.text((PRESENT, top + self.height / 2 + 20), f"{share:.0%}", 14, INK)
+            canvas.text((PRESENT, top + self.height / 2 + 20), text, 14, INK)
             return
-        for action, share in enumerate(self.probabilities[step]):
+        for action, share in enumerate(self.scores.shares[step]):
             y = top + (action + 0.5) * self._row
             bar = (PRESENT, y - 6, PRESENT + max(1.0, _LONGEST_BAR * float(share)), y + 6)
             canvas.box(bar, GREEN if action == taken else mixed(GREEN, PAPER, 0.45))
             place = (PRESENT + _LONGEST_BAR + 52, y)
-            colour = INK if action == taken else QUIET
-            canvas.text(place, f"{share:.0%}", 13, colour, "rm", bold=action == taken)
+            colour, text = INK if action == taken else QUIET, self.scores.text(step, action)
+            canvas.text(place, text, 13, colour, "rm", bold=action == taken)
 
 
 class InfluencePanel(FilmPanel):

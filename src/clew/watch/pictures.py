@@ -7,7 +7,8 @@ from PIL import Image
 from clew.envs.canvas import BLUE, FAINT, INK, ORANGE, PAPER, QUIET, Canvas, rgb
 from clew.errors import UserError
 from clew.interact.episodes import Recording
-from clew.watch.panels import MARGIN, WIDTH, written
+from clew.watch.panels import MARGIN, WIDTH
+from clew.watch.scores import written
 
 Picture = UInt8[np.ndarray, "height width 3"]
 INNER = WIDTH - 2 * MARGIN

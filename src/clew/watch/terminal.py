@@ -11,7 +11,7 @@ from jaxtyping import Float
 from clew.errors import UserError
 from clew.interact.episodes import Recording
 from clew.watch.film import Caption, shown_steps
-from clew.watch.panels import written
+from clew.watch.scores import Scores, scores_of, written
 from clew.watch.video import check_fps
 
 BLOCKS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
@@ -41,10 +41,11 @@ def text_frame(
     action = recording.actions[step]
     header = [f"step {step} of {recording.length - 1}", f"reward {_plain(recording.earned[step])}"]
     lines += ["  ".join(header), f"{'value':>10} {_plain(recording.values[step])}"]
-    if recording.probabilities is None:
+    scores = scores_of(recording)
+    if scores is None:
         lines.append(f"{'action':>10} {' '.join(map(_plain, np.ravel(action)))}")
     else:
-        lines += _policy(recording, step)
+        lines += _policy(recording, scores, step)
     if influence is not None:
         row = influence[step, : step + 1]
         most = f"  most: step {int(row.argmax())}, {row.max():.0%}" if row.max() > 0 else ""
@@ -95,18 +96,18 @@ def play(
     stream.write(f"{recording.ended}: {', '.join(metrics) or 'the episode goes on'}\n")
 
 
-def _policy(recording: Recording, step: int) -> Sequence[str]:
-    assert recording.probabilities is not None
-    chances, taken = recording.probabilities[step], int(recording.actions[step])
+def _policy(recording: Recording, scores: Scores, step: int) -> Sequence[str]:
+    shares, taken = scores.shares[step], int(recording.actions[step])
     names = recording.action_names
-    # The most probable ones, and always the one that was taken.
-    order = sorted(range(len(chances)), key=lambda a: (a != taken, -chances[a]))
+    # The most preferred ones, and always the one that was taken.
+    order = sorted(range(len(shares)), key=lambda a: (a != taken, -shares[a]))
     lines = []
     for action in sorted(order[:_MOST_ACTIONS]):
         name = names[action] if action < len(names) else f"action {action}"
-        bar = "\u2588" * round(_BAR * float(chances[action]))
+        bar = "\u2588" * round(_BAR * float(shares[action]))
         mark = " <" if action == taken else ""
-        lines.append(f"{name[:10]:>10} {bar:<{_BAR}} {chances[action]:4.0%}{mark}")
+        text = scores.text(step, action).replace("\u2212", "-")
+        lines.append(f"{name[:10]:>10} {bar:<{_BAR}} {text:>4}{mark}")
     return lines
 
 

@@ -2,7 +2,7 @@
 
 import abc
 import math
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -33,6 +33,9 @@ class Distribution(eqx.Module):
     An action is stored as it was sampled; `decode` turns it into the environment's. So the
     log-probability of a stored action is exact, whatever `decode` clips or squashes.
     """
+
+    space_kind: ClassVar[str] = "own"
+    """The kind of space that the actions are of, for messages."""
 
     num_outputs: eqx.AbstractVar[int]
     """Size of the actor's output."""

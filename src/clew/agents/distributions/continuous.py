@@ -127,6 +127,7 @@ class Gaussian(Distribution):
     state.
     """
 
+    space_kind = "Box"
     num_outputs: int = eqx.field(static=True)
     num_free: int = eqx.field(static=True)
     action_shape: tuple[int, ...] = eqx.field(static=True)

@@ -33,6 +33,7 @@ class Categorical(Distribution):
         dtype: of the environment's actions on the host.
     """
 
+    space_kind = "Discrete"
     num_outputs: int = eqx.field(static=True)
     start: int = eqx.field(static=True)
     dtype: str = eqx.field(static=True)
@@ -99,6 +100,7 @@ class MultiCategorical(Distribution):
         dtype: of the environment's actions on the host.
     """
 
+    space_kind = "MultiDiscrete"
     num_outputs: int = eqx.field(static=True)
     sizes: tuple[int, ...] = eqx.field(static=True)
     action_shape: tuple[int, ...] = eqx.field(static=True)
@@ -182,6 +184,7 @@ class MultiBinary(Distribution):
         dtype: of the environment's actions on the host.
     """
 
+    space_kind = "MultiBinary"
     num_outputs: int = eqx.field(static=True)
     action_shape: tuple[int, ...] = eqx.field(static=True)
     dtype: str = eqx.field(static=True)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from clew.agents.learners.a2c import A2C, A2CConfig
 from clew.agents.learners.base import Learner, LearnerConfig, require_learner
 from clew.agents.learners.ppo import PPO, PPOConfig
+from clew.agents.learners.pqn import PQN, PQNConfig
 from clew.errors import call_own
 from clew.names import find
 
-LEARNERS: dict[str, type[Learner]] = {"a2c": A2C, "ppo": PPO}
+LEARNERS: dict[str, type[Learner]] = {"a2c": A2C, "ppo": PPO, "pqn": PQN}
 
 OWN_METRIC = "learner."
 """How the metrics of a learner of your own begin in rows, where no other learner has them."""
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
         a2c: A2CConfig = A2CConfig()
         ppo: PPOConfig = PPOConfig()
+        pqn: PQNConfig = PQNConfig()
 else:
     LearnerSettings = dataclasses.make_dataclass(
         "LearnerSettings",
