@@ -27,6 +27,7 @@ from clew.agents.learners import LEARNERS
 from clew.agents.learners.a2c import A2CConfig
 from clew.agents.learners.ppo import PPOConfig
 from clew.agents.learners.pqn import PQNConfig
+from clew.agents.learners.r2d2 import R2D2Config
 from clew.agents.trajectory import read
 from clew.interact.rollout import empty_memories
 from clew.lab.bench.speed import SpeedPlan, measure
@@ -63,6 +64,9 @@ def small(memory: str, options: dict[str, Any], algorithm: str = "a2c", **change
             num_envs=8, rollout_length=8, sequence_length=4, minibatches=2, epochs=2, adam_eps=EPS
         ),
         "pqn": PQNConfig(8, 8, 4, minibatches=2, epochs=2, adam_eps=EPS),
+        "r2d2": R2D2Config(
+            8, 8, 4, 4, 4, replay_steps=512, learning_starts=0, batch_size=4, adam_eps=EPS
+        ),
     }
     settings |= changes
     others = {*LEARNERS} - {algorithm}
@@ -199,6 +203,7 @@ EXHAUSTIVE: dict[str, Callable[[], float]] = FAMILIES | {
     "vtrace": partial(in_jax, small("gtrxl", TINY, "ppo", ppo=VTRACE), 4),
     "ppo": partial(in_jax, small("gru", {"hidden_size": 4}, "ppo"), 4),
     "pqn": partial(in_jax, small("gru", {"hidden_size": 4}, "pqn"), 4),
+    "r2d2": partial(in_jax, small("gru", {"hidden_size": 4}, "r2d2"), 4),
     "complex numbers": partial(in_jax, small("own_lru:LRU", {"hidden_size": 4}, "ppo"), 4),
     "seeds": partial(in_jax, small("gru", {"hidden_size": 4}, seeds=4), 2),
     "lstm, ppo of several seeds": partial(

@@ -3,12 +3,14 @@
 All its tests share one compiled program: what they change is no part of it.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from clew.agents.learners.a2c import A2CConfig
+from clew.agents.learners.r2d2 import R2D2Config
 from clew.agents.network import NetworkConfig
 from clew.run import checkpoint
 from clew.run.config import TrainConfig
@@ -32,6 +34,22 @@ def small_config(folder: Path, name: str = "run", **changes: Any) -> TrainConfig
         "log_every": 8,
     }
     return TrainConfig(**{**settings, "run_dir": str(folder), "name": name, **changes})
+
+
+def replaying_config(folder: Path, name: str = "run", **changes: Any) -> TrainConfig:
+    """The same with R2D2 and a replay of 20 rollouts."""
+    learning = R2D2Config(
+        num_envs=8,
+        rollout_length=16,
+        sequence_length=16,
+        burn_in=16,
+        period=16,
+        replay_steps=20 * STEPS_PER_UPDATE,
+        learning_starts=0,
+        batch_size=4,
+    )
+    config = small_config(folder, name, **changes)
+    return replace(config, algorithm="r2d2", a2c=A2CConfig(), r2d2=learning)
 
 
 class Watch(Quiet):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from clew.agents.learners.a2c import A2CConfig
     from clew.agents.learners.ppo import PPOConfig
     from clew.agents.learners.pqn import PQNConfig
+    from clew.agents.learners.r2d2 import R2D2Config
     from clew.agents.network import Agent, NetworkConfig
     from clew.bridges.make import make_env
     from clew.deploy.export import export, export_agent
@@ -43,6 +44,7 @@ _HOMES = {
     "Policy": "clew.interact.policy",
     "PPOConfig": "clew.agents.learners.ppo",
     "PQNConfig": "clew.agents.learners.pqn",
+    "R2D2Config": "clew.agents.learners.r2d2",
     "WrapperConfig": "clew.envs.wrappers",
     "HostConfig": "clew.interact.task",
     "EnvironmentFailed": "clew.run.runner",
@@ -81,6 +83,7 @@ __all__ = [
     "NetworkConfig",
     "PPOConfig",
     "PQNConfig",
+    "R2D2Config",
     "Policy",
     "TrainConfig",
     "TrainingDiverged",

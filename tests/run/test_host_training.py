@@ -14,6 +14,7 @@ from clew.agents.learners import LEARNERS
 from clew.agents.learners.a2c import A2CConfig
 from clew.agents.learners.ppo import PPOConfig
 from clew.agents.learners.pqn import PQNConfig
+from clew.agents.learners.r2d2 import R2D2Config
 from clew.agents.network import NetworkConfig
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
@@ -67,6 +68,23 @@ def counting_same_step(num_envs: int, **options):
     )
 
 
+REPLAYED = R2D2Config(
+    num_envs=4,
+    rollout_length=8,
+    sequence_length=4,
+    burn_in=0,
+    period=4,
+    replay_steps=512,
+    learning_starts=0,
+    batch_size=8,
+    learning_rate=1e-2,
+    adam_eps=1e-8,
+    target_period=5,
+    n_step=1,
+    gamma=GAMMA,
+)
+
+
 def config_of(folder, factory: str = "counting", algorithm: str = "a2c", **changes) -> TrainConfig:
     settings = {
         "env": f"test_host_training:{factory}",
@@ -94,6 +112,7 @@ def config_of(folder, factory: str = "counting", algorithm: str = "a2c", **chang
             gamma=GAMMA,
             lam=0.0,
         ),
+        "r2d2": REPLAYED,
         "steps": 32 * 200,
         "run_dir": str(folder),
         "log_every": 100,

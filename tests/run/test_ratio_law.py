@@ -35,7 +35,7 @@ __all__ = ["quick_compilation"]
 
 UPDATES = 3
 SEQUENCES = {7: 7, 16: 8, 33: 11}
-"""PPO's and PQN's by the length of a rollout."""
+"""By the length of a rollout."""
 RUNNERS = ("compiled", "hosted", "asynchronous", "hosted, masked", "asynchronous, masked")
 MASKED = RUNNERS[3:]
 LIMIT = 5e-5  # of a log-probability and of a value, in single precision
@@ -66,12 +66,22 @@ class Measured:
         return *learned, metrics | {"off": jnp.max(jnp.stack(found))}
 
 
+def reading(learner: str, length: int) -> dict[str, Any]:
+    """Settings of how a learner reads rollouts of a length."""
+    sequence = {"sequence_length": SEQUENCES[length]}
+    if learner == "r2d2":
+        replay = {"replay_steps": 9 * length, "learning_starts": 0, "batch_size": 2}
+        return sequence | replay | {"period": SEQUENCES[length], "burn_in": 0}
+    if learner == "a2c":
+        return {"minibatches": 1}
+    return sequence | {"minibatches": 1, "epochs": 1}
+
+
 def run_config(memory: str, learner: str, runner: str, length: int) -> TrainConfig:
     """Three environments whose episodes of 1 to 5 steps end anywhere, by either kind of end."""
     options = {"num_layers": 1} | SMALL[memory] | {"hidden_size": 6}
-    settings: Any = LEARNERS[learner].settings(num_envs=3, rollout_length=length, minibatches=1)
-    if learner != "a2c":
-        settings = replace(settings, sequence_length=SEQUENCES[length], epochs=1)
+    kind: Any = LEARNERS[learner].settings
+    settings = kind(num_envs=3, rollout_length=length, **reading(learner, length))
     task: dict[str, Any] = {"env": "labelled:Drawn", "env_options": {}}
     if runner in MASKED:
         task = {"env": "masked:Locks", "wrappers": WrapperConfig(action_mask="info")}
@@ -130,7 +140,9 @@ COMBINATIONS = [
 
 
 @pytest.mark.parametrize(
-    ("learner", "runner"), [("ppo", "hosted"), ("ppo", "hosted, masked"), ("pqn", "hosted, masked")]
+    ("learner", "runner"),
+    [("ppo", "hosted"), ("ppo", "hosted, masked"), ("pqn", "hosted, masked")]
+    + [("r2d2", "compiled")],
 )
 def test_ratio_law_in_a_run(learner: str, runner: str) -> None:
     """One of them that compiles quickly."""

@@ -1,6 +1,7 @@
 """A learner that replays: its state in every runner, its file in checkpoints, and its clock."""
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 import clew
 from clew.agents.heads import ActorCritic, Clock, MakeHeads
 from clew.agents.learners.base import Gathering, Learned, LearnerState, init_optimiser
+from clew.agents.learners.r2d2 import R2D2Config
 from clew.agents.network import Agent
 from clew.agents.trajectory import Rollout
 from clew.errors import UserError
@@ -22,6 +24,7 @@ from clew.run import checkpoint
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.config import TrainConfig
 from clew.run.progress import Quiet
+from small_run import Watch
 
 KEPT = 4
 """Rollouts that the learner keeps."""
@@ -106,6 +109,19 @@ def config_of(folder: Path, updates: int, **changes: Any) -> TrainConfig:
     return TrainConfig(**settings | changes)
 
 
+R2D2 = {
+    "algorithm": "r2d2",
+    "r2d2": R2D2Config(
+        num_envs=4,
+        rollout_length=8,
+        sequence_length=4,
+        burn_in=4,
+        period=4,
+        replay_steps=96,
+        learning_starts=0,
+        batch_size=2,
+    ),
+}
 HOSTED = {"env": "gymnasium:CartPole-v1", "env_options": {}}
 ASYNC = {"runner": "async", "asynchronous": AsyncConfig(serial=True)}
 
@@ -129,7 +145,11 @@ def test_who_acts_knows_its_environment_and_the_time(tmp_path: Path, runner: dic
     assert not np.any([row["learner.wrong"] for row in rows])
 
 
-@pytest.mark.parametrize("runner", [{}, {"seeds": 2}, HOSTED], ids=str)
+@pytest.mark.parametrize(
+    "runner",
+    [{}, {"seeds": 2}, HOSTED, R2D2, R2D2 | HOSTED],
+    ids=["", "seeds", "hosted", "r2d2", "r2d2 hosted"],
+)
 def test_replay_has_a_file_of_its_own(tmp_path: Path, runner: dict) -> None:
     """Resumed bit for bit; only a resumption reads it; damaged, the one before is taken."""
     whole = clew.train(config_of(tmp_path / "a", 6, **runner), progress=Quiet())
@@ -142,7 +162,8 @@ def test_replay_has_a_file_of_its_own(tmp_path: Path, runner: dict) -> None:
     newest = checkpoint.list_checkpoints(path / "checkpoints")[-1]
     saved = checkpoint.read(newest)
     assert not any("replay" in leaf for leaf in saved.leaves)
-    assert set(checkpoint.read_replay(saved).leaves) >= {"/action", "/reward"}
+    kept = {leaf.rpartition("/")[2] for leaf in checkpoint.read_replay(saved).leaves}
+    assert kept >= {"action", "reward"}
     clew.train(replace(config, steps=6 * 32), resume=True, progress=Quiet())
     if not runner.get("env"):  # environments on the host begin again
         ends = [
@@ -184,3 +205,17 @@ def test_a_damaged_or_foreign_replay_is_passed_over(tmp_path: Path) -> None:
     (folder / names[0]).unlink()
     checkpoint.remove_leftovers(folder)
     assert not (folder / names[1]).exists() and (folder / names[5]).exists()
+
+
+def test_what_a_replay_takes_is_said_and_must_have_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four files of the arrays' bytes; a disk without room for them is refused at the start."""
+    seen = Watch()
+    clew.train(config_of(tmp_path, 3, **R2D2), progress=seen)
+    said = [line for line in seen.messages if line.startswith("replay: ")]
+    assert len(said) == 1 and "MB of memory, and " in said[0]
+    small = shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr("clew.run.runner.shutil.disk_usage", lambda path: small)
+    with pytest.raises(UserError, match=r"take 0 MB \(4 files of 0 MB\), but the disk of"):
+        clew.train(config_of(tmp_path, 3, name="other", **R2D2), progress=Quiet())

@@ -13,9 +13,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import clew
+import small_run
 from clew.errors import UserError
 from clew.run import checkpoint, machine
 from clew.run.checkpoint import CheckpointWarning
@@ -23,7 +25,7 @@ from clew.run.config import TrainConfig
 from clew.run.folder import locked
 from clew.run.metrics import LogPoint, MetricsFile
 from clew.run.runner import TrainingInterrupted
-from small_run import STEPS_PER_UPDATE, Watch, assert_same_run, small_config
+from small_run import STEPS_PER_UPDATE, Watch, assert_same_run, replaying_config, small_config
 
 UPDATES = 128
 STEPS = UPDATES * STEPS_PER_UPDATE
@@ -258,8 +260,8 @@ TRAIN = """
 import sys, clew
 sys.path.insert(0, {tests!r})
 from pathlib import Path
-from small_run import small_config
-config = small_config(Path({folder!r}), checkpoint_seconds=0.0, steps={steps})
+from small_run import {settings}
+config = {settings}(Path({folder!r}), checkpoint_seconds=0.0, steps={steps})
 resume = (Path({folder!r}) / "run" / "config.json").exists()
 from clew.run.progress import Quiet
 class Tell(Quiet):
@@ -268,9 +270,12 @@ clew.train(config, resume=resume, progress=Tell())
 """
 
 
-def kill_at_a_random_moment(folder: Path, steps: int, longest: float, moments: random.Random):
+def kill_at_a_random_moment(
+    folder: Path, steps: int, longest: float, moments: random.Random, settings: str
+) -> bool:
     """Trains in another process and kills it; whether it was still running then."""
-    code = TRAIN.format(tests=str(Path(__file__).parents[1]), folder=str(folder), steps=steps)
+    tests = str(Path(__file__).parents[1])
+    code = TRAIN.format(tests=tests, folder=str(folder), steps=steps, settings=settings)
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     if moments.random() < 0.9:  # else at any moment of the start
@@ -285,14 +290,23 @@ def kill_at_a_random_moment(folder: Path, steps: int, longest: float, moments: r
     return running
 
 
-def kills(folder: Path, uninterrupted: Path, steps: int, number: int, longest: float) -> None:
+def kills(
+    folder: Path,
+    uninterrupted: Path,
+    steps: int,
+    number: int,
+    longest: float,
+    settings: str = "small_config",
+) -> None:
     seed = random.randrange(10**6)
     print(f"moments of seed {seed}")
     moments = random.Random(seed)
-    killed = sum(kill_at_a_random_moment(folder, steps, longest, moments) for _ in range(number))
+    killed = sum(
+        kill_at_a_random_moment(folder, steps, longest, moments, settings) for _ in range(number)
+    )
     print(f"{killed} of {number} were killed before their end")
     assert killed >= 1
-    config = short_config(folder, checkpoint_seconds=0.0, steps=steps)
+    config = getattr(small_run, settings)(folder, checkpoint_seconds=0.0, steps=steps)
     resume = (folder / "run" / "config.json").exists()
     result = clew.train(config, resume=resume, progress=Watch())
     assert_same_run(result.path, uninterrupted)
@@ -307,3 +321,19 @@ def test_kill_at_twenty_random_moments(tmp_path):
     steps = 20_000 * STEPS_PER_UPDATE
     whole = clew.train(short_config(tmp_path, "whole", steps=steps), progress=Watch()).path
     kills(tmp_path, whole, steps, 20, 0.8)
+
+
+@pytest.mark.slow
+def test_kill_at_twenty_random_moments_while_a_replay_is_written(tmp_path):
+    """Every checkpoint writes all that is replayed; at the end it is bit for bit the same too."""
+    steps = 3_000 * STEPS_PER_UPDATE
+    config = replaying_config(tmp_path, "whole", steps=steps)
+    whole = clew.train(config, progress=Watch()).path
+    kills(tmp_path, whole, steps, 20, 0.8, "replaying_config")
+    ends = [
+        checkpoint.read_replay(checkpoint.read(checkpoint.list_checkpoints(p / "checkpoints")[-1]))
+        for p in (whole, tmp_path / "run")
+    ]
+    assert ends[0].leaves and ends[0].leaves.keys() == ends[1].leaves.keys()
+    for name, leaf in ends[0].leaves.items():
+        np.testing.assert_array_equal(ends[1].leaves[name], leaf)

@@ -232,11 +232,7 @@ class ActionValues(Heads):
         epsilon: float,
         key: PRNGKeyArray,
     ):
-        if not isinstance(distribution, Categorical):
-            raise UserError(
-                f"a learner of action values needs one choice of actions (Discrete), got actions "
-                f"of a {distribution.space_kind} space; choose ppo or a2c, which learn a policy"
-            )
+        require_choice_of_actions(distribution)
         hidden_key, output_key = jax.random.split(key)
         self.hidden = None
         if hidden_size > 0:
@@ -257,6 +253,74 @@ class ActionValues(Heads):
             values = self.distribution.masked(values, mask)
         logits = epsilon_greedy(values, jnp.asarray(self.epsilon, values.dtype))
         return ValuesOfActions(logits, jnp.max(values, axis=-1), values)
+
+
+class DuelingValues(Heads):
+    """A value for every action in two parts, that of what was observed and what each action adds.
+
+        Q_a = v + A_a - mean_b A_b,  v and A each a `Head` of h
+
+    The logits, and what a mask forbids, are as with `ActionValues`. V = max_a Q_a, on the scale of
+    the returns where Q is on another.
+
+    Args:
+        size: of what they read.
+        distribution: of the actions, which must be one choice.
+        hidden_size: width of the hidden layer of either part; 0 for none.
+        init: of the weights.
+        epsilon: of the policy that the logits are of.
+        unscale: from the scale of Q to that of the returns; None where they are the same.
+        key: random key for the weights.
+
+    Raises:
+        UserError: for actions that are not one choice.
+
+    Source: Wang et al. (2016), Dueling Network Architectures, Eq. 9.
+    """
+
+    state_value: Head
+    advantage: Head
+    distribution: Distribution
+    epsilon: float = eqx.field(static=True)
+    unscale: Callable[[Array], Array] | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        size: int,
+        distribution: Distribution,
+        *,
+        hidden_size: int = 128,
+        init: Init = "orthogonal",
+        epsilon: float,
+        unscale: Callable[[Array], Array] | None = None,
+        key: PRNGKeyArray,
+    ):
+        require_choice_of_actions(distribution)
+        value_key, advantage_key = jax.random.split(key)
+        self.state_value = Head(size, hidden_size, 1, key=value_key, init=init)
+        actions = distribution.num_outputs
+        self.advantage = Head(size, hidden_size, actions, key=advantage_key, init=init)
+        self.distribution, self.epsilon, self.unscale = distribution, epsilon, unscale
+
+    def __call__(
+        self, h: Float[Array, "*lead out"], mask: Bool[Array, "*lead actions"] | None = None
+    ) -> ValuesOfActions:
+        advantage = self.advantage(h)
+        values = self.state_value(h) + advantage - jnp.mean(advantage, axis=-1, keepdims=True)
+        if mask is not None:
+            values = self.distribution.masked(values, mask)
+        logits = epsilon_greedy(values, jnp.asarray(self.epsilon, values.dtype))
+        best = jnp.max(values, axis=-1)
+        return ValuesOfActions(logits, best if self.unscale is None else self.unscale(best), values)
+
+
+def require_choice_of_actions(distribution: Distribution) -> None:
+    """Refuses actions that are not one choice, with a `UserError`: no value belongs to each."""
+    if not isinstance(distribution, Categorical):
+        raise UserError(
+            f"a learner of action values needs one choice of actions (Discrete), got actions of a "
+            f"{distribution.space_kind} space; choose ppo or a2c, which learn a policy"
+        )
 
 
 def epsilon_greedy(

@@ -43,6 +43,38 @@ def lambda_returns(
     return jax.lax.scan(back, value[-1], inputs, reverse=True)[1]
 
 
+def n_step_returns(
+    reward: Float[Array, "time *batch"],
+    discount: Float[Array, "time *batch"],
+    value: Float[Array, "time_and_one *batch"],
+    valid: Bool[Array, "time *batch"],
+    n: int,
+) -> Float[Array, "time *batch"]:
+    """Returns over n steps, completed with the value of what is observed then.
+
+        G^0_t = V_t
+        G^n_t = r_t + d_t G^(n-1)_{t+1}     where valid_t
+        G^n_t = V_t                         elsewhere
+
+    Beyond the last time G^n_T = V_T: the returns of the last n steps are over fewer. Terminated and
+    truncated episodes are as in `lambda_returns`.
+
+    Args:
+        reward: r_t, what followed the action at t.
+        discount: d_t, gamma times the environment's discount (0 after a termination).
+        value: V_t of all T+1 observations; no gradient is stopped here.
+        valid: False for the transition that leaves the final observation of a truncated episode.
+        n: steps, at least 1.
+
+    Source: Sutton and Barto (2018), Eq. 7.1.
+    """
+    returns = value
+    for _ in range(n):
+        earlier = jnp.where(valid, reward + discount * returns[1:], value[:-1])
+        returns = jnp.concatenate([earlier, value[-1:]])
+    return returns[:-1]
+
+
 def vtrace(
     reward: Float[Array, "time *batch"],
     discount: Float[Array, "time *batch"],

@@ -142,6 +142,20 @@ def read(
     return shard_batch(_read, (None, 0, 1, 1), 1)(agent, state0, observation, start)
 
 
+def states_after(
+    agent: Agent,
+    state0: State,
+    observation: Observation,
+    start: Bool[Array, "time batch"],
+) -> State:
+    """The memory's states after a chunk, from the given states on."""
+
+    def unroll(agent: Agent, state0: State, observation: Observation, start: Array) -> State:
+        return jax.vmap(agent.unroll, (0, 1, 1), (0, 1))(state0, observation, start)[0]
+
+    return shard_batch(unroll, (None, 0, 1, 1), 0)(agent, state0, observation, start)
+
+
 def _read(agent: Agent, state0: State, observation: Observation, start: Array) -> Reading:
     unroll = jax.vmap(agent.unroll_encoded, in_axes=(0, 1, 1, 1), out_axes=(0, 1, 1))
     encoded, mask = agent.encoder(observation), agent.read_mask(observation)

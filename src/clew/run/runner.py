@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import shutil
 import signal
 import threading
 import time
@@ -121,6 +122,7 @@ class Runner:
             found = checkpoint.load_newest(self._checkpoints, self._restore)
         if found is None:
             self._begin()
+            self._say_replay()
         else:
             self._resume(*found)
         self.compile_seconds = time.perf_counter() - began
@@ -163,6 +165,29 @@ class Runner:
             program = pool.submit(self._make_program)
             self.state = self._init_state()
             self._program = program.result()
+
+    def _say_replay(self) -> None:
+        """Says what the learner's replay takes, and refuses one that its checkpoints cannot hold.
+
+        Raises:
+            UserError: if the disk is too small for the checkpoints that are kept and a new one.
+        """
+        size = sum(leaf.nbytes for leaf in jax.tree.leaves(self.state.replay))
+        if not size:
+            return
+        where = "memory"
+        if self._checkpoints is not None:
+            files = checkpoint.KEEP + 1
+            free = shutil.disk_usage(self._checkpoints.parent).free
+            if files * size > free:
+                raise UserError(
+                    f"checkpoints of what is replayed take {files * size / 1e6:,.0f} MB "
+                    f"({files} files of {size / 1e6:,.0f} MB), but the disk of "
+                    f"{self._checkpoints.parent} has {free / 1e6:,.0f} MB; choose a smaller "
+                    "replay, or another --run-dir"
+                )
+            where += f", and {files * size / 1e6:,.0f} MB of checkpoints at most"
+        self._progress.message(f"replay: {size / 1e6:,.1f} MB of {where}")
 
     def _resume(self, loaded: checkpoint.Checkpoint, state: RunState, unusable: list[Path]) -> None:
         checkpoint.set_aside(unusable)

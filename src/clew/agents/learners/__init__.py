@@ -8,10 +8,11 @@ from clew.agents.learners.a2c import A2C, A2CConfig
 from clew.agents.learners.base import Learner, LearnerConfig, require_learner
 from clew.agents.learners.ppo import PPO, PPOConfig
 from clew.agents.learners.pqn import PQN, PQNConfig
+from clew.agents.learners.r2d2 import R2D2, R2D2Config
 from clew.errors import call_own
 from clew.names import find
 
-LEARNERS: dict[str, type[Learner]] = {"a2c": A2C, "ppo": PPO, "pqn": PQN}
+LEARNERS: dict[str, type[Learner]] = {"a2c": A2C, "ppo": PPO, "pqn": PQN, "r2d2": R2D2}
 
 OWN_METRIC = "learner."
 """How the metrics of a learner of your own begin in rows, where no other learner has them."""
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         a2c: A2CConfig = A2CConfig()
         ppo: PPOConfig = PPOConfig()
         pqn: PQNConfig = PQNConfig()
+        r2d2: R2D2Config = R2D2Config()
 else:
     LearnerSettings = dataclasses.make_dataclass(
         "LearnerSettings",

@@ -1,0 +1,496 @@
+"""Recurrent replay distributed DQN: settings, loss and update."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, NamedTuple, cast
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from clew.agents import replay as ring
+from clew.agents.heads import Clock, DuelingValues, MakeHeads, Outputs, epsilon_greedy
+from clew.agents.learners.base import (
+    Gathering,
+    Learned,
+    LearnerState,
+    Metrics,
+    adam,
+    apply_gradient,
+    is_scheduled,
+    make_schedule,
+    valid_mean,
+    validate_adam,
+    validate_schedule,
+)
+from clew.agents.network import Agent
+from clew.agents.replay import Replay, Sequences, Steps
+from clew.agents.returns import n_step_returns
+from clew.agents.trajectory import Reading, Rollout, Trajectory, read, refresh_all, states_after
+from clew.errors import (
+    Settings,
+    UserError,
+    require_at_least,
+    require_choice,
+    require_fraction,
+    require_rate,
+)
+from clew.memory.base import State
+
+FIRST_STATES = ("refreshed", "stored", "zero")
+"""What the memory is before the burn-in of a sequence."""
+RESCALING = 1e-3
+"""Epsilon of `rescaled`."""
+
+
+@dataclass(frozen=True)
+class R2D2Config(Settings):
+    """Settings of R2D2.
+
+    "Paper" is Kapturowski et al. (2019), whose 256 actors gather without waiting for the learner;
+    "quoted" is what reimplementations say of it, which was not read in the paper itself.
+    """
+
+    num_envs: int = 32
+    """Environments stepped side by side, each with its own rate of exploring (quoted: 256)."""
+    rollout_length: int = 40
+    """Steps of every environment between two rounds of learning. Must be a multiple of period."""
+    sequence_length: int = 80
+    """Steps of a sequence that are learned from (paper: 80). Must be a multiple of period."""
+    burn_in: int = 40
+    """Steps before them that are only read, for a state that suits the present parameters (quoted:
+    40). Must be a multiple of period."""
+    period: int = 40
+    """Steps between the first steps of neighbouring sequences, which overlap (paper: 40). So
+    often the memory's state is stored."""
+    first_state: str = "refreshed"
+    """The memory before the burn-in: refreshed, as it was when the steps were acted on, with what
+    it caches of them rebuilt by the present parameters; stored, exactly as it was; or zero, as at
+    the start of an episode. The paper compares the last two, of an LSTM, which caches nothing."""
+    replay_steps: int = 200_000
+    """Steps of all environments together that are kept to learn from (quoted: 4 million)."""
+    learning_starts: int = 10_000
+    """Steps of all environments together before the first gradient step."""
+    gradient_steps: int = 2
+    """Gradient steps after every rollout."""
+    batch_size: int = 32
+    """Sequences of a gradient step (paper: 64)."""
+    learning_rate: float = 3e-4
+    """Step size of Adam (quoted: 1e-4)."""
+    schedule: str = "constant"
+    """How the step size goes over a run: constant, linear or cosine, down to 0 at the last gradient
+    step that the run's steps allow, or module:function, one of your own, see `make_schedule`."""
+    warmup_fraction: float = 0.0
+    """Fraction of the gradient steps of a run over which the step size first rises from 0."""
+    gamma: float = 0.997
+    """Discount per step (paper: 0.997)."""
+    n_step: int = 5
+    """Steps of the returns (paper: 5)."""
+    rescaling: bool = True
+    """Learn values on a scale that grows with the root of the return, see `rescaled`
+    (as in the paper)."""
+    target_period: int = 200
+    """Gradient steps between two copies of the network to the target network (paper: 2,500, of
+    runs of millions)."""
+    priority_exponent: float = 0.9
+    """Alpha: with 0 all sequences are drawn equally often (paper: 0.9)."""
+    priority_max_fraction: float = 0.9
+    """Eta: the part of a sequence's largest error in its priority, the rest is the part of the mean
+    (paper: 0.9)."""
+    importance_exponent: float = 0.6
+    """Beta: with 1 the loss undoes that some sequences are drawn more often (quoted: 0.6)."""
+    epsilon_base: float = 0.4
+    """Probability of a random action in the environment that explores most (Horgan et al., 2018,
+    quoted: 0.4)."""
+    epsilon_exponent: float = 7.0
+    """In the one that explores least it is epsilon_base to the power of 1 + epsilon_exponent
+    (Horgan et al., 2018, quoted: 7)."""
+    evaluation_epsilon: float = 0.01
+    """Probability of a random action of the policy that is evaluated with sampled actions, below
+    1."""
+    max_grad_norm: float | None = 40.0
+    """Largest global norm of the gradient, longer ones are scaled down; None for no limit (40 in
+    the authors' framework Acme)."""
+    adam_b1: float = 0.9
+    """Decay of Adam's mean of gradients, per gradient step."""
+    adam_b2: float = 0.999
+    """Decay of Adam's mean of squared gradients, per gradient step."""
+    adam_eps: float = 1e-3
+    """Added to Adam's denominator (quoted: 1e-3)."""
+
+    def validate(self) -> None:
+        names = "num_envs rollout_length sequence_length period gradient_steps batch_size n_step"
+        for name in (*names.split(), "replay_steps", "target_period"):
+            require_at_least(name, getattr(self, name), 1)
+        for name in ("burn_in", "learning_starts"):
+            require_at_least(name, getattr(self, name), 0)
+        for name in ("rollout_length", "sequence_length", "burn_in"):
+            if getattr(self, name) % self.period:
+                raise UserError(
+                    f"{name} must be a multiple of period, got {getattr(self, name)} steps and a "
+                    f"period of {self.period}"
+                )
+        if self.replay_steps < self.steps_before_learning:
+            raise UserError(
+                f"replay_steps must have room for the steps before the first gradient step, "
+                f"{self.steps_before_learning:,}, got {self.replay_steps:,}"
+            )
+        require_choice("first_state", self.first_state, FIRST_STATES)
+        for name in ("gamma", "priority_max_fraction", "epsilon_base", "evaluation_epsilon"):
+            require_fraction(name, getattr(self, name))
+        for name in ("priority_exponent", "importance_exponent", "epsilon_exponent"):
+            require_rate(name, getattr(self, name))
+        if self.evaluation_epsilon == 1:
+            raise UserError(
+                "evaluation_epsilon must be below 1, got 1: such a policy prefers no action"
+            )
+        validate_schedule(self)
+        validate_adam(self)
+
+    @property
+    def blocks(self) -> dict[str, int]:
+        """Blocks of a replay `before` a sequence, and its `length` in them."""
+        return {
+            "before": self.burn_in // self.period,
+            "length": self.sequence_length // self.period,
+        }
+
+    @property
+    def steps_before_learning(self) -> int:
+        """Steps of all environments when the first sequence may be drawn: it needs a burn-in before
+        it and an observation after it."""
+        whole = self.burn_in + self.sequence_length + self.period
+        rollouts = -(-whole // self.rollout_length)
+        return max(rollouts * self.rollout_length * self.num_envs, self.learning_starts)
+
+
+def rescaled(x: Float[Array, "*lead"]) -> Float[Array, "*lead"]:
+    """h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x, with epsilon = 10^-3.
+
+    Source: Pohlen et al. (2018), Proposition A.2; Kapturowski et al. (2019)
+    """
+    return jnp.sign(x) * (jnp.sqrt(jnp.abs(x) + 1.0) - 1.0) + RESCALING * x
+
+
+def unscaled(y: Float[Array, "*lead"]) -> Float[Array, "*lead"]:
+    """The inverse of `rescaled`.
+
+        h^-1(y) = sign(y) (((sqrt(1 + 4 epsilon (|y| + 1 + epsilon)) - 1) / (2 epsilon))^2 - 1)
+
+    The quotient is computed without its difference of nearly equal numbers, as
+    2 (|y| + 1 + epsilon) / (sqrt(...) + 1).
+    """
+    inner = jnp.abs(y) + (1.0 + RESCALING)
+    root = jnp.sqrt(1.0 + 4.0 * RESCALING * inner)
+    return jnp.sign(y) * (jnp.square(2.0 * inner / (root + 1.0)) - 1.0)
+
+
+def temporal_differences(
+    online: Float[Array, "time_and_one batch actions"],
+    target: Float[Array, "time_and_one batch actions"],
+    steps: Steps,
+    config: R2D2Config,
+) -> Float[Array, "time batch"]:
+    """What the values of the actions taken lack, 0 where a transition is not valid.
+
+    With Q the network's values, Q' the target network's, h the rescaling or nothing, and G^n the
+    n-step returns of V:
+
+        V_t = h^-1(Q'(o_t, argmax_a Q(o_t, a)))
+        delta_t = h(G^n_t) - Q(o_t, a_t)
+
+    Source: Kapturowski et al. (2019); van Hasselt et al. (2016) for the choice by the
+    one network and the value by the other.
+    """
+    to, back = (rescaled, unscaled) if config.rescaling else (lambda x: x, lambda x: x)
+    best = jnp.argmax(online, axis=-1)[..., None]
+    value = back(jnp.take_along_axis(target, best, axis=-1)[..., 0])
+    valid, discount = ~steps.last[:-1], config.gamma * steps.discount
+    returns = n_step_returns(steps.reward, discount, value, valid, config.n_step)
+    taken = jnp.take_along_axis(online[:-1], steps.action[..., None], axis=-1)[..., 0]
+    return jnp.where(valid, to(returns) - taken, 0.0)
+
+
+def priorities_of(
+    errors: Float[Array, "time batch"], steps: Steps, eta: float
+) -> Float[Array, " batch"]:
+    """The priorities of sequences, p = eta max_t |delta_t| + (1 - eta) mean_t |delta_t|.
+
+    The mean is over valid transitions.
+
+    Source: Kapturowski et al. (2019)
+    """
+    size = jnp.abs(errors)
+    return eta * jnp.max(size, axis=0) + (1.0 - eta) * _mean_over_time(size, steps)
+
+
+def _mean_over_time(x: Float[Array, "time batch"], steps: Steps) -> Float[Array, " batch"]:
+    """The mean over valid transitions of what is 0 at all others."""
+    count = jnp.sum(~steps.last[:-1], axis=0).astype(x.dtype)
+    return jnp.sum(x, axis=0) / jnp.maximum(count, 1.0)
+
+
+class Drawn(NamedTuple):
+    """What a gradient step learns from."""
+
+    read: Steps
+    """The burn-in."""
+    learned: Steps
+    """The sequences."""
+    state0: State
+    """As it was stored before the burn-in."""
+    weights: Float[Array, " batch"]
+    """Of the sequences in the loss."""
+
+
+class Others(NamedTuple):
+    """What R2D2 keeps that is small."""
+
+    target: PyTree[Array]
+    """The target network's parameters."""
+    gradient_steps: Int[Array, ""]
+    """So far."""
+
+
+@dataclass(frozen=True)
+class R2D2:
+    """Q-learning from replayed sequences, with the state that the memory had before them.
+
+    Every environment explores at a rate of its own. After each rollout come gradient steps on
+    sequences drawn by their priority: the memory begins in a state of the past, is brought up to
+    date over a burn-in, and then learns from n-step returns, with a target network that chooses no
+    action, dueling heads and rescaled values.
+
+    Deviations from the paper: sequences cross the ends of episodes, where the memory forgets by its
+    own law, so that none is padded; new sequences have the largest priority that there is, where
+    the paper's actors compute one; what the memory caches of a stored state is rebuilt by the
+    present parameters, unless `first_state` says otherwise; the loss is the mean over a sequence's
+    valid steps. A step that truncates an episode has a value of the time when it was acted on, in
+    Gymnasium environments that open the next episode at once.
+
+    Source: Kapturowski et al. (2019), Recurrent Experience Replay in Distributed Reinforcement
+    Learning.
+    """
+
+    settings: ClassVar[type] = R2D2Config
+    metrics: ClassVar[tuple[str, ...]] = (
+        "loss",
+        "value_loss",
+        "action_value",
+        "value",
+        "priority",
+        "grad_norm",
+    )
+
+    config: R2D2Config
+    updates: int = 1
+    """Of the whole run, at whose end a schedule reaches 0."""
+
+    @property
+    def optimiser(self) -> optax.GradientTransformation:
+        """Adam, see `adam`, with the schedule of the settings."""
+        config = self.config
+        return adam(config, make_schedule(config, self.updates * config.gradient_steps))
+
+    def epsilon(self, environment: Int[Array, "*lead"]) -> Float[Array, "*lead"]:
+        """The probability of a random action in environment i of N.
+
+            epsilon_i = epsilon_base^(1 + epsilon_exponent i / (N - 1))
+
+        Source: Horgan et al. (2018), Distributed Prioritized Experience Replay, quoted.
+        """
+        config = self.config
+        rank = environment.astype(jnp.float32) / max(config.num_envs - 1, 1)
+        return config.epsilon_base ** (1.0 + config.epsilon_exponent * rank)
+
+    def explore(self, outputs: Outputs, clock: Clock) -> Float[Array, "*lead actions"]:
+        """The policy that gathers: greedy but for a fraction epsilon_i of the actions."""
+        assert outputs.action_values is not None
+        return epsilon_greedy(outputs.action_values, self.epsilon(jnp.asarray(clock.environment)))
+
+    @property
+    def gathering(self) -> Gathering:
+        """Rollouts in blocks, by a policy for every environment that may lag behind."""
+        return Gathering(
+            sequence_length=self.config.period,
+            sequences_per_step=self.config.batch_size,
+            tolerates_lag=True,
+            scheduled=is_scheduled(self.config),
+            behaviour=self.explore,
+        )
+
+    @property
+    def make_heads(self) -> MakeHeads:
+        """A value for every action, in two parts."""
+        unscale = unscaled if self.config.rescaling else None
+        return partial(DuelingValues, epsilon=self.config.evaluation_epsilon, unscale=unscale)
+
+    def init(self, agent: Agent, template: Callable[[], Rollout]) -> LearnerState:
+        """Adam's, a copy of the network as the target, and an empty replay."""
+        params = eqx.filter(agent, eqx.is_inexact_array)
+        shapes = template()
+        states = jax.eval_shape(partial(self.kept, agent), shapes.chunks)
+        return LearnerState(
+            self.optimiser.init(params),
+            Others(jax.tree.map(jnp.copy, params), jnp.zeros((), jnp.int32)),
+            ring.init_replay(shapes, states, self.config.replay_steps),
+        )
+
+    def kept(self, agent: Agent, chunks: Trajectory) -> State:
+        """What is stored of the memory's states before a rollout's blocks, [blocks, B, ...]."""
+        if self.config.first_state == "stored":
+            return chunks.state0
+        if self.config.first_state == "zero":
+            return ()
+        blocks, _, batch = chunks.reward.shape
+        of_environments = jax.vmap(agent.memory.compact, axis_size=batch)
+        return jax.vmap(of_environments, axis_size=blocks)(chunks.state0)
+
+    def _first(self, agent: Agent, kept: State, batch: int) -> State:
+        """The memory before the burn-in of so many sequences."""
+        if self.config.first_state == "stored":
+            return kept
+        if self.config.first_state == "zero":
+            return jax.tree.map(lambda x: jnp.stack([x] * batch), agent.init_state())
+        expanded = jax.vmap(agent.memory.expand, axis_size=batch)(kept)
+        return refresh_all(agent, expanded, batch)
+
+    def learn(
+        self, agent: Agent, state: LearnerState, rollout: Rollout, key: PRNGKeyArray
+    ) -> Learned:
+        """Adds the rollout to the replay, then makes `gradient_steps`, once enough is there.
+
+        Metrics are means over the gradient steps, and 0 before the first.
+        """
+        config = self.config
+        kept = self.kept(agent, rollout.chunks)
+        state = state._replace(replay=ring.add(state.replay, rollout.chunks, kept))
+
+        def learned(_: None) -> tuple[PyTree[Array], Metrics]:
+            return self._gradient_steps(agent, state, key)
+
+        def nothing(_: None) -> tuple[PyTree[Array], Metrics]:
+            own = state.replay.priorities, state.optimiser, state.others
+            zero = {name: jnp.zeros(()) for name in self._names(agent)}
+            return (eqx.filter(agent, eqx.is_array), *own), zero
+
+        blocks = -(-config.steps_before_learning // (config.period * config.num_envs))
+        enough = state.replay.written >= blocks
+        carry, metrics = jax.lax.cond(enough, learned, nothing, None)
+        params, priorities, optimiser, others = carry
+        replay = state.replay._replace(priorities=priorities)
+        return Learned(eqx.combine(params, agent), LearnerState(optimiser, others, replay), metrics)
+
+    def _names(self, agent: Agent) -> tuple[str, ...]:
+        return (*self.metrics, *(f"memory.{name}" for name in agent.memory.metric_names))
+
+    def _gradient_steps(
+        self, agent: Agent, state: LearnerState, key: PRNGKeyArray
+    ) -> tuple[PyTree[Array], Metrics]:
+        """Arrays of the new agent, priorities, the optimiser's state and others; metrics."""
+        replay = cast(Replay, state.replay)
+        static = eqx.filter(agent, eqx.is_array, inverse=True)
+
+        def one(carry: PyTree[Array], key: PRNGKeyArray) -> tuple[PyTree[Array], Metrics]:
+            params, priorities, optimiser, others = carry
+            made, priorities = self._gradient_step(
+                eqx.combine(params, static),
+                LearnerState(optimiser, others, replay._replace(priorities=priorities)),
+                key,
+            )
+            params = eqx.filter(made.agent, eqx.is_array)
+            return (params, priorities, made.state.optimiser, made.state.others), made.metrics
+
+        carry = eqx.filter(agent, eqx.is_array), replay.priorities, state.optimiser, state.others
+        keys = jax.random.split(key, self.config.gradient_steps)
+        carry, metrics = jax.lax.scan(one, carry, keys)
+        return carry, jax.tree.map(jnp.mean, metrics)
+
+    def _gradient_step(
+        self, agent: Agent, state: LearnerState, key: PRNGKeyArray
+    ) -> tuple[Learned, Float[Array, "blocks batch"]]:
+        """One gradient step, whose state is without the replay, and all priorities after it."""
+        config, replay = self.config, cast(Replay, state.replay)
+        others = cast(Others, state.others)
+        drawn = self.draw(replay, key)
+        batch = self.take(replay, drawn)
+        fixed = eqx.combine(others.target, agent)
+        target = self.values(fixed, self.states(fixed, batch), batch.learned).outputs.action_values
+        (value, (metrics, errors)), gradient = eqx.filter_value_and_grad(self.loss, has_aux=True)(
+            agent, self.states(agent, batch), target, batch
+        )
+        found = priorities_of(errors, batch.learned, config.priority_max_fraction)
+        metrics |= {"priority": jnp.mean(found)}
+        made = apply_gradient(
+            agent, state._replace(replay=()), (value, metrics), gradient, self.optimiser
+        )
+        priorities = replay.priorities.at[drawn.block, drawn.environment].set(found)
+        count = others.gradient_steps + 1
+        new = eqx.filter(made.agent, eqx.is_inexact_array)
+        copied = count % config.target_period == 0
+        following = jax.tree.map(partial(jnp.where, copied), new, others.target)
+        return made._replace(state=made.state._replace(others=Others(following, count))), priorities
+
+    def draw(self, replay: Replay, key: PRNGKeyArray) -> Sequences:
+        """The sequences of a gradient step."""
+        config = self.config
+        return ring.draw(replay, key, config.batch_size, config.priority_exponent, **config.blocks)
+
+    def take(self, replay: Replay, drawn: Sequences) -> Drawn:
+        """What a gradient step reads of the sequences that it draws."""
+        config = self.config
+        steps, kept = ring.take(replay, drawn, **config.blocks)
+        weights = ring.importance(drawn, config.importance_exponent)
+        before = jax.tree.map(lambda x: x[: config.burn_in], steps)
+        return Drawn(before, jax.tree.map(lambda x: x[config.burn_in :], steps), kept, weights)
+
+    def states(self, agent: Agent, batch: Drawn) -> State:
+        """The memory's states after the burn-in; no gradient passes into them."""
+        first = self._first(agent, batch.state0, self.config.batch_size)
+        if not self.config.burn_in:
+            return first
+        return states_after(agent, first, batch.read.observation, batch.read.start)
+
+    def values(self, agent: Agent, states: State, steps: Steps) -> Reading:
+        """What a network says of sequences, and of the observation after them.
+
+        What the memory caches in the first state is rebuilt, so that the projections of remembered
+        observations learn.
+        """
+        if self.config.first_state != "stored":
+            states = refresh_all(agent, states, self.config.batch_size)
+        return read(agent, states, steps.observation, steps.start)
+
+    def loss(
+        self, agent: Agent, states: State, target: Float[Array, "..."], batch: Drawn
+    ) -> tuple[Float[Array, ""], tuple[Metrics, Float[Array, "time batch"]]]:
+        """The loss of R2D2, its parts, and the temporal differences that priorities follow.
+
+        With delta from `temporal_differences`, w the importance weights, and means over valid
+        steps:
+
+            L = mean_i(w_i mean_t(delta_it^2)) / 2
+
+        Args:
+            agent: the network.
+            states: the memory's, before the sequences.
+            target: what the target network says of the values of all actions.
+            batch: the sequences.
+
+        Returns:
+            The loss, "value_loss" (the mean of delta^2), "action_value" (that of Q(o_t, a_t)),
+            "value" (that of max_a Q(o_t, a)) and the memory's as "memory.NAME"; and delta.
+        """
+        outputs, memory = self.values(agent, states, batch.learned)
+        online, steps = outputs.action_values, batch.learned
+        errors = temporal_differences(online, target, steps, self.config)
+        squares = _mean_over_time(jnp.square(errors), steps)
+        taken = jnp.take_along_axis(online[:-1], steps.action[..., None], axis=-1)[..., 0]
+        each = {"action_value": taken, "value": jnp.max(online[:-1], axis=-1)}
+        each |= {f"memory.{name}": metric[:-1] for name, metric in memory.items()}
+        metrics = {name: valid_mean(x, ~steps.last[:-1]) for name, x in each.items()}
+        metrics |= {"value_loss": jnp.mean(squares)}
+        return 0.5 * jnp.mean(batch.weights * squares), (metrics, errors)

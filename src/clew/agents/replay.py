@@ -1,0 +1,216 @@
+"""Replay: what was gathered lately, from which sequences are drawn with the state before them."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from clew.agents.trajectory import Rollout, Trajectory
+from clew.envs.base import Observation
+from clew.errors import UserError
+from clew.memory.base import State
+
+
+class Steps(NamedTuple):
+    """What is kept of every step, see `Trajectory`; in a `Replay` [blocks, period, B, ...]."""
+
+    observation: Observation
+    start: Bool[Array, "*lead"]
+    last: Bool[Array, "*lead"]
+    action: Array
+    reward: Float[Array, "*lead"]
+    discount: Float[Array, "*lead"]
+
+
+class Replay(NamedTuple):
+    """The latest steps of B environments, in blocks of `period` steps, the oldest overwritten.
+
+    Every step is kept once, however many sequences it is part of; the memory's state is kept before
+    every block. A sequence of so many blocks may begin at any of them, at any place in an episode.
+    """
+
+    steps: Steps
+    states: State
+    """Before each block, as it is to be kept: [blocks, B, ...]."""
+    priorities: Float[Array, "blocks batch"]
+    """Of the sequences that begin to be learned from at each block."""
+    written: Int[Array, ""]
+    """Blocks written so far, also those that are overwritten."""
+
+    @property
+    def numbers(self) -> Int[Array, " blocks"]:
+        """The number of the block that is at each place, the first one written being 0.
+
+        Below 0 where nothing has been written.
+        """
+        size = self.priorities.shape[0]
+        newest = self.written - 1
+        return newest - (newest - jnp.arange(size, dtype=jnp.int32)) % size
+
+    def complete(self, before: int, length: int) -> Bool[Array, " blocks"]:
+        """Which blocks have so many blocks before them, and after `length` of them one more.
+
+        Args:
+            before: blocks that are read before the sequence.
+            length: blocks of the sequence; of the one after it the first observation is read.
+        """
+        oldest = jnp.maximum(self.written - self.priorities.shape[0], 0)
+        number = self.numbers
+        return (number - before >= oldest) & (number + length < self.written)
+
+
+class Sequences(NamedTuple):
+    """Which sequences were drawn; they begin at a block of an environment."""
+
+    block: Int[Array, " n"]
+    environment: Int[Array, " n"]
+    probability: Float[Array, " n"]
+    """With which each was drawn."""
+    choices: Int[Array, ""]
+    """How many sequences there were to choose from."""
+
+
+def init_replay(template: Rollout, states: State, steps: int) -> Replay:
+    """An empty replay.
+
+    Args:
+        template: shapes and types of a rollout, in blocks.
+        states: those of the memory's states before its blocks as they are to be kept.
+        steps: of all environments together that it has room for; it takes whole rollouts.
+
+    Raises:
+        UserError: if not even two rollouts have room.
+    """
+    count, period, batch = template.chunks.reward.shape
+    rollouts = steps // (count * period * batch)
+    if rollouts < 2:
+        raise UserError(
+            f"replay_steps must have room for two rollouts, {2 * count * period * batch:,} steps, "
+            f"got {steps:,}"
+        )
+
+    def empty(leaf: Array) -> Array:
+        return jnp.zeros((rollouts * count, *leaf.shape[1:]), leaf.dtype)
+
+    return Replay(
+        steps=jax.tree.map(empty, jax.eval_shape(_steps_of, template.chunks)),
+        states=jax.tree.map(empty, states),
+        priorities=jnp.zeros((rollouts * count, batch)),
+        written=jnp.zeros((), jnp.int32),
+    )
+
+
+def _steps_of(chunks: Trajectory) -> Steps:
+    """The steps of a rollout's blocks; the observation after each block is the next one's first."""
+    seen = (chunks.observation, chunks.start, chunks.last)
+    observation, start, last = jax.tree.map(lambda x: x[:, :-1], seen)
+    return Steps(observation, start, last, chunks.action, chunks.reward, chunks.discount)
+
+
+def add(replay: Replay, chunks: Trajectory, states: State) -> Replay:
+    """The replay with the blocks of a rollout in the place of the oldest.
+
+    What is new has the largest priority of all, so that it is soon drawn once.
+
+    Args:
+        replay: what there is.
+        chunks: of a rollout, each a block.
+        states: before each of them, as they are to be kept.
+    """
+    count = chunks.reward.shape[0]
+    place = replay.written % replay.priorities.shape[0]
+
+    def write(ring: Array, new: Array) -> Array:
+        return jax.lax.dynamic_update_slice_in_dim(ring, new.astype(ring.dtype), place, axis=0)
+
+    largest = jnp.max(replay.priorities)
+    fresh = jnp.broadcast_to(
+        jnp.where(largest > 0, largest, 1.0), (count, replay.priorities.shape[1])
+    )
+    return Replay(
+        steps=jax.tree.map(write, replay.steps, _steps_of(chunks)),
+        states=jax.tree.map(write, replay.states, states),
+        priorities=write(replay.priorities, fresh),
+        written=replay.written + count,
+    )
+
+
+def draw(
+    replay: Replay, key: PRNGKeyArray, count: int, exponent: float, *, before: int, length: int
+) -> Sequences:
+    """Draws sequences, with replacement, with probabilities P_i = p_i^alpha / sum_k p_k^alpha.
+
+    The sum is over the sequences that are whole, see `Replay.complete`; there must be one.
+
+    Args:
+        replay: what there is.
+        key: for what is drawn.
+        count: of sequences.
+        exponent: alpha; with 0 all are equally likely.
+        before: blocks that are read before each sequence.
+        length: blocks of each.
+
+    Source: Schaul et al. (2016), Eq. 1.
+    """
+    whole = replay.complete(before, length)[:, None]
+    weights = jnp.where(whole, replay.priorities**exponent, 0.0).reshape(-1)
+    sums = jnp.cumsum(weights)
+    # Below the whole sum, also where rounding would reach it: what comes next has no chance.
+    below = jnp.nextafter(sums[-1], jnp.zeros_like(sums[-1]))
+    at = jnp.minimum(jax.random.uniform(key, (count,)) * sums[-1], below)
+    index = jnp.searchsorted(sums, at, side="right").astype(jnp.int32)
+    batch = replay.priorities.shape[1]
+    return Sequences(
+        index // batch, index % batch, weights[index] / sums[-1], jnp.sum(whole) * batch
+    )
+
+
+def importance(drawn: Sequences, exponent: float) -> Float[Array, " n"]:
+    """Weights that undo unequal probabilities, w_i = (N P_i)^-beta / max_k w_k.
+
+    Args:
+        drawn: of N sequences.
+        exponent: beta; with 1 unequal probabilities are undone, with 0 they are left.
+
+    Source: Schaul et al. (2016), section 3.4; the largest weight is that of the drawn.
+    """
+    weights = (drawn.choices.astype(jnp.float32) * drawn.probability) ** -exponent
+    return weights / jnp.max(weights)
+
+
+def take(replay: Replay, drawn: Sequences, *, before: int, length: int) -> tuple[Steps, State]:
+    """The drawn sequences with the blocks before them, side by side, and the states before all.
+
+    Args:
+        replay: what there is.
+        drawn: where they begin.
+        before: blocks that are read before each.
+        length: blocks of each.
+
+    Returns:
+        T steps of `before + length` blocks, [T, n, ...], with the observation after them, whose
+        `start` and `last` are there too, [T+1, n, ...]; and the kept states, [n, ...].
+    """
+    size, period = replay.priorities.shape[0], replay.steps.reward.shape[1]
+    offsets = np.arange(-before, length + 1, dtype=np.int32)
+    blocks = (drawn.block[:, None] + offsets[None]) % size
+    time = (before + length) * period
+
+    def over(steps: int, tree: PyTree[Array]) -> PyTree[Array]:
+        def one(ring: Array) -> Array:
+            found = ring[blocks, :, drawn.environment[:, None]]  # [n, blocks, period, ...]
+            flat = found.reshape(len(blocks), len(offsets) * period, *ring.shape[3:])
+            return jnp.swapaxes(flat[:, :steps], 0, 1)
+
+        return jax.tree.map(one, tree)
+
+    seen, start, last, *acted = replay.steps
+    states = jax.tree.map(lambda ring: ring[blocks[:, 0], drawn.environment], replay.states)
+    return Steps(*over(time + 1, (seen, start, last)), *over(time, tuple(acted))), states
+
+
+def bytes_of(replay: Replay) -> int:
+    """What a replay takes, of arrays or of their shapes."""
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(replay))

@@ -1,0 +1,128 @@
+"""A replay keeps the latest steps, and draws sequences as often as it should."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from clew.agents import replay as ring
+from clew.agents.replay import Replay, Sequences
+from clew.agents.trajectory import Rollout, Trajectory
+from clew.errors import UserError
+from oracles import r2d2 as oracle
+
+BLOCKS, PERIOD, BATCH = 2, 3, 4
+"""Of every rollout."""
+ROOM = 3 * BLOCKS * PERIOD * BATCH + 5
+"""Steps: for three rollouts, and five that no rollout has room in."""
+
+
+def stream(time: int) -> dict[str, np.ndarray]:
+    """Steps that say when and where they were: [time, BATCH]."""
+    where = np.arange(time)[:, None] * 10.0 + np.arange(BATCH)
+    random = np.random.default_rng(0).random((time, BATCH))
+    return {
+        "observation": np.stack([where, -where], axis=-1).astype(np.float32),
+        "start": random < 0.2,
+        "last": random > 0.8,
+        "action": where.astype(np.int32),
+        "reward": where.astype(np.float32),
+        "discount": (random + 0.1).astype(np.float32),
+    }
+
+
+def rollout(steps: dict[str, np.ndarray], number: int) -> Rollout:
+    """A rollout of the stream; the memory's state says which step follows it, and in which type."""
+    first = number * BLOCKS * PERIOD
+    span = range(first, first + BLOCKS * PERIOD)
+    long = [steps[n][first : span.stop + 1] for n in ("observation", "start", "last")]
+    short = [steps[n][span] for n in ("action", "reward", "discount")]
+    whole = Trajectory(*long, *short, short[1], short[1], state0=())
+    states = tuple(
+        {"next": np.arange(BATCH, dtype=np.int32) + 10 * (first + k * PERIOD)}
+        for k in range(BLOCKS)
+    )
+    return Rollout.cut(jax.tree.map(jnp.asarray, whole), states, ())
+
+
+def filled(rollouts: int) -> tuple[Replay, dict[str, np.ndarray]]:
+    """A replay after so many rollouts, and the stream that they are of."""
+    steps = stream((rollouts + 1) * BLOCKS * PERIOD + 1)
+    first = rollout(steps, 0)
+    replay = ring.init_replay(first, first.chunks.state0, ROOM)
+    add = jax.jit(ring.add, donate_argnums=0)
+    for number in range(rollouts):
+        chunks = rollout(steps, number).chunks
+        replay = add(replay, chunks, chunks.state0)
+    return replay, steps
+
+
+@pytest.mark.parametrize("rollouts", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize(("before", "length"), [(0, 1), (1, 1), (1, 2), (0, 3)])
+def test_a_sequence_is_a_piece_of_the_stream(rollouts: int, before: int, length: int) -> None:
+    """Every one that is whole, with the state before it; no other is said to be whole."""
+    replay, steps = filled(rollouts)
+    kept = range(max(0, rollouts - 3) * BLOCKS, rollouts * BLOCKS)
+    whole = [b for b in kept if b - before in kept and b + length in kept]
+    complete = np.asarray(replay.complete(before, length))
+    assert sorted(np.asarray(replay.numbers)[complete]) == whole
+    places = np.flatnonzero(complete)
+    numbers = np.asarray(replay.numbers)[places]
+    for env in range(BATCH):
+        env_of = jnp.full(len(places), env, jnp.int32)
+        nothing = jnp.zeros(len(places))
+        drawn = Sequences(jnp.asarray(places, jnp.int32), env_of, nothing, jnp.int32(0))
+        taken, states = ring.take(replay, drawn, before=before, length=length)
+        for at, number in enumerate(numbers):
+            first = (number - before) * PERIOD
+            stop = (number + length) * PERIOD
+            for name, values in taken._asdict().items():
+                more = name in ("observation", "start", "last")
+                expected = steps[name][first : stop + more, env]
+                np.testing.assert_array_equal(values[:, at], expected, name)
+            assert states["next"][at] == 10 * first + env
+
+
+def test_it_holds_no_more_than_it_may() -> None:
+    replay, _ = filled(1)
+    assert replay.priorities.shape == (3 * BLOCKS, BATCH)
+    numbers = 8 + 1 + 1 + 4 + 4 + 4  # observation, start, last, action, reward, discount
+    blocks = 3 * BLOCKS * BATCH
+    assert ring.bytes_of(replay) == blocks * (PERIOD * numbers + 4 + 4) + 4
+    first = rollout(stream(2 * BLOCKS * PERIOD), 0)
+    with pytest.raises(UserError, match="replay_steps must have room for two rollouts, 48 steps"):
+        ring.init_replay(first, first.chunks.state0, 47)
+
+
+def test_what_is_new_is_as_likely_as_the_likeliest() -> None:
+    replay, steps = filled(2)
+    np.testing.assert_array_equal(replay.priorities[:4], 1.0)
+    replay = replay._replace(priorities=replay.priorities.at[1, 2].set(7.0))
+    chunks = rollout(steps, 2).chunks
+    np.testing.assert_array_equal(ring.add(replay, chunks, chunks.state0).priorities[4:], 7.0)
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.9])
+def test_sequences_are_drawn_as_often_as_they_should_be(exponent: float) -> None:
+    """20,000 draws against the probabilities: chi-squared, and never one that is not whole."""
+    replay, _ = filled(4)
+    priorities = np.random.default_rng(1).random(replay.priorities.shape).astype(np.float32) ** 3
+    replay = replay._replace(priorities=jnp.asarray(priorities))
+    shape: Any = {"before": 1, "length": 2}
+    count = 20_000
+    drawn = jax.jit(lambda key: ring.draw(replay, key, count, exponent, **shape))(jax.random.key(2))
+    whole = np.asarray(replay.complete(**shape))
+    places = [(b, e) for b in np.flatnonzero(whole) for e in range(BATCH)]
+    chances = oracle.probabilities([float(priorities[p]) for p in places], exponent)
+    seen = list(zip(np.asarray(drawn.block), np.asarray(drawn.environment), strict=True))
+    assert set(seen) <= set(places) and int(drawn.choices) == len(places)
+    counts = [seen.count(place) for place in places]
+    assert chisquare(counts, np.array(chances) * count).pvalue > 1e-3
+    of_place = dict(zip(places, chances, strict=True))
+    expected = [of_place[place] for place in seen]
+    np.testing.assert_allclose(drawn.probability, expected, rtol=1e-5)
+    weights = ring.importance(drawn, 0.6)
+    np.testing.assert_allclose(weights, oracle.importance(expected, len(places), 0.6), rtol=1e-5)
