@@ -247,7 +247,8 @@ def test_a_declaration_without_settings_is_one_line(tmp_path: Path) -> None:
         go_on(small_sweep(), tmp_path)
 
 
-@pytest.mark.parametrize("vary", ["divisor", pytest.param("learning_rate", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("vary", ["divisor", "learning_rate"])
 def test_settings_of_a_learner_of_your_own_vary(vary: str, tmp_path: Path) -> None:
     """Those that a program takes as numbers are lanes of one; it needs no line of the lab."""
     own = {"num_envs": 2, "rollout_length": 8}
