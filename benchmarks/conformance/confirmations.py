@@ -157,21 +157,6 @@ def recurrentgemma_jax() -> float:
     return apart(y, whole[:, 5:6])
 
 
-def recurrentgemma_torch() -> float:
-    """The same in PyTorch."""
-    import torch
-    from recurrentgemma.torch.modules import RecurrentBlock
-
-    torch.manual_seed(0)
-    block = RecurrentBlock(width=SIZE, num_heads=2, lru_width=SIZE)
-    xs, positions = torch.from_numpy(observations(1, 7, SIZE)), torch.from_numpy(POSITIONS)
-    with torch.no_grad():
-        whole, _ = block(xs, positions)
-        _, cache = block(xs[:, :5], positions[:, :5])
-        y, _ = block(xs[:, 5:6], positions[:, 5:6], cache)
-    return apart(y, whole[:, 5:6])
-
-
 def min_lstm() -> float:
     """A chunk of four after two observations, in parallel and one after the other."""
     import torch
@@ -186,6 +171,19 @@ def min_lstm() -> float:
             y, state = model(xs[:, t : t + 1], state, True)
             ys.append(y)
     return apart(chunk, torch.cat(ys, 1))
+
+
+def min_gru() -> float:
+    """The gradient of a chunk after an observation of size 1,000; infinite if it is no number."""
+    import torch
+    from minGRU_pytorch.minGRU import minGRU
+
+    torch.manual_seed(0)
+    model, xs = minGRU(SIZE), torch.from_numpy(observations(1, 6, SIZE))
+    large = (1000 * xs[:, :1]).requires_grad_()
+    _, before = model(large, None, True)
+    model(xs[:, 1:], before).sum().backward()
+    return 0.0 if bool(torch.isfinite(large.grad).all()) else np.inf
 
 
 def rl_games_alone(kind: str) -> float:
@@ -311,6 +309,15 @@ CONFIRMATIONS: dict[str, tuple[Confirmation, ...]] = {
             partial(memorax_gradient, "sLSTM"),
         ),
     ),
+    "minGRU-pytorch.minGRU": (
+        Confirmation(
+            "minGRU_pytorch/minGRU.py",
+            63,
+            "prev_hidden.log()",
+            "A chunk takes the logarithm of the state, which is exactly 0 after large observations",
+            min_gru,
+        ),
+    ),
     "minGRU-pytorch.minLSTM": (
         Confirmation(
             "minGRU_pytorch/minLSTM.py",
@@ -322,9 +329,6 @@ CONFIRMATIONS: dict[str, tuple[Confirmation, ...]] = {
     ),
     "recurrentgemma.RecurrentBlock": (
         of_cache("recurrentgemma/jax/layers.py", 624, recurrentgemma_jax),
-    ),
-    "recurrentgemma.torch.RecurrentBlock": (
-        of_cache("recurrentgemma/torch/layers.py", 526, recurrentgemma_torch),
     ),
     "rl-games.GRU": (of_one_member("GRU"),),
     "rl-games.LSTM": (of_one_member("LSTM"),),

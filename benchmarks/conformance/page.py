@@ -135,7 +135,9 @@ def _breaches(row: Row) -> list[list[str]]:
         if law == "non-finite":
             continue
         case = row.get("smallest", {}).get(law)
-        where = case["case"] + f", output {case['at']}" if case else row["laws"][law]["failure"]
+        where = (
+            case["case"] + f", output {case['at']}" if case else f"`{row['laws'][law]['failure']}`"
+        )
         numbers = f"{_size(case['is'])}, {_size(case['should_be'])}" if case else "–"
         double = row.get("float64", {})
         wide = double if isinstance(double, str) else "broken" if law in double else "holds"

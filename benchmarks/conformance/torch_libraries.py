@@ -283,24 +283,33 @@ def from_nothing(
 ) -> TorchCalls:
     """A library whose chunk begins with nothing and gives no state: it reads whole episodes.
 
-    Members that begin an episode with the chunk are read so; the rest,
-    and all states, are those of steps.
+    Members that begin an episode with the chunk are read so. The rest, and all states, are those of
+    steps. A chunk has no gradient to the state before it, so a step has none to a fresh one.
     """
 
-    def read(module: Any, state: Tensors, xs: torch.Tensor) -> Any:
-        first = begin(module, len(xs))
+    def fresh(module: Any, state: Tensors) -> tuple[torch.Tensor, Tensors]:
+        """Which members are before any observation, and states to which these have no gradient."""
+        first = begin(module, len(state[0]))
         same = [(a == b).flatten(1).all(1) for a, b in zip(state, first, strict=True)]
-        fresh = torch.stack(same).all(0)
+        members = torch.stack(same).all(0)
+        return members, chosen(members, first, state)
+
+    def one(module: Any, state: Tensors, x: torch.Tensor) -> Any:
+        return step(module, fresh(module, state)[1], x)
+
+    def read(module: Any, state: Tensors, xs: torch.Tensor) -> Any:
+        members, state = fresh(module, state)
         outputs = []
         for x in xs.transpose(0, 1):
-            state, y = step(module, tuple(state), x)
+            after, y = step(module, state, x)
+            state = tuple(after)
             outputs.append(y)
         ys = torch.stack(outputs, 1)
-        if fresh.any():
-            ys = torch.where(fresh[:, None, None], chunk(module, xs), ys)
+        if members.any():
+            ys = torch.where(members[:, None, None], chunk(module, xs), ys)
         return state, ys
 
-    return cut_at_starts(begin, read, step)
+    return cut_at_starts(begin, read, one)
 
 
 def mambapy() -> AbstractMemory:
