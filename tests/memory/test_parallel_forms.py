@@ -18,6 +18,7 @@ from clew.memory.arelit import ApproximateLinearAttention
 from clew.memory.laws import check
 from clew.memory.parts import chunkwise, linear_recurrence
 from clew.memory.parts.chunkwise import score
+from clew.memory.parts.matrix_recurrence import solve_unit_lower
 from clew.memory.parts.scans import linear_scan
 from clew.memory.relit import GatedLinearAttention
 from memory_forms import assert_equal_forms, forms, gated, largest
@@ -166,6 +167,28 @@ def test_accelerators_have_a_parallel_form(monkeypatch: pytest.MonkeyPatch) -> N
         make_memory(PublishedReLiT, **make, decay="joint", backend="chunkwise")
     with pytest.raises(UserError, match="backend"):
         make_memory("lstm", input_size=3, key=jax.random.key(0), backend="chunkwise")
+
+
+@pytest.mark.parametrize("size", [1, 7, 32])
+def test_triangular_systems_are_solved_by_halves(size: int) -> None:
+    """As NumPy solves them, whatever stands on the diagonal and above it."""
+    random = np.random.default_rng(0)
+    lower = random.standard_normal((2, size, size), np.float32) / np.float32(size**0.5)
+    right = random.standard_normal((2, size, 3), np.float32)
+    exact = np.linalg.solve(np.tril(lower, -1) + np.eye(size), right)
+    assert largest(solve_unit_lower(jnp.asarray(lower), jnp.asarray(right)), exact) < 1e-5
+
+
+@pytest.mark.parametrize("name", ["gated_delta_net", pytest.param("rwkv7", marks=SLOW)])
+def test_no_chunk_waits_for_a_triangular_solver(name: str) -> None:
+    """Which on a processor can wait for ever, see `solve_unit_lower`."""
+    memory = sample(name, num_layers=1, backend="chunkwise")
+    xs, starts = episodes(40, seed=5)
+
+    def total(xs: Any) -> Array:
+        return jnp.sum(memory.unroll(memory.init_state(), xs, starts)[1])
+
+    assert "triangular_solve" not in str(jax.make_jaxpr(jax.grad(total))(xs))
 
 
 @SLOW

@@ -22,7 +22,6 @@ the state holds. A score depends on how many steps lie between, and no step is c
 
 from typing import Literal, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -208,7 +207,7 @@ def _read_erased(
     first = _product("hvk,hk->hv", old, erased[0])
     held = _product("hvk,htk->htv", old, moved * before)
     held = _later(held + _product("htj,hjv->htv", seen, value)).at[:, 0].add(first)
-    taken = jax.scipy.linalg.solve_triangular(_later(again), -held, lower=True, unit_diagonal=True)
+    taken = solve_unit_lower(_later(again), -held)
     out = _product("htj,hjv->htv", of_keys, value) + _product("htj,hjv->htv", of_shares, taken)
     out += _product("hvk,htk->htv", old, query * before)
     late = _product("htv,htk->hvk", value, key * after)
@@ -264,10 +263,26 @@ def _solve(
     seen: Float[Array, "heads time time"], value: Float[Array, "time heads value"]
 ) -> Float[Array, "time heads value"]:
     """u with u_t + sum_{j < t} seen[t, j] u_j = value_t."""
-    solved = jax.scipy.linalg.solve_triangular(
-        seen, jnp.swapaxes(value, 0, 1), lower=True, unit_diagonal=True
-    )
-    return jnp.swapaxes(solved, 0, 1)
+    return jnp.swapaxes(solve_unit_lower(seen, jnp.swapaxes(value, 0, 1)), 0, 1)
+
+
+def solve_unit_lower(
+    lower: Float[Array, "heads time time"], right: Float[Array, "heads time n"]
+) -> Float[Array, "heads time n"]:
+    """u with u_t + sum_{j < t} lower[t, j] u_j = right_t, by halves.
+
+    What else `lower` has is not read.
+
+    Not `jax.scipy.linalg.solve_triangular`, which on a processor waits in one of XLA's threads for
+    others of them: two at once, in a pool of two, waited for ever (jaxlib 0.10).
+    """
+    size = right.shape[1]
+    if size == 1:
+        return right
+    half = size // 2
+    first = solve_unit_lower(lower[:, :half, :half], right[:, :half])
+    rest = right[:, half:] - _product("htj,hjn->htn", lower[:, half:, :half], first)
+    return jnp.concatenate([first, solve_unit_lower(lower[:, half:, half:], rest)], axis=1)
 
 
 def _product(axes: str, a: Array, b: Array) -> Array:
