@@ -8,16 +8,16 @@ size was tuned for these tasks. It goes on where it stopped; `clew report FOLDER
 """
 
 import argparse
+from typing import Any
 
 from clew import A2CConfig, PPOConfig, PQNConfig, TrainConfig
 from clew.lab.grid import Evaluation, Setting, Study, run_study
 from clew.memory import options_among
 
 SIZES = {"hidden_size": 64, "num_layers": 1}
-GATHERED = {"num_envs": 32, "rollout_length": 128, "sequence_length": 128, "minibatches": 16}
-LEARNERS = {
+LEARNERS: dict[str, dict[str, Any]] = {
     "pqn": {"pqn": PQNConfig()},
-    "ppo": {"ppo": PPOConfig(**GATHERED, learning_rate=1e-3)},
+    "ppo": {"ppo": PPOConfig(32, 128, 128, minibatches=16, learning_rate=1e-3)},
     "a2c": {"a2c": A2CConfig(num_envs=16, rollout_length=64)},
 }
 AGENTS = (("pqn", "gru"), ("pqn", "min_gru"), ("pqn", "none"), ("ppo", "gru"), ("a2c", "gru"))
