@@ -212,7 +212,7 @@ SHIFTED = Confirmation(
     44,
     "jnp.ones",
     "A fresh cache counts as open: without a start the first observation attends to an empty slot. "
-    "memorax's own algorithms always begin with a start",
+    "memorax's PPO always begins with a start",
     partial(memorax_first, "SelfAttention"),
 )
 ROTATED = Confirmation(

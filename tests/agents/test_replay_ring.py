@@ -91,7 +91,10 @@ def test_it_holds_no_more_than_it_may() -> None:
     assert replay.priorities.shape == (3 * BLOCKS, BATCH)
     numbers = 8 + 1 + 1 + 4 + 4 + 4  # observation, start, last, action, reward, discount
     blocks = 3 * BLOCKS * BATCH
-    assert ring.bytes_of(replay) == blocks * (PERIOD * numbers + 4 + 4) + 4
+    assert (
+        sum(leaf.nbytes for leaf in jax.tree.leaves(replay))
+        == blocks * (PERIOD * numbers + 4 + 4) + 4
+    )
     first = rollout(stream(2 * BLOCKS * PERIOD), 0)
     with pytest.raises(UserError, match="replay_steps must have room for two rollouts, 48 steps"):
         ring.init_replay(first, first.chunks.state0, 47)

@@ -163,7 +163,9 @@ def as_data(found: Comparison) -> dict[str, Any]:
 
 def from_data(data: dict[str, Any]) -> Comparison:
     """The comparison of `peers.json`."""
-    plan = {n: tuple(x) if isinstance(x, list) else x for n, x in data["plan"].items()}
+    plan: dict[str, Any] = {
+        n: tuple(x) if isinstance(x, list) else x for n, x in data["plan"].items()
+    }
     return Comparison(
         data["machine"],
         Plan(**plan),

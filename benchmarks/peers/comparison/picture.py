@@ -130,8 +130,10 @@ def _ratios(rows: Sequence[Row]) -> Figure:
     panels = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
     for axes, (name, found) in zip(panels, shown.items(), strict=True):
         places = {point: -place for place, point in enumerate(points(found))}
-        for row in (row for row in found if row.times_ours is not None):
+        for row in found:
             times, at = row.times_ours, places[point_of(row)]
+            if times is None:
+                continue
             colour = LIBRARIES[library(row.subject)]
             axes.plot([times.low, times.high], [at, at], color=colour, linewidth=1.5)
             axes.plot(times.middle, at, ".", color=colour)

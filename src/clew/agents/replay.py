@@ -209,8 +209,3 @@ def take(replay: Replay, drawn: Sequences, *, before: int, length: int) -> tuple
     seen, start, last, *acted = replay.steps
     states = jax.tree.map(lambda ring: ring[blocks[:, 0], drawn.environment], replay.states)
     return Steps(*over(time + 1, (seen, start, last)), *over(time, tuple(acted))), states
-
-
-def bytes_of(replay: Replay) -> int:
-    """What a replay takes, of arrays or of their shapes."""
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(replay))
