@@ -188,7 +188,10 @@ def test_who_hangs_and_who_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"runner": "asynch"}, "'asynch'; did you mean 'async'"),
         ({"env": "tmaze"}, "runner async is for Gymnasium environments; tmaze is written in JAX"),
-        ({"algorithm": "a2c", "steps": 4096}, "runner async needs algorithm 'ppo', got 'a2c'"),
+        (
+            {"algorithm": "a2c", "steps": 4096},
+            "runner async needs algorithm 'ppo' or 'pqn' or 'r2d2', got 'a2c'",
+        ),
         ({"seeds": 2}, "runner async needs seeds 1, got 2"),
         ({"host": HostConfig(processes=2)}, "runner async needs host.processes 0, got 2"),
         ({"asynchronous": AsyncConfig(actors=3)}, "got 3 actors for 4 environments"),
