@@ -1,7 +1,7 @@
 """Small policies of every kind for the tests of exports, and steps of them in JAX."""
 
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import Any
 
@@ -151,8 +151,9 @@ def deviation_of(step: PolicyStep, given: list[dict], played: Played, batch: int
     return worst
 
 
-def allowed_for_long(step: PolicyStep, time: int) -> float:
-    """What a form of a policy may differ from `step` after many steps.
+@cache
+def allowed_for_long(name: str, time: int) -> float:
+    """What a form of a small policy with this memory may differ from it in JAX after many steps.
 
     A memory that divides by a norm or by a sum of its keys multiplies what rounding has left of
     them: then JAX's float32 is itself further than 1e-5 from float64, and another rounding of the
@@ -160,8 +161,9 @@ def allowed_for_long(step: PolicyStep, time: int) -> float:
     times JAX's were seen), so JAX's is taken over 64 environments, and 10 times of it is allowed.
 
     Returns:
-        1e-5, or 10 times the largest deviation of `step` in float32 from itself in float64.
+        1e-5, or 10 times the largest deviation in JAX of float32 from float64.
     """
+    step = steps_of(agent_of(memory_of(name)))
     given = list(islice(inputs_of(step, 64, seed=0), time))
     return max(1e-5, 10 * deviation_of(step, given, _in_float64(step, given, 64), 64))
 

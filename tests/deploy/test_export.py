@@ -58,7 +58,7 @@ def test_every_memory_for_long(name: str, batch: int) -> None:
     step = steps_of(agent_of(memory_of(name)))
     model = model_of(step)
     found = largest_deviation(step, (model, model.step), batch, time=1000)
-    assert found <= allowed_for_long(step, time=1000)
+    assert found <= allowed_for_long(name, time=1000)
 
 
 OPTIONS: dict[str, Any] = {

@@ -120,7 +120,7 @@ def test_every_memory_for_long(name: str, tmp_path: Path) -> None:
     """1,000 steps of 64 environments one after another; optimised."""
     step = steps_of(agent_of(memory_of(name)))
     found = header_deviation(step, tmp_path, batch=64, time=1000, optimise="-O2")
-    assert found <= allowed_for_long(step, time=1000)
+    assert found <= allowed_for_long(name, time=1000)
 
 
 def test_a_memory_of_ones_own_and_continuous_actions(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_every_memory_for_long(name: str, batch: int) -> None:
     """1,000 steps, for any number of environments."""
     step = steps_of(agent_of(memory_of(name)))
     found = onnx_deviation(step, batch, time=1000)
-    assert found <= allowed_for_long(step, time=1000)
+    assert found <= allowed_for_long(name, time=1000)
 
 
 def test_a_complex_memory(ordinary_promotion: None) -> None:

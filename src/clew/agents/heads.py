@@ -248,11 +248,7 @@ class ActionValues(Heads):
         if self.hidden is not None:
             product, norm = self.hidden
             h = jax.nn.relu(norm(product(h)))
-        values = self.output(h)
-        if mask is not None:
-            values = self.distribution.masked(values, mask)
-        logits = epsilon_greedy(values, jnp.asarray(self.epsilon, values.dtype))
-        return ValuesOfActions(logits, jnp.max(values, axis=-1), values)
+        return _outputs(self.output(h), self.distribution, mask, self.epsilon)
 
 
 class DuelingValues(Heads):
@@ -307,11 +303,21 @@ class DuelingValues(Heads):
     ) -> ValuesOfActions:
         advantage = self.advantage(h)
         values = self.state_value(h) + advantage - jnp.mean(advantage, axis=-1, keepdims=True)
-        if mask is not None:
-            values = self.distribution.masked(values, mask)
-        logits = epsilon_greedy(values, jnp.asarray(self.epsilon, values.dtype))
-        best = jnp.max(values, axis=-1)
-        return ValuesOfActions(logits, best if self.unscale is None else self.unscale(best), values)
+        found = _outputs(values, self.distribution, mask, self.epsilon)
+        return found if self.unscale is None else found._replace(value=self.unscale(found.value))
+
+
+def _outputs(
+    values: Float[Array, "*lead actions"],
+    distribution: Distribution,
+    mask: Bool[Array, "*lead actions"] | None,
+    epsilon: float,
+) -> ValuesOfActions:
+    """What heads answer whose values of the actions these are, before any mask."""
+    if mask is not None:
+        values = distribution.masked(values, mask)
+    logits = epsilon_greedy(values, jnp.asarray(epsilon, values.dtype))
+    return ValuesOfActions(logits, jnp.max(values, axis=-1), values)
 
 
 def require_choice_of_actions(distribution: Distribution) -> None:
@@ -321,6 +327,13 @@ def require_choice_of_actions(distribution: Distribution) -> None:
             f"a learner of action values needs one choice of actions (Discrete), got actions of a "
             f"{distribution.space_kind} space; choose ppo or a2c, which learn a policy"
         )
+
+
+def value_of(
+    values: Float[Array, "*lead actions"], action: Int[Array, "*lead"]
+) -> Float[Array, "*lead"]:
+    """The value of one action, of the values of all."""
+    return jnp.take_along_axis(values, action[..., None], axis=-1)[..., 0]
 
 
 def epsilon_greedy(

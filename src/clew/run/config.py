@@ -105,10 +105,11 @@ class TrainConfig(LearnerSettings):
     network: NetworkConfig = _chosen(NetworkConfig)
     """The network around the memory: encoder, projection and heads."""
     algorithm: str = "auto"
-    """Learner: a2c (advantage actor-critic), ppo (proximal policy optimisation), pqn (Q-learning
-    without replay, for one choice of actions), or auto: a2c on the library's own tasks, or where
-    settings of a2c are given; on Gymnasium environments ppo, with the encoder that fits (auto) and
-    normalised rewards unless you set them. Or module:Class, a learner of your own."""
+    """Learner: a2c (advantage actor-critic), ppo (proximal policy optimisation), pqn or r2d2
+    (Q-learning without and with replay, for one choice of actions), or auto: a2c on the library's
+    own tasks, or where settings of a2c are given; on Gymnasium environments ppo, with the encoder
+    that fits (auto) and normalised rewards unless you set them. Or module:Class, a learner of your
+    own."""
     learner_options: dict[str, Any] = field(default_factory=dict)
     """Settings of a learner of your own; those that are left out are its own defaults."""
     wrappers: WrapperConfig = _chosen(WrapperConfig)
@@ -117,7 +118,7 @@ class TrainConfig(LearnerSettings):
     """How Gymnasium environments are run."""
     runner: str = "sync"
     """How acting and learning take turns: sync, one after the other, or async, at the same time
-    and in several processes (PPO and PQN on Gymnasium environments only)."""
+    and in several processes (PPO, PQN and R2D2 on Gymnasium environments only)."""
     asynchronous: AsyncConfig = field(default_factory=AsyncConfig)
     """How actors and learner share the work; it counts only with runner async."""
     steps: int = 500_000

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from clew.agents.distributions import Distribution
 from clew.agents.heads import Behaviour, MakeHeads, follow_policy
@@ -392,16 +392,16 @@ def draw_minibatches(key: PRNGKeyArray, config: SequencesConfig) -> Int[Array, "
 def learn_minibatches(
     agent: Agent,
     state: LearnerState,
-    minibatches: Int[Array, "steps n"],
-    step: Callable[[Agent, LearnerState, Int[Array, " n"]], Learned],
+    minibatches: Shaped[Array, "steps ..."],
+    step: Callable[[Agent, LearnerState, Array], Learned],
 ) -> Learned:
     """One gradient step after the other, each on sequences of its own.
 
     Args:
         agent: the network.
         state: the learner's.
-        minibatches: the indices of the sequences of every step.
-        step: a gradient step on the sequences with these indices.
+        minibatches: the indices of the sequences of every step, or the keys that draw them.
+        step: a gradient step on these sequences.
 
     Returns:
         New agent, new state, and the means of the metrics over the steps.

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from clew.agents.heads import ActionValues, Clock, MakeHeads, Outputs, epsilon_greedy
+from clew.agents.heads import ActionValues, Clock, MakeHeads, Outputs, epsilon_greedy, value_of
 from clew.agents.learners.base import (
     Gathering,
     Learned,
@@ -146,8 +146,7 @@ def loss_of_values(
     target = jax.lax.stop_gradient(
         lambda_returns(trajectory.reward, discount, values, valid, config.lam)
     )
-    chosen = trajectory.action[..., None]
-    taken = jnp.take_along_axis(action_values[:-1], chosen, axis=-1)[..., 0]
+    taken = value_of(action_values[:-1], trajectory.action)
     # What is not valid may hold anything, and its square infinity.
     error = jnp.where(valid, target - taken, 0.0)
     each = {

@@ -12,7 +12,7 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from clew.agents import replay as ring
-from clew.agents.heads import Clock, DuelingValues, MakeHeads, Outputs, epsilon_greedy
+from clew.agents.heads import Clock, DuelingValues, MakeHeads, Outputs, epsilon_greedy, value_of
 from clew.agents.learners.base import (
     Gathering,
     Learned,
@@ -21,6 +21,7 @@ from clew.agents.learners.base import (
     adam,
     apply_gradient,
     is_scheduled,
+    learn_minibatches,
     make_schedule,
     valid_mean,
     validate_adam,
@@ -206,11 +207,10 @@ def temporal_differences(
     one network and the value by the other.
     """
     to, back = (rescaled, unscaled) if config.rescaling else (lambda x: x, lambda x: x)
-    best = jnp.argmax(online, axis=-1)[..., None]
-    value = back(jnp.take_along_axis(target, best, axis=-1)[..., 0])
+    value = back(value_of(target, jnp.argmax(online, axis=-1)))
     valid, discount = ~steps.last[:-1], config.gamma * steps.discount
     returns = n_step_returns(steps.reward, discount, value, valid, config.n_step)
-    taken = jnp.take_along_axis(online[:-1], steps.action[..., None], axis=-1)[..., 0]
+    taken = value_of(online[:-1], steps.action)
     return jnp.where(valid, to(returns) - taken, 0.0)
 
 
@@ -367,54 +367,32 @@ class R2D2:
         """
         config = self.config
         kept = self.kept(agent, rollout.chunks)
-        state = state._replace(replay=ring.add(state.replay, rollout.chunks, kept))
+        replay = ring.add(cast(Replay, state.replay), rollout.chunks, kept)
 
-        def learned(_: None) -> tuple[PyTree[Array], Metrics]:
-            return self._gradient_steps(agent, state, key)
+        def learned(state: LearnerState) -> tuple[PyTree[Array], LearnerState, Metrics]:
+            keys = jax.random.split(key, config.gradient_steps)
+            made = learn_minibatches(agent, state, keys, partial(self._gradient_step, replay))
+            return eqx.filter(made.agent, eqx.is_array), made.state, made.metrics
 
-        def nothing(_: None) -> tuple[PyTree[Array], Metrics]:
-            own = state.replay.priorities, state.optimiser, state.others
+        def nothing(state: LearnerState) -> tuple[PyTree[Array], LearnerState, Metrics]:
             zero = {name: jnp.zeros(()) for name in self._names(agent)}
-            return (eqx.filter(agent, eqx.is_array), *own), zero
+            return eqx.filter(agent, eqx.is_array), state, zero
 
         blocks = -(-config.steps_before_learning // (config.period * config.num_envs))
-        enough = state.replay.written >= blocks
-        carry, metrics = jax.lax.cond(enough, learned, nothing, None)
-        params, priorities, optimiser, others = carry
-        replay = state.replay._replace(priorities=priorities)
-        return Learned(eqx.combine(params, agent), LearnerState(optimiser, others, replay), metrics)
+        small = state._replace(replay=replay.priorities)  # all of it that learning changes
+        params, small, metrics = jax.lax.cond(replay.written >= blocks, learned, nothing, small)
+        replay = replay._replace(priorities=small.replay)
+        return Learned(eqx.combine(params, agent), small._replace(replay=replay), metrics)
 
     def _names(self, agent: Agent) -> tuple[str, ...]:
         return (*self.metrics, *(f"memory.{name}" for name in agent.memory.metric_names))
 
-    def _gradient_steps(
-        self, agent: Agent, state: LearnerState, key: PRNGKeyArray
-    ) -> tuple[PyTree[Array], Metrics]:
-        """Arrays of the new agent, priorities, the optimiser's state and others; metrics."""
-        replay = cast(Replay, state.replay)
-        static = eqx.filter(agent, eqx.is_array, inverse=True)
-
-        def one(carry: PyTree[Array], key: PRNGKeyArray) -> tuple[PyTree[Array], Metrics]:
-            params, priorities, optimiser, others = carry
-            made, priorities = self._gradient_step(
-                eqx.combine(params, static),
-                LearnerState(optimiser, others, replay._replace(priorities=priorities)),
-                key,
-            )
-            params = eqx.filter(made.agent, eqx.is_array)
-            return (params, priorities, made.state.optimiser, made.state.others), made.metrics
-
-        carry = eqx.filter(agent, eqx.is_array), replay.priorities, state.optimiser, state.others
-        keys = jax.random.split(key, self.config.gradient_steps)
-        carry, metrics = jax.lax.scan(one, carry, keys)
-        return carry, jax.tree.map(jnp.mean, metrics)
-
     def _gradient_step(
-        self, agent: Agent, state: LearnerState, key: PRNGKeyArray
-    ) -> tuple[Learned, Float[Array, "blocks batch"]]:
-        """One gradient step, whose state is without the replay, and all priorities after it."""
-        config, replay = self.config, cast(Replay, state.replay)
-        others = cast(Others, state.others)
+        self, replay: Replay, agent: Agent, state: LearnerState, key: PRNGKeyArray
+    ) -> Learned:
+        """One gradient step; of the replay the state has the priorities alone."""
+        config, others = self.config, cast(Others, state.others)
+        replay = replay._replace(priorities=state.replay)
         drawn = self.draw(replay, key)
         batch = self.take(replay, drawn)
         fixed = eqx.combine(others.target, agent)
@@ -424,15 +402,14 @@ class R2D2:
         )
         found = priorities_of(errors, batch.learned, config.priority_max_fraction)
         metrics |= {"priority": jnp.mean(found)}
-        made = apply_gradient(
-            agent, state._replace(replay=()), (value, metrics), gradient, self.optimiser
-        )
+        made = apply_gradient(agent, state, (value, metrics), gradient, self.optimiser)
         priorities = replay.priorities.at[drawn.block, drawn.environment].set(found)
         count = others.gradient_steps + 1
         new = eqx.filter(made.agent, eqx.is_inexact_array)
         copied = count % config.target_period == 0
         following = jax.tree.map(partial(jnp.where, copied), new, others.target)
-        return made._replace(state=made.state._replace(others=Others(following, count))), priorities
+        after = made.state._replace(others=Others(following, count), replay=priorities)
+        return made._replace(state=after)
 
     def draw(self, replay: Replay, key: PRNGKeyArray) -> Sequences:
         """The sequences of a gradient step."""
@@ -488,7 +465,7 @@ class R2D2:
         online, steps = outputs.action_values, batch.learned
         errors = temporal_differences(online, target, steps, self.config)
         squares = _mean_over_time(jnp.square(errors), steps)
-        taken = jnp.take_along_axis(online[:-1], steps.action[..., None], axis=-1)[..., 0]
+        taken = value_of(online[:-1], steps.action)
         each = {"action_value": taken, "value": jnp.max(online[:-1], axis=-1)}
         each |= {f"memory.{name}": metric[:-1] for name, metric in memory.items()}
         metrics = {name: valid_mean(x, ~steps.last[:-1]) for name, x in each.items()}
