@@ -28,8 +28,7 @@ from clew.agents.learners.a2c import A2CConfig
 from clew.agents.learners.ppo import PPOConfig
 from clew.agents.learners.pqn import PQNConfig
 from clew.agents.learners.r2d2 import R2D2Config
-from clew.agents.trajectory import read
-from clew.interact.rollout import empty_memories
+from clew.agents.trajectory import empty_memories, read
 from clew.lab.bench.speed import SpeedPlan, measure
 from clew.memory import MEMORIES
 from clew.memory.laws.runs import wide

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from clew.agents import replay as ring
 from clew.agents.heads import Clock
 from clew.agents.learners.r2d2 import (
     R2D2,
@@ -20,6 +19,7 @@ from clew.agents.learners.r2d2 import (
     temporal_differences,
     unscaled,
 )
+from clew.agents.learners.replayed import steps_before_learning
 from clew.agents.replay import Steps
 from clew.agents.returns import n_step_returns
 from clew.envs import AutoReset, Permutation, TMaze
@@ -124,8 +124,7 @@ def gathered(learner: R2D2, stream: AutoReset, memory: str, rollouts: int) -> tu
             actor, rollout = made.actor, made.rollout
             if state is None:
                 state = learner.init(agent, lambda rollout=rollout: rollout)
-            kept = learner.kept(agent, rollout.chunks)
-            state = state._replace(replay=ring.add(state.replay, rollout.chunks, kept))
+            state = learner.add(agent, state, rollout)
             seen.append(rollout)
         return state, seen
 
@@ -151,10 +150,9 @@ def test_what_was_acted_is_what_is_read_again(name: str, first_state: str) -> No
 
     @eqx.filter_jit
     def reread(agent: Any, key: Any) -> Any:
-        drawn = learner.draw(state.replay, key)
-        batch = learner.take(state.replay, drawn)
-        found = learner.values(agent, learner.states(agent, batch), batch.learned)
-        return drawn, batch, found.outputs.value
+        drawn = learner.replayed.draw(state.replay, key)
+        batch = learner.replayed.take(state.replay, drawn)
+        return drawn, batch, learner.values(agent, batch).outputs.value
 
     drawn, batch, values = reread(agent, jax.random.key(1))
     assert np.asarray(batch.learned.start[1:]).any() and np.asarray(batch.learned.last).any()
@@ -169,7 +167,7 @@ def test_it_begins_when_enough_is_there_and_copies_its_target() -> None:
     """Nothing changes before; then the target is the network of every third gradient step."""
     stream = AutoReset(TMaze(corridor_length=2))
     config = replace(CONFIG, target_period=3, adam_eps=1e-8)
-    assert config.steps_before_learning == 3 * 16  # two rollouts: 4 + 8 steps, and one after them
+    assert steps_before_learning(config) == 3 * 16  # two rollouts: 4 + 8 steps, and one after them
     learner = R2D2(config)
     agent = agent_on(stream, make_heads=learner.make_heads)
 
@@ -204,11 +202,12 @@ def test_forbidden_actions_are_neither_taken_nor_part_of_a_target() -> None:
     stream = AutoReset(Permutation(3))
     learner = R2D2(replace(CONFIG, rescaling=False))
     agent, state, _ = gathered(learner, stream, "gru", 3)
-    batch = learner.take(state.replay, learner.draw(state.replay, jax.random.key(0)))
+    replayed = learner.replayed
+    batch = replayed.take(state.replay, replayed.draw(state.replay, jax.random.key(0)))
     allowed = batch.learned.observation[MASK]
     taken = jnp.take_along_axis(allowed[:-1], batch.learned.action[..., None], axis=-1)
     assert np.asarray(taken[..., 0] | batch.learned.last[:-1]).all()
-    outputs = learner.values(agent, learner.states(agent, batch), batch.learned).outputs
+    outputs = learner.values(agent, batch).outputs
     target = outputs.action_values
     errors = temporal_differences(target, target, batch.learned, learner.config)
     assert np.abs(errors).max() < 100

@@ -24,13 +24,14 @@ def stream(time: int) -> dict[str, np.ndarray]:
     """Steps that say when and where they were: [time, BATCH]."""
     where = np.arange(time)[:, None] * 10.0 + np.arange(BATCH)
     random = np.random.default_rng(0).random((time, BATCH))
+    start_follows = np.roll(random < 0.2, -1, axis=0)
     return {
         "observation": np.stack([where, -where], axis=-1).astype(np.float32),
         "start": random < 0.2,
         "last": random > 0.8,
         "action": where.astype(np.int32),
         "reward": where.astype(np.float32),
-        "discount": (random + 0.1).astype(np.float32),
+        "discount": np.where(start_follows, 0, random + 0.1).astype(np.float32),
     }
 
 
@@ -84,6 +85,20 @@ def test_a_sequence_is_a_piece_of_the_stream(rollouts: int, before: int, length:
                 expected = steps[name][first : stop + more, env]
                 np.testing.assert_array_equal(values[:, at], expected, name)
             assert states["next"][at] == 10 * first + env
+
+
+def test_where_environments_began_anew_nothing_is_learned_of_the_step_before() -> None:
+    """An episode starts without an end of the one before it: between two rollouts."""
+    replay, steps = filled(0)[0], stream(3 * BLOCKS * PERIOD)
+    for name in ("start", "last"):
+        steps[name][:] = False
+    steps["discount"][:] = 1.0
+    for number in range(2):
+        chunks = rollout(steps | {"start": steps["start"] | (number == 1)}, number).chunks
+        replay = ring.add(replay, chunks, chunks.state0)
+    drawn = Sequences(jnp.zeros(1, jnp.int32), jnp.zeros(1, jnp.int32), jnp.ones(1), jnp.int32(1))
+    taken, _ = ring.take(replay, drawn, before=0, length=2)
+    assert np.flatnonzero(taken.last[:, 0]).tolist() == [BLOCKS * PERIOD - 1]
 
 
 def test_it_holds_no_more_than_it_may() -> None:

@@ -106,10 +106,24 @@ def test_what_is_too_old_is_dropped_and_whose_it_is_told() -> None:
     ready, nothing = Ready[str](max_lag=2), cast(Any, None)
     for actor, version in ((1, 4), (2, 5), (0, 6), (3, 3)):
         ready.add(f"actor {actor}", ActorRollout(version, actor, nothing, 1.0, 0.0))
-    assert ready.drop(7) == ["actor 1", "actor 3"] and len(ready) == 2
+    assert ready.drop(7) == ["actor 1", "actor 3"] and ready.enough(2)
     owners, rollouts = ready.take(2)
     assert owners == ["actor 2", "actor 0"] and [r.version for r in rollouts] == [6, 5]
-    assert len(ready) == 0 and ready.drop(99) == []
+    assert not ready.enough(1) and ready.drop(99) == []
+
+
+def test_consecutive_rollouts_are_one_of_every_actor() -> None:
+    """A slow one is waited for, and what a fast one has ahead stays in its order."""
+    ready, nothing = Ready[str](max_lag=2, consecutive=True), cast(Any, None)
+    for actor, version in ((1, 0), (1, 1)):
+        ready.add(f"actor {actor}", ActorRollout(version, actor, nothing, 1.0, 0.0))
+    assert not ready.enough(2)
+    ready.add("actor 0", ActorRollout(0, 0, nothing, 1.0, 0.0))
+    assert ready.enough(2)
+    owners, rollouts = ready.take(2)
+    assert owners == ["actor 1", "actor 0"]
+    assert [(r.actor, r.version) for r in rollouts] == [(0, 0), (1, 0)]
+    assert not ready.enough(2) and ready.take(1)[1][0].version == 1
 
 
 def test_what_fails_the_same_way_twice_at_once_is_no_accident() -> None:

@@ -208,4 +208,15 @@ def take(replay: Replay, drawn: Sequences, *, before: int, length: int) -> tuple
 
     seen, start, last, *acted = replay.steps
     states = jax.tree.map(lambda ring: ring[blocks[:, 0], drawn.environment], replay.states)
-    return Steps(*over(time + 1, (seen, start, last)), *over(time, tuple(acted))), states
+    steps = Steps(*over(time + 1, (seen, start, last)), *over(time, tuple(acted)))
+    return _with_gaps(steps), states
+
+
+def _with_gaps(steps: Steps) -> Steps:
+    """The steps, of which one that an episode's start follows for no reason is marked `last`.
+
+    Environments begin anew after a fault, and those on the host when a run is resumed.
+    """
+    gap = steps.start[1:] & (steps.discount > 0)
+    before = steps.last[:-1] | gap
+    return steps._replace(last=jnp.concatenate([before, steps.last[-1:]]))

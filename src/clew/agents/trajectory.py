@@ -111,6 +111,11 @@ def as_environments(chunks: Trajectory) -> Trajectory:
     return steps._replace(state0=jax.tree.map(joined, chunks.state0))
 
 
+def empty_memories(agent: Agent, count: int) -> State:
+    """So many memories before any observation, each leaf [count, ...]."""
+    return jax.tree.map(lambda leaf: jnp.stack([leaf] * count), agent.init_state())
+
+
 class Reading(NamedTuple):
     """What a network says of a chunk of observations."""
 

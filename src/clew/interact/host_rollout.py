@@ -14,11 +14,10 @@ from jaxtyping import Array, PRNGKeyArray, PyTree, UInt32
 from clew.agents.heads import Behaviour, Clock, Outputs
 from clew.agents.learners import Learner
 from clew.agents.network import Agent
-from clew.agents.trajectory import Trajectory, step_all
+from clew.agents.trajectory import Trajectory, empty_memories, step_all
 from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream
 from clew.envs.base import Observation
 from clew.interact.acting import act, step
-from clew.interact.rollout import empty_memories
 from clew.memory.base import State
 
 Leaves = PyTree[np.ndarray]

@@ -18,7 +18,7 @@ from jaxtyping import PRNGKeyArray
 
 from clew.agents.learners import Learner
 from clew.agents.network import Agent
-from clew.agents.trajectory import Rollout
+from clew.agents.trajectory import Rollout, empty_memories
 from clew.bridges.gymnasium.build import takes
 from clew.bridges.gymnasium.spaces import adapt_action
 from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream, metric_names_of
@@ -51,7 +51,6 @@ from clew.interact.host_rollout import (
     rollout_template,
 )
 from clew.interact.policy import Moment, PolicyAdapter
-from clew.interact.rollout import empty_memories
 from clew.interact.task import Evaluator, PlayConfig, Task
 
 Result = TypeVar("Result")

@@ -16,11 +16,10 @@ from clew.agents.heads import Behaviour, Clock, follow_policy
 from clew.agents.learners import Learner
 from clew.agents.learners.base import Learned, LearnerState, learn_as_acted
 from clew.agents.network import Agent
-from clew.agents.trajectory import Reading, Rollout, Trajectory
+from clew.agents.trajectory import Reading, Rollout, Trajectory, empty_memories
 from clew.envs.base import Environment, EnvState, Metrics, OpenLoop
 from clew.envs.stream import AutoReset, AutoResetState, TimeStep
 from clew.interact.acting import ActorState, act_and_step
-from clew.memory.base import State
 
 
 class Experience(NamedTuple):
@@ -44,11 +43,6 @@ def begin(agent: Agent, env: AutoResetState, timestep: TimeStep) -> ActorState:
     """Opened environments, each with an empty memory."""
     num_envs = timestep.reward.shape[0]
     return ActorState(env, timestep, empty_memories(agent, num_envs))
-
-
-def empty_memories(agent: Agent, count: int) -> State:
-    """So many memories before any observation, each leaf [count, ...]."""
-    return jax.tree.map(lambda leaf: jnp.stack([leaf] * count), agent.init_state())
 
 
 def rollout(

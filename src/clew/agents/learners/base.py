@@ -79,6 +79,9 @@ class Gathering(NamedTuple):
     tolerates_lag: bool = False
     """Whether it may learn from what earlier parameters gathered, as with the asynchronous
     runner."""
+    consecutive: bool = False
+    """Whether each rollout must begin where the one before it ended, in every environment. Then
+    asynchronous actors wait for each other."""
     scheduled: bool = False
     """Whether acting or an update depends on how many updates the whole run has."""
     behaviour: Behaviour = follow_policy

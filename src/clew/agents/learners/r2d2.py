@@ -21,28 +21,25 @@ from clew.agents.learners.base import (
     adam,
     apply_gradient,
     is_scheduled,
-    learn_minibatches,
     make_schedule,
     valid_mean,
     validate_adam,
     validate_schedule,
 )
+from clew.agents.learners.replayed import Drawn, ReplayedSequences, validate_replay
 from clew.agents.network import Agent
-from clew.agents.replay import Replay, Sequences, Steps
+from clew.agents.replay import Replay, Steps
 from clew.agents.returns import n_step_returns
-from clew.agents.trajectory import Reading, Rollout, Trajectory, read, refresh_all, states_after
+from clew.agents.trajectory import Reading, Rollout
 from clew.errors import (
     Settings,
     UserError,
     require_at_least,
-    require_choice,
     require_fraction,
     require_rate,
 )
 from clew.memory.base import State
 
-FIRST_STATES = ("refreshed", "stored", "zero")
-"""What the memory is before the burn-in of a sequence."""
 RESCALING = 1e-3
 """Epsilon of `rescaled`."""
 
@@ -123,23 +120,9 @@ class R2D2Config(Settings):
     """Added to Adam's denominator (quoted: 1e-3)."""
 
     def validate(self) -> None:
-        names = "num_envs rollout_length sequence_length period gradient_steps batch_size n_step"
-        for name in (*names.split(), "replay_steps", "target_period"):
+        validate_replay(self)
+        for name in ("n_step", "target_period"):
             require_at_least(name, getattr(self, name), 1)
-        for name in ("burn_in", "learning_starts"):
-            require_at_least(name, getattr(self, name), 0)
-        for name in ("rollout_length", "sequence_length", "burn_in"):
-            if getattr(self, name) % self.period:
-                raise UserError(
-                    f"{name} must be a multiple of period, got {getattr(self, name)} steps and a "
-                    f"period of {self.period}"
-                )
-        if self.replay_steps < self.steps_before_learning:
-            raise UserError(
-                f"replay_steps must have room for the steps before the first gradient step, "
-                f"{self.steps_before_learning:,}, got {self.replay_steps:,}"
-            )
-        require_choice("first_state", self.first_state, FIRST_STATES)
         for name in ("gamma", "priority_max_fraction", "epsilon_base", "evaluation_epsilon"):
             require_fraction(name, getattr(self, name))
         for name in ("priority_exponent", "importance_exponent", "epsilon_exponent"):
@@ -150,22 +133,6 @@ class R2D2Config(Settings):
             )
         validate_schedule(self)
         validate_adam(self)
-
-    @property
-    def blocks(self) -> dict[str, int]:
-        """Blocks of a replay `before` a sequence, and its `length` in them."""
-        return {
-            "before": self.burn_in // self.period,
-            "length": self.sequence_length // self.period,
-        }
-
-    @property
-    def steps_before_learning(self) -> int:
-        """Steps of all environments when the first sequence may be drawn: it needs a burn-in before
-        it and an observation after it."""
-        whole = self.burn_in + self.sequence_length + self.period
-        rollouts = -(-whole // self.rollout_length)
-        return max(rollouts * self.rollout_length * self.num_envs, self.learning_starts)
 
 
 def rescaled(x: Float[Array, "*lead"]) -> Float[Array, "*lead"]:
@@ -231,19 +198,6 @@ def _mean_over_time(x: Float[Array, "time batch"], steps: Steps) -> Float[Array,
     """The mean over valid transitions of what is 0 at all others."""
     count = jnp.sum(~steps.last[:-1], axis=0).astype(x.dtype)
     return jnp.sum(x, axis=0) / jnp.maximum(count, 1.0)
-
-
-class Drawn(NamedTuple):
-    """What a gradient step learns from."""
-
-    read: Steps
-    """The burn-in."""
-    learned: Steps
-    """The sequences."""
-    state0: State
-    """As it was stored before the burn-in."""
-    weights: Float[Array, " batch"]
-    """Of the sequences in the loss."""
 
 
 class Others(NamedTuple):
@@ -312,15 +266,15 @@ class R2D2:
         return epsilon_greedy(outputs.action_values, self.epsilon(jnp.asarray(clock.environment)))
 
     @property
+    def replayed(self) -> ReplayedSequences:
+        """What is kept, and read again."""
+        return ReplayedSequences(self.config)
+
+    @property
     def gathering(self) -> Gathering:
         """Rollouts in blocks, by a policy for every environment that may lag behind."""
-        return Gathering(
-            sequence_length=self.config.period,
-            sequences_per_step=self.config.batch_size,
-            tolerates_lag=True,
-            scheduled=is_scheduled(self.config),
-            behaviour=self.explore,
-        )
+        scheduled = is_scheduled(self.config)
+        return self.replayed.gathering(scheduled=scheduled, behaviour=self.explore)
 
     @property
     def make_heads(self) -> MakeHeads:
@@ -332,31 +286,19 @@ class R2D2:
         """Adam's, a copy of the network as the target, and an empty replay."""
         params = eqx.filter(agent, eqx.is_inexact_array)
         shapes = template()
-        states = jax.eval_shape(partial(self.kept, agent), shapes.chunks)
         return LearnerState(
             self.optimiser.init(params),
             Others(jax.tree.map(jnp.copy, params), jnp.zeros((), jnp.int32)),
-            ring.init_replay(shapes, states, self.config.replay_steps),
+            self.replayed.init(shapes, jax.eval_shape(partial(self._kept, agent), shapes)),
         )
 
-    def kept(self, agent: Agent, chunks: Trajectory) -> State:
-        """What is stored of the memory's states before a rollout's blocks, [blocks, B, ...]."""
-        if self.config.first_state == "stored":
-            return chunks.state0
-        if self.config.first_state == "zero":
-            return ()
-        blocks, _, batch = chunks.reward.shape
-        of_environments = jax.vmap(agent.memory.compact, axis_size=batch)
-        return jax.vmap(of_environments, axis_size=blocks)(chunks.state0)
+    def _kept(self, agent: Agent, rollout: Rollout) -> State:
+        return self.replayed.kept(agent, rollout.chunks.state0, self.config.num_envs)
 
-    def _first(self, agent: Agent, kept: State, batch: int) -> State:
-        """The memory before the burn-in of so many sequences."""
-        if self.config.first_state == "stored":
-            return kept
-        if self.config.first_state == "zero":
-            return jax.tree.map(lambda x: jnp.stack([x] * batch), agent.init_state())
-        expanded = jax.vmap(agent.memory.expand, axis_size=batch)(kept)
-        return refresh_all(agent, expanded, batch)
+    def add(self, agent: Agent, state: LearnerState, rollout: Rollout) -> LearnerState:
+        """The state with a rollout in the replay."""
+        kept = self._kept(agent, rollout)
+        return state._replace(replay=ring.add(cast(Replay, state.replay), rollout.chunks, kept))
 
     def learn(
         self, agent: Agent, state: LearnerState, rollout: Rollout, key: PRNGKeyArray
@@ -365,40 +307,23 @@ class R2D2:
 
         Metrics are means over the gradient steps, and 0 before the first.
         """
-        config = self.config
-        kept = self.kept(agent, rollout.chunks)
-        replay = ring.add(cast(Replay, state.replay), rollout.chunks, kept)
-
-        def learned(state: LearnerState) -> tuple[PyTree[Array], LearnerState, Metrics]:
-            keys = jax.random.split(key, config.gradient_steps)
-            made = learn_minibatches(agent, state, keys, partial(self._gradient_step, replay))
-            return eqx.filter(made.agent, eqx.is_array), made.state, made.metrics
-
-        def nothing(state: LearnerState) -> tuple[PyTree[Array], LearnerState, Metrics]:
-            zero = {name: jnp.zeros(()) for name in self._names(agent)}
-            return eqx.filter(agent, eqx.is_array), state, zero
-
-        blocks = -(-config.steps_before_learning // (config.period * config.num_envs))
-        small = state._replace(replay=replay.priorities)  # all of it that learning changes
-        params, small, metrics = jax.lax.cond(replay.written >= blocks, learned, nothing, small)
-        replay = replay._replace(priorities=small.replay)
-        return Learned(eqx.combine(params, agent), small._replace(replay=replay), metrics)
-
-    def _names(self, agent: Agent) -> tuple[str, ...]:
-        return (*self.metrics, *(f"memory.{name}" for name in agent.memory.metric_names))
+        state = self.add(agent, state, rollout)
+        names = (*self.metrics, *(f"memory.{name}" for name in agent.memory.metric_names))
+        return self.replayed.learn(agent, state, self._gradient_step, key, names)
 
     def _gradient_step(
         self, replay: Replay, agent: Agent, state: LearnerState, key: PRNGKeyArray
     ) -> Learned:
         """One gradient step; of the replay the state has the priorities alone."""
         config, others = self.config, cast(Others, state.others)
-        replay = replay._replace(priorities=state.replay)
-        drawn = self.draw(replay, key)
-        batch = self.take(replay, drawn)
+        drawn = self.replayed.draw(replay, key, config.priority_exponent)
+        weights = ring.importance(drawn, config.importance_exponent)
+        batch = self.replayed.take(replay, drawn)
         fixed = eqx.combine(others.target, agent)
-        target = self.values(fixed, self.states(fixed, batch), batch.learned).outputs.action_values
+        target = self.values(fixed, batch).outputs.action_values
+        states = self.replayed.states(agent, batch.state0, batch.read)
         (value, (metrics, errors)), gradient = eqx.filter_value_and_grad(self.loss, has_aux=True)(
-            agent, self.states(agent, batch), target, batch
+            agent, states, target, batch.learned, weights
         )
         found = priorities_of(errors, batch.learned, config.priority_max_fraction)
         metrics |= {"priority": jnp.mean(found)}
@@ -411,38 +336,18 @@ class R2D2:
         after = made.state._replace(others=Others(following, count), replay=priorities)
         return made._replace(state=after)
 
-    def draw(self, replay: Replay, key: PRNGKeyArray) -> Sequences:
-        """The sequences of a gradient step."""
-        config = self.config
-        return ring.draw(replay, key, config.batch_size, config.priority_exponent, **config.blocks)
-
-    def take(self, replay: Replay, drawn: Sequences) -> Drawn:
-        """What a gradient step reads of the sequences that it draws."""
-        config = self.config
-        steps, kept = ring.take(replay, drawn, **config.blocks)
-        weights = ring.importance(drawn, config.importance_exponent)
-        before = jax.tree.map(lambda x: x[: config.burn_in], steps)
-        return Drawn(before, jax.tree.map(lambda x: x[config.burn_in :], steps), kept, weights)
-
-    def states(self, agent: Agent, batch: Drawn) -> State:
-        """The memory's states after the burn-in; no gradient passes into them."""
-        first = self._first(agent, batch.state0, self.config.batch_size)
-        if not self.config.burn_in:
-            return first
-        return states_after(agent, first, batch.read.observation, batch.read.start)
-
-    def values(self, agent: Agent, states: State, steps: Steps) -> Reading:
-        """What a network says of sequences, and of the observation after them.
-
-        What the memory caches in the first state is rebuilt, so that the projections of remembered
-        observations learn.
-        """
-        if self.config.first_state != "stored":
-            states = refresh_all(agent, states, self.config.batch_size)
-        return read(agent, states, steps.observation, steps.start)
+    def values(self, agent: Agent, batch: Drawn) -> Reading:
+        """What a network says of sequences, after the burn-in."""
+        states = self.replayed.states(agent, batch.state0, batch.read)
+        return self.replayed.values(agent, states, batch.learned)
 
     def loss(
-        self, agent: Agent, states: State, target: Float[Array, "..."], batch: Drawn
+        self,
+        agent: Agent,
+        states: State,
+        target: Float[Array, "..."],
+        steps: Steps,
+        weights: Float[Array, " batch"],
     ) -> tuple[Float[Array, ""], tuple[Metrics, Float[Array, "time batch"]]]:
         """The loss of R2D2, its parts, and the temporal differences that priorities follow.
 
@@ -455,14 +360,15 @@ class R2D2:
             agent: the network.
             states: the memory's, before the sequences.
             target: what the target network says of the values of all actions.
-            batch: the sequences.
+            steps: of the sequences.
+            weights: of the sequences.
 
         Returns:
             The loss, "value_loss" (the mean of delta^2), "action_value" (that of Q(o_t, a_t)),
             "value" (that of max_a Q(o_t, a)) and the memory's as "memory.NAME"; and delta.
         """
-        outputs, memory = self.values(agent, states, batch.learned)
-        online, steps = outputs.action_values, batch.learned
+        outputs, memory = self.replayed.values(agent, states, steps)
+        online = outputs.action_values
         errors = temporal_differences(online, target, steps, self.config)
         squares = _mean_over_time(jnp.square(errors), steps)
         taken = value_of(online[:-1], steps.action)
@@ -470,4 +376,4 @@ class R2D2:
         each |= {f"memory.{name}": metric[:-1] for name, metric in memory.items()}
         metrics = {name: valid_mean(x, ~steps.last[:-1]) for name, x in each.items()}
         metrics |= {"value_loss": jnp.mean(squares)}
-        return 0.5 * jnp.mean(batch.weights * squares), (metrics, errors)
+        return 0.5 * jnp.mean(weights * squares), (metrics, errors)

@@ -11,11 +11,10 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from clew.agents.network import Agent
-from clew.agents.trajectory import refresh_all
+from clew.agents.trajectory import empty_memories, refresh_all
 from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream
 from clew.interact.host_rollout import HostRollout, environment_seed
 from clew.interact.hosted_task import HostedTask
-from clew.interact.rollout import empty_memories
 from clew.memory.base import State
 from clew.run.asynchronous.heartbeat import Heartbeat
 from clew.run.build import abstract_agent, parts_of

@@ -65,14 +65,17 @@ class Ready(Generic[Owner]):
 
     Args:
         max_lag: greatest number of updates between acting and learning.
+        consecutive: take one rollout of every actor, so that each continues the actor's last one.
+            None is then ever too old: no actor is so far ahead of the others.
     """
 
-    def __init__(self, max_lag: int):
-        self._max_lag = max_lag
+    def __init__(self, max_lag: int, consecutive: bool = False):
+        self._max_lag, self._consecutive = max_lag, consecutive
         self._pairs: list[tuple[Owner, ActorRollout]] = []
 
-    def __len__(self) -> int:
-        return len(self._pairs)
+    def enough(self, count: int) -> bool:
+        """Whether there are so many to take."""
+        return len(self._next(count)) == count
 
     def add(self, owner: Owner, rollout: ActorRollout) -> None:
         """One more, and whose it is."""
@@ -87,9 +90,18 @@ class Ready(Generic[Owner]):
 
     def take(self, count: int) -> tuple[list[Owner], list[ActorRollout]]:
         """The first ones: whose they are, and they themselves by actor."""
-        taken, self._pairs = self._pairs[:count], self._pairs[count:]
+        places = self._next(count)
+        taken = [self._pairs[place] for place in places]
+        self._pairs = [pair for place, pair in enumerate(self._pairs) if place not in places]
         rollouts = sorted((rollout for _, rollout in taken), key=lambda rollout: rollout.actor)
         return [owner for owner, _ in taken], rollouts
+
+    def _next(self, count: int) -> list[int]:
+        """The places of the first ones, or of the first one of each actor."""
+        if not self._consecutive:
+            return list(range(min(count, len(self._pairs))))
+        actors = [rollout.actor for _, rollout in self._pairs]
+        return [actors.index(actor) for actor in dict.fromkeys(actors)][:count]
 
 
 class SerialPool(ActorPool):

@@ -235,7 +235,9 @@ class ProcessPool(ActorPool):
         self._gathered = gathered_template(config, specs[0].task, specs[0].num_envs)
         self._budget = FaultBudget(config.host.restarts, log)
         self._running: list[_Running] = []
-        self._ready = Ready[_Running](config.asynchronous.max_lag)
+        self._ready = Ready[_Running](
+            config.asynchronous.max_lag, config.learner.gathering.consecutive
+        )
         self._taken: list[_Running] = []
         self._version = -1
         self.dropped = 0
@@ -257,7 +259,7 @@ class ProcessPool(ActorPool):
             for running in self._ready.drop(self._version):
                 self.dropped += 1
                 running.send(Ack(1))
-            if len(self._ready) >= count:
+            if self._ready.enough(count):
                 break
             links = [running.link for running in self._running]
             ends = [running.process.sentinel for running in self._running]

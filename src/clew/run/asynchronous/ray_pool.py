@@ -207,7 +207,8 @@ class RayPool(ActorPool):
         self._ahead = settings.ahead
         self._budget, self._log = FaultBudget(self._config.host.restarts, log), log
         self._running: list[RunningActor] = []
-        self._ready = Ready[RunningActor](settings.max_lag)
+        consecutive = self._config.learner.gathering.consecutive
+        self._ready = Ready[RunningActor](settings.max_lag, consecutive)
         self._taken: list[RunningActor] = []
         self._newest: tuple[int, Any] = (-1, None)
         self._lost_nodes: set[str] = set()
@@ -229,7 +230,7 @@ class RayPool(ActorPool):
             late = self._ready.drop(self._newest[0])
             self.dropped += len(late)
             self._learned(late)
-            if len(self._ready) >= count:
+            if self._ready.enough(count):
                 break
             self._listen()
             self._look_for_room(count)

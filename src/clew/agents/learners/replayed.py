@@ -1,0 +1,230 @@
+"""Learning from replayed sequences: what is kept of a rollout, the burn-in, when it begins."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, cast
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PRNGKeyArray, PyTree
+
+from clew.agents import replay as ring
+from clew.agents.heads import Behaviour, follow_policy
+from clew.agents.learners.base import (
+    Gathering,
+    Learned,
+    LearnerConfig,
+    LearnerState,
+    Metrics,
+    learn_minibatches,
+)
+from clew.agents.network import Agent
+from clew.agents.replay import Replay, Sequences, Steps
+from clew.agents.trajectory import (
+    Reading,
+    Rollout,
+    empty_memories,
+    read,
+    refresh_all,
+    states_after,
+)
+from clew.errors import UserError, require_at_least, require_choice
+from clew.memory.base import State
+
+FIRST_STATES = ("refreshed", "stored", "zero")
+"""What the memory is before the burn-in of a sequence."""
+
+
+class ReplayConfig(LearnerConfig, Protocol):
+    """The settings of every learner that replays."""
+
+    @property
+    def sequence_length(self) -> int: ...
+    @property
+    def burn_in(self) -> int: ...
+    @property
+    def period(self) -> int: ...
+    @property
+    def first_state(self) -> str: ...
+    @property
+    def replay_steps(self) -> int: ...
+    @property
+    def learning_starts(self) -> int: ...
+    @property
+    def gradient_steps(self) -> int: ...
+    @property
+    def batch_size(self) -> int: ...
+
+
+def validate_replay(config: ReplayConfig) -> None:
+    """Refuses impossible settings of a learner that replays, with a `UserError`."""
+    names = "num_envs rollout_length sequence_length period gradient_steps batch_size replay_steps"
+    for name in names.split():
+        require_at_least(name, getattr(config, name), 1)
+    for name in ("burn_in", "learning_starts"):
+        require_at_least(name, getattr(config, name), 0)
+    for name in ("rollout_length", "sequence_length", "burn_in"):
+        if getattr(config, name) % config.period:
+            raise UserError(
+                f"{name} must be a multiple of period, got {getattr(config, name)} steps and a "
+                f"period of {config.period}"
+            )
+    needed = steps_before_learning(config)
+    if config.replay_steps < needed:
+        raise UserError(
+            f"replay_steps must have room for the steps before the first gradient step, "
+            f"{needed:,}, got {config.replay_steps:,}"
+        )
+    require_choice("first_state", config.first_state, FIRST_STATES)
+
+
+def steps_before_learning(config: ReplayConfig) -> int:
+    """Steps of all environments when the first sequence may be drawn.
+
+    It needs a burn-in before it and an observation after it.
+    """
+    whole = config.burn_in + config.sequence_length + config.period
+    rollouts = -(-whole // config.rollout_length)
+    return max(rollouts * config.rollout_length * config.num_envs, config.learning_starts)
+
+
+class Drawn(NamedTuple):
+    """What a gradient step learns from."""
+
+    read: Steps
+    """The burn-in."""
+    learned: Steps
+    """The sequences."""
+    state0: PyTree
+    """As it was kept before the burn-in."""
+
+
+@dataclass(frozen=True)
+class ReplayedSequences:
+    """The replay of a learner, and the sequences that its gradient steps read.
+
+    The memory begins in a state of the past. A burn-in brings it up to date: these steps are only
+    read. Sequences cross the ends of episodes, where the memory forgets by its own law.
+
+    Source: Kapturowski et al. (2019), section 3. A state of which what it caches is rebuilt by the
+    present parameters is a deviation, see `refreshed` in the settings.
+    """
+
+    config: ReplayConfig
+
+    def gathering(self, *, scheduled: bool, behaviour: Behaviour = follow_policy) -> Gathering:
+        """Rollouts in blocks, each of the environments where the one before it left them."""
+        return Gathering(
+            sequence_length=self.config.period,
+            sequences_per_step=self.config.batch_size,
+            tolerates_lag=True,
+            consecutive=True,
+            scheduled=scheduled,
+            behaviour=behaviour,
+        )
+
+    def init(self, template: Rollout, states: PyTree) -> Replay:
+        """An empty replay; `states` are the shapes of what is kept before a rollout's blocks."""
+        return ring.init_replay(template, states, self.config.replay_steps)
+
+    def kept(self, agent: Agent, states: State, batch: int) -> State:
+        """What is stored of a memory's states before a rollout's blocks, [blocks, batch, ...]."""
+        if self.config.first_state == "stored":
+            return states
+        if self.config.first_state == "zero":
+            return ()
+        blocks = self.config.rollout_length // self.config.period
+        of_environments = jax.vmap(agent.memory.compact, axis_size=batch)
+        return jax.vmap(of_environments, axis_size=blocks)(states)
+
+    def draw(self, replay: Replay, key: PRNGKeyArray, exponent: float = 0.0) -> Sequences:
+        """The sequences of a gradient step, by their priorities to the power of the exponent."""
+        before, length = self._blocks
+        count = self.config.batch_size
+        return ring.draw(replay, key, count, exponent, before=before, length=length)
+
+    def take(self, replay: Replay, drawn: Sequences) -> Drawn:
+        """What a gradient step reads of the sequences that it draws."""
+        before, length = self._blocks
+        steps, kept = ring.take(replay, drawn, before=before, length=length)
+        burn_in = self.config.burn_in
+        first = jax.tree.map(lambda x: x[:burn_in], steps)
+        return Drawn(first, jax.tree.map(lambda x: x[burn_in:], steps), kept)
+
+    def states(self, agent: Agent, kept: State, burn_in: Steps) -> State:
+        """A memory's states after the burn-in; no gradient passes into them.
+
+        Args:
+            agent: the network that reads.
+            kept: of its memory, before the burn-in.
+            burn_in: what is only read.
+        """
+        first = self._first(agent, kept)
+        if not self.config.burn_in:
+            return first
+        return states_after(agent, first, burn_in.observation, burn_in.start)
+
+    def values(self, agent: Agent, states: State, steps: Steps) -> Reading:
+        """What a network says of sequences, and of the observation after them.
+
+        What the memory caches in the first state is rebuilt, so that the projections of remembered
+        observations learn.
+        """
+        if self.config.first_state != "stored":
+            states = refresh_all(agent, states, self.config.batch_size)
+        return read(agent, states, steps.observation, steps.start)
+
+    def learn(
+        self,
+        agent: Agent,
+        state: LearnerState,
+        step: Callable[[Replay, Agent, LearnerState, PRNGKeyArray], Learned],
+        key: PRNGKeyArray,
+        metrics: tuple[str, ...],
+    ) -> Learned:
+        """`gradient_steps` gradient steps, once enough is in the replay.
+
+        Args:
+            agent: the network.
+            state: the learner's.
+            step: a gradient step; of the replay its state has the priorities alone, which are all
+                of it that learning changes.
+            key: of what is drawn.
+            metrics: names of what a step measures; they are 0 before the first.
+        """
+        config, replay = self.config, cast(Replay, state.replay)
+
+        def one(agent: Agent, state: LearnerState, key: Array) -> Learned:
+            now = replay._replace(priorities=cast(Array, state.replay))
+            return step(now, agent, state, key)
+
+        def learned(state: LearnerState) -> tuple[PyTree[Array], LearnerState, Metrics]:
+            keys = jax.random.split(key, config.gradient_steps)
+            made = learn_minibatches(agent, state, keys, one)
+            return eqx.filter(made.agent, eqx.is_array), made.state, made.metrics
+
+        def nothing(state: LearnerState) -> tuple[PyTree[Array], LearnerState, Metrics]:
+            return eqx.filter(agent, eqx.is_array), state, {n: jnp.zeros(()) for n in metrics}
+
+        blocks = -(-steps_before_learning(config) // (config.period * config.num_envs))
+        small = state._replace(replay=replay.priorities)
+        params, small, found = jax.lax.cond(replay.written >= blocks, learned, nothing, small)
+        replay = replay._replace(priorities=small.replay)
+        return Learned(eqx.combine(params, agent), small._replace(replay=replay), found)
+
+    @property
+    def _blocks(self) -> tuple[int, int]:
+        """Blocks of the replay before a sequence, and its length in them."""
+        period = self.config.period
+        return self.config.burn_in // period, self.config.sequence_length // period
+
+    def _first(self, agent: Agent, kept: State) -> State:
+        """The memory before the burn-in of the sequences of a gradient step."""
+        batch = self.config.batch_size
+        if self.config.first_state == "stored":
+            return kept
+        if self.config.first_state == "zero":
+            return empty_memories(agent, batch)
+        expanded = jax.vmap(agent.memory.expand, axis_size=batch)(kept)
+        return refresh_all(agent, expanded, batch)
