@@ -6,16 +6,23 @@ from typing import Any
 
 import broken_memories as toys
 import jax
+import numpy as np
 import pytest
 
 from clew.cli.check import make
 from clew.errors import UserError
 from clew.memory.laws import LawBroken, check
+from clew.memory.laws.cases import Cases, Subject
+from clew.memory.laws.replay import check_replay
+from clew.memory.laws.report import TOLERANCES, LawRecorder, LawReport
+from clew.memory.laws.runs import Programs
+from clew.memory.lru import LRU
 from memory_samples import quick_compilation
 
 __all__ = ["quick_compilation"]
 
 LENGTHS = (1, 5)
+LONG = 2048
 MAPS = Path("/proc/self/maps")
 
 
@@ -46,6 +53,19 @@ def test_the_broken_law_is_named(kind: type[toys.Average], law: str, place: str)
     message = str(caught.value)
     assert message.startswith(f"{kind.__name__} breaks law '{law}'"), message
     assert place in message, message
+
+
+@pytest.mark.parametrize(("kind", "sound"), [(LRU, True), (toys.StoresLouder, False)])
+def test_a_stored_state_that_is_wrong_is_named_at_long_chunks(kind: type[LRU], sound: bool) -> None:
+    """What rounding may change there hides no stored state that is off by a thousandth."""
+    memory = kind(3, key=jax.random.key(0), hidden_size=4, num_layers=1)
+    tolerances = TOLERANCES["float32"]
+    subject = Subject(memory, "float32", [LONG], tolerances, Programs(memory))
+    cases = Cases(subject, np.random.default_rng(0))
+    cases.warm_up()
+    report = LawReport(kind.__name__)
+    check_replay(cases, LONG, LawRecorder(report, tolerances, memory.metric_names))
+    assert report.passed == sound, report
 
 
 @pytest.mark.parametrize(

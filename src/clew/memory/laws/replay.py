@@ -5,6 +5,7 @@ parameters than those that acted the state is stale, more or less: `staleness` s
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -22,7 +23,8 @@ STEP = 1e-3
 
 def check_replay(cases: Cases, length: int, record: LawRecorder) -> None:
     """A chunk from a state that was stored, beside the steps of acting; same parameters."""
-    random, cases.random = cases.random, np.random.default_rng(1)  # other laws' draws stay
+    # Numbers of its own, so that other laws' stay, and others in a second draw.
+    random, cases.random = cases.random, cases.random.spawn(1)[0]
     xs, starts, weights = cases.draw(length)
     starts[:, 0] = False
     weights = cases.of_outputs(weights)
@@ -30,11 +32,13 @@ def check_replay(cases: Cases, length: int, record: LawRecorder) -> None:
     keep = jax.vmap(lambda state: memory.expand(memory.compact(state)), axis_size=CASES)
     stored, _ = cases.refresh(memory, as_numpy(keep(cases.warm)))
     actual = cases.run([(learn, length)], stored, xs, starts, weights)
-    expected = cases.run([(scan_steps, length)], cases.warm, xs, starts, weights)
+    steps = partial(cases.run, [(scan_steps, length)], cases.warm)
+    expected = steps(xs, starts, weights)
     # Gradients of what was left out are not those of what was there.
     actual = actual._replace(state=expected.state, output=cases.of_outputs(actual.output))
     names = [f"a chunk of {length} from a stored state, member {b}" for b in range(CASES)]
-    record.compare("replay", length, names, actual, expected)
+    again = partial(steps, cases.nudged(xs), starts, weights)
+    record.compare("replay", length, names, actual, expected, again)
     cases.random = random
 
 
