@@ -32,6 +32,8 @@ if os.environ.setdefault("CLEW_TESTS", "slow") == "fast":
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     quick = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
     os.environ.setdefault("XLA_FLAGS", quick)
+    # Nor does it need to know which line of which file called for each operation of a program.
+    os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 
 import jax
 import pytest

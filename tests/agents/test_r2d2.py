@@ -203,12 +203,16 @@ def test_forbidden_actions_are_neither_taken_nor_part_of_a_target() -> None:
     learner = R2D2(replace(CONFIG, rescaling=False))
     agent, state, _ = gathered(learner, stream, "gru", 3)
     replayed = learner.replayed
-    batch = replayed.take(state.replay, replayed.draw(state.replay, jax.random.key(0)))
+
+    @eqx.filter_jit
+    def read() -> tuple[Any, Any]:
+        batch = replayed.take(state.replay, replayed.draw(state.replay, jax.random.key(0)))
+        return batch, learner.values(agent, batch).outputs.action_values
+
+    batch, target = read()
     allowed = batch.learned.observation[MASK]
     taken = jnp.take_along_axis(allowed[:-1], batch.learned.action[..., None], axis=-1)
     assert np.asarray(taken[..., 0] | batch.learned.last[:-1]).all()
-    outputs = learner.values(agent, batch).outputs
-    target = outputs.action_values
     errors = temporal_differences(target, target, batch.learned, learner.config)
     assert np.abs(errors).max() < 100
 

@@ -1,5 +1,6 @@
 """A replay keeps the latest steps, and draws sequences as often as it should."""
 
+from collections import Counter
 from typing import Any
 
 import jax
@@ -135,9 +136,10 @@ def test_sequences_are_drawn_as_often_as_they_should_be(exponent: float) -> None
     whole = np.asarray(replay.complete(**shape))
     places = [(b, e) for b in np.flatnonzero(whole) for e in range(BATCH)]
     chances = oracle.probabilities([float(priorities[p]) for p in places], exponent)
-    seen = list(zip(np.asarray(drawn.block), np.asarray(drawn.environment), strict=True))
+    seen = list(zip(drawn.block.tolist(), drawn.environment.tolist(), strict=True))
     assert set(seen) <= set(places) and int(drawn.choices) == len(places)
-    counts = [seen.count(place) for place in places]
+    of_seen = Counter(seen)
+    counts = [of_seen[place] for place in places]
     assert chisquare(counts, np.array(chances) * count).pvalue > 1e-3
     of_place = dict(zip(places, chances, strict=True))
     expected = [of_place[place] for place in seen]
