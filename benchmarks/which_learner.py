@@ -1,40 +1,42 @@
-"""Which learner learns what, at equal steps: a T-Maze of 20 steps and a memory chain of 20.
+"""Which learner learns what, at equal steps.
 
     python -m benchmarks.which_learner results/which-learner
     python -m benchmarks.which_learner results/pqn --plan pqn
 
-Two plans, each with five seeds, then 500 fresh episodes; no step size was tuned for these tasks:
+Plans, each with five seeds, then fresh episodes; no step size was tuned for these tasks:
 
-- defaults: every learner at its default settings, with a GRU of 64 units and without memory,
-  500,000 steps, sampled actions;
+- defaults: every learner at its default settings, with a GRU of 64 units and without memory, on a
+  T-Maze of 20 steps and a memory chain of 20; 500,000 steps, sampled actions. SAC, whose steps take
+  longer, has a plan of its own;
 - pqn: PQN with three memories beside PPO, which reads the same rollouts in the same minibatches,
-  and A2C with the settings of `benchmarks/modern_memories.py`; 200,000 steps, greedy actions.
+  and A2C with the settings of `benchmarks/modern_memories.py`; 200,000 steps, greedy actions;
+- chain-of-sac: the same memory chain with SAC at its defaults, 100,000 steps;
+- pendulum-without-velocities, pendulum-without-positions: SAC at its defaults, and PPO with the
+  settings that `clew sweep` found for the former (results/sweep-continuous), 50,000 steps, greedy
+  actions.
 
 It goes on where it stopped; `--seeds 3` begins with fewer. `clew report FOLDER` draws the curves.
 """
 
 import argparse
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
-from clew import A2CConfig, PPOConfig, TrainConfig
+from clew import A2CConfig, NetworkConfig, PPOConfig, TrainConfig
 from clew.agents.learners import LEARNERS
+from clew.envs.wrappers import WrapperConfig
 from clew.lab.grid import Evaluation, Setting, Study, run_study
 
-TASKS = {
-    "tmaze-20": Setting("tmaze", {"corridor_length": 20}),
-    "memory-chain-20": Setting("memory_chain", {"memory_length": 20}),
-}
+CHAIN = {"memory-chain-20": Setting("memory_chain", {"memory_length": 20})}
+TASKS = {"tmaze-20": Setting("tmaze", {"corridor_length": 20})} | CHAIN
 
 
 def defaults() -> Study:
-    """Every learner with every memory at its default settings."""
+    """Every learner but SAC with every memory at its default settings."""
     return Study(
         name="which-learner",
-        models={
-            f"{learner}-{memory}": agent(learner, memory, hidden_size=64)
-            for memory in ("gru", "none")
-            for learner in LEARNERS
-        },
+        models=with_every_memory({name: {} for name in LEARNERS if name != "sac"}),
         settings=TASKS,
         steps=500_000,
         evaluation=Evaluation(episodes=500),
@@ -46,11 +48,9 @@ def pqn() -> Study:
     """PQN beside PPO on the same minibatches, and A2C."""
     same_minibatches = PPOConfig(32, 128, 128, minibatches=16, learning_rate=1e-3)
     size = {"hidden_size": 64, "num_layers": 1}
-    models = {
-        f"pqn-{memory}": agent("pqn", memory, **size) for memory in ("gru", "min_gru", "none")
-    }
-    models["ppo-gru"] = replace(agent("ppo", "gru", **size), ppo=same_minibatches)
-    models["a2c-gru"] = replace(agent("a2c", "gru", **size), a2c=A2CConfig(16, 64))
+    models = {f"pqn-{memory}": agent("pqn", memory, size) for memory in ("gru", "min_gru", "none")}
+    models["ppo-gru"] = agent("ppo", "gru", size, ppo=same_minibatches)
+    models["a2c-gru"] = agent("a2c", "gru", size, a2c=A2CConfig(16, 64))
     return Study(
         name="pqn",
         models=models,
@@ -61,12 +61,71 @@ def pqn() -> Study:
     )
 
 
-PLANS = {"defaults": defaults, "pqn": pqn}
+def chain_of_sac() -> Study:
+    """SAC, with choices, on the memory chain."""
+    return Study(
+        name="chain-of-sac",
+        models=with_every_memory({"sac": {}}),
+        settings=CHAIN,
+        steps=100_000,
+        evaluation=Evaluation(episodes=500),
+        score="return",
+    )
 
 
-def agent(learner: str, memory: str, **options: int) -> TrainConfig:
+def pendulum(without: str, keep: tuple[int, ...]) -> Study:
+    """SAC, and PPO as the best of a search on the task without velocities, on part of Pendulum."""
+    ppo = PPOConfig(
+        num_envs=4,
+        rollout_length=512,
+        minibatches=8,
+        epochs=10,
+        learning_rate=1e-3,
+        schedule="linear",
+        gamma=0.9,
+        lam=0.95,
+        entropy_cost=0.0,
+    )
+    scaled = WrapperConfig(keep=keep, normalise_rewards=True, reward_gamma=0.9)
+    network = NetworkConfig(encoder="auto", noise_steps=4)
+    learners = {
+        "sac": {"wrappers": WrapperConfig(keep=keep)},
+        "ppo": {"ppo": ppo, "wrappers": scaled, "network": network},
+    }
+    name = f"pendulum-without-{without}"
+    return Study(
+        name=name,
+        models=with_every_memory(learners),
+        settings={name: Setting("gymnasium:Pendulum-v1")},
+        steps=50_000,
+        evaluation=Evaluation(episodes=100, greedy=True),
+        score="return",
+        resumable=True,
+        last_steps=5_000,
+    )
+
+
+PLANS = {
+    "defaults": defaults,
+    "pqn": pqn,
+    "chain-of-sac": chain_of_sac,
+    "pendulum-without-velocities": partial(pendulum, "velocities", (0, 1)),
+    "pendulum-without-positions": partial(pendulum, "positions", (2,)),
+}
+
+
+def with_every_memory(learners: dict[str, dict[str, Any]]) -> dict[str, TrainConfig]:
+    """Each learner, with its settings, with a GRU of 64 units and without memory."""
+    return {
+        f"{learner}-{memory}": agent(learner, memory, {"hidden_size": 64}, **settings)
+        for memory in ("gru", "none")
+        for learner, settings in learners.items()
+    }
+
+
+def agent(learner: str, memory: str, options: dict[str, Any], **settings: Any) -> TrainConfig:
     """An agent with these options of its memory."""
-    return TrainConfig(algorithm=learner, memory=memory, memory_options=options)
+    return TrainConfig(algorithm=learner, memory=memory, memory_options=options, **settings)
 
 
 def main() -> None:

@@ -28,6 +28,7 @@ from clew.agents.learners.a2c import A2CConfig
 from clew.agents.learners.ppo import PPOConfig
 from clew.agents.learners.pqn import PQNConfig
 from clew.agents.learners.r2d2 import R2D2Config
+from clew.agents.learners.sac import SACConfig
 from clew.agents.trajectory import empty_memories, read
 from clew.lab.bench.speed import SpeedPlan, measure
 from clew.memory import MEMORIES
@@ -65,6 +66,19 @@ def small(memory: str, options: dict[str, Any], algorithm: str = "a2c", **change
         "pqn": PQNConfig(8, 8, 4, minibatches=2, epochs=2, adam_eps=EPS),
         "r2d2": R2D2Config(
             8, 8, 4, 4, 4, replay_steps=512, learning_starts=0, batch_size=4, adam_eps=EPS
+        ),
+        "sac": SACConfig(
+            8,
+            8,
+            4,
+            4,
+            4,
+            memory_of_critic="separate",
+            replay_steps=512,
+            learning_starts=0,
+            gradient_steps=2,
+            batch_size=4,
+            adam_eps=EPS,
         ),
     }
     settings |= changes
@@ -203,6 +217,7 @@ EXHAUSTIVE: dict[str, Callable[[], float]] = FAMILIES | {
     "ppo": partial(in_jax, small("gru", {"hidden_size": 4}, "ppo"), 4),
     "pqn": partial(in_jax, small("gru", {"hidden_size": 4}, "pqn"), 4),
     "r2d2": partial(in_jax, small("gru", {"hidden_size": 4}, "r2d2"), 4),
+    "sac": partial(in_jax, small("gru", {"hidden_size": 4}, "sac"), 4),
     "complex numbers": partial(in_jax, small("own_lru:LRU", {"hidden_size": 4}, "ppo"), 4),
     "seeds": partial(in_jax, small("gru", {"hidden_size": 4}, seeds=4), 2),
     "lstm, ppo of several seeds": partial(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from clew.agents.learners.ppo import PPOConfig
     from clew.agents.learners.pqn import PQNConfig
     from clew.agents.learners.r2d2 import R2D2Config
+    from clew.agents.learners.sac import SACConfig
     from clew.agents.network import Agent, NetworkConfig
     from clew.bridges.make import make_env
     from clew.deploy.export import export, export_agent
@@ -45,6 +46,7 @@ _HOMES = {
     "PPOConfig": "clew.agents.learners.ppo",
     "PQNConfig": "clew.agents.learners.pqn",
     "R2D2Config": "clew.agents.learners.r2d2",
+    "SACConfig": "clew.agents.learners.sac",
     "WrapperConfig": "clew.envs.wrappers",
     "HostConfig": "clew.interact.task",
     "EnvironmentFailed": "clew.run.runner",
@@ -84,6 +86,7 @@ __all__ = [
     "PPOConfig",
     "PQNConfig",
     "R2D2Config",
+    "SACConfig",
     "Policy",
     "TrainConfig",
     "TrainingDiverged",

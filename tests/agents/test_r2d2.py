@@ -26,9 +26,9 @@ from clew.envs import AutoReset, Permutation, TMaze
 from clew.envs.spaces import MASK
 from clew.errors import UserError
 from clew.interact.rollout import gather, init_actor
-from clew.memory import MEMORIES
-from memory_samples import SMALL, quick_compilation
+from memory_samples import quick_compilation
 from oracles import r2d2 as oracle
+from replays import gathered
 from streams import agent_on
 
 __all__ = ["quick_compilation"]
@@ -107,60 +107,6 @@ def test_returns_of_n_steps_are_the_sums_that_they_are() -> None:
         case = (np.asarray(steps.reward)[:, b], np.asarray(steps.discount)[:, b], value[:, b])
         expected = [oracle.n_step_return(*case, valid[:, b], t, 4) for t in range(9)]
         np.testing.assert_allclose(found[:, b], expected, rtol=1e-5, atol=1e-6)
-
-
-def gathered(learner: R2D2, stream: AutoReset, memory: str, rollouts: int) -> tuple[Any, ...]:
-    """An agent, the learner's state with so many rollouts in the replay, and these."""
-    agent = agent_on(stream, memory, SMALL[memory], make_heads=learner.make_heads)
-
-    @eqx.filter_jit
-    def run(agent: Any, key: Any) -> Any:
-        actor = init_actor(agent, stream, learner.config.num_envs, key)
-        state, seen = None, []
-        for number in range(rollouts):
-            key, one = jax.random.split(key)
-            length = learner.config.rollout_length
-            made = gather(agent, actor, one, number * length, stream=stream, learner=learner)
-            actor, rollout = made.actor, made.rollout
-            if state is None:
-                state = learner.init(agent, lambda rollout=rollout: rollout)
-            state = learner.add(agent, state, rollout)
-            seen.append(rollout)
-        return state, seen
-
-    return agent, *run(agent, jax.random.key(5))
-
-
-READ_AGAIN = [(name, "refreshed") for name in MEMORIES] + [("gtrxl", "stored")]
-QUICK = ("gru", "gtrxl", "none")
-
-
-@pytest.mark.parametrize(
-    ("name", "first_state"),
-    [pytest.param(*c, marks=[pytest.mark.slow] * (c[0] not in QUICK)) for c in READ_AGAIN],
-)
-def test_what_was_acted_is_what_is_read_again(name: str, first_state: str) -> None:
-    """With the same parameters, from a state that was stored before a burn-in: values to 1e-5.
-
-    Episodes of up to four steps end within burn-in and sequences, terminated and truncated.
-    """
-    stream = AutoReset(TMaze(corridor_length=2, time_limit=4, on_time_limit="truncate"))
-    learner = R2D2(replace(CONFIG, first_state=first_state))
-    agent, state, rollouts = gathered(learner, stream, name, 4)
-
-    @eqx.filter_jit
-    def reread(agent: Any, key: Any) -> Any:
-        drawn = learner.replayed.draw(state.replay, key)
-        batch = learner.replayed.take(state.replay, drawn)
-        return drawn, batch, learner.values(agent, batch).outputs.value
-
-    drawn, batch, values = reread(agent, jax.random.key(1))
-    assert np.asarray(batch.learned.start[1:]).any() and np.asarray(batch.learned.last).any()
-    acted = np.concatenate([np.asarray(r.chunks.value).reshape(-1, 3) for r in rollouts])
-    places = np.asarray(state.replay.numbers)[np.asarray(drawn.block)]
-    for at, (number, env) in enumerate(zip(places, np.asarray(drawn.environment), strict=True)):
-        expected = acted[number * 4 : number * 4 + 8, env]
-        assert np.abs(values[:-1, at] - expected).max() / (1 + np.abs(expected).max()) < 1e-5
 
 
 def test_it_begins_when_enough_is_there_and_copies_its_target() -> None:

@@ -204,7 +204,7 @@ def test_who_hangs_and_who_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"env": "tmaze"}, "runner async is for Gymnasium environments; tmaze is written in JAX"),
         (
             {"algorithm": "a2c", "steps": 4096},
-            "runner async needs algorithm 'ppo' or 'pqn' or 'r2d2', got 'a2c'",
+            "runner async needs algorithm 'ppo' or 'pqn' or 'r2d2' or 'sac', got 'a2c'",
         ),
         ({"seeds": 2}, "runner async needs seeds 1, got 2"),
         ({"host": HostConfig(processes=2)}, "runner async needs host.processes 0, got 2"),

@@ -15,6 +15,7 @@ from clew.agents.learners.a2c import A2CConfig
 from clew.agents.learners.ppo import PPOConfig
 from clew.agents.learners.pqn import PQNConfig
 from clew.agents.learners.r2d2 import R2D2Config
+from clew.agents.learners.sac import SACConfig
 from clew.agents.network import NetworkConfig
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
@@ -84,6 +85,24 @@ REPLAYED = R2D2Config(
     gamma=GAMMA,
 )
 
+SOFT = SACConfig(
+    num_envs=4,
+    rollout_length=8,
+    sequence_length=4,
+    burn_in=0,
+    period=4,
+    replay_steps=512,
+    learning_starts=0,
+    gradient_steps=2,
+    batch_size=8,
+    learning_rate=1e-2,
+    polyak=0.2,
+    initial_temperature=1e-6,
+    temperature_rate=0.0,
+    gamma=GAMMA,
+)
+"""Without a reward for its entropy, which is no part of these values."""
+
 
 def config_of(folder, factory: str = "counting", algorithm: str = "a2c", **changes) -> TrainConfig:
     settings = {
@@ -113,6 +132,7 @@ def config_of(folder, factory: str = "counting", algorithm: str = "a2c", **chang
             lam=0.0,
         ),
         "r2d2": REPLAYED,
+        "sac": SOFT,
         "steps": 32 * 200,
         "run_dir": str(folder),
         "log_every": 100,

@@ -69,7 +69,7 @@ class Measured:
 def reading(learner: str, length: int) -> dict[str, Any]:
     """Settings of how a learner reads rollouts of a length."""
     sequence = {"sequence_length": SEQUENCES[length]}
-    if learner == "r2d2":
+    if learner in ("r2d2", "sac"):
         replay = {"replay_steps": 9 * length, "learning_starts": 0, "batch_size": 2}
         return sequence | replay | {"period": SEQUENCES[length], "burn_in": 0}
     if learner == "a2c":
@@ -142,7 +142,7 @@ COMBINATIONS = [
 @pytest.mark.parametrize(
     ("learner", "runner"),
     [("ppo", "hosted"), ("ppo", "hosted, masked"), ("pqn", "hosted, masked")]
-    + [("r2d2", "compiled")],
+    + [("r2d2", "compiled"), ("sac", "hosted, masked")],
 )
 def test_ratio_law_in_a_run(learner: str, runner: str) -> None:
     """One of them that compiles quickly."""

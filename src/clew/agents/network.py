@@ -43,10 +43,10 @@ class NetworkConfig(EncoderConfig, Settings):
     (Pramanik, 2023, Table A.1: 128; Makkink, 2021: 0)."""
     continuous: str = "gaussian"
     """Distribution of the actions of a Box: gaussian, clipped to its limits, or tanh, squashed
-    into them."""
+    into them. SAC takes tanh, whatever is said here."""
     log_std: str = "free"
     """Where the log deviations of such actions come from: free, learned parameters that do not
-    depend on the observation, or head, outputs of the actor."""
+    depend on the observation, or head, outputs of the actor. SAC takes head."""
     initial_log_std: float = 0.0
     """The log deviations before training."""
     noise_steps: int = 1

@@ -106,7 +106,8 @@ class TrainConfig(LearnerSettings):
     """The network around the memory: encoder, projection and heads."""
     algorithm: str = "auto"
     """Learner: a2c (advantage actor-critic), ppo (proximal policy optimisation), pqn or r2d2
-    (Q-learning without and with replay, for one choice of actions), or auto: a2c on the library's
+    (Q-learning without and with replay, for one choice of actions), sac (soft actor-critic with
+    replay, for one choice or continuous actions), or auto: a2c on the library's
     own tasks, or where settings of a2c are given; on Gymnasium environments ppo, with the encoder
     that fits (auto) and normalised rewards unless you set them. Or module:Class, a learner of your
     own."""
@@ -118,7 +119,7 @@ class TrainConfig(LearnerSettings):
     """How Gymnasium environments are run."""
     runner: str = "sync"
     """How acting and learning take turns: sync, one after the other, or async, at the same time
-    and in several processes (PPO, PQN and R2D2 on Gymnasium environments only)."""
+    and in several processes (PPO, PQN, R2D2 and SAC on Gymnasium environments only)."""
     asynchronous: AsyncConfig = field(default_factory=AsyncConfig)
     """How actors and learner share the work; it counts only with runner async."""
     steps: int = 500_000

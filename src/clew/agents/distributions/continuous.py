@@ -52,13 +52,20 @@ class Bounds(eqx.Module):
         """Number of components."""
         return math.prod(self.shape)
 
-    def require_finite(self) -> None:
-        """Raises `UserError`, naming the component, unless every limit is finite."""
+    def require_finite(
+        self, what: str = "tanh actions need", instead: str = "choose gaussian"
+    ) -> None:
+        """Raises `UserError`, naming the component, unless every limit is finite.
+
+        Args:
+            what: who needs finite limits, for the message.
+            instead: what to choose where there are none.
+        """
         for i, limits in enumerate(zip(self.low, self.high, strict=True)):
             if not all(map(math.isfinite, limits)):
                 raise UserError(
-                    f"tanh actions need finite limits, got {limits[0]} and {limits[1]} in "
-                    f"component {i} of shape {self.shape}; choose gaussian, or bound the space"
+                    f"{what} finite limits, got {limits[0]} and {limits[1]} in component {i} of "
+                    f"shape {self.shape}; {instead}, or bound the space"
                 )
 
     def clip(self, action: AnyArray) -> AnyArray:

@@ -9,10 +9,17 @@ from clew.agents.learners.base import Learner, LearnerConfig, require_learner
 from clew.agents.learners.ppo import PPO, PPOConfig
 from clew.agents.learners.pqn import PQN, PQNConfig
 from clew.agents.learners.r2d2 import R2D2, R2D2Config
+from clew.agents.learners.sac import SAC, SACConfig
 from clew.errors import call_own
 from clew.names import find
 
-LEARNERS: dict[str, type[Learner]] = {"a2c": A2C, "ppo": PPO, "pqn": PQN, "r2d2": R2D2}
+LEARNERS: dict[str, type[Learner]] = {
+    "a2c": A2C,
+    "ppo": PPO,
+    "pqn": PQN,
+    "r2d2": R2D2,
+    "sac": SAC,
+}
 
 OWN_METRIC = "learner."
 """How the metrics of a learner of your own begin in rows, where no other learner has them."""
@@ -27,6 +34,7 @@ if TYPE_CHECKING:
         ppo: PPOConfig = PPOConfig()
         pqn: PQNConfig = PQNConfig()
         r2d2: R2D2Config = R2D2Config()
+        sac: SACConfig = SACConfig()
 else:
     LearnerSettings = dataclasses.make_dataclass(
         "LearnerSettings",

@@ -1,0 +1,700 @@
+"""Recurrent soft actor-critic: settings, heads, loss and update."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, NamedTuple, cast
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+
+from clew.agents import replay as ring
+from clew.agents.distributions import CONTINUOUS, Categorical, Distribution, Gaussian
+from clew.agents.heads import Head, Heads, MakeHeads
+from clew.agents.learners.base import (
+    Gathering,
+    Learned,
+    LearnerState,
+    Metrics,
+    adam,
+    apply_gradient,
+    is_scheduled,
+    make_schedule,
+    valid_mean,
+    validate_adam,
+    validate_schedule,
+)
+from clew.agents.learners.replayed import Drawn, ReplayedSequences, validate_replay
+from clew.agents.network import Agent
+from clew.agents.replay import Replay, Steps
+from clew.agents.returns import n_step_returns
+from clew.agents.trajectory import (
+    Rollout,
+    Trajectory,
+    empty_memories,
+    refresh_all,
+    states_after,
+)
+from clew.errors import Settings, UserError, require_choice, require_fraction, require_rate
+from clew.memory.base import State
+from clew.memory.parts.blocks import Init, LayerNorm, Linear
+
+MEMORIES_OF_CRITIC = ("shared", "separate")
+"""What the critics remember with."""
+
+
+@dataclass(frozen=True)
+class SACConfig(Settings):
+    """Settings of SAC.
+
+    "Paper" is Haarnoja et al. (2018), Soft Actor-Critic Algorithms and Applications; "quoted" is
+    what reimplementations say of a paper, which was not read in it.
+    """
+
+    num_envs: int = 8
+    """Environments stepped side by side (paper: 1)."""
+    rollout_length: int = 32
+    """Steps of every environment between two rounds of learning. Must be a multiple of period."""
+    sequence_length: int = 32
+    """Steps of a sequence that are learned from (Ni et al., 2022, quoted: 64 or whole episodes).
+    Must be a multiple of period."""
+    burn_in: int = 0
+    """Steps before them that are only read, for a state that suits the present parameters. Must be
+    a multiple of period."""
+    period: int = 32
+    """Steps between the first steps of neighbouring sequences, which overlap. So often the memory's
+    state is stored."""
+    first_state: str = "refreshed"
+    """The memory before the burn-in: refreshed, as it was when the steps were acted on, with what
+    it caches of them rebuilt by the present parameters; stored, exactly as it was; or zero, as at
+    the start of an episode."""
+    memory_of_critic: str = "shared"
+    """What the critics remember with: shared, the agent's memory, which then learns from the
+    critics' loss alone, as the gradient of the policy's loss stops before it; or separate, an
+    encoder and a memory of their own, and the agent's learn from the policy's loss (as Ni et al.,
+    2022, quoted)."""
+    replay_steps: int = 200_000
+    """Steps of all environments together that are kept to learn from (paper: 1 million)."""
+    learning_starts: int = 2_000
+    """Steps of all environments together before the first gradient step (quoted: 1,000 to
+    10,000)."""
+    gradient_steps: int = 64
+    """Gradient steps after every rollout (paper: one for each step)."""
+    batch_size: int = 32
+    """Sequences of a gradient step (Ni et al., 2022, quoted: 32 or 64)."""
+    learning_rate: float = 1e-3
+    """Step size of Adam (paper: 3e-4)."""
+    memory_rate: float = 1.0
+    """Step size of the memory's parameters as a fraction of learning_rate. Smaller ones keep what
+    is remembered steady for the critics (Luo et al., 2024, quoted: 1e-5 beside 3e-4, so 1/30)."""
+    temperature_rate: float = 1.0
+    """The same of the temperature (paper: 1); with 0 it stays what it is at first."""
+    schedule: str = "constant"
+    """How the step size goes over a run: constant, linear or cosine, down to 0 at the last gradient
+    step that the run's steps allow, or module:function, one of your own, see `make_schedule`."""
+    warmup_fraction: float = 0.0
+    """Fraction of the gradient steps of a run over which the step size first rises from 0."""
+    gamma: float = 0.99
+    """Discount per step (paper: 0.99)."""
+    polyak: float = 0.01
+    """How far the target network moves to the network after every gradient step (paper: 0.005)."""
+    initial_temperature: float = 1.0
+    """Weight of the entropy before the first gradient step (quoted: 1)."""
+    target_entropy: float | None = None
+    """Entropy in nats that the temperature holds the policy at; None for -1 for every component of
+    a continuous action (paper), and for a discrete one a fraction of the largest, see
+    entropy_fraction."""
+    entropy_fraction: float = 0.3
+    """The target for one choice among n allowed actions, as a fraction of log n (Christodoulou,
+    2019, quoted: 0.98, with which actions that are sampled stay nearly random)."""
+    max_grad_norm: float | None = None
+    """Largest global norm of the gradient of all networks together, longer ones are scaled down;
+    None for no limit."""
+    adam_b1: float = 0.9
+    """Decay of Adam's mean of gradients, per gradient step."""
+    adam_b2: float = 0.999
+    """Decay of Adam's mean of squared gradients, per gradient step."""
+    adam_eps: float = 1e-8
+    """Added to Adam's denominator."""
+
+    def validate(self) -> None:
+        validate_replay(self)
+        require_choice("memory_of_critic", self.memory_of_critic, MEMORIES_OF_CRITIC)
+        for name in ("gamma", "polyak", "entropy_fraction"):
+            require_fraction(name, getattr(self, name))
+        for name in ("memory_rate", "temperature_rate"):
+            require_rate(name, getattr(self, name))
+        for name in ("polyak", "initial_temperature"):
+            require_rate(name, getattr(self, name), positive=True)
+        target = self.target_entropy
+        if target is not None and not math.isfinite(target):
+            raise UserError(f"target_entropy must be a finite number or None, got {target!r}")
+        validate_schedule(self)
+        validate_adam(self)
+
+
+class Critic(eqx.Module):
+    """Q(x) = relu(LN(relu(LN(x W_1 + b_1)) W_2 + b_2)) W_3 + b_3, or Q(x) = x W_3 + b_3.
+
+    Source: two hidden layers as in Haarnoja et al. (2018), Table 1; layer norms (LN), which are a
+    deviation, keep values of actions that were never taken in bounds (Ball et al., 2023).
+    """
+
+    hidden: tuple[tuple[Linear, LayerNorm], ...]
+    output: Linear
+
+    def __init__(
+        self, input_size: int, hidden_size: int, output_size: int, *, key: PRNGKeyArray, init: Init
+    ):
+        first, second, last = jax.random.split(key, 3)
+        self.hidden = ()
+        if hidden_size > 0:
+            sizes = ((first, input_size), (second, hidden_size))
+            self.hidden = tuple(
+                (Linear(size, hidden_size, key=key, init=init), LayerNorm(hidden_size))
+                for key, size in sizes
+            )
+        self.output = Linear(hidden_size or input_size, output_size, key=last, init=init)
+
+    def __call__(self, x: Float[Array, "*lead in"]) -> Float[Array, "*lead out"]:
+        for product, norm in self.hidden:
+            x = jax.nn.relu(norm(product(x)))
+        return self.output(x)
+
+
+class SoftOutputs(NamedTuple):
+    """The outputs of `SoftActorCritic`."""
+
+    logits: Float[Array, "*lead parameters"]
+    value: Float[Array, "*lead"]
+    features: Float[Array, "*lead out"]
+    """The memory's output, which critics read together with an action."""
+
+    @property
+    def action_values(self) -> None:
+        """A policy is learned, and evaluated."""
+        return None
+
+
+class SoftActorCritic(Heads):
+    """A policy, two critics of a memory's output h and an action, and the temperature alpha.
+
+        Q_i(h, a) = critic_i([h, tanh(u)])      for a continuous action, stored as u
+        Q_i(h, a) = critic_i(h)_a               for one choice
+        V(h)      = min_i Q_i(h, a*) + alpha H(pi(. | h))            continuous, a* the greedy one
+        V(h)      = sum_a pi(a | h) min_i Q_i(h, a) + alpha H(pi(. | h))          for one choice
+
+    Continuous actions are always squashed, with deviations that are outputs of the head: a
+    distribution that is not so is replaced by the one that is, with the same limits, initial
+    deviation and noise. The deviation is what holds the entropy at its target, for every
+    observation, and an action that is clipped would have the same value as others beside it.
+
+    Args:
+        size: of h.
+        distribution: of the actions, which must be one choice or within finite limits.
+        hidden_size: width of the hidden layers of actor and critics; 0 for none.
+        init: of the weights.
+        temperature: alpha before training.
+        key: random key for the weights.
+
+    Raises:
+        UserError: for other actions.
+
+    Source: Haarnoja et al. (2018), sections 4 and 5; Christodoulou (2019) for one choice, quoted.
+    """
+
+    actor: Head
+    critics: tuple[Critic, Critic]
+    log_temperature: Float[Array, ""]
+    distribution: Distribution
+
+    def __init__(
+        self,
+        size: int,
+        distribution: Distribution,
+        *,
+        hidden_size: int = 128,
+        init: Init = "orthogonal",
+        temperature: float,
+        key: PRNGKeyArray,
+    ):
+        self.distribution = soft_distribution(distribution)
+        actor_key, *critic_keys = jax.random.split(key, 3)
+        outputs = self.distribution.num_outputs
+        self.actor = Head(size, hidden_size, outputs, key=actor_key, init=init)
+        inputs, values = size, outputs
+        if not self.discrete:
+            inputs, values = size + outputs // 2, 1
+        first, second = (Critic(inputs, hidden_size, values, key=k, init=init) for k in critic_keys)
+        self.critics = first, second
+        self.log_temperature = jnp.log(jnp.asarray(temperature, jnp.float32))
+
+    @property
+    def discrete(self) -> bool:
+        """Whether actions are one choice."""
+        return isinstance(self.distribution, Categorical)
+
+    @property
+    def temperature(self) -> Float[Array, ""]:
+        """alpha, the weight of the entropy."""
+        return jnp.exp(self.log_temperature)
+
+    def __call__(
+        self, h: Float[Array, "*lead out"], mask: Bool[Array, "*lead actions"] | None = None
+    ) -> SoftOutputs:
+        logits = self.policy(h, mask)
+        greedy = self.distribution.mode(logits)
+        value = self.expected_value(logits, h, greedy)
+        value = value + self.temperature * self.distribution.entropy(logits)
+        return SoftOutputs(logits, value, h)
+
+    def policy(
+        self, h: Float[Array, "*lead out"], mask: Bool[Array, "*lead actions"] | None
+    ) -> Float[Array, "*lead parameters"]:
+        """The parameters of the policy's distribution, over what a mask allows."""
+        logits = self.actor(h)
+        return logits if mask is None else self.distribution.masked(logits, mask)
+
+    def values(self, h: Float[Array, "*lead out"], action: Array) -> Float[Array, "*lead critics"]:
+        """Both critics' values of one action."""
+        if self.discrete:
+            at = action[..., None, None]
+            return jnp.take_along_axis(self._of_all(h), at, axis=-2)[..., 0, :]
+        return self._of_continuous(h, action)
+
+    def expected_value(
+        self, logits: Float[Array, "*lead parameters"], h: Float[Array, "*lead out"], action: Array
+    ) -> Float[Array, "*lead"]:
+        """What a policy may expect of the lower critic.
+
+        Args:
+            logits: the policy's; over one choice the expectation is a sum over all actions.
+            h: what the critics read.
+            action: a sample from the policy; it counts for continuous actions alone.
+        """
+        if not self.discrete:
+            return jnp.min(self._of_continuous(h, action), axis=-1)
+        lower = jnp.min(self._of_all(h), axis=-1)
+        return jnp.sum(jax.nn.softmax(logits) * lower, axis=-1)
+
+    def sampled_entropy(
+        self, logits: Float[Array, "*lead parameters"], action: Array
+    ) -> Float[Array, "*lead"]:
+        """The policy's entropy, for continuous actions as -log pi of a sample."""
+        if self.discrete:
+            return self.distribution.entropy(logits)
+        return -self.distribution.log_prob(logits, action)
+
+    def _of_all(self, h: Float[Array, "*lead out"]) -> Float[Array, "*lead actions critics"]:
+        return jnp.stack([critic(h) for critic in self.critics], axis=-1)
+
+    def _of_continuous(
+        self, h: Float[Array, "*lead out"], action: Array
+    ) -> Float[Array, "*lead critics"]:
+        squashed = jnp.tanh(action).reshape(*h.shape[:-1], -1)
+        x = jnp.concatenate([h, squashed.astype(h.dtype)], axis=-1)
+        return jnp.concatenate([critic(x) for critic in self.critics], axis=-1)
+
+
+def soft_distribution(distribution: Distribution) -> Distribution:
+    """The distribution that SAC learns for these actions, see `SoftActorCritic`.
+
+    Raises:
+        UserError: for several choices, bits, or actions without finite limits.
+    """
+    if isinstance(distribution, Categorical):
+        return distribution
+    if not isinstance(distribution, Gaussian):
+        raise UserError(
+            f"sac needs one choice of actions (Discrete) or continuous ones (Box), got actions of "
+            f"a {distribution.space_kind} space; choose ppo or a2c, which learn any policy"
+        )
+    given, bounds = distribution, distribution.bounds
+    bounds.require_finite("sac needs", "choose ppo or a2c")
+    return CONTINUOUS["tanh"](
+        bounds.shape,
+        np.reshape(bounds.low, bounds.shape),
+        np.reshape(bounds.high, bounds.shape),
+        dtype=bounds.dtype,
+        log_std="head",
+        initial_log_std=given.initial_log_std,
+        log_std_bounds=given.log_std_bounds,
+        noise_steps=given.noise_steps,
+    )
+
+
+class Networks(NamedTuple):
+    """What gradient steps change."""
+
+    agent: Agent
+    critic_network: Agent | None
+    """Whose encoder, memory and critics are the critics' own; None where they are the agent's."""
+
+    @property
+    def of_critic(self) -> Agent:
+        """The one whose critics judge actions."""
+        return self.agent if self.critic_network is None else self.critic_network
+
+
+class Others(NamedTuple):
+    """What SAC keeps that is small."""
+
+    target: PyTree[Array]
+    """The target network's parameters."""
+    critic: PyTree[Array] = ()
+    """Those of the critics' own network, where there is one."""
+    memory: State = ()
+    """Its memory now, in every environment."""
+
+
+class Batch(NamedTuple):
+    """What the loss is of."""
+
+    steps: Steps
+    """Of sequences, with the observation after them."""
+    agent_states: State
+    """The agent's memory before them."""
+    critic_states: State
+    """The critics' memory before them."""
+    target_features: Float[Array, "time_and_one batch out"]
+    """What the target network remembers at each observation."""
+    noise: tuple[Array, Array]
+    """Of the actions that targets and policy take at each observation: [T+1, B, n]."""
+
+
+@dataclass(frozen=True)
+class SAC:
+    """Soft actor-critic from replayed sequences, with a memory.
+
+    A policy that is paid for its entropy gathers; after each rollout come gradient steps on
+    sequences drawn uniformly, for two critics, the policy, and the temperature that weighs the
+    entropy against the reward. The target network follows the network slowly.
+
+    Deviations: sequences and burn-in as in R2D2 (`ReplayedSequences`) in place of whole episodes;
+    all losses are one sum, whose gradient is one step of Adam, so with `max_grad_norm` they are
+    scaled down together; no steps are acted on at random. A step that truncates an episode has a
+    value of the time when it was acted on, in Gymnasium environments that open the next episode at
+    once.
+
+    Source: Haarnoja et al. (2018), Soft Actor-Critic Algorithms and Applications; Christodoulou
+    (2019), Soft Actor-Critic for Discrete Action Settings, quoted; Ni et al. (2022), Recurrent
+    Model-Free RL Can Be a Strong Baseline for Many POMDPs, quoted.
+    """
+
+    settings: ClassVar[type] = SACConfig
+    metrics: ClassVar[tuple[str, ...]] = (
+        "loss",
+        "policy_loss",
+        "value_loss",
+        "entropy",
+        "temperature",
+        "action_value",
+        "value",
+        "grad_norm",
+    )
+
+    config: SACConfig
+    updates: int = 1
+    """Of the whole run, at whose end a schedule reaches 0."""
+
+    @property
+    def separate(self) -> bool:
+        """Whether the critics have a memory of their own."""
+        return self.config.memory_of_critic == "separate"
+
+    @property
+    def optimiser(self) -> optax.GradientTransformation:
+        """Adam, see `adam`, whose steps are other ones for memories and temperature.
+
+        It is for a tree of `Networks`.
+        """
+        config = self.config
+        schedule = make_schedule(config, self.updates * config.gradient_steps)
+
+        def scaled(steps: PyTree[Array], params: PyTree[Array] | None) -> PyTree[Array]:
+            for rate, places in (
+                (config.memory_rate, _memories),
+                (config.temperature_rate, _temperatures),
+            ):
+                smaller = [jax.tree.map(lambda x, r=rate: r * x, part) for part in places(steps)]
+                steps = eqx.tree_at(places, steps, smaller)
+            return steps
+
+        return optax.chain(adam(config, schedule), optax.stateless(scaled))
+
+    @property
+    def replayed(self) -> ReplayedSequences:
+        """What is kept, and read again."""
+        return ReplayedSequences(self.config)
+
+    @property
+    def gathering(self) -> Gathering:
+        """Rollouts in blocks, by the policy, which may lag behind."""
+        return self.replayed.gathering(scheduled=is_scheduled(self.config))
+
+    @property
+    def make_heads(self) -> MakeHeads:
+        """A policy, critics and a temperature."""
+        return partial(SoftActorCritic, temperature=self.config.initial_temperature)
+
+    def init(self, agent: Agent, template: Callable[[], Rollout]) -> LearnerState:
+        """Adam's, the target network, the critics' own if they have one, and an empty replay.
+
+        Target and critics' network begin as copies of the agent.
+        """
+        params = eqx.filter(agent, eqx.is_inexact_array)
+        others = Others(jax.tree.map(jnp.copy, params))
+        if self.separate:
+            others = others._replace(critic=jax.tree.map(jnp.copy, params))
+            if self.config.first_state != "zero":
+                memory = empty_memories(agent, self.config.num_envs)
+                others = others._replace(memory=memory)
+        shapes = template()
+        states = jax.eval_shape(partial(self._kept, agent, others), shapes)[0]
+        return LearnerState(
+            self.optimiser.init(eqx.filter(self.networks(agent, others), eqx.is_inexact_array)),
+            others,
+            self.replayed.init(shapes, states),
+        )
+
+    def networks(self, agent: Agent, others: Others) -> Networks:
+        """What gradient steps change."""
+        return Networks(agent, eqx.combine(others.critic, agent) if self.separate else None)
+
+    def add(self, agent: Agent, state: LearnerState, rollout: Rollout) -> LearnerState:
+        """The state with a rollout in the replay."""
+        kept, memory = self._kept(agent, cast(Others, state.others), rollout)
+        replay = ring.add(cast(Replay, state.replay), rollout.chunks, kept)
+        return state._replace(others=state.others._replace(memory=memory), replay=replay)
+
+    def _kept(self, agent: Agent, others: Others, rollout: Rollout) -> tuple[PyTree, State]:
+        """What is stored before each block of a rollout; and the critics' memory after it.
+
+        It is of the agent's memory, and of the critics' own, which reads the rollout here.
+        """
+        kept = self.replayed.kept(agent, rollout.chunks.state0, self.config.num_envs)
+        if not self.separate or self.config.first_state == "zero":
+            return (kept, ()), others.memory
+        critic = eqx.combine(others.critic, agent)
+        states, memory = states_before(critic, others.memory, rollout.chunks)
+        return (kept, self.replayed.kept(critic, states, self.config.num_envs)), memory
+
+    def learn(
+        self, agent: Agent, state: LearnerState, rollout: Rollout, key: PRNGKeyArray
+    ) -> Learned:
+        """Adds the rollout to the replay, then makes `gradient_steps`, once enough is there.
+
+        Metrics are means over the gradient steps, and 0 before the first.
+        """
+        state = self.add(agent, state, rollout)
+        names = (*self.metrics, *(f"memory.{name}" for name in agent.memory.metric_names))
+        return self.replayed.learn(agent, state, self._gradient_step, key, names)
+
+    def _gradient_step(
+        self, replay: Replay, agent: Agent, state: LearnerState, key: PRNGKeyArray
+    ) -> Learned:
+        draw_key, noise_key = jax.random.split(key)
+        others = cast(Others, state.others)
+        drawn = self.replayed.take(replay, self.replayed.draw(replay, draw_key))
+        networks, target = self.networks(agent, others), eqx.combine(others.target, agent)
+        batch = self.batch(networks, target, drawn, noise_key)
+        found, gradient = eqx.filter_value_and_grad(self.loss, has_aux=True)(
+            networks, _heads(target), batch
+        )
+        made = apply_gradient(cast(Agent, networks), state, found, gradient, self.optimiser)
+        new = cast(Networks, made.agent)  # any tree has a gradient
+        params = eqx.filter(new.of_critic, eqx.is_inexact_array)
+        following = moved(others.target, params, self.config.polyak)
+        after = Others(following, params if self.separate else (), others.memory)
+        return made._replace(agent=new.agent, state=made.state._replace(others=after))
+
+    def batch(self, networks: Networks, target: Agent, drawn: Drawn, key: PRNGKeyArray) -> Batch:
+        """What the loss is of; no gradient passes into it."""
+        replayed, steps = self.replayed, drawn.learned
+        of_agent, of_critic = drawn.state0 if self.separate else (drawn.state0[0],) * 2
+        states = replayed.states(networks.agent, of_agent, drawn.read)
+        critic_states = states
+        if self.separate:
+            critic_states = replayed.states(networks.of_critic, of_critic, drawn.read)
+        target_states = replayed.states(target, of_critic, drawn.read)
+        features = replayed.values(target, target_states, steps).outputs.features
+        draw = partial(networks.agent.distribution.noise, lead=steps.start.shape)
+        first, second = jax.random.split(key)
+        return Batch(steps, states, critic_states, features, (draw(first), draw(second)))
+
+    def loss(
+        self, networks: Networks, target: SoftActorCritic, batch: Batch
+    ) -> tuple[Float[Array, ""], Metrics]:
+        """The sum of the losses of critics, policy and temperature, and its parts.
+
+        With h what the networks remember, h' what the target network does, Q' its critics, sg no
+        gradient, E over actions of the policy (a sum for one choice, one sample for continuous
+        ones), H their entropy, H* the target, and means over the valid steps:
+
+            V_t         = E[min_i Q'_i(h'_t, a)] + alpha H(pi(. | h_t))
+            y_t         = sg(r_t + d_t V_{t+1})
+            value_loss  = sum_i mean((Q_i(h_t, a_t) - y_t)^2) / 2
+            policy_loss = -mean(E[sg(min_i Q_i)(sg(h_t), a)] + sg(alpha) H(pi(. | h_t)))
+            temperature = alpha mean(sg(H(pi(. | h_t)) - H*))
+
+        Where the memory is shared, the policy reads sg(h_t) too. Where it is not, the agent's own
+        critics learn y_t from sg(h_t) of the agent's memory, so that its `value` is one.
+
+        Source: Haarnoja et al. (2018), Eqs. 3, 5, 9 and 18; Christodoulou (2019), quoted.
+        """
+        read = self._read(networks, batch)
+        heads, judge = _heads(networks.agent), _heads(networks.of_critic)
+        steps, valid, alpha = batch.steps, ~batch.steps.last[:-1], heads.temperature
+        later, _ = soft_value(heads, target, read.logits, batch.target_features, batch.noise[0])
+        y = self.targets(steps, later)
+        taken = judge.values(read.of_critic[:-1], steps.action)
+        fixed, still = stopped(judge), jax.lax.stop_gradient(read.of_critic)
+        soft, entropy = soft_value(heads, fixed, read.logits, still, batch.noise[1])
+        gap = jax.lax.stop_gradient(entropy - self.target_entropy(networks.agent, steps))
+        own = jnp.zeros(y.shape)
+        if read.own is not None:
+            own = half_squares(heads.values(read.own[:-1], steps.action), y, valid)
+        each = {
+            "value_loss": half_squares(taken, y, valid),
+            "policy_loss": -soft[:-1],
+            "temperature_loss": alpha * gap[:-1],
+            "own_loss": own,
+            "entropy": entropy[:-1],
+            "action_value": jnp.min(taken, axis=-1),
+            "value": later[:-1],
+        } | {f"memory.{name}": metric[:-1] for name, metric in read.metrics.items()}
+        parts = {name: valid_mean(x, valid) for name, x in each.items()}
+        others = parts.pop("temperature_loss") + parts.pop("own_loss")
+        total = parts["value_loss"] + parts["policy_loss"] + others
+        return total, parts | {"temperature": alpha}
+
+    def _read(self, networks: Networks, batch: Batch) -> "Remembered":
+        """What the networks remember, with the gradients that each loss may have."""
+        agent, steps = networks.agent, batch.steps
+        outputs, metrics = self.replayed.values(agent, batch.agent_states, steps)
+        still = jax.lax.stop_gradient(outputs.features)
+        mask = agent.read_mask(steps.observation)
+        if not self.separate:
+            logits = _heads(agent).policy(still, mask)
+            return Remembered(logits, outputs.features, None, metrics)
+        critic = self.replayed.values(networks.of_critic, batch.critic_states, steps)
+        return Remembered(outputs.logits, critic.outputs.features, still, metrics)
+
+    def targets(
+        self, steps: Steps, value: Float[Array, "time_and_one batch"]
+    ) -> Float[Array, "time batch"]:
+        """y_t = r_t + d_t V_{t+1}, without a gradient; V_t where a transition is not valid."""
+        discount = self.config.gamma * steps.discount
+        valid = ~steps.last[:-1]
+        return jax.lax.stop_gradient(n_step_returns(steps.reward, discount, value, valid, 1))
+
+    def target_entropy(
+        self, agent: Agent, steps: Steps
+    ) -> float | Float[Array, "time_and_one batch"]:
+        """What the temperature holds the policy's entropy at, see the settings."""
+        heads = _heads(agent)
+        if self.config.target_entropy is not None:
+            return self.config.target_entropy
+        if not heads.discrete:
+            return -float(heads.distribution.num_outputs // 2)
+        mask, count = agent.read_mask(steps.observation), heads.distribution.num_outputs
+        if mask is None:
+            return self.config.entropy_fraction * math.log(count)
+        allowed = jnp.maximum(jnp.sum(mask, axis=-1), 1).astype(jnp.float32)
+        return self.config.entropy_fraction * jnp.log(allowed)
+
+
+class Remembered(NamedTuple):
+    """What the loss reads of the networks, at every observation."""
+
+    logits: Float[Array, "time_and_one batch parameters"]
+    """Of the policy; a gradient passes into the agent's memory where it is its own."""
+    of_critic: Float[Array, "time_and_one batch out"]
+    """What critics read."""
+    own: Float[Array, "time_and_one batch out"] | None
+    """What the agent's own critics read where others judge; no gradient passes."""
+    metrics: dict[str, Float[Array, "time_and_one batch"]]
+    """The agent's memory's."""
+
+
+def soft_value(
+    heads: SoftActorCritic,
+    judge: SoftActorCritic,
+    logits: Float[Array, "*lead parameters"],
+    features: Float[Array, "*lead out"],
+    noise: Array,
+) -> tuple[Float[Array, "*lead"], Float[Array, "*lead"]]:
+    """V = E[min_i Q_i] + alpha H of a policy, and its entropy H; no gradient passes into alpha.
+
+    Args:
+        heads: whose temperature counts.
+        judge: whose critics.
+        logits: the policy's.
+        features: what the critics read.
+        noise: of one sample for continuous actions.
+    """
+    action = heads.distribution.sample(logits, noise)
+    entropy = heads.sampled_entropy(logits, action)
+    alpha = jax.lax.stop_gradient(heads.temperature)
+    return judge.expected_value(logits, features, action) + alpha * entropy, entropy
+
+
+def half_squares(
+    values: Float[Array, "time batch critics"],
+    target: Float[Array, "time batch"],
+    valid: Bool[Array, "time batch"],
+) -> Float[Array, "time batch"]:
+    """sum_i (Q_i - y)^2 / 2, and 0 where not valid: there may be anything."""
+    errors = jnp.where(valid[..., None], values - target[..., None], 0.0)
+    return 0.5 * jnp.sum(jnp.square(errors), axis=-1)
+
+
+def moved(target: PyTree[Array], params: PyTree[Array], share: float) -> PyTree[Array]:
+    """The target's parameters, which have gone that share of the way to the network's.
+
+    Source: Haarnoja et al. (2018), Algorithm 1.
+    """
+    return jax.tree.map(lambda old, new: old + share * (new - old), target, params)
+
+
+def states_before(agent: Agent, memory: State, chunks: Trajectory) -> tuple[State, State]:
+    """A memory's states before each block of a rollout, and after all of them.
+
+    What it caches from before is rebuilt by the present parameters, as for acting.
+
+    Args:
+        agent: whose memory reads.
+        memory: before the rollout.
+        chunks: of the rollout.
+    """
+
+    def one(memory: State, seen: tuple[PyTree[Array], Array]) -> tuple[State, State]:
+        observation, start = jax.tree.map(lambda x: x[:-1], seen)
+        return states_after(agent, memory, observation, start), memory
+
+    first = refresh_all(agent, memory, chunks.reward.shape[2])
+    memory, states = jax.lax.scan(one, first, (chunks.observation, chunks.start))
+    return states, memory
+
+
+def stopped(heads: SoftActorCritic) -> SoftActorCritic:
+    """The same heads; no gradient passes into their parameters."""
+    arrays, rest = eqx.partition(heads, eqx.is_array)
+    return eqx.combine(jax.lax.stop_gradient(arrays), rest)
+
+
+def _heads(agent: Agent) -> SoftActorCritic:
+    return cast(SoftActorCritic, agent.heads)
+
+
+def _memories(networks: Networks) -> list[PyTree]:
+    return [agent.memory for agent in networks if agent is not None]
+
+
+def _temperatures(networks: Networks) -> list[PyTree]:
+    return [_heads(networks.agent).log_temperature]
