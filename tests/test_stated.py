@@ -40,8 +40,9 @@ def test_stated_figures_are_those_of_the_rows(name: str) -> None:
 
 
 def test_only_known_pages_have_tables_without_a_reference() -> None:
-    """And those that are known to have one still do."""
-    assert {name for name, page in PAGES.items() if unmarked_tables(page)} == UNMARKED
+    """And those that are known to have one still do; tables of docs/ may be of equations."""
+    found = {name for name, page in PAGES.items() if unmarked_tables(page)}
+    assert {name for name in found if not name.startswith("docs/")} == UNMARKED
 
 
 def test_every_reference_is_of_a_page() -> None:
