@@ -126,7 +126,8 @@ def compare_memories(args: list[str]) -> int:
     rows = [
         [m, *(final_text(s["final"].get(n)) for n in METRICS)] for m, s in found.summaries.items()
     ]
-    print_table("the last tenth of training", ["memory", *METRICS], rows, "[..] 95%, over seeds")
+    note = f"[..] 95% interval, over {over_seeds(command.config.seeds)}"
+    print_table("the last tenth of training", ["memory", *METRICS], rows, note)
     if found.better:
         rows = [[f"{a} > {b}", format(p, ".2f")] for (a, b), p in found.better.items()]
         print_table("", [f"a seed's {found.metric} is higher", "probability"], rows)

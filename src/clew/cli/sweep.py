@@ -8,7 +8,7 @@ from typing import Any
 from clew.cli.other_names import here, note
 from clew.cli.parse import parse_value
 from clew.cli.study_output import chosen_workers, study_listener
-from clew.cli.tables import log, print_json, show_table
+from clew.cli.tables import log, over_seeds, print_json, show_table
 from clew.cli.train import Memories, on_algorithm, parse_training
 from clew.errors import UserError
 from clew.lab.sweep.space import Range, Vary, known_settings
@@ -164,6 +164,7 @@ def show(result: SweepResult, page: str, *, as_json: bool) -> None:
     from clew.lab.sweep.page import outcome, settings  # start: matplotlib takes 0.4 s
 
     if result.winners:
-        show_table(outcome(result), "[..] 95% interval, over fresh seeds")
+        seeds = next(iter(result.winners.values())).best.scores
+        show_table(outcome(result), f"[..] 95% interval, over fresh {over_seeds(len(seeds))}")
         show_table(settings(result))
     print(f"page: {page}")

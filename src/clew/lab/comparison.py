@@ -137,7 +137,7 @@ def _blocks(result: Comparison, rows: Mapping[str, Any], metrics: Sequence[str])
     text = (
         f"Every memory was trained with the same settings, {first['seeds']} seeds of "
         f"{first['steps']:,} environment steps each. Scores are means over the last tenth of "
-        "training, in brackets the 95% bootstrap interval over seeds."
+        "training, in brackets the 95% bootstrap interval over seeds, too narrow for fewer than 5."
     )
     finals = [
         [

@@ -65,7 +65,8 @@ def _note(sweep: Sweep) -> str:
     return (
         f"Both were trained with the seeds {seed} to {seed + sweep.fresh_seeds - 1}, which no "
         "trial had: the search's own maximum is the luckiest of many and not stated as a result. "
-        "In brackets the 95% bootstrap interval over seeds; the difference has Welch's."
+        "In brackets the 95% bootstrap interval over seeds, too narrow for fewer than 5; the "
+        "difference has Welch's."
     )
 
 

@@ -181,8 +181,8 @@ def _note(edition: Edition, names: Sequence[str], compared: dict[tuple[str, str]
     if not any((model, name) in edition.published for model in edition.models for name in names):
         return (
             "Mean ± standard deviation over seeds, then the 95% bootstrap interval of the mean; "
-            "one seed has neither. In brackets how many seeds there are, where some are missing. "
-            "A dash: no cell yet."
+            "one seed has neither, and fewer than 5 one that is too narrow. In brackets how many "
+            "seeds there are, where some are missing. A dash: no cell yet."
         )
     many = any(name in edition.publication.many_seeds for name in names)
     thirty = f" ({edition.publication.many_seeds_note})" if many else ""

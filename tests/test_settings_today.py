@@ -1,0 +1,78 @@
+"""What a results page's commands would train today, beside the settings of its runs.
+
+A file beside the page, `README.settings.toml`, has the command of every run and what has changed
+since: `[changed]` has, for a pattern of folders, each setting that differs with its value then. The
+page names these settings.
+"""
+
+import fnmatch
+import json
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clew.cli.parse import parse
+from clew.cli.train import TrainCommand, default_command
+from clew.memory import options_of
+from clew.names import is_reference
+from clew.run.config import TrainConfig, config_from_json, differences
+
+RESULTS = Path(__file__).parents[1] / "results"
+OLDER = {"tmaze-120"}
+"""Pages whose settings no version since reads; they say themselves what has changed."""
+PAGES = sorted(
+    {
+        path.parents[1]
+        for path in RESULTS.glob("*/*/config.json")
+        if path.parents[1].name not in OLDER
+    }
+)
+
+
+def then(run: Path) -> TrainConfig:
+    """The settings of a run; its digest says which options were its memory's defaults."""
+    saved = json.loads((run / "config.json").read_text())
+    now, former = (config_from_json(saved["config"], former=former) for former in (False, True))
+    return now if now.digest() == saved["digest"] else former
+
+
+def today(command: str) -> TrainConfig:
+    """The settings of a `clew train` command."""
+    args = shlex.split(command)
+    default = default_command(args)
+    prefer = f"--{default.config.algorithm}."
+    read = parse(TrainCommand, args, command="train", about="", default=default, prefer=prefer)
+    return read.config
+
+
+def changed(then: TrainConfig, now: TrainConfig) -> dict[str, Any]:
+    """Settings that a command gives another value today, with the value that they had.
+
+    A memory whose former default is a variant today counts as that memory with other options.
+    """
+    found = {name: old for name, (old, _) in differences(then, now).items()}
+    for name in ("memory", "memory_options"):
+        found.pop(name, None)
+    defaults = {} if is_reference(now.memory) else options_of(now.memory)
+    before, after = ({**defaults, **config.memory_options} for config in (then, now))
+    names = before | after
+    return found | {k: before.get(k) for k in names if before.get(k) != after.get(k)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_has_changed_since_is_named(page: Path) -> None:
+    """Each setting in which a run differs from what its command gives today, and no other."""
+    stated = tomllib.loads((page / "README.settings.toml").read_text())
+    runs = sorted(path.parent for path in page.glob("*/config.json"))
+    assert [run.name for run in runs] == sorted(stated["commands"])
+    for run in runs:
+        named = [v for k, v in stated.get("changed", {}).items() if fnmatch.fnmatch(run.name, k)]
+        expected = {name: value for each in named for name, value in each.items()}
+        assert changed(then(run), today(stated["commands"][run.name])) == expected
+    text = (page / "README.md").read_text()
+    for each in stated.get("changed", {}).values():
+        for name in each:
+            assert f"`{name}" in text, f"{page.name} does not say that {name} has changed"
