@@ -13,6 +13,32 @@ if TYPE_CHECKING:
 
 GYMNASIUM = "gymnasium"
 _TASK, _MAZE = "clew.envs.gymnasium_api:JaxTaskEnv", "clew.bridges.memory_maze:MemoryMazeEnv"
+_OF_POPGYM = (
+    "Autoencode",
+    "Battleship",
+    "Concentration",
+    "CountRecall",
+    "HigherLower",
+    "LabyrinthEscape",
+    "LabyrinthExplore",
+    "MineSweeper",
+    "MultiarmedBandit",
+    "NoisyPositionOnlyCartPole",
+    "NoisyPositionOnlyPendulum",
+    "PositionOnlyCartPole",
+    "PositionOnlyPendulum",
+    "RepeatFirst",
+    "RepeatPrevious",
+    "VelocityOnlyCartPole",
+)
+
+
+def _name_of(popgym_task: str) -> str:
+    """RepeatFirst is repeat_first; CartPole is one word."""
+    words = popgym_task.replace("CartPole", "Cartpole")
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in words).lstrip("_")
+
+
 IDS: dict[str, tuple[str, dict[str, Any]]] = {
     "clew/TMaze-v0": (_TASK, {"task": "tmaze"}),
     "clew/MemoryChain-v0": (_TASK, {"task": "memory_chain"}),
@@ -20,6 +46,7 @@ IDS: dict[str, tuple[str, dict[str, Any]]] = {
     "clew/Permutation-v0": (_TASK, {"task": "permutation"}),
     "clew/Bandit-v0": (_TASK, {"task": "bandit"}),
     "clew/DarkRoom-v0": (_TASK, {"task": "dark_room"}),
+    **{f"clew/{name}-v0": (_TASK, {"task": _name_of(name)}) for name in _OF_POPGYM},
     **{f"clew/MemoryMaze-{n}x{n}-v0": (_MAZE, {"size": n}) for n in (9, 11, 13, 15)},
 }
 """Every id with the class that is imported when one is made, and its arguments."""

@@ -121,6 +121,7 @@ def test_a_process_forked_from_one_that_stepped_is_refused():
 
 
 @pytest.mark.filterwarnings("ignore:.*Box observation space")  # a task need not know its bounds
+@pytest.mark.filterwarnings("ignore:.*symmetric and normalized")  # Pendulum's torque is up to 2
 @pytest.mark.filterwarnings("ignore:.*rendering should produce")  # nor draw anything
 @pytest.mark.parametrize("name", list(task_ids()))
 def test_every_task_has_a_gymnasium_form(name):

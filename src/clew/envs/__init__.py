@@ -6,6 +6,7 @@ from clew.envs.dark_room import DarkRoom
 from clew.envs.distributed_memory import DistributedMemory
 from clew.envs.memory_chain import MemoryChain
 from clew.envs.permutation import Permutation
+from clew.envs.popgym import POPGYM
 from clew.envs.stream import AutoReset, AutoResetState, TimeStep
 from clew.envs.tmaze import TMaze
 
@@ -31,4 +32,5 @@ ENVS: dict[str, type[Environment]] = {
     "permutation": Permutation,
     "bandit": Bandit,
     "dark_room": DarkRoom,
+    **POPGYM,
 }

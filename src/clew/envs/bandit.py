@@ -66,13 +66,7 @@ class Bandit(Environment):
         return {"probabilities": rng.random(self.arms, np.float32)}
 
     def force(self, drawn: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-        wanted = np.asarray(given.get("probabilities", drawn["probabilities"]), np.float32)
-        if wanted.shape != (self.arms,) or not ((wanted >= 0) & (wanted <= 1)).all():
-            raise UserError(
-                f"probabilities must be {self.arms} numbers from 0 to 1, got "
-                f"{given['probabilities']!r}"
-            )
-        return {"probabilities": wanted}
+        return forced_probabilities(drawn["probabilities"], given)
 
     def step(
         self, state: BanditState, action: Int[Array, ""], key: Key[Array, ""]
@@ -100,3 +94,14 @@ class Bandit(Environment):
             for i, p in enumerate(state.probabilities)
         ]
         return "\n".join(bars) + "\n"
+
+
+def forced_probabilities(drawn: np.ndarray, given: dict[str, Any]) -> dict[str, Any]:
+    """The probabilities given; raises `UserError` unless they are as many, from 0 to 1."""
+    wanted = np.asarray(given.get("probabilities", drawn), np.float32)
+    if wanted.shape != drawn.shape or not ((wanted >= 0) & (wanted <= 1)).all():
+        raise UserError(
+            f"probabilities must be {len(drawn)} numbers from 0 to 1, got "
+            f"{given['probabilities']!r}"
+        )
+    return {"probabilities": wanted}

@@ -61,6 +61,9 @@ class Environment(eqx.Module):
     """What the actions are called, in order; empty if they have no names."""
     boolean_metrics: ClassVar[tuple[str, ...]] = ()
     """The metrics that are 0 or 1 after every step; Gymnasium's `info` has them as booleans."""
+    opening_is_costly: ClassVar[bool] = False
+    """Whether to open an episode takes far longer than a step, as to shuffle cards does; then
+    `AutoReset` opens episodes only after steps that ended one, in whichever environment."""
 
     @property
     def observation_space(self) -> Space:
@@ -227,6 +230,14 @@ class OpenLoop(Environment):
         return jax.vmap(after, in_axes=(None, 0, None))(before, jnp.arange(self.num_actions), keys)
 
 
+class TimedOpenLoop(OpenLoop):
+    """A task of which the states within an episode differ by their `time` alone."""
+
+    def ahead(self, state: Any, count: int) -> Any:
+        times = jnp.arange(count, dtype=jnp.int32)
+        return jax.vmap(lambda passed: state._replace(time=state.time + passed))(times)
+
+
 class Wrapper(Environment):
     """A JAX task around another one, whose states, observations or rewards it changes."""
 
@@ -288,6 +299,11 @@ class Wrapper(Environment):
     def action_names(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """What the actions are called."""
         return self.env.action_names
+
+    @property
+    def opening_is_costly(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """As of the task."""
+        return self.env.opening_is_costly
 
     def reset(self, key: Key[Array, ""]) -> tuple[EnvState, Observation]:
         return self.opened(*self.env.reset(key))

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gymnasium.spaces import Discrete
 from jaxtyping import Array, Float, UInt32
 
 from clew.envs.base import Environment, EnvState, Observation, Transition
@@ -76,6 +77,7 @@ class TaskProgram:
         key = jax.eval_shape(lambda: jax.random.key(0))
         state, observation = jax.eval_shape(task.reset, key)
         self._state, self._observation = Words(state), Words(observation)
+        self._counts = isinstance(task.observation_space, Discrete)
         outcomes = jax.eval_shape(task.outcomes, state, key)
         self.steps_ahead = 0 if outcomes is None else outcomes[1].reward.shape[1]
         begin, end = self._state.size, self._state.size + self._observation.size
@@ -88,7 +90,7 @@ class TaskProgram:
 
     def observation(self, words: np.ndarray) -> Any:
         """The observation in what a function returned."""
-        return self._observation.read(words[self._seen])
+        return self.read_observation(words[self._seen])
 
     def numbers(self, words: np.ndarray) -> Float[np.ndarray, " numbers"]:
         """Reward, terminated, truncated and metrics in what a function returned."""
@@ -104,8 +106,9 @@ class TaskProgram:
         return rest[:size].reshape(self.steps_ahead, -1), numbers.reshape(shape)
 
     def read_observation(self, words: np.ndarray) -> Any:
-        """One of the observations to come."""
-        return self._observation.read(words)
+        """One of the observations to come; of a Discrete space an integer, as Gymnasium has it."""
+        found = self._observation.read(words)
+        return np.int64(found) if self._counts else found
 
     def _reset(self, call: Vector) -> Vector:
         key = jax.random.key(call[-2])

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from clew.envs.base import OpenLoop, Transition
+from clew.envs.base import TimedOpenLoop, Transition
 from clew.errors import UserError, require_at_least
 
 RIGHT_REWARD, WRONG_REWARD = 1.0, -1.0
@@ -151,8 +151,8 @@ def draw_bits(
     return context, int(rng.integers(episodes.num_bits)) if episodes.with_query else 0
 
 
-class Recall(OpenLoop):
-    """A task that shows some bits, then waits; its states differ by their `time` alone."""
+class Recall(TimedOpenLoop):
+    """A task that shows some bits, then waits."""
 
     boolean_metrics = METRICS
 
@@ -163,10 +163,6 @@ class Recall(OpenLoop):
         high[:] = 1
         high[1] = max(1, self.observation_size - FIRST_BIT - 1)
         return Box(low, high, dtype=np.float32)
-
-    def ahead(self, state: Any, count: int) -> Any:
-        times = jnp.arange(count, dtype=jnp.int32)
-        return jax.vmap(lambda passed: state._replace(time=state.time + passed))(times)
 
 
 class SizedRecall(Recall):

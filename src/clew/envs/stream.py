@@ -1,6 +1,7 @@
 """Endless streams of episodes of tasks written in JAX."""
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -30,6 +31,43 @@ class TimeStep(NamedTuple):
     metrics: Metrics
     """The environment's metrics with "return" (undiscounted sum of rewards) and "length"
     (steps) of the episode that this step ended; 0 where none ended."""
+
+
+def where_any(one: Callable[..., Any]) -> Callable[..., Any]:
+    """`one(choice, state, seen, key)`, computed only for those of a batch whose `choice` is true.
+
+    For the others the result is `(state, seen)`, as that of `one` must be. Few are computed one by
+    one, more than an eighth of the batch all together. `vmap` of a condition alone would compute
+    both ways for every batch, as it does if there is a second batch axis around the first.
+    """
+
+    def unchanged(choice: Any, state: Any, seen: Any, key: Any) -> Any:
+        return state, seen
+
+    @jax.custom_batching.custom_vmap
+    def alone(*inputs: Any) -> Any:
+        return jax.lax.cond(inputs[0], one, unchanged, *inputs)
+
+    def one_by_one(choices: Array, *others: Any) -> Any:
+        def following(carry: tuple[Array, Any]) -> tuple[Array, Any]:
+            left, found = carry
+            index = jnp.argmax(left)
+            new = one(*jax.tree.map(lambda x: x[index], (choices, *others)))
+            found = jax.tree.map(lambda x, value: x.at[index].set(value), found, new)
+            return left.at[index].set(False), found
+
+        return jax.lax.while_loop(lambda carry: carry[0].any(), following, (choices, others[:2]))[1]
+
+    @alone.def_vmap
+    def batched(size: int, in_batch: Sequence[Any], *inputs: Any) -> Any:
+        axes = jax.tree.map(lambda batched: 0 if batched else None, tuple(in_batch))
+        inputs = jax.vmap(lambda *each: each, axes, axis_size=size)(*inputs)
+        count = jnp.sum(inputs[0])
+        way = jnp.where(count == 0, 0, jnp.where(count * 8 <= size, 1, 2))
+        found = jax.lax.switch(way, (unchanged, one_by_one, jax.vmap(one)), *inputs)
+        return found, jax.tree.map(lambda _: True, found)
+
+    return alone
 
 
 class AutoResetState(NamedTuple):
@@ -117,7 +155,6 @@ class AutoReset(eqx.Module):
         """Takes one action, or opens an episode where the previous one was truncated."""
         step_key, reset_key = jax.random.split(key)
         env_state, transition = self.env.step(state.env, action, step_key)
-        fresh_state, fresh_observation = self.env.next_episode(env_state, reset_key)
 
         alive = ~state.last
         terminated = transition.terminated & alive
@@ -132,8 +169,8 @@ class AutoReset(eqx.Module):
         episode_length = state.episode_length + alive.astype(jnp.int32)
         metrics = self._metrics(transition, episode_return, episode_length)
 
-        env_state = choose(start, fresh_state, env_state)
-        observation = choose(start, fresh_observation, transition.observation)
+        seen = transition.observation
+        env_state, observation = self._next(start, env_state, seen, reset_key)
         timestep = TimeStep(
             observation=self._masked(observation, env_state, truncated),
             reward=reward,
@@ -150,6 +187,18 @@ class AutoReset(eqx.Module):
             episode_length=jnp.where(start, 0, episode_length),
         )
         return next_state, timestep
+
+    def _next(
+        self, start: Bool[Array, ""], state: EnvState, seen: Observation, key: Key[Array, ""]
+    ) -> tuple[EnvState, Observation]:
+        """The next episode's state and first observation where `start`, else these."""
+
+        def opened(start: Array, state: EnvState, seen: Observation, key: Array) -> Any:
+            return choose(start, self.env.next_episode(state, key), (state, seen))
+
+        if self.env.opening_is_costly:
+            return where_any(opened)(start, state, seen, key)
+        return opened(start, state, seen, key)
 
     def _mask(self, state: EnvState) -> Bool[Array, " n"] | None:
         """The task's mask, which must be what the space of actions asks for."""

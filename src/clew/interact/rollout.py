@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 
 from clew.agents.devices import shard_batch
 from clew.agents.distributions import Distribution
@@ -17,7 +17,7 @@ from clew.agents.learners import Learner
 from clew.agents.learners.base import Learned, LearnerState, learn_as_acted
 from clew.agents.network import Agent
 from clew.agents.trajectory import Reading, Rollout, Trajectory, empty_memories
-from clew.envs.base import Environment, EnvState, Metrics, OpenLoop
+from clew.envs.base import Environment, EnvState, Metrics, OpenLoop, choose
 from clew.envs.stream import AutoReset, AutoResetState, TimeStep
 from clew.interact.acting import ActorState, act_and_step
 
@@ -232,7 +232,7 @@ def _at_once(
 class Precomputed(NamedTuple):
     """What a rollout will show, whatever is done."""
 
-    observation: Float[Array, "time_and_one batch n"]
+    observation: Shaped[Array, "time_and_one batch ..."]
     start: Bool[Array, "time_and_one batch"]
     over: Bool[Array, "time_and_one batch"]
     """The episode ended before; from there on the next one's first observation stands still."""
@@ -263,7 +263,7 @@ def precompute(
 def _precompute(
     env: OpenLoop,
     state: EnvState,
-    observation: Float[Array, " n"],
+    observation: Shaped[Array, "..."],
     start: Bool[Array, ""],
     keys: Key[Array, " time"],
 ) -> Precomputed:
@@ -277,7 +277,7 @@ def _precompute(
     fresh_state, fresh = env.next_episode(_at(after, final), reset_keys[final])
     observed = jnp.concatenate([observation[None], shown.observation])
     return Precomputed(
-        observation=jnp.where(over[:, None], fresh, observed),
+        observation=jax.vmap(choose, in_axes=(0, None, 0))(over, fresh, observed),
         start=jnp.append(start, jnp.zeros(length, bool)) | over,
         over=over,
         states=states,

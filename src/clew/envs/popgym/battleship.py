@@ -1,0 +1,151 @@
+"""Battleship with a board that nobody shows."""
+
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium.spaces import Discrete, MultiDiscrete
+from jaxtyping import Array, Bool, Int, Key
+
+from clew.envs.base import Environment, Transition
+from clew.envs.popgym.difficulty import Sizes, sized
+from clew.errors import UserError, require_at_least
+
+SHIPS = (2, 3, 3, 4)
+"""Lengths of the ships."""
+LARGEST_BOARD = 32
+
+
+class BattleshipState(NamedTuple):
+    """Where an episode stands."""
+
+    ships: Bool[Array, "rows columns"]
+    """Where a ship lies."""
+    guessed: Bool[Array, "rows columns"]
+    """What was shot at."""
+    hits: Int[Array, ""]
+    time: Int[Array, ""]
+    """Shots so far."""
+
+
+class Battleship(Environment):
+    """Sink four ships on an unseen board, shot by shot.
+
+    What is observed is whether the last shot hit, but not where it went: the agent needs its
+    previous action (`previous` of `clew.WrapperConfig`). With c = size^2 squares, of which s = 12
+    have ships, a hit gives 1 / s and every other shot, also a second one at a square, -1 / (c - s):
+    hitting alone has the return 1, shooting at every square once 0. The episode ends with the last
+    hit, and is truncated after c shots.
+
+    Actions: a row and a column; what is outside is the nearest square.
+
+    Args:
+        difficulty: easy, medium or hard: a board of 8, 10 or 12 squares a side.
+        size: the side, in place of what the difficulty says; 5 to 32.
+
+    Raises:
+        UserError: an unknown difficulty or an impossible size.
+
+    Source: popgym 1.0.7, Battleship; ships are laid one after the other, each uniformly among all
+    places and directions that are free.
+    """
+
+    SIZES: ClassVar[Sizes] = {"easy": {"size": 8}, "medium": {"size": 10}, "hard": {"size": 12}}
+    size: int = eqx.field(static=True)
+    num_actions = 0
+    observation_size = 1
+    opening_is_costly = True
+    metric_names = ("hits",)
+
+    def __init__(self, difficulty: str = "easy", size: int | None = None):
+        (self.size,) = sized(self.SIZES, difficulty, size=size)
+        require_at_least("size", self.size, max(SHIPS) + 1, LARGEST_BOARD)
+
+    @property
+    def observation_space(self) -> Discrete:
+        """Whether the last shot hit."""
+        return Discrete(2)
+
+    @property
+    def action_space(self) -> MultiDiscrete:
+        """A row and a column."""
+        return MultiDiscrete([self.size, self.size])
+
+    @property
+    def shortest(self) -> int:
+        return sum(SHIPS)
+
+    def reset(self, key: Key[Array, ""]) -> tuple[BattleshipState, Int[Array, ""]]:
+        squares = jnp.zeros(self.size**2, bool)
+        for ship, lay_key in zip(SHIPS, jax.random.split(key, len(SHIPS)), strict=True):
+            ways = jnp.asarray(_ways(self.size, ship))
+            free = ~jnp.any(ways & squares[None], axis=1)
+            squares |= ways[jax.random.categorical(lay_key, jnp.where(free, 0.0, -jnp.inf))]
+        return self.reset_to(squares.reshape(self.size, self.size))
+
+    def reset_to(
+        self, ships: Bool[Array, "rows columns"] | np.ndarray
+    ) -> tuple[BattleshipState, Int[Array, ""]]:
+        """Opens an episode with ships on these squares."""
+        ships, zero = jnp.asarray(ships, bool), jnp.zeros((), jnp.int32)
+        return BattleshipState(ships, jnp.zeros_like(ships), zero, zero), zero
+
+    def draw(self, rng: np.random.Generator, number: int) -> dict[str, Any]:
+        squares = np.zeros(self.size**2, bool)
+        for ship in SHIPS:
+            ways = _ways(self.size, ship)
+            free = ways[~(ways & squares).any(axis=1)]
+            squares |= free[rng.integers(len(free))]
+        return {"ships": squares.reshape(self.size, self.size)}
+
+    def force(self, drawn: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+        ships = np.asarray(given["ships"])
+        if ships.shape != (self.size, self.size) or int((ships != 0).sum()) != sum(SHIPS):
+            raise UserError(
+                f"ships must be {self.size} rows of {self.size} squares, {sum(SHIPS)} of them with "
+                f"a ship, got {given['ships']!r}"
+            )
+        return {"ships": ships != 0}
+
+    def step(
+        self, state: BattleshipState, action: Int[Array, " 2"], key: Key[Array, ""]
+    ) -> tuple[BattleshipState, Transition]:
+        row, column = jnp.clip(jnp.asarray(action).astype(jnp.int32), 0, self.size - 1)
+        hit = state.ships[row, column] & ~state.guessed[row, column]
+        after = BattleshipState(
+            ships=state.ships,
+            guessed=state.guessed.at[row, column].set(True),
+            hits=state.hits + hit.astype(jnp.int32),
+            time=state.time + 1,
+        )
+        squares, needed = self.size**2, sum(SHIPS)
+        return after, Transition(
+            observation=hit.astype(jnp.int32),
+            reward=jnp.where(hit, 1.0 / needed, -1.0 / (squares - needed)).astype(jnp.float32),
+            terminated=after.hits == needed,
+            truncated=after.time >= squares,
+            metrics={"hits": after.hits.astype(jnp.float32)},
+        )
+
+    def render_text(self, state: Any, observation: Any) -> str:
+        """The board: a ship S, one that was hit X, a miss o."""
+        marks = np.array([[".", "o"], ["S", "X"]])
+        rows = marks[np.asarray(state.ships, int), np.asarray(state.guessed, int)]
+        return "\n".join("".join(row) for row in rows) + "\n"
+
+
+@lru_cache(maxsize=16)
+def _ways(size: int, ship: int) -> Bool[np.ndarray, "ways squares"]:
+    """The squares of a ship for every first square, axis and direction that has it on the board."""
+    found = []
+    for row, column in np.ndindex(size, size):
+        for step in ((1, 0), (-1, 0), (0, 1), (0, -1)):
+            places = np.array([row, column]) + np.outer(np.arange(ship), step)
+            if (places >= 0).all() and (places < size).all():
+                board = np.zeros((size, size), bool)
+                board[places[:, 0], places[:, 1]] = True
+                found.append(board.ravel())
+    return np.array(found)

@@ -1,0 +1,68 @@
+"""Guess whether the next card is higher or lower."""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from gymnasium.spaces import Discrete
+from jaxtyping import Array, Int, Key
+
+from clew.envs.base import Transition
+from clew.envs.popgym.cards import RANKS, Dealt, DealtState, dealt, require_decks, shown_at
+from clew.envs.popgym.difficulty import Sizes, sized
+
+
+class HigherLower(Dealt):
+    """Guess at every step whether the next card's rank is higher or lower than the last one's.
+
+    With n cards, n - 1 steps; each observes the next card's rank. A right guess gives 1 / n, a
+    wrong one as much less, an equal rank 0. Who counts the cards knows better what is left.
+
+    Actions: 0 higher, anything else lower.
+
+    Args:
+        difficulty: easy, medium or hard: 1, 2 or 3 decks.
+        num_decks: in place of what the difficulty says.
+
+    Raises:
+        UserError: an unknown difficulty or an impossible number.
+
+    Source: popgym 1.0.7, HigherLower.
+    """
+
+    SIZES: ClassVar[Sizes] = {
+        "easy": {"num_decks": 1},
+        "medium": {"num_decks": 2},
+        "hard": {"num_decks": 3},
+    }
+    num_decks: int = eqx.field(static=True)
+    kind = "ranks"
+    num_actions = 2
+    action_names = ("higher", "lower")
+
+    def __init__(self, difficulty: str = "easy", num_decks: int | None = None):
+        (self.num_decks,) = sized(self.SIZES, difficulty, num_decks=num_decks)
+        require_decks(self.num_decks)
+
+    @property
+    def observation_space(self) -> Discrete:
+        """A rank."""
+        return Discrete(len(RANKS))
+
+    @property
+    def longest(self) -> int:
+        """A card for every step, and the first one."""
+        return self.num_cards - 1
+
+    @property
+    def shortest(self) -> int:
+        return self.longest
+
+    def step(
+        self, state: DealtState, action: Int[Array, ""], key: Key[Array, ""]
+    ) -> tuple[DealtState, Transition]:
+        now, following = shown_at(state.kinds, state.time), shown_at(state.kinds, state.time + 1)
+        right = (following > now) == (jnp.asarray(action) == 0)
+        earned = jnp.where(right, 1.0, -1.0) * (1.0 / self.num_cards)
+        reward = jnp.where(following == now, 0.0, earned)
+        return dealt(state, following, reward, state.time >= self.longest - 1)

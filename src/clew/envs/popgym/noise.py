@@ -1,0 +1,68 @@
+"""Noise on what is observed, and numbers that a user gives."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium.spaces import Box
+from jaxtyping import Array, Float, Key
+
+from clew.envs.base import Environment, EnvState, Transition
+from clew.errors import UserError
+
+
+class Noisy(Environment):
+    """Adds noise of deviation sigma to a vector observation, then cuts it to its space's limits.
+
+    It stands before the class of the task whose observations it changes.
+    """
+
+    sigma: eqx.AbstractVar[float]
+
+    def reset(self, key: Key[Array, ""]) -> tuple[EnvState, Float[Array, " n"]]:
+        state, seen = super().reset(key)  # pyright: ignore[reportAbstractUsage]
+        return state, self.with_noise(seen, _numbers(jax.random.fold_in(key, 1), seen))
+
+    def reset_to(
+        self, *args: Any, noise: Float[Array, " n"] | np.ndarray | None = None, **kwargs: Any
+    ) -> tuple[EnvState, Float[Array, " n"]]:
+        """As the task does, with this noise, in deviations; None for none."""
+        state, seen = super().reset_to(*args, **kwargs)
+        return state, seen if noise is None else self.with_noise(seen, noise)
+
+    def draw(self, rng: np.random.Generator, number: int) -> dict[str, Any]:
+        drawn = super().draw(rng, number)
+        return drawn | {"noise": rng.standard_normal(self.observation_size, np.float32)}
+
+    def step(
+        self, state: EnvState, action: Array, key: Key[Array, ""]
+    ) -> tuple[EnvState, Transition]:
+        after, then = super().step(state, action, key)  # pyright: ignore[reportAbstractUsage]
+        noise = _numbers(key, then.observation)
+        return after, then._replace(observation=self.with_noise(then.observation, noise))
+
+    def with_noise(
+        self, seen: Float[Array, " n"], noise: Float[Array, " n"] | np.ndarray
+    ) -> Float[Array, " n"]:
+        """What is seen with noise, given in deviations."""
+        space = self.observation_space
+        assert isinstance(space, Box)
+        added = seen + self.sigma * jnp.asarray(noise, seen.dtype)
+        return jnp.clip(added, jnp.asarray(space.low), jnp.asarray(space.high))
+
+
+def _numbers(key: Key[Array, ""], seen: Float[Array, " n"]) -> Float[Array, " n"]:
+    return jax.random.normal(key, seen.shape, seen.dtype)
+
+
+def forced_numbers(name: str, given: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Numbers of this shape; raises `UserError` for anything else."""
+    try:
+        numbers = np.asarray(given, np.float32)
+    except (TypeError, ValueError):
+        numbers = np.zeros(0)
+    if numbers.shape != shape or not np.isfinite(numbers).all():
+        raise UserError(f"{name} must be {shape[0]} finite numbers, got {given!r}")
+    return numbers

@@ -1,0 +1,171 @@
+"""Pendulum of which only the position is seen."""
+
+import math
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium.spaces import Box
+from jaxtyping import Array, Float, Int, Key
+
+from clew.envs.base import Environment, Transition
+from clew.envs.popgym.difficulty import Sizes, sized
+from clew.envs.popgym.noise import Noisy, forced_numbers
+from clew.errors import LONGEST_EPISODE, require_at_least, require_rate
+
+GRAVITY, MASS, LENGTH, INTERVAL = 10.0, 1.0, 1.0, 0.05
+STRONGEST, FASTEST = 2.0, 8.0
+"""Limits of the torque and of the angular velocity."""
+WORST = 16.2736044
+"""The largest cost of a step."""
+
+
+class PendulumState(NamedTuple):
+    """Where an episode stands."""
+
+    angle: Float[Array, ""]
+    """In radians, 0 upright; it may be any number of turns."""
+    turning: Float[Array, ""]
+    """Angular velocity."""
+    time: Int[Array, ""]
+    """Actions taken."""
+
+
+def swing(
+    angle: Float[Array, ""], turning: Float[Array, ""], torque: Float[Array, ""]
+) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
+    """Angle and angular velocity after 0.05 seconds, and the cost.
+
+    Source: Gymnasium's Pendulum-v1.
+    """
+    torque = jnp.clip(torque, -STRONGEST, STRONGEST)
+    upright = (angle + math.pi) % (2 * math.pi) - math.pi
+    cost = upright**2 + 0.1 * turning**2 + 0.001 * torque**2
+    pull = 3 * GRAVITY / (2 * LENGTH) * jnp.sin(angle) + 3.0 / (MASS * LENGTH**2) * torque
+    turning = jnp.clip(turning + pull * INTERVAL, -FASTEST, FASTEST)
+    return angle + turning * INTERVAL, turning, cost
+
+
+class _Pendulum(Environment):
+    """What both have in common: the pendulum, and n steps to bring it up and keep it there."""
+
+    max_steps: eqx.AbstractVar[int]
+    observation_size = 2
+    num_actions = 0
+    metric_names = ()
+
+    @property
+    def observation_space(self) -> Box:
+        """The cosine and the sine of the angle."""
+        return Box(-1.0, 1.0, (2,), np.float32)
+
+    @property
+    def action_space(self) -> Box:
+        """The torque."""
+        return Box(-STRONGEST, STRONGEST, (1,), np.float32)
+
+    @property
+    def shortest(self) -> int:
+        return self.max_steps
+
+    def reset(self, key: Key[Array, ""]) -> tuple[PendulumState, Float[Array, " 2"]]:
+        angle, turning = jax.random.uniform(key, (2,), minval=-1.0)
+        return self.reset_to(jnp.stack([math.pi * angle, turning]))
+
+    def reset_to(
+        self, numbers: Float[Array, " 2"] | np.ndarray
+    ) -> tuple[PendulumState, Float[Array, " 2"]]:
+        """Opens an episode with this angle and this angular velocity."""
+        angle, turning = jnp.asarray(numbers, jnp.float32)
+        return PendulumState(angle, turning, jnp.zeros((), jnp.int32)), _seen(angle)
+
+    def draw(self, rng: np.random.Generator, number: int) -> dict[str, Any]:
+        return {"numbers": rng.uniform([-math.pi, -1.0], [math.pi, 1.0]).astype(np.float32)}
+
+    def force(self, drawn: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+        return drawn | {n: forced_numbers(n, x, drawn[n].shape) for n, x in given.items()}
+
+    def step(
+        self, state: PendulumState, action: Float[Array, " 1"], key: Key[Array, ""]
+    ) -> tuple[PendulumState, Transition]:
+        torque = jnp.asarray(action, jnp.float32)[0]
+        angle, turning, cost = swing(state.angle, state.turning, torque)
+        after = PendulumState(angle, turning, state.time + 1)
+        return after, Transition(
+            observation=_seen(angle),
+            reward=(1.0 - 2.0 * cost / WORST) / self.max_steps,
+            terminated=jnp.zeros((), jnp.bool_),
+            truncated=after.time >= self.max_steps,
+            metrics={},
+        )
+
+    def render_text(self, state: Any, observation: Any) -> str:
+        return f"angle {float(state.angle):+.2f}, turning {float(state.turning):+.2f}\n"
+
+
+class PositionOnlyPendulum(_Pendulum):
+    """Swing a pendulum up and keep it there, without seeing how fast it turns.
+
+    The observation is the cosine and the sine of the angle; the angular velocity is to be found
+    from what was seen before. Every step gives (1 - 2 c / 16.27) / n with the cost c of Gymnasium's
+    Pendulum, so that returns are between -1 and 1; the episode is truncated after n steps.
+
+    Args:
+        difficulty: easy, medium or hard: 200, 150 or 100 steps.
+        max_steps: n, in place of what the difficulty says.
+
+    Raises:
+        UserError: an unknown difficulty or an impossible number.
+
+    Source: popgym 1.0.7, PositionOnlyPendulum. Computed in single precision, there in double.
+    """
+
+    SIZES: ClassVar[Sizes] = {
+        "easy": {"max_steps": 200},
+        "medium": {"max_steps": 150},
+        "hard": {"max_steps": 100},
+    }
+    max_steps: int = eqx.field(static=True)
+
+    def __init__(self, difficulty: str = "easy", max_steps: int | None = None):
+        (self.max_steps,) = sized(self.SIZES, difficulty, max_steps=max_steps)
+        require_at_least("max_steps", self.max_steps, 1, LONGEST_EPISODE)
+
+
+class NoisyPositionOnlyPendulum(Noisy, _Pendulum):
+    """Swing a pendulum up and keep it there, seeing its position with noise.
+
+    As `PositionOnlyPendulum` with 200 steps. Noise of deviation sigma is added to cosine and sine,
+    which are then cut to -1 and 1.
+
+    Args:
+        difficulty: easy, medium or hard: sigma 0.1, 0.2 or 0.3.
+        sigma: in place of what the difficulty says.
+        max_steps: n; 200 where the difficulty decides.
+
+    Raises:
+        UserError: an unknown difficulty or an impossible number.
+
+    Source: popgym 1.0.7, NoisyPositionOnlyPendulum. Computed in single precision, there in double.
+    """
+
+    SIZES: ClassVar[Sizes] = {
+        "easy": {"sigma": 0.1, "max_steps": 200},
+        "medium": {"sigma": 0.2, "max_steps": 200},
+        "hard": {"sigma": 0.3, "max_steps": 200},
+    }
+    sigma: float = eqx.field(static=True)
+    max_steps: int = eqx.field(static=True)
+
+    def __init__(
+        self, difficulty: str = "easy", sigma: float | None = None, max_steps: int | None = None
+    ):
+        self.sigma, self.max_steps = sized(self.SIZES, difficulty, sigma=sigma, max_steps=max_steps)
+        require_rate("sigma", self.sigma)
+        require_at_least("max_steps", self.max_steps, 1, LONGEST_EPISODE)
+
+
+def _seen(angle: Float[Array, ""]) -> Float[Array, " 2"]:
+    return jnp.stack([jnp.cos(angle), jnp.sin(angle)])

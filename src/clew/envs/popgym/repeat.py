@@ -1,0 +1,129 @@
+"""Repeat what was shown: the first card, or the one of some steps ago."""
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from gymnasium.spaces import Discrete
+from jaxtyping import Array, Int, Key
+
+from clew.envs.base import Transition
+from clew.envs.popgym.cards import SUITS, Dealt, DealtState, dealt, require_decks, shown_at
+from clew.envs.popgym.difficulty import Sizes, sized
+from clew.errors import UserError, require_at_least
+
+
+class _Repeat(Dealt):
+    """A suit is shown at every step, and a suit is the answer; the last card ends the episode."""
+
+    kind = "suits"
+    num_actions = len(SUITS)
+    action_names = SUITS
+
+    @property
+    def observation_space(self) -> Discrete:
+        """A suit."""
+        return Discrete(len(SUITS))
+
+    @property
+    def longest(self) -> int:
+        """A card for every step, and the first one."""
+        return self.num_cards - 1
+
+    @property
+    def shortest(self) -> int:
+        return self.longest
+
+    def _answered(
+        self, state: DealtState, right: Array, asked: Array | bool, questions: int
+    ) -> tuple[DealtState, Transition]:
+        reward = jnp.where(right, 1.0, -1.0) * (1.0 / questions)
+        observation = shown_at(state.kinds, state.time + 1)
+        ends = state.time >= self.longest - 1
+        return dealt(state, observation, jnp.where(asked, reward, 0.0), ends)
+
+
+class RepeatFirst(_Repeat):
+    """Say the suit of the episode's first card at every step.
+
+    With n cards, n - 1 steps; each observes the next card's suit. A right answer gives 1 / (n - 1),
+    a wrong one as much less: the best return is 1, guessing has -0.5. An action that is no suit is
+    wrong.
+
+    Args:
+        difficulty: easy, medium or hard: 1, 8 or 16 decks.
+        num_decks: in place of what the difficulty says.
+
+    Raises:
+        UserError: an unknown difficulty or an impossible number.
+
+    Source: popgym 1.0.7, RepeatFirst. Its documentation tells of an indicator of the first card;
+    there is none, nor is there here.
+    """
+
+    SIZES: ClassVar[Sizes] = {
+        "easy": {"num_decks": 1},
+        "medium": {"num_decks": 8},
+        "hard": {"num_decks": 16},
+    }
+    num_decks: int = eqx.field(static=True)
+
+    def __init__(self, difficulty: str = "easy", num_decks: int | None = None):
+        (self.num_decks,) = sized(self.SIZES, difficulty, num_decks=num_decks)
+        require_decks(self.num_decks)
+
+    def step(
+        self, state: DealtState, action: Int[Array, ""], key: Key[Array, ""]
+    ) -> tuple[DealtState, Transition]:
+        right = jnp.asarray(action) == state.kinds[0].astype(jnp.int32)
+        return self._answered(state, right, True, self.num_cards - 1)
+
+    def remembered(self, state: DealtState) -> dict[str, Any]:
+        return {"first suit": state.kinds[0].astype(jnp.int32)}
+
+
+class RepeatPrevious(_Repeat):
+    """Say at every step the suit of the card that was shown k - 1 steps before the last one.
+
+    With n cards, n - 1 steps; each observes the next card's suit. Nothing is asked before k cards
+    have been seen; then a right answer gives 1 / (n - k), a wrong one as much less: the best return
+    is 1, guessing has -0.5. With k = 1 the answer is the card just seen. An action that is no suit
+    is wrong.
+
+    Args:
+        difficulty: easy, medium or hard: 1, 2 or 3 decks and k = 4, 32 or 64.
+        num_decks: in place of what the difficulty says.
+        k: the same; fewer than there are cards.
+
+    Raises:
+        UserError: an unknown difficulty or an impossible number.
+
+    Source: popgym 1.0.7, RepeatPrevious.
+    """
+
+    SIZES: ClassVar[Sizes] = {
+        "easy": {"num_decks": 1, "k": 4},
+        "medium": {"num_decks": 2, "k": 32},
+        "hard": {"num_decks": 3, "k": 64},
+    }
+    num_decks: int = eqx.field(static=True)
+    k: int = eqx.field(static=True)
+
+    def __init__(
+        self, difficulty: str = "easy", num_decks: int | None = None, k: int | None = None
+    ):
+        self.num_decks, self.k = sized(self.SIZES, difficulty, num_decks=num_decks, k=k)
+        require_decks(self.num_decks)
+        require_at_least("k", self.k, 1)
+        if self.k >= self.num_cards:
+            raise UserError(f"k must be below the {self.num_cards} cards, got {self.k}")
+
+    def step(
+        self, state: DealtState, action: Int[Array, ""], key: Key[Array, ""]
+    ) -> tuple[DealtState, Transition]:
+        place = state.time + 1 - self.k
+        right = jnp.asarray(action) == shown_at(state.kinds, jnp.maximum(place, 0))
+        return self._answered(state, right, place >= 0, self.num_cards - self.k)
+
+    def remembered(self, state: DealtState) -> dict[str, Any]:
+        return {f"card {i}": state.kinds[i].astype(jnp.int32) for i in range(min(self.k, 8))}
