@@ -1,4 +1,4 @@
-"""`clew compare --memories`: the same settings for all, trained once, with a page."""
+"""`clew compare --memories` and `--learners`: runs that differ in one thing, with a page."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 import clew
 from clew.cli import run
 from clew.errors import UserError
-from clew.lab.comparison import settings_of
+from clew.lab.comparison import learners_of, settings_of
 
 WORDS = (
     "compare --memories none gru --memory-options hidden_size=4 --env-options corridor_length=2 "
@@ -29,6 +29,54 @@ def test_the_runs_differ_in_their_memory_alone() -> None:
     assert own["own_lru:LRU"].memory_options == {"hidden_size": 4}
     with pytest.raises(UserError, match="unknown option of these memories 'heads'"):
         settings_of(clew.TrainConfig(memory_options={"heads": 1}), ["none", "lstm"])
+
+
+def test_the_runs_differ_in_their_learner_alone() -> None:
+    """Each has the settings that were given for it, and none of another's."""
+    given = {"ppo": clew.PPOConfig(epochs=2), "pqn": clew.PQNConfig(gamma=0.5)}
+    config = clew.TrainConfig(run_dir="here", memory="gru", **given)
+    found = learners_of(config, ["ppo", "pqn", "r2d2"])
+    assert list(found) == [one.algorithm for one in found.values()] == ["ppo", "pqn", "r2d2"]
+    assert found["ppo"].ppo == given["ppo"] and found["pqn"].pqn == given["pqn"]
+    assert found["pqn"].ppo == clew.PPOConfig()
+    assert {Path(one.run_dir) for one in found.values()} == {Path("here/compare-learners-tmaze")}
+    for one in found.values():
+        assert (one.network, one.wrappers) == (config.network, config.wrappers)
+    with pytest.raises(UserError, match="two or more different learners, got ppo ppo"):
+        learners_of(config, ["ppo", "ppo"])
+    with pytest.raises(UserError, match="unknown learner 'pqm'"):
+        learners_of(config, ["ppo", "pqm"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--learners ppo a2c --memories gru none", "give --memories or --learners"),
+        ("--learners ppo a2c --algorithm ppo", "leave out --algorithm"),
+        ("--learners ppo a2c --pqn.gamma 0.5", "--pqn.gamma would change nothing"),
+        ("--learners ppo", "two or more different learners, got ppo"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    words: str, said: str, capsys: pytest.CaptureFixture
+) -> None:
+    assert run(["compare", *words.split()]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_learners_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """With the settings of each, in one table."""
+    monkeypatch.chdir(tmp_path)
+    words = WORDS.replace("--memories none gru", "--learners a2c ppo --memory gru")
+    words += " --ppo.num-envs 2 --ppo.rollout-length 8 --ppo.sequence-length 8 --ppo.minibatches 1"
+    assert run(words.split()) == 0
+    said = capsys.readouterr().out
+    assert "learner" in said and "a2c > ppo" in said
+    page = (tmp_path / "runs/compare-learners-tmaze/compare.html").read_text()
+    assert "Every learner has its own settings" in page and "row&#x27;s learner" in page
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""`clew compare`: learning curves of several runs in one picture; or memories trained for it."""
+"""`clew compare`: learning curves of several runs in one picture, also of runs made for it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 import tyro
 
 from clew.cli.live import listener
-from clew.cli.parse import parse
+from clew.cli.parse import parse, value_before_parsing
 from clew.cli.tables import log, over_seeds, print_json, print_table
 from clew.cli.train import Memories, on_algorithm, parse_training
 from clew.errors import UserError
@@ -21,11 +21,14 @@ ABOUT = """Plots the learning curves of several runs in one picture, and lists w
 in the last tenth of its training; runs that are still training can be compared too. With --memories
 it trains them first, every one with the same settings (all options of clew train), and adds how
 probably one is better than another, and a page: clew compare --env ENV --memories lstm gru none
---seeds 5 --steps 1e6. The same command again resumes where it was stopped."""
+--seeds 5 --steps 1e6. With --learners it trains one memory by several learners, each with its own
+settings (--ppo.epochs 2): clew compare --env ENV --learners ppo pqn r2d2 --memory gru. The same
+command again resumes where it was stopped."""
 
 METRICS = ("success", "return")
 SEEDS = 5
-"""Agents of each memory that --memories trains, unless --seeds is given."""
+"""Agents of each memory or learner that are trained, unless --seeds is given."""
+SEVERAL = ("--memories", "--learners")
 SUMMARY = ("env", "memory", "seeds", "steps", "seconds", "rate", "final")
 
 
@@ -45,10 +48,18 @@ class CompareCommand:
     """Print JSON instead of a table."""
 
 
+@dataclass(frozen=True)
+class TrainingCommand(Memories):
+    """Options of `clew compare` where it trains."""
+
+    learners: tuple[str, ...] = ()
+    """Learners to compare, by name or module:Class, in place of --algorithm."""
+
+
 def main(args: list[str]) -> int:
     """Draws the picture and prints the table."""
-    if any(word.split("=")[0] == "--memories" for word in args):
-        return compare_memories(args)
+    if any(word.split("=")[0] in SEVERAL for word in args):
+        return compare_trained(args)
     command = parse(CompareCommand, args, command="compare", about=ABOUT)
     if not command.runs:
         raise UserError("which runs? clew compare RUN RUN ...; clew runs lists them")
@@ -110,15 +121,27 @@ def _row(name: str, summary: dict[str, Any], metrics: Sequence[str]) -> list[str
     return [Path(name).name, summary["memory"], summary["env"], seeds, steps, *ends]
 
 
-def compare_memories(args: list[str]) -> int:
-    """Trains memories beside each other, and prints what each reached."""
-    command = parse_training(Memories, args, command="compare", about=ABOUT, seeds=SEEDS)
-    for line in on_algorithm(args, command.config):
+def compare_trained(args: list[str]) -> int:
+    """Trains memories or learners beside each other, and prints what each reached."""
+    first = value_before_parsing(args, "--learners")
+    if first and value_before_parsing(args, "--algorithm") is not None:
+        raise UserError("--learners has the names of all learners: leave out --algorithm")
+    words = [*args, "--algorithm", first] if first else args  # whose defaults all of them have
+    command = parse_training(TrainingCommand, words, command="compare", about=ABOUT, seeds=SEEDS)
+    if command.memories and command.learners:
+        raise UserError("give --memories or --learners; the other is the same for all of them")
+    for line in on_algorithm(words, command.config, command.learners):
         log(line)
-    from clew.lab.comparison import compare, settings_of  # start: matplotlib takes 0.4 s
+    from clew.lab import comparison  # start: matplotlib takes 0.4 s
 
     open_devices(command.config.devices)
-    found = compare(settings_of(command.config, command.memories), listener)
+    if command.learners:
+        kind = comparison.LEARNER
+        configs = comparison.learners_of(command.config, command.learners)
+    else:
+        kind = comparison.MEMORY
+        configs = comparison.settings_of(command.config, command.memories)
+    found = comparison.compare(configs, listener, kind)
     if command.json:
         better = {f"{a} > {b}": interval for (a, b), interval in found.better.items()}
         print_json({"runs": found.summaries, "better": better, "page": str(found.page)})
@@ -127,7 +150,7 @@ def compare_memories(args: list[str]) -> int:
         [m, *(final_text(s["final"].get(n)) for n in METRICS)] for m, s in found.summaries.items()
     ]
     note = f"[..] 95% interval, over {over_seeds(command.config.seeds)}"
-    print_table("the last tenth of training", ["memory", *METRICS], rows, note)
+    print_table("the last tenth of training", [kind.one, *METRICS], rows, note)
     if found.better:
         rows = [[f"{a} > {b}", format(p, ".2f")] for (a, b), p in found.better.items()]
         print_table("", [f"a seed's {found.metric} is higher", "probability"], rows)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
@@ -149,15 +150,20 @@ def _refuse_several(args: list[str]) -> None:
             )
 
 
-def on_algorithm(args: list[str], config: TrainConfig) -> list[str]:
+def on_algorithm(args: list[str], config: TrainConfig, learners: Sequence[str] = ()) -> list[str]:
     """A line where given settings have chosen the algorithm, against what fits the task.
+
+    Args:
+        args: the words after the command.
+        config: what they say.
+        learners: those that learn, if several do.
 
     Raises:
         UserError: for a setting of an algorithm that does not learn.
     """
     given = {n: t for n in LEARNERS for t in args if t.startswith(f"--{n}.")}
     for name, token in given.items():
-        if name != config.algorithm:
+        if name not in (learners or (config.algorithm,)):
             raise UserError(unused(token.split("=")[0], name, config))
     usual = choose_algorithm(config.env, ())
     named = value_before_parsing(args, "--algorithm") or config.preset

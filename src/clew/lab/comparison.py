@@ -1,4 +1,4 @@
-"""Memories side by side on one task: trained with the same settings, drawn and compared."""
+"""Memories or learners side by side on one task: trained, drawn and compared."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from clew.agents.learners import LEARNERS
 from clew.errors import UserError, unknown_name
 from clew.files import read_json, write_text
 from clew.memory import MEMORIES, options_among, options_of
@@ -29,14 +30,29 @@ from clew.stats import Interval, probability_of_improvement
 METRICS = ("success", "return")
 
 
+class Kind(NamedTuple):
+    """What is compared, in words for the page."""
+
+    one: str
+    several: str
+    alike: str
+    """What its runs have in common."""
+
+
+MEMORY = Kind("memory", "Memories", "Every memory was trained with the same settings")
+LEARNER = Kind(
+    "learner", "Learners", "Every learner has its own settings, with the same network, on one task"
+)
+
+
 class Comparison(NamedTuple):
     """What came of it."""
 
     summaries: dict[str, dict[str, Any]]
-    """Of each memory's run."""
+    """Of each memory's, or each learner's, run."""
     better: dict[tuple[str, str], Interval]
-    """How probably a seed of the first memory scores higher than one of the second; with two seeds
-    or more."""
+    """How probably a seed of the first scores higher than one of the second; with two seeds or
+    more."""
     metric: str
     """What was compared: success, where the task says what that is, or the return."""
     picture: Path
@@ -54,8 +70,7 @@ def settings_of(config: TrainConfig, memories: Sequence[str]) -> dict[str, Train
     Raises:
         UserError: for fewer, an unknown or repeated memory, or an option that none of them has.
     """
-    if len(memories) < 2 or len(set(memories)) < len(memories):
-        raise UserError(f"give two or more different memories, got {' '.join(memories) or 'none'}")
+    _require_several("memories", memories)
     kinds = {memory: find("memory", memory, MEMORIES) for memory in memories}
     known = {memory: options_of(kind) for memory, kind in kinds.items()}
     given = config.memory_options
@@ -77,6 +92,38 @@ def settings_of(config: TrainConfig, memories: Sequence[str]) -> dict[str, Train
     }
 
 
+def learners_of(config: TrainConfig, learners: Sequence[str]) -> dict[str, TrainConfig]:
+    """The run of every learner, with its own settings; in all else they are alike.
+
+    Args:
+        config: of all of them, with the settings of each. Its name is the folder of the runs.
+        learners: two names at least, or "package.module:Class".
+
+    Raises:
+        UserError: for fewer, or an unknown or repeated learner.
+    """
+    _require_several("learners", learners)
+    for learner in learners:
+        find("learner", learner, LEARNERS)
+    place = Path(config.run_dir) / (config.name or f"compare-learners-{folder.slug(config.env)}")
+    unused = {name: kind.settings() for name, kind in LEARNERS.items()}
+    return {
+        learner: replace(
+            config,
+            algorithm=learner,
+            name=folder.slug(learner),
+            run_dir=str(place),
+            **{name: default for name, default in unused.items() if name != learner},
+        )
+        for learner in learners
+    }
+
+
+def _require_several(what: str, names: Sequence[str]) -> None:
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise UserError(f"give two or more different {what}, got {' '.join(names) or 'none'}")
+
+
 def train_once(config: TrainConfig, progress: Progress) -> Path:
     """Trains a run, resumes it if it was stopped, or leaves it alone if it is complete.
 
@@ -91,12 +138,15 @@ def train_once(config: TrainConfig, progress: Progress) -> Path:
     return train(config, resume=True, progress=progress).path
 
 
-def compare(configs: Mapping[str, TrainConfig], progress: Callable[[str], Progress]) -> Comparison:
+def compare(
+    configs: Mapping[str, TrainConfig], progress: Callable[[str], Progress], kind: Kind = MEMORY
+) -> Comparison:
     """Trains what is not trained yet, and writes compare.png and compare.html beside the runs.
 
     Args:
-        configs: as `settings_of` gives them.
+        configs: as `settings_of` or `learners_of` gives them.
         progress: returns the listener of a run for its label.
+        kind: what is compared, for the page.
 
     Raises:
         UserError: as `train_once`.
@@ -120,9 +170,9 @@ def compare(configs: Mapping[str, TrainConfig], progress: Callable[[str], Progre
     rows = {memory: read_rows(path) for memory, path in paths.items()}
     picture = plot_runs(rows, place / "compare.png", title)
     result = Comparison(summaries, better, metric, picture, place / "compare.html")
-    blocks = _blocks(result, rows, [m for m in METRICS if m in has])
+    blocks = _blocks(result, rows, [m for m in METRICS if m in has], kind)
     made_by = f"Made by clew compare, clew {version('clew')}."
-    write_text(result.page, page(f"Memories on {title}", blocks, {}, made_by))
+    write_text(result.page, page(f"{kind.several} on {title}", blocks, {}, made_by))
     return result
 
 
@@ -132,22 +182,26 @@ def _scores(summary: dict[str, Any], metric: str) -> np.ndarray:
     return np.array([[value] for value in final["per_seed"] if value is not None]).reshape(-1, 1)
 
 
-def _blocks(result: Comparison, rows: Mapping[str, Any], metrics: Sequence[str]) -> list[Block]:
+def _blocks(
+    result: Comparison, rows: Mapping[str, Any], metrics: Sequence[str], kind: Kind
+) -> list[Block]:
     first = next(iter(result.summaries.values()))
     text = (
-        f"Every memory was trained with the same settings, {first['seeds']} seeds of "
-        f"{first['steps']:,} environment steps each. Scores are means over the last tenth of "
-        "training, in brackets the 95% bootstrap interval over seeds, too narrow for fewer than 5."
+        f"{kind.alike}, {first['seeds']} seeds each. Scores are means over the last tenth of "
+        "training, in brackets the 95% bootstrap interval over seeds, too narrow for fewer than 5. "
+        "Environment steps are those of one seed, in whole rollouts."
     )
     finals = [
         [
-            Cell(memory),
+            Cell(name),
             *(Cell(final_text(found["final"].get(m))) for m in metrics),
+            Cell(f"{found['steps']:,}"),
             Cell(f"{found['parameters']:,}"),
         ]
-        for memory, found in result.summaries.items()
+        for name, found in result.summaries.items()
     ]
-    head = [Column("memory"), *(Column(m) for m in metrics), Column("parameters of the agent")]
+    further = ("environment steps", "parameters of the agent")
+    head = [Column(name) for name in (kind.one, *metrics, *further)]
     blocks: list[Block] = [Text(text), Table("finals", "Final scores", head, finals)]
     panels = [Panel(m, partial(draw_curves, rows=rows, metric=m)) for m in metrics]
     if panels:
@@ -156,7 +210,9 @@ def _blocks(result: Comparison, rows: Mapping[str, Any], metrics: Sequence[str])
     if result.better:
         names = list(result.summaries)
         won = [[Cell(a), *(Cell(_won(result, a, b)) for b in names)] for a in names]
-        note = "How probably a seed of the row's memory scores higher than one of the column's."
+        note = (
+            f"How probably a seed of the row's {kind.one} scores higher than one of the column's."
+        )
         columns = [Column(""), *map(Column, names)]
         blocks.append(Table("better", "Probability of improvement", columns, won, note))
     return blocks
