@@ -1,0 +1,43 @@
+"""`python -m benchmarks.staleness`: its task; what does not learn does not go stale."""
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+from benchmarks import staleness
+
+
+def test_the_suit_of_three_steps_ago_is_right() -> None:
+    """Saying it earns 1 in an episode of 51 steps, whose first three ask nothing."""
+    env = staleness.RepeatPrevious()
+    state, suit = env.next_episode(None, jax.random.key(0))
+    seen, rewards, ends = [int(suit)], [], []
+    for number in range(51):
+        said = seen[number - 3] if number >= 3 else 0
+        state, after = env.step(state, np.int32(said), jax.random.key(number))
+        seen.append(int(after.observation))
+        rewards.append(float(after.reward))
+        ends.append(bool(after.terminated))
+    assert sum(rewards) == pytest.approx(1.0)
+    assert np.all(np.array(rewards[:3]) == 0) and min(rewards[3:]) > 0
+    assert ends == [False] * 50 + [True]
+    assert len(set(seen)) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("memory", ["gru", "gtrxl"])
+def test_with_the_same_parameters_no_state_is_stale(
+    memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a stored state says is then what the whole episode says; an empty memory is wrong."""
+    monkeypatch.setattr(staleness, "R2D2", replace(staleness.R2D2, learning_rate=0.0))
+    monkeypatch.setattr(staleness, "UPDATES", 20)
+    monkeypatch.setattr(staleness, "AGES", (4,))
+    _, row = staleness.measure(memory, "repeat", 2)
+    found = row["ages"][4]
+    assert found["memory"] == found["moved"][0] == 0
+    known = [n for n, count in enumerate(found["sequences"]) if count]
+    for name in ("stored", "refreshed"):
+        assert max(found[name][n] for n in known) < 1e-4
+    assert found["zero"][0] > 0.01 > found["zero"][known[-1]]
