@@ -37,8 +37,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import norm
 
 import clew.stats
+from clew.lab.studies.report.comparisons import Difference, mean_difference
 from clew.run import json_lines
 
 _TABLE = re.compile(r"((?:^ *\|.*\n?)+)", re.MULTILINE)
@@ -106,9 +108,23 @@ def between(values: Sequence[float], form: str = ",.0f", brackets: str = "[, ]")
     return f"{middle} {brackets[0]}{low}{comma}{high}{brackets[-1]}"
 
 
+def could_see(difference: Difference | clew.stats.Comparison, power: float = 0.8) -> float:
+    """The smallest true difference that a test with such an interval finds with this probability.
+
+    From the half width w of its 95% interval, w = e t_{0.975}: the error e times the sum of the
+    quantiles t_{0.975} and t_{power}, of the normal distribution. It is that of many degrees of
+    freedom; with fewer the true one is larger by some percent.
+    """
+    half = (difference.high - difference.low) / 2
+    return half * (1 + float(norm.ppf(power) / norm.ppf(0.975)))
+
+
 _NAMES = {
     **{name: getattr(clew.stats, name) for name in clew.stats.__all__},
-    **{f.__name__: f for f in (pick, one, scores, estimate, gain, between)},
+    **{
+        f.__name__: f
+        for f in (pick, one, scores, estimate, gain, between, could_see, mean_difference)
+    },
     "np": np,
     "mean": np.mean,
 }

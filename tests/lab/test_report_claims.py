@@ -5,10 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import fisher_exact
 
 from clew.lab.claims import HELD, NOT_HELD, NOT_RUN, UNDECIDED, overall
 from clew.lab.grid import Cell
-from clew.lab.studies.makkink.claims import CLAIMS, learns, verdict
+from clew.lab.studies.makkink.claims import CLAIMS, verdict
 from clew.lab.studies.report.charts import ranks
 from clew.lab.studies.report.comparisons import (
     mean_difference,
@@ -43,54 +44,44 @@ def edition(tmp_path_factory: pytest.TempPathFactory) -> Edition:
 
 def test_verdicts_follow_from_the_numbers(edition: Edition) -> None:
     judged = [claim.judge(edition).findings for claim in CLAIMS]
-    first, second, third, fourth, fifth, sixth = (
+    first, second, third, fourth, fifth, sixth, *_ = (
         [f.verdict for f in findings if f.verdict != NOT_RUN] for findings in judged
     )
     assert first == [HELD] * 8
-    # Seeds of ReZero lie no farther apart than others'; sizes 10 are not there.
-    assert second == [HELD, HELD, NOT_HELD, NOT_HELD] * 3
+    assert second == [NOT_HELD] * 8  # no seed scores above 0.9: no difference
     assert third == [HELD] * 2
     # GTrXL and the integrated transformer earn more than the LSTM.
     assert fourth == [HELD, NOT_HELD, HELD, NOT_HELD]
     assert fifth == [HELD] * 8
     assert sixth == [HELD] * 3
-    assert [len(findings) for findings in judged] == [8, 16, 2, 10, 10, 4]
+    assert [len(findings) for findings in judged] == [12, 8, 2, 10, 10, 4, 1, 10, 1, 10, 2]
     entry = judged[2][0].record
     values = [edition.values(model, "length-70") for model in ("gtrxl", "lstm")]
     test = welch_test(*values)
     assert test._asdict().items() <= entry.items() and entry["p_holm"] <= 2 * test.p
 
 
-def test_a_model_that_never_learns_is_not_called_steady(tmp_path: Path) -> None:
+def test_seeds_that_solve_it_are_counted_by_fishers_test(tmp_path: Path) -> None:
     study = thesis_study("repaired", ["transformer-xl", "gtrxl"], ["length-20"])
-    folder = write_folder(
-        tmp_path / "study",
-        study,
-        lambda cell: 0.01 * (-1) ** cell.seed if cell.model == "transformer-xl" else score(cell),
-    )
-    edition = read_edition(folder)
-    learned = [learns(edition, model, "length-20") for model in edition.models]
-    assert learned == [False, True]
-    findings = CLAIMS[1].judge(edition).findings
-    compared = "length-20, transformer-xl − gtrxl"
-    assert compared not in [finding.comparison for finding in findings]
-    assert compared.replace("20", "70") in [finding.comparison for finding in findings]  # not run
-    assert "length-20, gtrxl − transformer-xl" in [
-        finding.comparison for finding in CLAIMS[0].judge(edition).findings
-    ]
+    solved = {"transformer-xl": 3, "gtrxl": 20}
+    folder = write_folder(tmp_path / "study", study, lambda c: float(c.seed < solved[c.model]))
+    stabler, *missing = CLAIMS[1].judge(read_edition(folder)).findings
+    assert stabler.comparison == "length-20, gtrxl − transformer-xl" and stabler.verdict == HELD
+    assert stabler.record["p"] == fisher_exact([[20, 10], [3, 27]]).pvalue
+    assert {finding.verdict for finding in missing} == {NOT_RUN}
 
 
 def test_the_rule_of_a_verdict() -> None:
     def judged(mean: float, deviation: float, corrected: float) -> str:
         test = welch_from_spreads(Spread(mean, deviation, 30), Spread(0.0, deviation, 30))
-        return verdict(test, corrected)
+        return verdict(test, corrected, test.high)
 
     assert judged(0.3, 0.1, 0.01) == HELD
     assert judged(-0.3, 0.1, 0.01) == NOT_HELD
     assert judged(0.1, 0.3, 0.4) == UNDECIDED  # the interval reaches beyond a relevant difference
     assert judged(0.0, 0.02, 1.0) == NOT_HELD  # a difference worth the name is ruled out
     alike = welch_from_spreads(Spread(1.0, 0.0, 30), Spread(1.0, 0.0, 30))
-    assert verdict(alike, 1.0) == NOT_HELD
+    assert verdict(alike, 1.0, alike.high) == NOT_HELD
     assert overall([HELD, HELD]) == HELD
     assert overall([HELD, NOT_RUN]) == UNDECIDED  # one is missing
     assert overall([HELD, UNDECIDED, NOT_HELD]) == NOT_HELD
@@ -132,8 +123,8 @@ def test_many_seeds_have_their_own_blocks(edition: Edition) -> None:
     names = {block.name for block in blocks if isinstance(block, Table | Chart)}
     assert {f"makkink-repaired-{name}" for name in ("claims", "seeds", "pairs-size-5")} <= names
     claims = next(b for b in blocks if isinstance(b, Table) and b.name.endswith("-claims"))
-    verdicts = [HELD, NOT_HELD, HELD, NOT_HELD, UNDECIDED, UNDECIDED]
-    assert [row[1].text for row in claims.rows] == verdicts
+    verdicts = [UNDECIDED, NOT_HELD, HELD, NOT_HELD, UNDECIDED, UNDECIDED]
+    assert [row[1].text for row in claims.rows][:6] == verdicts
     chart = ranks(edition, SETTINGS, styles_of(edition.models))
     assert chart is not None
     assert [panel.title for panel in chart.panels][:3] == [

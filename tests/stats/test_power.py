@@ -8,7 +8,7 @@ import pytest
 from scipy import integrate, stats
 
 from clew.errors import UserError
-from clew.stats import seeds_needed, welch_power
+from clew.stats import detectable_difference, seeds_needed, welch_power
 from clew.stats.comparisons import critical_value
 from clew.stats.power import rejection_rate
 
@@ -109,3 +109,16 @@ def test_seeds_depend_on_what_matters() -> None:
 def test_impossible_plans_are_refused(call, words: str) -> None:
     with pytest.raises(UserError, match=words):
         call()
+
+
+@pytest.mark.parametrize(
+    ("count", "deviations"), [(3, (0.57, 0.57)), (30, (0.2, 0.4)), (5, (0, 1))]
+)
+def test_the_detectable_difference_has_the_power(count: int, deviations: Any) -> None:
+    found = detectable_difference(count, *deviations, alpha=0.01)
+    np.testing.assert_allclose(welch_power(count, found, *deviations, alpha=0.01), 0.8, atol=1e-4)
+
+
+def test_seeds_that_agree_do_not_say_what_would_be_seen() -> None:
+    with pytest.raises(UserError, match="deviation must be above 0"):
+        detectable_difference(3, 0.0)

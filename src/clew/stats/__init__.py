@@ -34,7 +34,7 @@ from clew.stats.intervals import (
     stratified_interval,
     wilson_interval,
 )
-from clew.stats.power import SeedsNeeded, seeds_needed, welch_power
+from clew.stats.power import SeedsNeeded, detectable_difference, seeds_needed, welch_power
 
 __all__ = [
     "Comparison",
@@ -45,6 +45,7 @@ __all__ = [
     "SeedsNeeded",
     "Spread",
     "bootstrap_interval",
+    "detectable_difference",
     "equivalence_test",
     "holm",
     "interquartile_mean",

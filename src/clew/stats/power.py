@@ -119,6 +119,37 @@ def seeds_needed(
     return SeedsNeeded(enough, reached(enough))
 
 
+def detectable_difference(
+    count: int,
+    deviation: float,
+    other_deviation: float | None = None,
+    *,
+    power: float = 0.8,
+    alpha: float = 0.05,
+) -> float:
+    """The smallest difference that Welch's t-test with `count` seeds in each group sees often.
+
+    The difference at which `welch_power`, which grows with it, is the power asked for; equations,
+    arguments and errors are there. What is smaller such a comparison can neither show nor refute.
+
+    Returns:
+        The difference in the unit of the data, to a millionth of the larger deviation.
+    """
+    require_inside("power", power)
+    unit = max(deviation, deviation if other_deviation is None else other_deviation)
+
+    def reached(difference: float) -> float:
+        return welch_power(count, difference, deviation, other_deviation, alpha=alpha)
+
+    low, high = 0.0, unit if unit > 0 else 1.0  # 0 is refused by welch_power
+    while reached(high) < power:
+        low, high = high, 2 * high
+    while high - low > 1e-6 * unit:
+        middle = (low + high) / 2
+        low, high = (low, middle) if reached(middle) >= power else (middle, high)
+    return high
+
+
 def rejection_rate(critical: float, degrees: float, shift: float) -> float:
     """The probability that |T| exceeds a critical value when T is not central.
 
