@@ -61,31 +61,42 @@ def test_every_name_exists() -> None:
         assert resolve(name) is not None
 
 
-def verdicts(part: str) -> list[str]:
-    """The verdicts of a thesis, row by row, without the rows that have no result to repeat."""
-    tables = re.findall(r"^\| item .*\| verdict \|\n\|[-|]+\n((?:\|.*\n)+)", part, re.MULTILINE)
-    cells = [row.split("|")[-2].strip() for row in "".join(tables).splitlines()]
+COLUMNS = ("as coded", "as the text means it")
+COMPATIBLE, FORM = "compatible, not tested", "form only"
+
+
+def verdicts(part: str, column: int) -> list[str]:
+    """The verdicts of a thesis in one column, without the rows that have no result to repeat."""
+    head = " \\| ".join(COLUMNS)
+    tables = re.findall(rf"^\| item .*\| {head} \|\n\|[-|]+\n((?:\|.*\n)+)", part, re.MULTILINE)
+    cells = [row.split("|")[column - 3].strip() for row in "".join(tables).splitlines()]
     return [cell for cell in cells if cell != "explained"]
 
 
-def test_every_verdict_is_one_of_four() -> None:
-    """Rows of results end in a verdict, or say that there is none to give."""
-    found = verdicts(PAGE)
-    assert len(found) > 40
-    for cell in found:
-        assert any(word in cell for word in (HELD, NOT_HELD, UNDECIDED, NOT_RUN)), cell
+def test_every_verdict_is_one_of_six() -> None:
+    """Rows of results end in two verdicts, or say that there is none to give."""
+    for column in range(2):
+        found = verdicts(PAGE, column)
+        assert len(found) > 60
+        for cell in found:
+            words = (HELD, NOT_HELD, UNDECIDED, NOT_RUN, COMPATIBLE, FORM)
+            assert any(word in cell for word in words), cell
 
 
 @pytest.mark.parametrize("thesis", ITEMS)
-def test_the_counts_are_those_of_the_rows(thesis: str) -> None:
+@pytest.mark.parametrize("column", range(2))
+def test_the_counts_are_those_of_the_rows(thesis: str, column: int) -> None:
     """Of each verdict; a row with more than one counts as what is still open."""
-    counts = dict.fromkeys((HELD, "in part", NOT_HELD, UNDECIDED, NOT_RUN), 0)
-    for cell in verdicts(ITEMS[thesis][0]):
-        if open_ones := [word for word in (NOT_RUN, UNDECIDED) if word in cell]:
-            counts[open_ones[0]] += 1
+    open_ones = (NOT_RUN, UNDECIDED, COMPATIBLE, FORM)
+    counts = dict.fromkeys((HELD, "in part", NOT_HELD, UNDECIDED, COMPATIBLE, FORM, NOT_RUN), 0)
+    for cell in verdicts(ITEMS[thesis][0], column):
+        found = [word for word in open_ones if word in cell]
+        if found:
+            counts[found[0]] += 1
         elif cell.startswith(NOT_HELD):
             counts[NOT_HELD] += 1
         else:
             counts["in part" if NOT_HELD in cell or f"{HELD} but" in cell else HELD] += 1
     row = " | ".join(str(count) for count in counts.values())
-    assert re.search(rf"^\| {thesis} \(20\d\d\) \| {re.escape(row)} \|$", PAGE, re.MULTILINE), row
+    expected = rf"^\| {thesis} \(20\d\d\), {COLUMNS[column]} \| {re.escape(row)} \|$"
+    assert re.search(expected, PAGE, re.MULTILINE), row
