@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,7 +68,8 @@ def test_seeds_that_solve_it_are_counted_by_fishers_test(tmp_path: Path) -> None
     folder = write_folder(tmp_path / "study", study, lambda c: float(c.seed < solved[c.model]))
     stabler, *missing = CLAIMS[1].judge(read_edition(folder)).findings
     assert stabler.comparison == "length-20, gtrxl − transformer-xl" and stabler.verdict == HELD
-    assert stabler.record["p"] == fisher_exact([[20, 10], [3, 27]]).pvalue
+    expected: Any = fisher_exact([[20, 10], [3, 27]])
+    assert stabler.record["p"] == expected.pvalue
     assert {finding.verdict for finding in missing} == {NOT_RUN}
 
 
