@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -110,7 +110,8 @@ class MoreThan:
 def _fisher(x: Values, y: Values) -> float:
     from scipy.stats import fisher_exact  # start: SciPy takes 0.2 s
 
-    return float(fisher_exact([[v.sum(), v.size - v.sum()] for v in (x, y)]).pvalue)
+    found: Any = fisher_exact([[v.sum(), v.size - v.sum()] for v in (x, y)])
+    return float(found.pvalue)
 
 
 @dataclass(frozen=True)
