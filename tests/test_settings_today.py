@@ -1,8 +1,10 @@
-"""What a results page's commands would train today, beside the settings of its runs.
+"""What a results page's commands would train today, beside the settings of its rows.
 
-A file beside the page, `README.settings.toml`, has the command of every run and what has changed
-since: `[changed]` has, for a pattern of folders, each setting that differs with its value then. The
-page names these settings.
+Rows of studies have a digest of their settings. For folders of runs a file beside the page,
+`README.settings.toml`, has the command of every run and what has changed since: `[changed]` has, for
+a pattern of folders, each setting that differs with its value then. The page names these settings. A
+default of a memory that changes is found by `memory_defaults.json`: it goes into
+`clew.run.migration`, which tells saved runs' settings from today's, and into that file.
 """
 
 import fnmatch
@@ -13,11 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks import arelit_tmaze, initial_weights, modern_memories, which_learner
 
 from clew.cli.parse import parse
 from clew.cli.train import TrainCommand, default_command
-from clew.memory import options_of
+from clew.lab.grid import Study
+from clew.lab.studies.makkink import grid as makkink
+from clew.lab.studies.tmaze import grid as tmaze
+from clew.memory import MEMORIES, options_of
 from clew.names import is_reference
+from clew.run import json_lines
 from clew.run.config import TrainConfig, config_from_json, differences
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -30,6 +37,22 @@ PAGES = sorted(
         if path.parents[1].name not in OLDER
     }
 )
+NAMED = [name for name in MEMORIES if name != "hybrid"]
+STUDIES: dict[str, Study] = {
+    "arelit-tmaze": arelit_tmaze.STUDY,
+    "initial-weights": initial_weights.STUDY,
+    "makkink-many-seeds": makkink.study(),
+    "makkink-one-repair": makkink.study(edition="one-repair"),
+    "makkink-published": makkink.study(),
+    "makkink-repaired": makkink.study(edition="repaired"),
+    "modern-memories": modern_memories.study(False, NAMED),
+    "modern-memories-160": modern_memories.study(True, NAMED),
+    "pqn": which_learner.pqn(),
+    "pramanik-tmaze-10m": tmaze.study(),
+    "pramanik-tmaze-published": tmaze.study(),
+    "which-learner": which_learner.defaults(),
+}
+"""What the commands of results pages run, by folder."""
 
 
 def then(run: Path) -> TrainConfig:
@@ -76,3 +99,18 @@ def test_what_has_changed_since_is_named(page: Path) -> None:
     for each in stated.get("changed", {}).values():
         for name in each:
             assert f"`{name}" in text, f"{page.name} does not say that {name} has changed"
+
+
+@pytest.mark.parametrize("page", STUDIES)
+def test_rows_of_a_study_have_the_settings_of_today(page: str) -> None:
+    study = STUDIES[page]
+    rows = [line.row for line in json_lines.read(RESULTS / page / "results.jsonl")]
+    digests = {(row["model"], row["setting"], row["digest"]) for row in rows}
+    assert digests
+    assert [row for row in digests if study.digest(*row[:2]) != row[2]] == []
+
+
+def test_defaults_of_memories_are_those_that_are_known() -> None:
+    """A new memory, or a default that was changed, is written down."""
+    known = json.loads(Path(__file__).with_name("memory_defaults.json").read_text())
+    assert json.loads(json.dumps({name: options_of(name) for name in MEMORIES})) == known

@@ -10,7 +10,8 @@ from pathlib import Path
 import clew
 
 PAGE = Path(__file__).parents[2] / "docs" / "add-a-learner.md"
-LINE = re.compile(r"^LEARNERS: .*$", re.MULTILINE)
+LINE = re.compile(r"^```text\n(    \"reinforce\": .*\n)```$", re.MULTILINE)
+REGISTRY = re.compile(r"^(LEARNERS: .*?)^}", re.MULTILINE | re.DOTALL)
 
 
 def test_one_file_and_one_line_are_enough(tmp_path: Path) -> None:
@@ -22,9 +23,8 @@ def test_one_file_and_one_line_are_enough(tmp_path: Path) -> None:
     (learners / "reinforce.py").write_text(code)
     registry, line = learners / "__init__.py", LINE.search(page)
     assert line is not None
-    text, count = LINE.subn(
-        "from clew.agents.learners.reinforce import Reinforce\n\n" + line[0], registry.read_text()
-    )
+    imported = "from clew.agents.learners.reinforce import Reinforce\n\n"
+    text, count = REGISTRY.subn(rf"{imported}\1{line[1]}}}", registry.read_text())
     assert count == 1
     registry.write_text(text)
 

@@ -2,6 +2,8 @@
 
 import io
 import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,11 +29,16 @@ nothing = 3
 
 
 @pytest.fixture
-def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A module `mine` in the current folder, which is where the command looks."""
+def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A module `mine` in the current folder, which is where the command looks.
+
+    Other tests have one of that name too; none knows of another's.
+    """
     (tmp_path / "mine.py").write_text(MINE)
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    sys.modules.pop("mine", None)
+    yield tmp_path
+    sys.modules.pop("mine", None)
 
 
 def test_a_memory_of_ones_own_runs_in_the_grid(own_module: Path, capsys) -> None:

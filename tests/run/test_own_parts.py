@@ -44,7 +44,8 @@ WORDS = (
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with the parts in mine.py, which is forgotten afterwards."""
+    """A folder with the parts in mine.py, which is forgotten afterwards, as others' are before."""
+    sys.modules.pop("mine", None)
     shutil.copy(SOURCE, tmp_path / "mine.py")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_STATE_DIR", str(tmp_path / "state"))
