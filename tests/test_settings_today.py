@@ -1,9 +1,9 @@
 """What a results page's commands would train today, beside the settings of its rows.
 
 Rows of studies have a digest of their settings. For folders of runs a file beside the page,
-`README.settings.toml`, has the command of every run and what has changed since: `[changed]` has, for
-a pattern of folders, each setting that differs with its value then. The page names these settings. A
-default of a memory that changes is found by `memory_defaults.json`: it goes into
+`README.settings.toml`, has the command of every run and what has changed since: `[changed]` has,
+for a pattern of folders, each setting that differs with its value then. The page names these
+settings. A default of a memory that changes is found by `memory_defaults.json`: it goes into
 `clew.run.migration`, which tells saved runs' settings from today's, and into that file.
 """
 
