@@ -67,6 +67,10 @@ and ratios of them are among the slow tests, while every fast run has them again
 step and chunk."""
 
 
+DIFFERENT = ("none", "gru", "gtrxl", "universal", "arelit", "lru", "gated_delta_net")
+"""One of every kind of state, for tests of what is done with a memory and not of the memory."""
+
+
 def every_memory() -> list[Any]:
     """The names of all memories for a test that compiles much; those of `SAME_PARTS` are slow."""
     return [

@@ -17,12 +17,14 @@ from clew.lab.grid import Evaluation
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
+@pytest.mark.slow
 def test_gymnasium_loop_runs(ordinary_promotion: None) -> None:
     """Twenty updates: enough to see episodes end and the loop go on."""
     shares = runpy.run_path(str(EXAMPLES / "gymnasium_loop.py"))["main"](updates=20)
     assert len(shares) == 1 and 0 < shares[0] < 1
 
 
+@pytest.mark.slow
 def test_own_study_runs(ordinary_promotion: None, tmp_path: Path) -> None:
     """A budget of a second, in a worker of its own, and nothing to do the second time."""
     example = runpy.run_path(str(EXAMPLES / "own_study.py"))

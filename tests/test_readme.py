@@ -69,7 +69,10 @@ def name_of(page: Path) -> str:
 
 
 def scripts() -> list:
-    """README's Python blocks one by one, as somebody would paste them; other pages as a whole."""
+    """README's Python blocks one by one, as somebody would paste them; other pages as a whole.
+
+    Those of most other pages train several agents and are slow.
+    """
     found = []
     for page in PAGES:
         text = page.read_text() if page.name not in ELSEWHERE else ""
@@ -82,7 +85,8 @@ def scripts() -> list:
             for code in blocks:
                 found += readme_block(page, code)
         elif blocks:
-            found.append(pytest.param(page, blocks, id=name_of(page)))
+            slow = [] if page.stem in ("training", "interface") else [pytest.mark.slow]
+            found.append(pytest.param(page, blocks, id=name_of(page), marks=slow))
     return found
 
 

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from slow_tenth import DEADLINE, TENTHS, tenth_of, turned
 
 TESTS = Path(__file__).parent
@@ -37,6 +39,7 @@ def run(folder: Path, number: int, *options: str, failing: int = -1) -> tuple[in
     return ran.returncode, ran.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_a_tenth_runs_its_slow_tests_alone(tmp_path: Path) -> None:
     """In two workers; counted in the lines before pytest's own, which stays the last."""
     code, lines = run(tmp_path, 1003, "-n", "2")

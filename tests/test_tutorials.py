@@ -23,6 +23,7 @@ def site() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 @pytest.mark.usefixtures("ordinary_promotion")
 def test_a_tutorial_prints_what_it_shows(

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import clew
 
 PAGE = Path(__file__).parents[2] / "docs" / "add-a-learner.md"
@@ -14,6 +16,7 @@ LINE = re.compile(r"^```text\n(    \"reinforce\": .*\n)```$", re.MULTILINE)
 REGISTRY = re.compile(r"^(LEARNERS: .*?)^}", re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.slow
 def test_one_file_and_one_line_are_enough(tmp_path: Path) -> None:
     """Its options, a run, its settings in the run's folder, and a mistake."""
     page = PAGE.read_text()

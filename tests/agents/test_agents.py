@@ -17,9 +17,10 @@ from clew.envs import AutoReset, TMaze
 from clew.errors import UserError
 from clew.interact.policy import Policy
 from clew.interact.rollout import init_actor, rollout
-from clew.memory import options_of
-from memory_samples import every_memory, quick_compilation
+from clew.memory import MEMORIES, options_of
+from memory_samples import DIFFERENT, quick_compilation
 from oracles import a2c as oracle
+from slow_cases import fast_only
 from streams import Scripted, agent_on
 
 __all__ = ["quick_compilation"]
@@ -72,7 +73,7 @@ def act_and_reread(agent, stream, key):
     return jax.lax.scan(one, actor, jax.random.split(key, 2))[1]
 
 
-@pytest.mark.parametrize("name", every_memory())
+@pytest.mark.parametrize("name", fast_only(MEMORIES, *DIFFERENT))
 def test_ratio_law(name, scripted):
     """Before the first update the learner's log-probabilities are the actor's: PPO's ratio is 1.
 

@@ -49,6 +49,7 @@ def deviations(names: list[str]) -> dict[str, float]:
     return dict(json.loads(line) for line in run.stdout.splitlines())
 
 
+@pytest.mark.slow
 def test_several_devices_compute_what_one_does() -> None:
     """Kernels, seeds side by side that are resumed, PPO in Gymnasium environments."""
     found = deviations(list(QUICK))

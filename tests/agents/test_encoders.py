@@ -21,6 +21,7 @@ from clew.agents.encoders import (
 )
 from clew.memory.parts.blocks import Linear
 from oracles import convolutional as oracle
+from slow_cases import fast_only
 
 KEY = jax.random.key(0)
 PICTURE = spaces.Box(0, 255, (40, 37, 3), np.uint8)
@@ -144,7 +145,7 @@ def test_numbers_out_of_range_are_no_number() -> None:
     np.testing.assert_allclose(y[2], jnp.concatenate([table[1], jnp.zeros(4)]))
 
 
-@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+@pytest.mark.parametrize("precision", fast_only(["bfloat16", "float16"], "bfloat16"))
 @pytest.mark.parametrize("encoder", ["mlp", "impala", "nature"])
 def test_half_precision_is_near_and_its_gradients_are_whole(encoder: str, precision: str) -> None:
     """Outputs, parameters and gradients stay float32; bytes lose nothing before the weights."""

@@ -20,6 +20,7 @@ from clew.envs import AutoReset, TMaze
 from clew.errors import UserError
 from clew.interact.rollout import gather, init_actor, whole_clock
 from clew.run.config import TrainConfig
+from slow_cases import fast_only
 from streams import agent_on
 
 SMALL = {"num_envs": 4, "rollout_length": 8}
@@ -68,7 +69,7 @@ ACCUMULATED = {
 }
 
 
-@pytest.mark.parametrize("case", ACCUMULATED)
+@pytest.mark.parametrize("case", fast_only(ACCUMULATED, "a2c, sums", "ppo"))
 def test_a_gradient_in_parts_is_that_of_the_whole(case: str) -> None:
     """Where parts have different numbers of valid steps, and advantages are normalised by PPO."""
     name, changes = ACCUMULATED[case]

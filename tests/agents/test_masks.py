@@ -204,6 +204,7 @@ def config_of(folder: Any, algorithm: str = "a2c", **changes: Any) -> TrainConfi
     return small_config(folder, **settings | changes)
 
 
+@pytest.mark.slow
 def test_a_run_with_masks_goes_on_where_it_was(tmp_path):
     """And its loss is finite: nothing forbidden was taken."""
     whole = clew.train(config_of(tmp_path, "ppo", name="whole"), progress=Watch()).path
@@ -256,6 +257,7 @@ def test_a_task_without_masks_is_what_it_was():
     assert make("gru", plain).mask is None
 
 
+@pytest.mark.slow
 def test_an_agent_that_plays_in_every_form_takes_what_is_allowed(tmp_path):
     """Evaluation and episodes for inspection: forbidden actions are counted by the task."""
     config = config_of(tmp_path, env="permutation", env_options={"num_cards": 3}, steps=32)
@@ -276,6 +278,7 @@ def test_an_agent_that_plays_in_every_form_takes_what_is_allowed(tmp_path):
             policy(np.zeros(7))
 
 
+@pytest.mark.slow
 def test_an_entry_of_a_jax_tasks_observation_is_a_mask(tmp_path):
     """As `MaskEntry` makes it one; what is observed and done is the same."""
     task = make_task("masked:Entry", {}, WrapperConfig(action_mask="legal", keep=(0, 2)))

@@ -152,6 +152,7 @@ def test_minibatches_are_whole_sequences(acted):
         np.testing.assert_array_equal(mine, all_[jnp.array([3, 11])])
 
 
+@pytest.mark.slow
 def test_on_the_policys_own_experience_vtrace_changes_nothing(acted):
     agent, chunks, final = acted
     plain = make_sequences(agent, chunks, final, CONFIG)
@@ -170,6 +171,7 @@ def learned(acted, config):
     )
 
 
+@pytest.mark.slow
 def test_a_policy_that_moved_too_far_is_left_alone(acted):
     fast = replace(CONFIG, learning_rate=0.1, epochs=3)
     _, _, metrics = learned(acted, fast)

@@ -37,6 +37,7 @@ from clew.watch.panels import PolicyPanel
 from clew.watch.scores import scores_of
 from clew.watch.terminal import text_frame
 from oracles import pqn as oracle
+from slow_cases import fast_only
 from small_run import Watch, assert_same_run, small_config
 from streams import agent_on
 
@@ -241,7 +242,7 @@ def run_config(folder: Any, name: str = "run", **changes: Any) -> TrainConfig:
     return small_config(folder, name, **{"a2c": clew.A2CConfig(), **settings, **changes})
 
 
-@pytest.mark.parametrize("seeds", [1, 2])
+@pytest.mark.parametrize("seeds", fast_only([1, 2], 1))
 def test_a_run_that_was_stopped_explores_on_where_it_was(tmp_path: Any, seeds: int) -> None:
     """Bit for bit, within the fall of epsilon."""
     whole = clew.train(run_config(tmp_path, "whole", seeds=seeds), progress=Watch()).path
@@ -312,6 +313,7 @@ def test_an_export_has_the_greedy_policy(trained: Path, recorded: Any, tmp_path:
         np.testing.assert_allclose(exported.outputs["action_values"][0], expected[t], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_influence_is_that_on_action_values(recorded: Any) -> None:
     """The logits of the policy are flat almost everywhere; the first card is remembered."""
     agent, recording, _ = recorded

@@ -14,6 +14,7 @@ from clew.agents.replay import Replay, Sequences
 from clew.agents.trajectory import Rollout, Trajectory
 from clew.errors import UserError
 from oracles import r2d2 as oracle
+from slow_cases import fast_only
 
 BLOCKS, PERIOD, BATCH = 2, 3, 4
 """Of every rollout."""
@@ -62,7 +63,7 @@ def filled(rollouts: int) -> tuple[Replay, dict[str, np.ndarray]]:
     return replay, steps
 
 
-@pytest.mark.parametrize("rollouts", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("rollouts", fast_only([1, 2, 3, 4, 7], 1, 3))
 @pytest.mark.parametrize(("before", "length"), [(0, 1), (1, 1), (1, 2), (0, 3)])
 def test_a_sequence_is_a_piece_of_the_stream(rollouts: int, before: int, length: int) -> None:
     """Every one that is whole, with the state before it; no other is said to be whole."""
@@ -124,7 +125,7 @@ def test_what_is_new_is_as_likely_as_the_likeliest() -> None:
     np.testing.assert_array_equal(ring.add(replay, chunks, chunks.state0).priorities[4:], 7.0)
 
 
-@pytest.mark.parametrize("exponent", [0.0, 0.9])
+@pytest.mark.parametrize("exponent", fast_only([0.0, 0.9], 0.9))
 def test_sequences_are_drawn_as_often_as_they_should_be(exponent: float) -> None:
     """20,000 draws against the probabilities: chi-squared, and never one that is not whole."""
     replay, _ = filled(4)

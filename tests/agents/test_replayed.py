@@ -13,6 +13,7 @@ from clew.envs import AutoReset, TMaze
 from clew.memory import MEMORIES
 from memory_samples import quick_compilation
 from replays import gathered
+from slow_cases import fast_only
 
 __all__ = ["quick_compilation"]
 
@@ -45,12 +46,12 @@ READ_AGAIN = [(name, "refreshed", "r2d2") for name in MEMORIES] + [
     ("gru", "refreshed", "sac"),
     ("gtrxl", "refreshed", "sac"),
 ]
-QUICK = ("gru", "gtrxl", "none")
+QUICK = [("gtrxl", "refreshed", "r2d2"), ("gtrxl", "stored", "sac"), ("gru", "refreshed", "sac")]
 
 
 @pytest.mark.parametrize(
     ("name", "first_state", "algorithm"),
-    [pytest.param(*c, marks=[pytest.mark.slow] * (c[0] not in QUICK)) for c in READ_AGAIN],
+    fast_only(READ_AGAIN, *QUICK),
 )
 def test_what_was_acted_is_what_is_read_again(name: str, first_state: str, algorithm: str) -> None:
     """With the same parameters, from a state that was stored before a burn-in: values to 1e-5.

@@ -33,6 +33,7 @@ from clew.interact.rollout import gather, init_actor
 from memory_samples import quick_compilation
 from oracles import sac as oracle
 from replays import gathered
+from slow_cases import fast_only
 
 __all__ = ["quick_compilation"]
 
@@ -121,7 +122,9 @@ def values_of(critics: Any, features: Any, action: np.ndarray) -> list[float]:
     return [float(critic(x)[0]) for critic in critics]
 
 
-@pytest.mark.parametrize(("kind", "memory"), KINDS)
+@pytest.mark.parametrize(
+    ("kind", "memory"), fast_only(KINDS, ("discrete", "shared"), ("continuous", "separate"))
+)
 def test_losses_and_targets_are_those_of_the_equations(kind: str, memory: str) -> None:
     """The total, its parts and the gradient for the temperature, to 2e-6."""
     learner = SAC(replace(CONFIG, memory_of_critic=memory, initial_temperature=0.7))
@@ -170,7 +173,9 @@ def norm(tree: Any) -> float:
     return float(sum(jnp.sum(jnp.abs(x)) for x in jax.tree.leaves(tree)))
 
 
-@pytest.mark.parametrize(("kind", "memory"), KINDS)
+@pytest.mark.parametrize(
+    ("kind", "memory"), fast_only(KINDS, ("discrete", "separate"), ("continuous", "shared"))
+)
 def test_whose_loss_each_memory_learns_from(kind: str, memory: str) -> None:
     """Of the policy's loss the gradient for a shared memory is 0, exactly; for critics always."""
     learner = SAC(replace(CONFIG, memory_of_critic=memory))
@@ -196,7 +201,7 @@ def test_whose_loss_each_memory_learns_from(kind: str, memory: str) -> None:
         )
 
 
-@pytest.mark.parametrize("memory", ["shared", "separate"])
+@pytest.mark.parametrize("memory", fast_only(["shared", "separate"], "separate"))
 def test_steps_of_memory_and_temperature_are_fractions(memory: str) -> None:
     """Everything else steps as with a rate of 1, and a target goes its share of the way."""
     found = []

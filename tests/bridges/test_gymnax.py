@@ -19,6 +19,7 @@ from clew.envs import AutoReset
 from clew.errors import UserError
 from clew.run.build import make_parts
 from fake_gymnax import Base, State, box, discrete
+from slow_cases import fast_only
 from small_run import Watch
 from streams import roll
 
@@ -196,7 +197,7 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("algorithm", SETTINGS)
+@pytest.mark.parametrize("algorithm", fast_only(SETTINGS, "ppo"))
 def test_it_trains(pretended_gymnax, tmp_path, algorithm):
     config = clew.TrainConfig(
         env="gymnax:Labelled-v0",

@@ -23,6 +23,7 @@ from clew.run.config import TrainConfig
 from clew.run.load import load_agent
 from clew.run.runner import EnvironmentFailed
 from masked import Locks
+from slow_cases import fast_only
 from small_run import Watch
 
 IN_TRIALS = WrapperConfig(action_mask="info", trial_episodes=3)
@@ -153,7 +154,7 @@ def config_of(folder: Any, kind: str = "info", **changes: Any) -> TrainConfig:
     return TrainConfig(**settings | changes)
 
 
-@pytest.mark.parametrize("kind", ["info", "several", "vector, entry"])
+@pytest.mark.parametrize("kind", fast_only(["info", "several", "vector, entry"], "info"))
 def test_an_agent_trains_and_plays_in_every_form(tmp_path: Any, kind: str) -> None:
     """The environment raises where a forbidden action is taken."""
     path = clew.train(config_of(tmp_path, kind), progress=Watch()).path
@@ -191,7 +192,7 @@ def play_policy(path: Any, options: dict[str, Any]) -> int:
     return steps
 
 
-@pytest.mark.parametrize("wrappers", [INFO, IN_TRIALS], ids=["episodes", "trials"])
+@pytest.mark.parametrize("wrappers", fast_only([INFO, IN_TRIALS], INFO), ids=["episodes", "trials"])
 def test_asynchronous_actors_mask(tmp_path: Any, wrappers: WrapperConfig) -> None:
     """In the episodes of trials, too: by turns they train as one process does."""
     ways: dict[str, Any] = {"sync": {}, "async": {"asynchronous": AsyncConfig(serial=True)}}

@@ -133,6 +133,7 @@ def trained(folder: Path, env: str, **changes: Any) -> Path:
     return clew.train(config, progress=Quiet()).path
 
 
+@pytest.mark.slow
 def test_a_policy_and_its_export_play_trials(tmp_path: Path, capsys: Any) -> None:
     """Beside the agent, which reads what the stream shows; a new trial makes them forget."""
     path = trained(tmp_path, "trial_envs:Keeping")

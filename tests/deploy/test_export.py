@@ -35,14 +35,15 @@ from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from clew.memory import MEMORIES
 from clew.run.progress import Quiet
-from memory_samples import INPUT_SIZE, SAME_PARTS, every_memory, quick_compilation
+from memory_samples import DIFFERENT, INPUT_SIZE, SAME_PARTS, quick_compilation
 from own_lru import LRU
+from slow_cases import fast_only
 
 __all__ = ["quick_compilation"]
 TOLERANCE = 1e-5
 
 
-@pytest.mark.parametrize("name", every_memory())
+@pytest.mark.parametrize("name", fast_only(MEMORIES, *DIFFERENT))
 def test_every_memory_is_itself(name: str) -> None:
     """60 steps of three environments with starts anywhere, in NumPy and in JAX."""
     step = steps_of(agent_of(memory_of(name)))

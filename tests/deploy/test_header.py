@@ -175,6 +175,7 @@ def macros() -> list[str]:
     return re.findall(r"^#define (\w+)(?= )", found.stdout, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_names_of_every_kind_compile(tmp_path: Path) -> None:
     """What ends a comment, what C++ cannot tell apart, its words, its macros, other alphabets."""
     words = ["a/b", "a_b", "a b", "a_b_2", "class", "State", "t0", "w0", "k", "i0", "detail", ""]

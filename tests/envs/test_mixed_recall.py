@@ -12,6 +12,7 @@ from clew.envs.memory_chain import MemoryChain
 from clew.envs.stream import AutoReset
 from clew.errors import UserError
 from clew.lab.studies.makkink.mixed_recall import MixedRecall
+from slow_cases import fast_only
 
 SHORT = {"stream_length": 7}
 MIXES = {
@@ -26,7 +27,7 @@ STEPS = 40
 
 
 @pytest.mark.parametrize("seed", [None, 3])
-@pytest.mark.parametrize("name", ["both", "distributed", "fresh"])
+@pytest.mark.parametrize("name", fast_only(["both", "distributed", "fresh"], "both"))
 def test_every_variant_is_the_task_alone(name: str, seed: int | None) -> None:
     task, variants = MIXES[name]
     variants = [{**v, "stream_seed": seed, **SHORT} for v in variants]

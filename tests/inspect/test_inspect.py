@@ -28,7 +28,8 @@ from clew.memory.laws.runs import unroll
 from clew.memory.parts.maps import MemoryMap, left
 from clew.run.build import build_agent, make_task
 from clew.run.config import TrainConfig
-from memory_samples import INPUT_SIZE, every_memory, quick_compilation, sample
+from memory_samples import DIFFERENT, INPUT_SIZE, quick_compilation, sample
+from slow_cases import fast_only
 
 __all__ = ["quick_compilation"]
 
@@ -111,7 +112,7 @@ def test_nothing_beyond_the_window_has_influence(layers: int) -> None:
         assert np.all(np.asarray(values)[0, reach:] > 0)
 
 
-@pytest.mark.parametrize("name", every_memory())
+@pytest.mark.parametrize("name", fast_only(MEMORIES, *DIFFERENT))
 def test_every_memory_is_explained(name: str) -> None:
     """Gradients end at the episode's start and at the decision; maps keep to their kinds."""
     memory = sample(name, num_layers=1)

@@ -118,6 +118,7 @@ def test_one_axis_is_read_as_the_leaves_are(name: str) -> None:
     np.testing.assert_array_equal(flat.encoder(in_one_axis(seen, 1)), agent.encoder(seen))
 
 
+@pytest.mark.slow
 def test_from_training_to_a_page(tmp_path: Path) -> None:
     """A run on Pendulum, whose actions are numbers."""
     config = async_config(env="gymnasium:Pendulum-v1", runner="sync", steps=64)

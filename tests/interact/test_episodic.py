@@ -191,6 +191,7 @@ def test_an_open_loop_task_is_played_at_once_as_step_by_step(task, options, monk
     assert found[0][1]["episodes"] == (3 if options["memory_length"] < 7 else 0)
 
 
+@pytest.mark.slow
 def test_reading_once_learns_what_reading_twice_does(monkeypatch):
     config = TrainConfig(
         env="memory_chain",

@@ -101,6 +101,7 @@ def test_a_reset_by_multiplication_breaks_the_laws_of_numbers_that_are_not_finit
     assert row["laws"]["non-finite"]["value"] is None
 
 
+@pytest.mark.slow
 def test_a_library_without_starts_is_cut_at_them_and_not_tried_for_its_resets() -> None:
     def whole(parameters: Array, state: State, xs: Array) -> tuple[State, Array]:
         return jax.lax.scan(lambda s, x: cell(parameters, s, x), state, xs)

@@ -130,6 +130,7 @@ def test_verdicts() -> None:
     assert judge(alone, Pair(None, 1.0)).findings == []
 
 
+@pytest.mark.slow
 def test_crossings_of_the_picture() -> None:
     drawn = {line.label: line for line in page.lines()}
     relit = page.crossings()["ReLiT"]

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import pytest
 
 from clew.lab.costs import multiply_adds, parameters, state_size
-from clew.memory import MEMORIES, make_memory
+from clew.memory import make_memory
 from clew.memory.base import AbstractMemory, scan_steps
-from memory_samples import SMALL
+from memory_samples import SMALL, every_memory
 from own_lru import LRU
 
 
@@ -129,7 +129,7 @@ def test_lstm_by_formula() -> None:
     assert count.shared == 0
 
 
-@pytest.mark.parametrize("name", MEMORIES)
+@pytest.mark.parametrize("name", every_memory())
 def test_abstract_models_cost_the_same(name: str) -> None:
     def make(key: jax.Array) -> AbstractMemory:
         return make_memory(name, input_size=5, key=key, **SMALL[name])

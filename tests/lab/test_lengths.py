@@ -77,6 +77,7 @@ def test_lengths_are_measured_by_turns() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_every_form_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the memories that have several, without the kernel where there is none."""
     plan = lengths.QUICK

@@ -89,6 +89,7 @@ def test_every_subject_has_a_program_and_arrays() -> None:
         assert all(math.isfinite(x.sum()) for x in arrays.values())
 
 
+@pytest.mark.slow
 def test_clews_own_worker_reads_today_s_agents(tmp_path: Path) -> None:
     """Every family's first subject keeps the laws, and has gradients by the arrays' names."""
     worker = Worker([sys.executable, str(PROGRAMS / WORKERS["clew"])])

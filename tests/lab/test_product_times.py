@@ -9,6 +9,7 @@ from benchmarks.product_times import NAMES, QUICK, main, make, measure
 from clew.lab.costs.count import multiply_adds
 
 
+@pytest.mark.slow
 def test_products_are_those_of_steps_where_nothing_else_is_multiplied() -> None:
     """A GRU's chunk has its steps' products, and forward and backward are three of them."""
     plan = QUICK._replace(memories=("gru",))
@@ -19,6 +20,7 @@ def test_products_are_those_of_steps_where_nothing_else_is_multiplied() -> None:
     assert row.times_products.low <= row.times_products.middle <= row.times_products.high
 
 
+@pytest.mark.slow
 def test_the_command_shows_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert main(["--memories", "gruu"]) == 2
     assert "did you mean 'gru'" in capsys.readouterr().err

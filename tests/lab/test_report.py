@@ -189,6 +189,7 @@ def test_other_forms_say_the_same(unfinished) -> None:
     assert names >= {"length-bars", "distributed-bars", "outcomes", "learning", "ranks", "cost"}
 
 
+@pytest.mark.slow
 def test_a_study_of_ones_own_with_one_seed(tmp_path: Path, capsys) -> None:
     folder = write_folder(tmp_path / "own", own_study(), lambda cell: 0.25 + 0.5 * cell.seed)
     assert run(["report", str(folder), "--output", str(tmp_path / "out"), "--title", "Mine"]) == 0

@@ -41,6 +41,7 @@ def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     sys.modules.pop("mine", None)
 
 
+@pytest.mark.slow
 def test_a_memory_of_ones_own_runs_in_the_grid(own_module: Path, capsys) -> None:
     args = f"study {TINY} --models none --add-memory mine:Mine --workers 1 --run-dir here"
     assert run(args.split()) == 0

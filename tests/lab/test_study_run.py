@@ -130,6 +130,7 @@ def _pythonpath() -> str:
     return os.pathsep.join(path for path in sys.path if path)
 
 
+@pytest.mark.slow
 def test_a_line_cut_short_is_mended(finished: Path) -> None:
     file = finished / "results.jsonl"
     whole = file.read_bytes()
@@ -156,6 +157,7 @@ def test_a_damaged_row_is_named_kept_aside_and_made_again(finished: Path) -> Non
     assert (finished / "results.jsonl.damaged").read_bytes() == damaged
 
 
+@pytest.mark.slow
 def test_what_fails_is_told_and_the_others_go_on(tmp_path, faults) -> None:
     faults(
         faults={

@@ -80,6 +80,7 @@ def test_a_lane_is_what_training_its_pair_alone_gives(rows, tmp_path) -> None:
     assert len({row["digest"] for row in together}) == 3
 
 
+@pytest.mark.slow
 def test_a_killed_sweep_goes_on_and_ends_as_if_nothing_had_been(rows, tmp_path) -> None:
     study, pack, together = rows
     job = make_job(study, pack, tmp_path)

@@ -18,11 +18,15 @@ from clew.agents.heads import ActorCritic
 from clew.agents.network import Agent
 from clew.lab.studies import preset
 from clew.run.build import build_agent, make_task
+from slow_cases import fast_only
 
 _TABLE = Path(__file__).with_name("tmaze_initial_weights.csv")
 PUBLISHED = list(csv.DictReader(_TABLE.read_text().splitlines()))
 AGENTS = sorted({row["agent"] for row in PUBLISHED})
 Matrices = dict[str, list[np.ndarray]]
+both_tests_in_turn = pytest.mark.parametrize(
+    "name", fast_only(AGENTS, "arelit", "gtrxl-128"), scope="module"
+)
 
 
 @cache
@@ -121,7 +125,7 @@ OF_MEMORY = {
 }
 
 
-@pytest.mark.parametrize("name", AGENTS, scope="module")  # both tests of an agent in turn
+@both_tests_in_turn
 def test_weights_begin_as_the_authors_do(name: str) -> None:
     """Number and shape of the draws, and their statistics up to the error of sampling."""
     agent = beginning(name)
@@ -142,7 +146,7 @@ def test_weights_begin_as_the_authors_do(name: str) -> None:
             assert values.max() == pytest.approx(published["largest"], rel=0.12), role
 
 
-@pytest.mark.parametrize("name", AGENTS, scope="module")  # both tests of an agent in turn
+@both_tests_in_turn
 def test_what_is_no_matrix_begins_as_the_authors_have_it(name: str) -> None:
     """Biases 0, norms 1 and 0, the gates' bias 2; LayerNorm and Adam with their epsilons."""
     for path, leaf in jax.tree_util.tree_flatten_with_path(beginning(name))[0]:

@@ -199,6 +199,7 @@ def test_windows_are_compared_in_either_edition(tmp_path: Path) -> None:
         assert table is not None and [row[3].text for row in table.rows] == ["+0.000"] * 2
 
 
+@pytest.mark.slow
 def test_a_report_of_a_grid_that_is_partly_there(tmp_path: Path) -> None:
     folder = write_tmaze(
         tmp_path / "study", lambda cell: score(cell) if cell.model in SHOWN else None

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from memory_samples import episodes, sample
+from slow_cases import fast_only
 
 TIME, COUNT = 9, 3
 PARTS = ("parameters", "state", "observations", "starts")
@@ -29,7 +30,7 @@ def parts(name: str, backend: str) -> tuple[Any, tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("own", PARTS)
-@pytest.mark.parametrize("backend", ["auto", "xla"])
+@pytest.mark.parametrize("backend", fast_only(["auto", "xla"], "auto"))
 @pytest.mark.parametrize("name", ["lstm", "gru"])
 def test_any_part_may_be_shared(name: str, backend: str, own: str) -> None:
     """Gradients, also compiled inside, are those of the members one by one."""

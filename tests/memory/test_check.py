@@ -83,6 +83,7 @@ def test_sound_memories_pass(kind: type[toys.Average], precision: Any) -> None:
     assert f"{len(report.cases)} cases" in str(report) and "holds" in str(report)
 
 
+@pytest.mark.slow
 def test_a_memory_may_begin_shut() -> None:
     """Nothing reads ReZero's cache where its parameters start, as users check it."""
     options = {"hidden_size": 4, "num_layers": 1, "num_heads": 1, "head_size": 4, "window": 4}

@@ -124,6 +124,7 @@ def test_chrono_moves_the_biases_of_gates_alone(name: str) -> None:
         make_memory(name, input_size=3, key=jax.random.key(1), chrono=1)
 
 
+@pytest.mark.slow
 def test_gates_of_cells_begin_open() -> None:
     """An LSTM forgets and a GRU moves within 2 to `chrono` steps; other weights are the same."""
     key, size = jax.random.key(0), 300

@@ -53,17 +53,13 @@ def is_first(index: int) -> bool:
     return kernels_of[index] not in kernels_of[:index]
 
 
-# Each kernel once in both precisions, and those beside it where something else is computed; but for
-# the GRU's double precision is slow.
-OTHERWISE = {"tick", "decay", "banded", "all_biases"}
+# Each kernel once, the GRU's in double precision too; the others are slow.
 PRECISIONS = [
     pytest.param(
         name,
         options,
         precision,
-        marks=[]
-        if (first or OTHERWISE & options.keys()) and (precision == "float32" or name == "gru")
-        else pytest.mark.slow,
+        marks=[] if first and (precision == "float32" or name == "gru") else pytest.mark.slow,
     )
     for index, (name, options) in enumerate(VARIANTS)
     for first in [is_first(index)]

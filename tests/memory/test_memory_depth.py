@@ -13,6 +13,7 @@ from clew.errors import UserError
 from clew.memory import make_memory, scan_steps
 from memory_samples import INPUT_SIZE, episodes, quick_compilation, sample, variant
 from oracles import universal
+from slow_cases import fast_only
 
 __all__ = ["quick_compilation"]
 
@@ -75,7 +76,7 @@ def test_the_cost_of_pondering_teaches_to_halt() -> None:
     assert float(gradient.halting.unit.bias[0]) < 0
 
 
-@pytest.mark.parametrize("name", ["transformer_xl", "universal"])
+@pytest.mark.parametrize("name", fast_only(["transformer_xl", "universal"], "transformer_xl"))
 def test_current_gradients_reach_no_earlier_input(name: str) -> None:
     """The values are those of "full"; of the inputs only the one just read gets a gradient."""
     xs, _ = episodes(TIME)
@@ -100,6 +101,7 @@ def test_current_gradients_reach_no_earlier_input(name: str) -> None:
     assert reached["full"][-6:].all()
 
 
+@pytest.mark.slow
 def test_reading_in_order_has_the_gradient_of_its_steps() -> None:
     """Recurrent gates under halting get it in another way than through the loop."""
     options = {"gate": "temporal_gru", "crossed_states": True, "gradient": "current"}

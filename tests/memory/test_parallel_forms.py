@@ -65,6 +65,7 @@ def test_a_parallel_form_is_its_steps(
         assert_equal_forms(found, steps, precision)
 
 
+@pytest.mark.slow
 def test_a_parallel_form_obeys_the_laws() -> None:
     """With NaN in the old state among them; the others are slow."""
     memory = sample("arelit", num_layers=1, backend="chunkwise")

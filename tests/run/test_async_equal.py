@@ -56,6 +56,7 @@ def test_serial_equals_sync_with_what_is_cached_and_learned_on_the_way() -> None
     )
 
 
+@pytest.mark.slow
 def test_one_actor_in_a_process_by_turns_equals_sync() -> None:
     """The same through shared memory, on one thread."""
     assert_equal(async_config(**CARTPOLE, wrappers=LEARNING, asynchronous=by_turns(actors=1)))

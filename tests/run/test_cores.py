@@ -19,6 +19,7 @@ print(json.dumps([sorted(os.sched_getaffinity(thread)) for thread in threads]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="asks Linux for its threads")
 def test_few_threads_are_kept_on_no_core() -> None:
     # Else processes with one thread each would share the first core and leave the others idle.

@@ -159,13 +159,7 @@ def test_a_program_that_does_not_fit_is_refused_before_it_runs(tmp_path, monkeyp
         train(config, progress=Quiet())
 
 
-# Every pair of settings is among the quick ones.
-QUICK = [
-    ("a2c", False, "counting"),
-    ("a2c", True, "counting_same_step"),
-    ("ppo", False, "counting_same_step"),
-    ("pqn", False, "counting_same_step"),
-]
+QUICK = [("a2c", True, "counting_same_step"), ("ppo", False, "counting")]
 
 
 @pytest.mark.parametrize(

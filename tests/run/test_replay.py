@@ -25,6 +25,7 @@ from clew.run import checkpoint
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.config import TrainConfig
 from clew.run.progress import Quiet
+from slow_cases import fast_only
 from small_run import Watch
 
 KEPT = 4
@@ -152,7 +153,9 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("runner", [{}, {"seeds": 2}, HOSTED, HOSTED | ASYNC], ids=str)
+@pytest.mark.parametrize(
+    "runner", fast_only([{}, {"seeds": 2}, HOSTED, HOSTED | ASYNC], HOSTED, {"seeds": 2}), ids=str
+)
 def test_who_acts_knows_its_environment_and_the_time(tmp_path: Path, runner: dict) -> None:
     """In sequences of a rollout, from update to update, and after a resumption."""
     clew.train(config_of(tmp_path, 3, **runner), progress=Quiet())
@@ -164,7 +167,10 @@ def test_who_acts_knows_its_environment_and_the_time(tmp_path: Path, runner: dic
 
 @pytest.mark.parametrize(
     "runner",
-    [{}, {"seeds": 2}, HOSTED, R2D2, R2D2 | HOSTED, SAC | {"seeds": 2}, SAC | CONTINUOUS],
+    fast_only(
+        [{}, {"seeds": 2}, HOSTED, R2D2, R2D2 | HOSTED, SAC | {"seeds": 2}, SAC | CONTINUOUS],
+        *({"seeds": 2}, R2D2 | HOSTED, SAC | CONTINUOUS),
+    ),
     ids=["", "seeds", "hosted", "r2d2", "r2d2 hosted", "sac", "sac continuous"],
 )
 def test_replay_has_a_file_of_its_own(tmp_path: Path, runner: dict) -> None:

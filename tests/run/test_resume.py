@@ -58,6 +58,7 @@ def stopped_at(config, update: int, number: int = signal.SIGINT) -> str:
     return str(stop.value)
 
 
+@pytest.mark.slow
 def test_raised_steps_go_on_as_if_they_had_been_so_from_the_start(tmp_path, uninterrupted):
     # 37 and 101 are no multiples of log_every: the runs end between two rows.
     short = short_config(tmp_path, steps=37 * STEPS_PER_UPDATE)
@@ -69,6 +70,7 @@ def test_raised_steps_go_on_as_if_they_had_been_so_from_the_start(tmp_path, unin
     assert result.summary["updates"] == UPDATES
 
 
+@pytest.mark.slow
 def test_a_schedule_goes_on_where_it_was(tmp_path):
     """Also one that was stopped within its warm-up."""
     learning = clew.A2CConfig(num_envs=4, rollout_length=8, schedule="cosine", warmup_fraction=0.6)

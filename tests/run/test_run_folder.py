@@ -100,6 +100,7 @@ def test_rows_are_not_rewritten_without_a_word(copy: Path) -> None:
     assert [row["update"] for row in clew.read_metrics(copy)] == [16, 24]
 
 
+@pytest.mark.slow
 def test_a_run_of_before_is_given_an_identifier(copy: Path) -> None:
     """And its old checkpoints, which have none, are its own."""
     shutil.rmtree(copy)

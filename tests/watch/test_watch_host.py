@@ -166,6 +166,7 @@ def test_tasks_of_clew_draw_what_they_can(task: str) -> None:
     assert Film(recording, Caption("a"))[0].shape[1] == 960
 
 
+@pytest.mark.slow
 def test_from_training_to_a_video(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """With what the wrappers have learned in training."""
     line = "--env test_watch_host:Counting --env-options --memory gru --memory-options"
