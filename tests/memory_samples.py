@@ -61,6 +61,7 @@ SMALL: dict[str, dict[str, Any]] = {
 SAME_PARTS = frozenset(
     ("position_mlp", "frame_stack", "ind_rnn", "min_lstm", "rg_lru", "s5", "mamba2", "retention")
     + ("shm", "hybrid", "delta_product", "rwkv7", "transformer_xl", "rezero", "integrated", "relit")
+    + ("gla",)
 )
 """Memories whose way through time is another one's, with other numbers: laws, exports, explanations
 and ratios of them are among the slow tests, while every fast run has them against their oracles, by

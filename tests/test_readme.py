@@ -85,7 +85,7 @@ def scripts() -> list:
             for code in blocks:
                 found += readme_block(page, code)
         elif blocks:
-            slow = [] if page.stem in ("training", "interface") else [pytest.mark.slow]
+            slow = [] if page.stem == "interface" else [pytest.mark.slow]
             found.append(pytest.param(page, blocks, id=name_of(page), marks=slow))
     return found
 

@@ -119,7 +119,7 @@ def arrays_of(agent) -> list[np.ndarray]:
     return [np.asarray(x) for x in jax.tree.leaves(eqx.filter(agent, eqx.is_inexact_array))]
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", fast_only(LEARNERS, "ppo", "r2d2"))
 def test_a_learner_updates_from_the_rollout_that_it_asks_for(name: str, stream: AutoReset) -> None:
     """Its metrics are those that it names, and before the update its ratio is 1 (the ratio law)."""
     config = small_settings(name)

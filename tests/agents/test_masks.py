@@ -214,6 +214,7 @@ def test_a_run_with_masks_goes_on_where_it_was(tmp_path):
     assert_same_run(path, whole)
 
 
+@pytest.mark.slow
 def test_a_mask_that_allows_nothing_ends_a_run_and_an_evaluation(tmp_path):
     options = {"wrong": "nothing"}
     with pytest.raises(TrainingDiverged, match="an action mask that allows no action"):

@@ -217,6 +217,7 @@ def test_impossible_settings_are_named(changes, text):
         replace(CONFIG, **changes).validate()
 
 
+@pytest.mark.slow
 def test_a_run_learns_and_its_settings_come_back(tmp_path):
     config = TrainConfig(
         algorithm="ppo",

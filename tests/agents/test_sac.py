@@ -123,7 +123,7 @@ def values_of(critics: Any, features: Any, action: np.ndarray) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "memory"), fast_only(KINDS, ("discrete", "shared"), ("continuous", "separate"))
+    ("kind", "memory"), fast_only(KINDS, ("discrete", "separate"), ("continuous", "separate"))
 )
 def test_losses_and_targets_are_those_of_the_equations(kind: str, memory: str) -> None:
     """The total, its parts and the gradient for the temperature, to 2e-6."""
@@ -269,6 +269,7 @@ def test_the_critics_memory_is_stored_as_it_was() -> None:
         np.testing.assert_allclose(a, b, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_forbidden_actions_are_neither_taken_nor_part_of_a_target() -> None:
     """However much their values are; the target entropy is that of what is allowed."""
     stream = AutoReset(Permutation(3))

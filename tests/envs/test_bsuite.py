@@ -14,6 +14,7 @@ import pytest
 
 import clew.envs.gymnasium_api  # noqa: F401
 from clew.envs import MemoryChain
+from slow_cases import fast_only
 from streams import roll
 
 JAX_EPISODES, GYMNASIUM_EPISODES = 12, 60
@@ -57,7 +58,7 @@ def load(name: str, index: int) -> tuple[Any, dict[str, int]]:
     return experiment.load(**given), {"memory_length": 2, "num_bits": 1} | given
 
 
-@pytest.mark.parametrize(("name", "index"), SETTINGS)
+@pytest.mark.parametrize(("name", "index"), fast_only(SETTINGS, *SETTINGS[::5]))
 def test_streams_in_jax_equal_bsuite_bit_for_bit(name, index):
     theirs, options = load(name, index)
     decisions = options["memory_length"] + 1
@@ -77,7 +78,7 @@ def test_streams_in_jax_equal_bsuite_bit_for_bit(name, index):
     assert perfect == at.metrics["success"].sum() and 0 < perfect < JAX_EPISODES
 
 
-@pytest.mark.parametrize(("name", "index"), SETTINGS)
+@pytest.mark.parametrize(("name", "index"), fast_only(SETTINGS, *SETTINGS[2::5]))
 def test_the_gymnasium_form_equals_bsuite_bit_for_bit(name, index):
     theirs, options = load(name, index)
     shape = (GYMNASIUM_EPISODES, options["memory_length"] + 1)

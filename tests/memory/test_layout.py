@@ -6,10 +6,11 @@ import pytest
 
 from clew.memory import MEMORIES
 from clew.memory.parts.layout import parameter_layout, state_layout
-from memory_samples import sample
+from memory_samples import DIFFERENT, sample
+from slow_cases import fast_only
 
 
-@pytest.mark.parametrize("name", MEMORIES)
+@pytest.mark.parametrize("name", fast_only(MEMORIES, *DIFFERENT))
 def test_every_array_is_listed(name: str) -> None:
     memory = sample(name)
     leaves = jax.tree_util.tree_leaves_with_path(eqx.filter(memory, eqx.is_array))

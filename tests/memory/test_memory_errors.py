@@ -10,7 +10,8 @@ from clew.errors import UserError
 from clew.lab.studies.models import PublishedLSTM
 from clew.lab.studies.tmaze.models import PublishedAReLiT, PublishedReLiT
 from clew.memory import MEMORIES, AbstractMemory, make_memory, options_of
-from memory_samples import INPUT_SIZE, SMALL
+from memory_samples import DIFFERENT, INPUT_SIZE, SMALL
+from slow_cases import fast_only
 
 KEY = jax.random.key(0)
 WITH_HEADS = [name for name in MEMORIES if "num_heads" in options_of(name)]
@@ -22,7 +23,7 @@ def build(name: Any, **options: Any) -> AbstractMemory:
     return make_memory(name, input_size=INPUT_SIZE, key=KEY, **{**SMALL.get(name, {}), **options})
 
 
-@pytest.mark.parametrize("name", MEMORIES)
+@pytest.mark.parametrize("name", fast_only(MEMORIES, *DIFFERENT))
 def test_a_wrong_observation_names_both_shapes(name: str) -> None:
     """Too long, with a batch axis, without a time axis, empty, or whole numbers."""
     memory = build(name)
@@ -43,7 +44,7 @@ def test_a_wrong_observation_names_both_shapes(name: str) -> None:
         memory.unroll(state, jnp.zeros((3, 5), jnp.int32), starts)
 
 
-@pytest.mark.parametrize("name", MEMORIES)
+@pytest.mark.parametrize("name", fast_only(MEMORIES, *DIFFERENT))
 def test_a_wrong_start_flag_names_both_shapes(name: str) -> None:
     """Another length, one flag for a whole chunk, or numbers for flags."""
     memory = build(name)

@@ -36,9 +36,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-FAST = [
-    pytest.param(*case, marks=() if case[0] == "relit" else SLOW, id=str(case)) for case in CASES
-]
+FAST = [pytest.param(*case, marks=() if case is CASES[0] else SLOW, id=str(case)) for case in CASES]
 
 
 @pytest.fixture
@@ -109,7 +107,8 @@ def test_a_linear_scan_passes_nothing_by_a_start() -> None:
     assert np.allclose(gradients[0][5:, 0], [2.0, 7.0])
 
 
-@pytest.mark.parametrize("gate", [pytest.param(-200.0, marks=SLOW), 30.0])
+@pytest.mark.slow
+@pytest.mark.parametrize("gate", [-200.0, 30.0])
 def test_saturated_gates_are_those_of_steps(gate: float) -> None:
     """Where cumulative products are 0 or 1 and their quotients are not numbers."""
     found, steps = (gated("relit", backend, gate) for backend in ("chunkwise", "xla"))
@@ -206,7 +205,8 @@ def test_forward_mode_goes_through_chunks() -> None:
     assert float(jnp.sum(pull(moved)[0] * xs)) == pytest.approx(float(jnp.sum(moved**2)), rel=1e-3)
 
 
-@pytest.mark.parametrize("name", ["gla", pytest.param("relit", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gla", "relit"])
 def test_the_gradient_of_a_batch_does_not_end_the_process(name: str) -> None:
     """Sums over more than eight axes did: XLA's library for processors has room for no more."""
     memory = make_memory(name, input_size=3, key=jax.random.key(0), backend="chunkwise")

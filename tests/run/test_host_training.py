@@ -213,6 +213,7 @@ def test_a_resumed_run_goes_on(tmp_path, algorithm):
     assert played.pooled["return"].mean == 3 and played.episodes == 20
 
 
+@pytest.mark.slow
 def test_seeds_have_environments_and_statistics_of_their_own(tmp_path):
     wrappers = WrapperConfig(normalise_observations=True)
     config = config_of(tmp_path, seeds=2, wrappers=wrappers, steps=32 * 6, memory="gru")

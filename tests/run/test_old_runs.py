@@ -23,7 +23,7 @@ from clew.run.folder import read_config, write_config
 FOLDER = Path(__file__).with_name("old_runs")
 RUNS = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
 # One of each program: hosted, asynchronous and compiled. The others' agents are loaded as well.
-GOING_ON_QUICKLY = {"lstm-cartpole", "gru-async", "relit"}
+GOING_ON_QUICKLY = {"lstm-cartpole", "gru-async"}
 SIZES = {"tmaze": 16, "memory_chain": 3, "gymnasium:CartPole-v1": 4}
 
 

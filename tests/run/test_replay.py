@@ -169,7 +169,7 @@ def test_who_acts_knows_its_environment_and_the_time(tmp_path: Path, runner: dic
     "runner",
     fast_only(
         [{}, {"seeds": 2}, HOSTED, R2D2, R2D2 | HOSTED, SAC | {"seeds": 2}, SAC | CONTINUOUS],
-        *({"seeds": 2}, R2D2 | HOSTED, SAC | CONTINUOUS),
+        *({"seeds": 2}, R2D2 | HOSTED),
     ),
     ids=["", "seeds", "hosted", "r2d2", "r2d2 hosted", "sac", "sac continuous"],
 )
