@@ -14,6 +14,7 @@ import numpy as np
 
 from clew.agents.learners.a2c import A2CConfig
 from clew.agents.learners.ppo import PPOConfig
+from clew.agents.learners.r2d2 import R2D2Config
 from clew.agents.network import NetworkConfig
 from clew.errors import UserError
 from clew.interact.task import HostConfig
@@ -32,9 +33,13 @@ SURVIVED, NO_EFFECT = "survived", "no effect"
 """What a kind returns if the run went on or was resumed whole, or if nothing had changed at all."""
 CLOCK = ("seconds", "rate")
 SMALL_ARELIT = {"hidden_size": 8, "num_layers": 1, "num_heads": 1, "head_size": 4}
+BURNT_IN: dict[str, Any] = {"sequence_length": 4, "burn_in": 4, "period": 4}
 SETTINGS: dict[str, Any] = {
     "a2c": A2CConfig(num_envs=4, rollout_length=8),
     "ppo": PPOConfig(num_envs=4, rollout_length=8, sequence_length=4, minibatches=1, epochs=1),
+    "r2d2": R2D2Config(
+        num_envs=4, rollout_length=8, learning_starts=0, batch_size=2, replay_steps=96, **BURNT_IN
+    ),
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     "a2c": {},
@@ -210,8 +215,10 @@ def begin(config: TrainConfig, updates: int = 1) -> Path:
 
 
 def last_state(path: Path) -> dict[str, np.ndarray]:
-    """Every array of a run's newest checkpoint."""
-    return checkpoint.read(checkpoint.list_checkpoints(path / folder.CHECKPOINTS)[-1]).leaves
+    """Every array of a run's newest checkpoint, what its learner replays included."""
+    found = checkpoint.read(checkpoint.list_checkpoints(path / folder.CHECKPOINTS)[-1])
+    replay = checkpoint.read_replay(found).leaves
+    return found.leaves | {f"replay{name}": leaf for name, leaf in replay.items()}
 
 
 def untimed(rows: list[Row]) -> list[Row]:

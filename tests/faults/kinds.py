@@ -8,7 +8,18 @@ whatever escaped.
 import random
 from collections.abc import Callable
 
-from faults import changes, exports, hosts, kernels, processes, programs, stored, sweeps, system
+from faults import (
+    changes,
+    exports,
+    hosts,
+    kernels,
+    processes,
+    programs,
+    replay,
+    stored,
+    sweeps,
+    system,
+)
 from faults.bench import Bench
 
 Kind = Callable[[Bench, random.Random], str]
@@ -17,6 +28,7 @@ PROCESSES: tuple[Kind, ...] = (
     processes.kill,
     processes.kill_early,
     processes.kill_twice,
+    replay.kill_while_a_replay_is_written,
     processes.stop_signals,
     processes.closed_pipe,
     processes.kill_hosted,
@@ -48,6 +60,9 @@ RUNS: tuple[Kind, ...] = (
     stored.something_in_place_of_a_checkpoint,
     stored.all_checkpoints_damaged,
     stored.no_file,
+    replay.damaged_replay,
+    replay.replay_of_another_checkpoint,
+    replay.all_replays_damaged,
     exports.greedy_export,
     exports.names_in_cpp,
     programs.damaged_programs,

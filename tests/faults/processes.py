@@ -282,18 +282,19 @@ def full_file_system(bench: Bench, dice: random.Random) -> str:
     return line
 
 
-def within(seconds: float, true: Callable[[], bool]) -> bool:
+def within(seconds: float, true: Callable[[], bool], every: float = 0.02) -> bool:
     """Whether something comes true.
 
     Args:
         seconds: to wait at most; those do not count in which this process is stopped, as the ones
             that it waits for may be as well.
-        true: what is looked at every 0.02 s.
+        true: what is looked at.
+        every: so many seconds.
     """
-    for _ in range(round(seconds / 0.02)):
+    for _ in range(round(seconds / every)):
         if true():
             return True
-        time.sleep(0.02)
+        time.sleep(every)
     return true()
 
 

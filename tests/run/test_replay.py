@@ -244,3 +244,8 @@ def test_what_a_replay_takes_is_said_and_must_have_room(
     monkeypatch.setattr("clew.run.runner.shutil.disk_usage", lambda path: small)
     with pytest.raises(UserError, match=r"take 0 MB \(4 files of 0 MB\), but the disk of"):
         clew.train(config_of(tmp_path, 3, name="other", **R2D2), progress=Quiet())
+    # Where three are there already, there has to be room for one more.
+    one = max(p.stat().st_size for p in (tmp_path / "run/checkpoints").glob("*.replay"))
+    room = small._replace(free=one)
+    monkeypatch.setattr("clew.run.runner.shutil.disk_usage", lambda path: room)
+    assert clew.train(config_of(tmp_path, 4, **R2D2), resume=True, progress=Quiet()).summary

@@ -157,6 +157,11 @@ def remove_leftovers(folder: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
+def size_of_replays(folder: Path) -> int:
+    """Bytes of what a learner replays, in the checkpoints of a folder."""
+    return sum(path.stat().st_size for path in folder.glob("update-*.replay"))
+
+
 def read(path: Path) -> Checkpoint:
     """Reads a file and verifies all of it.
 

@@ -179,11 +179,13 @@ class Runner:
         if self._checkpoints is not None:
             files = checkpoint.KEEP + 1
             free = shutil.disk_usage(self._checkpoints.parent).free
-            if files * size > free:
+            # Those that a resumed run has already make room for its new ones.
+            room = free + checkpoint.size_of_replays(self._checkpoints)
+            if files * size > room:
                 raise UserError(
                     f"checkpoints of what is replayed take {files * size / 1e6:,.0f} MB "
                     f"({files} files of {size / 1e6:,.0f} MB), but the disk of "
-                    f"{self._checkpoints.parent} has {free / 1e6:,.0f} MB; choose a smaller "
+                    f"{self._checkpoints.parent} has {room / 1e6:,.0f} MB; choose a smaller "
                     "replay, or another --run-dir"
                 )
             where += f", and {files * size / 1e6:,.0f} MB of checkpoints at most"
