@@ -3,7 +3,7 @@
     lambda = exp(-exp(nu) + i exp(theta)),  gamma = sqrt(1 - |lambda|^2)
     h_t = lambda h_{t-1} + gamma (B x_t),   y_t = Re(C h_t) + D x_t
 
-Source: Orvieto et al. (2023), equations 3 to 7.
+Source: Orvieto et al. (2023).
 """
 
 from typing import Any

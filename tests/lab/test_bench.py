@@ -11,8 +11,9 @@ import pytest
 import clew.lab.bench.machine
 import clew.lab.bench.speed
 from clew.cli import run
+from clew.errors import UserError
 from clew.lab.bench.machine import matrix_product_rate, rate_of
-from clew.lab.bench.speed import SpeedPlan, cases, measure
+from clew.lab.bench.speed import SpeedPlan, case_of, cases, measure
 from clew.lab.bench.timing import Estimate
 from clew.lab.costs import multiply_adds
 from clew.memory import MEMORIES, make_memory
@@ -63,6 +64,26 @@ def test_a_broken_law_is_refused(
     assert run(["bench", "--quick", "--json"]) == 1
     said = capsys.readouterr()
     assert said.out == "" and "no figures: small breaks a law" in said.err
+
+
+def test_a_memory_of_ones_own_is_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr(clew.lab.bench.speed, "matrix_product_rate", lambda repeats: 1e9)
+    monkeypatch.setattr(clew.lab.bench.speed, "QUICK", TINY)
+    monkeypatch.setattr(clew.lab.bench.speed, "SIZES", {"hidden_size": 6, "window": 3})
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):  # a user's JAX
+        assert run(["bench", "--quick", "--json", "--memories", "own_lru:LRU"]) == 0
+    (figures,) = json.loads(capsys.readouterr().out)["figures"]
+    assert figures["memory"] == "own_lru:LRU" and figures["options"] == {"hidden_size": 6}
+    assert figures["parameters"] > 0 and figures["training"]["median"] > 0
+
+
+def test_a_name_to_measure_that_is_none_is_said() -> None:
+    with pytest.raises(UserError, match="'gro'.*gru"):
+        case_of("gro", cases())
+    with pytest.raises(UserError, match="own_lru"):
+        case_of("own_lru:Absent", cases())
 
 
 def test_the_command_reports(

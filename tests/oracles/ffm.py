@@ -1,4 +1,4 @@
-"""Fast and forgetful memory: Morad et al. (2023), section 4."""
+"""Fast and forgetful memory: Morad et al. (2023)."""
 
 import cmath
 from typing import Any

@@ -1,4 +1,4 @@
-"""The independently recurrent network: Li et al. (2018), Eq. 2, unit by unit."""
+"""The independently recurrent network: Li et al. (2018), unit by unit."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from oracles.parts import affine, numbers, relu
 
 
 def run(memory: Any, xs: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Cells on top of each other, their recurrent weights within the bound of section 3."""
+    """Cells on top of each other, their recurrent weights within their bound."""
     outputs = []
     size = memory.output_size
     state = [np.zeros(size) for _ in memory.cells]

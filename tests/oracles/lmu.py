@@ -1,4 +1,4 @@
-"""The Legendre memory unit: Voelker et al. (2019), Eq. 1-7.
+"""The Legendre memory unit: Voelker et al. (2019), Eq. 4, 6 and 7.
 
 The delay line is integrated by the series of the matrix exponential, in many small parts of a step.
 """

@@ -1,4 +1,4 @@
-"""The linear recurrent unit: Orvieto et al. (2023), sections 3.3 and 3.4, appendix A."""
+"""The linear recurrent unit: Orvieto et al. (2023)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The minGRU: Feng et al. (2024), section 3.1."""
+"""The minGRU: Feng et al. (2024)."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ class MinGRU:
 
 
 def positive(candidate: Vector) -> Vector:
-    """g, appendix B."""
+    """g, of the version in logarithms."""
     return np.array([a + 0.5 if a >= 0 else sigmoid(a) for a in candidate])
 
 

@@ -1,4 +1,4 @@
-"""The minLSTM: Feng et al. (2024), section 3.2."""
+"""The minLSTM: Feng et al. (2024), with the normalisation of section 3.2.3."""
 
 from typing import Any
 

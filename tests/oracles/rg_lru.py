@@ -1,4 +1,4 @@
-"""The RG-LRU: De et al. (2024), Eq. 1-4, in the recurrent block of section 2.3."""
+"""The RG-LRU: De et al. (2024), Eq. 1-4, in its recurrent block."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""S5: Smith et al. (2023), Eq. 5-6, in steps of zero-order hold; half of each conjugate pair."""
+"""S5: Smith et al. (2023), in steps of zero-order hold; half of each conjugate pair."""
 
 from typing import Any
 

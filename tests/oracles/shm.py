@@ -1,4 +1,4 @@
-"""The stable Hadamard memory: Le et al. (2024), section 4, with a fixed sequence of addresses."""
+"""The stable Hadamard memory: Le et al. (2024), with a fixed sequence of addresses."""
 
 from typing import Any
 

@@ -19,7 +19,7 @@ class BenchCommand:
     """The options of `clew bench`."""
 
     memories: tuple[str, ...] = ()
-    """Measure only these, by their names in the table."""
+    """Measure only these, by their names in the table, or module:Class, a memory of your own."""
     repeats: int = 5
     """Timed calls of each program; the table has their median."""
     quick: bool = False

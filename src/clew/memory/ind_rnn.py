@@ -104,11 +104,12 @@ class IndRNN(CellStack):
     Raises:
         UserError: for a size below 1 or an unknown choice.
 
-    Source: Li et al. (2018), "Independently recurrent neural network", section 3; u starts uniform
-    from 0 to 1, as in POPGym's code (Morad et al., 2023a). Deviations: there is no batch norm,
-    whose averages would tie episodes together. The bound is part of the equation, so that a u
-    beyond it has no gradient; POPGym's code cuts the parameter, has relu whatever its settings say,
-    and a second bias, uniform from 0 to 1.
+    Source: Li et al. (2018), "Independently recurrent neural network", and their cell in PyTorch
+    (Sunnydreamrain/IndRNN_pytorch), where u starts uniform from 0 to 1 too. Deviations: there is no
+    batch norm, whose averages would tie episodes together. The bound is part of the equation, so
+    that a u beyond it has no gradient; their training cuts the parameter, to 5^{1 / T} by default,
+    and lets u start below that. POPGym's code (Morad et al., 2023a) cuts it as well, has relu
+    whatever its settings say, and a second bias, uniform from 0 to 1.
     """
 
     @takes_options_of(stack_cells, num_layers=2)

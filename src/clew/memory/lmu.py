@@ -25,13 +25,13 @@ LMUState = tuple[Float[Array, " size"], Float[Array, " order"]]
 def legendre_delay(order: int, theta: int) -> tuple[np.ndarray, np.ndarray]:
     """A and B of one step of the delay line, whose input is held for the step.
 
-        theta dm/dt = A m + B u                                                 (Eq. 1)
-        A_{ij} = -(2 i + 1)                        for i < j                    (Eq. 2)
+        theta dm/dt = A m + B u
+        A_{ij} = -(2 i + 1)                        for i < j
         A_{ij} = (2 i + 1) (-1)^{i - j + 1}        for i >= j
         B_i = (2 i + 1) (-1)^i
 
     m holds the last theta steps of u: $u(t - s)$ is the sum of $m_i P_i(2 s / theta - 1)$ with the
-    Legendre polynomials P (Eq. 3). A step of this is the exponential of [A B; 0 0] / theta.
+    Legendre polynomials P. A step of this is the exponential of [A B; 0 0] / theta.
 
     Args:
         order: numbers in m.
@@ -149,11 +149,11 @@ class LMU(CellStack):
     Raises:
         UserError: for a size below 1 or an unknown choice.
 
-    Source: Voelker et al. (2019), "Legendre memory units", Eq. 1-7, with a step of the delay line
-    as the authors' code has it, exact for a u that is held for the step. Encoders e start with
-    the variance that they have there and e_m at 0; theta is that of POPGym (Morad et al., 2023a),
-    whose order is the hidden size. Deviations: none in the equations; the kernels W start with
-    variance 1 / in, there with 2 / (in + out).
+    Source: Voelker et al. (2019), "Legendre memory units", Eq. 4, 6 and 7, as POPGym's code numbers
+    them, with a step of the delay line as the authors' code (nengo/keras-lmu) has it, exact for a u
+    that is held for the step. Encoders e start with the variance that they have there and e_m at 0;
+    theta is that of POPGym (Morad et al., 2023a), whose order is the hidden size. Deviations: none
+    in the equations; the kernels W start with variance 1 / in, there with 2 / (in + out).
     """
 
     @takes_options_of(stack_cells, init="lecun")

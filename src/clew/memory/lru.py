@@ -95,9 +95,9 @@ class LRU(MixerStack):
         UserError: for an impossible size, radius or phase, or an unknown choice.
 
     Source: Orvieto et al. (2023), "Resurrecting recurrent neural networks for long sequences",
-    section 3.3 for lambda, 3.4 for gamma and theta, Lemma 3.2 for the ring, and appendix A for B,
-    C and D, which are normal, of variance 1 / (2 hidden_size) and 1 / state_size for each part, and
-    1.
+    its stable exponential parameters, ring of eigenvalues and normalisation. B, C and D are normal,
+    of variance 1 / (2 hidden_size) and 1 / state_size for each part, and 1; they, lambda, gamma and
+    the defaults are as in NicolasZucchet/minimal-LRU, which reproduces the paper.
     Deviation: the paper's layers are a norm, this and a GLU; here a feed-forward net follows.
     """
 

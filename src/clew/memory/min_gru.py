@@ -53,9 +53,10 @@ class MinGRU(MixerStack):
     Raises:
         UserError: for an impossible size or an unknown choice.
 
-    Source: Feng et al. (2024), "Were RNNs all we needed?", section 3.1, and appendix B for
-    "positive". Deviation: no logarithms are taken there: the scan divides by nothing and needs
-    none. The paper's experiments have a short convolution in some of the layers, which is not here.
+    Source: Feng et al. (2024), "Were RNNs all we needed?", its minGRU, and its version in
+    logarithms for "positive". Deviation: no logarithms are taken there: the scan divides by nothing
+    and needs none. The paper's experiments have a short convolution in some of the layers, which is
+    not here.
     """
 
     @takes_options_of(mixer_stack)

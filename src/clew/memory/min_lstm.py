@@ -65,10 +65,10 @@ class MinLSTM(MixerStack):
     Raises:
         UserError: for an impossible size or an unknown choice.
 
-    Source: Feng et al. (2024), "Were RNNs all we needed?", section 3.2, whose last step is the
-    normalisation, and appendix B for "positive". Deviation: no logarithms are taken there: the scan
-    divides by nothing and needs none. The paper's experiments have a short convolution in some of
-    the layers, which is not here.
+    Source: Feng et al. (2024), "Were RNNs all we needed?", its minLSTM, whose last step (section
+    3.2.3) is the normalisation, and its version in logarithms for "positive". Deviation: no
+    logarithms are taken there: the scan divides by nothing and needs none. The paper's experiments
+    have a short convolution in some of the layers, which is not here.
     """
 
     @takes_options_of(mixer_stack)

@@ -219,8 +219,8 @@ class RGLRU(MixerStack):
         UserError: for an impossible size or radius, or an unknown choice.
 
     Source: De et al. (2024), "Griffin: mixing gated linear recurrences with local attention for
-    efficient language models", Eq. 1-4, section 2.3 for the block, 2.4 for Lambda and 4.1 for
-    `num_blocks`, 16 there, so that devices share the gates without talking. The authors' code
+    efficient language models", section 2.4, Eq. 1-4, and its recurrent block; `num_blocks` is that
+    of the authors' code (google-deepmind/recurrentgemma), as many as it has heads. Their code
     differs: an episode's first input is written with 1 in the place of the root; the root's
     derivative is at most 1000; and at the start sigmoid(Lambda)^2, and not sigmoid(Lambda)^c, is
     uniform, from 0.9^2 to 0.999^2, so that its memories are c times as short: about r_min=0.43 and

@@ -85,7 +85,8 @@ def hippo_normal(size: int) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         w [size / 2], all positive, and the vectors [size, size / 2].
 
-    Source: Smith et al. (2023), appendix B.1; Gu et al. (2022) for the normal part.
+    Source: Smith et al. (2023), on how Lambda begins, and their code (`make_DPLR_HiPPO`); Gu et al.
+    (2022) for the normal part.
     """
     root = np.sqrt(np.arange(size) + 0.5)
     below = np.tril(np.outer(root, root), -1)
@@ -151,13 +152,14 @@ class S5(MixerStack):
     Raises:
         UserError: for an impossible size or step, or an unknown choice.
 
-    Source: Smith et al. (2023), "Simplified state space layers for sequence modeling", section 3
-    and appendix B; Lu et al. (2023), "Structured state space models for in-context reinforcement
-    learning", for its use here: where they multiply by a flag at a start, the state is selected
-    here. Deviations: B is drawn with variance 1 / hidden_size, where the authors' code has
-    1 / state_size; `bounded`, which both papers' codes leave off, because an eigenvalue that
-    training moves above 0 lets the state of an episode without end grow exponentially; and the
-    paper's layers are a norm, this and `activation`, where here a feed-forward net follows.
+    Source: Smith et al. (2023), "Simplified state space layers for sequence modeling", with its
+    zero-order hold, and the authors' code (lindermanlab/S5); Lu et al. (2023), "Structured state
+    space models for in-context reinforcement learning", for its use here: where they multiply by a
+    flag at a start, the state is selected here. Deviations: B is drawn with variance
+    1 / hidden_size, where the authors' code has 1 / state_size; `bounded`, which both papers' codes
+    leave off, because an eigenvalue that training moves above 0 lets the state of an episode
+    without end grow exponentially; and the paper's layers are a norm, this and `activation`, where
+    here a feed-forward net follows.
     """
 
     @takes_options_of(mixer_stack)

@@ -16,14 +16,15 @@ import jax.numpy as jnp
 from clew.agents.devices import jit_over
 from clew.agents.learners.a2c import A2CConfig, a2c_loss
 from clew.agents.network import Agent
-from clew.errors import unknown_name
+from clew.errors import parameters_of, unknown_name
 from clew.interact.rollout import rollout
 from clew.lab.bench.machine import device, matrix_product_rate, rate_of
 from clew.lab.bench.timing import Estimate, seconds_of
 from clew.lab.costs import multiply_adds, parameters
 from clew.lab.studies.tmaze.grid import PRESETS
-from clew.memory import MEMORIES, options_of
+from clew.memory import MEMORIES, options_among, options_of
 from clew.memory.laws import LawBroken, check
+from clew.names import is_reference, resolve
 from clew.report.document import Measured, NothingMeasured, Table, tabulate
 from clew.run.build import Parts, make_parts
 from clew.run.compiled import CompiledProgram, compile_program
@@ -117,11 +118,25 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
     return found
 
 
+def case_of(name: str, known: dict[str, tuple[str, dict[str, Any]]]) -> tuple[str, dict[str, Any]]:
+    """A memory and its options: a known case, or module:Class with those of `SIZES` that it has.
+
+    Raises:
+        UserError: for a name that is neither, or a module or class that there is not.
+    """
+    if is_reference(name):
+        kind = resolve(name)
+        return name, options_among(kind, SIZES) if "input_size" in parameters_of(kind) else {}
+    if name not in known:
+        raise unknown_name("memory to measure", name, [*known, "module:Class"])
+    return known[name]
+
+
 def report(names: Sequence[str], plan: SpeedPlan, log: Callable[[str], None]) -> Measured:
     """Measures memories one after the other, and returns the table of all of them.
 
     Args:
-        names: keys of `cases()`; all if empty.
+        names: keys of `cases()`, or module:Class for memories of your own; all cases if empty.
         plan: how much to measure.
         log: called with what is measured next.
 
@@ -130,15 +145,12 @@ def report(names: Sequence[str], plan: SpeedPlan, log: Callable[[str], None]) ->
         UserError: for a name that is none.
     """
     known = cases()
-    for name in names:
-        if name not in known:
-            raise unknown_name("memory to measure", name, known)
-    names = names or list(known)
+    chosen = {name: case_of(name, known) for name in names or known}
     figures = []
-    for number, name in enumerate(names, 1):
-        log(f"measuring {name} ({number} of {len(names)})")
+    for number, (name, case) in enumerate(chosen.items(), 1):
+        log(f"measuring {name} ({number} of {len(chosen)})")
         try:
-            figures.append(measure(name, *known[name], plan))
+            figures.append(measure(name, *case, plan))
         except LawBroken as broken:
             raise NothingMeasured(f"{name} breaks a law\n{broken}") from None
     rates = sorted(f.product_rate for f in figures)
