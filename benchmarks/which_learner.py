@@ -10,6 +10,10 @@ Plans, each with five seeds, then fresh episodes; no step size was tuned for the
   longer, has a plan of its own;
 - pqn: PQN with three memories beside PPO, which reads the same rollouts in the same minibatches,
   and A2C with the settings of `benchmarks/modern_memories.py`; 200,000 steps, greedy actions;
+- popgym: every learner but SAC at its default settings, encoders as Gymnasium tasks have them, on
+  POPGym's easy RepeatPrevious and its easy CartPole without velocities; 1,000,000 steps, greedy
+  actions;
+- tmaze-120: the same learners and memories on a T-Maze of 120, 5,000,000 steps, sampled actions;
 - chain-of-sac: the same memory chain with SAC at its defaults, 100,000 steps;
 - pendulum-without-velocities, pendulum-without-positions: SAC at its defaults, and PPO with the
   settings that `clew sweep` found for the former (results/sweep-continuous), 50,000 steps, greedy
@@ -42,6 +46,27 @@ def defaults() -> Study:
         evaluation=Evaluation(episodes=500),
         score="return",
     )
+
+
+def popgym() -> Study:
+    """The same on two of POPGym's tasks."""
+    network = NetworkConfig(encoder="auto")
+    learners = {name: {"network": network} for name in LEARNERS if name != "sac"}
+    names = ("repeat_previous", "position_only_cartpole")
+    return Study(
+        name="popgym",
+        models=with_every_memory(learners),
+        settings={name.replace("_", "-"): Setting(name, {"difficulty": "easy"}) for name in names},
+        steps=1_000_000,
+        evaluation=Evaluation(episodes=500, greedy=True),
+        score="return",
+    )
+
+
+def tmaze_120() -> Study:
+    """The same in a corridor that is six times as long."""
+    settings = {"tmaze-120": Setting("tmaze", {"corridor_length": 120})}
+    return replace(defaults(), name="tmaze-120", settings=settings, steps=5_000_000)
 
 
 def pqn() -> Study:
@@ -108,6 +133,8 @@ def pendulum(without: str, keep: tuple[int, ...]) -> Study:
 PLANS = {
     "defaults": defaults,
     "pqn": pqn,
+    "popgym": popgym,
+    "tmaze-120": tmaze_120,
     "chain-of-sac": chain_of_sac,
     "pendulum-without-velocities": partial(pendulum, "velocities", (0, 1)),
     "pendulum-without-positions": partial(pendulum, "positions", (2,)),
