@@ -13,6 +13,9 @@ Plans, each with five seeds, then fresh episodes; no step size was tuned for the
 - popgym: every learner but SAC at its default settings, encoders as Gymnasium tasks have them, on
   POPGym's easy RepeatPrevious and its easy CartPole without velocities; 1,000,000 steps, greedy
   actions;
+- walking: one setting of PQN and of R2D2 changed at a time, with a GRU on the T-Maze of 20, to see
+  what keeps them from its end; as long as `defaults`, greedy actions, and to be begun with three
+  seeds: what it shows is a guess to be tried again with others;
 - tmaze-120: the same learners and memories on a T-Maze of 120, 5,000,000 steps, sampled actions;
 - chain-of-sac: the same memory chain with SAC at its defaults, 100,000 steps;
 - pendulum-without-velocities, pendulum-without-positions: SAC at its defaults, and PPO with the
@@ -29,6 +32,8 @@ from typing import Any
 
 from clew import A2CConfig, NetworkConfig, PPOConfig, TrainConfig
 from clew.agents.learners import LEARNERS
+from clew.agents.learners.pqn import PQNConfig
+from clew.agents.learners.r2d2 import R2D2Config
 from clew.envs.wrappers import WrapperConfig
 from clew.lab.grid import Evaluation, Setting, Study, run_study
 
@@ -60,6 +65,35 @@ def popgym() -> Study:
         steps=1_000_000,
         evaluation=Evaluation(episodes=500, greedy=True),
         score="return",
+    )
+
+
+def walking() -> Study:
+    """What may keep learners of action values from walking."""
+    read = NetworkConfig(encoder="mlp", encoder_layers=1)
+    changes: dict[str, dict[str, Any]] = {
+        "pqn": {},
+        "pqn-smaller-steps": {"pqn": PQNConfig(learning_rate=2.5e-4)},
+        "pqn-explores-longer": {"pqn": PQNConfig(exploration_fraction=0.5)},
+        "pqn-explores-on": {"pqn": PQNConfig(epsilon_end=0.1)},
+        "pqn-looks-further": {"pqn": PQNConfig(gamma=0.997)},
+        "pqn-shorter-lambda": {"pqn": PQNConfig(lam=0.65)},
+        "pqn-norm": {"network": replace(read, encoder_norm=True)},
+        "r2d2": {},
+        "r2d2-smaller-steps": {"r2d2": R2D2Config(learning_rate=1e-4)},
+        "r2d2-explores-more": {"r2d2": R2D2Config(epsilon_base=0.7, epsilon_exponent=3.0)},
+        "r2d2-no-rescaling": {"r2d2": R2D2Config(rescaling=False)},
+        "r2d2-longer-returns": {"r2d2": R2D2Config(n_step=20)},
+        "r2d2-learns-more": {"r2d2": R2D2Config(gradient_steps=8)},
+    }
+    size = {"hidden_size": 64}
+    return Study(
+        name="walking",
+        models={n: agent(n.split("-")[0], "gru", size, **c) for n, c in changes.items()},
+        settings={"tmaze-20": TASKS["tmaze-20"]},
+        steps=500_000,
+        evaluation=Evaluation(episodes=500, greedy=True),
+        score="success",
     )
 
 
@@ -134,6 +168,7 @@ PLANS = {
     "defaults": defaults,
     "pqn": pqn,
     "popgym": popgym,
+    "walking": walking,
     "tmaze-120": tmaze_120,
     "chain-of-sac": chain_of_sac,
     "pendulum-without-velocities": partial(pendulum, "velocities", (0, 1)),
