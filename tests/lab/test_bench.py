@@ -42,19 +42,6 @@ def test_figures_are_consistent(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 <= figures.largest_deviation < 1e-4
 
 
-def test_a_memory_of_ones_own_is_measured(
-    monkeypatch: pytest.MonkeyPatch, ordinary_promotion: None
-) -> None:
-    """By module and class, at the sizes that it has an option for."""
-    monkeypatch.setattr(clew.lab.bench.speed, "matrix_product_rate", lambda repeats: 1e9)
-    document = clew.lab.bench.speed.report(["own_lru:LRU"], TINY, lambda line: None)
-    (figures,) = document.data["figures"]
-    assert figures["name"] == figures["memory"] == "own_lru:LRU"
-    assert figures["options"] == {"hidden_size": 128}
-    with pytest.raises(UserError, match="own_lru 'LRV'; did you mean 'LRU'"):
-        clew.lab.bench.speed.report(["own_lru:LRV"], TINY, lambda line: None)
-
-
 def test_all_memories_have_a_case_of_the_right_size() -> None:
     known = cases()
     measured = (TrainConfig(memory=m, memory_options=o).identity() for m, o in known.values())
