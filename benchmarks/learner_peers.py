@@ -103,7 +103,8 @@ def memorax_learner(learner: str) -> tuple[Callable[[], Any], dict[str, Any]]:
     stream = AutoReset(MemoryChain(memory_length=LENGTH))
     config = argparse.Namespace(**json.loads(os.environ["SETTINGS"]))
     algorithm = peer.build(learner, stream, 2, WIDTH, config)
-    return partial(peer.begin, algorithm, ROLLOUTS), {"parameters": peer.size_of(algorithm)}
+    steps = ROLLOUTS * config.num_envs * config.rollout_length
+    return partial(peer.begin, algorithm, steps), {"parameters": peer.size_of(algorithm)}
 
 
 def child(case: str, calls: int) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from benchmarks.popgym_exactness import DIFFICULTIES, Episode, play, their_task
+from benchmarks.popgym_exactness import DIFFICULTIES, Episode, is_mechanical, play, their_task
 
 from clew.cli.tables import log, show
 from clew.envs.popgym.cards import kind_of
@@ -108,9 +108,7 @@ def flat(action: Any, env: Any) -> Any:
 
 
 PLAYS: dict[str, Play] = {
-    "autoencode": Play(
-        deck("suits"), lambda seen, env: jnp.where(seen[0] == 0, 0, 1) * jax.nn.one_hot(seen[1], 4)
-    ),
+    "autoencode": Play(deck("suits"), lambda seen, env: seen[0] * jax.nn.one_hot(seen[1], 4)),
     "repeat_first": Play(deck("suits"), one_of(4)),
     "repeat_previous": Play(deck("suits"), one_of(4)),
     "higher_lower": Play(deck("ranks"), one_of(13)),
@@ -158,7 +156,7 @@ def compare(copy: str, made: Any, env: Any, task: tuple[str, str], episodes: lis
     """Plays popgym's episodes in a copy."""
     name, difficulty = task
     how, params = PLAYS[name], env.default_params
-    mechanical = name.endswith(("cartpole", "pendulum"))
+    mechanical = is_mechanical(name)
 
     def step(state: Any, given: Any) -> Any:
         row, time = given

@@ -70,7 +70,7 @@ def popgym() -> Study:
 
 def walking() -> Study:
     """What may keep learners of action values from walking."""
-    read = NetworkConfig(encoder="mlp", encoder_layers=1)
+    normed = NetworkConfig(encoder="mlp", encoder_layers=1, encoder_norm=True)
     changes: dict[str, dict[str, Any]] = {
         "pqn": {},
         "pqn-smaller-steps": {"pqn": PQNConfig(learning_rate=2.5e-4)},
@@ -78,7 +78,7 @@ def walking() -> Study:
         "pqn-explores-on": {"pqn": PQNConfig(epsilon_end=0.1)},
         "pqn-looks-further": {"pqn": PQNConfig(gamma=0.997)},
         "pqn-shorter-lambda": {"pqn": PQNConfig(lam=0.65)},
-        "pqn-norm": {"network": replace(read, encoder_norm=True)},
+        "pqn-norm": {"network": normed},
         "r2d2": {},
         "r2d2-smaller-steps": {"r2d2": R2D2Config(learning_rate=1e-4)},
         "r2d2-explores-more": {"r2d2": R2D2Config(epsilon_base=0.7, epsilon_exponent=3.0)},

@@ -12,6 +12,7 @@ import pytest
 from clew.memory import MEMORIES, AbstractMemory, make_memory, options_of
 from clew.names import find
 from clew.run.config import TrainConfig, config_from_json
+from slow_cases import fast_only
 
 INPUT_SIZE = 5
 
@@ -59,13 +60,12 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 
 SAME_PARTS = frozenset(
-    ("position_mlp", "frame_stack", "ind_rnn", "min_lstm", "rg_lru", "s5", "mamba2", "retention")
-    + ("shm", "hybrid", "delta_product", "rwkv7", "transformer_xl", "rezero", "integrated", "relit")
-    + ("gla",)
+    ("position_mlp", "frame_stack", "ind_rnn", "min_lstm", "rg_lru", "s5", "mamba2", "gla", "shm")
+    + ("retention", "hybrid", "delta_product", "rwkv7", "transformer_xl", "rezero", "integrated")
+    + ("relit",)
 )
-"""Memories whose way through time is another one's, with other numbers: laws, exports, explanations
-and ratios of them are among the slow tests, while every fast run has them against their oracles, by
-step and chunk."""
+"""Memories whose way through time is another one's, with other numbers: their laws are among the
+slow tests, while every fast run has them against their oracles, by step and chunk."""
 
 
 DIFFERENT = ("none", "gru", "gtrxl", "universal", "arelit", "lru", "gated_delta_net")
@@ -74,10 +74,7 @@ DIFFERENT = ("none", "gru", "gtrxl", "universal", "arelit", "lru", "gated_delta_
 
 def every_memory() -> list[Any]:
     """The names of all memories for a test that compiles much; those of `SAME_PARTS` are slow."""
-    return [
-        pytest.param(name, marks=pytest.mark.slow if name in SAME_PARTS else ())
-        for name in MEMORIES
-    ]
+    return fast_only(MEMORIES, *(name for name in MEMORIES if name not in SAME_PARTS))
 
 
 def variant(name: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -30,7 +30,7 @@ def import_part(module: str, *packages: str) -> Any:
 def import_memorax() -> Any:
     """memorax's sequence models."""
     typing: Any = types.ModuleType("memorax.utils.typing")
-    typing.Array, typing.Carry = jax.Array, Any
+    typing.__getattr__ = lambda name: jax.Array if name == "Array" else Any
     sys.modules[typing.__name__] = typing
-    packages = ("memorax", "memorax.utils", "memorax.networks")
+    packages = ("memorax", "memorax.networks", "memorax.algorithms")
     return import_part("memorax.networks.sequence_models", *packages)

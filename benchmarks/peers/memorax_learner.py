@@ -1,7 +1,6 @@
 """memorax's PQN and R2D2 as published, on clew's own task: `build(NAME, ...)`.
 
-What its packages import as they open is left out (see `import_parts`): types of environments and
-buffers that only annotate, and distributions that only actors need.
+What its packages import as they open is left out, see `import_parts`.
 """
 
 import sys
@@ -17,11 +16,7 @@ import jax.numpy as jnp
 import optax
 
 from clew.envs import AutoReset
-from import_parts import import_part
-
-GRADIENT_STEPS = 2
-"""Of R2D2 after a rollout, by clew's default."""
-ANNOTATIONS = ("Key", "Array", "Buffer", "BufferState", "Environment", "EnvParams", "EnvState")
+from import_parts import import_memorax
 
 
 class Choices:
@@ -96,13 +91,12 @@ def build(name: str, stream: AutoReset, actions: int, width: int, config: Any) -
         width: of the dense layer and of the GRU.
         config: a `PQNConfig` or `R2D2Config`.
     """
-    networks = _open()
-    gru = networks.sequence_models.RNN(cell=nn.GRUCell(width))
+    gru = import_memorax().RNN(cell=nn.GRUCell(width))
     env, network = Stream(stream, actions), Network(gru, width, actions)
     clipped = optax.clip_by_global_norm(config.max_grad_norm)
     epsilon = optax.constant_schedule(0.1)
     if name == "pqn":
-        made = _module("pqn")
+        made = _algorithm("pqn")
         settings = made.PQNConfig(
             name="pqn",
             num_envs=config.num_envs,
@@ -115,7 +109,7 @@ def build(name: str, stream: AutoReset, actions: int, width: int, config: Any) -
         )
         optimiser = optax.chain(clipped, optax.radam(config.learning_rate))
         return made.PQN(settings, env, None, network, optimiser, epsilon)
-    made = _module("r2d2")
+    made = _algorithm("r2d2")
     settings = made.R2D2Config(
         name="r2d2",
         learning_rate=config.learning_rate,
@@ -130,7 +124,7 @@ def build(name: str, stream: AutoReset, actions: int, width: int, config: Any) -
         end_e=0.1,
         exploration_fraction=1.0,
         learning_starts=config.learning_starts,
-        train_frequency=config.num_envs * config.rollout_length // GRADIENT_STEPS,
+        train_frequency=config.num_envs * config.rollout_length // config.gradient_steps,
         burn_in_length=config.burn_in,
         sequence_length=config.sequence_length,
         n_step=config.n_step,
@@ -151,15 +145,10 @@ def build(name: str, stream: AutoReset, actions: int, width: int, config: Any) -
     return made.R2D2(settings, env, None, network, optimiser, replay, epsilon, beta)
 
 
-def begin(algorithm: Any, rollouts: int) -> Callable[[], Any]:
-    """Begins a training; a call that goes on with it for so many of clew's rollouts."""
+def begin(algorithm: Any, steps: int) -> Callable[[], Any]:
+    """Begins a training; a call that goes on with it for so many steps of all environments."""
     key, state = algorithm.init(jax.random.key(0))
-    given = algorithm.cfg
-    if isinstance(given, _module("pqn").PQNConfig):
-        steps = rollouts * given.num_envs * given.num_steps
-    else:
-        steps = rollouts * GRADIENT_STEPS * given.train_frequency
-        key, state = algorithm.warmup(key, state, given.learning_starts)
+    key, state = algorithm.warmup(key, state, getattr(algorithm.cfg, "learning_starts", 0))
     held = [key, state]
     advance = partial(algorithm.train, num_steps=steps)
 
@@ -176,21 +165,11 @@ def size_of(algorithm: Any) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(state.params))
 
 
-def _module(name: str) -> Any:
-    return import_module(f"memorax.algorithms.{name}")
-
-
-def _open() -> Any:
-    """memorax's networks; what they would open is not there."""
-    typing: Any = types.ModuleType("memorax.utils.typing")
-    for name in (*ANNOTATIONS, "Discrete", "Box", "Carry", "PyTree"):
-        setattr(typing, name, Any)
+def _algorithm(name: str) -> Any:
+    """memorax's module of an algorithm; gymnax, which annotates it, is not there."""
     gymnax: Any = types.ModuleType("gymnax")
     gymnax.EnvState = Any
-    sys.modules |= {typing.__name__: typing, "gymnax": gymnax}
-    packages = ("memorax", "memorax.networks", "memorax.algorithms")
-    models = import_part("memorax.networks.sequence_models", *packages)
+    sys.modules["gymnax"] = gymnax
     networks: Any = sys.modules["memorax.networks"]
-    networks.sequence_models = models
-    networks.SequenceModelWrapper = models.SequenceModelWrapper
-    return networks
+    networks.SequenceModelWrapper = import_memorax().SequenceModelWrapper
+    return import_module(f"memorax.algorithms.{name}")

@@ -33,6 +33,7 @@ from clew.run.load import load_agent
 from clew.run.runner import TrainingDiverged
 from masked import Masked, masks
 from memory_samples import SMALL, quick_compilation
+from slow_cases import fast_only
 from small_run import Watch, assert_same_run, small_config
 from streams import agent_on
 
@@ -152,7 +153,7 @@ def test_an_encoder_reads_the_mask_only_if_it_is_shown():
 
 @pytest.mark.parametrize(
     "memory",
-    [n if n == "gru" else pytest.param(n, marks=pytest.mark.slow) for n in MEMORIES],
+    fast_only(MEMORIES, "gru"),
 )
 def test_what_acting_was_learning_reads_again(memory):
     """Log-probabilities and values; nothing forbidden is taken, which would earn NaN."""

@@ -74,7 +74,7 @@ OPTIONS: dict[str, Any] = {
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=[pytest.mark.slow] * (n in SAME_PARTS)) for n in OPTIONS],
+    fast_only(OPTIONS, *(name for name in OPTIONS if name not in SAME_PARTS)),
 )
 def test_options_of_memories(name: str) -> None:
     """Other gates, other halting, other sums."""

@@ -33,12 +33,18 @@ SURVIVED, NO_EFFECT = "survived", "no effect"
 """What a kind returns if the run went on or was resumed whole, or if nothing had changed at all."""
 CLOCK = ("seconds", "rate")
 SMALL_ARELIT = {"hidden_size": 8, "num_layers": 1, "num_heads": 1, "head_size": 4}
-BURNT_IN: dict[str, Any] = {"sequence_length": 4, "burn_in": 4, "period": 4}
 SETTINGS: dict[str, Any] = {
     "a2c": A2CConfig(num_envs=4, rollout_length=8),
     "ppo": PPOConfig(num_envs=4, rollout_length=8, sequence_length=4, minibatches=1, epochs=1),
     "r2d2": R2D2Config(
-        num_envs=4, rollout_length=8, learning_starts=0, batch_size=2, replay_steps=96, **BURNT_IN
+        num_envs=4,
+        rollout_length=8,
+        sequence_length=4,
+        burn_in=4,
+        period=4,
+        replay_steps=96,
+        learning_starts=0,
+        batch_size=2,
     ),
 }
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -181,12 +187,12 @@ class Bench:
         """A copy of the short run, to be damaged."""
         return Path(shutil.copytree(self.short, self.path / self.new_name()))
 
-    def interrupted(self, dice: random.Random) -> Path:
+    def interrupted(self, dice: random.Random, algorithm: str = "a2c") -> Path:
         """The folder of a short run that has stopped somewhere, with some checkpoints."""
         update = dice.randrange(12, SHORT - 4, 4)
-        path = self.path / f"stopped-{update}"
+        path = self.path / f"stopped-{algorithm}-{update}"
         if not path.exists():
-            begin(self.compiled(path.name, SHORT), update)
+            begin(self.compiled(path.name, SHORT, algorithm=algorithm), update)
         return Path(shutil.copytree(path, self.path / self.new_name()))
 
     def require_same(self, path: Path, whole: Path) -> None:

@@ -23,7 +23,7 @@ from faults.bench import (
     require_refused,
 )
 from faults.processes import ENDING, Trainer, within
-from faults.stored import warnings_caught
+from faults.stored import resumed_past
 
 UPDATES = 2_000
 """Of the runs that are killed; a checkpoint is written every four."""
@@ -95,18 +95,11 @@ def _whole(bench: Bench, updates: int, steps: int) -> Path:
 
 def _stopped(bench: Bench, dice: random.Random) -> tuple[Path, list[Path]]:
     """The folder of a run that has stopped somewhere, and its replays, oldest first."""
-    path = begin(_config(bench, bench.new_name(), SHORT, 96), dice.randrange(12, SHORT - 4, 4))
+    path = bench.interrupted(dice, "r2d2")
     return path, sorted((path / folder.CHECKPOINTS).glob("update-*.replay"))
 
 
 def _resumed_past(bench: Bench, path: Path, spoil: Callable[[], Any], replay: Path) -> str:
-    """Resumes a run after a change of its newest replay: it says so, and ends as another."""
-    before = replay.read_bytes()
-    spoil()
-    if replay.exists() and replay.read_bytes() == before:
-        return NO_EFFECT
-    with warnings_caught() as said:
-        bench.resume(path, _whole(bench, SHORT, 96))
-    if not any(replay.name in line for line in said):
-        raise Accepted(f"a replay that is not the checkpoint's: {said}")
-    return SURVIVED
+    """Resumes a run after a change of its newest replay, which has to be named."""
+    resume = partial(bench.resume, path, _whole(bench, SHORT, 96))
+    return resumed_past(path, spoil, resume, replay.name)

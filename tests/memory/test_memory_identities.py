@@ -14,6 +14,7 @@ from clew.memory.laws.runs import unroll
 from memory_samples import INPUT_SIZE, episodes, quick_compilation, sample
 from oracles.parts import layer_norm, numbers
 from oracles.relit import features
+from slow_cases import fast_only
 
 __all__ = ["quick_compilation"]
 
@@ -185,9 +186,7 @@ def all_finite(tree: Any) -> bool:
 LONG = ("gtrxl", "linear_transformer", "relit", "arelit")
 
 
-@pytest.mark.parametrize(
-    "name", [n if n in LONG else pytest.param(n, marks=pytest.mark.slow) for n in MEMORIES]
-)
+@pytest.mark.parametrize("name", fast_only(MEMORIES, *LONG))
 def test_a_long_chunk_stays_finite(name: str) -> None:
     """2048 steps at once, with large inputs: values and gradients."""
     xs, starts = episodes(2048, rate=0.003)
@@ -222,9 +221,7 @@ def test_dead_keys_and_saturated_gates_stay_finite(name: str, shift: float) -> N
 GATES = {"mlstm": "gates", "slstm": "gates", "mamba2": "rates", "gla": "keep"}
 
 
-@pytest.mark.parametrize(
-    "name", [n if "lstm" in n else pytest.param(n, marks=pytest.mark.slow) for n in GATES]
-)
+@pytest.mark.parametrize("name", fast_only(GATES, "mlstm", "slstm"))
 def test_extreme_gates_stay_finite(name: str) -> None:
     """Gates of exp(700) and exp(-700): values and gradients, and a chunk is still its steps."""
     memory: Any = sample(name, 1)

@@ -13,16 +13,14 @@ from clew.errors import UserError
 from clew.memory import MEMORIES, scan_steps
 from clew.memory.laws.runs import cast, unroll
 from memory_samples import INPUT_SIZE, episodes, quick_compilation, sample
+from slow_cases import fast_only
 
 __all__ = ["quick_compilation"]
 
 TIME = 20
 QUICK = (("lstm", "bfloat16"), ("gtrxl", "bfloat16"), ("relit", "bfloat16"))
 """Those that have kernels, and none for this type; the kernels' own tests have float64."""
-CASES = [
-    pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow)
-    for case in itertools.product(MEMORIES, ("bfloat16", "float64"))
-]
+CASES = fast_only(itertools.product(MEMORIES, ("bfloat16", "float64")), *QUICK)
 
 COMPLEX = {"bfloat16": "complex64", "float64": "complex128"}
 """There are no complex numbers of bfloat16: those of single precision take their place."""

@@ -29,6 +29,7 @@ from clew.run.progress import Quiet
 from clew.run.runner import EnvironmentFailed
 from clew.run.train import resume_run, train
 from clew.run.updates import init_run
+from slow_cases import fast_only
 
 GAMMA = 0.5
 
@@ -164,12 +165,10 @@ QUICK = [("a2c", True, "counting_same_step"), ("ppo", False, "counting")]
 
 @pytest.mark.parametrize(
     ("learner", "terminate", "factory"),
-    [
-        pytest.param(*case, marks=[pytest.mark.slow] * (case not in QUICK))
-        for case in itertools.product(
-            (*LEARNERS, "async"), (False, True), ("counting", "counting_same_step")
-        )
-    ],
+    fast_only(
+        itertools.product((*LEARNERS, "async"), (False, True), ("counting", "counting_same_step")),
+        *QUICK,
+    ),
 )
 def test_values_tell_truncation_from_termination(tmp_path, learner, terminate, factory):
     """One more step pays 1, for ever at GAMMA: 1 + 1/2 + 1/4 + ... unless the episode terminates.
@@ -200,7 +199,7 @@ def test_values_tell_truncation_from_termination(tmp_path, learner, terminate, f
         np.testing.assert_allclose(found, [*expected, 1 + GAMMA * last], atol=0.1)
 
 
-@pytest.mark.parametrize("algorithm", [pytest.param("a2c", marks=pytest.mark.slow), "ppo"])
+@pytest.mark.parametrize("algorithm", fast_only(["a2c", "ppo"], "ppo"))
 def test_a_resumed_run_goes_on(tmp_path, algorithm):
     wrappers = WrapperConfig(normalise_observations=True, normalise_rewards=True)
     config = config_of(tmp_path, algorithm=algorithm, wrappers=wrappers, steps=32 * 20, name="run")

@@ -19,6 +19,7 @@ import pytest
 import clew
 from clew.run.config import config_from_json
 from clew.run.folder import read_config, write_config
+from slow_cases import fast_only
 
 FOLDER = Path(__file__).with_name("old_runs")
 RUNS = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
@@ -44,10 +45,7 @@ def test_the_agent_acts_as_it_did(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] * (name not in GOING_ON_QUICKLY))
-        for name in RUNS
-    ],
+    fast_only(RUNS, *GOING_ON_QUICKLY),
 )
 def test_the_run_goes_on(name: str, tmp_path: Path) -> None:
     """Resuming makes the updates that are missing, from the state of the old checkpoint."""

@@ -29,6 +29,7 @@ from clew.run.progress import Quiet
 from clew.run.train import make_program
 from clew.run.updates import init_run, update
 from memory_samples import SMALL, quick_compilation
+from slow_cases import fast_only
 from small_async import by_turns
 
 __all__ = ["quick_compilation"]
@@ -167,7 +168,7 @@ def test_ratio_law_with_actors_in_processes() -> None:
 
 @pytest.mark.parametrize(
     "runner",
-    ["hosted", *(pytest.param(n, marks=pytest.mark.slow) for n in RUNNERS if n != "hosted")],
+    fast_only(RUNNERS, "hosted"),
 )
 def test_the_ratio_law_can_fail(runner: str) -> None:
     """Starts that are one step late are seen, so that the others may be believed."""

@@ -22,7 +22,7 @@ from clew.lab.bench.machine import device, matrix_product_rate, rate_of
 from clew.lab.bench.timing import Estimate, seconds_of
 from clew.lab.costs import multiply_adds, parameters
 from clew.lab.studies.tmaze.grid import PRESETS
-from clew.memory import MEMORIES, options_among, options_of
+from clew.memory import MEMORIES, options_among
 from clew.memory.laws import LawBroken, check
 from clew.names import is_reference, resolve
 from clew.report.document import Measured, NothingMeasured, Table, tabulate
@@ -113,8 +113,7 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
     measured = {preset.identity()["memory"] for preset in PRESETS.values()}
     for memory in MEMORIES:
         if memory not in measured:
-            valid = options_of(memory)
-            found[memory] = memory, {n: v for n, v in SIZES.items() if n in valid}
+            found[memory] = memory, options_among(memory, SIZES)
     return found
 
 
