@@ -35,14 +35,14 @@ WIDTH, LENGTH, ROLLOUTS, UNTIMED = 64, 20, 4, 3
 
 
 def settings(learner: str) -> Any:
-    """Of a learner; PPO's minibatches are PQN's."""
+    """Of a learner; PPO's minibatches are PQN's, and R2D2 makes two gradient steps a rollout."""
     from clew import PPOConfig
     from clew.agents.learners.pqn import PQNConfig
     from clew.agents.learners.r2d2 import R2D2Config
 
     if learner == "ppo":
         return PPOConfig(32, 128, 128, minibatches=16, epochs=4, learning_rate=1e-3)
-    return PQNConfig() if learner == "pqn" else R2D2Config()
+    return PQNConfig() if learner == "pqn" else R2D2Config(gradient_steps=2)
 
 
 def gradient_steps(config: Any) -> int:

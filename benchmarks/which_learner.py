@@ -84,7 +84,6 @@ def walking() -> Study:
         "r2d2-explores-more": {"r2d2": R2D2Config(epsilon_base=0.7, epsilon_exponent=3.0)},
         "r2d2-no-rescaling": {"r2d2": R2D2Config(rescaling=False)},
         "r2d2-longer-returns": {"r2d2": R2D2Config(n_step=20)},
-        "r2d2-learns-more": {"r2d2": R2D2Config(gradient_steps=8)},
     }
     size = {"hidden_size": 64}
     return Study(

@@ -72,8 +72,9 @@ class R2D2Config(Settings):
     """Steps of all environments together that are kept to learn from (quoted: 4 million)."""
     learning_starts: int = 10_000
     """Steps of all environments together before the first gradient step."""
-    gradient_steps: int = 2
-    """Gradient steps after every rollout."""
+    gradient_steps: int = 8
+    """Gradient steps after every rollout. With the other defaults every step is learned from 16
+    times, on average (quoted: about once)."""
     batch_size: int = 32
     """Sequences of a gradient step (paper: 64)."""
     learning_rate: float = 3e-4
@@ -90,9 +91,9 @@ class R2D2Config(Settings):
     rescaling: bool = True
     """Learn values on a scale that grows with the root of the return, see `rescaled`
     (as in the paper)."""
-    target_period: int = 200
+    target_period: int = 50
     """Gradient steps between two copies of the network to the target network (paper: 2,500, of
-    runs of millions)."""
+    runs of millions). With each copy, values reach back n_step steps further."""
     priority_exponent: float = 0.9
     """Alpha: with 0 all sequences are drawn equally often (paper: 0.9)."""
     priority_max_fraction: float = 0.9
@@ -116,8 +117,9 @@ class R2D2Config(Settings):
     """Decay of Adam's mean of gradients, per gradient step."""
     adam_b2: float = 0.999
     """Decay of Adam's mean of squared gradients, per gradient step."""
-    adam_eps: float = 1e-3
-    """Added to Adam's denominator (quoted: 1e-3)."""
+    adam_eps: float = 1e-8
+    """Added to Adam's denominator (quoted: 1e-3, which is larger than all gradients where rewards
+    are small, and then the steps are)."""
 
     def validate(self) -> None:
         validate_replay(self)
