@@ -41,6 +41,9 @@ def _name_of(popgym_task: str) -> str:
 
 IDS: dict[str, tuple[str, dict[str, Any]]] = {
     "clew/TMaze-v0": (_TASK, {"task": "tmaze"}),
+    "clew/PassiveTMaze-v0": (_TASK, {"task": "passive_tmaze"}),
+    "clew/ActiveTMaze-v0": (_TASK, {"task": "active_tmaze"}),
+    "clew/EndlessTMaze-v0": (_TASK, {"task": "endless_tmaze"}),
     "clew/MemoryChain-v0": (_TASK, {"task": "memory_chain"}),
     "clew/DistributedMemory-v0": (_TASK, {"task": "distributed_memory"}),
     "clew/Permutation-v0": (_TASK, {"task": "permutation"}),

@@ -4,21 +4,26 @@ from clew.envs.bandit import Bandit
 from clew.envs.base import Environment, Transition
 from clew.envs.dark_room import DarkRoom
 from clew.envs.distributed_memory import DistributedMemory
+from clew.envs.endless_tmaze import EndlessTMaze
 from clew.envs.memory_chain import MemoryChain
 from clew.envs.permutation import Permutation
 from clew.envs.popgym import POPGYM
 from clew.envs.stream import AutoReset, AutoResetState, TimeStep
+from clew.envs.timed_tmaze import ActiveTMaze, PassiveTMaze
 from clew.envs.tmaze import TMaze
 
 __all__ = [
     "ENVS",
+    "ActiveTMaze",
     "AutoReset",
     "AutoResetState",
     "Bandit",
     "DarkRoom",
     "DistributedMemory",
+    "EndlessTMaze",
     "Environment",
     "MemoryChain",
+    "PassiveTMaze",
     "Permutation",
     "TMaze",
     "TimeStep",
@@ -27,6 +32,9 @@ __all__ = [
 
 ENVS: dict[str, type[Environment]] = {
     "tmaze": TMaze,
+    "passive_tmaze": PassiveTMaze,
+    "active_tmaze": ActiveTMaze,
+    "endless_tmaze": EndlessTMaze,
     "memory_chain": MemoryChain,
     "distributed_memory": DistributedMemory,
     "permutation": Permutation,

@@ -223,9 +223,14 @@ def check_settings(corridor_length: int, time_limit: int, on_time_limit: str) ->
 
 def tmaze_line(corridor_length: int, position: int, time: int, cue: int) -> str:
     """The corridor: A the agent, T the junction; the cue is shown while the agent sees it."""
-    columns = min(corridor_length, CORRIDOR_COLUMNS)
-    corridor = ["-"] * (columns - 1) + ["T"]
-    corridor[position * (columns - 1) // (corridor_length - 1)] = "A"
     shown = "hidden" if time else ("up", "down")[cue]
     place = f"position {position} of {corridor_length - 1}"
-    return f"|{''.join(corridor)}| {place}, step {time}, cue {shown}\n"
+    return f"{corridor_line(corridor_length, position)} {place}, step {time}, cue {shown}\n"
+
+
+def corridor_line(positions: int, position: int) -> str:
+    """A corridor, scaled down if it is long: A the agent, T the junction."""
+    columns = min(positions, CORRIDOR_COLUMNS)
+    corridor = ["-"] * (columns - 1) + ["T"]
+    corridor[position * (columns - 1) // (positions - 1)] = "A"
+    return f"|{''.join(corridor)}|"
