@@ -27,10 +27,9 @@ from clew.run.sharding import (
     open_devices,
     sharding_of,
 )
-from device_cases import DEVICES, EXHAUSTIVE, FAMILIES, QUICK
+from device_cases import DEVICES, EXHAUSTIVE, FAMILIES, QUICK, TOLERANCE
 from small_run import STEPS_PER_UPDATE, Watch, small_config
 
-TOLERANCE = 1e-5
 GYMNASIUM = TrainConfig(env="gymnasium:CartPole-v1")
 PROGRAM = Path(__file__).parents[1] / "device_cases.py"
 
