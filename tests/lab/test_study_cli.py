@@ -73,7 +73,7 @@ def test_list_counts_and_runs_nothing(tmp_path: Path, capsys) -> None:
 
 
 MISTAKES = {
-    "": "which study? clew study NAME; known: makkink, tmaze, memory-maze, pramanik",
+    "": "which study? clew study NAME; known: makkink, tmaze, memory-maze, popgym, pramanik",
     "makink": "unknown study 'makink'; did you mean 'makkink'",
     "pramanik": "which part of pramanik? --part PART; known: tmaze, memory-maze",
     "makkink --part sizes": "unknown value of part 'sizes'; did you mean 'size'?",

@@ -14,6 +14,7 @@ STUDIES: dict[str, str] = {
     "makkink": "clew.lab.studies.makkink.grid:STUDY",
     "tmaze": "clew.lab.studies.tmaze.grid:STUDY",
     "memory-maze": "clew.lab.studies.memory_maze.grid:STUDY",
+    "popgym": "clew.lab.studies.popgym.grid:STUDY",
 }
 """Every study by name, and where its `PublishedStudy` is; imported when it is asked for."""
 

@@ -1,0 +1,82 @@
+"""Every memory on POPGym's sixteen tasks, with the same agent around it: `clew study popgym`.
+
+A table to choose a memory by; `--add-memory mine:Memory` puts another one into it. Agents differ in
+their memory alone: two layers of 64 where it has layers, one of 64 where it has none, the library's
+default settings of the learner, and no search for rates. As in popgym's own experiments an agent
+sees its previous action (Morad et al., 2023); otherwise this is another agent than theirs, which
+has 256 units and 15M steps.
+"""
+
+from dataclasses import dataclass
+
+from clew.agents.network import NetworkConfig
+from clew.envs.popgym import POPGYM
+from clew.envs.wrappers import WrapperConfig
+from clew.errors import require_choice
+from clew.lab.grid import Evaluation, Setting, Study
+from clew.lab.studies.published import GridOptions, PublishedStudy
+from clew.memory import MEMORIES, options_among
+from clew.run.config import TrainConfig
+
+DIFFICULTIES = ("easy", "medium", "hard")
+LEARNERS = ("a2c", "ppo")
+SIZES = {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "head_size": 32, "window": 64}
+"""Of every memory, those that it has."""
+MODELS = tuple(name for name in MEMORIES if name != "hybrid")
+STEPS = 1_000_000
+SLOW = {"universal": 8.0, "integrated": 6.0, "rwkv7": 6.0, "delta_product": 4.0, "none": 0.3}
+"""Rough cost of a step, in units of a GRU's, of those that are far from it."""
+
+
+def agent(memory: str, learner: str = "a2c") -> TrainConfig:
+    """The agent around a memory."""
+    return TrainConfig(
+        memory=memory,
+        memory_options=options_among(memory, SIZES),
+        network=NetworkConfig(encoder="auto"),
+        algorithm=learner,
+        wrappers=WrapperConfig(previous=True),
+    )
+
+
+def study(difficulty: str = "easy", learner: str = "a2c") -> Study:
+    """The study's grid.
+
+    Args:
+        difficulty: of every task.
+        learner: of every agent, a2c or ppo.
+
+    Raises:
+        UserError: for another difficulty or learner.
+    """
+    require_choice("difficulty", difficulty, DIFFICULTIES)
+    require_choice("learner", learner, LEARNERS)
+    return Study(
+        name=f"popgym/{difficulty}-{learner}",
+        models={memory: agent(memory, learner) for memory in MODELS},
+        settings={
+            task.replace("_", "-"): Setting(task, {"difficulty": difficulty}) for task in POPGYM
+        },
+        steps=STEPS,
+        evaluation=Evaluation(episodes=500),
+        score="return",
+        weights=SLOW,
+    )
+
+
+@dataclass(frozen=True)
+class PopgymOptions(GridOptions):
+    """Options of `clew study popgym`."""
+
+    difficulty: str = "easy"
+    """Of every task: easy, medium or hard."""
+    learner: str = "a2c"
+    """Of every agent: a2c, which is the fastest where tasks are compiled, or ppo."""
+
+
+def grid(options: PopgymOptions) -> Study:
+    """The grid that some options ask for."""
+    return options.narrow(study(options.difficulty, options.learner))
+
+
+STUDY = PublishedStudy(PopgymOptions, grid, pages="clew.lab.studies.popgym.page:page_of")

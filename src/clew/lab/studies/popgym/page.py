@@ -1,0 +1,19 @@
+"""The report of the study on POPGym's tasks: the general one, with its command."""
+
+from clew.lab.studies.report.edition import Edition, Page
+
+
+def command(edition: Edition) -> str:
+    """What makes such a folder."""
+    difficulty, learner = edition.name.removeprefix(PREFIX).split("-")
+    options = f"--difficulty {difficulty} --learner {learner}"
+    return f"clew study popgym {options} --run-dir {edition.folder}"
+
+
+PREFIX = "popgym/"
+PAGE = Page(command)
+
+
+def page_of(name: str) -> Page | None:
+    """The page of a grid of the study by its name; None for others."""
+    return PAGE if name.startswith(PREFIX) else None
