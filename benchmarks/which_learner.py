@@ -106,7 +106,9 @@ def pqn() -> Study:
     """PQN beside PPO on the same minibatches, and A2C."""
     same_minibatches = PPOConfig(32, 128, 128, minibatches=16, learning_rate=1e-3)
     size = {"hidden_size": 64, "num_layers": 1}
-    models = {f"pqn-{memory}": agent("pqn", memory, size) for memory in ("gru", "min_gru", "none")}
+    rate: dict[str, Any] = {"pqn": PQNConfig(learning_rate=1e-3)}
+    memories = ("gru", "min_gru", "none")
+    models = {f"pqn-{memory}": agent("pqn", memory, size, **rate) for memory in memories}
     models["ppo-gru"] = agent("ppo", "gru", size, ppo=same_minibatches)
     models["a2c-gru"] = agent("a2c", "gru", size, a2c=A2CConfig(16, 64))
     return Study(

@@ -62,8 +62,8 @@ class PQNConfig(Settings):
     gradient_accumulation: int = 1
     """Parts in which a gradient step reads its sequences, one after the other, for less memory; up
     to rounding the step is the same. Must divide the sequences of a minibatch."""
-    learning_rate: float = 1e-3
-    """Step size of RAdam (CartPole: 1e-4, Craftax: 3e-4)."""
+    learning_rate: float = 3e-4
+    """Step size of RAdam (MemoryChain: 1e-3, CartPole: 1e-4, Craftax: 3e-4)."""
     schedule: str = "constant"
     """How the step size goes over a run: constant, linear or cosine, down to 0 at the last gradient
     step that the run's steps allow, or module:function, one of your own, see `make_schedule`."""
