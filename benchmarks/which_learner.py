@@ -95,7 +95,7 @@ def pqn() -> Study:
     """PQN beside PPO on the same minibatches, and A2C."""
     same_minibatches = PPOConfig(32, 128, 128, minibatches=16, learning_rate=1e-3)
     size = {"hidden_size": 64, "num_layers": 1}
-    rate: dict[str, Any] = {"pqn": PQNConfig(learning_rate=1e-3)}
+    rate: dict[str, Any] = {"pqn": PQNConfig(learning_rate=1e-3, schedule="constant")}
     memories = ("gru", "min_gru", "none")
     models = {f"pqn-{memory}": agent("pqn", memory, size, **rate) for memory in memories}
     models["ppo-gru"] = agent("ppo", "gru", size, ppo=same_minibatches)

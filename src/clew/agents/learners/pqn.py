@@ -64,9 +64,10 @@ class PQNConfig(Settings):
     to rounding the step is the same. Must divide the sequences of a minibatch."""
     learning_rate: float = 3e-4
     """Step size of RAdam (MemoryChain: 1e-3, CartPole: 1e-4, Craftax: 3e-4)."""
-    schedule: str = "constant"
+    schedule: str = "linear"
     """How the step size goes over a run: constant, linear or cosine, down to 0 at the last gradient
-    step that the run's steps allow, or module:function, one of your own, see `make_schedule`."""
+    step that the run's steps allow (MemoryChain: constant, CartPole and Craftax: linear), or
+    module:function, one of your own, see `make_schedule`."""
     warmup_fraction: float = 0.0
     """Fraction of the gradient steps of a run over which the step size first rises from 0."""
     gamma: float = 0.99
