@@ -40,7 +40,9 @@ PAGES = sorted(
 NAMED = [name for name in MEMORIES if name != "hybrid"]
 STUDIES: dict[str, Study] = {
     "arelit-tmaze": arelit_tmaze.STUDY,
+    "chain-of-sac": which_learner.chain_of_sac(),
     "initial-weights": initial_weights.STUDY,
+    "learners-on-popgym": which_learner.popgym(),
     "makkink-many-seeds": makkink.study(),
     "makkink-one-repair": makkink.study(edition="one-repair"),
     "makkink-published": makkink.study(),
@@ -50,6 +52,7 @@ STUDIES: dict[str, Study] = {
     "pqn": which_learner.pqn(),
     "pramanik-tmaze-10m": tmaze.study(),
     "pramanik-tmaze-published": tmaze.study(),
+    "r2d2-defaults": which_learner.r2d2_defaults(),
     "which-learner": which_learner.defaults(),
 }
 """What the commands of results pages run, by folder."""
