@@ -68,7 +68,7 @@ COMMANDS = {
     "train --gamma 0.9": "clew calls it --a2c.gamma.",
     "train --clip-range 0.2": "clew calls it --ppo.clip-ratio.",
     "train --clip-coef 0.2": "clew calls it --ppo.clip-ratio.",
-    "train --n-epochs 4": "clew calls it --ppo.epochs.",
+    "train --n-epochs 4": "clew calls it --ppo.epochs or --pqn.epochs.",
     "train --batch-size 64": "--a2c.minibatches (how many there are, not their size)",
     "train --norm-reward": "clew calls it --wrappers.normalise-rewards.",
     "train --env-id tmaze": "clew calls it --env.",
