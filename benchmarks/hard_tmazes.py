@@ -14,11 +14,11 @@ seeds, then 200 fresh episodes with sampled actions:
 It goes on where it stopped; `--seeds 3` begins with fewer. `clew report FOLDER` draws the curves.
 """
 
-import argparse
-from dataclasses import replace
+from benchmarks.plans import run_plan
 
 from clew import TrainConfig
-from clew.lab.grid import Evaluation, Setting, Study, run_study
+from clew.lab.grid import Evaluation, Setting, Study
+from clew.lab.studies.popgym.grid import SIZES
 from clew.memory import options_among
 
 MEMORIES = (
@@ -34,7 +34,6 @@ MEMORIES = (
     "gtrxl",
     "none",
 )
-SIZES = {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "head_size": 32, "window": 64}
 CORRIDORS, LENGTHS = (1, 3, 5, 10), (5, 10)
 PUBLISHED = (50, 100, 250, 500, 750, 1000, 1250, 1500)
 """Corridors of the passive T-Maze."""
@@ -81,19 +80,5 @@ def _study(name: str, settings: dict[str, Setting], steps: int, learner: str) ->
 PLANS = {"endless": endless, "passive": passive}
 
 
-def main() -> None:
-    """Runs what is missing."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folder")
-    parser.add_argument("--plan", choices=PLANS, default="endless")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--workers", type=int, default=1)
-    given = parser.parse_args()
-    study = replace(PLANS[given.plan](), seeds=tuple(range(given.seeds)))
-    run_study(study, given.folder, workers=given.workers)
-
-
 if __name__ == "__main__":
-    main()
+    run_plan(__doc__, PLANS)

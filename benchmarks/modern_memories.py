@@ -15,17 +15,17 @@ from benchmarks.arelit_tmaze import SIZES, agent
 
 from clew import A2CConfig, TrainConfig
 from clew.lab.grid import Evaluation, Setting, Study, run_study
+from clew.lab.studies.popgym.grid import SIZES as WIDTHS
 from clew.memory import MEMORIES, options_among, options_of
 
 LONGEST = 256
 """Steps that the longest memories last at the start, where gates can begin open."""
-LAYERS = {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "head_size": 32, "window": 64}
 
 
 def short(name: str) -> TrainConfig:
     """The settings of one memory in the corridor of 20."""
     a2c = A2CConfig(num_envs=16, rollout_length=64)
-    return TrainConfig(memory=name, memory_options=options_among(name, LAYERS), a2c=a2c)
+    return TrainConfig(memory=name, memory_options=options_among(name, WIDTHS), a2c=a2c)
 
 
 def long(name: str) -> TrainConfig:

@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from benchmarks.popgym_exactness import DIFFICULTIES, Episode, is_mechanical, play, their_task
+from benchmarks.popgym_exactness import Episode, is_mechanical, play, their_task
 
 from clew.cli.tables import log, show
 from clew.envs.popgym.cards import kind_of
+from clew.envs.popgym.difficulty import DIFFICULTIES
 from clew.report.document import Measured, Table, tabulate
 from clew.report.files import write_measured
 from clew.run.machine import git_commit

@@ -27,12 +27,12 @@ from clew import make_env
 from clew.cli.tables import log, show
 from clew.envs.popgym import POPGYM
 from clew.envs.popgym.cartpole import CartPoleState
+from clew.envs.popgym.difficulty import DIFFICULTIES
 from clew.envs.popgym.pendulum import PendulumState
 from clew.report.document import Measured, Table, tabulate
 from clew.report.files import write_measured
 from clew.run.machine import git_commit
 
-DIFFICULTIES = ("easy", "medium", "hard")
 THEIR_NAMES = {"velocity_only_cartpole": "VelocityOnlyCartpole"}
 KEY = jax.random.key(0)
 """Of steps that draw nothing."""

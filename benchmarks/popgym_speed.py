@@ -15,13 +15,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from benchmarks.popgym_exactness import DIFFICULTIES, their_task
+from benchmarks.popgym_exactness import their_task
 from gymnasium import spaces
 
 from clew import make_env
 from clew.cli.tables import log, show
 from clew.envs import AutoReset
 from clew.envs.popgym import POPGYM
+from clew.envs.popgym.difficulty import DIFFICULTIES
 from clew.lab.bench.machine import device
 from clew.lab.bench.timing import by_turns, estimate, seconds_of
 from clew.report.document import Measured, tabulate

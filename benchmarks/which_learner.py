@@ -24,17 +24,18 @@ Plans, each with five seeds, then fresh episodes; no step size was tuned for the
 It goes on where it stopped; `--seeds 3` begins with fewer. `clew report FOLDER` draws the curves.
 """
 
-import argparse
 from dataclasses import replace
 from functools import partial
 from typing import Any
+
+from benchmarks.plans import run_plan
 
 from clew import A2CConfig, NetworkConfig, PPOConfig, TrainConfig
 from clew.agents.learners import LEARNERS
 from clew.agents.learners.pqn import PQNConfig
 from clew.agents.learners.r2d2 import R2D2Config
 from clew.envs.wrappers import WrapperConfig
-from clew.lab.grid import Evaluation, Setting, Study, run_study
+from clew.lab.grid import Evaluation, Setting, Study
 
 CHAIN = {"memory-chain-20": Setting("memory_chain", {"memory_length": 20})}
 TASKS = {"tmaze-20": Setting("tmaze", {"corridor_length": 20})} | CHAIN
@@ -180,19 +181,5 @@ def agent(learner: str, memory: str, options: dict[str, Any], **settings: Any) -
     return TrainConfig(algorithm=learner, memory=memory, memory_options=options, **settings)
 
 
-def main() -> None:
-    """Runs what is missing."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folder")
-    parser.add_argument("--plan", choices=PLANS, default="defaults")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--workers", type=int, default=1)
-    given = parser.parse_args()
-    study = replace(PLANS[given.plan](), seeds=tuple(range(given.seeds)))
-    run_study(study, given.folder, workers=given.workers)
-
-
 if __name__ == "__main__":
-    main()
+    run_plan(__doc__, PLANS)

@@ -7,11 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from benchmarks.popgym_exactness import DIFFICULTIES, compare, recorded
+from benchmarks.popgym_exactness import compare, recorded
 
 from clew import make_env
 from clew.envs import AutoReset, Environment
 from clew.envs.popgym import POPGYM
+from clew.envs.popgym.difficulty import DIFFICULTIES
 from clew.envs.stream import where_any
 from clew.errors import UserError
 

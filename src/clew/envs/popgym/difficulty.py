@@ -5,6 +5,8 @@ from typing import Any
 
 from clew.errors import require_choice
 
+DIFFICULTIES = ("easy", "medium", "hard")
+
 Sizes = Mapping[str, Mapping[str, Any]]
 """By difficulty, then by name."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from clew.agents.network import NetworkConfig
 from clew.envs.popgym import POPGYM
+from clew.envs.popgym.difficulty import DIFFICULTIES
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import require_choice
 from clew.lab.grid import Evaluation, Setting, Study
@@ -18,7 +19,6 @@ from clew.lab.studies.published import GridOptions, PublishedStudy
 from clew.memory import MEMORIES, options_among
 from clew.run.config import TrainConfig
 
-DIFFICULTIES = ("easy", "medium", "hard")
 LEARNERS = ("a2c", "ppo")
 SIZES = {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "head_size": 32, "window": 64}
 """Of every memory, those that it has."""

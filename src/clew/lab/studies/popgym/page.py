@@ -2,6 +2,8 @@
 
 from clew.lab.studies.report.edition import Edition, Page
 
+PREFIX = "popgym/"
+
 
 def command(edition: Edition) -> str:
     """What makes such a folder."""
@@ -10,10 +12,6 @@ def command(edition: Edition) -> str:
     return f"clew study popgym {options} --run-dir {edition.folder}"
 
 
-PREFIX = "popgym/"
-PAGE = Page(command)
-
-
 def page_of(name: str) -> Page | None:
     """The page of a grid of the study by its name; None for others."""
-    return PAGE if name.startswith(PREFIX) else None
+    return Page(command) if name.startswith(PREFIX) else None

@@ -1,0 +1,26 @@
+"""The command line of benchmarks that are studies: a plan, into a folder."""
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from clew.lab.grid import Study, run_study
+
+
+def run_plan(about: str | None, plans: Mapping[str, Callable[[], Study]]) -> None:
+    """Runs what is missing of the plan that the command line names, by default the first.
+
+    Args:
+        about: of `--help`, the benchmark's docstring.
+        plans: by name.
+    """
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder")
+    parser.add_argument("--plan", choices=plans, default=next(iter(plans)))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--workers", type=int, default=1)
+    given = parser.parse_args()
+    study = replace(plans[given.plan](), seeds=tuple(range(given.seeds)))
+    run_study(study, given.folder, workers=given.workers)
