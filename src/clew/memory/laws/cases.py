@@ -70,11 +70,16 @@ class Cases:
         """Random cotangents of the outputs and then of the metrics, [case, time, out]."""
         return self.normal(CASES, time, self.columns)
 
-    def nudged(self, inputs: np.ndarray) -> np.ndarray:
-        """Observations with other last bits: rounding of some operations, as far as it can go."""
+    def nudged(self, inputs: np.ndarray) -> list[np.ndarray]:
+        """Observations with other last bits: rounding of some operations, as far as it can go.
+
+        In four ways, since one way may by chance leave alone what another moves: a direction, the
+        opposite, and both at other steps.
+        """
         size = 8 * np.finfo(self.dtype).eps
         signs = np.sign(self.random.standard_normal(inputs.shape))
-        return (inputs * (1.0 + size * signs)).astype(self.dtype)
+        ways = (signs, -signs, np.roll(signs, 1, axis=1), -np.roll(signs, 1, axis=1))
+        return [(inputs * (1.0 + size * way)).astype(self.dtype) for way in ways]
 
     def of_outputs(self, weights: np.ndarray) -> np.ndarray:
         """Weights of outputs alone: zeros for the metrics, which `step` does not have."""

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from clew.errors import UserError, one_line, require_at_least, require_choice
-from clew.memory.base import AbstractMemory, scan_steps
+from clew.memory.base import AbstractMemory, State, scan_steps
 from clew.memory.laws.cases import CASES, CONTINUATION, PATTERNS, Cases, Subject, masked, poisoned
 from clew.memory.laws.interface import check_interface
 from clew.memory.laws.refresh import check_refresh
@@ -116,9 +116,9 @@ def _check_metrics(cases: Cases, length: int, record: LawRecorder) -> None:
     expected = cases.run([(unroll, length), tail], *data)
     actual = _without_metrics(cases, cases.run([(learn, length), tail], *data))
     names = [f"a chunk of {length}, case {b}" for b in range(CASES)]
-    near = (cases.warm, cases.nudged(xs), *data[2:])
-    again = partial(cases.run, [(unroll, length), tail], *near)
-    record.compare("metrics", length, names, actual, expected, again)
+    plain = [(unroll, length), tail]
+    near = [partial(cases.run, plain, cases.warm, x, *data[2:]) for x in cases.nudged(xs)]
+    record.compare("metrics", length, names, actual, expected, near)
 
 
 def _check_stream_and_split(
@@ -132,23 +132,24 @@ def _check_stream_and_split(
     xs[8, :length] *= 1000
     state = jax.tree.map(lambda f, w: np.concatenate([f[:1], w[1:]]), cases.fresh, cases.warm)
     weights = cases.weights(time)
-    data, near = (state, xs, starts), (state, cases.nudged(xs), starts)
+    data, nudged = (state, xs, starts), cases.nudged(xs)
     tail = (scan_steps, CONTINUATION)
     pieces = [(learn, length), tail]
     whole = cases.run(pieces, *data, cases.of_outputs(weights))
     names = [f"a chunk of {length}, starts: {pattern}" for pattern in PATTERNS]
     steps = partial(cases.run, [(scan_steps, time)])
     of_outputs = cases.of_outputs(weights)
-    stepped, again = steps(*data, of_outputs), partial(steps, *near, of_outputs)
-    record.compare("stream", length, names, _without_metrics(cases, whole), stepped, again)
+    stepped = steps(*data, of_outputs)
+    near = [partial(steps, state, x, starts, of_outputs) for x in nudged]
+    record.compare("stream", length, names, _without_metrics(cases, whole), stepped, near)
     lengths = _pieces(length, shorter)
     if len(lengths) > 1:
         if cases.memory.metric_names:
             whole = cases.run(pieces, *data, weights)
         split = cases.run([*((learn, n) for n in lengths), tail], *data, weights)
         names = [f"{name}, split into {_counted(lengths)}" for name in names]
-        again = partial(cases.run, pieces, *near, weights)
-        record.compare("split", length, names, split, whole, again)
+        near = [partial(cases.run, pieces, state, x, starts, weights) for x in nudged]
+        record.compare("split", length, names, split, whole, near)
 
 
 def _without_metrics(cases: Cases, run: Run) -> Run:
@@ -218,20 +219,35 @@ def _check_batch(cases: Cases, length: int, record: LawRecorder) -> None:
         xs, starts, weights = cases.draw(time, 0.3)
         together = cases.run([(run, time)], cases.warm, xs, starts, weights)
         if run is learn:
-            data = zip(members, xs, starts, weights, strict=True)
-            alone = [cases.programs.one_alone(cases.memory, *member) for member in data]
-            expected = jax.tree.map(lambda *a: np.stack(a), *alone)
+            alone = partial(_learned_alone, cases, members, starts, weights)
         else:
-            # Nobody differentiates acting: outputs are compared, and the gradients are taken over.
-            data = zip(members, xs, starts, strict=True)
-            ys = [cases.programs.scan_one(cases.memory, *member)[1] for member in data]
-            metrics = np.zeros((CASES, time, len(cases.memory.metric_names)), cases.dtype)
-            output = np.concatenate([np.stack(ys), metrics], axis=-1)
-            expected = together._replace(output=output)
+            alone = partial(_stepped_alone, cases, members, starts, together)
         name = f"{'unroll' if run is learn else 'step'} over {time}"
         names = [f"{name}, member {b}" for b in range(CASES)]
-        again = partial(cases.run, [(run, time)], cases.warm, cases.nudged(xs), starts, weights)
-        record.compare("batch", time, names, together, expected, again)
+        near = [partial(alone, x) for x in cases.nudged(xs)]
+        record.compare("batch", time, names, together, alone(xs), near)
+
+
+def _learned_alone(
+    cases: Cases, members: list[State], starts: np.ndarray, weights: np.ndarray, xs: np.ndarray
+) -> Run:
+    """Chunks, one after the other."""
+    data = zip(members, xs, starts, weights, strict=True)
+    alone = [cases.programs.one_alone(cases.memory, *member) for member in data]
+    return jax.tree.map(lambda *a: np.stack(a), *alone)
+
+
+def _stepped_alone(
+    cases: Cases, members: list[State], starts: np.ndarray, together: Run, xs: np.ndarray
+) -> Run:
+    """Steps, one member after the other, with the gradients of all together.
+
+    Nobody differentiates acting, so outputs alone are compared.
+    """
+    data = zip(members, xs, starts, strict=True)
+    ys = [cases.programs.scan_one(cases.memory, *member)[1] for member in data]
+    metrics = np.zeros((CASES, xs.shape[1], len(cases.memory.metric_names)), cases.dtype)
+    return together._replace(output=np.concatenate([np.stack(ys), metrics], axis=-1))
 
 
 def _pieces(length: int, shorter: list[int]) -> list[int]:

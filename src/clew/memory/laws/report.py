@@ -1,7 +1,7 @@
 """The laws by name, and the report of a check."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -187,7 +187,7 @@ class LawRecorder:
         names: list[str],
         actual: Run,
         expected: Run,
-        nudged: Callable[[], Run] | None = None,
+        nudged: Sequence[Callable[[], Run]] = (),
     ) -> None:
         """Compares two runs, case by case and leaf by leaf.
 
@@ -197,22 +197,23 @@ class LawRecorder:
             names: what was run, in words, for each case.
             actual: one way of computing it.
             expected: the other.
-            nudged: gives the other once more, for observations that differ in their last bits. A
-                deviation that they make as well is rounding.
+            nudged: each gives the other once more, for observations that differ in their last
+                bits. A deviation that one of them makes as well is rounding.
         """
         largest = {kind: np.zeros(len(names)) for kind in self.tolerances}
         failures: dict[int, Failure] = {}
-        rounding: list[np.ndarray] = []
+        near: list[list[np.ndarray]] = []
         floors = {"value": _floor_of_values(expected), "gradient": _floor_of_gradients(expected)}
         for number, (place, a, e) in enumerate(self._leaves(actual, expected)):
             kind = "gradient" if place.startswith("the gradient") else "value"
             deviation = _deviation(a, e, floors[kind])
             worst, allowed = _worst(deviation), np.full(len(names), self.tolerances[kind])
             largest[kind] = np.maximum(largest[kind], worst)
-            if nudged is not None and np.any(worst > allowed):
-                rounding = rounding or [leaf for _, leaf, _ in self._leaves(nudged(), expected)]
-                noise = _worst(_deviation(rounding[number], e, floors[kind]))
-                allowed = np.maximum(allowed, np.where(np.isfinite(noise), noise, 0.0))
+            if np.any(worst > allowed):
+                near = near or [[a for _, a, _ in self._leaves(run(), expected)] for run in nudged]
+                for leaves in near:
+                    noise = _worst(_deviation(leaves[number], e, floors[kind]))
+                    allowed = np.maximum(allowed, np.where(np.isfinite(noise), noise, 0.0))
             for i in np.flatnonzero(worst > allowed):
                 where = place
                 if kind == "value" or place == "the gradient of the inputs":
