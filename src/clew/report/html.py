@@ -1,4 +1,4 @@
-"""A report as one self-contained HTML page: figures and style are inside."""
+"""A report as one self-contained HTML page: figures, style and the sorting of tables are inside."""
 
 import re
 from collections.abc import Sequence
@@ -31,7 +31,10 @@ def page(title: str, blocks: Sequence[Block], styles: Styles, made_by: str) -> s
         styles: of the models, for legends.
         made_by: the line at its foot.
     """
-    style = (resources.files("clew.report") / "page.css").read_text(encoding="utf-8")
+    style, script = (
+        (resources.files("clew.report") / name).read_text(encoding="utf-8")
+        for name in ("page.css", "page.js")
+    )
     symbols = "".join(_symbol(index, styles, model) for index, model in enumerate(styles))
     names = {model: f"look-{index}" for index, model in enumerate(styles)}
     body = "\n".join(_block(block, names) for block in blocks)
@@ -41,7 +44,8 @@ def page(title: str, blocks: Sequence[Block], styles: Styles, made_by: str) -> s
         f"<title>{escape(title)}</title>\n<style>\n{style}</style></head>\n"
         f'<body><svg class="hidden" aria-hidden="true">{symbols}</svg>\n'
         f"<header><h1>{escape(title)}</h1>{_contents(blocks)}</header>\n"
-        f"<main>\n{body}\n</main>\n<footer>{escape(made_by)}</footer></body></html>\n"
+        f"<main>\n{body}\n</main>\n<footer>{escape(made_by)}</footer>\n"
+        f"<script>\n{script}</script></body></html>\n"
     )
 
 

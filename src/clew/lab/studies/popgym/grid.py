@@ -7,7 +7,9 @@ sees its previous action (Morad et al., 2023); otherwise this is another agent t
 has 256 units and 15M steps.
 """
 
+import csv
 from dataclasses import dataclass
+from importlib import resources
 
 from clew.agents.network import NetworkConfig
 from clew.envs.popgym import POPGYM
@@ -51,17 +53,31 @@ def study(difficulty: str = "easy", learner: str = "a2c") -> Study:
     """
     require_choice("difficulty", difficulty, DIFFICULTIES)
     require_choice("learner", learner, LEARNERS)
+    floors = random_returns(difficulty)
     return Study(
         name=f"popgym/{difficulty}-{learner}",
         models={memory: agent(memory, learner) for memory in MODELS},
         settings={
-            task.replace("_", "-"): Setting(task, {"difficulty": difficulty}) for task in POPGYM
+            task.replace("_", "-"): Setting(
+                task, {"difficulty": difficulty}, floors={"random": floors[task]}
+            )
+            for task in POPGYM
         },
         steps=STEPS,
         evaluation=Evaluation(episodes=500),
         score="return",
         weights=SLOW,
     )
+
+
+def random_returns(difficulty: str) -> dict[str, float]:
+    """What random actions earn in popgym's own tasks, by the task's name here.
+
+    Source: `results/popgym-exactness`, 100,000 steps of popgym 1.0.7 each.
+    """
+    file = resources.files("clew.lab.studies.popgym") / "random_returns.csv"
+    rows = csv.DictReader(file.read_text(encoding="utf-8").splitlines())
+    return {row["task"]: float(row[difficulty]) for row in rows}
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from clew.stats import (
     interquartile_mean,
     mean_of_tasks,
     optimality_gap,
+    probability_of_improvement,
     stratified_interval,
 )
 
@@ -40,6 +41,15 @@ AGGREGATES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "interquartile mean": interquartile_mean,
     "gap to perfect": optimality_gap,
 }
+BETTER = "better than others"
+
+FLOORS = {
+    "constant": "always the same answer (the opposite one earns the opposite)",
+    "memoryless": "the best without a memory",
+    "majority": "what most bits were, whatever is asked",
+    "random": "random actions",
+}
+"""What is meant by the names of floors."""
 
 
 def title_of(edition: Edition, part: str) -> str:
@@ -268,14 +278,12 @@ def floors(edition: Edition, part: str) -> Table:
             record[f"normalised {model}"] = value
         rows.append(cells)
         records.append(record)
+    meant = "; ".join(f"{name}: {FLOORS[name]}" for name in known if name in FLOORS)
     note = (
-        "Floors are returns of policies that do not do what the task asks; constant: always the "
-        "same answer (the opposite one earns the opposite), memoryless: the best without a memory"
-        + (", majority: what most bits were, whatever is asked" if "majority" in known else "")
-        + ". Models: mean over seeds, normalised so that 0 is the best of the floors that need no "
-        f"memory and 1 is perfect. Where that floor is {NEEDLESS} or more there is nothing to "
-        f"normalise. {SAME}: every seed earned exactly what one of the floors earns, on the same "
-        "episodes."
+        f"Floors are returns of policies that do not do what the task asks; {meant}. Models: mean "
+        "over seeds, normalised so that 0 is the best of the floors that need no memory and 1 is "
+        f"perfect. Where that floor is {NEEDLESS} or more there is nothing to normalise. {SAME}: "
+        "every seed earned exactly what one of the floors earns, on the same episodes."
     )
     title = f"{title_of(edition, part)}: floors and normalised scores"
     columns += _model_columns(edition)
@@ -307,7 +315,8 @@ def aggregates(edition: Edition) -> Table | None:
     parts = [part for part in edition.parts if edition.in_need(part)]
     if not parts:
         return None
-    heads = [Column(title_of(edition, part), way) for part in parts for way in AGGREGATES]
+    ways = [*AGGREGATES, BETTER]
+    heads = [Column(title_of(edition, part), way) for part in parts for way in ways]
     rows, records = [], []
     for model in edition.models:
         cells = [model_cell(edition, model)]
@@ -318,12 +327,17 @@ def aggregates(edition: Edition) -> Table | None:
                 cells.append(cell)
                 if record:
                     records.append({"model": model, "part": part, "aggregate": way, **record})
+            cell, record = _better(edition, model, part)
+            cells.append(cell)
+            if record:
+                records.append({"model": model, "part": part, "aggregate": BETTER, **record})
         rows.append(cells)
     note = (
-        "Scores normalised to the best floor without a memory (0) and to perfect (1), settings "
+        "Scores normalised to the best floor that needs no memory (0) and to perfect (1), settings "
         "that need no memory left out; with 95% intervals from a bootstrap over seeds, stratified "
         "by setting. The interquartile mean leaves out the worst and the best quarter of all "
-        "trainings. A score below 0 is worse than not remembering."
+        "trainings. A score below 0 is worse than that floor. Better than others: how probably a "
+        "training scores higher than one of another model in the same setting."
     )
     name = f"{edition.slug}-normalised"
     return tabulate(name, "Normalised scores", ["model", *heads], rows, note, records)
@@ -341,6 +355,21 @@ def _aggregate(
     found = stratified_interval(scores, aggregate, resamples=2000)
     value, low, high = found
     tone = None if way == "gap to perfect" else shade(value)
-    below = f"[{low:.2f}, {high:.2f}]"
-    record |= {"value": value, "low": low, "high": high}
-    return Cell(f"{value:.2f}", (below,), "", tone), record
+    return _cell_of(found, tone), record | {"value": value, "low": low, "high": high}
+
+
+def _better(edition: Edition, model: str, part: str) -> tuple[Cell, dict[str, Any]]:
+    """How probably a model beats the others that are as complete as it is."""
+    names = edition.complete(model, edition.in_need(part))
+    tables = {other: edition.table(other, names) for other in edition.models}
+    own = tables.pop(model)
+    others = [table for table in tables.values() if table.shape[1] == len(names) > 0]
+    if own.shape[0] < 2 or not others:
+        return MISSING, {}
+    found = probability_of_improvement(own, np.concatenate(others), resamples=2000)
+    value, low, high = found
+    return _cell_of(found, shade(value)), {"value": value, "low": low, "high": high}
+
+
+def _cell_of(found: Interval, tone: float | None) -> Cell:
+    return Cell(f"{found.mean:.2f}", (f"[{found.low:.2f}, {found.high:.2f}]",), "", tone)
