@@ -59,22 +59,18 @@ SMALL: dict[str, dict[str, Any]] = {
     "slstm": {"hidden_size": 12, "num_heads": 2, "head_size": 4},
 }
 
-SAME_PARTS = frozenset(
-    ("position_mlp", "frame_stack", "ind_rnn", "min_lstm", "rg_lru", "s5", "mamba2", "gla", "shm")
-    + ("retention", "hybrid", "delta_product", "rwkv7", "transformer_xl", "rezero", "integrated")
-    + ("relit",)
-)
-"""Memories whose way through time is another one's, with other numbers: their laws are among the
-slow tests, while every fast run has them against their oracles, by step and chunk."""
+LAWS_AT_ONCE = ("none", "elman", "gru", "gtrxl", "arelit", "min_gru", "lru", "gated_delta_net")
+"""One memory of every way through time: cells, windows, sums with decay, diagonal states that are
+real and complex, delta rules. The laws of the others are among the slow tests; every fast run has
+them against their oracles, by step and chunk."""
 
-
-DIFFERENT = ("none", "gru", "gtrxl", "universal", "arelit", "lru", "gated_delta_net")
+DIFFERENT = ("none", "gru", "gtrxl", "arelit", "lru")
 """One of every kind of state, for tests of what is done with a memory and not of the memory."""
 
 
 def every_memory() -> list[Any]:
-    """The names of all memories for a test that compiles much; those of `SAME_PARTS` are slow."""
-    return fast_only(MEMORIES, *(name for name in MEMORIES if name not in SAME_PARTS))
+    """The names of all memories for a test that compiles much; fast are those `LAWS_AT_ONCE`."""
+    return fast_only(MEMORIES, *LAWS_AT_ONCE)
 
 
 def variant(name: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -69,6 +69,7 @@ def test_choices_are_drawn_as_jax_draws_them():
     np.testing.assert_array_equal(drawn, jax.random.categorical(jax.random.key(1), logits))
 
 
+@pytest.mark.slow
 def test_a_task_with_other_actions_than_choices_is_evaluated_and_watched(tmp_path, monkeypatch):
     """What the task gets lies within its space, and is what the policy's distribution says."""
     monkeypatch.setitem(ENVS, "aim", Aim)

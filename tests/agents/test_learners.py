@@ -69,7 +69,7 @@ ACCUMULATED = {
 }
 
 
-@pytest.mark.parametrize("case", fast_only(ACCUMULATED, "a2c, sums", "ppo"))
+@pytest.mark.parametrize("case", fast_only(ACCUMULATED, "ppo"))
 def test_a_gradient_in_parts_is_that_of_the_whole(case: str) -> None:
     """Where parts have different numbers of valid steps, and advantages are normalised by PPO."""
     name, changes = ACCUMULATED[case]
@@ -119,7 +119,7 @@ def arrays_of(agent) -> list[np.ndarray]:
     return [np.asarray(x) for x in jax.tree.leaves(eqx.filter(agent, eqx.is_inexact_array))]
 
 
-@pytest.mark.parametrize("name", fast_only(LEARNERS, "ppo", "r2d2"))
+@pytest.mark.parametrize("name", fast_only(LEARNERS, "r2d2"))
 def test_a_learner_updates_from_the_rollout_that_it_asks_for(name: str, stream: AutoReset) -> None:
     """Its metrics are those that it names, and before the update its ratio is 1 (the ratio law)."""
     config = small_settings(name)

@@ -25,6 +25,7 @@ from clew.interact.rollout import init_actor, rollout
 from clew.run.config import TrainConfig, config_from_json
 from clew.run.train import train
 from oracles import ppo as oracle
+from slow_cases import fast_only
 
 ENVS, LENGTH, SEQUENCE = 6, 12, 4
 CONFIG = PPOConfig(
@@ -86,8 +87,8 @@ def present(agent, batch):
     return np.asarray(logits), np.asarray(values)
 
 
-@pytest.mark.parametrize("normalise", [False, True])
-@pytest.mark.parametrize("value_clip", [None, 0.05])
+@pytest.mark.parametrize("normalise", fast_only([False, True], True))
+@pytest.mark.parametrize("value_clip", fast_only([None, 0.05], 0.05))
 @pytest.mark.parametrize("lower_clip", ["symmetric", "reciprocal"])
 def test_loss_equals_the_transcription(acted, normalise, value_clip, lower_clip):
     agent, chunks, final = acted

@@ -277,6 +277,7 @@ def recorded(trained: Path) -> tuple[Any, Any, np.ndarray]:
     return agent, recording, ~recording.observations[MASK]
 
 
+@pytest.mark.slow
 def test_a_run_learns(trained: Path) -> None:
     """Greedily, and with the actions of the last policy that explored."""
     assert clew.evaluate(trained, episodes=100).per_seed["success"] == [1.0]
@@ -284,6 +285,7 @@ def test_a_run_learns(trained: Path) -> None:
     assert sampled["success"][0] > 0.95 and sampled["forbidden"] == [0.0]
 
 
+@pytest.mark.slow
 def test_action_values_are_shown_in_place_of_a_distribution(recorded: Any) -> None:
     """In films and in the terminal; what is forbidden has none."""
     _, recording, forbidden = recorded
@@ -301,6 +303,7 @@ def test_action_values_are_shown_in_place_of_a_distribution(recorded: Any) -> No
     assert f"{recording.values[3]:.3g} <" in text and "%" not in text
 
 
+@pytest.mark.slow
 def test_an_export_has_the_greedy_policy(trained: Path, recorded: Any, tmp_path: Path) -> None:
     _, recording, forbidden = recorded
     clew.export(trained, tmp_path / "policy")

@@ -144,6 +144,7 @@ def test_it_begins_when_enough_is_there_and_copies_its_target() -> None:
     assert len(np.unique(np.asarray(state.replay.priorities))) > 4
 
 
+@pytest.mark.slow
 def test_forbidden_actions_are_neither_taken_nor_part_of_a_target() -> None:
     stream = AutoReset(Permutation(3))
     learner = R2D2(replace(CONFIG, rescaling=False))

@@ -1,6 +1,7 @@
 """A replay keeps the latest steps, and draws sequences as often as it should."""
 
 from collections import Counter
+from functools import cache
 from typing import Any
 
 import jax
@@ -51,15 +52,19 @@ def rollout(steps: dict[str, np.ndarray], number: int) -> Rollout:
     return Rollout.cut(jax.tree.map(jnp.asarray, whole), states, ())
 
 
+ADD = jax.jit(ring.add, donate_argnums=0)
+TAKE = jax.jit(ring.take, static_argnames=("before", "length"))
+
+
+@cache
 def filled(rollouts: int) -> tuple[Replay, dict[str, np.ndarray]]:
     """A replay after so many rollouts, and the stream that they are of."""
     steps = stream((rollouts + 1) * BLOCKS * PERIOD + 1)
     first = rollout(steps, 0)
     replay = ring.init_replay(first, first.chunks.state0, ROOM)
-    add = jax.jit(ring.add, donate_argnums=0)
     for number in range(rollouts):
         chunks = rollout(steps, number).chunks
-        replay = add(replay, chunks, chunks.state0)
+        replay = ADD(replay, chunks, chunks.state0)
     return replay, steps
 
 
@@ -75,10 +80,10 @@ def test_a_sequence_is_a_piece_of_the_stream(rollouts: int, before: int, length:
     places = np.flatnonzero(complete)
     numbers = np.asarray(replay.numbers)[places]
     for env in range(BATCH):
-        env_of = jnp.full(len(places), env, jnp.int32)
-        nothing = jnp.zeros(len(places))
-        drawn = Sequences(jnp.asarray(places, jnp.int32), env_of, nothing, jnp.int32(0))
-        taken, states = ring.take(replay, drawn, before=before, length=length)
+        env_of = np.full(len(places), env, np.int32)
+        nothing = np.zeros(len(places), np.float32)
+        drawn = Sequences(*map(jnp.asarray, (places.astype(np.int32), env_of, nothing, 0)))
+        taken, states = jax.tree.map(np.asarray, TAKE(replay, drawn, before=before, length=length))
         for at, number in enumerate(numbers):
             first = (number - before) * PERIOD
             stop = (number + length) * PERIOD
@@ -97,9 +102,9 @@ def test_where_environments_began_anew_nothing_is_learned_of_the_step_before() -
     steps["discount"][:] = 1.0
     for number in range(2):
         chunks = rollout(steps | {"start": steps["start"] | (number == 1)}, number).chunks
-        replay = ring.add(replay, chunks, chunks.state0)
+        replay = ADD(replay, chunks, chunks.state0)
     drawn = Sequences(jnp.zeros(1, jnp.int32), jnp.zeros(1, jnp.int32), jnp.ones(1), jnp.int32(1))
-    taken, _ = ring.take(replay, drawn, before=0, length=2)
+    taken, _ = TAKE(replay, drawn, before=0, length=2)
     assert np.flatnonzero(taken.last[:, 0]).tolist() == [BLOCKS * PERIOD - 1]
 
 

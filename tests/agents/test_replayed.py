@@ -46,7 +46,7 @@ READ_AGAIN = [(name, "refreshed", "r2d2") for name in MEMORIES] + [
     ("gru", "refreshed", "sac"),
     ("gtrxl", "refreshed", "sac"),
 ]
-QUICK = [("gtrxl", "refreshed", "r2d2"), ("gru", "refreshed", "sac")]
+QUICK = [("gru", "refreshed", "r2d2")]
 
 
 @pytest.mark.parametrize(

@@ -135,9 +135,7 @@ def values_of(critics: Any, features: Any, action: np.ndarray) -> list[float]:
     return [float(critic(x)[0]) for critic in critics]
 
 
-@pytest.mark.parametrize(
-    ("kind", "memory"), fast_only(KINDS, ("discrete", "separate"), ("continuous", "separate"))
-)
+@pytest.mark.parametrize(("kind", "memory"), fast_only(KINDS, ("continuous", "separate")))
 def test_losses_and_targets_are_those_of_the_equations(
     kind: str, memory: str, double_precision: None
 ) -> None:
@@ -188,9 +186,7 @@ def norm(tree: Any) -> float:
     return float(sum(jnp.sum(jnp.abs(x)) for x in jax.tree.leaves(tree)))
 
 
-@pytest.mark.parametrize(
-    ("kind", "memory"), fast_only(KINDS, ("discrete", "separate"), ("continuous", "shared"))
-)
+@pytest.mark.parametrize(("kind", "memory"), fast_only(KINDS, ("continuous", "shared")))
 def test_whose_loss_each_memory_learns_from(kind: str, memory: str) -> None:
     """Of the policy's loss the gradient for a shared memory is 0, exactly; for critics always."""
     learner = SAC(replace(CONFIG, memory_of_critic=memory))
@@ -249,6 +245,7 @@ def test_steps_of_memory_and_temperature_are_fractions(memory: str) -> None:
     np.testing.assert_allclose(moved(jnp.array([1.0]), jnp.array([3.0]), 0.25), [1.5])
 
 
+@pytest.mark.slow
 def test_the_target_follows_and_the_rest_learns() -> None:
     """After one gradient step the target is a twentieth of the way from the first to the new."""
     stream = AutoReset(TMaze(corridor_length=2))

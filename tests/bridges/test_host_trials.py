@@ -159,6 +159,7 @@ def test_a_policy_and_its_export_play_trials(tmp_path: Path, capsys: Any) -> Non
     assert set(clew.evaluate(path, episodes=3).pooled) == set(task.metric_names)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_of_trials_is_the_undisturbed_one(tmp_path: Path) -> None:
     """Bit for bit, from within a trial: rollouts of 8 steps, trials of 12."""
     options = {"size": 3, "time_limit": 4}

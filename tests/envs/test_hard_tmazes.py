@@ -1,9 +1,9 @@
 """Passive, active and endless T-Mazes against plain transcriptions, and what can be earned."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -17,16 +17,22 @@ from oracles.timed_tmaze import TimedTMazeOracle
 EPISODES = 60
 
 
-def played(env: Environment, opening: dict[str, Any], actions: np.ndarray) -> tuple[Any, Any]:
-    """The first observation of an episode, and its transitions under given actions."""
+def player(env: Environment, longest: int) -> Callable[[dict[str, Any], list[int]], Any]:
+    """Plays episodes of at most so many steps: first observation, transitions of given actions."""
 
     @jax.jit
     def play(opening: Any, actions: jax.Array) -> tuple[Any, Transition]:
         state, first = env.reset_to(**opening)
-        keys = jax.random.split(jax.random.key(0), len(actions))
+        keys = jax.random.split(jax.random.key(0), longest)
         return first, jax.lax.scan(lambda s, given: env.step(s, *given), state, (actions, keys))[1]
 
-    return jax.tree.map(np.asarray, play(opening, jnp.asarray(actions, jnp.int32)))
+    def played(opening: dict[str, Any], actions: list[int]) -> tuple[Any, Any]:
+        padded = np.zeros(longest, np.int32)
+        padded[: len(actions)] = actions
+        first, steps = jax.tree.map(np.asarray, play(opening, padded))
+        return first, jax.tree.map(lambda leaf: leaf[: len(actions)], steps)
+
+    return played
 
 
 def at(transitions: Any, t: int) -> Any:
@@ -46,6 +52,7 @@ def good_action(oracle: TimedTMazeOracle) -> int:
 def test_a_timed_tmaze_is_its_transcription(env: TimedTMaze) -> None:
     """Of mostly good actions, and of others that there are not."""
     random, ends = np.random.default_rng(0), []
+    play = player(env, env.shortest)
     for _ in range(EPISODES):
         goal = int(random.choice([-1, 1]))
         oracle = TimedTMazeOracle(env.corridor_length, env.oracle_length, goal)
@@ -56,7 +63,7 @@ def test_a_timed_tmaze_is_its_transcription(env: TimedTMaze) -> None:
             told.append(oracle.step(actions[-1]))
             seen.append(oracle.seen)
         assert len(actions) == env.shortest
-        first, steps = played(env, {"goal": goal}, np.array(actions))
+        first, steps = play({"goal": goal}, actions)
         np.testing.assert_array_equal(np.stack([first, *steps.observation]), seen)
         for t, (reward, terminated, metrics) in enumerate(told):
             step = at(steps, t)
@@ -72,6 +79,7 @@ def test_the_endless_tmaze_is_its_transcription(count: int, lengths: str) -> Non
     """Every way to end occurs: all corridors, a wrong turn, the time limit."""
     env = EndlessTMaze(3, count, lengths, wrong_reward=-0.5)
     random, ends = np.random.default_rng(1), {"whole": 0, "wrong": 0, "late": 0}
+    play = player(env, env.time_limit)
     for episode in range(EPISODES):
         opening = env.draw(random, episode)
         oracle = EndlessTMazeOracle(3, *(list(map(int, x)) for x in opening.values()), wrong=-0.5)
@@ -84,7 +92,7 @@ def test_the_endless_tmaze_is_its_transcription(count: int, lengths: str) -> Non
             actions.append(idle if random.random() < chance else good)
             told.append(oracle.step(actions[-1]))
             seen.append(oracle.observation())
-        first, steps = played(env, opening, np.array(actions))
+        first, steps = play(opening, actions)
         np.testing.assert_array_equal(np.stack([first, *steps.observation]), seen)
         for t, (reward, terminated, truncated, metrics) in enumerate(told):
             step = at(steps, t)
@@ -104,15 +112,13 @@ def test_what_the_best_earn() -> None:
         for _ in range(env.shortest):
             actions.append(good_action(oracle))
             oracle.step(actions[-1])
-        _, steps = played(env, {"goal": -1}, np.array(actions))
+        _, steps = player(env, env.shortest)({"goal": -1}, actions)
         assert steps.reward.sum() == 1 and steps.metrics["success"][-1] == 1
     opening = {"cues": np.array([1, 0]), "lengths": np.array([2, 1])}
-    _, steps = played(
-        EndlessTMaze(2, 2), opening | {"lengths": [2, 2]}, np.array([0, 0, 2, 0, 0, 1])
-    )
+    fixed, uniform = EndlessTMaze(2, 2), EndlessTMaze(2, 2, "uniform")
+    _, steps = player(fixed, 6)(opening | {"lengths": np.array([2, 2])}, [0, 0, 2, 0, 0, 1])
     assert steps.reward.sum() == 2 and steps.terminated[-1]
-    tried = np.array([0, 2, 0, 2, 0, 1])
-    _, steps = played(EndlessTMaze(2, 2, "uniform"), opening, tried)
+    _, steps = player(uniform, 6)(opening, [0, 2, 0, 2, 0, 1])
     assert steps.reward.sum() == pytest.approx(2 - 0.01) and steps.terminated[-1]
 
 

@@ -15,6 +15,7 @@ from clew.envs.popgym import POPGYM
 from clew.envs.popgym.difficulty import DIFFICULTIES
 from clew.envs.stream import where_any
 from clew.errors import UserError
+from slow_cases import fast_only
 
 EPISODES = recorded(Path(__file__).parent / "popgym_episodes.npz")
 VARIANTS = [
@@ -98,7 +99,9 @@ def test_mazes_are_connected_and_nearly_all_cells_are_open() -> None:
         assert (reached == free).all()
 
 
-@pytest.mark.parametrize("name", ["repeat_previous", "autoencode", "mine_sweeper"])
+@pytest.mark.parametrize(
+    "name", fast_only(["repeat_previous", "autoencode", "mine_sweeper"], "mine_sweeper")
+)
 def test_costly_openings_change_nothing(name: str) -> None:
     """Opened only where an environment needs it, or at every step: the same, bit for bit."""
     env = make_env(name)

@@ -178,6 +178,7 @@ def test_every_task_takes_them(name):
     assert jax.tree.map(jnp.shape, state) == jax.tree.map(lambda s: s.shape, shapes)
 
 
+@pytest.mark.slow
 def test_ratio_law():
     """Before the first update the learner's log-probabilities are the actor's, over ends too."""
     env = wrap(DarkRoom(3, time_limit=3), WrapperConfig(trial_episodes=3))

@@ -16,6 +16,7 @@ from clew.run.build import make_task
 from clew.run.config import TrainConfig
 from clew.run.load import load_agent
 from clew.run.progress import Quiet
+from slow_cases import fast_only
 
 EVERYTHING = WrapperConfig(
     keep=(2, 0, 3),
@@ -97,7 +98,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", fast_only(CASES, "shifted"))
 def test_it_chooses_what_evaluation_does(name: str, tmp_path: Path) -> None:
     """Over whole episodes, of each of which only the environment's own side is shown to it."""
     path = trained(tmp_path, f"test_policy:{name}", wrappers=CASES[name])

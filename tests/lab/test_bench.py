@@ -66,6 +66,7 @@ def test_a_broken_law_is_refused(
     assert said.out == "" and "no figures: small breaks a law" in said.err
 
 
+@pytest.mark.slow
 def test_a_memory_of_ones_own_is_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:

@@ -173,6 +173,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert report["memories"][0]["name"] == "gru" and (folder / "memories.md").exists()
 
 
+@pytest.mark.slow
 def test_everything_published_is_written(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     costs.main(["--output", str(tmp_path)])
     assert "Tables 3.1 and 4.1" in capsys.readouterr().out

@@ -117,6 +117,7 @@ def test_any_rows_make_a_report(subset: str, tmp_path: Path) -> None:
     assert "Claims of section 5.2" in told and "0.4M steps" in told
 
 
+@pytest.mark.slow
 def test_a_whole_report_has_the_figures_and_says_what_it_leaves_out(tmp_path: Path) -> None:
     folder = write_maze(tmp_path, published)
     write_learner(folder, 1.6, 500)

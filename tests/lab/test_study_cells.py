@@ -47,6 +47,7 @@ def whole(tmp_path_factory):
     return path, row
 
 
+@pytest.mark.slow
 def test_a_row_tells_training_end_and_other_corridors(whole) -> None:
     path, row = whole
     assert (row["model"], row["setting"], row["seed"], row["steps"]) == (*CELL, 960)
@@ -76,6 +77,7 @@ def test_rows_say_the_same_of_how_they_were_made() -> None:
     assert kernels == [None, why_not() or source_hash()]
 
 
+@pytest.mark.slow
 def test_a_killed_cell_goes_on_and_ends_as_if_nothing_had_been(whole, tmp_path) -> None:
     job = make_job(small_cells(), PACK, tmp_path)
     for share in (0.3, 0.7):

@@ -40,6 +40,7 @@ def in_turns(**changes: Any) -> Any:
     return replace(whole, models={"none": replace(whole.models["none"], runner="sync")})
 
 
+@pytest.mark.slow
 def test_a_cell_of_an_environment_of_others_is_a_run(tmp_path: Path) -> None:
     pack, whole = Pack("none", ("tiny",), (0,)), in_turns()
     job = make_job(whole, pack, tmp_path)

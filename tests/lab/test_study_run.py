@@ -100,6 +100,7 @@ def test_every_cell_once_longest_first_and_nothing_the_second_time(tmp_path, fau
     assert {seed for _, _, seed in begun(tmp_path)[27:]} == {1}
 
 
+@pytest.mark.slow
 def test_kill_twice_and_go_on(tmp_path, faults) -> None:
     seed = random.randrange(10**6)
     print(f"moments of seed {seed}")
@@ -142,6 +143,7 @@ def test_a_line_cut_short_is_mended(finished: Path) -> None:
     assert sorted(file.read_bytes().splitlines()) == sorted(whole.splitlines())
 
 
+@pytest.mark.slow
 def test_a_damaged_row_is_named_kept_aside_and_made_again(finished: Path) -> None:
     """A carriage return, one flipped bit, used to cost every row after it."""
     file = finished / "results.jsonl"
@@ -204,6 +206,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path, faults, monkeypatch) -> No
     assert_whole(run_pretended(tmp_path))
 
 
+@pytest.mark.slow
 def test_other_settings_need_another_folder(finished: Path) -> None:
     with pytest.raises(UserError, match=r"\w+ on length-\d with other settings"):
         run_pretended(finished, study=small_study(episodes=40))

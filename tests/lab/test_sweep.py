@@ -32,6 +32,7 @@ from clew.lab.sweep.storage import DATABASE, Batch, TrialDatabase, open_storage
 from clew.lab.sweep.sweep import DECLARATION, TRIALS, Sweep, run_sweep
 from clew.stats import bootstrap_interval
 from faults.sweeping import RATES, SIZES, Killed, Pretended, small_sweep
+from slow_cases import fast_only
 from small_cells import small_cells
 
 
@@ -66,7 +67,7 @@ def kills(monkeypatch: pytest.MonkeyPatch) -> None:
     ("how", "vary"),
     [
         pytest.param("stopped", SIZES, id="stopped-runs", marks=pytest.mark.slow),
-        pytest.param("stopped", RATES, id="stopped-lanes"),
+        pytest.param("stopped", RATES, id="stopped-lanes", marks=pytest.mark.slow),
         pytest.param("killed", SIZES, id="killed-runs"),
         pytest.param("killed", RATES, id="killed-lanes", marks=pytest.mark.slow),
     ],
@@ -195,7 +196,9 @@ def test_the_database_brings_no_settings_of_its_own(
         go_on(sweep, tmp_path)
 
 
-@pytest.mark.parametrize("written", ["{", '{"name": "Unknown", "attributes": {}}', "[]"])
+@pytest.mark.parametrize(
+    "written", fast_only(["{", '{"name": "Unknown", "attributes": {}}', "[]"], "[]")
+)
 def test_a_damaged_database_is_one_line(written: str, tmp_path: Path) -> None:
     go_on(small_sweep(), tmp_path)
     with contextlib.closing(sqlite3.connect(tmp_path / DATABASE)) as database, database:
@@ -278,6 +281,7 @@ class InProcess:
         """Does nothing."""
 
 
+@pytest.mark.slow
 def test_settings_that_exclude_each_other_do_not_count(tmp_path: Path) -> None:
     vary = {"a2c.minibatches": (1, 2, 3), "a2c.learning_rate": RATES["a2c.learning_rate"]}
     result, _ = go_on(small_sweep(vary, at_once=1), tmp_path)

@@ -16,16 +16,9 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "laws.md"
 # One of each kind that takes a program of its own to see, and the lengths that this one needs.
 QUICK = {
     "multiples of 64 differ": (1, 64),
-    "chunks clip observations at 30": (5,),
-    "no gradient where outputs are 1e-6": (5,),
     "outputs of a step are float16": (5,),
-    "a counter becomes int16 in a step": (5,),
     "batches of 8 and more differ": (5,),
-    "learning has no gradient": (5,),
     "a metric is that of the next step": (5,),
-    "no refresh at all": (5,),
-    "refresh stops gradients to one parameter": (5,),
-    "refresh rebuilds keys, not values": (5,),
     "refresh has the gradients, not the values": (5,),
 }
 

@@ -99,6 +99,7 @@ def test_an_array_that_nothing_reads_is_a_warning() -> None:
     assert str(report).endswith(f"warning: {report.warnings[0]}")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not MAPS.exists(), reason="Linux alone lists the maps of a process")
 def test_checks_give_their_memory_maps_back() -> None:
     """A process has 65,530 at most, and each compiled program takes dozens."""

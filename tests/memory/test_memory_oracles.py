@@ -12,6 +12,7 @@ import pytest
 from clew.memory import MEMORIES, AbstractMemory, scan_steps
 from memory_samples import episodes, quick_compilation, sample
 from oracles import universal
+from slow_cases import fast_only
 
 __all__ = ["quick_compilation"]
 
@@ -80,9 +81,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("arelit", {"frequencies": "half_wave", "scale": "printed", "tick": "carried", "r": 2}),
     ("arelit", {"frequencies": "full_wave", "r": 3}),
     ("arelit", {"frequencies": "odd_wave", "scale": "code", "tick": "carried", "r": 2}),
-]
-# Other combinations of options that the list above has one by one, or in another memory's layers.
-COMBINATIONS: list[tuple[str, dict[str, Any]]] = [
+    # Other combinations of options that are above one by one, or in another memory's layers.
     ("none", {"num_layers": 3}),
     ("position_mlp", {"num_layers": 3, "encoding_size": 1}),
     ("frame_stack", {"num_layers": 1, "frames": 1}),
@@ -139,7 +138,7 @@ def largest_deviation(actual: jax.Array, expected: np.ndarray) -> float:
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [*VARIANTS, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in COMBINATIONS)],
+    fast_only(VARIANTS, *((name, {}) for name in MEMORIES)),
     ids=str,
 )
 def test_a_memory_is_what_its_paper_says(name: str, options: dict[str, Any]) -> None:

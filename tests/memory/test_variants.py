@@ -11,6 +11,7 @@ from clew.cli.models import argument_docs
 from clew.memory import MEMORIES, make_memory, options_of
 from clew.run.config import TrainConfig, config_from_json
 from memory_samples import SMALL, quick_compilation, variant
+from slow_cases import fast_only
 
 __all__ = ["quick_compilation"]
 
@@ -24,7 +25,7 @@ NOTHING: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", NOTHING)
+@pytest.mark.parametrize("name", fast_only(NOTHING, "gtrxl", "universal"))
 def test_a_variant_without_its_differences_is_the_memory(name: str) -> None:
     """Bit for bit: the weights at the start, and what they make of a chunk."""
     kind, options = variant(name, SMALL[name] | NOTHING[name])

@@ -47,10 +47,12 @@ def priority(errors, valid, eta):
 def probabilities(priorities, alpha):
     """P(i) of Schaul et al. (2016), Eq. 1."""
     powers = [p**alpha for p in priorities]
-    return [power / sum(powers) for power in powers]
+    whole = sum(powers)
+    return [power / whole for power in powers]
 
 
 def importance(chances, number, beta):
     """w_i of their section 3.4, over the largest of those that were drawn."""
     weights = [(1 / (number * chance)) ** beta for chance in chances]
-    return [weight / max(weights) for weight in weights]
+    largest = max(weights)
+    return [weight / largest for weight in weights]

@@ -47,6 +47,7 @@ def test_serial_equals_sync() -> None:
     assert_equal(async_config(**CARTPOLE, asynchronous=AsyncConfig(serial=True)))
 
 
+@pytest.mark.slow
 def test_serial_equals_sync_with_what_is_cached_and_learned_on_the_way() -> None:
     """A window, rebuilt for new parameters, and running statistics; the same step resets."""
     assert_equal(

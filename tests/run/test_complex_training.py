@@ -52,6 +52,7 @@ def test_the_optimiser_takes_absolute_values() -> None:
     np.testing.assert_allclose(np.array([*agent["turn"], agent["size"]]), p, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
     """With complex numbers in parameters, optimiser and states of two seeds."""
     steps = 16 * 2 * 4

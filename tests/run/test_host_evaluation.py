@@ -53,6 +53,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return clew.train(config, progress=Quiet()).path
 
 
+@pytest.mark.slow
 def test_numbers_of_info_are_reported(trained: Path) -> None:
     """All that every episode has; labels and texts are none."""
     found = clew.evaluate(trained, episodes=4)

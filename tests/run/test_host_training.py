@@ -160,7 +160,7 @@ def test_a_program_that_does_not_fit_is_refused_before_it_runs(tmp_path, monkeyp
         train(config, progress=Quiet())
 
 
-QUICK = [("a2c", True, "counting_same_step"), ("ppo", False, "counting")]
+QUICK = [("ppo", False, "counting")]
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,9 @@ COMBINATIONS = [
 
 @pytest.mark.parametrize(
     ("learner", "runner"),
-    [("ppo", "hosted"), ("r2d2", "compiled"), ("sac", "hosted, masked")],
+    fast_only(
+        [("ppo", "hosted"), ("r2d2", "compiled"), ("sac", "hosted, masked")], ("r2d2", "compiled")
+    ),
 )
 def test_ratio_law_in_a_run(learner: str, runner: str) -> None:
     """One of them that compiles quickly."""

@@ -25,6 +25,7 @@ from clew.run.config import TrainConfig
 from clew.run.folder import locked
 from clew.run.metrics import LogPoint, MetricsFile
 from clew.run.runner import TrainingInterrupted
+from slow_cases import fast_only
 from small_run import STEPS_PER_UPDATE, Watch, assert_same_run, replaying_config, small_config
 
 UPDATES = 128
@@ -84,7 +85,9 @@ def test_a_schedule_goes_on_where_it_was(tmp_path):
 
 
 @pytest.mark.usefixtures("default_signals")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", fast_only([signal.SIGINT, signal.SIGTERM, signal.SIGHUP], signal.SIGTERM)
+)
 def test_a_signal_saves_and_says_how_to_go_on(tmp_path, uninterrupted, number):
     config = short_config(tmp_path)
     before = signal.getsignal(number)
@@ -314,6 +317,7 @@ def kills(
     assert_same_run(result.path, uninterrupted)
 
 
+@pytest.mark.slow
 def test_kill_at_two_random_moments(tmp_path, uninterrupted):
     kills(tmp_path, uninterrupted, STEPS, 2, 0.1)
 

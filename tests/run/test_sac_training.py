@@ -32,6 +32,7 @@ def config_of(folder: Path, **changes: Any) -> TrainConfig:
     return TrainConfig(**settings | changes)
 
 
+@pytest.mark.slow
 def test_a_continuous_run_is_evaluated_and_exported(tmp_path: Path) -> None:
     """Greedy and sampled; what is exported acts as the agent does, within the limits."""
     path = clew.train(config_of(tmp_path, **PENDULUM, seeds=2), progress=Quiet()).path
