@@ -14,7 +14,7 @@ FAULTS_ARGS ?=
 CONFORMANCE_ARGS ?= --output results/conformance
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-slow-tenth test-ray test-memory-maze test-onnx lint format docs faults bench bench-torch bench-peers conformance lock clean
+.PHONY: help venv demo test test-slow test-slow-tenth test-ray test-memory-maze test-onnx test-jaxenvs lint format docs faults bench bench-torch bench-peers conformance lock clean
 
 help:  ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,15 @@ test-memory-maze: $(INSTALLED)  ## install Memory Maze (560 MB) into .venv and c
 test-onnx: $(INSTALLED)  ## install ONNX Runtime (110 MB) into .venv and compare exports with it
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes -r tools/onnx.lock
 	@$(BIN)/python -m pytest tests/deploy $(PYTEST_ARGS)
+
+test-jaxenvs: $(VENV)-jaxenvs/.installed  ## install five packages of environments in JAX (1 GB) and compare them with ours
+	@PYTHONPATH=src:tests $(VENV)-jaxenvs/bin/python -m pytest --slow tests/bridges/test_gymnax_real.py tests/bridges/test_jax_packages_real.py $(PYTEST_ARGS)
+
+$(VENV)-jaxenvs/.installed: tools/jaxenvs.lock | $(INSTALLED)
+	@test -x $(VENV)-jaxenvs/bin/python || $(BIN)/python -m venv $(VENV)-jaxenvs
+	@$(VENV)-jaxenvs/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes -r tools/jaxenvs.lock
+	@$(VENV)-jaxenvs/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
 
 lint: $(INSTALLED)  ## check style, types and that no code is unused
 	@$(BIN)/ruff check .
@@ -91,5 +100,5 @@ lock: $(INSTALLED)  ## renew requirements.lock: the newest versions, their hashe
 	@$(BIN)/python tools/lock.py
 
 clean:  ## remove what these tasks made, but no runs
-	rm -rf $(VENV) $(VENV)-torch $(VENV)-peers $(VENV)-conformance site dist build .pytest_cache .ruff_cache .jax_cache
+	rm -rf $(VENV) $(VENV)-torch $(VENV)-peers $(VENV)-conformance $(VENV)-jaxenvs site dist build .pytest_cache .ruff_cache .jax_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -40,11 +40,16 @@ def long(tree: ast.AST) -> Iterator[str]:
 
 
 def ambiguous(text: str) -> Iterator[str]:
-    """Lines where the ambiguous word for an ended episode names something or is a key."""
+    """Lines where the ambiguous word for an ended episode names something or is a key.
+
+    What another package calls so, as an attribute, is read.
+    """
+    before = ""
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type in (tokenize.NAME, tokenize.STRING):
-            if token.string.strip("\"'") == AMBIGUOUS:
+            if token.string.strip("\"'") == AMBIGUOUS and before != ".":
                 yield f"line {token.start[0]}: say terminated, truncated or ended"
+        before = token.string
 
 
 def is_ellipsis(statement: ast.stmt) -> bool:

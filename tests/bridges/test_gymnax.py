@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 import clew
 from clew.agents.learners.ppo import PPOConfig
-from clew.bridges import gymnax as bridge
+from clew.bridges import jax_packages
 from clew.bridges.gymnax import GymnaxEnvironment
 from clew.bridges.make import env_options, make_env
 from clew.envs import AutoReset
@@ -181,12 +181,12 @@ def test_a_missing_package_and_other_versions_say_what_to_install(monkeypatch):
     def missing(name):
         raise metadata.PackageNotFoundError
 
-    monkeypatch.setattr(bridge.metadata, "version", missing)
+    monkeypatch.setattr(jax_packages.metadata, "version", missing)
     monkeypatch.setitem(sys.modules, "gymnax", None)
     with pytest.raises(UserError, match=r"need gymnax: pip install 'clew\[jaxenvs\]'"):
         make_env("gymnax:CartPole-v1")
     for version in ("0.0.9", "1.1.0", "2.0"):
-        monkeypatch.setattr(bridge.metadata, "version", lambda name, v=version: v)
+        monkeypatch.setattr(jax_packages.metadata, "version", lambda name, v=version: v)
         with pytest.raises(UserError, match=rf"works with gymnax 1\.0, got {version}: pip install"):
             make_env("gymnax:CartPole-v1")
 

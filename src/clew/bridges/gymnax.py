@@ -1,14 +1,15 @@
-"""Environments that follow gymnax's interface, as tasks; "gymnax:ID" or "gymnax:module:factory"."""
+"""Environments that follow gymnax's interface, as tasks; "gymnax:ID" or "gymnax:module:factory".
+
+So do those of other packages behind their bridges, see `PACKAGES` in `clew.bridges.jax_packages`.
+"""
 
 import dataclasses
 import functools
 import importlib
 import inspect
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Any
 
 import equinox as eqx
@@ -27,14 +28,12 @@ from clew.bridges.gymnasium.spaces import (
     adapt_observation,
     is_categorical,
 )
+from clew.bridges.jax_packages import Factory, import_package
 from clew.envs.base import Environment, EnvState, Observation, Transition
 from clew.errors import UserError, parameters_of, require_choice, unknown_name
 
-GYMNAX = "gymnax:"
-INSTALL = "pip install 'clew[jaxenvs]'"
-VERSIONS = (1, 0)
-"""Of gymnax: those whose first two numbers are these."""
-
+KEY = "key"
+"""In place of the type of random keys, which become nothing else."""
 NEEDED = ("reset", "step_env", "observation_space", "action_space")
 OLD = (
     "says only `done`, as before gymnax 1.0, which does not tell a time limit from an end: give it "
@@ -58,10 +57,14 @@ class GymnaxSpec:
     observations: ObservationAdapter
     actions: ActionAdapter
     state: Any
-    """The state's tree with the type of each leaf, or None for a random key's."""
+    """The state's tree with the type of each leaf, `KEY` for a random key's."""
     truncated: _Flags | None
     """Says of state and params whether time is up; None if nothing cuts episodes off."""
     metric_names: tuple[str, ...]
+    action_mask: Callable[[Any], Any] | None
+    """Says of a state which actions it allows; None if it always allows all."""
+    render: Callable[[Any], np.ndarray] | None
+    """Draws a state; None if there is no picture of it."""
 
 
 class GymnaxEnvironment(Environment):
@@ -79,6 +82,9 @@ class GymnaxEnvironment(Environment):
     then. gymnax's `step` is not used: it opens the next episode at once, and `AutoReset` does that
     here, one step after the final observation of a truncated episode. What an environment's own
     `step` does besides (DeepSea-bsuite counts over episodes) is not done.
+
+    An environment may have `action_mask(state)`, which becomes the task's, and
+    `render_state(state)`, a picture for people.
 
     Observations have the forms of `clew.bridges.gymnasium.spaces.adapt_observation`: uint8 or
     float32 for a Box, int32 for a Discrete, a flat dict of them. Metrics are the single numbers in
@@ -155,6 +161,12 @@ class GymnaxEnvironment(Environment):
             metrics={name: scalar(info[name], jnp.float32) for name in self.metric_names},
         )
 
+    def action_mask(self, state: EnvState) -> Array | None:
+        return None if self.spec.action_mask is None else self.spec.action_mask(state)
+
+    def render_image(self, state: Any, observation: Any) -> np.ndarray | None:
+        return None if self.spec.render is None else self.spec.render(state)
+
 
 def action_dtype(adapter: ActionAdapter) -> Any:
     """The type of an environment's actions in JAX; Gymnasium's own is int64 for a choice."""
@@ -186,9 +198,9 @@ def typed(types: Any, state: Any) -> Any:
     gymnax's environments open with plain numbers, such as a time of 0, and go on with arrays.
     """
     leaves, tree = jax.tree.flatten(state)
-    wanted = jax.tree.leaves(types, is_leaf=lambda leaf: leaf is None)
+    wanted = jax.tree.leaves(types)
     cast = [
-        leaf if dtype is None else jax.lax.convert_element_type(leaf, dtype)
+        leaf if dtype is KEY else jax.lax.convert_element_type(leaf, dtype)
         for leaf, dtype in zip(leaves, wanted, strict=True)
     ]
     return jax.tree.unflatten(tree, cast)
@@ -235,7 +247,9 @@ def probe(env: Any, params: Any, name: str, every_end: str | None) -> GymnaxSpec
     for what, value in zip(("reward", "terminated"), answer[2:4], strict=True):
         if np.prod(value.shape, dtype=int) != 1:
             raise UserError(f"{name}'s {what} must be one number, it has shape {value.shape}")
-    return GymnaxSpec(name, env, params, observations, actions, state, limit, _metrics(answer[-1]))
+    more = (getattr(env, method, None) for method in ("action_mask", "render_state"))
+    metrics = _metrics(answer[-1])
+    return GymnaxSpec(name, env, params, observations, actions, state, limit, metrics, *more)
 
 
 def converted(space: Any, name: str) -> spaces.Space:
@@ -338,7 +352,7 @@ def _state_types(opened: Any, stepped: Any, name: str) -> Any:
                 "step_env"
             )
         if jnp.issubdtype(a.dtype, jax.dtypes.extended):
-            return None
+            return KEY
         return jnp.promote_types(a.dtype, b.dtype)
 
     return jax.tree.map(one, opened, stepped)
@@ -360,11 +374,12 @@ def _metrics(info: Any) -> tuple[str, ...]:
 
 
 def make_gymnax(name: str, options: Mapping[str, Any] | None = None) -> GymnaxEnvironment:
-    """Builds an environment of gymnax, or one that follows its interface.
+    """Builds an environment of gymnax, or one that follows its interface, as those of bridges do.
 
     Args:
-        name: "gymnax:ID", or "gymnax:module:factory", which returns an environment, or one and
-            its params as `gymnax.make` does; the current folder is searched for modules too.
+        name: "PACKAGE:ID" of one of `PACKAGES`; or "gymnax:module:factory", which returns an
+            environment, or one and its params as `gymnax.make` does; the current folder is
+            searched for modules too.
         options: keyword arguments of the environment's constructor (of the factory), and fields of
             its params; a name that is both goes to the constructor. And `every_end`, see
             `GymnaxEnvironment`.
@@ -412,36 +427,22 @@ def gymnax_options(name: str) -> dict[str, Any]:
     return fields | own
 
 
-def _factory(name: str) -> tuple[Callable[..., Any], Mapping[str, inspect.Parameter]]:
+def _factory(name: str) -> Factory:
     """What builds the environment, and the keyword arguments that it takes."""
-    place = name.removeprefix(GYMNAX)
+    package, _, place = name.partition(":")
+    if package != "gymnax":
+        bridge = importlib.import_module(f"clew.bridges.{package}")
+        return bridge.factory(place)
     if ":" in place:
         if place.startswith("gymnax."):
-            _gymnax()
+            import_package("gymnax")
         factory = find_factory(place)
         return factory, parameters_of(factory)
-    gymnax = _gymnax()
+    gymnax = import_package("gymnax")
     if place not in gymnax.registered_envs:
         raise unknown_name("gymnax environment", place, gymnax.registered_envs)
     factory = functools.partial(gymnax.make, place)
     return factory, parameters_of(type(_built(name, factory, {})[0]))
-
-
-def _gymnax() -> Any:
-    """The package, of a version with this interface."""
-    try:
-        version = metadata.version("gymnax")
-    except metadata.PackageNotFoundError:
-        version = None  # not there, or on the path without having been installed
-    if version is not None:
-        numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
-        if numbers != VERSIONS:
-            wanted = ".".join(map(str, VERSIONS))
-            raise UserError(f"clew works with gymnax {wanted}, got {version}: {INSTALL}")
-    try:
-        return importlib.import_module("gymnax")
-    except ModuleNotFoundError as error:
-        raise UserError(f"gymnax environments need {error.name}: {INSTALL}") from error
 
 
 def _built(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> tuple[Any, Any]:

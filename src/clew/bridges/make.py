@@ -1,4 +1,4 @@
-"""JAX tasks by name: those of `ENVS`, and environments that follow gymnax's interface."""
+"""JAX tasks by name: those of `ENVS`, and environments of other packages in JAX."""
 
 import difflib
 import inspect
@@ -7,7 +7,8 @@ from typing import Any
 import gymnasium
 
 from clew.bridges.gymnasium.build import GYMNASIUM, REGISTERED_BY
-from clew.bridges.gymnax import GYMNAX, gymnax_options, make_gymnax
+from clew.bridges.gymnax import gymnax_options, make_gymnax
+from clew.bridges.jax_packages import is_packaged
 from clew.envs import ENVS
 from clew.envs.base import Environment
 from clew.errors import UserError, call_own, one_line, unknown_name
@@ -18,15 +19,15 @@ def make_env(name: str, /, **options: Any) -> Environment:
     """Builds a JAX task by name.
 
     Args:
-        name: a key of `ENVS`, or "module:Class" for a task of your own; or "gymnax:ID" or
-            "gymnax:module:factory", see `clew.bridges.gymnax.make_gymnax`.
+        name: a key of `ENVS`, or "module:Class" for a task of your own; or "gymnax:ID",
+            "xminigrid:ID" and so on, see `clew.bridges.gymnax.make_gymnax`.
         options: keyword arguments of that task's constructor.
 
     Raises:
         UserError: an unknown name or option (with the nearest valid ones), or a value that the
             task refuses.
     """
-    if isinstance(name, str) and name.startswith(GYMNAX):
+    if isinstance(name, str) and is_packaged(name):
         return make_gymnax(name, options)
     refuse_unknown_options(name, options)
     kind = ENVS[name] if name in ENVS else jax_task(name)
@@ -37,7 +38,7 @@ def make_env(name: str, /, **options: Any) -> Environment:
 
 def refuse_unknown_options(name: str, options: dict[str, Any]) -> None:
     """Raises `UserError` for a JAX task, or an option of it, that there is not."""
-    if isinstance(name, str) and name.startswith(GYMNAX):
+    if isinstance(name, str) and is_packaged(name):
         return  # building it says so
     known = env_options(name)
     for option in options:
@@ -53,7 +54,7 @@ def env_options(name: str) -> dict[str, Any]:
     """
     if not isinstance(name, str):
         raise UserError(f"a task is given by its name, got {one_line(name)}")
-    if name.startswith(GYMNAX):
+    if is_packaged(name):
         return gymnax_options(name)
     kind = ENVS.get(name) or jax_task(name)
     if kind is None:
@@ -82,7 +83,7 @@ def jax_task(name: str) -> type[Environment] | None:
 
     The module is imported to find out: a Gymnasium environment is named in the same way.
     """
-    if not is_reference(name) or name.startswith((GYMNASIUM, GYMNAX)):
+    if not is_reference(name) or name.startswith(GYMNASIUM) or is_packaged(name):
         return None
     try:
         found: object = resolve(name)

@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from clew.interact.hosted_task import HostedTask
 
 OTHERS = """
-Gymnasium and gymnax environments, wherever a task is named:
+Environments of other packages, wherever a task is named:
   gymnasium:ID    any registered with Gymnasium; gymnasium:PACKAGE:ID imports its package first
   module:factory  your own function or class that returns a gymnasium.Env
   gymnax:ID       a gymnax environment, compiled with the agent (pip install 'clew[jaxenvs]');
-                  gymnax:module:factory your own, with its interface"""
+                  gymnax:module:factory your own, with its interface
+  xminigrid:ID, craftax:ID, brax:ID, jumanji:ID
+                  of these packages, compiled too (pip install 'clew[xminigrid]' and so on)"""
 
 ABOUT = "Lists the tasks with their options, or describes one."
 

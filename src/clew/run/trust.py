@@ -17,7 +17,7 @@ from typing import Any
 
 from clew.agents.learners import LEARNERS
 from clew.bridges.gymnasium.build import GYMNASIUM
-from clew.bridges.gymnax import GYMNAX
+from clew.bridges.jax_packages import is_packaged
 from clew.errors import UserError
 from clew.files import write_file
 from clew.names import is_reference
@@ -95,7 +95,7 @@ def _is_named(env: str) -> bool:
     if env.startswith(GYMNASIUM):
         name = env.removeprefix(GYMNASIUM)
         return ":" in name or name.startswith(IMPORTERS)
-    return ":" in env.removeprefix(GYMNAX)
+    return ":" in (env.partition(":")[2] if is_packaged(env) else env)
 
 
 def _own_parts(config: TrainConfig) -> list[tuple[str, dict]]:

@@ -26,14 +26,13 @@ from clew.bridges.gymnasium.masks import ActionMasks
 from clew.bridges.gymnasium.processes import close_quietly, staying
 from clew.bridges.gymnasium.spaces import ObservationAdapter, adapt_action, adapt_observation
 from clew.bridges.gymnasium.stream import GymnasiumStream, restore_precision
+from clew.bridges.jax_packages import is_packaged
 from clew.envs.spaces import with_mask
 from clew.envs.wrappers import WrapperConfig, observed
 from clew.errors import UserError, check_call, parameters_of, require_at_least
 from clew.names import METRICS
 
 FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-NOT_FACTORIES = ("gymnax:",)
-"""Beginnings of names that look like a factory's and are not."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +171,7 @@ class GymnasiumTask:
 
 def is_gymnasium(name: str) -> bool:
     """Whether a task's name is "gymnasium:ID" or "module:factory"."""
-    if name.startswith(NOT_FACTORIES):
+    if is_packaged(name):
         return False
     return name.startswith(GYMNASIUM) or FACTORY.fullmatch(name) is not None
 

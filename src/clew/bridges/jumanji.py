@@ -1,0 +1,125 @@
+"""Jumanji's environments behind gymnax's interface: "jumanji:Snake-v1"."""
+
+import math
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+from jaxtyping import Array, Bool
+
+from clew.bridges.jax_packages import Factory, import_package, keywords_of, plain_options
+from clew.errors import UserError, unknown_name
+
+MASK = "action_mask"
+"""What jumanji calls the part of an observation that says what is allowed."""
+MOST = 10_000
+"""Actions that choices which are masked together may have."""
+
+
+class JumanjiState(NamedTuple):
+    """Of an episode."""
+
+    inner: Any
+    """Jumanji's."""
+    mask: Bool[Array, " actions"] | None
+    """What is allowed now."""
+
+
+class Jumanji:
+    """An environment of Jumanji: a puzzle, a game or a plan, with what is allowed at each step.
+
+    An observation is the environment's own without its mask, which is the task's `action_mask`.
+    Where several choices are allowed or forbidden together, as a row and a column of a board are,
+    an action is one choice among all pairs. A last step with a discount of 0 terminates, another
+    truncates. Environments of several agents are refused.
+
+    Args:
+        env: the environment.
+        name: what error messages call it.
+
+    Raises:
+        UserError: a mask of another form, or too many pairs.
+
+    Source: jumanji 1.1.2 (Bonnet et al., 2024), `env.py`, `types.py` and `specs.py`.
+    """
+
+    default_params = ()
+
+    def __init__(self, env: Any, name: str):
+        self.env = env
+        specs = import_package("jumanji", "jumanji.specs")
+        space = specs.jumanji_specs_to_gym_spaces(env.observation_spec)
+        self.shown, self.masks = _without_mask(space)
+        self.choices: spaces.Space = specs.jumanji_specs_to_gym_spaces(env.action_spec)
+        self.together: tuple[int, ...] = ()
+        mask = space.spaces.get(MASK) if isinstance(space, spaces.Dict) else None
+        if mask is not None and isinstance(self.choices, spaces.MultiDiscrete):
+            self.together = tuple(int(n) for n in np.ravel(self.choices.nvec))
+            count = math.prod(self.together)
+            if mask.shape != self.together or count > MOST:
+                raise UserError(
+                    f"{name} has actions {self.choices} with a mask of shape {mask.shape}; "
+                    f"supported is one choice, or several with a mask of all their pairs, of which "
+                    f"there may be {MOST:,}"
+                )
+            self.choices = spaces.Discrete(count)
+
+    def observation_space(self, params: Any) -> spaces.Space:
+        """The environment's own, without its mask."""
+        return self.shown
+
+    def action_space(self, params: Any) -> spaces.Space:
+        """One choice, several, or a Box."""
+        return self.choices
+
+    def action_mask(self, state: JumanjiState) -> Bool[Array, " actions"] | None:
+        """What is allowed in a state."""
+        return state.mask
+
+    def reset(self, key: Array, params: Any) -> tuple[Any, JumanjiState]:
+        """Opens an episode."""
+        inner, step = self.env.reset(key)
+        return step.observation, self._state(inner, step.observation)
+
+    def step_env(
+        self, key: Array, state: JumanjiState, action: Array, params: Any
+    ) -> tuple[Any, ...]:
+        """One step; what is random in it follows from the state."""
+        if self.together:
+            action = jnp.stack(jnp.unravel_index(action, self.together))
+        inner, step = self.env.step(state.inner, action)
+        terminated = step.last() & (step.discount == 0)
+        after = self._state(inner, step.observation)
+        truncated = step.last() & ~terminated
+        return step.observation, after, step.reward, terminated, truncated, step.extras
+
+    def _state(self, inner: Any, observation: Any) -> JumanjiState:
+        mask = jnp.ravel(getattr(observation, MASK)) if self.masks else None
+        return JumanjiState(inner, mask)
+
+
+def _without_mask(space: spaces.Space) -> tuple[spaces.Space, bool]:
+    """An observation's space without its mask, and whether there was one."""
+    if not isinstance(space, spaces.Dict) or MASK not in space.spaces:
+        return space, False
+    return spaces.Dict({n: s for n, s in space.spaces.items() if n != MASK}), True
+
+
+def factory(place: str) -> Factory:
+    """What builds an environment, and its options: its constructor's that are numbers or words.
+
+    Raises:
+        UserError: an unknown id, or the package is missing or of another version.
+    """
+    package = import_package("jumanji")
+    known = package.registered_environments()
+    if place not in known:
+        raise unknown_name("jumanji environment", place, known)
+
+    def build(**options: Any) -> Jumanji:
+        return Jumanji(package.make(place, **options), f"jumanji:{place}")
+
+    specs = import_package("jumanji", "jumanji.registration")
+    entry = specs._REGISTRY[place]  # there is no public way to a class
+    return build, keywords_of(plain_options(specs.load(entry.entry_point)) | entry.kwargs)
