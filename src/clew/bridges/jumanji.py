@@ -31,8 +31,8 @@ class Jumanji:
 
     An observation is the environment's own without its mask, which is the task's `action_mask`.
     Where several choices are allowed or forbidden together, as a row and a column of a board are,
-    an action is one choice among all pairs. A last step with a discount of 0 terminates, another
-    truncates. Environments of several agents are refused.
+    an action is one choice among all pairs. Where nothing is allowed, everything is. A last step
+    with a discount of 0 terminates, another truncates. Environments of several agents are refused.
 
     Args:
         env: the environment.
@@ -95,8 +95,11 @@ class Jumanji:
         return step.observation, after, step.reward, terminated, truncated, step.extras
 
     def _state(self, inner: Any, observation: Any) -> JumanjiState:
-        mask = jnp.ravel(getattr(observation, MASK)) if self.masks else None
-        return JumanjiState(inner, mask)
+        if not self.masks:
+            return JumanjiState(inner, None)
+        # A snake in its own coils may do nothing, and has to do something.
+        mask = jnp.ravel(getattr(observation, MASK))
+        return JumanjiState(inner, mask | ~jnp.any(mask))
 
 
 def _without_mask(space: spaces.Space) -> tuple[spaces.Space, bool]:
