@@ -7,6 +7,7 @@ from clew.envs.distributed_memory import DistributedMemory
 from clew.envs.endless_tmaze import EndlessTMaze
 from clew.envs.memory_chain import MemoryChain
 from clew.envs.permutation import Permutation
+from clew.envs.pixel_maze import PixelMaze
 from clew.envs.popgym import POPGYM
 from clew.envs.stream import AutoReset, AutoResetState, TimeStep
 from clew.envs.timed_tmaze import ActiveTMaze, PassiveTMaze
@@ -25,6 +26,7 @@ __all__ = [
     "MemoryChain",
     "PassiveTMaze",
     "Permutation",
+    "PixelMaze",
     "TMaze",
     "TimeStep",
     "Transition",
@@ -40,5 +42,6 @@ ENVS: dict[str, type[Environment]] = {
     "permutation": Permutation,
     "bandit": Bandit,
     "dark_room": DarkRoom,
+    "pixel_maze": PixelMaze,
     **POPGYM,
 }
