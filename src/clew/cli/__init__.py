@@ -38,6 +38,7 @@ COMMANDS = {
     "inspect": "show what an agent remembers: influence of the past, memory length, probes",
     "runs": "list the runs of a folder",
     "compare": "draw the learning curves of runs into one picture, with what each reached",
+    "advise": "say which memory to take for a task, by what rows show",
     "models": "list the memory models with their costs, or show one with its options",
     "envs": "list the tasks with their options",
     "check": "run the laws on a memory model, also on one of your own",

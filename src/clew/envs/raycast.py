@@ -109,7 +109,9 @@ def view(
     floor is in squares of two tones.
 
     Args:
-        walls, kinds, place: as of `cast`.
+        walls: which squares are walls, [y, x].
+        kinds: of every square's wall.
+        place: (x, y), in a square that is none.
         heading: an angle, from x towards y, which is to the right in the picture.
         balls: their places (x, y).
         colours: theirs, from 0 to 255.
