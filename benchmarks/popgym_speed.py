@@ -8,23 +8,17 @@ per second are those of 64 of them one after the other. Episodes are opened as t
 """
 
 import argparse
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any
 
-import jax
-import jax.numpy as jnp
 from benchmarks.popgym_exactness import their_task
-from gymnasium import spaces
+from benchmarks.stepping import compiled_rate, gymnasium_rate
 
 from clew import make_env
 from clew.cli.tables import log, show
-from clew.envs import AutoReset
 from clew.envs.popgym import POPGYM
 from clew.envs.popgym.difficulty import DIFFICULTIES
 from clew.lab.bench.machine import device
-from clew.lab.bench.timing import by_turns, estimate, seconds_of
+from clew.lab.bench.timing import by_turns, estimate
 from clew.report.document import Measured, tabulate
 from clew.report.files import write_measured
 from clew.run.machine import git_commit
@@ -33,69 +27,16 @@ ENVS, STEPS = 64, 1000
 THEIR_STEPS = 1000
 
 
-def random_action(space: spaces.Space, key: Any) -> Any:
-    """An action drawn uniformly."""
-    if isinstance(space, spaces.Box):
-        return jax.random.uniform(key, space.shape, minval=space.low, maxval=space.high)
-    if isinstance(space, spaces.MultiDiscrete):
-        return jax.random.randint(key, (len(space.nvec),), 0, jnp.asarray(space.nvec, jnp.int32))
-    assert isinstance(space, spaces.Discrete)
-    return jax.random.randint(key, (), 0, int(space.n))
-
-
-def ours(name: str, difficulty: str) -> Callable[[], float]:
-    """Measures clew's steps per second; compiles first."""
-    stream = AutoReset(make_env(name, difficulty=difficulty))
-
-    def one(state: Any, key: Any) -> tuple[Any, Any]:
-        action = random_action(stream.action_space, jax.random.fold_in(key, 1))
-        after, seen = stream.step(state, action, key)
-        return after, (seen.observation, seen.reward)
-
-    @jax.jit
-    def play(states: Any, key: Any) -> Any:
-        keys = jax.random.split(key, (STEPS, ENVS))
-        return jax.lax.scan(lambda states, keys: jax.vmap(one)(states, keys), states, keys)
-
-    states, _ = jax.vmap(stream.reset)(jax.random.split(jax.random.key(0), ENVS))
-    # Environments that opened together stay together where episodes have one length; here they
-    # play on from one measurement to the next, as in a run.
-    kept = {"states": states, "turn": 0}
-
-    def measure() -> float:
-        kept["turn"] += 1
-        seconds = seconds_of(partial(advance, kept))
-        return ENVS * STEPS / seconds
-
-    def advance(kept: dict[str, Any]) -> None:
-        kept["states"], _ = jax.block_until_ready(
-            play(kept["states"], jax.random.key(kept["turn"]))
-        )
-
-    return measure
-
-
-def popgyms(name: str, difficulty: str) -> Callable[[], float]:
-    """Measures popgym's steps per second."""
-    env = their_task(name, difficulty)
-    env.action_space.seed(0)
-    env.reset(seed=0)
-
-    def play() -> None:
-        for _ in range(THEIR_STEPS):
-            *_, terminated, truncated, _ = env.step(env.action_space.sample())
-            if terminated or truncated:
-                env.reset()
-
-    return lambda: THEIR_STEPS / seconds_of(play)
-
-
 def measure(names: list[str], turns: int) -> Measured:
     """All tasks in all difficulties."""
     rows, lines = [], []
     for name in names:
         for difficulty in DIFFICULTIES:
-            sides = {"clew": ours(name, difficulty), "popgym": popgyms(name, difficulty)}
+            task = make_env(name, difficulty=difficulty)
+            sides = {
+                "clew": compiled_rate(task, ENVS, STEPS),
+                "popgym": gymnasium_rate(their_task(name, difficulty), THEIR_STEPS),
+            }
             found = by_turns(sides, turns, warm_up=True)
             times = estimate([a / b for a, b in zip(found["clew"], found["popgym"], strict=True)])
             rates = {side: estimate(values) for side, values in found.items()}
