@@ -188,8 +188,8 @@ class PixelMaze(Environment):
 
     def _observe(self, state: PixelMazeState) -> UInt8[Array, "64 64 3"]:
         colours = jnp.asarray(COLOURS)
-        # Those that there are not lie where the eye is, and are not seen: what XLA makes of fewer than
-        # six takes more than twice the time.
+        # Those that there are not lie where the eye is, unseen: fewer than six take XLA's program
+        # more than twice the time.
         missing = jnp.tile(state.place, (len(COLOURS) - self.num_balls, 1))
         balls = jnp.concatenate([state.balls, missing])
         seen = view(state.walls, state.kinds, state.place, state.heading, balls, colours)
