@@ -12,7 +12,8 @@ from clew.errors import UserError, require_at_least, require_choice, unknown_nam
 
 LENGTH = 1000
 """Steps of an episode, as in Brax's own training."""
-ALL, POSITIONS, VELOCITIES = SHOWN = ("all", "positions", "velocities")
+ALL, POSITIONS = "all", "positions"
+SHOWN = (ALL, POSITIONS, "velocities")
 TOLD_APART = ("ant", "halfcheetah", "hopper", "walker2d")
 """Those that observe positions, then velocities, and nothing else."""
 
