@@ -12,13 +12,12 @@ import argparse
 from pathlib import Path
 
 import gymnasium
-from benchmarks.stepping import compiled_rate, gymnasium_rate
+from benchmarks.stepping import beside, compiled_rate, gymnasium_rate
 
 from clew import make_env
 from clew.cli.tables import log, show
 from clew.envs.pixel_maze import SIZES
 from clew.lab.bench.machine import device
-from clew.lab.bench.timing import by_turns, estimate
 from clew.report.document import Measured, tabulate
 from clew.report.files import write_measured
 from clew.run.machine import git_commit
@@ -35,11 +34,8 @@ def measure(sizes: list[int], turns: int) -> Measured:
             "pixel maze": compiled_rate(make_env("pixel_maze", size=size), ENVS, STEPS),
             "Memory Maze": gymnasium_rate(theirs, THEIR_STEPS),
         }
-        found = by_turns(sides, turns, warm_up=True)
+        rates, times = beside(sides, turns)
         theirs.close()
-        pairs = zip(found["pixel maze"], found["Memory Maze"], strict=True)
-        times = estimate([a / b for a, b in pairs])
-        rates = {side: estimate(values) for side, values in found.items()}
         rows.append({"size": size, "times": times} | rates)
         per_second = [f"{rates[side]:,.0f}" for side in sides]
         lines.append([f"{size} x {size}", *per_second, f"{times:,.0f}"])

@@ -11,14 +11,13 @@ import argparse
 from pathlib import Path
 
 from benchmarks.popgym_exactness import their_task
-from benchmarks.stepping import compiled_rate, gymnasium_rate
+from benchmarks.stepping import beside, compiled_rate, gymnasium_rate
 
 from clew import make_env
 from clew.cli.tables import log, show
 from clew.envs.popgym import POPGYM
 from clew.envs.popgym.difficulty import DIFFICULTIES
 from clew.lab.bench.machine import device
-from clew.lab.bench.timing import by_turns, estimate
 from clew.report.document import Measured, tabulate
 from clew.report.files import write_measured
 from clew.run.machine import git_commit
@@ -37,9 +36,7 @@ def measure(names: list[str], turns: int) -> Measured:
                 "clew": compiled_rate(task, ENVS, STEPS),
                 "popgym": gymnasium_rate(their_task(name, difficulty), THEIR_STEPS),
             }
-            found = by_turns(sides, turns, warm_up=True)
-            times = estimate([a / b for a, b in zip(found["clew"], found["popgym"], strict=True)])
-            rates = {side: estimate(values) for side, values in found.items()}
+            rates, times = beside(sides, turns)
             rows.append({"task": name, "difficulty": difficulty, "times": times} | rates)
             per_second = [f"{rates[side].middle:,.0f}" for side in sides]
             lines.append([name, difficulty, *per_second, f"{times:,.0f}"])

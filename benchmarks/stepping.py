@@ -1,6 +1,6 @@
 """Steps per second with random actions: of a task in JAX, and of a Gymnasium environment."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from gymnasium import spaces
 
 from clew.envs import AutoReset, Environment
-from clew.lab.bench.timing import seconds_of
+from clew.lab.bench.timing import Estimate, by_turns, estimate, seconds_of
 
 
 def random_action(space: spaces.Space, key: Any) -> Any:
@@ -66,3 +66,13 @@ def gymnasium_rate(env: gymnasium.Env, steps: int) -> Callable[[], float]:
                 env.reset()
 
     return lambda: steps / seconds_of(play)
+
+
+def beside(
+    sides: Mapping[str, Callable[[], float]], turns: int
+) -> tuple[dict[str, Estimate], Estimate]:
+    """The rates of two sides by turns, and how many times the second's the first's is."""
+    found = by_turns(sides, turns, warm_up=True)
+    first, second = found.values()
+    times = estimate([a / b for a, b in zip(first, second, strict=True)])
+    return {side: estimate(values) for side, values in found.items()}, times

@@ -9,10 +9,9 @@ from gymnasium import spaces
 from jaxtyping import Array, Bool
 
 from clew.bridges.jax_packages import Factory, import_package, keywords_of, plain_options
+from clew.envs.spaces import MASK, space_without
 from clew.errors import UserError, unknown_name
 
-MASK = "action_mask"
-"""What jumanji calls the part of an observation that says what is allowed."""
 MOST = 10_000
 """Actions that choices which are masked together may have."""
 
@@ -50,10 +49,11 @@ class Jumanji:
         self.env = env
         specs = import_package("jumanji", "jumanji.specs")
         space = specs.jumanji_specs_to_gym_spaces(env.observation_spec)
-        self.shown, self.masks = _without_mask(space)
+        mask = space.spaces.get(MASK) if isinstance(space, spaces.Dict) else None
+        self.masks = mask is not None
+        self.shown: spaces.Space = space_without(space, MASK) if self.masks else space
         self.choices: spaces.Space = specs.jumanji_specs_to_gym_spaces(env.action_spec)
         self.together: tuple[int, ...] = ()
-        mask = space.spaces.get(MASK) if isinstance(space, spaces.Dict) else None
         if mask is not None and isinstance(self.choices, spaces.MultiDiscrete):
             self.together = tuple(int(n) for n in np.ravel(self.choices.nvec))
             count = math.prod(self.together)
@@ -100,13 +100,6 @@ class Jumanji:
         # A snake in its own coils may do nothing, and has to do something.
         mask = jnp.ravel(getattr(observation, MASK))
         return JumanjiState(inner, mask | ~jnp.any(mask))
-
-
-def _without_mask(space: spaces.Space) -> tuple[spaces.Space, bool]:
-    """An observation's space without its mask, and whether there was one."""
-    if not isinstance(space, spaces.Dict) or MASK not in space.spaces:
-        return space, False
-    return spaces.Dict({n: s for n, s in space.spaces.items() if n != MASK}), True
 
 
 def factory(place: str) -> Factory:

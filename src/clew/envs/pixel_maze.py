@@ -109,8 +109,8 @@ class PixelMaze(Environment):
         of_maze, of_loops, of_kinds, of_squares, of_heading, of_target = jax.random.split(key, 6)
         side = self.size
         walls = carve(of_maze, side) != FREE
-        rows, columns = (jnp.arange(side) % 2 for _ in range(2))
-        between = (rows[:, None] != columns[None, :]) & _inner(side)
+        odd = np.arange(side) % 2
+        between = (odd[:, None] != odd[None, :]) & _inner(side, 1)
         walls = walls & ~(between & jax.random.bernoulli(of_loops, LOOPS, walls.shape))
         kinds = jax.random.randint(of_kinds, walls.shape, 0, len(WALLS))
         # Balls and the agent on different squares of the corridors' crossings, which are free.
@@ -193,23 +193,14 @@ class PixelMaze(Environment):
         missing = jnp.tile(state.place, (len(COLOURS) - self.num_balls, 1))
         balls = jnp.concatenate([state.balls, missing])
         seen = view(state.walls, state.kinds, state.place, state.heading, balls, colours)
-        frame = jnp.asarray(_frame())[..., None]
+        frame = jnp.asarray(~_inner(PIXELS, BORDER))[..., None]
         border = jnp.round(colours[state.target] * BORDER_LIGHT).astype(jnp.uint8)
         return jnp.where(frame, border[None, None], seen)
 
 
-def _inner(side: int) -> Bool[np.ndarray, "side side"]:
-    """Squares that are not at the edge."""
-    inside = np.zeros((side, side), bool)
-    inside[1:-1, 1:-1] = True
-    return inside
-
-
-def _frame() -> Bool[np.ndarray, "64 64"]:
-    """The border's pixels."""
-    frame = np.ones((PIXELS, PIXELS), bool)
-    frame[BORDER:-BORDER, BORDER:-BORDER] = False
-    return frame
+def _inner(side: int, margin: int) -> Bool[np.ndarray, "side side"]:
+    """What is not within a margin of the edge."""
+    return np.pad(np.ones((side - 2 * margin,) * 2, bool), margin)
 
 
 def _walked(
