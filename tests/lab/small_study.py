@@ -41,6 +41,20 @@ def small_study(**changes) -> Study:
 MODELS = ("none", "gru", "lstm")
 
 
+class Killed(Exception):
+    """Stands for a kill."""
+
+
+def stop_at(share: float):
+    """A listener that kills the training when so much of it is behind."""
+
+    def progress(now: float) -> None:
+        if now >= share:
+            raise Killed
+
+    return progress
+
+
 def begun(folder: Path) -> list[tuple[str, str, int]]:
     """Every cell that was ever begun, in order, one entry a time."""
     lines = [json.loads(line) for line in (folder / BEGUN).read_text().splitlines()]

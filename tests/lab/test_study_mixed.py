@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -84,7 +83,7 @@ def test_windows_are_no_wider_than_episodes() -> None:
     windows = [study.config("rezero", s).memory_options["window"] for s in study.settings]
     assert windows == [2, 4]
     assert study.config("gru", "2 3").memory_options == study.models["gru"].memory_options
-    job = make_job(study, Pack("rezero", ("2 3", "4 1"), SEEDS), Path())
+    job = make_job(study, Pack("rezero", ("2 3", "4 1"), SEEDS), None)
     config = lanes_config(lanes_of(job))
     assert config.memory_options["window"] == 4
 
@@ -94,7 +93,7 @@ def test_lanes_begin_as_alone(model: str) -> None:
     study = mixed_study()
     pack = Pack(model, ("2 3", "4 1"), SEEDS)
     with registered({}, {SIZES: MIX}):
-        lanes = lanes_of(make_job(study, pack, Path()))
+        lanes = lanes_of(make_job(study, pack, None))
         together = init_lanes(make_parts(lanes_config(lanes)), lanes).seed
     names = [f"{cell.setting}, seed {cell.seed}" for cell in pack.cells]
     assert [lane.name for lane in lanes] == names
@@ -114,11 +113,11 @@ def test_lanes_begin_as_alone(model: str) -> None:
 def test_a_mixed_program_is_its_cells_alone() -> None:
     study = mixed_study()
     pack = Pack("gru", ("2 3", "4 1"), SEEDS)
-    rows = run_job(make_job(study, pack, Path()))
+    rows = run_job(make_job(study, pack, None))
     assert [(row["setting"], row["seed"]) for row in rows] == [cell[1:] for cell in pack.cells]
     assert rows[0]["pack"]["settings"] == ["2 3", "4 1"]
     for at, setting in ((0, "2 3"), (2, "4 1")):
-        alone = run_job(make_job(study, Pack("gru", (setting,), SEEDS), Path()))
+        alone = run_job(make_job(study, Pack("gru", (setting,), SEEDS), None))
         for row, expected in zip(rows[at : at + 2], alone, strict=True):
             assert json.loads(json.dumps(row)) == row
             # The same draws from the same probabilities: rounding alone could turn one of them.

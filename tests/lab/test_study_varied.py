@@ -8,6 +8,7 @@ import pytest
 from clew.lab.grid import Pack, Setting, make_packs
 from clew.lab.grid.jobs import make_job, run_job
 from small_cells import small_cells
+from small_study import Killed, stop_at
 
 PAIRS = ((1e-2, 1e-3), (1e-4, 1e-3), (1e-2, 1e-1))
 
@@ -26,20 +27,6 @@ def small_sweep(pairs=PAIRS, **changes):
     base = small_cells()
     values = {"models": {"gru": base.models["gru"]}, "settings": settings, "resumable": False}
     return replace(base, steps=320, seeds=(3, 5), **values, **changes)
-
-
-class Killed(Exception):
-    """Stands for a kill."""
-
-
-def stop_at(share: float):
-    """A listener that kills the training when so much of it is behind."""
-
-    def progress(now: float) -> None:
-        if now >= share:
-            raise Killed
-
-    return progress
 
 
 def test_each_task_and_seed_is_a_program_of_all_pairs() -> None:
@@ -91,4 +78,4 @@ def test_a_killed_sweep_goes_on_and_ends_as_if_nothing_had_been(rows, tmp_path) 
     assert shares[0] > 0.4
     for row, other in zip(again, together, strict=True):
         assert (row["curve"], row["mean"]) == (other["curve"], other["mean"])
-    assert not list(tmp_path.glob("sweeps/*/*.clew"))
+    assert not list(tmp_path.glob("packs/*"))

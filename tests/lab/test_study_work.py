@@ -3,7 +3,6 @@
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -23,7 +22,7 @@ from clew.run.lanes import Lane
 from clew.run.progress import Quiet
 from clew.run.runner import TrainingDiverged
 from clew.run.updates import init_run
-from small_study import small_study
+from small_study import Killed, small_study, stop_at
 
 SEEDS = (4, 0, 7)
 PACK = Pack("gru", ("length-3",), SEEDS)
@@ -33,8 +32,8 @@ PACK = Pack("gru", ("length-3",), SEEDS)
 def rows():
     """One pack of three seeds."""
     shares: list[float] = []
-    found = run_job(make_job(_study(), PACK, Path()), shares.append)
-    assert shares == [0.25, 0.5, 0.75, 1.0]
+    found = run_job(make_job(_study(), PACK, None), shares.append)
+    assert shares == [0.0, 0.25, 0.5, 0.75, 1.0]
     return found
 
 
@@ -76,7 +75,7 @@ def test_a_pack_is_training_alone(rows, tmp_path) -> None:
 
 def test_a_single_seed_is_bit_for_bit_training_alone(tmp_path) -> None:
     study = _study()
-    (row,) = run_job(make_job(study, PACK._replace(seeds=(7,)), Path()))
+    (row,) = run_job(make_job(study, PACK._replace(seeds=(7,)), None))
     config = study.config("gru", "length-3", (7,))
     run = clew.train(replace(config, run_dir=str(tmp_path)), progress=Quiet())
     assert row["curve"]["return"] == [m["return"][0] for m in clew.read_metrics(run.path)]
@@ -116,18 +115,32 @@ def test_an_evaluation_plays_the_first_episodes_of_the_stream() -> None:
     assert set(np.unique(found[0]["return"])) <= {-1.0, 1.0}
 
 
-def test_a_seed_that_diverges_is_named() -> None:
+def test_a_pack_that_is_killed_goes_on_and_ends_as_if_nothing_had_been(rows, tmp_path) -> None:
+    job = make_job(_study(), PACK, tmp_path)
+    with pytest.raises(Killed):
+        run_job(job, stop_at(0.6))
+    assert list(tmp_path.glob("packs/gru-*/*.clew"))
+    shares: list[float] = []
+    again = run_job(job, shares.append)
+    assert shares == [0.75, 1.0]
+    for row, other in zip(again, rows, strict=True):
+        assert (row["curve"], row["mean"]) == (other["curve"], other["mean"])
+    assert not list(tmp_path.glob("packs/*"))
+
+
+def test_a_seed_that_diverges_is_named(tmp_path) -> None:
     study = small_study()
     wild = replace(study.models["none"].a2c, learning_rate=1e30)
     study = replace(study, models={"none": replace(study.models["none"], a2c=wild)})
     with pytest.raises(TrainingDiverged, match="length-1, seed 4 is no longer finite at update"):
-        run_job(make_job(study, Pack("none", ("length-1",), (4, 0)), Path()))
+        run_job(make_job(study, Pack("none", ("length-1",), (4, 0)), tmp_path))
+    assert not list(tmp_path.glob("packs/*"))
 
 
 def test_mistakes_of_a_job_are_told() -> None:
     study = small_study(score="sucess")
     with pytest.raises(UserError, match="unknown value of score 'sucess'; did you mean 'success'"):
-        run_job(make_job(study, PACK, Path()))
+        run_job(make_job(study, PACK, None))
 
 
 def test_own_memories_are_known_only_while_they_are_used(monkeypatch, tmp_path) -> None:
@@ -137,7 +150,7 @@ def test_own_memories_are_known_only_while_they_are_used(monkeypatch, tmp_path) 
     )
     monkeypatch.syspath_prepend(tmp_path)
     study = small_study().add_memory("mine", "only_mine:build").only(["mine"])
-    (row,) = run_job(make_job(study, Pack("mine", ("length-1",), (0,)), Path()))
+    (row,) = run_job(make_job(study, Pack("mine", ("length-1",), (0,)), None))
     assert row["model"] == "mine" and row["parameters"] > 100
     assert "mine" not in MEMORIES
     assert study.digest("mine", "length-1") != small_study().digest("gru", "length-1")

@@ -3,7 +3,7 @@
 A pack of cells is trained as the lanes of one run and measured at once. A cell of a resumable study
 is a run of its own, with a folder like that of `clew train`. A job and its rows are JSON values and
 `run_job` is a function of them, so that any process anywhere can do the work. A worker that died,
-or is started again with the same job, resumes from the newest checkpoint, if the job has any.
+or is started again with the same job, resumes from the newest checkpoint.
 """
 
 import contextlib
@@ -11,8 +11,9 @@ import dataclasses
 import hashlib
 import json
 import math
+import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
@@ -43,16 +44,16 @@ from clew.run.lanes import (
 )
 from clew.run.metrics import read_metrics
 from clew.run.progress import Progress, Report
-from clew.run.runner import Runner
+from clew.run.runner import Runner, TrainingDiverged
 from clew.run.train import train
 
 Job = dict[str, Any]
 Share = Callable[[float], None]
 """Called with the fraction of the training that is complete, from time to time."""
 
-RUNS, SWEEPS = "runs", "sweeps"
+RUNS, PACKS = "runs", "packs"
 """Folders of a study's folder: the runs of a resumable study's cells, and the checkpoints of packs
-whose lanes differ in hyperparameters."""
+that are being trained."""
 
 
 class Timed(NamedTuple):
@@ -63,13 +64,13 @@ class Timed(NamedTuple):
     evaluate: float
 
 
-def make_job(study: Study, pack: Pack, path: Path) -> Job:
+def make_job(study: Study, pack: Pack, path: Path | None) -> Job:
     """Everything that a worker must know of a pack, as JSON values.
 
     Args:
         study: whose cells.
         pack: of the study; one cell if it is resumable.
-        path: the study's folder.
+        path: the study's folder; None saves nothing while a pack is trained.
     """
     common = {
         "study": study.name,
@@ -83,21 +84,28 @@ def make_job(study: Study, pack: Pack, path: Path) -> Job:
         "tasks": dict(study.tasks),
     }
     if study.resumable:
+        assert path is not None, "a resumable cell is a run in the study's folder"
         return common | _cell_job(study, pack.cells[0], path)
     return common | _pack_job(study, pack, common, path)
 
 
-def _pack_job(study: Study, pack: Pack, common: Job, path: Path) -> Job:
+def _pack_job(study: Study, pack: Pack, common: Job, path: Path | None) -> Job:
     configs = [study.config(pack.model, setting, pack.seeds) for setting in pack.settings]
     mix = study.settings[pack.settings[0]].mix if len(pack.settings) > 1 else ""
-    job: Job = {"configs": [config.to_json() for config in configs], "mix": mix}
-    if not study.varied:
-        return job | {"hyperparameters": [], "folder": ""}
-    names = sorted({name for setting in pack.settings for name in study.settings[setting].learning})
+    learning = [study.settings[setting].learning for setting in pack.settings]
+    return {
+        "configs": [config.to_json() for config in configs],
+        "mix": mix,
+        "hyperparameters": sorted(set().union(*learning)) if study.varied else [],
+        "folder": "" if path is None else str(_pack_folder(pack, common, path)),
+    }
+
+
+def _pack_folder(pack: Pack, common: Job, path: Path) -> Path:
+    """Where the checkpoints of a pack go: the same for the same pack of a study, resumed."""
     identity = json.dumps([common["digests"], common["seeds"]])
     digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
-    sweep = path.resolve() / SWEEPS / f"{pack.model}-{digest}"
-    return job | {"hyperparameters": names, "folder": str(sweep)}
+    return path.resolve() / PACKS / f"{pack.model}-{digest}"
 
 
 def _cell_job(study: Study, cell: Cell, path: Path) -> Job:
@@ -181,15 +189,30 @@ def _run_pack(job: Job, progress: Share) -> list[Row]:
         checkpoints=checkpoints,
         identity=checkpoint.Identity(checkpoints.name if checkpoints else "", (config.digest(),)),
     )
-    with contextlib.closing(runner):
+    with contextlib.closing(runner), _removed_if_diverged(checkpoints):
         runner.prepare()
+        progress(runner.update / config.updates)
         runner.run()
     began = time.perf_counter()
     played = evaluate_lanes(parts, runner.state, lanes, Evaluation(**job["evaluation"]))
     timed = Timed(runner.compile_seconds, runner.seconds, time.perf_counter() - began)
-    for path in checkpoint.list_checkpoints(checkpoints) if checkpoints else ():
-        path.unlink(missing_ok=True)
+    _remove(checkpoints)
     return _pack_rows(job, lanes, curves.curves, played, timed)
+
+
+@contextlib.contextmanager
+def _removed_if_diverged(checkpoints: Path | None) -> Iterator[None]:
+    """Removes the checkpoints of a pack that nobody resumes: its seeds are tried one by one."""
+    try:
+        yield
+    except TrainingDiverged:
+        _remove(checkpoints)
+        raise
+
+
+def _remove(checkpoints: Path | None) -> None:
+    if checkpoints is not None:
+        shutil.rmtree(checkpoints, ignore_errors=True)
 
 
 def lanes_of(job: Job) -> list[Lane]:

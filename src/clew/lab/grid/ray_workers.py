@@ -40,6 +40,8 @@ class RayWorkers(Workers):
         UserError: if Ray is not installed, or no cluster answers at the address.
     """
 
+    saves = False
+
     def __init__(self, address: str = "auto", work: str = WORK):
         self._ray, self._connected = cluster.join(address)
         self._work = work

@@ -3,14 +3,14 @@
 import os
 import time
 from collections.abc import Callable
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from clew.errors import UserError
 from clew.lab.grid import results
-from clew.lab.grid.jobs import make_job
+from clew.lab.grid.jobs import PACKS, make_job
 from clew.lab.grid.packs import Pack, make_packs, pack_cost, pack_steps, split
 from clew.lab.grid.progress import Standing, StudyLines, StudyProgress
 from clew.lab.grid.study import Study, registered
@@ -59,11 +59,13 @@ class _Session:
     queue: list[Pack]
     """Packs that wait, longest first."""
     finished: int
+    saves: bool = True
+    """Whether packs are saved while they are trained."""
     attempts: dict[Pack, int] = field(default_factory=dict)
     shares: dict[Pack, float] = field(default_factory=dict)
     """Packs that are running, and the fraction of their training that is complete."""
     bases: dict[Pack, float] = field(default_factory=dict)
-    """The fraction of a resumable one that was complete when this session began it."""
+    """The fraction of a saved one that was complete when this session began it."""
     failures: list[Failure] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     """Finished cells by model."""
@@ -118,11 +120,14 @@ def run_study(
                 listener.message(line)
             if session.queue:
                 crew = _workers(study, workers, path)
+                session.saves = study.resumable or crew.saves
                 with nullcontext() if keep_workers else closing(crew):
                     _work(session, crew, listener, stop.is_set, how_to_go_on)
             listener.report(_standing(session))
         finally:
             listener.close()
+            with suppress(OSError):  # it has checkpoints, or never had any
+                (path / PACKS).rmdir()
         return StudyResult(path, results.rows_of(study, session.rows), session.failures)
 
 
@@ -179,7 +184,8 @@ def _work(
         while session.queue and len(session.shares) < crew.size:
             pack = session.queue.pop(0)
             session.shares[pack] = 0.0
-            crew.submit(pack, make_job(session.study, pack, session.path))
+            folder = session.path if session.saves else None
+            crew.submit(pack, make_job(session.study, pack, folder))
         event = crew.next(0.2)
         if event is not None and not (event.kind == "died" and stopped()):
             _take(session, event, listener)
@@ -193,7 +199,7 @@ def _take(session: _Session, event: Event, listener: StudyProgress) -> None:
     pack = event.pack
     if event.kind == "progress":
         session.shares[pack] = event.share
-        if session.study.resumable:
+        if session.saves:
             session.bases.setdefault(pack, event.share)
         return
     del session.shares[pack]
@@ -244,7 +250,7 @@ def _standing(session: _Session) -> Standing:
 def _interrupted(session: _Session, how_to_go_on: str) -> StudyInterrupted:
     lost = sum(len(pack.cells) for pack in session.shares)
     total = len(session.study.cells())
-    what = "go on from their last checkpoints" if session.study.resumable else "be begun again"
+    what = "go on from their last checkpoints" if session.saves else "be begun again"
     return StudyInterrupted(
         f"stopped: {session.finished} of {total} runs are finished and saved in {session.path}, "
         f"the {lost} in progress will {what}; go on with: {how_to_go_on}"

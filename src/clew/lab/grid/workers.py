@@ -47,6 +47,8 @@ class Workers(Protocol):
 
     size: int
     """Number of packs that can run side by side."""
+    saves: bool
+    """Whether they see the study's folder, so that a pack can be saved while it is trained."""
 
     def submit(self, pack: Pack, job: Job) -> None:
         """Starts a pack; never called while `size` packs are running."""
@@ -93,6 +95,8 @@ class LocalWorkers(Workers):
     Raises:
         UserError: for an impossible number.
     """
+
+    saves = True
 
     def __init__(
         self, logs: Path, size: int | None = None, work: str = WORK, *, whole: bool = False
