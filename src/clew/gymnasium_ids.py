@@ -44,6 +44,7 @@ IDS: dict[str, tuple[str, dict[str, Any]]] = {
     "clew/PassiveTMaze-v0": (_TASK, {"task": "passive_tmaze"}),
     "clew/ActiveTMaze-v0": (_TASK, {"task": "active_tmaze"}),
     "clew/EndlessTMaze-v0": (_TASK, {"task": "endless_tmaze"}),
+    "clew/KeyToDoor-v0": (_TASK, {"task": "key_to_door"}),
     "clew/PixelMaze-v0": (_TASK, {"task": "pixel_maze"}),
     "clew/MemoryChain-v0": (_TASK, {"task": "memory_chain"}),
     "clew/DistributedMemory-v0": (_TASK, {"task": "distributed_memory"}),

@@ -48,7 +48,7 @@ class Pretended:
     """
 
     def __init__(self, left: float = math.inf, seconds: float = 0.0):
-        self.size = 2
+        self.size, self.saves = 2, True
         self.seconds = seconds
         self.left = left
         self.jobs: list[tuple[Pack, Any]] = []

@@ -267,7 +267,7 @@ def test_settings_of_a_learner_of_your_own_vary(vary: str, tmp_path: Path) -> No
 class InProcess:
     """A worker that is this process."""
 
-    size = 1
+    size, saves = 1, True
 
     def submit(self, pack: Pack, job: Any) -> None:
         """Does it."""

@@ -5,6 +5,7 @@ from clew.envs.base import Environment, Transition
 from clew.envs.dark_room import DarkRoom
 from clew.envs.distributed_memory import DistributedMemory
 from clew.envs.endless_tmaze import EndlessTMaze
+from clew.envs.key_to_door import KeyToDoor
 from clew.envs.memory_chain import MemoryChain
 from clew.envs.permutation import Permutation
 from clew.envs.pixel_maze import PixelMaze
@@ -23,6 +24,7 @@ __all__ = [
     "DistributedMemory",
     "EndlessTMaze",
     "Environment",
+    "KeyToDoor",
     "MemoryChain",
     "PassiveTMaze",
     "Permutation",
@@ -37,6 +39,7 @@ ENVS: dict[str, type[Environment]] = {
     "passive_tmaze": PassiveTMaze,
     "active_tmaze": ActiveTMaze,
     "endless_tmaze": EndlessTMaze,
+    "key_to_door": KeyToDoor,
     "memory_chain": MemoryChain,
     "distributed_memory": DistributedMemory,
     "permutation": Permutation,
