@@ -179,6 +179,16 @@ def test_previous_action_and_reward(mode: AutoresetMode) -> None:
                 assert final["observation"][i, 1] == LENGTHS[int(final["observation"][i, 0]) % 6]
 
 
+def test_the_previous_action_can_be_shown_alone() -> None:
+    both, _ = play(opened(NEXT, previous=True))
+    alone, _ = play(opened(NEXT, previous_action=True))
+    for step, other in zip(alone, both, strict=True):
+        seen, all_of_it = named(step.observation), named(other.observation)
+        assert set(seen) == {"observation", "previous_action"}
+        for name, values in seen.items():
+            np.testing.assert_array_equal(values, all_of_it[name])
+
+
 @pytest.mark.parametrize(
     ("space", "action", "seen"),
     [

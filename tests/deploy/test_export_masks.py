@@ -79,7 +79,7 @@ def test_a_policy_of_files_asks_for_its_mask(agent: Agent, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("where", ["info", "entry"])
 def test_a_run_and_its_export_act_alike(where: str, tmp_path: Path) -> None:
-    """In an environment that raises where something forbidden is done."""
+    """In an environment that raises where something forbidden is done, with and without rewards."""
     options = {"where": where}
     config = clew.TrainConfig(
         env="masked:Locks",
@@ -88,7 +88,9 @@ def test_a_run_and_its_export_act_alike(where: str, tmp_path: Path) -> None:
         memory_options={"hidden_size": 8},
         algorithm="a2c",
         wrappers=clew.WrapperConfig(
-            action_mask="info" if where == "info" else "allowed", previous=True
+            action_mask="info" if where == "info" else "allowed",
+            previous=where == "info",
+            previous_action=where == "entry",
         ),
         a2c=clew.A2CConfig(num_envs=4, rollout_length=16),
         steps=128,

@@ -17,8 +17,10 @@ from clew.envs import AutoReset, Environment, TMaze, Transition
 from clew.envs.spaces import encode_actions
 from clew.envs.wrappers import (
     FOR_JAX,
+    PREVIOUS_ACTION,
+    PREVIOUS_REWARD,
     KeptEntries,
-    PreviousActionReward,
+    PreviousStep,
     ScaledReward,
     WrapperConfig,
     encode_action,
@@ -30,6 +32,7 @@ from clew.run.build import make_parts
 from streams import roll
 
 STEPS = 40
+SHOWN = (PREVIOUS_ACTION, PREVIOUS_REWARD)
 ACTIONS = {
     "discrete": spaces.Discrete(4),
     "multi": spaces.MultiDiscrete([3, 2]),
@@ -203,7 +206,7 @@ def test_it_passes_on_what_the_task_says():
     assert env.remembered(state) == {"parity": 0}
     assert env.render_text(state, jax.device_get(observation)) == "0: [0.0, 0.0, 0.0]"
     assert env.render_image(state, jax.device_get(observation)) is None
-    assert PreviousActionReward(TMaze(5)).action_names == TMaze.action_names
+    assert PreviousStep(TMaze(5), SHOWN).action_names == TMaze.action_names
     assert (env.observation_size, env.num_actions) == (3 + 4 + 1, 4)
     kept = KeptEntries(Counting(), (0,))
     state, observation = kept.reset(jax.random.key(0))
@@ -225,11 +228,23 @@ def test_what_does_not_go_around_a_task_in_jax_is_refused(config, message):
         make_task("tmaze", {}, WrapperConfig(**config))
 
 
+def test_the_previous_action_can_be_shown_alone():
+    """As with the reward, which says in some tasks whether an answer was right."""
+    actions = np.random.default_rng(0).integers(4, size=(30, 2))
+    both = roll(wrap(Counting(), WrapperConfig(previous=True)), actions)
+    alone = roll(wrap(Counting(), WrapperConfig(previous_action=True)), actions)
+    assert set(alone.observation) == {"observation", PREVIOUS_ACTION}
+    for name, seen in alone.observation.items():
+        np.testing.assert_array_equal(seen, both.observation[name])
+    trial = make_task("bandit", {}, WrapperConfig(previous_action=True, trial_episodes=2))
+    assert {PREVIOUS_REWARD, "previous_ended"} < set(trial.observation_space)
+
+
 def test_wrappers_in_the_wrong_order_are_refused():
     with pytest.raises(UserError, match="ScaledReward belongs inside"):
-        ScaledReward(PreviousActionReward(Counting()))
+        ScaledReward(PreviousStep(Counting(), SHOWN))
     with pytest.raises(UserError, match="previous adds 'previous_action'"):
-        PreviousActionReward(PreviousActionReward(Counting()))
+        PreviousStep(PreviousStep(Counting(), SHOWN), SHOWN)
 
 
 def test_a_run_takes_them():

@@ -25,7 +25,7 @@ def test_agents_differ_in_their_memory_alone(learner: str) -> None:
         assert setting.options == {"difficulty": "hard"}
     for name, config in study.models.items():
         assert (config.memory, config.algorithm) == (name, learner)
-        assert config.wrappers.previous and config.memory_options["hidden_size"] == 64
+        assert config.wrappers.previous_action and config.memory_options["hidden_size"] == 64
         assert set(config.memory_options) <= set(grid.SIZES)
     check_study(study.only(["gru", "arelit"], ["battleship"]))
 

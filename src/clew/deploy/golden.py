@@ -12,7 +12,7 @@ import numpy as np
 from clew.deploy import runner
 from clew.deploy.policy import PolicyStep
 from clew.envs.spaces import MASK
-from clew.envs.wrappers import ADDED, PREVIOUS_ENDED
+from clew.envs.wrappers import PREVIOUS_ACTION, PREVIOUS_ENDED, PREVIOUS_REWARD
 from clew.interact.policy import Moment
 
 WARM, STEPS = 7, 120
@@ -125,8 +125,8 @@ def _inputs(step: PolicyStep, moment: Moment, previous: Any) -> dict[str, np.nda
         elif moment.start or previous is None:
             value = np.zeros(shape)
         else:
-            before = {ADDED[0]: previous, ADDED[1]: moment.reward, PREVIOUS_ENDED: moment.ended}
-            value = before[kind]
+            rest = {PREVIOUS_REWARD: moment.reward, PREVIOUS_ENDED: moment.ended}
+            value = {PREVIOUS_ACTION: previous, **rest}[kind]
         found[entry["name"]] = np.asarray(value).astype(entry["dtype"]).reshape((1, *shape))
     return found
 

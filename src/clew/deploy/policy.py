@@ -22,7 +22,14 @@ from clew.deploy import pairs
 from clew.deploy.graph import Graph, GraphBuilder, Ref
 from clew.deploy.lower import Lowering, lower
 from clew.envs.spaces import BARE, MASK, float_boxes, join_mask, kept, without_mask
-from clew.envs.wrappers import ADDED, INFO, PREVIOUS_ENDED, WrapperConfig, encode_action
+from clew.envs.wrappers import (
+    INFO,
+    PREVIOUS_ACTION,
+    PREVIOUS_ENDED,
+    PREVIOUS_REWARD,
+    WrapperConfig,
+    encode_action,
+)
 from clew.errors import UserError
 from clew.interact.policy import PolicyAdapter
 from clew.memory.kernels import without_kernels
@@ -96,16 +103,15 @@ class PolicyStep:
             splits = np.cumsum(self._masks.sizes)[:-1].tolist()
             entry |= {"shape": shape, "dtype": "bool", "splits": splits}
         found.append({"name": "start", "kind": "start", "shape": [], "dtype": "bool"})
-        if self._adapter.wrappers.shows_previous:
-            space = self._adapter.action_space
-            dtype = "float32" if isinstance(space, spaces.Box) else "int32"
-            shape = list(space.shape or ())
-            found.append({"name": ADDED[0], "kind": ADDED[0], "shape": shape, "dtype": dtype})
-            found.append({"name": ADDED[1], "kind": ADDED[1], "shape": [], "dtype": "float32"})
-        if self._adapter.wrappers.trials:
-            name = PREVIOUS_ENDED
-            found.append({"name": name, "kind": name, "shape": [], "dtype": "bool"})
-        return found
+        space = self._adapter.action_space
+        of_actions = "float32" if isinstance(space, spaces.Box) else "int32"
+        previous = {
+            PREVIOUS_ACTION: {"shape": list(space.shape or ()), "dtype": of_actions},
+            PREVIOUS_REWARD: {"shape": [], "dtype": "float32"},
+            PREVIOUS_ENDED: {"shape": [], "dtype": "bool"},
+        }
+        names = self._adapter.wrappers.shows_previous
+        return found + [{"name": name, "kind": name, **previous[name]} for name in names]
 
     def __call__(
         self, params: PyTree[Array], state: PyTree[Array], inputs: dict[str, Array]
@@ -205,19 +211,21 @@ class PolicyStep:
             named = {BARE: named[BARE][np.array(config.keep)]}
         if config.normalise_observations:
             named |= self._normalised(named)
-        if config.shows_previous:
-            none = inputs["start"]
-            taken = inputs[ADDED[0]]
-            if face.actions is not None and face.actions.start is not None:
-                taken = taken - jnp.asarray(face.actions.start, taken.dtype)
-            encoded = encode_action(face.action_space, taken)
-            reward = jnp.where(none, 0.0, self._reward(inputs[ADDED[1]]))
-            named |= {ADDED[0]: jnp.where(none, 0.0, encoded), ADDED[1]: reward[None]}
-            if config.trials:
-                ended = inputs[PREVIOUS_ENDED].astype(jnp.float32)
-                named[PREVIOUS_ENDED] = jnp.where(none, 0.0, ended)[None]
-            return named
-        return named if isinstance(face.unmasked, spaces.Dict) else named[BARE]
+        for name in config.shows_previous:
+            named[name] = jnp.where(inputs["start"], 0.0, self._previous(name, inputs[name]))
+        single = not isinstance(face.unmasked, spaces.Dict) and not config.shows_previous
+        return named[BARE] if single else named
+
+    def _previous(self, name: str, given: Array) -> Array:
+        """What the agent reads of its previous step."""
+        if name == PREVIOUS_REWARD:
+            return self._reward(given)[None]
+        if name == PREVIOUS_ENDED:
+            return given.astype(jnp.float32)[None]
+        actions = self._adapter.actions
+        if actions is not None and actions.start is not None:
+            given = given - jnp.asarray(actions.start, given.dtype)
+        return encode_action(self._adapter.action_space, given)
 
     def _normalised(self, named: dict[str, Array]) -> dict[str, Array]:
         """(x - mean) / deviation, cut off; the mean as two numbers, to float32's last digit."""

@@ -33,8 +33,8 @@ from clew.names import METRICS
 
 INFO = "info"
 """The value of `action_mask` for Gymnasium's `info`."""
-ADDED = ("previous_action", "previous_reward")
-"""Names of what `previous` adds to an observation."""
+PREVIOUS_ACTION, PREVIOUS_REWARD = "previous_action", "previous_reward"
+"""Names of what `previous` adds to an observation; `previous_action` the first alone."""
 PREVIOUS_ENDED = "previous_ended"
 """Name of what trials add besides."""
 FOR_JAX = (
@@ -46,6 +46,7 @@ FOR_JAX = (
     "reward_scale",
     "reward_clip",
     "previous",
+    "previous_action",
 )
 """The settings of `WrapperConfig` that JAX tasks take."""
 
@@ -55,9 +56,10 @@ class WrapperConfig:
     """Settings of the wrappers between an environment and the agent; by default there are none.
 
     In this order: frame_skip, time_limit, trials and video around each environment; then, for all
-    of them together, action_mask, keep, normalise_observations, previous on observations, and
-    normalise_rewards, reward_scale, reward_clip on rewards. The "return" and "length" in a step's
-    metrics are those of the environment's own rewards, and of the agent's steps.
+    of them together, action_mask, keep, normalise_observations, previous and previous_action on
+    observations, and normalise_rewards, reward_scale, reward_clip on rewards. The "return" and
+    "length" in a step's metrics are those of the environment's own rewards, and of the agent's
+    steps.
     """
 
     frame_skip: int = 1
@@ -94,6 +96,9 @@ class WrapperConfig:
     and "previous_reward" (as the agent learns from it); both 0 at an episode's start. Trials
     have them in any case, and "previous_ended" besides: 1 where an episode of the trial has just
     ended, else 0."""
+    previous_action: bool = False
+    """Show the agent its previous action as `previous` does, but no reward: that may say whether
+    an answer was right."""
     action_mask: str | None = None
     """Where an environment says which actions are allowed: info, for its info["action_mask"], or
     the name of an entry of its Dict observation, which the agent then sees only as a mask; None
@@ -114,9 +119,13 @@ class WrapperConfig:
         return self.trial_episodes > 1 and self.trial_memory
 
     @property
-    def shows_previous(self) -> bool:
-        """Whether the agent sees its previous action and reward."""
-        return self.previous or self.trials
+    def shows_previous(self) -> tuple[str, ...]:
+        """Names of what the agent sees of its previous step, if anything."""
+        if self.trials:
+            return PREVIOUS_ACTION, PREVIOUS_REWARD, PREVIOUS_ENDED
+        if self.previous:
+            return PREVIOUS_ACTION, PREVIOUS_REWARD
+        return (PREVIOUS_ACTION,) if self.previous_action else ()
 
     def validate(self) -> None:
         """Refuses impossible settings.
@@ -183,14 +192,16 @@ def observed(space: spaces.Space, actions: spaces.Space, config: WrapperConfig) 
     if not config.shows_previous:
         return space
     named = named_spaces(space)
-    for name in (*ADDED, PREVIOUS_ENDED) if config.trials else ADDED:
+    limit = np.inf if config.reward_clip is None else config.reward_clip
+    added = {
+        PREVIOUS_ACTION: encoded_actions(actions),
+        PREVIOUS_REWARD: spaces.Box(-limit, limit, (1,), np.float32),
+        PREVIOUS_ENDED: spaces.Box(0.0, 1.0, (1,), np.float32),
+    }
+    for name in config.shows_previous:
         if name in named:
             raise UserError(f"previous adds {name!r}, which the environment observes already")
-    limit = np.inf if config.reward_clip is None else config.reward_clip
-    named[ADDED[0]] = encoded_actions(actions)
-    named[ADDED[1]] = spaces.Box(-limit, limit, (1,), np.float32)
-    if config.trials:
-        named[PREVIOUS_ENDED] = spaces.Box(0.0, 1.0, (1,), np.float32)
+        named[name] = added[name]
     return spaces.Dict(named)
 
 
@@ -219,7 +230,7 @@ def wrap(env: Environment, config: WrapperConfig, name: str = "the task") -> Env
         env = KeptEntries(env, config.keep)
     if config.reward_scale != 1.0 or config.reward_clip is not None:
         env = ScaledReward(env, config.reward_scale, config.reward_clip)
-    return PreviousActionReward(env, config.trials) if config.shows_previous else env
+    return PreviousStep(env, config.shows_previous) if config.shows_previous else env
 
 
 class KeptEntries(Wrapper):
@@ -355,7 +366,7 @@ class ScaledReward(Wrapper):
 
     def __init__(self, env: Environment, scale: float = 1.0, clip: float | None = None):
         WrapperConfig(reward_scale=scale, reward_clip=clip).validate()
-        if isinstance(env, PreviousActionReward):
+        if isinstance(env, PreviousStep):
             raise UserError("ScaledReward belongs inside of PreviousActionReward, not around it")
         self.scale, self.clip = scale, clip
         super().__init__(env)
@@ -379,41 +390,45 @@ class ScaledReward(Wrapper):
         return state.env
 
 
-class PreviousActionReward(Wrapper):
-    """Shows the agent its previous action and reward; `previous` of `WrapperConfig`.
+class PreviousStep(Wrapper):
+    """Shows the agent its previous action, reward and more; `previous` of `WrapperConfig`.
 
-    The observation becomes a dict of "observation" (or the task's own names), "previous_action"
-    (one-hot, joined for a MultiDiscrete; a Box or MultiBinary as it is) and "previous_reward" [1].
-    Both are 0 where an episode opens. The final observation of a truncated episode shows the
-    action and the reward that led to it. With trials there is "previous_ended" [1] as well, 1 where
-    the action ended an episode of the trial.
+    The observation becomes a dict of "observation" (or the task's own names) and of what is shown:
+    "previous_action" (one-hot, joined for a MultiDiscrete; a Box or MultiBinary as it is),
+    "previous_reward" [1] and, with trials, "previous_ended" [1], 1 where the action ended an
+    episode of the trial. All are 0 where an episode opens. The final observation of a truncated
+    episode shows what led to it.
 
     Args:
         env: the task; with other rewards, `ScaledReward` goes inside.
-        trials: whether there are `Trials` inside.
+        shown: names of what is shown; "previous_ended" needs `Trials` inside.
 
     Raises:
         UserError: the task observes something of these names already.
     """
 
-    trials: bool = eqx.field(static=True)
+    shown: tuple[str, ...] = eqx.field(static=True)
 
-    def __init__(self, env: Environment, trials: bool = False):
-        self.trials = trials
+    def __init__(self, env: Environment, shown: tuple[str, ...]):
+        self.shown = shown
         super().__init__(env)
 
     @property
     def observation_space(self) -> spaces.Dict:
         """A dict of Boxes and of what the task observes."""
         clip = self.env.clip if isinstance(self.env, ScaledReward) else None
-        episodes = 2 if self.trials else 1  # how many there are, no space says
-        config = WrapperConfig(previous=True, reward_clip=clip, trial_episodes=episodes)
+        config = WrapperConfig(
+            previous=PREVIOUS_REWARD in self.shown,
+            previous_action=True,
+            reward_clip=clip,
+            trial_episodes=2 if PREVIOUS_ENDED in self.shown else 1,  # how many, no space says
+        )
         space = observed(self.env.observation_space, self.action_space, config)
         return cast("spaces.Dict", space)
 
     def opened(self, state: EnvState, observation: Observation) -> tuple[EnvState, Observation]:
         """The first observation of an episode; no action led to it."""
-        size = self.observation_space[ADDED[0]].shape or ()
+        size = self.observation_space[PREVIOUS_ACTION].shape or ()
         none, nothing = jnp.zeros(size, jnp.float32), jnp.zeros((), jnp.float32)
         return state, self._joined(observation, none, nothing, jnp.zeros((), jnp.bool_))
 
@@ -426,17 +441,18 @@ class PreviousActionReward(Wrapper):
         return state, transition._replace(observation=seen)
 
     def task_observation(self, observation: dict[str, Any]) -> Any:
-        added = (*ADDED, PREVIOUS_ENDED) if self.trials else ADDED
-        return bare({name: value for name, value in observation.items() if name not in added})
+        return bare({name: value for name, value in observation.items() if name not in self.shown})
 
     def _joined(
         self, observation: Observation, action: Array, reward: Array, ended: Array
     ) -> dict[str, Any]:
         named = observation if isinstance(observation, dict) else {BARE: observation}
-        found = {**named, ADDED[0]: action, ADDED[1]: reward[None]}
-        if self.trials:
-            found[PREVIOUS_ENDED] = ended.astype(jnp.float32)[None]
-        return found
+        step = {
+            PREVIOUS_ACTION: action,
+            PREVIOUS_REWARD: reward[None],
+            PREVIOUS_ENDED: ended.astype(jnp.float32)[None],
+        }
+        return {**named, **{name: step[name] for name in self.shown}}
 
 
 def encode_action(space: spaces.Space, action: Array) -> Float[Array, "..."]:

@@ -20,7 +20,7 @@ from clew.bridges.gymnasium.spaces import (
 )
 from clew.bridges.gymnasium.wrappers import VectorWrappers
 from clew.envs.spaces import MASK, join_mask, take_entry
-from clew.envs.wrappers import WrapperConfig
+from clew.envs.wrappers import PREVIOUS_REWARD, WrapperConfig
 from clew.errors import UserError, one_line
 
 
@@ -104,7 +104,7 @@ class TrainedWrappers:
         if now.start:
             self._wrappers.begin()
             self._taken = None
-        elif self._adapter.wrappers.shows_previous and now.reward is None:
+        elif PREVIOUS_REWARD in self._adapter.wrappers.shows_previous and now.reward is None:
             raise UserError(
                 "this agent sees its previous reward: call policy(observation, reward=...), or "
                 "start=True if the observation opens an episode"

@@ -8,7 +8,13 @@ from gymnasium import spaces
 
 from clew.bridges.gymnasium.spaces import Array, Arrays
 from clew.envs.spaces import BARE, encode_actions, encoded_actions, float_boxes, kept
-from clew.envs.wrappers import ADDED, PREVIOUS_ENDED, WrapperConfig, observed
+from clew.envs.wrappers import (
+    PREVIOUS_ACTION,
+    PREVIOUS_ENDED,
+    PREVIOUS_REWARD,
+    WrapperConfig,
+    observed,
+)
 from clew.errors import UserError
 
 
@@ -114,19 +120,21 @@ class VectorWrappers:
             ended: [B], which actions ended an episode of a trial; None for none of them.
         """
         observations = self._normalise(self._keep(observations))
-        if not self.config.shows_previous:
+        shown = self.config.shows_previous
+        if not shown:
             return observations
         if actions is None:
             taken = np.zeros((self.num_envs, *encoded_actions(self.actions).shape), np.float32)
         else:
             taken = encode_actions(self.actions, actions)
             taken[starts] = 0.0
-        earned = np.where(starts, np.float32(0), rewards)[:, None]
-        seen = {**_named(observations), ADDED[0]: taken, ADDED[1]: earned}
-        if self.config.trials:
-            ends = np.zeros_like(starts) if ended is None else ended & ~starts
-            seen[PREVIOUS_ENDED] = ends.astype(np.float32)[:, None]
-        return seen
+        ends = np.zeros_like(starts) if ended is None else ended & ~starts
+        step = {
+            PREVIOUS_ACTION: taken,
+            PREVIOUS_REWARD: np.where(starts, np.float32(0), rewards)[:, None],
+            PREVIOUS_ENDED: ends.astype(np.float32)[:, None],
+        }
+        return {**_named(observations), **{name: step[name] for name in shown}}
 
     def reward(self, rewards: Array, counted: Array, ended: Array) -> Array:
         """Rewards [B] float32 that the agent learns from.

@@ -35,10 +35,10 @@ class Battleship(Environment):
     """Sink four ships on an unseen board, shot by shot.
 
     What is observed is whether the last shot hit, but not where it went: the agent needs its
-    previous action (`previous` of `clew.WrapperConfig`). With c = size^2 squares, of which s = 12
-    have ships, a hit gives 1 / s and every other shot, also a second one at a square, -1 / (c - s):
-    hitting alone has the return 1, shooting at every square once 0. The episode ends with the last
-    hit, and is truncated after c shots.
+    previous action (`previous_action` of `clew.WrapperConfig`). With c = size^2 squares, of which
+    s = 12 have ships, a hit gives 1 / s and every other shot, also a second one at a square,
+    -1 / (c - s): hitting alone has the return 1, shooting at every square once 0. The episode ends
+    with the last hit, and is truncated after c shots.
 
     Actions: a row and a column; what is outside is the nearest square.
 

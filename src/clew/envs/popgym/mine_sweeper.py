@@ -29,8 +29,8 @@ class MineSweeper(Environment):
     """Look at every square of an unseen board that has no mine.
 
     What is observed is how many mines lie on the square last looked at and on its eight neighbours,
-    but not which square it was: the agent needs its previous action (`previous` of
-    `clew.WrapperConfig`). With c squares without a mine, a new one gives 1 / c, one seen before
+    but not which square it was: the agent needs its previous action (`previous_action`
+    of `clew.WrapperConfig`). With c squares without a mine, a new one gives 1 / c, one seen before
     -0.5 / (c - 2), and a mine -0.5 - 1 / c. The episode ends with a mine or when all squares
     without one were looked at; it is truncated after c actions. The best return is 1.
 

@@ -29,9 +29,9 @@ class MultiarmedBandit(Environment):
 
     Every arm i pays 1 / n with probability p_i and else costs as much; p_i is uniform between 0 and
     1. What is observed is whether the last pull paid, but not which arm it was: the agent needs its
-    previous action (`previous` of `clew.WrapperConfig`). The episode is truncated after n pulls.
-    Pulling at random has the return 0, who knew the best of k arms (k - 1) / (k + 1). An action
-    that is no arm pulls the nearest one. `bandit` is the same game in trials.
+    previous action (`previous_action` of `clew.WrapperConfig`). The episode is truncated after n
+    pulls. Pulling at random has the return 0, who knew the best of k arms (k - 1) / (k + 1). An
+    action that is no arm pulls the nearest one. `bandit` is the same game in trials.
 
     Args:
         difficulty: easy, medium or hard: 10, 20 or 30 arms, 200, 400 or 600 pulls.

@@ -37,7 +37,7 @@ def agent(memory: str, learner: str = "a2c") -> TrainConfig:
         memory_options=options_among(memory, SIZES),
         network=NetworkConfig(encoder="auto"),
         algorithm=learner,
-        wrappers=WrapperConfig(previous=True),
+        wrappers=WrapperConfig(previous_action=True),
     )
 
 
