@@ -2,15 +2,21 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from clew.cli import run
 from clew.envs.popgym import POPGYM
 from clew.envs.popgym.difficulty import DIFFICULTIES
+from clew.envs.wrappers import WrapperConfig, wrap
 from clew.errors import UserError
 from clew.lab.grid import check_study, read_results, run_study
 from clew.lab.studies.popgym import grid
+from clew.lab.studies.popgym.floors import floors, memoryless_returns, random_returns
 from clew.lab.studies.popgym.page import page_of
 from clew.lab.studies.report.make import make_report
 from clew.memory import MEMORIES
@@ -34,13 +40,57 @@ def test_agents_differ_in_their_memory_alone(learner: str) -> None:
 def test_floors_are_what_random_actions_earned(difficulty: str) -> None:
     found = json.loads(Path("results/popgym-exactness/exactness.json").read_text())["rows"]
     earned = {row["task"]: row["random_return"] for row in found if row["difficulty"] == difficulty}
-    assert grid.random_returns(difficulty) == pytest.approx(earned, abs=6e-4)
+    assert random_returns(difficulty) == pytest.approx(earned, abs=6e-4)
     page = page_of(f"popgym/{difficulty}-ppo")
     assert page is not None
-    floors = {
-        setting.env: setting.floors["random"] for setting in page.publication.settings.values()
-    }
-    assert floors == grid.random_returns(difficulty)
+    found = {setting.env: setting.floors for setting in page.publication.settings.values()}
+    assert found == floors(difficulty)
+    assert {name: known["random"] for name, known in found.items()} == random_returns(difficulty)
+
+
+def test_the_documentation_tells_them() -> None:
+    """Its table of what needs no memory."""
+    text = Path("docs/popgym.md").read_text(encoding="utf-8")
+    for task in memoryless_returns("easy"):
+        found = [f"{memoryless_returns(difficulty)[task]:.2f}" for difficulty in DIFFICULTIES]
+        assert f"| `{task}` | {', '.join(found)} |" in text
+
+
+@pytest.mark.parametrize("task", memoryless_returns("easy"))
+def test_the_best_without_a_memory_is_what_counting_finds(task: str) -> None:
+    """The answer to every observation that earns most in half of many episodes, in the others."""
+    env: Any = POPGYM[task]()
+
+    @jax.jit
+    @jax.vmap
+    def play(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        state, first = env.reset(key)
+        _, told = env.outcomes(state, key)  # [actions, time]
+        seen = jnp.concatenate([first[None], told.observation[0, :-1]])
+        return seen.reshape(env.longest, -1), told.reward.T
+
+    seen, rewards = map(np.asarray, play(jax.random.split(jax.random.key(0), 20_000)))
+    kinds = np.unique(seen.reshape(-1, seen.shape[-1]), axis=0)
+    earned = 0.0
+    for kind in kinds:
+        asked = (seen == kind).all(-1)
+        chosen = rewards[:10_000][asked[:10_000]].sum(0).argmax()
+        earned += rewards[10_000:][asked[10_000:]].sum(0)[chosen] / 10_000
+    assert earned == pytest.approx(memoryless_returns("easy")[task], abs=0.015)
+
+
+def test_an_action_can_carry_what_repeat_first_asks_for() -> None:
+    """So no memory is needed there by who sees the previous action."""
+    env = wrap(POPGYM["repeat_first"](), WrapperConfig(previous_action=True))
+    state, seen = jax.jit(env.reset)(jax.random.key(0))
+    total, step, ended = 0.0, jax.jit(env.step), False
+    while not ended:
+        said = np.asarray(seen["previous_action"])
+        action = said.argmax() if said.any() else np.asarray(seen["observation"])
+        state, told = step(state, jnp.asarray(action, jnp.int32), jax.random.key(0))
+        seen, total = told.observation, total + float(told.reward)
+        ended = bool(told.terminated)
+    assert total == pytest.approx(1.0)
 
 
 def test_unknown_choices_are_named() -> None:

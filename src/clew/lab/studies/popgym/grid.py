@@ -7,9 +7,7 @@ sees its previous action (Morad et al., 2023); otherwise this is another agent t
 has 256 units and 15M steps.
 """
 
-import csv
 from dataclasses import dataclass
-from importlib import resources
 
 from clew.agents.network import NetworkConfig
 from clew.envs.popgym import POPGYM
@@ -17,6 +15,7 @@ from clew.envs.popgym.difficulty import DIFFICULTIES
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import require_choice
 from clew.lab.grid import Evaluation, Setting, Study
+from clew.lab.studies.popgym.floors import floors
 from clew.lab.studies.published import GridOptions, PublishedStudy
 from clew.memory import MEMORIES, options_among
 from clew.run.config import TrainConfig
@@ -53,14 +52,12 @@ def study(difficulty: str = "easy", learner: str = "a2c") -> Study:
     """
     require_choice("difficulty", difficulty, DIFFICULTIES)
     require_choice("learner", learner, LEARNERS)
-    floors = random_returns(difficulty)
+    earned = floors(difficulty)
     return Study(
         name=f"popgym/{difficulty}-{learner}",
         models={memory: agent(memory, learner) for memory in MODELS},
         settings={
-            task.replace("_", "-"): Setting(
-                task, {"difficulty": difficulty}, floors={"random": floors[task]}
-            )
+            task.replace("_", "-"): Setting(task, {"difficulty": difficulty}, floors=earned[task])
             for task in POPGYM
         },
         steps=STEPS,
@@ -68,16 +65,6 @@ def study(difficulty: str = "easy", learner: str = "a2c") -> Study:
         score="return",
         weights=SLOW,
     )
-
-
-def random_returns(difficulty: str) -> dict[str, float]:
-    """What random actions earn in popgym's own tasks, by the task's name here.
-
-    Source: `results/popgym-exactness`, 100,000 steps of popgym 1.0.7 each.
-    """
-    file = resources.files("clew.lab.studies.popgym") / "random_returns.csv"
-    rows = csv.DictReader(file.read_text(encoding="utf-8").splitlines())
-    return {row["task"]: float(row[difficulty]) for row in rows}
 
 
 @dataclass(frozen=True)

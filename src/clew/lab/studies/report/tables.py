@@ -48,6 +48,7 @@ FLOORS = {
     "memoryless": "the best without a memory",
     "majority": "what most bits were, whatever is asked",
     "random": "random actions",
+    "carried": "the last action says what is to be remembered",
 }
 """What is meant by the names of floors."""
 
