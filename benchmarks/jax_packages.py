@@ -9,8 +9,9 @@ with sampled actions. Craftax's takes the longest by far. It goes on where it st
 """
 
 from benchmarks.plans import run_plan
+from benchmarks.which_learner import with_every_memory
 
-from clew import NetworkConfig, TrainConfig
+from clew import NetworkConfig
 from clew.lab.grid import Evaluation, Setting, Study
 
 TASKS = {
@@ -23,19 +24,9 @@ TASKS = {
 
 def packages() -> Study:
     """Two memories on a task of each package."""
-    options = {"gru": {"hidden_size": 64, "num_layers": 1}, "none": {}}
-    agents = {
-        memory: TrainConfig(
-            memory=memory,
-            memory_options=given,
-            network=NetworkConfig(encoder="auto"),
-            algorithm="ppo",
-        )
-        for memory, given in options.items()
-    }
     return Study(
         name="jax-packages",
-        models=agents,
+        models=with_every_memory({"ppo": {"network": NetworkConfig(encoder="auto")}}),
         settings=TASKS,
         steps=300_000,
         evaluation=Evaluation(episodes=200),

@@ -1,6 +1,8 @@
 """A learner that replays: its state in every runner, its file in checkpoints, and its clock."""
 
+import itertools
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -230,6 +232,44 @@ def test_a_damaged_or_foreign_replay_is_passed_over(tmp_path: Path) -> None:
     (folder / names[0]).unlink()
     checkpoint.remove_leftovers(folder)
     assert not (folder / names[1]).exists() and (folder / names[5]).exists()
+
+
+class Killed(BaseException):
+    """A kill, after which nothing more is done."""
+
+
+@pytest.mark.parametrize("where", ["fsync", "replace"])
+@pytest.mark.parametrize("written", range(2))
+def test_a_kill_between_the_files_of_a_checkpoint_loses_nothing(
+    where: str, written: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the replay is written, and while the file that names it is."""
+    folder = tmp_path / "checkpoints"
+
+    def save(update: int) -> None:
+        tree = {"a": np.full(3, update)}
+        checkpoint.save(folder, tree, {"update": update}, {}, {"x": np.full(5, update)})
+
+    for update in (1, 2):
+        save(update)
+    calls = itertools.count()
+    real = getattr(os, where)
+
+    def killed(*args: Any) -> Any:
+        # A folder is synchronised too, after each file.
+        if next(calls) == written * (2 if where == "fsync" else 1):
+            raise Killed
+        return real(*args)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(f"clew.files.os.{where}", killed)
+        save(3)
+    checkpoint.remove_leftovers(folder)
+    found = checkpoint.load_newest(folder, lambda read: checkpoint.read_replay(read).leaves["/x"])
+    assert found is not None and (found[1] == 2).all() and not found[2]
+    save(3)
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == [f"update-00000000{n}.{end}" for n in (1, 2, 3) for end in ("clew", "replay")]
 
 
 def test_what_a_replay_takes_is_said_and_must_have_room(
