@@ -1,4 +1,4 @@
-"""PQN and R2D2 beside memorax's, and beside PPO: steps and gradient steps a second, and memory.
+"""PQN and R2D2 beside memorax's, and beside PPO: steps and gradient steps a second.
 
     make .venv-peers/.installed
     python -m benchmarks.learner_peers results/learner-peers
@@ -7,8 +7,6 @@ The same task in JAX for all, clew's memory chain of 20 steps, a GRU of 64 units
 layer, and the settings of clew's learners at their defaults as far as memorax has them. Each
 measurement is a process of its own, by turns; leave the machine alone meanwhile. Rates are those of
 a compiled call of four rollouts with what is learned from them, after three that are not counted.
-Memory is what a training adds at its peak to a process that has compiled it before; beside it
-stands what `clew train` foretells of its program, and of its replay.
 """
 
 import argparse
@@ -29,8 +27,6 @@ from clew.lab.bench.timing import by_turns, estimate
 ROOT = Path(__file__).parents[1]
 PEERS = ROOT / ".venv-peers/bin/python"
 CASES = ("clew ppo", "clew pqn", "memorax pqn", "clew r2d2", "memorax r2d2")
-FULL = (200_000, 2_000_000, 6_000_000)
-"""Steps of R2D2's replay, filled for its memory."""
 WIDTH, LENGTH, ROLLOUTS, UNTIMED = 64, 20, 4, 3
 
 
@@ -52,7 +48,7 @@ def gradient_steps(config: Any) -> int:
 
 
 def clew_learner(learner: str, **changes: Any) -> tuple[Callable[[], Any], dict[str, Any]]:
-    """What begins a training and returns a call that goes on with it, and what was foretold."""
+    """What begins a training and returns a call that goes on with it, and its sizes."""
     import equinox as eqx
     import jax
     import jax.numpy as jnp
@@ -108,47 +104,20 @@ def memorax_learner(learner: str) -> tuple[Callable[[], Any], dict[str, Any]]:
 
 
 def child(case: str, calls: int) -> dict[str, Any]:
-    """What one process measures: seconds of calls, and what a training adds to its memory."""
+    """What one process measures: seconds of calls."""
     sys.path.insert(0, str(ROOT / "benchmarks/peers"))
     import jax
-
-    from serve import resident_growth
 
     library, learner = case.split()
     begin, facts = (clew_learner if library == "clew" else memorax_learner)(learner)
 
-    def trained(count: int) -> list[float]:
-        call, seconds = begin(), []
-        for _ in range(count):
-            began = time.perf_counter()
-            jax.block_until_ready(call())
-            seconds.append(time.perf_counter() - began)
-        return seconds
-
+    call, seconds = begin(), []
+    for _ in range(calls + UNTIMED):
+        began = time.perf_counter()
+        jax.block_until_ready(call())
+        seconds.append(time.perf_counter() - began)
     # Before its replay has 10,000 steps, which are two such calls, R2D2 learns nothing.
-    seconds = trained(calls + UNTIMED)[UNTIMED:]
-    growth = resident_growth(lambda: trained(UNTIMED + 1))
-    return facts | {"seconds": seconds, "resident_bytes": growth}
-
-
-def filled(replay_steps: int) -> dict[str, Any]:
-    """What a training of R2D2 adds to its process's memory until its replay is full."""
-    sys.path.insert(0, str(ROOT / "benchmarks/peers"))
-    import jax
-
-    from serve import resident_growth
-
-    begin, facts = clew_learner("r2d2", replay_steps=replay_steps)
-    config = settings("r2d2")
-    calls = 1 + replay_steps // (ROLLOUTS * config.num_envs * config.rollout_length)
-
-    def train(count: int) -> None:
-        call = begin()
-        for _ in range(count):
-            jax.block_until_ready(call())
-
-    train(UNTIMED)
-    return facts | {"resident_bytes": resident_growth(partial(train, calls))}
+    return facts | {"seconds": seconds[UNTIMED:]}
 
 
 def measure(case: str, calls: int) -> dict[str, Any]:
@@ -183,9 +152,6 @@ def main() -> None:
     if sys.argv[1:2] == ["--child"]:
         print(json.dumps(child(sys.argv[2], int(sys.argv[3]))))
         return
-    if sys.argv[1:2] == ["--filled"]:
-        print(json.dumps(filled(int(sys.argv[2]))))
-        return
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--turns", type=int, default=6)
@@ -196,18 +162,13 @@ def main() -> None:
     turns = by_turns(measures, given.turns, rotate=True)
     for case, found in turns.items():
         rate = estimate([turn["steps_per_second"] for turn in found])
-        held = estimate([turn["resident_bytes"] / 1e6 for turn in found])
-        print(f"{case:14} {rate:,.0f} steps/s, {held:,.0f} MB")
-    full = {steps: answer("clew r2d2", "--filled", str(steps)) for steps in FULL}
-    for steps, found in full.items():
-        foretold, grown = found["foretold_bytes"] / 1e6, found["resident_bytes"] / 1e6
-        print(f"replay of {steps:,}: foretold {foretold:,.0f} MB, grown by {grown:,.0f} MB")
+        print(f"{case:14} {rate:,.0f} steps/s")
     from clew.files import write_json
     from clew.lab.bench.machine import device, matrix_product_rate
 
     given.folder.mkdir(parents=True, exist_ok=True)
     about = {"device": device(), "product_rate": matrix_product_rate(), "calls": given.calls}
-    write_json(given.folder / "turns.json", about | {"turns": turns, "full": full})
+    write_json(given.folder / "turns.json", about | {"turns": turns})
 
 
 if __name__ == "__main__":

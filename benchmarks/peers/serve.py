@@ -155,19 +155,26 @@ def resident_growth(call: Callable[[], Any]) -> int | None:
     Free memory is handed back first, so that the call must ask for all it needs, whichever library
     it belongs to.
     """
-    gc.collect()
     try:
-        ctypes.CDLL(None).malloc_trim(0)
-        before = _status("VmRSS")
+        before = resident("VmRSS", trimmed=True)
         with open("/proc/self/clear_refs", "w") as file:
             file.write("5")  # the highest resident size counts from here
         call()
-        return max(0, _status("VmHWM") - before)
+        return max(0, resident("VmHWM") - before)
     except (OSError, AttributeError):
         return None
 
 
-def _status(field: str) -> int:
+def resident(field: str, trimmed: bool = False) -> int:
+    """Bytes of this process in memory, now (VmRSS) or at most (VmHWM).
+
+    Args:
+        field: which of the two.
+        trimmed: hand free memory back first.
+    """
+    if trimmed:
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
     with open("/proc/self/status") as file:
         found = next(line for line in file if line.startswith(field))
     return int(found.split()[1]) * 1024

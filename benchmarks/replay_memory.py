@@ -1,0 +1,87 @@
+"""What a training of R2D2 takes of a process's memory until its replay is full, as foretold?
+
+    python -m benchmarks.replay_memory results/replay-memory
+
+Each replay in a process of its own, which has compiled everything before: its resident size from
+there to the full replay, and its peak, beside the bytes of the replay's arrays, which `clew train`
+says before it begins, and those that the compiled program holds at once, by which a run that does
+not fit is refused. The task and the agent are those of `benchmarks/learner_peers.py`. It goes on
+where it stopped.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.learner_peers import ROLLOUTS, ROOT, clew_learner, settings
+
+SIZES = (20_000, 200_000, 2_000_000, 6_000_000)
+CASES = (*((steps, False) for steps in SIZES), (2_000_000, True))
+"""Steps of the replay, and whether glibc maps every large block by itself, so that it keeps nothing
+of what was freed."""
+MAPPED = {"MALLOC_MMAP_THRESHOLD_": "65536"}
+LEARNS = 3
+"""Calls of the program until the learner has begun to learn."""
+
+
+def filled(replay_steps: int) -> dict[str, int]:
+    """Bytes of this process at every stage of a training."""
+    sys.path.insert(0, str(ROOT / "benchmarks/peers"))
+    import jax
+
+    from serve import resident, resident_growth
+
+    begin, facts = clew_learner("r2d2", replay_steps=replay_steps)
+    config = settings("r2d2")
+    calls = 1 + replay_steps // (ROLLOUTS * config.num_envs * config.rollout_length)
+    found = facts | {"compiled": resident("VmRSS", trimmed=True)}
+
+    def train() -> None:
+        call = begin()
+        found["begun"] = resident("VmRSS")
+        for number in range(max(calls, LEARNS)):
+            jax.block_until_ready(call())
+            if number == LEARNS - 1:
+                found["learns"] = resident("VmRSS")
+        found["full"] = resident("VmRSS")
+
+    growth = resident_growth(train)
+    return found | {"peak": found["compiled"] + (growth or 0)}
+
+
+def main() -> None:
+    """Writes what every process said, and prints it."""
+    if sys.argv[1:2] == ["--filled"]:
+        print(json.dumps(filled(int(sys.argv[2]))))
+        return
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--repeats", type=int, default=2, help="processes of each size")
+    given = parser.parse_args()
+    from clew.files import write_json
+    from clew.lab.bench.machine import device
+
+    file = given.folder / "rows.json"
+    rows: list[dict[str, Any]] = json.loads(file.read_text())["rows"] if file.is_file() else []
+    for steps, mapped in CASES:
+        case = {"replay_steps": steps, "mapped": mapped}
+        there = sum(row | case == row for row in rows)
+        for _ in range(there, given.repeats):
+            words = [sys.executable, "-m", "benchmarks.replay_memory", "--filled", str(steps)]
+            env = os.environ | (MAPPED if mapped else {})
+            made = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, check=True)
+            rows.append(case | json.loads(made.stdout.splitlines()[-1]))
+            grown = {name: rows[-1][name] - rows[-1]["compiled"] for name in ("full", "peak")}
+            print(f"{case}: " + ", ".join(f"{n} {b / 1e6:,.0f} MB" for n, b in grown.items()))
+    given.folder.mkdir(parents=True, exist_ok=True)
+    write_json(file, {"device": device(), "rows": rows})
+
+
+if __name__ == "__main__":
+    main()
