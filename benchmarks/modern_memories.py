@@ -1,74 +1,103 @@
-"""Does each memory learn? A T-Maze of 20 steps, and with --long one of 160.
+"""Does each memory learn a T-Maze, and does what it learned hold in a longer one?
 
     python -m benchmarks.modern_memories results/modern-memories
-    python -m benchmarks.modern_memories results/modern-memories-160 --long
+    python -m benchmarks.modern_memories results/modern-memories-160 --plan long
+    python -m benchmarks.modern_memories results/short-to-long --plan further --seeds 3
 
-Small agents of equal width, five seeds. At 160 all but the memory is as in the study of AReLiT, of
-`benchmarks/arelit_tmaze.py`, whose rows of GRU, AReLiT and the average stand beside these. It goes
-on where it stopped; `clew report FOLDER` draws the curves and the table.
+Plans, with small agents of equal width, five seeds:
+
+- short: a corridor of 20, 500,000 steps of A2C with the library's default rates; every memory, and
+  once more those whose gates can begin open;
+- long: a corridor of 160, 5,000,000 steps. All but the memory is as in the study of AReLiT, of
+  `benchmarks/arelit_tmaze.py`, whose rows of GRU, AReLiT and the average stand beside these;
+- further: as short, without open gates; the trained agents are then tried in corridors of 40 to 640
+  as well. These show the places of the corridor of 20, each for several steps, so that nothing is
+  new to an agent but the time.
+
+It goes on where it stopped; `clew report FOLDER` draws the curves and the table.
 """
 
-import argparse
 from dataclasses import replace
 
 from benchmarks.arelit_tmaze import SIZES, agent
+from benchmarks.plans import run_plan
 
 from clew import A2CConfig, TrainConfig
-from clew.lab.grid import Evaluation, Setting, Study, run_study
+from clew.lab.grid import Evaluation, Setting, Study
 from clew.lab.studies.popgym.grid import SIZES as WIDTHS
 from clew.memory import MEMORIES, options_among, options_of
 
+NAMES = [name for name in MEMORIES if name != "hybrid"]
 LONGEST = 256
 """Steps that the longest memories last at the start, where gates can begin open."""
+SHORT, LONG = 20, 160
+"""Corridors to learn in."""
+FURTHER = (40, 80, 160, 320, 640)
+"""Corridors that are tried after the short one."""
 
 
-def short(name: str) -> TrainConfig:
-    """The settings of one memory in the corridor of 20."""
+def short() -> Study:
+    """A corridor of 20."""
     a2c = A2CConfig(num_envs=16, rollout_length=64)
-    return TrainConfig(memory=name, memory_options=options_among(name, WIDTHS), a2c=a2c)
+    models = {
+        name: TrainConfig(memory=name, memory_options=options_among(name, WIDTHS), a2c=a2c)
+        for name in NAMES
+    }
+    return _study("modern-memories", models | _opened(models), _corridor(SHORT), 500_000)
 
 
-def long(name: str) -> TrainConfig:
-    """Its settings in the corridor of 160."""
-    sizes = SIZES["small"] | {"window": 256}
-    settings = agent("small half-wave fast")
-    return replace(settings, memory=name, memory_options=options_among(name, sizes))
+def long() -> Study:
+    """One of 160."""
+    sizes, settings = SIZES["small"] | {"window": 256}, agent("small half-wave fast")
+    models = {
+        name: replace(settings, memory=name, memory_options=options_among(name, sizes))
+        for name in NAMES
+    }
+    return _study("modern-memories-160", models | _opened(models), _corridor(LONG), 5_000_000)
 
 
-def opened(config: TrainConfig) -> TrainConfig:
-    """The same with gates that begin open."""
-    return replace(config, memory_options=config.memory_options | {"chrono": LONGEST})
+def further() -> Study:
+    """The corridor of 20, and then longer ones that look like it."""
+    longer = {
+        f"corridor-{n}": {"corridor_length": n, "shown_length": SHORT, "time_limit": 1000 + n}
+        for n in FURTHER
+    }
+    settings = {
+        name: replace(setting, further=longer, further_needs="junction")
+        for name, setting in _corridor(SHORT).items()
+    }
+    study = replace(short().only(NAMES), name="short-to-long", settings=settings)
+    return replace(study, resumable=True)
 
 
-def study(of_160: bool, names: list[str]) -> Study:
-    """The memories, and once more those whose gates can begin open."""
-    corridor, steps = (160, 5_000_000) if of_160 else (20, 500_000)
-    models = {name: long(name) if of_160 else short(name) for name in names}
-    gated = [name for name in names if "chrono" in options_of(name)]
-    models |= {f"{name}-open": opened(models[name]) for name in gated}
+def _opened(models: dict[str, TrainConfig]) -> dict[str, TrainConfig]:
+    """Those whose gates can begin open, with gates that do."""
+    return {
+        f"{name}-open": replace(config, memory_options=config.memory_options | {"chrono": LONGEST})
+        for name, config in models.items()
+        if "chrono" in options_of(name)
+    }
+
+
+def _corridor(length: int) -> dict[str, Setting]:
+    return {f"tmaze-{length}": Setting("tmaze", {"corridor_length": length})}
+
+
+def _study(
+    name: str, models: dict[str, TrainConfig], settings: dict[str, Setting], steps: int
+) -> Study:
     return Study(
-        name="modern-memories" + ("-160" if of_160 else ""),
+        name=name,
         models=models,
-        settings={f"tmaze-{corridor}": Setting("tmaze", {"corridor_length": corridor})},
-        seeds=tuple(range(5)),
+        settings=settings,
         steps=steps,
         evaluation=Evaluation(episodes=500),
         score="success",
     )
 
 
-def main() -> None:
-    """Runs what is missing."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folder")
-    parser.add_argument("--long", action="store_true", help="160 steps of corridor, 5M steps")
-    parser.add_argument("--memories", nargs="+", default=[n for n in MEMORIES if n != "hybrid"])
-    parser.add_argument("--workers", type=int, default=1)
-    given = parser.parse_args()
-    run_study(study(given.long, given.memories), given.folder, workers=given.workers)
+PLANS = {"short": short, "long": long, "further": further}
 
 
 if __name__ == "__main__":
-    main()
+    run_plan(__doc__, PLANS)

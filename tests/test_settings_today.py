@@ -37,7 +37,6 @@ PAGES = sorted(
         if path.parents[1].name not in OLDER
     }
 )
-NAMED = [name for name in MEMORIES if name != "hybrid"]
 STUDIES: dict[str, Study] = {
     "arelit-tmaze": arelit_tmaze.STUDY,
     "chain-of-sac": which_learner.chain_of_sac(),
@@ -47,8 +46,8 @@ STUDIES: dict[str, Study] = {
     "makkink-one-repair": makkink.study(edition="one-repair"),
     "makkink-published": makkink.study(),
     "makkink-repaired": makkink.study(edition="repaired"),
-    "modern-memories": modern_memories.study(False, NAMED),
-    "modern-memories-160": modern_memories.study(True, NAMED),
+    "modern-memories": modern_memories.short(),
+    "modern-memories-160": modern_memories.long(),
     "pqn": which_learner.pqn(),
     "pramanik-tmaze-10m": tmaze.study(),
     "pramanik-tmaze-published": tmaze.study(),
