@@ -1,18 +1,14 @@
-"""Does each memory learn a T-Maze, and does what it learned hold in a longer one?
+"""Does each memory learn a T-Maze?
 
     python -m benchmarks.modern_memories results/modern-memories
     python -m benchmarks.modern_memories results/modern-memories-160 --plan long
-    python -m benchmarks.modern_memories results/short-to-long --plan further --seeds 3
 
 Plans, with small agents of equal width, five seeds:
 
 - short: a corridor of 20, 500,000 steps of A2C with the library's default rates; every memory, and
   once more those whose gates can begin open;
 - long: a corridor of 160, 5,000,000 steps. All but the memory is as in the study of AReLiT, of
-  `benchmarks/arelit_tmaze.py`, whose rows of GRU, AReLiT and the average stand beside these;
-- further: as short, without open gates; the trained agents are then tried in corridors of 40 to 640
-  as well. These show the places of the corridor of 20, each for several steps, so that nothing is
-  new to an agent but the time.
+  `benchmarks/arelit_tmaze.py`, whose rows of GRU, AReLiT and the average stand beside these.
 
 It goes on where it stopped; `clew report FOLDER` draws the curves and the table.
 """
@@ -31,9 +27,7 @@ NAMES = [name for name in MEMORIES if name != "hybrid"]
 LONGEST = 256
 """Steps that the longest memories last at the start, where gates can begin open."""
 SHORT, LONG = 20, 160
-"""Corridors to learn in."""
-FURTHER = (40, 80, 160, 320, 640)
-"""Corridors that are tried after the short one."""
+"""Corridors."""
 
 
 def short() -> Study:
@@ -43,7 +37,7 @@ def short() -> Study:
         name: TrainConfig(memory=name, memory_options=options_among(name, WIDTHS), a2c=a2c)
         for name in NAMES
     }
-    return _study("modern-memories", models | _opened(models), _corridor(SHORT), 500_000)
+    return _study("modern-memories", models | _opened(models), corridor(SHORT), 500_000)
 
 
 def long() -> Study:
@@ -53,21 +47,7 @@ def long() -> Study:
         name: replace(settings, memory=name, memory_options=options_among(name, sizes))
         for name in NAMES
     }
-    return _study("modern-memories-160", models | _opened(models), _corridor(LONG), 5_000_000)
-
-
-def further() -> Study:
-    """The corridor of 20, and then longer ones that look like it."""
-    longer = {
-        f"corridor-{n}": {"corridor_length": n, "shown_length": SHORT, "time_limit": 1000 + n}
-        for n in FURTHER
-    }
-    settings = {
-        name: replace(setting, further=longer, further_needs="junction")
-        for name, setting in _corridor(SHORT).items()
-    }
-    study = replace(short().only(NAMES), name="short-to-long", settings=settings)
-    return replace(study, resumable=True)
+    return _study("modern-memories-160", models | _opened(models), corridor(LONG), 5_000_000)
 
 
 def _opened(models: dict[str, TrainConfig]) -> dict[str, TrainConfig]:
@@ -79,7 +59,8 @@ def _opened(models: dict[str, TrainConfig]) -> dict[str, TrainConfig]:
     }
 
 
-def _corridor(length: int) -> dict[str, Setting]:
+def corridor(length: int) -> dict[str, Setting]:
+    """A T-Maze of this length."""
     return {f"tmaze-{length}": Setting("tmaze", {"corridor_length": length})}
 
 
@@ -96,7 +77,7 @@ def _study(
     )
 
 
-PLANS = {"short": short, "long": long, "further": further}
+PLANS = {"short": short, "long": long}
 
 
 if __name__ == "__main__":

@@ -4,10 +4,10 @@ import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from clew.lab.grid import Study, run_study
+from clew.lab.grid import Study, StudyResult, run_study
 
 
-def run_plan(about: str | None, plans: Mapping[str, Callable[[], Study]]) -> None:
+def run_plan(about: str | None, plans: Mapping[str, Callable[[], Study]]) -> StudyResult:
     """Runs what is missing of the plan that the command line names, by default the first.
 
     Args:
@@ -24,4 +24,4 @@ def run_plan(about: str | None, plans: Mapping[str, Callable[[], Study]]) -> Non
     parser.add_argument("--workers", type=int, default=1)
     given = parser.parse_args()
     study = replace(plans[given.plan](), seeds=tuple(range(given.seeds)))
-    run_study(study.only(given.models), given.folder, workers=given.workers)
+    return run_study(study.only(given.models), given.folder, workers=given.workers)
