@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import arelit_tmaze, initial_weights, modern_memories, which_learner
+from benchmarks import arelit_tmaze, initial_weights, modern_memories, short_to_long, which_learner
 
 from clew.cli.parse import parse
 from clew.cli.train import TrainCommand, default_command
@@ -52,6 +52,7 @@ STUDIES: dict[str, Study] = {
     "pramanik-tmaze-10m": tmaze.study(),
     "pramanik-tmaze-published": tmaze.study(),
     "r2d2-defaults": which_learner.r2d2_defaults(),
+    "short-to-long": short_to_long.further(),
     "which-learner": which_learner.defaults(),
 }
 """What the commands of results pages run, by folder."""
