@@ -75,7 +75,7 @@ def main() -> None:
         for _ in range(there, given.repeats):
             words = [sys.executable, "-m", "benchmarks.replay_memory", "--filled", str(steps)]
             env = os.environ | (MAPPED if mapped else {})
-            made = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, check=True)
+            made = subprocess.run(words, cwd=ROOT, env=env, stdout=subprocess.PIPE, check=True)
             rows.append(case | json.loads(made.stdout.splitlines()[-1]))
             grown = {name: rows[-1][name] - rows[-1]["compiled"] for name in ("full", "peak")}
             print(f"{case}: " + ", ".join(f"{n} {b / 1e6:,.0f} MB" for n, b in grown.items()))

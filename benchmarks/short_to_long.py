@@ -13,10 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from benchmarks.modern_memories import NAMES, SHORT, corridor, short
 from benchmarks.plans import run_plan
 
 from clew.lab.grid import Study
+from clew.report.figures import new_figure, save, tidy
 
 LONGER = (40, 80, 160, 320, 640)
 SOLVED = 0.9
@@ -44,10 +46,6 @@ def success(row: Mapping[str, Any]) -> list[float]:
 
 def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Mean success of the seeds that solve the short corridor, a line a memory, best first."""
-    import numpy as np
-
-    from clew.report.figures import new_figure, save, tidy
-
     solved: dict[str, list[list[float]]] = {}
     for row in rows:
         if row["mean"] >= SOLVED:

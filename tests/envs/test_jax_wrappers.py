@@ -14,11 +14,9 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 import clew
 from clew.bridges.gymnasium.stream import GymnasiumStream
 from clew.envs import AutoReset, Environment, TMaze, Transition
-from clew.envs.spaces import encode_actions
+from clew.envs.spaces import PREVIOUS_ACTION, PREVIOUS_REWARD, encode_actions
 from clew.envs.wrappers import (
     FOR_JAX,
-    PREVIOUS_ACTION,
-    PREVIOUS_REWARD,
     KeptEntries,
     PreviousStep,
     ScaledReward,

@@ -11,8 +11,7 @@ import numpy as np
 
 from clew.deploy import runner
 from clew.deploy.policy import PolicyStep
-from clew.envs.spaces import MASK
-from clew.envs.wrappers import PREVIOUS_ACTION, PREVIOUS_ENDED, PREVIOUS_REWARD
+from clew.envs.spaces import MASK, PREVIOUS_ACTION, PREVIOUS_ENDED, PREVIOUS_REWARD
 from clew.interact.policy import Moment
 
 WARM, STEPS = 7, 120
@@ -125,8 +124,11 @@ def _inputs(step: PolicyStep, moment: Moment, previous: Any) -> dict[str, np.nda
         elif moment.start or previous is None:
             value = np.zeros(shape)
         else:
-            rest = {PREVIOUS_REWARD: moment.reward, PREVIOUS_ENDED: moment.ended}
-            value = {PREVIOUS_ACTION: previous, **rest}[kind]
+            value = {
+                PREVIOUS_ACTION: previous,
+                PREVIOUS_REWARD: moment.reward,
+                PREVIOUS_ENDED: moment.ended,
+            }[kind]
         found[entry["name"]] = np.asarray(value).astype(entry["dtype"]).reshape((1, *shape))
     return found
 

@@ -21,15 +21,18 @@ from clew.bridges.gymnasium.wrappers import EPSILON
 from clew.deploy import pairs
 from clew.deploy.graph import Graph, GraphBuilder, Ref
 from clew.deploy.lower import Lowering, lower
-from clew.envs.spaces import BARE, MASK, float_boxes, join_mask, kept, without_mask
-from clew.envs.wrappers import (
-    INFO,
+from clew.envs.spaces import (
+    BARE,
+    MASK,
     PREVIOUS_ACTION,
     PREVIOUS_ENDED,
     PREVIOUS_REWARD,
-    WrapperConfig,
-    encode_action,
+    float_boxes,
+    join_mask,
+    kept,
+    without_mask,
 )
+from clew.envs.wrappers import INFO, WrapperConfig, encode_action
 from clew.errors import UserError
 from clew.interact.policy import PolicyAdapter
 from clew.memory.kernels import without_kernels

@@ -228,7 +228,7 @@ class KeyToDoor(Environment):
         from PIL import Image  # start: Pillow takes 0.03 s
 
         unit, colours = 50, COLOURS.astype(np.uint8)
-        room = np.asarray(self._room(jax.tree.map(jnp.asarray, state), jnp.zeros((), jnp.bool_)))
+        room = self._drawn(state)
         picture = np.repeat(np.repeat(colours[room], unit, axis=0), unit, axis=1)
         row, column = (int(n) - SEEN // 2 for n in state.place)
         canvas = Canvas.onto(Image.fromarray(picture))
@@ -238,12 +238,17 @@ class KeyToDoor(Environment):
 
     def render_text(self, state: KeyToDoorState, observation: np.ndarray) -> str:
         """The whole room: + the agent, k the key, a an apple, d the door."""
-        room = np.asarray(self._room(jax.tree.map(jnp.asarray, state), jnp.zeros((), jnp.bool_)))
+        room = self._drawn(state)
         rows = ["".join(SIGNS[kind] for kind in row).rstrip() for row in room]
         has = "has the key" if state.has_key else "has no key"
         return (
             "\n".join(rows) + f"\nstep {int(state.time)}, {has}, {int(state.num_picked)} apples\n"
         )
+
+    def _drawn(self, state: KeyToDoorState) -> Int[np.ndarray, "7 11"]:
+        """The room of a state in NumPy, for people; the lamp is out."""
+        arrays = jax.tree.map(jnp.asarray, state)
+        return np.asarray(self._room(arrays, jnp.zeros((), jnp.bool_)))
 
     def _phase(self, time: Int[Array, ""]) -> tuple[Int[Array, ""], Int[Array, ""]]:
         """Which phase it is before a step, from 0, and the steps that were taken in it."""
@@ -254,14 +259,14 @@ class KeyToDoor(Environment):
     def _room(self, state: KeyToDoorState, lit: Bool[Array, ""]) -> Int[Array, "7 11"]:
         """The kind of every place of the room that the agent is in."""
         phase, passed = self._phase(state.time)
-        room = jnp.asarray(BARE)[phase]
+        room = bare = jnp.asarray(BARE)[phase]
         here = (phase == 0) & ~state.has_key
         room = jnp.where(here, room.at[state.key[0], state.key[1]].set(LATCHKEY), room)
         room = jnp.where((phase == 1) & _grown(state, passed), APPLE, room)
         room = jnp.where((phase == 0) & lit, room.at[LAMP].set(LIGHT), room)
         room = room.at[state.place[0], state.place[1]].set(AGENT)
         # The door is drawn over the agent.
-        return jnp.where((phase == 2) & (jnp.asarray(BARE)[2] == CLOSED), CLOSED, room)
+        return jnp.where(bare == CLOSED, CLOSED, room)
 
     def _observe(self, state: KeyToDoorState, lit: Bool[Array, ""]) -> Float[Array, " 75"]:
         room = jnp.pad(self._room(state, lit), SEEN // 2, constant_values=FLOOR)

@@ -10,6 +10,10 @@ from clew.names import BARE, MASK
 
 NOTHING_ALLOWED = "an action mask that allows no action"
 """What error messages call a mask of which no action can be taken."""
+PREVIOUS_ACTION, PREVIOUS_REWARD = "previous_action", "previous_reward"
+"""Names of what an agent may see of its previous step."""
+PREVIOUS_ENDED = "previous_ended"
+"""Name of what trials add to it."""
 
 
 class ActionMask(spaces.Box):

@@ -6,7 +6,7 @@ The wrappers of Gymnasium environments, which take all of the settings, are in
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,6 +18,9 @@ from jaxtyping import Array, Bool, Float
 from clew.envs.base import Environment, EnvState, Observation, Transition, Wrapper
 from clew.envs.spaces import (
     BARE,
+    PREVIOUS_ACTION,
+    PREVIOUS_ENDED,
+    PREVIOUS_REWARD,
     bare,
     choice_sizes,
     encoded_actions,
@@ -33,10 +36,6 @@ from clew.names import METRICS
 
 INFO = "info"
 """The value of `action_mask` for Gymnasium's `info`."""
-PREVIOUS_ACTION, PREVIOUS_REWARD = "previous_action", "previous_reward"
-"""Names of what `previous` adds to an observation; `previous_action` the first alone."""
-PREVIOUS_ENDED = "previous_ended"
-"""Name of what trials add besides."""
 FOR_JAX = (
     "trial_episodes",
     "trial_memory",
@@ -191,14 +190,25 @@ def observed(space: spaces.Space, actions: spaces.Space, config: WrapperConfig) 
         space = spaces.Dict(named) if isinstance(space, spaces.Dict) else named[BARE]
     if not config.shows_previous:
         return space
+    return with_previous(space, actions, config.shows_previous, config.reward_clip)
+
+
+def with_previous(
+    space: spaces.Space, actions: spaces.Space, shown: tuple[str, ...], clip: float | None
+) -> spaces.Dict:
+    """The space of what is observed beside what is shown of the previous step.
+
+    Raises:
+        UserError: a name is taken.
+    """
     named = named_spaces(space)
-    limit = np.inf if config.reward_clip is None else config.reward_clip
+    limit = np.inf if clip is None else clip
     added = {
         PREVIOUS_ACTION: encoded_actions(actions),
         PREVIOUS_REWARD: spaces.Box(-limit, limit, (1,), np.float32),
         PREVIOUS_ENDED: spaces.Box(0.0, 1.0, (1,), np.float32),
     }
-    for name in config.shows_previous:
+    for name in shown:
         if name in named:
             raise UserError(f"previous adds {name!r}, which the environment observes already")
         named[name] = added[name]
@@ -417,14 +427,7 @@ class PreviousStep(Wrapper):
     def observation_space(self) -> spaces.Dict:
         """A dict of Boxes and of what the task observes."""
         clip = self.env.clip if isinstance(self.env, ScaledReward) else None
-        config = WrapperConfig(
-            previous=PREVIOUS_REWARD in self.shown,
-            previous_action=True,
-            reward_clip=clip,
-            trial_episodes=2 if PREVIOUS_ENDED in self.shown else 1,  # how many, no space says
-        )
-        space = observed(self.env.observation_space, self.action_space, config)
-        return cast("spaces.Dict", space)
+        return with_previous(self.env.observation_space, self.action_space, self.shown, clip)
 
     def opened(self, state: EnvState, observation: Observation) -> tuple[EnvState, Observation]:
         """The first observation of an episode; no action led to it."""

@@ -19,8 +19,8 @@ from clew.bridges.gymnasium.spaces import (
     mask_of_info,
 )
 from clew.bridges.gymnasium.wrappers import VectorWrappers
-from clew.envs.spaces import MASK, join_mask, take_entry
-from clew.envs.wrappers import PREVIOUS_REWARD, WrapperConfig
+from clew.envs.spaces import MASK, PREVIOUS_REWARD, join_mask, take_entry
+from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError, one_line
 
 

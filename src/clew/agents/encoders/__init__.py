@@ -17,7 +17,7 @@ from clew.agents.encoders.base import (
 )
 from clew.agents.encoders.pictures import Frame, Impala, Nature
 from clew.agents.encoders.vectors import Chain, Dense, Embedding, OneHot, PreviousReward
-from clew.envs.spaces import without_mask
+from clew.envs.spaces import PREVIOUS_ACTION, PREVIOUS_REWARD, without_mask
 from clew.errors import UserError, call_own, require_at_least
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
 from clew.names import is_reference, resolve
@@ -41,7 +41,6 @@ __all__ = [
 ]
 
 CONVOLUTIONAL = {"impala": Impala, "nature": Nature}
-PREVIOUS_ACTION, PREVIOUS_REWARD = "previous_action", "previous_reward"
 PICTURE = 32  # pixels; smaller grids are mostly symbols, such as MiniGrid's 7 x 7 x 3
 EXPECTED = "Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these"
 

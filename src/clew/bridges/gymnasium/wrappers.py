@@ -7,14 +7,17 @@ import numpy as np
 from gymnasium import spaces
 
 from clew.bridges.gymnasium.spaces import Array, Arrays
-from clew.envs.spaces import BARE, encode_actions, encoded_actions, float_boxes, kept
-from clew.envs.wrappers import (
+from clew.envs.spaces import (
+    BARE,
     PREVIOUS_ACTION,
     PREVIOUS_ENDED,
     PREVIOUS_REWARD,
-    WrapperConfig,
-    observed,
+    encode_actions,
+    encoded_actions,
+    float_boxes,
+    kept,
 )
+from clew.envs.wrappers import WrapperConfig, observed
 from clew.errors import UserError
 
 

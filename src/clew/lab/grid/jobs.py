@@ -13,7 +13,7 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
@@ -96,7 +96,7 @@ def _pack_job(study: Study, pack: Pack, common: Job, path: Path | None) -> Job:
     return {
         "configs": [config.to_json() for config in configs],
         "mix": mix,
-        "hyperparameters": sorted(set().union(*learning)) if study.varied else [],
+        "hyperparameters": sorted(set().union(*learning)),
         "folder": "" if path is None else str(_pack_folder(pack, common, path)),
     }
 
@@ -189,25 +189,19 @@ def _run_pack(job: Job, progress: Share) -> list[Row]:
         checkpoints=checkpoints,
         identity=checkpoint.Identity(checkpoints.name if checkpoints else "", (config.digest(),)),
     )
-    with contextlib.closing(runner), _removed_if_diverged(checkpoints):
+    with contextlib.closing(runner):
         runner.prepare()
         progress(runner.update / config.updates)
-        runner.run()
+        try:
+            runner.run()
+        except TrainingDiverged:
+            _remove(checkpoints)  # nobody resumes them: its seeds are tried one by one
+            raise
     began = time.perf_counter()
     played = evaluate_lanes(parts, runner.state, lanes, Evaluation(**job["evaluation"]))
     timed = Timed(runner.compile_seconds, runner.seconds, time.perf_counter() - began)
     _remove(checkpoints)
     return _pack_rows(job, lanes, curves.curves, played, timed)
-
-
-@contextlib.contextmanager
-def _removed_if_diverged(checkpoints: Path | None) -> Iterator[None]:
-    """Removes the checkpoints of a pack that nobody resumes: its seeds are tried one by one."""
-    try:
-        yield
-    except TrainingDiverged:
-        _remove(checkpoints)
-        raise
 
 
 def _remove(checkpoints: Path | None) -> None:

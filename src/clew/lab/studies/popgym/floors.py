@@ -6,6 +6,7 @@ cards of some decks are dealt, so that what is seen says a little about what was
 """
 
 import csv
+import math
 from collections.abc import Callable
 from importlib import resources
 from typing import Any
@@ -83,16 +84,15 @@ def _count_recall(env: Any) -> float:
     After t + 1 cards, of which the last is seen, those of a kind among the t before follow a
     hypergeometric distribution.
     """
-    from scipy.stats import hypergeom  # start: scipy.stats takes 0.6 s
-
     kinds, n = len(KINDS[env.kind]), env.num_cards
     most = n // kinds
     right = 0.0
     for same in (True, False):
-        counts = np.zeros(most + 1)
+        counts, there = np.zeros(most + 1), most - same
         for before in range(env.longest):
-            dealt = np.arange(most + 1) - same
-            counts += hypergeom.pmf(dealt, n - 1, most - same, before) / env.longest
+            for dealt in range(min(there, before) + 1):
+                ways = math.comb(there, dealt) * math.comb(n - 1 - there, before - dealt)
+                counts[dealt + same] += ways / math.comb(n - 1, before) / env.longest
         right += (1 / kinds if same else 1 - 1 / kinds) * counts[: env.num_actions].max()
     return _return(right)
 
