@@ -11,6 +11,7 @@ turns, so that other load on the machine falls on all of them; compare the ratio
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -198,10 +199,13 @@ def measure(
     Returns:
         One row an agent, and the floating-point operations per second of this machine's products.
     """
-    learners = {}
-    for name in plan.models:
+
+    def compiled(name: str) -> _Learner:
         log(f"compiling {name}")
-        learners[name] = _Learner(name, plan)
+        return _Learner(name, plan)
+
+    with ThreadPoolExecutor(threads) as pool:  # side by side: for a graphics card it takes minutes
+        learners = dict(zip(plan.models, pool.map(compiled, plan.models), strict=True))
     measures: dict[str, Callable[[], float]] = {PRODUCTS: lambda: matrix_product_rate(1)}
     measures |= {name: _logged(name, learner.seconds, log) for name, learner in learners.items()}
     seconds = by_turns(measures, plan.rounds, warm_up=True, log=log)

@@ -216,7 +216,7 @@ def measure(plan: LengthsPlan, threads: int, log: Callable[[str], None]) -> list
         log(f"compiling {subject.label}, chunks of {length:,}")
         program = compile_gradient(memory, length, plan.envs, lambda m, *args: m.unroll(*args))
         compiled[subject.label, length] = subject, program
-        calls[subject.label, length] = _call(memory, program, length, plan.envs)
+        calls[subject.label, length] = call_of(memory, program, length, plan.envs)
     seconds = {
         point: [took / (point[1] * plan.envs) for took in each]
         for point, each in call_seconds(calls, plan.rounds, log).items()
@@ -271,7 +271,7 @@ def subjects(plan: LengthsPlan) -> Iterator[Subject]:
             yield Subject(name, make(name), name)
 
 
-def _call(memory: AbstractMemory, program: Any, length: int, envs: int) -> Callable[[], Any]:
+def call_of(memory: AbstractMemory, program: Any, length: int, envs: int) -> Callable[[], Any]:
     """A call of a compiled gradient on observations sampled once, in a running episode."""
     params, _ = eqx.partition(memory, eqx.is_inexact_array)
     xs = jax.random.normal(jax.random.key(1), (length, envs, memory.input_size))

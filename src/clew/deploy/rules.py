@@ -12,6 +12,7 @@ import numpy as np
 from clew.deploy.graph import Const
 from clew.deploy.pairs import Value, as_pair, is_known, pair
 from clew.errors import UserError
+from clew.jaxprs import scan_parts
 
 if TYPE_CHECKING:
     from clew.deploy.lower import Lowering
@@ -526,20 +527,21 @@ def _while(low: "Lowering", equation: Any, values: list[Value]) -> list[Value]:
 
 def _scan(low: "Lowering", equation: Any, values: list[Value]) -> list[Value]:
     p = equation.params
-    length, first = p["length"], p["num_consts"] + p["num_carry"]
+    length, (constants, carried) = p["length"], scan_parts(equation)
     if length > MOST_ROUNDS:
         raise UserError(f"cannot export: a scan of {length} steps, at most {MOST_ROUNDS}")
-    known, carry, xs = values[: p["num_consts"]], values[p["num_consts"] : first], values[first:]
+    known, rest = values[:constants], values[constants:]
+    carry, xs = rest[:carried], rest[carried:]
     rows: list[list[Value]] = []
     order = range(length - 1, -1, -1) if p["reverse"] else range(length)
     for i in order:
         row = [low.reshape(low.slice(x, 0, i, i + 1), x.shape[1:]) for x in xs]
         results = low.call(p["jaxpr"], [*known, *carry, *row])
-        carry = results[: p["num_carry"]]
-        rows.append(results[p["num_carry"] :])
+        carry = results[:carried]
+        rows.append(results[carried:])
     rows = rows[::-1] if p["reverse"] else rows
     stacked = []
-    for column, variable in enumerate(equation.outvars[p["num_carry"] :]):
+    for column, variable in enumerate(equation.outvars[carried:]):
         shape = variable.aval.shape
         parts = [low.whole(row[column], shape[1:]) for row in rows]
         parts = [low.reshape(part, (1, *shape[1:])) for part in parts]

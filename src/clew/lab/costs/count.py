@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
 
+from clew.jaxprs import scan_parts
 from clew.memory.base import count_floats
 from clew.memory.kernels import without_kernels
 
@@ -218,8 +219,7 @@ def _products(equation: Any) -> tuple[int, bool]:
 def _scan(equation: Any, inputs: list[bool], tally: Tally) -> list[bool]:
     """A scan: its body times its length, the carry varying as soon as any trip makes it vary."""
     settings = equation.params
-    constants, carried = settings["num_consts"], settings["num_carry"]
-    inner, outputs = _fixed_point(settings["jaxpr"].jaxpr, inputs, constants, carried)
+    inner, outputs = _fixed_point(settings["jaxpr"].jaxpr, inputs, *scan_parts(equation))
     tally.add(inner, settings["length"])
     return outputs
 

@@ -1,0 +1,214 @@
+"""How much sooner a chunk is learned all at once than step by step.
+
+    python -m benchmarks.parallel_in_time --output results/parallel-in-time
+
+Of every memory whose state has one size, one layer, and of ReLiT and AReLiT in every form: the
+gradient of `unroll`, in the form that the memory chooses on this machine, and that of `step`
+scanned over the same chunk, by turns. On a graphics card a scan is a row of small operations, each
+of which waits for the last; a form that is parallel in time is a few large ones.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks import options
+from benchmarks.lengths import (
+    FORMS,
+    OTHERS,
+    Gradient,
+    LengthsPlan,
+    call_of,
+    compile_gradient,
+    of_memories,
+    subjects,
+)
+
+from clew.cli.tables import log as log_to_stderr
+from clew.errors import require_at_least
+from clew.lab.bench.machine import call_seconds, device, matrix_product_rate
+from clew.lab.bench.timing import Estimate, estimate, ratio
+from clew.memory import scan_steps
+from clew.report.document import Measured, Table, tabulate
+from clew.report.figures import new_figure
+from clew.run.machine import git_commit, planned_bytes
+
+PLAN = LengthsPlan((256, 1024), envs=8, memories=(*FORMS, *OTHERS))
+QUICK = LengthsPlan(
+    (8, 16), 1, 2, {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "head_size": 8}
+)
+"""Enough to see that everything works; not to quote."""
+QUICK_NOTE = "QUICK: short chunks and two turns, no figures to quote"
+NOTE = (
+    "ms: the gradient for a chunk of all environments, in the memory's own form and step by step; "
+    "medians and intervals of the turns. times: the second by the first, turn by turn. MiB: peaks, "
+    "as planned by XLA."
+)
+READS: dict[str, Gradient] = {
+    "whole": lambda memory, *args: memory.unroll(*args),
+    "steps": scan_steps,
+}
+
+
+class Row(NamedTuple):
+    """One memory in one form at one length."""
+
+    memory: str
+    """with its form, for example `relit, chunkwise`"""
+    length: int
+    envs: int
+    whole: Estimate
+    """seconds of a gradient in its own form"""
+    steps: Estimate
+    """seconds of one step by step"""
+    times_faster: Estimate
+    whole_bytes: int
+    steps_bytes: int
+    """XLA's plans: arguments, results and everything between"""
+
+
+def report(plan: LengthsPlan, log: Callable[[str], None]) -> Measured:
+    """Measures, as `parallel.json`, `parallel.md` and `parallel.png`."""
+    machine: dict[str, Any] = device() | {"commit": git_commit()}
+    before = matrix_product_rate()
+    rows = measure(plan, log)
+    machine["product_rates"] = [before, matrix_product_rate()]
+    found = table(rows, machine)
+    return Measured(
+        "parallel",
+        {"machine": machine, "plan": plan, "rows": rows},
+        [found],
+        pictures={"parallel.png": partial(draw, rows, title=found.title)},
+    )
+
+
+def measure(plan: LengthsPlan, log: Callable[[str], None]) -> list[Row]:
+    """All memories at all lengths, both ways, by turns.
+
+    They are compiled side by side, because a compiler for graphics cards takes longer than all
+    that it compiles for; nothing is timed meanwhile.
+    """
+    wanted = {
+        (subject.label, length, way): subject
+        for subject, length, way in product(subjects(plan), plan.lengths, READS)
+    }
+
+    def build(label: str, length: int, way: str) -> Any:
+        log(f"compiling {label}, {way}, chunks of {length:,}")
+        memory = wanted[label, length, way].memory
+        return compile_gradient(memory, length, plan.envs, READS[way])
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        built = pool.map(build, *zip(*wanted, strict=True))
+        programs = dict(zip(wanted, built, strict=True))
+    calls = {
+        point: call_of(wanted[point].memory, program, point[1], plan.envs)
+        for point, program in programs.items()
+    }
+    seconds = call_seconds(calls, plan.rounds, log)
+    held = {point: planned_bytes(program) for point, program in programs.items()}
+    return [
+        Row(
+            label,
+            length,
+            plan.envs,
+            estimate(took),
+            estimate(seconds[label, length, "steps"]),
+            ratio(seconds[label, length, "steps"], took),
+            held[label, length, "whole"],
+            held[label, length, "steps"],
+        )
+        for (label, length, way), took in seconds.items()
+        if way == "whole"
+    ]
+
+
+def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Table:
+    """One row a memory, form and length."""
+
+    def milliseconds(seconds: Estimate) -> str:
+        return f"{Estimate(*(1e3 * x for x in seconds[:3]), seconds.confidence):.1f}"
+
+    lines = [
+        [
+            row.memory,
+            f"{row.length:,}",
+            milliseconds(row.whole),
+            milliseconds(row.steps),
+            f"{row.times_faster:.2f}",
+            f"{row.whole_bytes / 2**20:,.1f}",
+            f"{row.steps_bytes / 2**20:,.1f}",
+        ]
+        for row in rows
+    ]
+    rates = sorted(machine["product_rates"])
+    title = (
+        f"Chunks of {rows[0].envs} environments, at once and step by step; {machine['device']}, "
+        f"{machine['cores']} cores, {rates[0] / 1e9:,.0f} to {rates[-1] / 1e9:,.0f} GFLOP/s in "
+        "matrix products"
+    )
+    columns = ("", "chunk", "ms, own form", "ms, steps", "times", "MiB, own form", "MiB, steps")
+    return tabulate("parallel", title, columns, lines, NOTE)
+
+
+def draw(rows: Sequence[Row], path: Path, title: str) -> None:
+    """How many times faster each is, as a PNG, with a mark for every length."""
+    lengths = sorted({row.length for row in rows})
+    last = {row.memory: row.times_faster.middle for row in rows if row.length == lengths[-1]}
+    names = sorted(last, key=lambda name: last[name], reverse=True)
+    figure = new_figure(9, 1.5 + 0.28 * len(names))
+    axes = figure.subplots()
+    for length, mark in zip(lengths, "os^vDP", strict=False):
+        mine = {row.memory: row.times_faster for row in rows if row.length == length}
+        places = [-names.index(name) for name in mine]
+        middles = [each.middle for each in mine.values()]
+        axes.plot(middles, places, mark, color="#000000", markersize=4, label=f"{length:,} steps")
+        lows, highs = [e.low for e in mine.values()], [e.high for e in mine.values()]
+        axes.hlines(places, lows, highs, color="#000000", linewidth=1)
+    axes.axvline(1, color="grey", linestyle="--")
+    axes.set_xscale("log", base=2)
+    axes.set_yticks([-place for place in range(len(names))], names)
+    axes.set_xlabel("time step by step by time in the memory's own form")
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    figure.suptitle(title, fontsize=9)
+    figure.savefig(path, dpi=100)
+
+
+def plan_of(given: argparse.Namespace) -> LengthsPlan:
+    """What the options ask for.
+
+    Raises:
+        UserError: for a length below 1, or a name that is not among those to measure.
+    """
+    for length in given.lengths:
+        require_at_least("lengths", length, 1)
+    plan = QUICK if given.quick else PLAN._replace(rounds=given.repeats)
+    if given.lengths:
+        plan = plan._replace(lengths=tuple(given.lengths))
+    return of_memories(plan, given.memories)
+
+
+def options_of() -> argparse.ArgumentParser:
+    """What can be chosen."""
+    found = options.parser(__doc__ or "", repeats=6)
+    found.add_argument("--lengths", nargs="+", type=int, default=[], help="of chunks, in steps")
+    return found
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Measures, prints and writes."""
+    return options.run(
+        options_of(), args, lambda given: report(plan_of(given), log_to_stderr), QUICK_NOTE
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
