@@ -3,7 +3,9 @@
 The laws run side by side, what is timed runs alone. Every product is computed in full float32
 (`JAX_DEFAULT_MATMUL_PRECISION=highest`), because the laws are about rounding and a GPU's products
 have 10 bits by default. Compiled programs are kept in the folder of results, so that a stage that
-ran out of time comes further at the next call.
+ran out of time comes further at the next call. XLA does not try Triton's products, and convolutions
+alone are tuned: with its defaults it compiled for minutes what it then ran for seconds, and without
+tuned convolutions the learner took forty times as long.
 """
 
 import argparse
@@ -22,6 +24,8 @@ from typing import Any, NamedTuple
 
 BUDGET = 570.0
 LEAST = 15.0  # seconds without which no stage is begun
+UNTUNED = "--xla_gpu_enable_triton_gemm=false --xla_gpu_autotune_level=0"
+CONVOLUTIONS_TUNED = "--xla_gpu_enable_triton_gemm=false"
 FINDING = 1  # exit code of a command that ran and found something, such as a broken law
 
 
@@ -43,6 +47,8 @@ class Stage(NamedTuple):
     """whether exit code 1 is a result too"""
     module: str = "clew"
     """whose command it is, or a measurement of the checkout's"""
+    flags: str = UNTUNED
+    """XLA's"""
 
     def path(self, output: Path) -> Path:
         """What exists once the stage has a result."""
@@ -89,11 +95,11 @@ def _laws(tiny: bool) -> list[Stage]:
 
 
 def _measures(output: Path, tiny: bool) -> list[Stage]:
-    def bench(name: str, limit: float, module: str, written: str, *args: str) -> Stage:
+    def bench(name: str, module: str, written: str, *args: str, flags: str = UNTUNED) -> Stage:
         """A benchmark that writes a folder."""
         words = (*args, *quick, "--output", str(output / name))
         module = f"benchmarks.{module}"
-        return Stage(name, words, limit, result=f"{name}/{written}", module=module)
+        return Stage(name, words, 240, result=f"{name}/{written}", module=module, flags=flags)
 
     quick = ("--quick",) if tiny else ("--repeats", "6")
     some = ("--memories", "gru", "relit") if tiny else ()
@@ -101,8 +107,8 @@ def _measures(output: Path, tiny: bool) -> list[Stage]:
     trained = "tmaze-many-seeds"
     train = ("train", "--preset", "pramanik/arelit", "--seeds", seeds[0], "--steps", seeds[1])
     return [
-        bench("learner", 240, "learner", "memory-maze-learner.json"),
-        bench("parallel", 300, "parallel_in_time", "parallel.json", *some),
+        bench("learner", "learner", "memory-maze-learner.json", flags=CONVOLUTIONS_TUNED),
+        bench("parallel", "parallel_in_time", "parallel.json", *some),
         Stage(
             trained,
             (*train, "--run-dir", str(runs), "--name", trained),
@@ -125,6 +131,12 @@ class Runner:
         self.output = output
         self.until = time.monotonic() + budget
         self.log = log
+        self.running: set[subprocess.Popen[bytes]] = set()
+
+    def end(self) -> None:
+        """Ends what runs, with all that it has started."""
+        for process in list(self.running):
+            os.killpg(process.pid, signal.SIGKILL)
 
     def run(self, stages: Sequence[Stage], jobs: int) -> list[Stage]:
         """Runs what has no result yet; returns the stages that still have none."""
@@ -147,13 +159,18 @@ class Runner:
         command, begin = stage.command(self.output), time.monotonic()
         printed = self.output / f"{stage.name}.part"
         with printed.open("w") as out, (self.output / f"{stage.name}.log").open("w") as log:
-            process = subprocess.Popen(command, stdout=out, stderr=log, start_new_session=True)
+            environment = os.environ | {"XLA_FLAGS": stage.flags}
+            process = subprocess.Popen(
+                command, stdout=out, stderr=log, env=environment, start_new_session=True
+            )
+            self.running.add(process)
             try:
                 code = process.wait(limit)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
                 code = None
+            self.running.remove(process)
         fine = code == 0 or (code == FINDING and stage.finding)
         if fine and not stage.result:
             printed.replace(stage.path(self.output))
@@ -207,6 +224,7 @@ def main() -> int:
             print(stage.words(stage.command(args.output)))
         return 0
     runner = Runner(args.output, args.budget)
+    signal.signal(signal.SIGTERM, lambda *_: (runner.end(), os._exit(1)))
     os.environ |= {
         "JAX_DEFAULT_MATMUL_PRECISION": "highest",
         "JAX_COMPILATION_CACHE_DIR": str((args.output / "cache").absolute()),
