@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from clew.memory.kernels.call import call
+from clew.memory.parts.softmax import softmax
 
 
 class WindowInputs(NamedTuple):
@@ -110,7 +111,7 @@ def attend_ring(
     if own_key is not None:
         scores = scores.at[:, inputs.at].add(jnp.sum(content * own_key, axis=-1))
     visible = jnp.broadcast_to(distance < inputs.length, scores.shape)
-    weights = jax.nn.softmax(jnp.where(visible, scores, -jnp.inf), axis=-1)
+    weights = softmax(jnp.where(visible, scores, -jnp.inf))
     attended = jnp.einsum("hj,hjm->hm", weights, inputs.values)
     if own_value is not None:
         attended += jnp.broadcast_to(weights[:, inputs.at, None], own_value.shape) * own_value

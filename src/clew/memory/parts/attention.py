@@ -26,6 +26,7 @@ from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, LayerNorm, Linear, check_heads
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.positions import count_positions, sinusoids
+from clew.memory.parts.softmax import softmax
 
 Gradient = Literal["full", "current"]
 Tree = TypeVar("Tree", bound=PyTree)
@@ -194,7 +195,7 @@ class WindowAttention(eqx.Module):
             far = self.distances(self.window + 1)[:, ::-1]
             scores += jnp.einsum("hm,hdm->hd", by_distance, far)
         seen = jnp.broadcast_to(jnp.append(visible, True), scores.shape)
-        weights = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1)
+        weights = softmax(jnp.where(seen, scores, -jnp.inf))
         return self.output(jnp.einsum("hj,hjm->hm", weights, values).reshape(-1))
 
     def write(
@@ -248,7 +249,7 @@ class WindowAttention(eqx.Module):
         if own_key is not None:
             scores += band.on_own(jnp.sum(content * own_key, axis=-1))
         seen = jnp.broadcast_to(visible, scores.shape)
-        weights = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1)
+        weights = softmax(jnp.where(seen, scores, -jnp.inf))
         attended = jnp.einsum("hbtj,hbjm->hbtm", weights, band.windows(values))
         if own_value is not None:
             attended += band.of_own(weights) * band.blocks(own_value)
@@ -286,7 +287,7 @@ class WindowAttention(eqx.Module):
             scores += jnp.take_along_axis(far, index, axis=2)
         reach = self.window if self.banded else len(xs)
         seen = jnp.broadcast_to((distance >= 0) & (distance <= reach), scores.shape)
-        return jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1)
+        return softmax(jnp.where(seen, scores, -jnp.inf))
 
     def _uses_kernel(self, *arrays: Any) -> bool:
         # Stopped gradients are differences of products, which the kernels do not know.

@@ -115,17 +115,22 @@ struct Head {
   }
 };
 
+template <typename T>
+T largest(const T* start, const T* end) {
+  constexpr int64_t lanes = Vector<T>::lanes;
+  T mosts[lanes];
+  std::fill_n(mosts, lanes, -std::numeric_limits<T>::infinity());
+  for (; start + lanes <= end; start += lanes)
+    for (int64_t k = 0; k < lanes; ++k) mosts[k] = start[k] > mosts[k] ? start[k] : mosts[k];
+  for (; start < end; ++start) mosts[0] = *start > mosts[0] ? *start : mosts[0];
+  return *std::max_element(mosts, mosts + lanes);
+}
+
 // softmax of the numbers from start to end, in place.
 template <typename T>
 void softmax(T* start, T* end) {
-  constexpr int64_t lanes = Vector<T>::lanes;
-  T mosts[lanes], sum = 0;
-  std::fill_n(mosts, lanes, -std::numeric_limits<T>::infinity());
-  const T* at = start;
-  for (; at + lanes <= end; at += lanes)
-    for (int64_t k = 0; k < lanes; ++k) mosts[k] = at[k] > mosts[k] ? at[k] : mosts[k];
-  for (; at < end; ++at) mosts[0] = *at > mosts[0] ? *at : mosts[0];
-  const T most = *std::max_element(mosts, mosts + lanes);
+  T sum = 0;
+  const T most = largest<T>(start, end);
   CLEW_INDEPENDENT
   for (T* x = start; x < end; ++x) *x = exponential(*x - most);
   for (const T* x = start; x < end; ++x) sum += *x;
