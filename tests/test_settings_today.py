@@ -21,6 +21,7 @@ from clew.cli.parse import parse
 from clew.cli.train import TrainCommand, default_command
 from clew.lab.grid import Study
 from clew.lab.studies.makkink import grid as makkink
+from clew.lab.studies.popgym import grid as popgym
 from clew.lab.studies.tmaze import grid as tmaze
 from clew.memory import MEMORIES, options_of
 from clew.names import is_reference
@@ -48,6 +49,7 @@ STUDIES: dict[str, Study] = {
     "makkink-repaired": makkink.study(edition="repaired"),
     "modern-memories": modern_memories.short(),
     "modern-memories-160": modern_memories.long(),
+    "popgym-easy-a2c": popgym.study(),
     "pqn": which_learner.pqn(),
     "pramanik-tmaze-10m": tmaze.study(),
     "pramanik-tmaze-published": tmaze.study(),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -100,7 +101,20 @@ def bars(edition: Edition, part: str, styles: Styles) -> Chart:
     caption += " The steps are what is earned without a memory." if floors else ""
     caption += " Where a bar is missing, no cell is there yet."
     title = f"{title_of(edition, part)}: every setting and seed"
-    return Chart(f"{edition.slug}-{part}-bars", title, caption, panels, size=(3.6, 2.2))
+    names = edition.of_part(part)
+    shape: dict[str, Any] = {"size": (3.6, 2.2)}
+    if _lie(edition, names):
+        shape = {"size": (5.2, 0.2 * len(names) + 0.7), "columns": 2}
+    return Chart(f"{edition.slug}-{part}-bars", title, caption, panels, **shape)
+
+
+LONGEST_BELOW = 12
+"""Letters of a setting's name that stand below a bar; longer ones lie beside it."""
+
+
+def _lie(edition: Edition, settings: Sequence[str]) -> bool:
+    """Whether bars lie, so that their settings' names can be read."""
+    return max(len(edition.settings[name].label) for name in settings) > LONGEST_BELOW
 
 
 def _draw_bars(edition: Edition, part: str, model: str, style: Style, axes: Axes) -> None:
@@ -108,21 +122,31 @@ def _draw_bars(edition: Edition, part: str, model: str, style: Style, axes: Axes
     places = np.arange(len(names))
     scores = [edition.values(model, name) for name in names]
     means = [values.mean() if values.size else np.nan for values in scores]
-    axes.bar(places, means, 0.8, color=style.colour, alpha=0.4, linewidth=0)
     spots = [place + spread_out(v.size, 0.5) for place, v in zip(places, scores, strict=True)]
     dots = np.concatenate(spots), np.concatenate(scores)
-    axes.plot(*dots, ".", color=style.colour, markersize=4, markeredgewidth=0)
     known = {p: edition.published.get((model, n)) for p, n in zip(places, names, strict=True)}
     dashes = {place: spread.mean for place, spread in known.items() if spread is not None}
-    at = np.array(list(dashes), np.float64)
-    axes.hlines(list(dashes.values()), at - 0.42, at + 0.42, color="black", linewidth=1.5)
+    at, published = np.array(list(dashes), np.float64), list(dashes.values())
     floors = [edition.settings[name].floor for name in names]
     heights = np.array([np.nan if floor is None else floor for floor in floors])
-    axes.step(places, heights, where="mid", color=FADED, linewidth=1, zorder=0.9)
     labels = [plain(edition.settings[name].label) for name in names]
+    across, limits, score = (-0.6, len(names) - 0.4), seen_limits(edition), score_label(edition)
+    bar = {"color": style.colour, "alpha": 0.4, "linewidth": 0}
+    dot = {"color": style.colour, "markersize": 4, "markeredgewidth": 0}
+    if _lie(edition, names):
+        axes.barh(places, means, 0.8, **bar)
+        axes.plot(*dots[::-1], ".", **dot)
+        axes.vlines(published, at - 0.42, at + 0.42, color="black", linewidth=1.5)
+        axes.vlines(heights, places - 0.5, places + 0.5, color=FADED, linewidth=1, zorder=0.9)
+        axes.set_yticks(places, labels)
+        axes.set(ylim=across[::-1], xlim=limits, xlabel=plain(score))
+        return
+    axes.bar(places, means, 0.8, **bar)
+    axes.plot(*dots, ".", **dot)
+    axes.hlines(published, at - 0.42, at + 0.42, color="black", linewidth=1.5)
+    axes.step(places, heights, where="mid", color=FADED, linewidth=1, zorder=0.9)
     axes.set_xticks(places, labels, rotation=90 if len(names) > 3 else 0)
-    axes.set(xlim=(-0.6, len(names) - 0.4), ylim=seen_limits(edition))
-    axes.set(xlabel=axis_of(edition, part), ylabel=plain(score_label(edition)))
+    axes.set(xlim=across, ylim=limits, xlabel=axis_of(edition, part), ylabel=plain(score))
 
 
 def many_seeds(edition: Edition, settings: Sequence[str], styles: Styles) -> Chart:
@@ -224,7 +248,7 @@ def cost(edition: Edition, styles: Styles, rates: dict[str, float]) -> Chart:
     ]
     caption = (
         "Right is faster, up is better. Bars are 95% bootstrap intervals of the mean over the "
-        "settings of the part."
+        "settings of the part that ask for a memory."
     )
     name = f"{edition.slug}-cost"
     return Chart(name, "Score and speed", caption, panels, edition.models, (3.6, 2.6))
@@ -233,7 +257,7 @@ def cost(edition: Edition, styles: Styles, rates: dict[str, float]) -> Chart:
 def _means(edition: Edition, part: str, models: Mapping[str, float]) -> dict[str, Interval]:
     means = {}
     for model in models:
-        scores = edition.table(model, edition.of_part(part))
+        scores = edition.table(model, edition.averaged(part))
         if scores.shape[0] > 1:
             means[model] = stratified_interval(scores, mean_of_tasks, resamples=RESAMPLES)
         elif scores.size:
@@ -262,16 +286,29 @@ def _draw_cost(
 
 
 def pick(edition: Edition, part: str) -> list[str]:
-    """A short, a middle and a long setting of those that have rows; those published with many
-    seeds, if there are."""
-    names = [name for name in edition.of_part(part) if edition.most_seeds(name)]
+    """Three settings of those that have rows: a short, a middle and a long one.
+
+    Those published with many seeds, if there are. Where settings are tasks, the three in which the
+    models lie farthest apart.
+    """
+    names = [name for name in edition.averaged(part) if edition.most_seeds(name)]
     if len(names) <= 3:
         return names
+    if axis_of(edition, part) == "setting":
+        apart = sorted(names, key=partial(_distance, edition), reverse=True)[:3]
+        return [name for name in names if name in apart]
     chosen = [name for name in names if name in edition.publication.many_seeds]
     places = [len(names) * share // 6 for share in (1, 3, 5)]
     spaced = [names[place] for place in places]
     wanted = {spaced[0], *chosen} if len(chosen) > 1 else {*spaced}
     return [name for name in names if name in wanted]
+
+
+def _distance(edition: Edition, setting: str) -> float:
+    """From the worst model's mean to the best one's."""
+    values = [edition.values(model, setting) for model in edition.models]
+    means = [scores.mean() for scores in values if scores.size]
+    return max(means) - min(means)
 
 
 def learning(edition: Edition, styles: Styles) -> Chart:
@@ -398,7 +435,7 @@ def _moments(edition: Edition, setting: str) -> dict[str, dict[str, Ranks]]:
 
 
 def _ranks_of_part(edition: Edition, part: str) -> dict[str, Ranks]:
-    tables = {model: edition.table(model, edition.of_part(part)) for model in edition.models}
+    tables = {model: edition.table(model, edition.averaged(part)) for model in edition.models}
     return {m: ranked_scores(t.mean(axis=1)) for m, t in tables.items() if t.shape[0] > 1}
 
 

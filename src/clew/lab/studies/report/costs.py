@@ -57,7 +57,7 @@ def costs(edition: Edition) -> Table:
             continue
         parameters = [row["parameters"] for row in own]
         seconds = sum(row["seconds"] for row in own) / len(own)
-        scores = [edition.table(model, edition.of_part(part)) for part in edition.parts]
+        scores = [edition.table(model, edition.averaged(part)) for part in edition.parts]
         means = [float(table.mean()) if table.size else None for table in scores]
         cells += [
             Cell(_range(parameters), _published_parameters(edition, model)),

@@ -241,6 +241,15 @@ class Edition:
         assert floor is not None
         return (values - floor) / (PERFECT - floor)
 
+    def averaged(self, part: str) -> list[str]:
+        """The settings of a part that its means are over: those that ask for a memory.
+
+        Beside published means, and where no setting asks for one, all of them.
+        """
+        names = self.of_part(part)
+        asking = [name for name in names if not self.settings[name].needless]
+        return names if self.published or not asking else asking
+
     def in_need(self, part: str) -> list[str]:
         """The settings of a part that have a floor and ask for a memory."""
         infos = (self.settings[name] for name in self.of_part(part))

@@ -210,10 +210,10 @@ def _counts(edition: Edition) -> tuple[int, int, int]:
 
 def _best(edition: Edition, part: str) -> str:
     """Which model is best in a part, here and as published, over settings that all have."""
-    models = [m for m in edition.models if edition.table(m, edition.of_part(part)).size]
+    models = [m for m in edition.models if edition.table(m, edition.averaged(part)).size]
     shared = [
         name
-        for name in edition.of_part(part)
+        for name in edition.averaged(part)
         if all(edition.values(model, name).size for model in models)
     ]
     title = title_of(edition, part)
@@ -227,6 +227,8 @@ def _best(edition: Edition, part: str) -> str:
         f"{title}: {best} has the highest mean {score_label(edition)}, {means[best]:.3f} over "
         f"{counted(len(shared), 'setting')}"
     )
+    if len(edition.averaged(part)) < len(edition.of_part(part)):
+        text += " that ask for a memory"
     published = {
         m: sum(edition.published[m, s].mean for s in shared) / len(shared)
         for m in models

@@ -105,6 +105,8 @@ def summary(edition: Edition) -> Table:
         "bootstrap over seeds, stratified by setting; one seed gives none, and three give one "
         "that is too narrow."
     )
+    if any(edition.averaged(part) != edition.of_part(part) for part in edition.parts):
+        note += " Settings that need no memory are left out."
     if edition.published:
         note += (
             " Under it the mean of the published table over the same settings, then the "
@@ -120,7 +122,8 @@ def summary(edition: Edition) -> Table:
 
 
 def _mean_of_part(edition: Edition, model: str, part: str) -> tuple[Cell, dict[str, Any]]:
-    names = edition.complete(model, edition.of_part(part))
+    wanted = edition.averaged(part)
+    names = edition.complete(model, wanted)
     if not names:
         return MISSING, {}
     scores = edition.table(model, names)
@@ -132,8 +135,8 @@ def _mean_of_part(edition: Edition, model: str, part: str) -> tuple[Cell, dict[s
     record = {"model": model, "part": part, "settings": len(names), "seeds": len(scores)}
     record |= mean._asdict()
     below, mark = [], ""
-    if len(names) < len(edition.of_part(part)):
-        below.append(f"{len(names)} of {len(edition.of_part(part))} settings")
+    if len(names) < len(wanted):
+        below.append(f"{len(names)} of {len(wanted)} settings")
     if len(expected) == len(names):
         published = sum(spread.mean for spread in expected) / len(expected)
         record["published"] = published
@@ -143,7 +146,7 @@ def _mean_of_part(edition: Edition, model: str, part: str) -> tuple[Cell, dict[s
             record |= {f"difference_{key}": value for key, value in test._asdict().items()}
             below.append(difference_text(test))
             mark = DIFFERS if test.p <= ALPHA else ""
-        whole = _whole(edition, part) and len(names) == len(edition.of_part(part))
+        whole = _whole(edition, part) and len(names) == len(wanted)
         printed = edition.publication.printed_mean(part, model) if whole else None
         if printed is not None and abs(printed - published) > 0.0015:
             below.append(f"{edition.publication.summary_table}: {printed:.3f}")
