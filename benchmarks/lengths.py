@@ -33,7 +33,7 @@ from clew.memory.kernels import Form, choose_form, why_not
 from clew.memory.parts.stack import LayerStack
 from clew.memory.relit import GatedLinearAttention
 from clew.report.document import Measured, Table, tabulate
-from clew.report.figures import new_figure, styles_of
+from clew.report.figures import new_figure, save, styles_of
 from clew.run.machine import git_commit, planned_bytes
 
 SIZES = {"hidden_size": 128, "num_layers": 1, "num_heads": 4, "head_size": 64}
@@ -311,10 +311,9 @@ def draw(rows: Sequence[Row], path: Path, title: str) -> None:
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel("chunk in steps")
         axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside lower center", ncols=3, frameon=False)
     figure.suptitle(title)
-    figure.savefig(path, dpi=100)
+    save(figure, path)
 
 
 def plan_of(given: argparse.Namespace) -> LengthsPlan:

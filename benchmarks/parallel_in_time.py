@@ -36,7 +36,7 @@ from clew.lab.bench.machine import call_seconds, device, matrix_product_rate
 from clew.lab.bench.timing import Estimate, estimate, ratio
 from clew.memory import scan_steps
 from clew.report.document import Measured, Table, tabulate
-from clew.report.figures import new_figure
+from clew.report.figures import new_figure, save
 from clew.run.machine import git_commit, planned_bytes
 
 PLAN = LengthsPlan((256, 1024), envs=8, memories=(*FORMS, *OTHERS))
@@ -131,16 +131,12 @@ def measure(plan: LengthsPlan, log: Callable[[str], None]) -> list[Row]:
 
 def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Table:
     """One row a memory, form and length."""
-
-    def milliseconds(seconds: Estimate) -> str:
-        return f"{Estimate(*(1e3 * x for x in seconds[:3]), seconds.confidence):.1f}"
-
     lines = [
         [
             row.memory,
             f"{row.length:,}",
-            milliseconds(row.whole),
-            milliseconds(row.steps),
+            f"{row.whole.times(1e3):.1f}",
+            f"{row.steps.times(1e3):.1f}",
             f"{row.times_faster:.2f}",
             f"{row.whole_bytes / 2**20:,.1f}",
             f"{row.steps_bytes / 2**20:,.1f}",
@@ -176,10 +172,9 @@ def draw(rows: Sequence[Row], path: Path, title: str) -> None:
     axes.set_yticks([-place for place in range(len(names))], names)
     axes.set_xlabel("time step by step by time in the memory's own form")
     axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
     figure.suptitle(title, fontsize=9)
-    figure.savefig(path, dpi=100)
+    save(figure, path)
 
 
 def plan_of(given: argparse.Namespace) -> LengthsPlan:

@@ -29,7 +29,7 @@ from clew.lab.bench.timing import Estimate, by_turns, estimate, seconds_of
 from clew.lab.costs.count import multiply_adds
 from clew.memory import AbstractMemory, make_memory, options_among
 from clew.report.document import Measured, Table, tabulate
-from clew.report.figures import new_figure
+from clew.report.figures import new_figure, save
 from clew.run.machine import git_commit, planned_bytes
 
 AIM = 2.5
@@ -128,7 +128,7 @@ def table(rows: Sequence[Row], machine: Mapping[str, Any], plan: ProductPlan) ->
     lines = [
         [
             row.memory,
-            Estimate(*(1e3 * x for x in row.seconds[:3]), row.seconds.confidence).__format__(".1f"),
+            f"{row.seconds.times(1e3):.1f}",
             f"{1e3 * row.seconds.middle / row.times_products.middle:.1f}",
             f"{row.times_products:.2f}",
             f"{row.planned_bytes / 2**20:,.1f}",
@@ -157,9 +157,8 @@ def draw(rows: Sequence[Row], path: Path, title: str) -> None:
     axes.set_yticks([-n for n in range(len(rows))], [row.memory for row in rows])
     axes.set_xlabel("time of learning a chunk by the time of its own products; dashed: aimed at")
     axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(title, fontsize=9)
-    figure.savefig(path, dpi=100)
+    save(figure, path)
 
 
 def plan_of(given: argparse.Namespace) -> ProductPlan:

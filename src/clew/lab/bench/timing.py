@@ -23,6 +23,12 @@ class Estimate(NamedTuple):
     high: float
     confidence: float
 
+    def times(self, factor: float) -> "Estimate":
+        """The same in another unit."""
+        return self._replace(
+            middle=factor * self.middle, low=factor * self.low, high=factor * self.high
+        )
+
     def __format__(self, spec: str) -> str:
         """Writes `middle [low, high]`, each number by `spec`."""
         return f"{self.middle:{spec}} [{self.low:{spec}}, {self.high:{spec}}]"

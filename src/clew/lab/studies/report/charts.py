@@ -96,15 +96,17 @@ def bars(edition: Edition, part: str, styles: Styles) -> Chart:
         (m, s) in edition.published for m in edition.models for s in edition.of_part(part)
     )
     floors = any(edition.settings[name].floor is not None for name in edition.of_part(part))
-    caption = "Bars are means over seeds, dots are the seeds."
-    caption += " A dash is the published mean." if published else ""
-    caption += " The steps are what is earned without a memory." if floors else ""
-    caption += " Where a bar is missing, no cell is there yet."
-    title = f"{title_of(edition, part)}: every setting and seed"
     names = edition.of_part(part)
     shape: dict[str, Any] = {"size": (3.6, 2.2)}
-    if _lie(edition, names):
+    lying = _lie(edition, names)
+    if lying:
         shape = {"size": (5.2, 0.2 * len(names) + 0.7), "columns": 2}
+    caption = "Bars are means over seeds, dots are the seeds."
+    caption += " A dash is the published mean." if published else ""
+    edge = "A grey line is" if lying else "The steps are"
+    caption += f" {edge} what is earned without a memory." if floors else ""
+    caption += " Where a bar is missing, no cell is there yet."
+    title = f"{title_of(edition, part)}: every setting and seed"
     return Chart(f"{edition.slug}-{part}-bars", title, caption, panels, **shape)
 
 
@@ -248,8 +250,9 @@ def cost(edition: Edition, styles: Styles, rates: dict[str, float]) -> Chart:
     ]
     caption = (
         "Right is faster, up is better. Bars are 95% bootstrap intervals of the mean over the "
-        "settings of the part that ask for a memory."
+        "settings of the part"
     )
+    caption += " that ask for a memory." if edition.leaves_out else "."
     name = f"{edition.slug}-cost"
     return Chart(name, "Score and speed", caption, panels, edition.models, (3.6, 2.6))
 

@@ -250,6 +250,11 @@ class Edition:
         asking = [name for name in names if not self.settings[name].needless]
         return names if self.published or not asking else asking
 
+    @property
+    def leaves_out(self) -> bool:
+        """Whether means are over fewer settings than there are."""
+        return any(len(self.averaged(part)) < len(self.of_part(part)) for part in self.parts)
+
     def in_need(self, part: str) -> list[str]:
         """The settings of a part that have a floor and ask for a memory."""
         infos = (self.settings[name] for name in self.of_part(part))

@@ -105,7 +105,7 @@ def summary(edition: Edition) -> Table:
         "bootstrap over seeds, stratified by setting; one seed gives none, and three give one "
         "that is too narrow."
     )
-    if any(edition.averaged(part) != edition.of_part(part) for part in edition.parts):
+    if edition.leaves_out:
         note += " Settings that need no memory are left out."
     if edition.published:
         note += (
