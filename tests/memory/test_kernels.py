@@ -43,8 +43,24 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("gru", {"hidden_size": 64}),
     ("gru", {"hidden_size": 70, "all_biases": True}),
     ("gtrxl", {"gate": "temporal_gru", "window": 9}),
+    # Matrix states: sums, a decay for every key, the delta rule, and what is erased of other keys.
+    ("mamba2", {"head_size": 17}),
+    ("retention", {"head_size": 34}),
+    ("mlstm", {}),
+    ("gla", {"head_size": 17}),
+    ("gated_delta_net", {"head_size": 17}),
+    ("delta_product", {"head_size": 34, "num_householder": 3}),
+    ("rwkv7", {"head_size": 17}),
 ]
-KERNEL = {"gtrxl": "window", "transformer": "window"}
+KERNEL = {
+    "gtrxl": "window",
+    "transformer": "window",
+    "mamba2": "sum",
+    "retention": "sum",
+    "mlstm": "sum",
+    "gated_delta_net": "delta",
+    "delta_product": "delta",
+}
 """Memories that share one; the others have their own."""
 
 

@@ -1,4 +1,4 @@
-"""The forms of ReLiT and AReLiT that are parallel in time, against the definition's steps."""
+"""The forms of a chunk that are parallel in time, against the definition's steps."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,11 +18,12 @@ from clew.memory.arelit import ApproximateLinearAttention
 from clew.memory.laws import check
 from clew.memory.parts import chunkwise, linear_recurrence
 from clew.memory.parts.chunkwise import score
-from clew.memory.parts.matrix_recurrence import solve_unit_lower
+from clew.memory.parts.matrix_recurrence import choose_matrix_form, solve_unit_lower
 from clew.memory.parts.scans import linear_scan
 from clew.memory.relit import GatedLinearAttention
 from memory_forms import assert_equal_forms, forms, gated, largest
 from memory_samples import episodes, quick_compilation, sample
+from slow_cases import fast_only
 
 __all__ = ["quick_compilation"]
 
@@ -34,9 +35,9 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("arelit", "chunkwise", {"frequencies": "odd_wave", "r": 3}),
     ("arelit", "associative", {"tick": "carried"}),
 ]
-
-
 FAST = [pytest.param(*case, marks=() if case is CASES[0] else SLOW, id=str(case)) for case in CASES]
+MATRICES = ("gated_delta_net", "rwkv7", "mlstm", "retention", "gla")
+"""Memories whose state is a matrix, each with chunks of another kind."""
 
 
 @pytest.fixture
@@ -60,6 +61,15 @@ def test_a_parallel_form_is_its_steps(
     """Values and all gradients, those of the state and into it included."""
     with jax.enable_x64(precision == "float64"), jax.numpy_dtype_promotion("standard"):
         found, steps = forms(name, options, precision, (backend, "xla"))
+        assert_equal_forms(found, steps, precision)
+
+
+@pytest.mark.parametrize("precision", ["float32", pytest.param("float64", marks=SLOW)])
+@pytest.mark.parametrize("name", fast_only(MATRICES, "gated_delta_net"))
+def test_chunks_of_matrices_are_their_steps(name: str, precision: str) -> None:
+    """Likewise; without a kernel they are what is used."""
+    with jax.enable_x64(precision == "float64"), jax.numpy_dtype_promotion("standard"):
+        found, steps = forms(name, {}, precision, ("chunkwise", "xla"))
         assert_equal_forms(found, steps, precision)
 
 
@@ -147,7 +157,7 @@ def test_accelerators_have_a_parallel_form(monkeypatch: pytest.MonkeyPatch) -> N
     joint = make_memory(PublishedReLiT, **make, **small, decay="joint")
     assert kernels.choose_form("auto") in ("kernel", "xla")
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert kernels.choose_form("auto") == "chunkwise"
+    assert kernels.choose_form("auto") == choose_matrix_form("auto") == "chunkwise"
     assert kernels.choose_form("xla") == "xla"
     with kernels.without_kernels():
         assert kernels.choose_form("auto") == "xla"

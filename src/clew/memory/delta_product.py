@@ -36,7 +36,8 @@ class DeltaProduct(MixerStack):
         negative_eigenvalues: b from 0 to 2; False for 0 to 1, with which nothing is reflected.
         conv: steps that the short convolution sees; 0 for none.
         decay: "learned", or "none" for a = 1, the paper's DeltaProduct without a gate.
-        backend: what computes a chunk: "xla" or "chunkwise"; see `MatrixBackend`.
+        backend: what computes a chunk: "kernel", "chunkwise", "xla" or "auto"; see
+            `MatrixBackend`.
         options: those of `mixer_stack`.
 
     Raises:

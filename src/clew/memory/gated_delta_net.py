@@ -13,11 +13,7 @@ from clew.memory.parts.blocks import Init, LayerNorm, Linear, RMSNorm, check_hea
 from clew.memory.parts.convolution import ShortConvolution
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.matrix_mixer import GatedOutput, MatrixMixer, in_heads
-from clew.memory.parts.matrix_recurrence import (
-    BACKENDS,
-    MatrixBackend,
-    MatrixInputs,
-)
+from clew.memory.parts.matrix_recurrence import MatrixBackend, MatrixInputs, choose_matrix_form
 from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
 from clew.memory.parts.options import takes_options_of
 
@@ -61,7 +57,7 @@ class GatedDeltaMixer(MatrixMixer):
         check_heads(num_heads, head_size)
         require_at_least("num_householder", num_householder, 1, MOST_PARTS)
         require_choice("decay", decay, ("learned", "none"))
-        require_choice("backend", backend, BACKENDS)
+        choose_matrix_form(backend)
         keys, wide, several = jax.random.split(key, 6), num_heads * head_size, num_householder
         blocks = 1 + 2 * several
         self.norm = LayerNorm(size)
@@ -145,7 +141,8 @@ class GatedDeltaNet(MixerStack):
             sign; states that alternate, as of parity, need it (Grazzi et al., 2024).
         conv: steps that the short convolution sees; 0 for none.
         decay: "learned", or "none" for a = 1, which is DeltaNet (Yang et al., 2024a).
-        backend: what computes a chunk: "xla" or "chunkwise"; see `MatrixBackend`.
+        backend: what computes a chunk: "kernel", "chunkwise", "xla" or "auto"; see
+            `MatrixBackend`.
         options: those of `mixer_stack`.
 
     Raises:

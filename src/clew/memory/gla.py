@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from clew.errors import LARGEST_SIZE, require_at_least, require_choice
+from clew.errors import LARGEST_SIZE, require_at_least
 from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, LayerNorm, Linear, RMSNorm, check_heads
 from clew.memory.parts.convolution import ShortConvolution
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.matrix_mixer import GatedOutput, MatrixMixer, in_heads
-from clew.memory.parts.matrix_recurrence import BACKENDS, MatrixBackend, MatrixInputs
+from clew.memory.parts.matrix_recurrence import MatrixBackend, MatrixInputs, choose_matrix_form
 from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
 from clew.memory.parts.options import takes_options_of
 
@@ -56,7 +56,7 @@ class GLAMixer(MatrixMixer):
         require_at_least("key_size", key_size, 1, LARGEST_SIZE)
         require_at_least("rank", rank, 1, LARGEST_SIZE)
         require_at_least("chrono", chrono, 0)
-        require_choice("backend", backend, BACKENDS)
+        choose_matrix_form(backend)
         keys, wide, keyed = jax.random.split(key, 6), num_heads * head_size, num_heads * key_size
         self.norm = LayerNorm(size)
         self.inputs = Linear(size, 2 * keyed + wide, key=keys[0], init=init, bias=False)
@@ -118,7 +118,8 @@ class GLA(MixerStack):
         rank: width between W_1 and W_2.
         chrono: steps that the longest memories last at the start, see `initial.lasting`; with 0
             the biases of a start as all others, and a key falls to 1 / e in about 23 steps.
-        backend: what computes a chunk: "xla" or "chunkwise"; see `MatrixBackend`.
+        backend: what computes a chunk: "kernel", "chunkwise", "xla" or "auto"; see
+            `MatrixBackend`.
         options: those of `mixer_stack`.
 
     Raises:

@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from clew.errors import LARGEST_SIZE, require_at_least, require_choice
+from clew.errors import LARGEST_SIZE, require_at_least
 from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, LayerNorm, Linear, RMSNorm, check_heads
 from clew.memory.parts.convolution import ShortConvolution
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.matrix_mixer import MatrixMixer, in_heads
-from clew.memory.parts.matrix_recurrence import BACKENDS, MatrixBackend, MatrixInputs
+from clew.memory.parts.matrix_recurrence import MatrixBackend, MatrixInputs, choose_matrix_form
 from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
 from clew.memory.parts.options import takes_options_of
 
@@ -52,7 +52,7 @@ class Mamba2Mixer(MatrixMixer):
     ):
         check_heads(num_heads, head_size)
         require_at_least("state_size", state_size, 1, LARGEST_SIZE)
-        require_choice("backend", backend, BACKENDS)
+        choose_matrix_form(backend)
         keys, wide = jax.random.split(key, 7), num_heads * head_size
         read = wide + 2 * state_size
         self.norm = LayerNorm(size)
@@ -128,7 +128,8 @@ class Mamba2(MixerStack):
         head_size: width of x of a head, P in the paper.
         state_size: width of B and C, N in the paper.
         conv: steps that the short convolution sees; 0 for none.
-        backend: what computes a chunk: "xla" or "chunkwise"; see `MatrixBackend`.
+        backend: what computes a chunk: "kernel", "chunkwise", "xla" or "auto"; see
+            `MatrixBackend`.
         options: those of `mixer_stack`.
 
     Raises:

@@ -9,13 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from clew.errors import require_choice, require_rate
+from clew.errors import require_rate
 from clew.memory.parts.blocks import Init, LayerNorm, Linear, begin_open, check_heads
 from clew.memory.parts.chunkwise import EXACT, without_nonfinite
 from clew.memory.parts.convolution import ShortConvolution
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.matrix_mixer import ConvolvedMixer, GatedOutput, in_heads
-from clew.memory.parts.matrix_recurrence import BACKENDS, CHUNK, MatrixBackend, sum_between
+from clew.memory.parts.matrix_recurrence import (
+    CHUNK,
+    MatrixBackend,
+    MatrixInputs,
+    choose_matrix_form,
+    run_kernel,
+    sum_between,
+)
 from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
 from clew.memory.parts.options import takes_options_of
 from clew.memory.parts.scans import checkpointed_scan, scan_pieces
@@ -78,6 +85,24 @@ def read_chunk(
     return fine.spoil(_normalised(read, m.T, epsilon), after)
 
 
+def _run_kernel(
+    state: MLSTMState, inputs: MLSTMInputs, starts: Bool[Array, " time"], epsilon: float
+) -> tuple[MLSTMState, Float[Array, "time heads head"]]:
+    """m of every step first; what f and i are by it is a sum with decay."""
+    query, key, value, log_f, log_i = inputs
+
+    def one(m: Array, step: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+        log_f, log_i, start = step
+        since = log_f + jnp.where(start, 0.0, m)
+        m = jnp.maximum(jnp.maximum(since, log_i), 0.0)
+        return m, (since - m, m)
+
+    last, (log_keep, m) = jax.lax.scan(one, state.m, (log_f, log_i, starts))
+    value = value * jnp.exp(log_i - m)[:, :, None]
+    cell, read = run_kernel(state.cell, MatrixInputs(query, key, value, log_keep), starts)
+    return MLSTMState(cell, last), _normalised(read, m, epsilon)
+
+
 def _normalised(
     read: Float[Array, "*lead heads value"], m: Float[Array, "*lead heads"], epsilon: float
 ) -> Float[Array, "*lead heads head"]:
@@ -118,7 +143,7 @@ class MLSTMMixer(ConvolvedMixer):
     ):
         check_heads(num_heads, head_size)
         require_rate("epsilon", epsilon)
-        require_choice("backend", backend, BACKENDS)
+        choose_matrix_form(backend)
         keys, wide = jax.random.split(key, 6), num_heads * head_size
         self.norm = LayerNorm(size)
         self.convolution = ShortConvolution(size, conv, key=keys[0]) if conv else None
@@ -160,8 +185,10 @@ class MLSTMMixer(ConvolvedMixer):
     def advance_chunk(
         self, heads: MLSTMState, terms: MLSTMInputs, starts: Bool[Array, " time"]
     ) -> tuple[MLSTMState, Float[Array, "time heads head"]]:
-        epsilon = self.epsilon
-        if self.backend == "xla":
+        epsilon, form = self.epsilon, choose_matrix_form(self.backend, heads, terms)
+        if form == "kernel":
+            return _run_kernel(heads, terms, starts, epsilon)
+        if form == "xla":
             return checkpointed_scan(
                 lambda state, step: advance(state, *step, epsilon=epsilon), heads, (terms, starts)
             )
@@ -214,7 +241,8 @@ class MLSTM(MixerStack):
         chrono: steps that the longest memories last at the start, see `initial.lasting`; with 0
             the biases of f go from 3 to 6.
         epsilon: added to the denominator of the divided numbers.
-        backend: what computes a chunk: "xla" or "chunkwise"; see `MatrixBackend`.
+        backend: what computes a chunk: "kernel", "chunkwise", "xla" or "auto"; see
+            `MatrixBackend`.
         options: those of `mixer_stack`.
 
     Raises:

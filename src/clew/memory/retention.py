@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from clew.errors import UserError, require_at_least, require_choice
+from clew.errors import UserError, require_at_least
 from clew.memory.parts.blocks import Init, LayerNorm, Linear, check_heads
 from clew.memory.parts.convolution import ShortConvolution
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.matrix_mixer import GatedOutput, MatrixMixer, in_heads
-from clew.memory.parts.matrix_recurrence import BACKENDS, MatrixBackend, MatrixInputs
+from clew.memory.parts.matrix_recurrence import MatrixBackend, MatrixInputs, choose_matrix_form
 from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
 from clew.memory.parts.options import takes_options_of
 
@@ -49,7 +49,7 @@ class RetentionMixer(MatrixMixer):
     ):
         check_heads(num_heads, head_size)
         require_at_least("shortest", shortest, 1)
-        require_choice("backend", backend, BACKENDS)
+        choose_matrix_form(backend)
         if rotation and head_size % 2:
             raise UserError(f"rotation turns pairs: it needs an even head_size, got {head_size}")
         keys, wide = jax.random.split(key, 3), num_heads * head_size
@@ -105,7 +105,8 @@ class Retention(MixerStack):
         shortest: steps in which the first head's content falls to 1 / e; every further head lasts
             twice as long. The paper's is 32: a = 1 - 2^{-5-h}.
         rotation: whether keys turn; needs an even head_size.
-        backend: what computes a chunk: "xla" or "chunkwise"; see `MatrixBackend`.
+        backend: what computes a chunk: "kernel", "chunkwise", "xla" or "auto"; see
+            `MatrixBackend`.
         options: those of `mixer_stack`.
 
     Raises:

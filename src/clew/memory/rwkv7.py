@@ -9,20 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from clew.errors import LARGEST_SIZE, require_at_least, require_choice
+from clew.errors import LARGEST_SIZE, require_at_least
 from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, LayerNorm, Linear, check_heads, like
 from clew.memory.parts.convolution import TokenShift
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.matrix_mixer import in_heads
 from clew.memory.parts.matrix_recurrence import (
-    BACKENDS,
     Erase,
     Matrix,
     MatrixBackend,
     MatrixInputs,
     advance,
     advance_chunk,
+    choose_matrix_form,
 )
 from clew.memory.parts.mixers import Mixer, MixerOptions, MixerStack, mixer_stack
 from clew.memory.parts.options import takes_options_of
@@ -81,7 +81,7 @@ class RWKV7Mixer(Mixer):
     ):
         check_heads(num_heads, head_size)
         require_at_least("rank", rank, 1, LARGEST_SIZE)
-        require_choice("backend", backend, BACKENDS)
+        choose_matrix_form(backend)
         keys, wide = jax.random.split(key, 8), num_heads * head_size
         products = [Linear(size, wide, key=k, init=init, bias=False) for k in keys[:3]]
         self.norm = LayerNorm(size)
@@ -208,7 +208,8 @@ class RWKV7(MixerStack):
         num_heads: heads in a layer.
         head_size: width of a key, a query and a value.
         rank: width between A and B of w and a; that of the gate is twice as wide.
-        backend: what computes a chunk: "xla" or "chunkwise"; see `MatrixBackend`.
+        backend: what computes a chunk: "kernel", "chunkwise", "xla" or "auto"; see
+            `MatrixBackend`.
         options: those of `mixer_stack`.
 
     Raises:

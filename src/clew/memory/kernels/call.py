@@ -14,6 +14,7 @@ from clew.memory.kernels.build import NotBuilt, load_kernels, source_hash
 
 _KERNELS = (
     *("relit_forward", "relit_backward", "arelit_forward", "arelit_backward"),
+    *("matrix_forward", "matrix_backward"),
     *("window_forward", "window_backward", "window_step"),
     *("lstm_forward", "lstm_backward", "gru_forward", "gru_backward"),
 )

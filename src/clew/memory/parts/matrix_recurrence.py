@@ -20,12 +20,16 @@ Keys may turn, as positions of an attention do: `turn` is the angle by which eve
 the state holds. A score depends on how many steps lie between, and no step is counted.
 """
 
-from typing import Literal, NamedTuple
+import math
+from typing import Any, Literal, NamedTuple, get_args
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from clew.errors import require_choice
+from clew.memory.kernels import uses_kernel
+from clew.memory.kernels.matrix_recurrence import MatrixArrays, matrix_recurrence
 from clew.memory.parts.chunkwise import (
     EXACT,
     as_matrix,
@@ -43,11 +47,15 @@ CHUNK = 32
 """Steps that see each other by products; what is older is seen by the state. On two cores the
 gradient of 64 took a quarter longer."""
 
-MatrixBackend = Literal["auto", "chunkwise", "xla"]
-"""What computes a chunk: "xla" step by step, "chunkwise" by matrix products, which "auto" is. Both
-are the same function within rounding."""
+MatrixForm = Literal["kernel", "chunkwise", "xla"]
+"""What computes a chunk: "kernel", compiled C++, "xla" step by step, "chunkwise" by products."""
 
-BACKENDS = ("auto", "chunkwise", "xla")
+MatrixBackend = Literal["auto", MatrixForm]
+"""A `MatrixForm`, or "auto": the kernel where JAX runs on a processor that has it and all numbers
+are of one type, float32 or float64; else "chunkwise". All are the same function within rounding;
+all but "kernel" have forward-mode and second derivatives."""
+
+BACKENDS = get_args(MatrixBackend)
 
 Matrix = Float[Array, "heads value key"]
 
@@ -96,10 +104,26 @@ def advance(
     return state, _product("hvk,hk->hv", state, inputs.query)
 
 
+def choose_matrix_form(backend: MatrixBackend, *arrays: Any) -> MatrixForm:
+    """What computes a chunk on JAX's default platform.
+
+    Args:
+        backend: what was asked for.
+        arrays: trees of what the kernel would read.
+
+    Raises:
+        UserError: for an unknown form, and for "kernel" where there is none, with the reason.
+    """
+    require_choice("backend", backend, BACKENDS)
+    if backend == "xla" or backend == "chunkwise":
+        return backend
+    return "kernel" if uses_kernel(backend, *arrays) else "chunkwise"
+
+
 def advance_chunk(
     backend: MatrixBackend, state: Matrix, inputs: MatrixInputs, starts: Bool[Array, " time"]
 ) -> tuple[Matrix, Float[Array, "time heads value"]]:
-    """A chunk of steps, whose gradient keeps one state in `CHUNK` steps.
+    """A chunk of steps, whose gradient keeps few of their states.
 
     Args:
         backend: the form.
@@ -108,12 +132,36 @@ def advance_chunk(
         starts: where episodes start.
 
     Raises:
-        UserError: for an unknown form.
+        UserError: for an unknown form, and for a kernel that cannot be built.
     """
-    require_choice("backend", backend, BACKENDS)
-    if backend == "xla":
+    form = choose_matrix_form(backend, state, inputs)
+    if form == "kernel":
+        return run_kernel(state, inputs, starts)
+    if form == "xla":
         return checkpointed_scan(lambda c, step: advance(c, *step), state, (inputs, starts))
     return scan_pieces(lambda c, piece: read_chunk(c, *piece), state, (inputs, starts), CHUNK)
+
+
+def run_kernel(
+    state: Matrix, inputs: MatrixInputs, starts: Bool[Array, " time"]
+) -> tuple[Matrix, Float[Array, "time heads value"]]:
+    """Where keys turn, all are turned as far as their step lies behind the state before."""
+    query, key, value, log_keep, rate, turn, erase = inputs
+    none = jnp.zeros((*value.shape[:2], 0), value.dtype)
+    erased, share = erase or (none, none)
+    keep = jnp.exp(log_keep if log_keep.ndim == key.ndim else log_keep[:, :, None])
+    rate = none if rate is None else rate[:, :, None]
+    angle = None if turn is None else jax.lax.associative_scan(_add_angles, turn)
+    if angle is not None:
+        query, key = turned(query, angle), turned(key, angle)
+    arrays = MatrixArrays(query, key, value, keep, rate, erased, share, starts, state)
+    read, after = matrix_recurrence(arrays)
+    return after if angle is None else turned(after, -angle[-1, :, None]), read
+
+
+def _add_angles(one: Array, other: Array) -> Array:
+    """Within one turn, or the sum of a long chunk would lose its digits."""
+    return jnp.remainder(one + other, 2.0 * math.pi)
 
 
 def read_chunk(

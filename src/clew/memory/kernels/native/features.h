@@ -4,27 +4,12 @@
 #define CLEW_FEATURES_H_
 
 #include <cstdint>
-#include <type_traits>
 
+#include "groups.h"
 #include "numbers.h"
 #include "room.h"
 
 namespace clew {
-
-// Of this many steps the backward passes keep one state.
-constexpr int64_t kPiece = 16;
-
-constexpr int kRows = 4;  // of a state that are taken together
-
-// Calls work(first row, how many as a constant) for all rows, some at a time.
-template <typename Work>
-void each_group(int64_t rows, const Work& work) {
-  int64_t v = 0;
-  for (; v + kRows <= rows; v += kRows) work(v, std::integral_constant<int, kRows>());
-  if (rows - v == 3) return work(v, std::integral_constant<int, 3>());
-  if (rows - v == 2) return work(v, std::integral_constant<int, 2>());
-  if (rows - v == 1) work(v, std::integral_constant<int, 1>());
-}
 
 // Where the numbers of a chunk stand: products [n, time, 5, heads, head] in the order key, query,
 // value, beta, gamma, and maps [n, time, 3, heads, eta] in the order key, query, gamma; all before

@@ -2,6 +2,7 @@
 #include "cells_calls.h"
 #include "relit_calls.h"
 #include "arelit_calls.h"
+#include "matrix_calls.h"
 #include "window_calls.h"
 
 namespace ffi = xla::ffi;
@@ -14,6 +15,8 @@ CLEW_EXPORT(arelit_forward);
 CLEW_EXPORT(arelit_backward);
 CLEW_EXPORT(relit_forward);
 CLEW_EXPORT(relit_backward);
+CLEW_EXPORT(matrix_forward);
+CLEW_EXPORT(matrix_backward);
 CLEW_EXPORT(window_forward);
 CLEW_EXPORT(window_backward);
 CLEW_EXPORT(window_step);

@@ -1,0 +1,62 @@
+"""The matrix recurrence over a chunk, through a kernel that computes its states again.
+
+Forward, one pass over time with four rows of the state at a time in the processor's first cache,
+none of which depends on another. Backward, the states are run again, from every 16th of them that
+is kept meanwhile for one head; nothing of the size of time x state is ever held.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+from jaxtyping import Array, Bool, Float
+
+from clew.memory.kernels.call import call
+
+
+class MatrixArrays(NamedTuple):
+    """What the recurrence of a chunk reads, see `clew.memory.parts.matrix_recurrence`.
+
+    Without a delta rule there is no rate, and where nothing is erased no `erased` and no `share`:
+    their last axis has no numbers then.
+    """
+
+    query: Float[Array, "time heads key"]
+    key: Float[Array, "time heads key"]
+    value: Float[Array, "time heads value"]
+    keep: Float[Array, "time heads decays"]
+    """a, one for a head or one for every key"""
+    rate: Float[Array, "time heads one"]
+    """b"""
+    erased: Float[Array, "time heads _"]
+    """e"""
+    share: Float[Array, "time heads _"]
+    """s"""
+    starts: Bool[Array, " time"]
+    state: Float[Array, "heads value key"]
+
+
+Chunk = tuple[Float[Array, "time heads value"], Float[Array, "heads value key"]]
+"""What the steps read, and the state after them."""
+
+
+@jax.custom_vjp
+def matrix_recurrence(inputs: MatrixArrays) -> Chunk:
+    """y of every step, and the state after them."""
+    return tuple(call("matrix_forward", _shapes(inputs.value, inputs.state), *inputs))
+
+
+def _forward(inputs: MatrixArrays) -> tuple[Chunk, MatrixArrays]:
+    return matrix_recurrence(inputs), inputs
+
+
+def _backward(inputs: MatrixArrays, cotangents: Chunk) -> tuple[Any]:
+    *floats, _, state = inputs
+    gradients = call("matrix_backward", _shapes(*floats, state), *inputs, *cotangents)
+    return (MatrixArrays._make([*gradients[:-1], None, gradients[-1]]),)
+
+
+matrix_recurrence.defvjp(_forward, _backward)
+
+
+def _shapes(*arrays: Array) -> tuple[jax.ShapeDtypeStruct, ...]:
+    return tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays)
