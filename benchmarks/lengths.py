@@ -30,8 +30,12 @@ from clew.memory import MEMORIES, AbstractMemory, make_memory, options_among, sc
 from clew.memory import options_of as known_options
 from clew.memory.arelit import ApproximateLinearAttention
 from clew.memory.kernels import Form, choose_form, why_not
+from clew.memory.mlstm import MLSTMMixer
+from clew.memory.parts.matrix_mixer import MatrixMixer
+from clew.memory.parts.matrix_recurrence import choose_matrix_form
 from clew.memory.parts.stack import LayerStack
 from clew.memory.relit import GatedLinearAttention
+from clew.memory.rwkv7 import RWKV7Mixer
 from clew.report.document import Measured, Table, tabulate
 from clew.report.figures import new_figure, save, styles_of
 from clew.run.machine import git_commit, planned_bytes
@@ -50,8 +54,8 @@ OTHERS = tuple(
 )
 """The other memories whose state has one size."""
 INPUT_SIZE = 16
-PIECE = 16  # kPiece in kernels/native/features.h: of this many steps a kernel keeps one state
-ROWS = 4  # kRows in kernels/native/features.h
+PIECE = 16  # kPiece in kernels/native/groups.h: of this many steps a kernel keeps one state
+ROWS = 4  # kRows in kernels/native/groups.h
 
 
 class LengthsPlan(NamedTuple):
@@ -189,10 +193,19 @@ def kernel_bytes(memory: AbstractMemory, length: int, envs: int, threads: int) -
     """What a compiled kernel allocates in its backward pass, at most.
 
     For each head that is worked at at the same time, at most one a thread: one state for every
-    `PIECE` steps, one gradient, and the states of one piece, of which ReLiT's has `ROWS` rows of C
-    and the normaliser. Of the two kernels' arrays these are those that grow, and the largest.
+    `PIECE` steps, one gradient, and the states of one piece, of which a matrix has `ROWS` rows,
+    and ReLiT's the normaliser. Of the kernels' arrays these are those that grow, and the largest.
     """
     attention = memory.layers[0].attention if isinstance(memory, LayerStack) else None
+    if isinstance(attention, MatrixMixer | MLSTMMixer | RWKV7Mixer):
+        if choose_matrix_form(attention.backend) != "kernel":
+            return 0
+        heads, value, key = next(
+            x.shape for x in jax.tree.leaves(attention.init_state()) if x.ndim == 3
+        )
+        steps = attention.steps_per_input if isinstance(attention, MatrixMixer) else 1
+        held = (-(-length * steps // PIECE) + 1) * value * key + (PIECE + 1) * ROWS * key
+        return 4 * held * min(threads, heads * envs)
     recurrent = isinstance(attention, GatedLinearAttention | ApproximateLinearAttention)
     if not recurrent or choose_form(attention.backend) != "kernel":
         return 0

@@ -19,7 +19,7 @@ from benchmarks.lengths import (
 )
 
 from clew.lab.bench.timing import estimate
-from clew.memory import make_memory, scan_steps
+from clew.memory import make_memory, options_among, scan_steps
 from clew.memory.kernels import why_not
 from clew.memory.kernels.linear_recurrence import ReLiTConstants, ReLiTInputs, relit_recurrence
 from clew.run.machine import planned_bytes
@@ -62,6 +62,18 @@ def test_relits_gradient_needs_a_twentieth_of_one_that_keeps_its_states() -> Non
     kept = compile_gradient(memory, TIME, ENVS, scan_steps)
     held = planned_bytes(program) + kernel_bytes(memory, TIME, ENVS, THREADS)
     assert held <= planned_bytes(kept) / 20
+
+
+@needs_kernel
+def test_what_a_kernel_of_matrices_holds() -> None:
+    """A state of 64 x 64 in 16 steps, one gradient, and four rows in 17; of a head a thread."""
+    sizes = SIZES | {"head_size": 64}
+    for name, steps in (("gated_delta_net", 256), ("delta_product", 512)):
+        memory = make_memory(
+            name, input_size=16, key=jax.random.key(0), **options_among(name, sizes)
+        )
+        held = 64 * 64 * (steps // 16 + 1) + 17 * 4 * 64
+        assert kernel_bytes(memory, 256, ENVS, THREADS) == 4 * THREADS * held
 
 
 def test_lengths_are_measured_by_turns() -> None:
