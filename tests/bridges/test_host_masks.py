@@ -207,6 +207,7 @@ def test_asynchronous_actors_mask(tmp_path: Any, wrappers: WrapperConfig) -> Non
     assert ("return_3" in first) == wrappers.trials
 
 
+@pytest.mark.slow
 def test_within_a_trial_the_mask_is_that_of_the_next_episode(tmp_path: Any) -> None:
     """Environments raise where they are given what they forbid in the running episode."""
     with gymnasium_task("masked:Locks").open(3, seed=0, wrappers=IN_TRIALS) as stream:

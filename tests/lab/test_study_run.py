@@ -192,6 +192,7 @@ def test_what_fails_is_told_and_the_others_go_on(tmp_path, faults) -> None:
     assert_whole(run_pretended(tmp_path))
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path, faults, monkeypatch) -> None:
     monkeypatch.setenv("PRETEND_SECONDS", "0.6")
 

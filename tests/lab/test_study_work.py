@@ -81,6 +81,7 @@ def test_a_single_seed_is_bit_for_bit_training_alone(tmp_path) -> None:
     assert row["curve"]["return"] == [m["return"][0] for m in clew.read_metrics(run.path)]
 
 
+@pytest.mark.slow
 def test_seeds_of_any_numbers_begin_as_alone() -> None:
     config = _study().config("gru", "length-3")
     together = init_run(make_parts(config), SEEDS)
@@ -143,6 +144,7 @@ def test_mistakes_of_a_job_are_told() -> None:
         run_job(make_job(study, PACK, None))
 
 
+@pytest.mark.slow
 def test_own_memories_are_known_only_while_they_are_used(monkeypatch, tmp_path) -> None:
     (tmp_path / "only_mine.py").write_text(
         "from clew.memory.gru import GRU\ndef build(input_size, *, key):\n"

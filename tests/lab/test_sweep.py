@@ -99,6 +99,7 @@ def value_of_default(name: str) -> float:
     return {"a2c.rollout_length": 8, "a2c.learning_rate": 1e-3, "a2c.entropy_cost": 0.01}[name]
 
 
+@pytest.mark.slow
 def test_the_best_is_trained_with_seeds_that_no_trial_had(tmp_path: Path) -> None:
     """Its page has them beside the default, not the search's own maximum."""
     sweep = small_sweep()
@@ -124,6 +125,7 @@ def test_the_best_is_trained_with_seeds_that_no_trial_had(tmp_path: Path) -> Non
     assert (tmp_path / "tables" / "gru-trials.csv").read_text().count("complete") == 6
 
 
+@pytest.mark.slow
 def test_every_memory_has_as_many_trials(tmp_path: Path) -> None:
     vary = SIZES | {"memory_options.num_layers": (1, 2)}
     result, _ = go_on(small_sweep(vary, memories=("gru", "lstm")), tmp_path)
@@ -132,6 +134,7 @@ def test_every_memory_has_as_many_trials(tmp_path: Path) -> None:
     assert "memory_options.num_layers" in result.tried["lstm"][0].values
 
 
+@pytest.mark.slow
 def test_processes_share_a_sweep(tmp_path: Path, kills: None) -> None:
     """One leaves alone what another has begun, and takes it over when that is gone."""
     sweep = small_sweep(at_once=2)

@@ -109,6 +109,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_killed_learner_leaves_nothing_and_can_be_resumed(tmp_path: Path) -> None:
     """Its actors notice; what they shared had no name."""
     before = shared_files()
