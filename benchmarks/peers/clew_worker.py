@@ -12,9 +12,8 @@ from clew.memory import make_memory, mlstm
 from clew.memory.linear_transformer import LinearAttention
 from clew.memory.parts.blocks import Linear
 from clew.memory.parts.linear_recurrence import states_of
-from clew.memory.parts.matrix_recurrence import CHUNK, MatrixInputs, advance, advance_chunk
+from clew.memory.parts.matrix_recurrence import MatrixInputs, advance, advance_chunk
 from clew.memory.parts.products import product
-from clew.memory.parts.scans import scan_pieces
 from clew.memory.parts.state_space import polar, to_complex
 from jax_subject import JaxSubject
 from serve import Arrays, Sizes, serve
@@ -119,12 +118,7 @@ class MLSTMCell(eqx.Module):
 
     def unroll(self, state: Any, xs: Any, starts: Any) -> Any:
         """A chunk."""
-        state, read = scan_pieces(
-            lambda state, piece: mlstm.read_chunk(state, *piece, epsilon=1e-6),
-            state,
-            (self._terms(xs), starts),
-            CHUNK,
-        )
+        state, read = mlstm.advance_chunk("auto", state, self._terms(xs), starts, 1e-6)
         return state, product(read[:, 0], self.output)
 
     def _terms(self, x: Any) -> mlstm.MLSTMInputs:

@@ -85,6 +85,33 @@ def read_chunk(
     return fine.spoil(_normalised(read, m.T, epsilon), after)
 
 
+def advance_chunk(
+    backend: MatrixBackend,
+    state: MLSTMState,
+    inputs: MLSTMInputs,
+    starts: Bool[Array, " time"],
+    epsilon: float,
+) -> tuple[MLSTMState, Float[Array, "time heads head"]]:
+    """A chunk of steps, whose gradient keeps few of their states.
+
+    Raises:
+        UserError: for an unknown form, and for a kernel that cannot be built.
+    """
+    form = choose_matrix_form(backend, state, inputs)
+    if form == "kernel":
+        return _run_kernel(state, inputs, starts, epsilon)
+    if form == "xla":
+        return checkpointed_scan(
+            lambda state, step: advance(state, *step, epsilon=epsilon), state, (inputs, starts)
+        )
+    return scan_pieces(
+        lambda state, piece: read_chunk(state, *piece, epsilon=epsilon),
+        state,
+        (inputs, starts),
+        CHUNK,
+    )
+
+
 def _run_kernel(
     state: MLSTMState, inputs: MLSTMInputs, starts: Bool[Array, " time"], epsilon: float
 ) -> tuple[MLSTMState, Float[Array, "time heads head"]]:
@@ -185,19 +212,7 @@ class MLSTMMixer(ConvolvedMixer):
     def advance_chunk(
         self, heads: MLSTMState, terms: MLSTMInputs, starts: Bool[Array, " time"]
     ) -> tuple[MLSTMState, Float[Array, "time heads head"]]:
-        epsilon, form = self.epsilon, choose_matrix_form(self.backend, heads, terms)
-        if form == "kernel":
-            return _run_kernel(heads, terms, starts, epsilon)
-        if form == "xla":
-            return checkpointed_scan(
-                lambda state, step: advance(state, *step, epsilon=epsilon), heads, (terms, starts)
-            )
-        return scan_pieces(
-            lambda state, piece: read_chunk(state, *piece, epsilon=epsilon),
-            heads,
-            (terms, starts),
-            CHUNK,
-        )
+        return advance_chunk(self.backend, heads, terms, starts, self.epsilon)
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
         """f and log i of every head and step."""
