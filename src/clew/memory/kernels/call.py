@@ -69,6 +69,11 @@ def call(
     return function(*given, **constants)
 
 
+def shapes_of(*arrays: Array) -> tuple[jax.ShapeDtypeStruct, ...]:
+    """Results that are like these arrays."""
+    return tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays)
+
+
 _alongside_p = Primitive("alongside")
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 from jaxtyping import Array, Bool, Float
 
-from clew.memory.kernels.call import call
+from clew.memory.kernels.call import call, shapes_of
 
 
 class ReLiTInputs(NamedTuple):
@@ -71,7 +71,7 @@ def arelit_recurrence(constants: AReLiTConstants, inputs: AReLiTInputs) -> Chunk
 def _run(name: str, constants: Any, inputs: Any) -> Chunk:
     products, *states = inputs[0], *inputs[-2:]
     attended = jax.ShapeDtypeStruct((len(products), *products.shape[2:]), products.dtype)
-    results = (attended, *_shapes(*states))
+    results = (attended, *shapes_of(*states))
     return tuple(call(f"{name}_forward", results, *inputs, **constants._asdict()))
 
 
@@ -84,14 +84,10 @@ def _forward(name: str, constants: Any, inputs: Any) -> tuple[Chunk, Any]:
 
 def _backward(name: str, constants: Any, inputs: Any, cotangents: Any) -> tuple[Any]:
     """Gradients of products, maps and state, which are the first two inputs and the last two."""
-    results = _shapes(*inputs[:2], *inputs[-2:])
+    results = shapes_of(*inputs[:2], *inputs[-2:])
     gradients = call(f"{name}_backward", results, *inputs, *cotangents, **constants._asdict())
     nothing = [None] * (len(inputs) - len(results))
     return (type(inputs)(*gradients[:2], *nothing, *gradients[2:]),)
 
 
 _read.defvjp(_forward, _backward)
-
-
-def _shapes(*arrays: Array) -> tuple[jax.ShapeDtypeStruct, ...]:
-    return tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays)

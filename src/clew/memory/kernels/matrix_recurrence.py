@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 from jaxtyping import Array, Bool, Float
 
-from clew.memory.kernels.call import call
+from clew.memory.kernels.call import call, shapes_of
 
 
 class MatrixArrays(NamedTuple):
@@ -42,7 +42,7 @@ Chunk = tuple[Float[Array, "time heads value"], Float[Array, "heads value key"]]
 @jax.custom_vjp
 def matrix_recurrence(inputs: MatrixArrays) -> Chunk:
     """y of every step, and the state after them."""
-    return tuple(call("matrix_forward", _shapes(inputs.value, inputs.state), *inputs))
+    return tuple(call("matrix_forward", shapes_of(inputs.value, inputs.state), *inputs))
 
 
 def _forward(inputs: MatrixArrays) -> tuple[Chunk, MatrixArrays]:
@@ -51,12 +51,8 @@ def _forward(inputs: MatrixArrays) -> tuple[Chunk, MatrixArrays]:
 
 def _backward(inputs: MatrixArrays, cotangents: Chunk) -> tuple[Any]:
     *floats, _, state = inputs
-    gradients = call("matrix_backward", _shapes(*floats, state), *inputs, *cotangents)
+    gradients = call("matrix_backward", shapes_of(*floats, state), *inputs, *cotangents)
     return (MatrixArrays._make([*gradients[:-1], None, gradients[-1]]),)
 
 
 matrix_recurrence.defvjp(_forward, _backward)
-
-
-def _shapes(*arrays: Array) -> tuple[jax.ShapeDtypeStruct, ...]:
-    return tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from clew.memory.kernels.call import call
+from clew.memory.kernels.call import call, shapes_of
 from clew.memory.parts.softmax import softmax
 
 
@@ -55,7 +55,7 @@ def read_window(inputs: WindowInputs) -> Float[Array, "time heads head"]:
     weights are computed again; nothing of the size of time x keys is ever held.
     """
     queries = inputs.queries
-    result = jax.ShapeDtypeStruct(queries.shape, queries.dtype)
+    (result,) = shapes_of(queries)
     return call("window_forward", result, *inputs, shared=True)
 
 
@@ -65,7 +65,7 @@ def _forward(inputs: WindowInputs) -> tuple[Array, WindowInputs]:
 
 def _backward(inputs: WindowInputs, cotangent: Array) -> tuple[WindowInputs]:
     floats = [n for n in WindowInputs._fields if n not in ("position", "length", "counts")]
-    results = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (getattr(inputs, n) for n in floats)]
+    results = shapes_of(*(getattr(inputs, n) for n in floats))
     gradients = call("window_backward", results, *inputs, cotangent, shared=True)
     nothing = WindowInputs(*[None] * len(inputs))  # pyright: ignore[reportArgumentType]
     return (nothing._replace(**dict(zip(floats, gradients, strict=True))),)
@@ -80,7 +80,7 @@ def read_ring(inputs: RingInputs) -> Float[Array, "heads head"]:
 
     Its derivatives, of which acting needs none, are those of `attend_ring`.
     """
-    result = jax.ShapeDtypeStruct(inputs.query.shape, inputs.query.dtype)
+    (result,) = shapes_of(inputs.query)
     return call("window_step", result, *inputs, shared=True)
 
 
