@@ -186,7 +186,8 @@ def norm(tree: Any) -> float:
     return float(sum(jnp.sum(jnp.abs(x)) for x in jax.tree.leaves(tree)))
 
 
-@pytest.mark.parametrize(("kind", "memory"), fast_only(KINDS, ("continuous", "shared")))
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "memory"), KINDS)
 def test_whose_loss_each_memory_learns_from(kind: str, memory: str) -> None:
     """Of the policy's loss the gradient for a shared memory is 0, exactly; for critics always."""
     learner = SAC(replace(CONFIG, memory_of_critic=memory))
@@ -212,7 +213,8 @@ def test_whose_loss_each_memory_learns_from(kind: str, memory: str) -> None:
         )
 
 
-@pytest.mark.parametrize("memory", fast_only(["shared", "separate"], "separate"))
+@pytest.mark.slow
+@pytest.mark.parametrize("memory", ["shared", "separate"])
 def test_steps_of_memory_and_temperature_are_fractions(memory: str) -> None:
     """Everything else steps as with a rate of 1, and a target goes its share of the way."""
     found = []

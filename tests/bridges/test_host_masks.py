@@ -192,7 +192,8 @@ def play_policy(path: Any, options: dict[str, Any]) -> int:
     return steps
 
 
-@pytest.mark.parametrize("wrappers", fast_only([INFO, IN_TRIALS], INFO), ids=["episodes", "trials"])
+@pytest.mark.slow
+@pytest.mark.parametrize("wrappers", [INFO, IN_TRIALS], ids=["episodes", "trials"])
 def test_asynchronous_actors_mask(tmp_path: Any, wrappers: WrapperConfig) -> None:
     """In the episodes of trials, too: by turns they train as one process does."""
     ways: dict[str, Any] = {"sync": {}, "async": {"asynchronous": AsyncConfig(serial=True)}}

@@ -124,6 +124,7 @@ def test_a_memory_of_ones_own_stands_beside_the_others(tmp_path: Path) -> None:
     assert "**Normalised scores**" in text and "better than others" in text
 
 
+@pytest.mark.slow
 def test_it_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["study", "popgym", "--list", "--difficulty", "medium", "--seeds", "1"]) == 0
     assert "popgym/medium-a2c" in capsys.readouterr().out

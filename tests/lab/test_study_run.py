@@ -215,6 +215,7 @@ def test_other_settings_need_another_folder(finished: Path) -> None:
         run_pretended(finished)
 
 
+@pytest.mark.slow
 def test_workers_that_cannot_start_stop_the_study(tmp_path) -> None:
     from clew.lab.grid import LocalWorkers
 

@@ -73,6 +73,7 @@ def test_a_pack_is_training_alone(rows, tmp_path) -> None:
         assert run.summary["parameters"] == row["parameters"]
 
 
+@pytest.mark.slow
 def test_a_single_seed_is_bit_for_bit_training_alone(tmp_path) -> None:
     study = _study()
     (row,) = run_job(make_job(study, PACK._replace(seeds=(7,)), None))

@@ -311,6 +311,7 @@ def test_what_is_tried_first_is_what_is_gone_on_with(tmp_path: Path) -> None:
     assert asked == sorted(json.dumps(job) for _, job in again.submitted) != []
 
 
+@pytest.mark.slow
 def test_a_folder_has_one_sweep(tmp_path: Path) -> None:
     """Which a version with more settings goes on with."""
     sweep = small_sweep()

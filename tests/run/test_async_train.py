@@ -68,6 +68,7 @@ def test_a_run_its_rows_ctrl_c_and_going_on(tmp_path: Path, pids: list[int]) -> 
     wait_until_gone(pids)
 
 
+@pytest.mark.slow
 def test_an_error_of_the_learner_ends_everything(
     tmp_path: Path, pids: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -252,6 +252,7 @@ def test_a_fault_that_is_not_survived_saves_the_run(tmp_path, fault):
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(agent) if hasattr(x, "shape"))
 
 
+@pytest.mark.slow
 def test_a_fault_leaves_the_state_of_the_last_update(tmp_path):
     config = config_of(tmp_path, env_options={"fault": "raise", "at": 120}, memory="gru")
     parts = make_parts(config)

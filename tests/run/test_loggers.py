@@ -90,6 +90,7 @@ def test_tensorboard_shows_the_rows_of_the_file(tmp_path: Path, events: list[Eve
     assert len(list((path / "tensorboard").iterdir())) == 3
 
 
+@pytest.mark.slow
 def test_wandb_goes_on_with_its_run(tmp_path: Path, wandb: FakeWandb) -> None:
     """One run id, and rows of work that is made again are not logged again."""
     options = WandbConfig(project="mazes", entity="team", mode="offline")

@@ -219,6 +219,7 @@ def test_all_of_them_through_every_command(place: Path) -> None:
     assert "whole" in output_of("export", "runs/own/export", "--verify")
 
 
+@pytest.mark.slow
 def test_callbacks_loggers_and_schedules_of_ones_own(place: Path) -> None:
     """A callback sees every report and may end the run, which goes on as if it had not ended."""
     seen: list[int] = []
