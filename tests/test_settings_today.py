@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import arelit_tmaze, initial_weights, modern_memories, short_to_long, which_learner
+from benchmarks import (
+    arelit_tmaze,
+    hard_tmazes,
+    initial_weights,
+    modern_memories,
+    short_to_long,
+    which_learner,
+)
 
 from clew.cli.parse import parse
 from clew.cli.train import TrainCommand, default_command
@@ -49,6 +56,7 @@ STUDIES: dict[str, Study] = {
     "makkink-repaired": makkink.study(edition="repaired"),
     "modern-memories": modern_memories.short(),
     "modern-memories-160": modern_memories.long(),
+    "passive-tmaze": hard_tmazes.passive(),
     "popgym-easy-a2c": popgym.study(),
     "pqn": which_learner.pqn(),
     "pramanik-tmaze-10m": tmaze.study(),
