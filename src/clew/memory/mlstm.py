@@ -52,12 +52,18 @@ def advance(
 ) -> tuple[MLSTMState, Float[Array, "heads head"]]:
     """One step, Eq. 19-21 with the stabiliser: C_t, n_t, m_t and h~_t."""
     query, key, value, log_f, log_i = inputs
-    cell, old = (jnp.where(start, 0.0, x) for x in state)
-    m = jnp.maximum(jnp.maximum(log_f + old, log_i), 0.0)
-    f, i = jnp.exp(log_f + old - m), jnp.exp(log_i - m)
+    m, log_keep = _stabilise(state.m, log_f, log_i, start)
+    f, i, cell = jnp.exp(log_keep), jnp.exp(log_i - m), jnp.where(start, 0.0, state.cell)
     cell = f[:, None, None] * cell + i[:, None, None] * value[:, :, None] * key[:, None, :]
     read = jnp.einsum("hvk,hk->hv", cell, query, precision=EXACT)
     return MLSTMState(cell, m), _normalised(read, m, epsilon)
+
+
+def _stabilise(m: Array, log_f: Array, log_i: Array, start: Array) -> tuple[Array, Array]:
+    """m_t of m_{t-1}, and the logarithm of what is kept of C divided by exp(m_{t-1})."""
+    since = log_f + jnp.where(start, 0.0, m)
+    m = jnp.maximum(jnp.maximum(since, log_i), 0.0)
+    return m, since - m
 
 
 def read_chunk(
@@ -119,10 +125,8 @@ def _run_kernel(
     query, key, value, log_f, log_i = inputs
 
     def one(m: Array, step: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, Array]]:
-        log_f, log_i, start = step
-        since = log_f + jnp.where(start, 0.0, m)
-        m = jnp.maximum(jnp.maximum(since, log_i), 0.0)
-        return m, (since - m, m)
+        m, log_keep = _stabilise(m, *step)
+        return m, (log_keep, m)
 
     last, (log_keep, m) = jax.lax.scan(one, state.m, (log_f, log_i, starts))
     value = value * jnp.exp(log_i - m)[:, :, None]

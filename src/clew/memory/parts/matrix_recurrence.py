@@ -145,7 +145,10 @@ def advance_chunk(
 def run_kernel(
     state: Matrix, inputs: MatrixInputs, starts: Bool[Array, " time"]
 ) -> tuple[Matrix, Float[Array, "time heads value"]]:
-    """Where keys turn, all are turned as far as their step lies behind the state before."""
+    """A chunk by the kernel.
+
+    Where keys turn, all are turned as far as their step lies behind the state before them.
+    """
     query, key, value, log_keep, rate, turn, erase = inputs
     none = jnp.zeros((*value.shape[:2], 0), value.dtype)
     erased, share = erase or (none, none)
