@@ -48,6 +48,7 @@ PAGES = sorted(
 STUDIES: dict[str, Study] = {
     "arelit-tmaze": arelit_tmaze.STUDY,
     "chain-of-sac": which_learner.chain_of_sac(),
+    "endless-tmaze": hard_tmazes.endless(),
     "initial-weights": initial_weights.STUDY,
     "learners-on-popgym": which_learner.popgym(),
     "makkink-many-seeds": makkink.study(),
