@@ -41,6 +41,8 @@ import jax
 import pytest
 from jax._src.interpreters import mlir
 
+from clew.memory.parts import initial
+
 # The count of cases at the end of a session, the choice of a tenth of the slow tests, and packages
 # that stand for Memory Maze's and gymnax.
 pytest_plugins = ["law_summary", "slow_tenth", "fake_memory_maze", "fake_gymnax"]
@@ -77,6 +79,9 @@ def share_contexts(programs: int = 100) -> None:
 
 if os.environ["CLEW_TESTS"] == "fast":
     share_contexts()
+    # Tests draw small weights; without optimisation, the numbers that none of them takes cost them
+    # a twentieth of their time.
+    initial._FEWEST = 2**12
 
 # Traced programs are many small objects that live long: looking through all of them for circles
 # after every 700 new ones, Python's default, takes a tenth of the time.
@@ -109,11 +114,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run slow tests too")
 
 
+def only_fast(config: pytest.Config) -> bool:
+    """Whether slow tests are left out."""
+    return not config.getoption("--slow") and config.getoption("--slow-tenth") is None
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Says which tests there are."""
+    return "slow tests: left out, --slow runs them too" if only_fast(config) else "slow tests: run"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skips tests marked `slow` unless `--slow` or `--slow-tenth` was given."""
-    if config.getoption("--slow") or config.getoption("--slow-tenth") is not None:
-        return
-    skip = pytest.mark.skip(reason="slow: run with --slow (make test-slow)")
-    for item in items:
-        if item.get_closest_marker("slow"):
-            item.add_marker(skip)
+    """Leaves out tests marked `slow` unless `--slow` or `--slow-tenth` was given.
+
+    They are not skipped: to set up and report thousands of those takes seconds.
+    """
+    if only_fast(config):
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]

@@ -45,9 +45,9 @@ class Import:
     for_types: bool
 
 
-@dataclass
+@dataclass(eq=False)
 class Module:
-    """One file of the library, read but not run."""
+    """One file of the library, read but not run; itself alone is equal to it."""
 
     name: str
     path: Path
@@ -80,9 +80,10 @@ def library() -> dict[str, Module]:
     return found
 
 
-def imports(module: Module) -> Iterator[Import]:
+@cache
+def imports(module: Module) -> tuple[Import, ...]:
     """What a module imports, functions and type checking included."""
-    yield from _imports(module.tree, in_function=False, for_types=False)
+    return tuple(_imports(module.tree, in_function=False, for_types=False))
 
 
 def _imports(node: ast.AST, *, in_function: bool, for_types: bool) -> Iterator[Import]:

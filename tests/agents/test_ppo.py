@@ -63,6 +63,7 @@ def acted():
     return agent, *act(agent, jax.random.key(1))
 
 
+@eqx.filter_jit
 def whole(chunks):
     """The rollout as one trajectory."""
     first = jax.tree.map(lambda x: x[0], chunks.state0)
@@ -74,6 +75,10 @@ def whole(chunks):
     seen = [joined(x, 1) for x in (chunks.observation, chunks.start, chunks.last)]
     acted = [joined(x, 0) for x in chunks[3:8]]
     return type(chunks)(*seen, *acted, state0=first)
+
+
+sequences = eqx.filter_jit(make_sequences)
+loss_of = eqx.filter_jit(ppo_loss)
 
 
 @eqx.filter_jit
@@ -99,9 +104,9 @@ def test_loss_equals_the_transcription(acted, normalise, value_clip, lower_clip)
         lower_clip=lower_clip,
         clip_ratio=0.2,
     )
-    batch = make_sequences(agent, chunks, final, config)
+    batch = sequences(agent, chunks, final, config)
     moved = jax.tree.map(lambda x: x * 1.1 if eqx.is_inexact_array(x) else x, agent)
-    loss, parts = eqx.filter_jit(ppo_loss)(moved, batch, config)
+    loss, parts = loss_of(moved, batch, config)
     expected, told = oracle.ppo_loss(
         *present(moved, batch), jax.tree.map(np.asarray, batch), config
     )
@@ -114,8 +119,8 @@ def test_loss_equals_the_transcription(acted, normalise, value_clip, lower_clip)
 def test_before_the_first_step_every_ratio_is_one(acted):
     """The ratio law for sequences: each read from the state that acting had before it."""
     agent, chunks, final = acted
-    batch = make_sequences(agent, chunks, final, CONFIG)
-    _, parts = ppo_loss(agent, batch, CONFIG)
+    batch = sequences(agent, chunks, final, CONFIG)
+    _, parts = loss_of(agent, batch, CONFIG)
     assert float(parts["clip_fraction"]) == 0
     np.testing.assert_allclose(parts["kl"], 0, atol=1e-6)
     np.testing.assert_allclose(present(agent, batch)[1], batch.value, atol=2e-5)
@@ -123,13 +128,16 @@ def test_before_the_first_step_every_ratio_is_one(acted):
 
 def test_sequences_hold_the_rollout_and_its_returns(acted):
     agent, chunks, final = acted
-    trajectory = whole(chunks)
-    values = jnp.append(trajectory.value, final[None], axis=0)
-    np.testing.assert_allclose(values, reread(agent, trajectory).outputs.value, atol=2e-5)
-    returns = lambda_returns(
-        trajectory.reward, 0.9 * trajectory.discount, values, trajectory.valid, CONFIG.lam
+    trajectory = jax.tree.map(np.asarray, whole(chunks))
+    values = np.append(trajectory.value, np.asarray(final)[None], axis=0)
+    read_again = eqx.filter_jit(reread)(agent, trajectory)
+    np.testing.assert_allclose(values, read_again.outputs.value, atol=2e-5)
+    discounts = np.float32(0.9) * trajectory.discount
+    returns = jax.jit(lambda_returns)(
+        trajectory.reward, discounts, values, trajectory.valid, CONFIG.lam
     )
-    batch = make_sequences(agent, chunks, final, CONFIG)
+    batch = sequences(agent, chunks, final, CONFIG)
+    batch, returns = jax.tree.map(np.asarray, (batch, returns))
     count = LENGTH // SEQUENCE
     for k in range(count):
         times, columns = slice(k * SEQUENCE, (k + 1) * SEQUENCE), slice(k * ENVS, (k + 1) * ENVS)
@@ -146,7 +154,7 @@ def test_sequences_hold_the_rollout_and_its_returns(acted):
 
 def test_minibatches_are_whole_sequences(acted):
     agent, chunks, final = acted
-    batch = make_sequences(agent, chunks, final, CONFIG)
+    batch = sequences(agent, chunks, final, CONFIG)
     part = take_batch(batch, jnp.array([3, 11]))
     np.testing.assert_array_equal(part.action, batch.action[:, [3, 11]])
     for mine, all_ in zip(jax.tree.leaves(part.state0), jax.tree.leaves(batch.state0), strict=True):
@@ -156,8 +164,8 @@ def test_minibatches_are_whole_sequences(acted):
 @pytest.mark.slow
 def test_on_the_policys_own_experience_vtrace_changes_nothing(acted):
     agent, chunks, final = acted
-    plain = make_sequences(agent, chunks, final, CONFIG)
-    corrected = make_sequences(agent, chunks, final, replace(CONFIG, advantages="vtrace"))
+    plain = sequences(agent, chunks, final, CONFIG)
+    corrected = sequences(agent, chunks, final, replace(CONFIG, advantages="vtrace"))
     for name in ("advantage", "target"):
         found, expected = getattr(corrected, name), getattr(plain, name)
         np.testing.assert_allclose(found[plain.valid], expected[plain.valid], atol=1e-4)

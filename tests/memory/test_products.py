@@ -58,7 +58,7 @@ def test_batches(axes: tuple[int | None, int | None], inside: bool) -> None:
             return jnp.sum(jnp.sin(jax.vmap(multiply, axes, 0)(x, weight)))
 
         if inside:
-            return jax.vmap(jax.grad(total, (0, 1)), axes, 0)(BATCH, weight)
+            return jax.jit(jax.vmap(jax.grad(total, (0, 1)), axes, 0))(BATCH, weight)
         return jax.jit(jax.grad(batched, (0, 1)))(BATCH, weight)
 
     close(gradient(product), gradient(plain))

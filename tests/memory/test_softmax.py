@@ -17,7 +17,8 @@ COTANGENT = np.array([1000.0, 1.0, -3.0])
 
 def pulled(scores: np.ndarray, cotangent: np.ndarray) -> np.ndarray:
     """The gradient of the softmax's outputs, weighted, for the scores."""
-    return np.asarray(jax.vjp(softmax, jnp.asarray(scores))[1](jnp.asarray(cotangent))[0])
+    pull = jax.jit(lambda scores, cotangent: jax.vjp(softmax, scores)[1](cotangent)[0])
+    return np.asarray(pull(scores, cotangent))
 
 
 def exact(scores: np.ndarray, cotangent: np.ndarray) -> np.ndarray:
@@ -35,8 +36,8 @@ def test_a_score_far_above_the_others_has_a_gradient(gap: float) -> None:
     found = pulled(scores.astype(np.float32), cotangent.astype(np.float32))
     wanted = exact(scores, cotangent)
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6 * np.abs(wanted).max())
-    _, forward = jax.jvp(
-        softmax, (jnp.float32(scores),), (jnp.asarray(cotangent, jnp.float32),)
+    forward = jax.jit(lambda scores, tangent: jax.jvp(softmax, (scores,), (tangent,))[1])(
+        scores.astype(np.float32), cotangent.astype(np.float32)
     )  # its matrix is symmetric
     np.testing.assert_allclose(forward, found, rtol=1e-5, atol=1e-6 * np.abs(wanted).max())
 
@@ -53,7 +54,7 @@ def test_the_second_derivative() -> None:
     scores = jnp.array([0.3, -0.2, 0.7])
 
     def curvature(of: Any) -> jax.Array:
-        return jax.hessian(lambda s: jnp.sum(of(s) * jnp.asarray(COTANGENT)))(scores)
+        return jax.jit(jax.hessian(lambda s: jnp.sum(of(s) * jnp.asarray(COTANGENT))))(scores)
 
     np.testing.assert_allclose(curvature(softmax), curvature(jax.nn.softmax), rtol=1e-4)
 
@@ -80,7 +81,7 @@ def test_attention_that_looks_at_one_step(backend: Any) -> None:
             whole = eqx.combine(params, static)
             return jnp.sum(whole.unroll(whole.init_state(), xs, jnp.zeros(2, bool))[1])
 
-        found = jax.grad(total)(params, jnp.asarray(xs, dtype))
+        found = jax.jit(jax.grad(total))(params, xs.astype(dtype))
         return [np.asarray(found.query.weight), np.asarray(found.key.weight)]
 
     with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
