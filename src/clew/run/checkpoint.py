@@ -225,7 +225,7 @@ def restore(checkpoint: Checkpoint, template: PyTree, prefix: str = "") -> PyTre
             )
         if is_key:
             return jax.random.wrap_key_data(jnp.asarray(array))
-        return jnp.array(array)
+        return jax.device_put(array, may_alias=False)  # jnp.array compiles one for every shape
 
     return jax.tree_util.tree_map_with_path(take, template)
 

@@ -62,7 +62,7 @@ def orthogonal(key: PRNGKeyArray, shape: Shape, gain: float = math.sqrt(2.0)) ->
         return jax.nn.initializers.orthogonal(gain)(key, shape, jnp.float32)
     matrix = _orthonormal_columns(np.asarray(drawn))
     matrix = matrix.T if rows < columns else matrix
-    return jnp.array(np.float32(gain) * matrix.reshape(shape))
+    return _put(np.float32(gain) * matrix.reshape(shape))
 
 
 def lecun(key: PRNGKeyArray, shape: Shape) -> Array:
@@ -72,7 +72,7 @@ def lecun(key: PRNGKeyArray, shape: Shape) -> Array:
 
 def uniform(key: PRNGKeyArray, shape: Shape, bound: float) -> Array:
     """Uniform from -bound to bound."""
-    return jnp.array(
+    return _put(
         _draw(lambda k, s: jax.random.uniform(k, s, jnp.float32, -bound, bound), key, shape)
     )
 
@@ -105,12 +105,17 @@ def log_rates(key: PRNGKeyArray, size: int) -> Float[Array, " size"]:
 
 def normal(key: PRNGKeyArray, shape: Shape) -> Array:
     """Standard normal."""
-    return jnp.array(_draw(_normal, key, shape))
+    return _put(_draw(_normal, key, shape))
 
 
 def constant(shape: int | Shape, value: float = 0.0) -> Array:
     """The same number everywhere; nothing is compiled."""
-    return jnp.array(np.full(shape, value, np.float32))
+    return _put(np.full(shape, value, np.float32))
+
+
+def _put(numbers: Array | np.ndarray) -> Array:
+    """The numbers as JAX's own. `jnp.array` would compile a program for every shape."""
+    return numbers if isinstance(numbers, Array) else jax.device_put(numbers, may_alias=False)
 
 
 def _normal(key: PRNGKeyArray, shape: Shape) -> Array:
