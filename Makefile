@@ -29,8 +29,9 @@ $(INSTALLED): requirements.lock pyproject.toml tools/make_venv.sh tools/bsuite.l
 demo: $(INSTALLED)  ## train AReLiT and a memoryless control on a short T-Maze and draw both
 	@$(BIN)/clew demo
 
+# One worker more, as some tests wait for processes that they have started.
 test: $(INSTALLED)  ## run the fast tests
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $$(($(WORKERS) + 1)) --dist worksteal $(PYTEST_ARGS)
 
 test-slow: $(INSTALLED)  ## run every test, also those that learn for minutes
 	@$(BIN)/python -m pytest -n $(WORKERS) --slow $(PYTEST_ARGS)

@@ -20,6 +20,7 @@ from clew.agents.distributions import (
     TanhGaussian,
     make_distribution,
 )
+from slow_cases import fast_only
 
 ALL: dict[str, Distribution] = {
     "categorical": Categorical(4, start=-1),
@@ -35,6 +36,7 @@ ALL: dict[str, Distribution] = {
 }
 DENSITIES = [name for name, d in ALL.items() if isinstance(d, DiagonalGaussian | TanhGaussian)]
 CHOICES = [name for name in ALL if name not in DENSITIES]
+FEW = ("multi", "bits", "gaussian head", "tanh head")
 
 
 class Facts(NamedTuple):
@@ -86,7 +88,7 @@ def moments(d: Any, parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return mean, np.exp(middle + half * np.tanh(raw / half + shift))
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", fast_only(ALL, *FEW))
 def test_any_leading_axes_give_the_same(name: str) -> None:
     """Shapes and types as declared; a batch equals its elements."""
     d = ALL[name]
@@ -199,7 +201,7 @@ def test_densities_are_drawn_from(name: str) -> None:
     assert abs(losses.mean() - found.entropy[0]) < 5 * error + 1e-5
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", fast_only(ALL, *FEW))
 def test_gradients_are_those_of_finite_differences(name: str) -> None:
     """Of log-probability, entropy and divergence, in double precision, in random directions."""
     d = ALL[name]

@@ -146,7 +146,7 @@ def test_numbers_out_of_range_are_no_number() -> None:
 
 
 @pytest.mark.parametrize("precision", fast_only(["bfloat16", "float16"], "bfloat16"))
-@pytest.mark.parametrize("encoder", ["mlp", "impala", "nature"])
+@pytest.mark.parametrize("encoder", fast_only(["mlp", "impala", "nature"], "nature"))
 def test_half_precision_is_near_and_its_gradients_are_whole(encoder: str, precision: str) -> None:
     """Outputs, parameters and gradients stay float32; bytes lose nothing before the weights."""
     shape = (37, 36, 3) if encoder == "nature" else (10, 9, 3)

@@ -88,6 +88,7 @@ def test_wrappers_leave_the_mask_alone() -> None:
         assert set(seen) == {BARE, MASK, "previous_action", "previous_reward"}
 
 
+@pytest.mark.slow
 def test_processes_give_the_same() -> None:
     """The mask crosses in shared memory."""
     task = gymnasium_task("masked:Locks", {"sizes": (3, 2)})

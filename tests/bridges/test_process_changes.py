@@ -18,6 +18,7 @@ from clew.bridges.gymnasium.task import gymnasium_task
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from faults.changing import Changing
+from slow_cases import fast_only
 
 NAME = f"{Changing.__module__}:Changing"
 
@@ -126,7 +127,10 @@ cli.main(["envs", "nowhere"])
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 @pytest.mark.parametrize(
     ("left", "says"),
-    [("fork", "left 1 of its forks running"), ("thread", "left threads running: simulator")],
+    fast_only(
+        [("fork", "left 1 of its forks running"), ("thread", "left threads running: simulator")],
+        ("fork", "left 1 of its forks running"),
+    ),
 )
 def test_what_an_environment_leaves_does_not_keep_a_command(left: str, says: str) -> None:
     """Nor whoever reads its output; the exit status is the command's."""

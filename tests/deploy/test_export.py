@@ -314,6 +314,7 @@ def clew_cartpole() -> Any:
     return gymnasium.make("CartPole-v1")
 
 
+@pytest.mark.slow
 def test_no_more_is_asked_of_an_export_than_of_its_policy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from clew.deploy.onnx_file import is_installed
 from clew.envs.spaces import MASK, ActionMask, with_mask
 from masked import Locks, masks
 from memory_samples import quick_compilation
+from slow_cases import fast_only
 from small_run import Watch
 
 __all__ = ["quick_compilation"]
@@ -77,7 +78,7 @@ def test_a_policy_of_files_asks_for_its_mask(agent: Agent, tmp_path: Path) -> No
             policy(observation, action_mask=given)
 
 
-@pytest.mark.parametrize("where", ["info", "entry"])
+@pytest.mark.parametrize("where", fast_only(["info", "entry"], "entry"))
 def test_a_run_and_its_export_act_alike(where: str, tmp_path: Path) -> None:
     """In an environment that raises where something forbidden is done, with and without rewards."""
     options = {"where": where}

@@ -13,8 +13,10 @@ from clew.envs.gymnasium_api import JaxTaskEnv, register, task_ids
 from clew.envs.tmaze import DISTRACTOR_BITS, DOWN, LEFT, RIGHT, UP
 from clew.errors import UserError
 from oracles.tmaze import TMazeOracle
+from slow_cases import fast_only
 
 ENV_ID = "clew/TMaze-v0"
+COMPILE_LONG = {"clew/PixelMaze-v0", "clew/LabyrinthExplore-v0"}
 
 
 def make(**options: Any) -> gymnasium.Env:
@@ -123,7 +125,7 @@ def test_a_process_forked_from_one_that_stepped_is_refused():
 @pytest.mark.filterwarnings("ignore:.*Box observation space")  # a task need not know its bounds
 @pytest.mark.filterwarnings("ignore:.*symmetric and normalized")  # Pendulum's torque is up to 2
 @pytest.mark.filterwarnings("ignore:.*rendering should produce")  # nor draw anything
-@pytest.mark.parametrize("name", list(task_ids()))
+@pytest.mark.parametrize("name", fast_only(task_ids(), *(set(task_ids()) - COMPILE_LONG)))
 def test_every_task_has_a_gymnasium_form(name):
     env = gymnasium.make(name)
     check_env(env.unwrapped)

@@ -11,13 +11,14 @@ import clew
 from clew.envs import PixelMaze
 from clew.errors import UserError
 from oracles import pixel_maze as oracle
+from slow_cases import fast_only
 
 
 def opened(env: PixelMaze, seed: int) -> tuple[Any, Any]:
     return jax.jit(env.reset)(jax.random.key(seed))
 
 
-@pytest.mark.parametrize("size", [9, 15])
+@pytest.mark.parametrize("size", fast_only([9, 15], 9))
 def test_a_walk_is_seen_as_by_a_plain_ray_caster(size: int) -> None:
     """Rounding may decide a ray that meets a corner, and single pixels at other edges."""
     env = PixelMaze(size)

@@ -84,6 +84,7 @@ def test_who_remembers_all_or_sees_what_is_hidden_earns_1(name: str) -> None:
     assert play(make_env(name), BEST[name]) == (pytest.approx(1.0, abs=1e-5), True)
 
 
+@pytest.mark.slow
 def test_mazes_are_connected_and_nearly_all_cells_are_open() -> None:
     env = make_env("labyrinth_escape")
     grids = np.asarray(jax.vmap(env.reset)(jax.random.split(jax.random.key(0), 50))[0].grid)

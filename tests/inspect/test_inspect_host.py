@@ -20,6 +20,7 @@ from clew.run.config import TrainConfig
 from clew.run.progress import Quiet
 from clew.run.train import train
 from labelled import LENGTHS
+from slow_cases import fast_only
 from small_async import async_config
 
 
@@ -82,7 +83,7 @@ SPACES = {
 }
 
 
-@pytest.mark.parametrize("name", SPACES)
+@pytest.mark.parametrize("name", fast_only(SPACES, "picture"))
 def test_every_space_is_explained(name: str) -> None:
     """Later observations move nothing, the present one does; both ways agree about that."""
     env, options = SPACES[name]

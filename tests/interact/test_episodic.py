@@ -26,6 +26,7 @@ from clew.run.config import TrainConfig
 from clew.run.updates import init_run
 from memory_samples import quick_compilation
 from oracles import a2c as oracle
+from slow_cases import fast_only
 
 __all__ = ["quick_compilation"]
 
@@ -165,10 +166,13 @@ def test_normalised_returns_need_whole_episodes():
 
 @pytest.mark.parametrize(
     ("task", "options"),
-    [
-        ("memory_chain", {"memory_length": 9, "stream_seed": 0}),  # episodes span two rollouts
-        ("distributed_memory", {"memory_length": 5, "num_bits": 3, "schedule": "fresh"}),
-    ],
+    fast_only(
+        [
+            ("memory_chain", {"memory_length": 9, "stream_seed": 0}),  # episodes span two rollouts
+            ("distributed_memory", {"memory_length": 5, "num_bits": 3, "schedule": "fresh"}),
+        ],
+        ("memory_chain", {"memory_length": 9, "stream_seed": 0}),
+    ),
 )
 def test_an_open_loop_task_is_played_at_once_as_step_by_step(task, options, monkeypatch):
     stream = AutoReset(ENVS_BY_NAME[task](**options))

@@ -122,6 +122,7 @@ def test_it_chooses_what_evaluation_does(name: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(policy(LOG[0][1]), first)
 
 
+@pytest.mark.slow
 def test_a_task_in_jax_too(tmp_path: Path) -> None:
     """What the wrappers around it show is put together from what it shows itself."""
     wrappers = WrapperConfig(previous=True, reward_scale=0.5)

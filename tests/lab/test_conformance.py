@@ -85,6 +85,7 @@ def test_a_reset_one_step_late_is_named_with_its_smallest_case() -> None:
     assert "stream" in row["float64"]
 
 
+@pytest.mark.slow
 def test_a_state_that_is_not_carried_is_named() -> None:
     row = row_of(Calls(begin, forgets, step))
     assert page.broken_laws(row) == ["stream", "split"]

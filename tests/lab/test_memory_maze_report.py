@@ -17,6 +17,7 @@ from clew.lab.studies.report.edition import read_edition
 from clew.lab.studies.report.make import make_report
 from memory_maze_study import STEPS, maze_row, write_learner, write_maze
 from requested import requested
+from slow_cases import fast_only
 
 AS_PUBLISHED = {"lstm": 20.0, "gtrxl-256": 15.0, "gtrxl-128": 15.02, "gtrxl-64": 15.04}
 AS_PUBLISHED |= {"arelit": 10.0, "none": 2.0}
@@ -93,7 +94,7 @@ SUBSETS = {
 }
 
 
-@pytest.mark.parametrize("subset", SUBSETS)
+@pytest.mark.parametrize("subset", fast_only(SUBSETS, "one agent", "another task"))
 def test_any_rows_make_a_report(subset: str, tmp_path: Path) -> None:
     model, maze, seed = SUBSETS[subset]
 

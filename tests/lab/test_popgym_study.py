@@ -23,6 +23,7 @@ from clew.lab.studies.report.edition import read_edition
 from clew.lab.studies.report.make import make_report
 from clew.memory import MEMORIES
 from report_study import write_folder
+from slow_cases import fast_only
 
 
 @pytest.mark.parametrize("learner", grid.LEARNERS)
@@ -59,7 +60,7 @@ def test_the_documentation_tells_them() -> None:
         assert f"| `{task}` | {', '.join(found)} |" in text
 
 
-@pytest.mark.parametrize("task", memoryless_returns("easy"))
+@pytest.mark.parametrize("task", fast_only(memoryless_returns("easy"), "repeat_first"))
 def test_the_best_without_a_memory_is_what_counting_finds(task: str) -> None:
     """The answer to every observation that earns most in half of many episodes, in the others."""
     env: Any = POPGYM[task]()

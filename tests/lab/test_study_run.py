@@ -230,6 +230,7 @@ def test_a_script_without_a_guard_is_told_of_it(tmp_path, monkeypatch) -> None:
         run_study(small_study(), tmp_path)
 
 
+@pytest.mark.slow
 def test_lines_tell_cells_rate_and_time_left(tmp_path, faults, capsys) -> None:
     study = replace(small_study(), name="lines")
     run_pretended(tmp_path, workers=1, study=study, progress=StudyLines(every=0.0))

@@ -173,11 +173,14 @@ def test_what_a_lost_machine_has_begun_is_taken_by_another(tmp_path: Path, kills
 
 @pytest.mark.parametrize(
     ("name", "choices", "index", "said"),
-    [
+    fast_only(
+        [
+            ("memory", ("mine:Average", "gru"), 0, "value of memory, which does not vary"),
+            ("a2c.rollout_length", (4, 8, 99), 2, "does not contain 99"),
+            ("a2c.rollout_length", (4, 8, 32, 16), 0, "drawn from another space"),
+        ],
         ("memory", ("mine:Average", "gru"), 0, "value of memory, which does not vary"),
-        ("a2c.rollout_length", (4, 8, 99), 2, "does not contain 99"),
-        ("a2c.rollout_length", (4, 8, 32, 16), 0, "drawn from another space"),
-    ],
+    ),
 )
 def test_the_database_brings_no_settings_of_its_own(
     name: str, choices: tuple, index: int, said: str, tmp_path: Path
@@ -212,11 +215,17 @@ def test_a_damaged_database_is_one_line(written: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [
-        ("DELETE FROM trial_params WHERE trial_id = 2", "trial 1 of gru .* has no value of a2c"),
+    fast_only(
+        [
+            (
+                "DELETE FROM trial_params WHERE trial_id = 2",
+                "trial 1 of gru .* has no value of a2c",
+            ),
+            ("UPDATE study_directions SET direction = 'MINIMIZE'", "does not maximize the score"),
+            ("DELETE FROM study_directions", "does not maximize the score"),
+        ],
         ("UPDATE study_directions SET direction = 'MINIMIZE'", "does not maximize the score"),
-        ("DELETE FROM study_directions", "does not maximize the score"),
-    ],
+    ),
 )
 def test_a_changed_database_is_one_line(change: str, said: str, tmp_path: Path) -> None:
     """What was drawn is none of the defaults, and the larger score is the better one."""

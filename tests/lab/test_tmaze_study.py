@@ -26,11 +26,11 @@ from clew.lab.studies.tmaze.page import windows_table
 from clew.report.figures import styles_of
 from clew.stats import Interval
 from requested import requested
-from slow_cases import fast_only
 from tmaze_study import STEPS, tmaze_row, write_tmaze
 
 
-@pytest.mark.parametrize("edition", fast_only(tmaze.EDITIONS, "published"))
+@pytest.mark.slow
+@pytest.mark.parametrize("edition", tmaze.EDITIONS)
 def test_an_edition_has_the_six_agents_and_the_controls(edition: str) -> None:
     study = tmaze.study(edition=edition)
     assert list(study.models)[:6] == list(tmaze.AGENTS)

@@ -70,6 +70,7 @@ def test_a_late_reset_is_named(precision: Any) -> None:
     assert 0.01 < second.amount < 10 and second.tolerance < 1e-4
 
 
+@pytest.mark.slow
 def test_a_stopped_gradient_of_a_complex_cache_is_named() -> None:
     """By differences of the cache's complex parameter."""
     report = check(waves(StaleWaves), lengths=(5,), precision="float64", raise_on_failure=False)

@@ -150,7 +150,7 @@ def test_a_batch_is_its_members(name: str, own: bool) -> None:
 
 
 @pytest.mark.parametrize("backend", ["auto", "xla"])
-@pytest.mark.parametrize("name", ["lstm", "gru"])
+@pytest.mark.parametrize("name", fast_only(["lstm", "gru"], "gru"))
 def test_a_compiled_cell_has_gradients(name: str, backend: str) -> None:
     """Compiled within a gradient as without, as those do who compile a policy first."""
     xs, starts = episodes(TIME, seed=7)

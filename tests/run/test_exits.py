@@ -199,6 +199,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
         yield Path(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trouble", "ends"),
     [

@@ -272,6 +272,7 @@ def test_a_kill_between_the_files_of_a_checkpoint_loses_nothing(
     assert names == [f"update-00000000{n}.{end}" for n in (1, 2, 3) for end in ("clew", "replay")]
 
 
+@pytest.mark.slow
 def test_what_a_replay_takes_is_said_and_must_have_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
