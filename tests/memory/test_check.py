@@ -90,6 +90,16 @@ def test_a_memory_may_begin_shut() -> None:
     check(make("rezero", 3, options), lengths=(5,))
 
 
+def test_layers_of_a_hybrid_are_small_unless_they_are_given() -> None:
+    """What the laws cost grows with the window of its attention."""
+    small, given = (
+        make("hybrid", 3, {"layers": ("min_gru", "attention"), **options})
+        for options in ({}, {"layer_options": {"attention": {"window": 20}}})
+    )
+    assert small.init_state()[1].attention.keys.shape == (2, 9, 8)
+    assert given.init_state()[1].attention.keys.shape[1] == 21
+
+
 def test_an_array_that_nothing_reads_is_a_warning() -> None:
     """Nothing that the memory computes is wrong."""
     report = check(toys.build(toys.KeepsObservations), lengths=(5,))

@@ -1,6 +1,7 @@
 """`clew check`: the laws, on a model of the library or on your own."""
 
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,6 +31,8 @@ SMALL = {
     "ffn_size": 16,
 }
 """Default sizes at which the laws are run, for models that have such an option."""
+SHARED_BY_LAYERS = ("hidden_size", "num_layers")
+"""What a hybrid's layers have of the hybrid."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ def make(what: str, input_size: int, options: dict[str, Any]) -> "AbstractMemory
         if not isinstance(memory, AbstractMemory):
             raise UserError(f"{what} returned {type(memory).__name__}, expected an AbstractMemory")
         return memory
-    small = options_among(kind, SMALL)
+    small = options_among(kind, SMALL) | small_layers(kind, options)
     name = kind if is_reference(what) else what
 
     def build(key: "PRNGKeyArray") -> "AbstractMemory":
@@ -105,6 +108,19 @@ def make(what: str, input_size: int, options: dict[str, Any]) -> "AbstractMemory
     key = jax.random.key(0)
     _require_memory(eqx.filter_eval_shape(build, key))
     return build(key)
+
+
+def small_layers(kind: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with which the layers of a hybrid are small, where they are not given."""
+    from clew.memory import options_among, options_of  # start: JAX takes a second
+    from clew.memory.hybrid import Hybrid  # start: JAX takes a second
+
+    if kind is not Hybrid or "layer_options" in options:
+        return {}
+    sizes = {name: size for name, size in SMALL.items() if name not in SHARED_BY_LAYERS}
+    layers = options.get("layers", options_of("hybrid")["layers"])
+    small = {name: options_among(made, sizes) for name, made in Hybrid.kinds().items()}
+    return {"layer_options": {name: small[name] for name in layers if name in small}}
 
 
 def _require_memory(shapes: "AbstractMemory") -> None:

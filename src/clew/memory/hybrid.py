@@ -78,11 +78,16 @@ class Hybrid(LayerStack):
         self.input_size = input_size
         self.output_size = hidden_size
 
+    @classmethod
+    def kinds(cls) -> dict[str, Callable[..., Any]]:
+        """The memories of whose layers there may be one, by the names in `layers`."""
+        return {ATTENTION: partial(TransformerXL, norm="before"), **cls.memories}
+
     def _layer(
         self, kind: str, size: int, key: PRNGKeyArray, options: dict[str, Any]
     ) -> Layer[Any]:
         """One layer, out of a memory that has no other."""
-        known = {ATTENTION: partial(TransformerXL, norm="before"), **self.memories}
+        known = self.kinds()
         if kind not in known:
             raise unknown_name("kind of layer", kind, known)
         if options["hidden_size"] != size or "num_layers" in options:
