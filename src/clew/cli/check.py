@@ -118,7 +118,7 @@ def small_layers(kind: Callable[..., Any], options: Mapping[str, Any]) -> dict[s
     if kind is not Hybrid or "layer_options" in options:
         return {}
     sizes = {name: size for name, size in SMALL.items() if name not in SHARED_BY_LAYERS}
-    layers = options.get("layers", options_of("hybrid")["layers"])
+    layers = options.get("layers", options_of(kind)["layers"])
     small = {name: options_among(made, sizes) for name, made in Hybrid.kinds().items()}
     return {"layer_options": {name: small[name] for name in layers if name in small}}
 
