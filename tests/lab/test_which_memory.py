@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.cli import run
+from clew.cli.advise import look_at
 from clew.envs import ENVS
 from clew.lab import advice
 
@@ -46,3 +48,14 @@ def test_what_is_known_of_a_task(capsys: pytest.CaptureFixture[str]) -> None:
     assert "clew compare --memories gru arelit none --env gymnasium:Acrobot-v1" in said
     assert run(["advise", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["needs"]) == len(advice.needs())
+
+
+def test_an_own_module_is_not_taken_for_a_task_of_its_first_letters() -> None:
+    """Only names of bridges are beginnings."""
+    assert advice.needs_of("tmaze") and not advice.needs_of("tmaze_thermo:Room")
+    assert advice.needs_of("xminigrid:MiniGrid-MemoryS8")
+
+
+def test_a_task_that_raises_is_not_taken_for_an_endless_one() -> None:
+    with pytest.raises(EnvironmentFault):
+        look_at("labelled:Troubled", {"trouble": "raise"})

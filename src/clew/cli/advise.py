@@ -57,11 +57,15 @@ def look_at(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """What is seen, what can be done, and how long an untrained agent's episodes are.
 
     Raises:
-        UserError: for an unknown task or option.
+        UserError: for an unknown task or option, or a fault of the environment.
     """
     import equinox as eqx  # start: JAX takes a second
     import jax  # start: JAX takes a second
 
+    from clew.bridges.gymnasium.faults import (
+        AnswerError,
+        EnvironmentFault,
+    )  # start: JAX takes a second
     from clew.run.build import build_agent, make_parts  # start: JAX takes a second
     from clew.run.config import TrainConfig  # start: JAX takes a second
 
@@ -74,8 +78,11 @@ def look_at(name: str, options: dict[str, Any]) -> dict[str, Any]:
         low, high = int(np.min(lengths)), int(np.max(lengths))
         length = f"{low:,} steps" if low == high else f"{low:,} to {high:,} steps"
         length += f", of {EPISODES} by an untrained agent"
+    except (EnvironmentFault, AnswerError):
+        raise
     except UserError:
         length = f"more than {LONGEST:,} steps by an untrained agent"
+        length += " (if they have no end, train with --wrappers.time-limit STEPS)"
     facts = {
         "observation": str(parts.task.observation_space),
         "actions": str(parts.task.action_space),

@@ -40,8 +40,15 @@ def needs() -> list[Need]:
 
 
 def needs_of(task: str) -> list[Need]:
-    """Those of a task, by its name; none for a task that nothing is known of."""
-    return [need for need in needs() if any(task.startswith(name) for name in need.tasks)]
+    """Those of a task, by its name; none for a task that nothing is known of.
+
+    Names with a colon are beginnings of those of a bridge: versions and sizes follow.
+    """
+
+    def known(name: str) -> bool:
+        return task.startswith(name) if ":" in name else task == name
+
+    return [need for need in needs() if any(map(known, need.tasks))]
 
 
 def page() -> str:
