@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from clew.bridges.gymnasium.faults import AnswerError, EnvironmentFault
 from clew.cli.parse import parse
 from clew.cli.tables import print_json, print_table
 from clew.errors import UserError
@@ -62,10 +63,6 @@ def look_at(name: str, options: dict[str, Any]) -> dict[str, Any]:
     import equinox as eqx  # start: JAX takes a second
     import jax  # start: JAX takes a second
 
-    from clew.bridges.gymnasium.faults import (
-        AnswerError,
-        EnvironmentFault,
-    )  # start: JAX takes a second
     from clew.run.build import build_agent, make_parts  # start: JAX takes a second
     from clew.run.config import TrainConfig  # start: JAX takes a second
 
