@@ -130,6 +130,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     They are not skipped: to set up and report thousands of those takes seconds.
     """
     if only_fast(config):
-        slow = [item for item in items if item.get_closest_marker("slow")]
+        fast, slow = [], []
+        for item in items:
+            (slow if item.get_closest_marker("slow") else fast).append(item)
         config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+        items[:] = fast

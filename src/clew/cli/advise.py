@@ -5,10 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from clew.bridges.gymnasium.faults import AnswerError, EnvironmentFault
 from clew.cli.parse import parse
 from clew.cli.tables import print_json, print_table
-from clew.errors import UserError
 from clew.lab.advice import Need, needs, needs_of
 
 ABOUT = """Says which memory to take, by what has to be remembered, with the rows that it rests on,
@@ -63,6 +61,7 @@ def look_at(name: str, options: dict[str, Any]) -> dict[str, Any]:
     import equinox as eqx  # start: JAX takes a second
     import jax  # start: JAX takes a second
 
+    from clew.interact.episodes import EpisodeTooLong  # start: JAX takes a second
     from clew.run.build import build_agent, make_parts  # start: JAX takes a second
     from clew.run.config import TrainConfig  # start: JAX takes a second
 
@@ -75,9 +74,7 @@ def look_at(name: str, options: dict[str, Any]) -> dict[str, Any]:
         low, high = int(np.min(lengths)), int(np.max(lengths))
         length = f"{low:,} steps" if low == high else f"{low:,} to {high:,} steps"
         length += f", of {EPISODES} by an untrained agent"
-    except (EnvironmentFault, AnswerError):
-        raise
-    except UserError:
+    except EpisodeTooLong:
         length = f"more than {LONGEST:,} steps by an untrained agent"
         length += " (if they have no end, train with --wrappers.time-limit STEPS)"
     facts = {

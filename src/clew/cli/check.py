@@ -99,7 +99,7 @@ def make(what: str, input_size: int, options: dict[str, Any]) -> "AbstractMemory
         if not isinstance(memory, AbstractMemory):
             raise UserError(f"{what} returned {type(memory).__name__}, expected an AbstractMemory")
         return memory
-    small = options_among(kind, SMALL) | small_layers(kind, options)
+    small = options_among(kind, SMALL) | _small_layers(kind, options)
     name = kind if is_reference(what) else what
 
     def build(key: "PRNGKeyArray") -> "AbstractMemory":
@@ -110,7 +110,7 @@ def make(what: str, input_size: int, options: dict[str, Any]) -> "AbstractMemory
     return build(key)
 
 
-def small_layers(kind: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def _small_layers(kind: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with which the layers of a hybrid are small, where they are not given."""
     from clew.memory import options_among, options_of  # start: JAX takes a second
     from clew.memory.hybrid import Hybrid  # start: JAX takes a second

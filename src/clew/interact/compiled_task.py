@@ -27,6 +27,7 @@ from clew.interact.episodes import (
     FILMED,
     INSPECTED,
     Episodes,
+    EpisodeTooLong,
     Played,
     Recording,
     Rendered,
@@ -119,7 +120,9 @@ class CompiledTask(Task):
             keys = jax.random.split(key, math.ceil(episodes / BATCH))
             parts = [jax.device_get(play(params, one)) for one in keys]
             if not all(ended.all() for _, ended in parts):
-                raise UserError(f"an episode of {self.name} did not end within {max_steps} steps")
+                raise EpisodeTooLong(
+                    f"an episode of {self.name} did not end within {max_steps} steps"
+                )
             found = {n: np.concatenate([m[n] for m, _ in parts])[:episodes] for n in parts[0][0]}
             if self.stream.masks_actions and not np.isfinite(found["return"]).all():
                 raise UserError(f"{self.name}: a return is not finite, as after {NOTHING_ALLOWED}")

@@ -14,6 +14,11 @@ from jaxtyping import Array, Float, Int, Shaped, UInt8
 from clew.agents.network import Agent, ReadMask
 from clew.errors import UserError
 
+
+class EpisodeTooLong(UserError):
+    """An episode did not end within the steps that it may take."""
+
+
 Picture = UInt8[np.ndarray, "height width 3"]
 
 CUT = "cut"

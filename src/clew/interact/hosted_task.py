@@ -35,6 +35,7 @@ from clew.interact.episodes import (
     FILMED,
     INSPECTED,
     Episodes,
+    EpisodeTooLong,
     Picture,
     Played,
     Recording,
@@ -318,7 +319,7 @@ class HostPlayer:
             if over.all():
                 break
             if max(map(len, rows)) >= may_take:
-                raise UserError(
+                raise EpisodeTooLong(
                     f"an episode of {stream.name} did not end within {may_take:,} steps: allow "
                     "more (--max-steps, in Python max_steps), or train with a "
                     "--wrappers.time-limit"

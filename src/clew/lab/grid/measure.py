@@ -15,6 +15,7 @@ from jaxtyping import Array, PRNGKeyArray
 from clew import interact
 from clew.errors import UserError
 from clew.interact.compiled_task import play_to_end
+from clew.interact.episodes import EpisodeTooLong
 from clew.interact.rollout import begin
 from clew.interact.task import Task
 from clew.lab.grid.study import Evaluation
@@ -62,7 +63,7 @@ def evaluate_lanes(
             for n in range(batches)
         ]
         if not all(ended.all() for _, ended in played):
-            raise UserError(f"an episode did not end within {evaluation.max_steps} steps")
+            raise EpisodeTooLong(f"an episode did not end within {evaluation.max_steps} steps")
         names = parts.task.metric_names
         whole = {n: np.concatenate([metrics[n] for metrics, _ in played]) for n in names}
         found.append({n: values[: evaluation.episodes] for n, values in whole.items()})
