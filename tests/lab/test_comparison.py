@@ -7,7 +7,9 @@ import pytest
 import clew
 from clew.cli import run
 from clew.errors import UserError
+from clew.lab import comparison
 from clew.lab.comparison import learners_of, settings_of
+from clew.run.runner import TrainingInterrupted
 
 WORDS = (
     "compare --memories none gru --memory-options hidden_size=4 --env-options corridor_length=2 "
@@ -46,6 +48,21 @@ def test_the_runs_differ_in_their_learner_alone() -> None:
         learners_of(config, ["ppo", "ppo"])
     with pytest.raises(UserError, match="unknown learner 'pqm'"):
         learners_of(config, ["ppo", "pqm"])
+
+
+def test_a_stop_says_how_all_of_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the run itself says would go on with one memory alone."""
+
+    def stopped(*args: object, **options: object) -> None:
+        raise TrainingInterrupted("stopped after 8 steps; resume with: clew train --resume it")
+
+    monkeypatch.setattr(comparison, "train", stopped)
+    assert run([*WORDS.split(), "--run-dir", str(tmp_path)]) == 130
+    said = capsys.readouterr().err
+    assert "none: stopped after 8 steps; resume with: clew train --resume it" in said
+    assert "all of the comparison, with the same clew compare again" in said
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from clew.cli import run
 from clew.cli.advise import look_at
 from clew.envs import ENVS
 from clew.lab import advice
+from clew.memory import MEMORIES, options_of
+from clew.run.config import TrainConfig
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,8 +28,12 @@ def test_every_task_has_its_needs() -> None:
     assert unknown == []
     for need in advice.needs():
         assert all(name in ENVS or ":" in name for name in need.tasks), need.title
-        assert not need.evidence or (ROOT / "results" / need.evidence / "README.md").exists()
-        assert ("not known" in need.advice) == (need.evidence in ("", "memory-maze-9x9"))
+        assert all((ROOT / "results" / folder / "README.md").exists() for folder in need.evidence)
+        assert need.evidence or "not known" in need.advice
+        assert set(need.compare) < set(MEMORIES), need.title
+        options = set().union(*map(options_of, need.compare))
+        assert {option.split("=")[0] for option in need.options} <= options
+    assert set(advice.for_any()) < set(MEMORIES)
 
 
 @pytest.mark.parametrize("need", advice.needs(), ids=lambda need: need.title)
@@ -35,19 +41,62 @@ def test_commands_are_those_that_there_are(need: advice.Need) -> None:
     words = shlex.split(need.command)
     assert words[0] == "clew"
     if words[1] == "train":
-        assert words[words.index("--env") + 1] in need.tasks
+        env = words[words.index("--env") + 1]
+        assert need in advice.needs_of(env)
+    assert advice.need(need.key) == need
 
 
 def test_what_is_known_of_a_task(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["advise", "--env", "memory_chain", "--env-options", "memory_length=3"]) == 0
     said = capsys.readouterr().out
-    assert "4 steps, of 16 by an untrained agent" in said and "take:    gru" in said
-    assert run(["advise", "--env", "gymnasium:Acrobot-v1"]) == 0
-    said = capsys.readouterr().out
-    assert "Not known of this task. Which of these is yours?" in said
-    assert "clew compare --memories gru arelit none --env gymnasium:Acrobot-v1" in said
+    assert "4 steps (16 episodes of an untrained agent)" in said and "take:    gru" in said
+    own = "clew compare --memories gru lstm none --env memory_chain --env-options memory_length=3"
+    assert own in said and "by a2c, 5 seeds of 500,000 steps" in said
     assert run(["advise", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["needs"]) == len(advice.needs())
+
+
+def test_what_is_said_of_a_task_that_nobody_knows(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["advise", "--env", "labelled:Labelled"]
+    assert run(words) == 0
+    said = capsys.readouterr().out
+    assert "Nothing is known of this task. Which of these is yours?" in said
+    assert "clew compare --memories gru lstm none --env labelled:Labelled\n" in said
+    assert run([*words, "--need", "many-pairs-of-a-key-and-a-value", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (command,) = found["task"]["compare"].values()
+    assert command.startswith("clew compare --memories gated_delta_net") and "--need" not in command
+    assert [need["key"] for need in found["needs"]] == ["many-pairs-of-a-key-and-a-value"]
+    assert run([*words, "--need", "place"]) == 2
+    assert "did you mean 'places'" in capsys.readouterr().err
+
+
+def test_wrappers_decide_what_has_to_be_remembered(capsys: pytest.CaptureFixture[str]) -> None:
+    """And are used in the look at the task, and in the command."""
+    words = ["advise", "--env", "gymnasium:CartPole-v1"]
+    assert run(words) == 0
+    assert "Nothing, since all is shown" in capsys.readouterr().out
+    wrappers = ["--wrappers.keep", "0", "2", "--wrappers.time-limit", "7"]
+    assert run([*words, *wrappers, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [need["title"] for need in found["needs"]] == ["Speeds or places that are not shown"]
+    assert found["task"]["facts"]["observation"] == "Box((2,), float32)"
+    assert found["task"]["facts"]["episode"].startswith("7 steps")
+    (command,) = found["task"]["compare"].values()
+    assert command.endswith("gymnasium:CartPole-v1 --wrappers.keep 0 2 --wrappers.time-limit 7")
+
+
+def test_a_task_without_end_is_given_one(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--env-options", "lengths=[100000, 1]"]
+    assert run(["advise", "--env", "labelled:Labelled", *options]) == 0
+    said = capsys.readouterr().out
+    assert "or no end: choose yours in place of 1,000 below" in said
+    assert "--env-options 'lengths=[100000, 1]' --wrappers.time-limit 1000\n" in said
+
+
+def test_it_says_which_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["advise", "--env", "tmaze", "--memory", "gru"]) == 2
+    assert "says which memories to take: leave out --memory" in capsys.readouterr().err
 
 
 def test_an_own_module_is_not_taken_for_a_task_of_its_first_letters() -> None:
@@ -58,4 +107,4 @@ def test_an_own_module_is_not_taken_for_a_task_of_its_first_letters() -> None:
 
 def test_a_task_that_raises_is_not_taken_for_an_endless_one() -> None:
     with pytest.raises(EnvironmentFault):
-        look_at("labelled:Troubled", {"trouble": "raise"})
+        look_at(TrainConfig(env="labelled:Troubled", env_options={"trouble": "raise"}))

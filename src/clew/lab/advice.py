@@ -5,9 +5,12 @@ is not known is said so.
 """
 
 import tomllib
+from collections.abc import Collection
 from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
+
+from clew.errors import unknown_name
 
 
 class Need(NamedTuple):
@@ -23,9 +26,23 @@ class Need(NamedTuple):
     """What was measured."""
     limits: str
     """What was not."""
-    evidence: str
-    """The folder of results/, empty where there are no rows."""
+    evidence: tuple[str, ...]
+    """Folders of results/, none where there are no rows."""
     command: str
+    """The task of these rows, or the nearest that there is."""
+    compare: tuple[str, ...]
+    """Memories that are worth a comparison on a task of one's own."""
+    options: tuple[str, ...] = ()
+    """Their options in it, KEY=VALUE; LENGTH stands for the steps of an episode."""
+    settings: tuple[str, ...] = ()
+    """Options of `clew train` that make a task one of this kind, whatever it is."""
+    unless: tuple[str, ...] = ()
+    """Those with which it is none."""
+
+    @property
+    def key(self) -> str:
+        """The title as one word: what --need takes, and the heading's link."""
+        return self.title.lower().replace(",", "").replace(" ", "-")
 
 
 @cache
@@ -36,28 +53,60 @@ def _all() -> dict[str, Any]:
 
 def needs() -> list[Need]:
     """All of them, those with evidence first."""
-    return [Need(**{**one, "tasks": tuple(one["tasks"])}) for one in _all()["needs"]]
+    return [_need(**one) for one in _all()["needs"]]
 
 
-def needs_of(task: str) -> list[Need]:
-    """Those of a task, by its name; none for a task that nothing is known of.
+def _need(**written: Any) -> Need:
+    """A need of the table; NamedTuples that are hashed and compared have tuples, not lists."""
+    fields: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in written.items()}
+    return Need(**fields)
 
-    Names with a colon are beginnings of those of a bridge: versions and sizes follow.
+
+def need(key: str) -> Need:
+    """The one with this key.
+
+    Raises:
+        UserError: for an unknown key, with the nearest one.
+    """
+    known = {one.key: one for one in needs()}
+    if key not in known:
+        raise unknown_name("need", key, known)
+    return known[key]
+
+
+def needs_of(task: str, given: Collection[str] = ()) -> list[Need]:
+    """Those of a task; none for a task that nothing is known of.
+
+    Args:
+        task: its name. Names of needs with a colon are beginnings of those of a bridge: versions
+            and sizes follow.
+        given: options of `clew train` that change what the agent sees: "wrappers.keep".
     """
 
     def known(name: str) -> bool:
         return task.startswith(name) if ":" in name else task == name
 
-    return [need for need in needs() if any(map(known, need.tasks))]
+    return [
+        need
+        for need in needs()
+        if any(map(known, need.tasks)) or any(name in given for name in need.settings)
+        if not any(name in given for name in need.unless)
+    ]
+
+
+def for_any() -> tuple[str, ...]:
+    """Memories to compare where it is not known what has to be remembered."""
+    return tuple(_all()["for_any"])
 
 
 def page() -> str:
     """The page of the documentation."""
     parts = ["# Which memory?", _all()["before"].strip()]
-    rows = [f"| [{need.title}](#{_anchor(need.title)}) | {need.advice} |" for need in needs()]
+    rows = [f"| [{need.title}](#{need.key}) | {need.advice} |" for need in needs()]
     parts.append("\n".join(["| what has to be remembered | take |", "|---|---|", *rows]))
     for need in needs():
-        known = f" ([rows](../results/{need.evidence}/README.md))" if need.evidence else ""
+        links = [f"[rows](../results/{folder}/README.md)" for folder in need.evidence]
+        known = f" ({', '.join(links)})" if links else ""
         parts += [
             f"## {need.title}",
             f"*{need.asks[0].upper()}{need.asks[1:]}.*",
@@ -67,8 +116,3 @@ def page() -> str:
             f"```sh\n{need.command}\n```",
         ]
     return "\n\n".join([*parts, _all()["after"].strip()]) + "\n"
-
-
-def _anchor(title: str) -> str:
-    """The link to a heading, as the site makes it."""
-    return title.lower().replace(",", "").replace(" ", "-")

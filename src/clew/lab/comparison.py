@@ -24,6 +24,7 @@ from clew.run.defaults import DefaultOptions
 from clew.run.folder import by_reference
 from clew.run.metrics import final_text, read_rows
 from clew.run.progress import Progress
+from clew.run.runner import TrainingInterrupted
 from clew.run.train import train
 from clew.stats import Interval, probability_of_improvement
 
@@ -150,10 +151,17 @@ def compare(
 
     Raises:
         UserError: as `train_once`.
+        TrainingInterrupted: after Ctrl-C or SIGTERM, with everything saved.
     """
     for config in configs.values():
         make_parts(config)
-    paths = {memory: train_once(config, progress(memory)) for memory, config in configs.items()}
+    paths: dict[str, Path] = {}
+    for memory, config in configs.items():
+        try:
+            paths[memory] = train_once(config, progress(memory))
+        except TrainingInterrupted as stop:
+            more = "or, all of the comparison, with the same clew compare again"
+            raise TrainingInterrupted(f"{memory}: {stop}\n{more}") from None
     summaries = {memory: read_json(path / folder.SUMMARY) for memory, path in paths.items()}
     has = [m for m in METRICS if all(m in found["final"] for found in summaries.values())]
     metric = has[0] if has else METRICS[-1]
