@@ -43,13 +43,13 @@ def test_commands_are_those_that_there_are(need: advice.Need) -> None:
     if words[1] == "train":
         env = words[words.index("--env") + 1]
         assert need in advice.needs_of(env)
-    assert advice.need(need.key) == need
+    assert advice.need(need.word) == need
 
 
 def test_what_is_known_of_a_task(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["advise", "--env", "memory_chain", "--env-options", "memory_length=3"]) == 0
     said = capsys.readouterr().out
-    assert "4 steps (16 episodes of an untrained agent)" in said and "take:    gru" in said
+    assert "4 steps (16 episodes of an untrained agent)" in said and "take:      gru" in said
     own = "clew compare --memories gru lstm none --env memory_chain --env-options memory_length=3"
     assert own in said and "by a2c, 5 seeds of 500,000 steps" in said
     assert run(["advise", "--json"]) == 0
@@ -60,13 +60,13 @@ def test_what_is_said_of_a_task_that_nobody_knows(capsys: pytest.CaptureFixture[
     words = ["advise", "--env", "labelled:Labelled"]
     assert run(words) == 0
     said = capsys.readouterr().out
-    assert "Nothing is known of this task. Which of these is yours?" in said
+    assert "Nothing is known of this task. What has to be remembered there?" in said
     assert "clew compare --memories gru lstm none --env labelled:Labelled\n" in said
-    assert run([*words, "--need", "many-pairs-of-a-key-and-a-value", "--json"]) == 0
+    assert run([*words, "--need", "Pairs", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     (command,) = found["task"]["compare"].values()
     assert command.startswith("clew compare --memories gated_delta_net") and "--need" not in command
-    assert [need["key"] for need in found["needs"]] == ["many-pairs-of-a-key-and-a-value"]
+    assert [need["word"] for need in found["needs"]] == ["pairs"]
     assert run([*words, "--need", "place"]) == 2
     assert "did you mean 'places'" in capsys.readouterr().err
 
@@ -80,8 +80,8 @@ def test_wrappers_decide_what_has_to_be_remembered(capsys: pytest.CaptureFixture
     assert run([*words, *wrappers, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [need["title"] for need in found["needs"]] == ["Speeds or places that are not shown"]
-    assert found["task"]["facts"]["observation"] == "Box((2,), float32)"
-    assert found["task"]["facts"]["episode"].startswith("7 steps")
+    assert found["task"]["observation"] == "Box((2,), float32)"
+    assert found["task"]["episode_steps"] == [7, 7]
     (command,) = found["task"]["compare"].values()
     assert command.endswith("gymnasium:CartPole-v1 --wrappers.keep 0 2 --wrappers.time-limit 7")
 
@@ -90,13 +90,15 @@ def test_a_task_without_end_is_given_one(capsys: pytest.CaptureFixture[str]) -> 
     options = ["--env-options", "lengths=[100000, 1]"]
     assert run(["advise", "--env", "labelled:Labelled", *options]) == 0
     said = capsys.readouterr().out
-    assert "or no end: choose yours in place of 1,000 below" in said
+    assert "or no end; the time limit of 1,000 steps below is an example" in said
     assert "--env-options 'lengths=[100000, 1]' --wrappers.time-limit 1000\n" in said
 
 
-def test_it_says_which_memory(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["advise", "--env", "tmaze", "--memory", "gru"]) == 2
-    assert "says which memories to take: leave out --memory" in capsys.readouterr().err
+def test_options_need_their_task(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["advise", "--env-options", "size=3"]) == 2
+    assert "of which task? name it with --env" in capsys.readouterr().err
+    assert run(["advise", "--env", "mountaincar"]) == 2
+    assert "did you mean 'gymnasium:MountainCar-v0'?" in capsys.readouterr().err
 
 
 def test_an_own_module_is_not_taken_for_a_task_of_its_first_letters() -> None:

@@ -69,13 +69,19 @@ def env_options(name: str) -> dict[str, Any]:
 def unknown_environment(name: str) -> UserError:
     """The error for a name that is none of `ENVS`, with the Gymnasium environment that is meant."""
     plain = name.removeprefix("gym:")
-    written = next((i for i in gymnasium.registry if i.lower() == plain.lower()), plain)
+    written = next((i for i in gymnasium.registry if _alike(i, plain)), plain)
     if written in gymnasium.registry or any(name.startswith(begin) for begin in REGISTERED_BY):
         return UserError(f"unknown environment {name!r}; did you mean {GYMNASIUM + written!r}?")
     near = difflib.get_close_matches(plain, gymnasium.registry, n=1, cutoff=0.8)
     if near and not difflib.get_close_matches(name, ENVS, n=1, cutoff=0.5):
         return UserError(f"unknown environment {name!r}; did you mean {GYMNASIUM + near[0]!r}?")
     return unknown_name("environment", name, ENVS)
+
+
+def _alike(registered: str, name: str) -> bool:
+    """Whether a registered name is this one in other letters, or without its version."""
+    registered = registered.lower()
+    return name.lower() in (registered, registered.rpartition("-v")[0])
 
 
 def jax_task(name: str) -> type[Environment] | None:

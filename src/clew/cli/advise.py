@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Space
 from clew.cli.compare import SEEDS
 from clew.cli.parse import parse, value_before_parsing
 from clew.cli.tables import print_json, print_table
-from clew.cli.train import TrainingOptions, default_command
+from clew.cli.train import default_command
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from clew.lab import advice
@@ -19,104 +19,128 @@ from clew.lab.advice import Need
 from clew.run.config import TrainConfig
 
 ABOUT = """Says which memory to take, by what has to be remembered, with the rows that it rests on,
-and where nothing is known says that. With a task, given as for clew train with its options and
-wrappers, what holds for it, after a look at its observations, its actions and how long an untrained
-agent's episodes are; and the command that compares on it what is worth it. Nothing is trained."""
+and where nothing is known says that. With a task, given as for clew train, it shows the task as an
+agent sees it, how long an untrained agent's episodes are, and a clew compare for it. Nothing is
+trained."""
 
 EPISODES, LONGEST = 16, 5_000
 """Episodes that are played, and steps after which one is given up."""
 LIMIT = 1_000
 """Steps of an episode in commands for tasks that have no end."""
-RESULTS = "results"
 OWN = ("--need", "--json", "--no-json")
 
 
 @dataclass(frozen=True)
-class AdviseCommand(TrainingOptions):
+class AdviseCommand:
     """Options of `clew advise`."""
 
+    env: str = ""
+    """A task's name, as for clew train; without one everything that is known is listed."""
     need: str = ""
-    """What has to be remembered, if you know it: a word that clew advise lists."""
+    """What has to be remembered, if you know it: the first word of a line of that list."""
     json: bool = False
     """Print JSON instead of text."""
+    env_options: dict[str, Any] = field(default_factory=dict)
+    """Options of the task."""
+    wrappers: WrapperConfig = field(default_factory=WrapperConfig)
+    """Between the task and the agent, as for clew train."""
 
 
 def main(args: list[str]) -> int:
     """Prints advice."""
-    for option in ("--memory", "--memories"):
-        if value_before_parsing(args, option) is not None:
-            raise UserError(f"clew advise says which memories to take: leave out {option}")
-    default = AdviseCommand(default_command(args).config)
+    env = value_before_parsing(args, "--env")
+    usual = default_command(args).config.wrappers if env else WrapperConfig()
+    default = AdviseCommand(wrappers=usual)
     command = parse(AdviseCommand, args, command="advise", about=ABOUT, default=default)
-    config = command.config
-    named = value_before_parsing(args, "--env") is not None
+    if not command.env and (command.env_options or command.wrappers != usual):
+        raise UserError("of which task? name it with --env")
+    task = Task(command, _own_words(args)) if command.env else None
     if command.need:
         found = [advice.need(command.need)]
     else:
-        found = advice.needs_of(config.env, _seen_through(config)) if named else advice.needs()
-    task = _Task(config, _own_words(args)) if named else None
+        found = task.needs() if task else advice.needs()
     if command.json:
-        needs = [need._asdict() | {"key": need.key} for need in found or advice.needs()]
+        needs = [need._asdict() for need in found or advice.needs()]
         print_json({"task": task and task.facts(found), "needs": needs})
     elif task:
         task.show(found)
+    elif command.need:
+        print(_text(found[0]))
     else:
-        for need in found:
-            print(_text(need) if command.need else _line(need))
+        _list_needs()
     return 0
 
 
-class _Task:
+class Task:
     """A task as somebody wants to train on it, looked at once.
 
     Args:
-        config: its settings.
-        words: those that said so.
+        command: what was asked.
+        words: those that named the task.
     """
 
-    def __init__(self, config: TrainConfig, words: list[str]):
-        self._config, self._words = config, words
-        self._seen, self._longest = look_at(config)
+    def __init__(self, command: AdviseCommand, words: list[str]):
+        self._words = words
+        self._config = TrainConfig(
+            env=command.env,
+            env_options=command.env_options,
+            wrappers=command.wrappers,
+            memory="none",
+        )
+        self._seen = look_at(self._config)
+
+    def needs(self) -> list[Need]:
+        """What has to be remembered there, as far as its name and its wrappers say."""
+        usual = WrapperConfig()
+        wrappers = [f.name for f in fields(usual)]
+        wrappers = [n for n in wrappers if getattr(self._config.wrappers, n) != getattr(usual, n)]
+        given = [f"wrappers.{n}" for n in wrappers]
+        given += [f"env_options.{name}" for name in self._config.env_options]
+        return advice.needs_of(self._config.env, given)
 
     def facts(self, needs: list[Need]) -> dict[str, Any]:
         """What was seen of it, and the command of each need, or of any task."""
-        commands = {need.key: self._compare(need) for need in needs} or {"any": self._any()}
-        return {"name": self._config.env, "facts": self._seen, "compare": commands}
+        commands = {need.word: self._compare(need) for need in needs}
+        commands = commands or {"any": self._command(advice.for_any())}
+        return {"name": self._config.env, **self._seen, "compare": commands}
 
     def show(self, needs: list[Need]) -> None:
-        """Prints what holds for it."""
-        print_table("", ["task", self._config.env], [[k, v] for k, v in self._seen.items()])
+        """Prints what is known of it, and how to find out more."""
+        config, steps = self._config, self._seen["episode_steps"]
+        seen = [
+            ["observation", self._seen["observation"]],
+            ["actions", self._seen["actions"]],
+            ["episode", _length(steps)],
+        ]
+        print_table("", ["task", config.env], seen)
         print()
         for need in needs:
-            print(_text(need) + f"\n  yours:   {self._compare(need)}\n")
+            print(f"{_text(need)}\n  your task: {self._compare(need)}\n")
         if not needs:
-            print("Nothing is known of this task. Which of these is yours?\n")
-            for need in advice.needs():
-                print(_line(need))
-            print("\nSay so with --need WORD. Where you cannot tell, compare:")
-            print(f"  {self._any()}\n")
-        config = self._config
+            print("Nothing is known of this task. What has to be remembered there?\n")
+            _list_needs()
+            print("\nSay it with --need WORD. If you cannot tell, compare:")
+            print(f"  {self._command(advice.for_any())}\n")
+        elif needs == self.needs() != advice.needs_of(config.env):
+            print(
+                "That is by the wrappers and options. If they hide something else, say it with "
+                "--need WORD; clew advise lists the words."
+            )
         print(
-            f"`clew compare` trains each memory by {config.algorithm}, {SEEDS} seeds of "
-            f"{config.steps:,} steps; see first how long it takes, with --seeds 2 --steps "
-            f"{config.steps // 10}."
+            f"clew compare trains each memory by {config.algorithm}, {SEEDS} seeds of "
+            f"{config.steps:,} steps; --seeds 2 --steps {config.steps // 10} first shows how long "
+            "that takes."
         )
-
-    def _any(self) -> str:
-        return self._command(advice.for_any())
 
     def _compare(self, need: Need) -> str:
-        length = LIMIT if self._longest > LONGEST else self._longest
-        return self._command(
-            need.compare, [option.replace("LENGTH", str(length)) for option in need.options]
-        )
+        return self._command(need.compare, need.options)
 
     def _command(self, memories: Sequence[str], options: Sequence[str] = ()) -> str:
         """The command that compares memories on it, and none."""
         words = ["clew", "compare", "--memories", *memories, "none", *self._words]
         words += ["--memory-options", *options] if options else []
-        if self._longest > LONGEST and self._config.wrappers.time_limit is None:
-            words += ["--wrappers.time-limit", str(LIMIT)]
+        endless = self._seen["episode_steps"] is None
+        words += ["--wrappers.time-limit", str(LIMIT)] if endless else []
         return shlex.join(words)
 
 
@@ -130,20 +154,12 @@ def _own_words(args: list[str]) -> list[str]:
     return kept
 
 
-def _seen_through(config: TrainConfig) -> list[str]:
-    """Settings that change what the agent sees."""
-    usual = WrapperConfig()
-    changed = [
-        f.name for f in fields(usual) if getattr(config.wrappers, f.name) != getattr(usual, f.name)
-    ]
-    return [f"wrappers.{n}" for n in changed] + [f"env_options.{n}" for n in config.env_options]
-
-
-def look_at(config: TrainConfig) -> tuple[dict[str, str], int]:
+def look_at(config: TrainConfig) -> dict[str, Any]:
     """What is seen, what can be done, and how long an untrained agent's episodes are.
 
     Returns:
-        These as text, and the steps of the longest episode, more than `LONGEST` if one went on.
+        "observation" and "actions" as text; "episode_steps", those of the shortest and the
+        longest, None if one went on for more than `LONGEST`.
 
     Raises:
         UserError: for an unknown task or option, or a fault of the environment.
@@ -154,25 +170,20 @@ def look_at(config: TrainConfig) -> tuple[dict[str, str], int]:
     from clew.interact.episodes import EpisodeTooLong  # start: JAX takes a second
     from clew.run.build import build_agent, make_parts  # start: JAX takes a second
 
-    parts = make_parts(replace(config, memory="none", memory_options={}))
+    parts = make_parts(config)
     agent = build_agent(parts.config, parts.task, jax.random.key(0))
     params, static = eqx.partition(agent, eqx.is_array)
     evaluate = parts.task.evaluator(static, greedy=False, max_steps=LONGEST)
     try:
         lengths = evaluate(params, parts.task.statistics(), EPISODES, (0, 0))["length"]
-        low, high = int(np.min(lengths)), int(np.max(lengths))
-        length = f"{low:,} steps" if low == high else f"{low:,} to {high:,} steps"
-        length += f" ({EPISODES} episodes of an untrained agent)"
+        steps = [int(np.min(lengths)), int(np.max(lengths))]
     except EpisodeTooLong:
-        high = LONGEST + 1
-        length = f"an untrained agent's have more than {LONGEST:,} steps, or no end"
-        length += f": choose yours in place of {LIMIT:,} below"
-    seen = {
+        steps = None
+    return {
         "observation": _described(parts.task.observation_space),
         "actions": _described(parts.task.action_space),
-        "episode": length,
+        "episode_steps": steps,
     }
-    return seen, high
 
 
 def _described(space: Space[Any]) -> str:
@@ -180,15 +191,30 @@ def _described(space: Space[Any]) -> str:
     return f"Box({space.shape}, {space.dtype})" if isinstance(space, Box) else str(space)
 
 
+def _length(steps: list[int] | None) -> str:
+    if steps is None:
+        return (
+            f"more than {LONGEST:,} steps of an untrained agent, or no end; the time limit of "
+            f"{LIMIT:,} steps below is an example"
+        )
+    low, high = steps
+    length = f"{low:,} steps" if low == high else f"{low:,} to {high:,} steps"
+    return f"{length} ({EPISODES} episodes of an untrained agent)"
+
+
 def _text(need: Need) -> str:
     """A need with its evidence."""
-    rows = "".join(f"\n  rows:    {RESULTS}/{folder}/README.md" for folder in need.evidence)
-    return (
-        f"{need.title} ({need.asks})\n  take:    {need.advice}\n  why:     {need.why}"
-        f"\n  limits:  {need.limits}{rows}\n  there:   {need.command}"
-    )
+    lines = [
+        f"{need.title} ({need.asks})",
+        f"  take:      {need.advice}",
+        f"  why:       {need.why}",
+        f"  limits:    {need.limits}",
+        *(f"  rows:      results/{folder}/README.md" for folder in need.evidence),
+        f"  example:   {need.command}",
+    ]
+    return "\n".join(lines)
 
 
-def _line(need: Need) -> str:
-    """A need in three lines."""
-    return f"{need.key}\n  {need.title}: {need.asks}\n  take {need.advice}"
+def _list_needs() -> None:
+    rows = [[need.word, f"{need.title}: {need.asks}", need.advice] for need in advice.needs()]
+    print_table("", ["word", "what has to be remembered", "take"], rows)

@@ -146,11 +146,12 @@ def compare_trained(args: list[str]) -> int:
         better = {f"{a} > {b}": interval for (a, b), interval in found.better.items()}
         print_json({"runs": found.summaries, "better": better, "page": str(found.page)})
         return 0
-    rows = [
-        [m, *(final_text(s["final"].get(n)) for n in METRICS)] for m, s in found.summaries.items()
-    ]
+    finals = {name: summary["final"] for name, summary in found.summaries.items()}
+    metrics = [n for n in METRICS if any(n in final for final in finals.values())]
+    rows = [[m, *(final_text(final.get(n)) for n in metrics)] for m, final in finals.items()]
     note = f"[..] 95% interval, over {over_seeds(command.config.seeds)}"
-    print_table("the last tenth of training", [kind.one, *METRICS], rows, note)
+    note = note if metrics else "no episode ended in it: train for longer, or limit their length"
+    print_table("the last tenth of training", [kind.one, *metrics], rows, note)
     if found.better:
         rows = [[f"{a} > {b}", format(p, ".2f")] for (a, b), p in found.better.items()]
         print_table("", [f"a seed's {found.metric} is higher", "probability"], rows)

@@ -16,6 +16,8 @@ from clew.errors import unknown_name
 class Need(NamedTuple):
     """One kind of thing that may have to be remembered."""
 
+    word: str
+    """Its name on the command line."""
     title: str
     asks: str
     """How such a task looks."""
@@ -33,16 +35,11 @@ class Need(NamedTuple):
     compare: tuple[str, ...]
     """Memories that are worth a comparison on a task of one's own."""
     options: tuple[str, ...] = ()
-    """Their options in it, KEY=VALUE; LENGTH stands for the steps of an episode."""
+    """Their options in it, KEY=VALUE."""
     settings: tuple[str, ...] = ()
     """Options of `clew train` that make a task one of this kind, whatever it is."""
     unless: tuple[str, ...] = ()
     """Those with which it is none."""
-
-    @property
-    def key(self) -> str:
-        """The title as one word: what --need takes, and the heading's link."""
-        return self.title.lower().replace(",", "").replace(" ", "-")
 
 
 @cache
@@ -62,16 +59,16 @@ def _need(**written: Any) -> Need:
     return Need(**fields)
 
 
-def need(key: str) -> Need:
-    """The one with this key.
+def need(word: str) -> Need:
+    """The one of this word.
 
     Raises:
-        UserError: for an unknown key, with the nearest one.
+        UserError: for an unknown word, with the nearest one.
     """
-    known = {one.key: one for one in needs()}
-    if key not in known:
-        raise unknown_name("need", key, known)
-    return known[key]
+    known = {one.word: one for one in needs()}
+    if word.lower() not in known:
+        raise unknown_name("need", word, known)
+    return known[word.lower()]
 
 
 def needs_of(task: str, given: Collection[str] = ()) -> list[Need]:
@@ -102,7 +99,7 @@ def for_any() -> tuple[str, ...]:
 def page() -> str:
     """The page of the documentation."""
     parts = ["# Which memory?", _all()["before"].strip()]
-    rows = [f"| [{need.title}](#{need.key}) | {need.advice} |" for need in needs()]
+    rows = [f"| [{need.title}](#{_anchor(need.title)}) | {need.advice} |" for need in needs()]
     parts.append("\n".join(["| what has to be remembered | take |", "|---|---|", *rows]))
     for need in needs():
         links = [f"[rows](../results/{folder}/README.md)" for folder in need.evidence]
@@ -116,3 +113,8 @@ def page() -> str:
             f"```sh\n{need.command}\n```",
         ]
     return "\n\n".join([*parts, _all()["after"].strip()]) + "\n"
+
+
+def _anchor(title: str) -> str:
+    """The link to a heading, as the site makes it."""
+    return title.lower().replace(",", "").replace(" ", "-")
