@@ -35,6 +35,21 @@ REGIMES: tuple[Gates, ...] = (
 """Constant gates, and gates drawn anew for every step and entry."""
 
 
+class Inputs(NamedTuple):
+    """What a memory is given in an episode, and the query that it is read with at its end."""
+
+    values: np.ndarray
+    """[time, head]"""
+    keys: np.ndarray
+    """[time, features]"""
+    beta: np.ndarray
+    """gates of the values, [time, head]"""
+    gamma: np.ndarray
+    """gates of the keys, [time, features]"""
+    query: np.ndarray
+    """[features]"""
+
+
 class Episode(NamedTuple):
     """What a memory has taken in at the end of an episode, and the query that it is read with."""
 
@@ -52,7 +67,7 @@ class Episode(NamedTuple):
         return self.values.T @ (delta @ self.match) / np.sum(self.match)
 
 
-def draw_episode(gates: Gates, time: int, random: np.random.Generator) -> Episode:
+def draw_inputs(gates: Gates, time: int, random: np.random.Generator) -> Inputs:
     """Features as in Algorithm 6 with head size 32 and eta = 4, of normal numbers."""
     head, eta = 32, 4
 
@@ -75,8 +90,18 @@ def draw_episode(gates: Gates, time: int, random: np.random.Generator) -> Episod
 
         beta = logistic(head)
         gamma = _outer(logistic(eta), logistic(head)).reshape(time, -1)
-    keys, values = _left(gamma) * keys, _left(beta) * values
-    return Episode(values, keys, keys @ query, grams(values, keys))
+    return Inputs(values, keys, beta, gamma, query)
+
+
+def draw_episode(gates: Gates, time: int, random: np.random.Generator) -> Episode:
+    """What is left of drawn inputs at the end."""
+    return left_of(draw_inputs(gates, time, random))
+
+
+def left_of(given: Inputs) -> Episode:
+    """What the gates let in of the inputs, and leave of it at the end."""
+    keys, values = _left(given.gamma) * given.keys, _left(given.beta) * given.values
+    return Episode(values, keys, keys @ given.query, grams(values, keys))
 
 
 class AttentionErrors(NamedTuple):
@@ -88,6 +113,20 @@ class AttentionErrors(NamedTuple):
     """of a_t"""
     up_to_scale: float
     """of a_t times the one factor that suits all episodes best"""
+
+    @classmethod
+    def of(cls, sums: np.ndarray) -> "AttentionErrors":
+        """From sums over episodes.
+
+        Args:
+            sums: of |C|^2, |C~ - C|^2, |a|^2, a . a~ and |a~|^2, [5].
+        """
+        state, missed, true, mixed, found = sums
+        return cls(
+            float(np.sqrt(max(missed, 0) / state)),
+            float(np.sqrt(max(true - 2 * mixed + found, 0) / true)),
+            float(np.sqrt(max(1 - mixed**2 / (true * found), 0))),
+        )
 
 
 def attention_errors(
@@ -106,12 +145,7 @@ def _attention_errors(kernel: Kernel, r: int, episodes: Sequence[Episode]) -> At
         true, found = episode.attend(np.eye(len(delta))), episode.attend(delta)
         state, missed = np.sum(keys * values), np.sum((wrong @ keys) * (values @ wrong))
         sums += (state, missed, true @ true, true @ found, found @ found)
-    state, missed, true, mixed, found = sums
-    return AttentionErrors(
-        float(np.sqrt(max(missed, 0) / state)),
-        float(np.sqrt(max(true - 2 * mixed + found, 0) / true)),
-        float(np.sqrt(max(1 - mixed**2 / (true * found), 0))),
-    )
+    return AttentionErrors.of(sums)
 
 
 def _left(gates: np.ndarray) -> np.ndarray:
