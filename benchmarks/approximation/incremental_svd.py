@@ -250,7 +250,7 @@ def draw(state: list[Row], times: list[Row], attention: list[Row]) -> Figure:
         own = [row for row in attention if (row["set"], row["r"]) == (name, 7)]
         if own:
             xs, ys = range(len(own)), [row["attention"] for row in own]
-            figures.draw_line(output, name, xs, ys, "o", STYLES[name], label)
+            figures.draw_line(output, name, xs, ys, "o", (STYLES[name][0], "none"), label)
     for gate, dash in ((0.02, "-"), (0.1, "--"), (0.3, "-.")):
         own = [row for row in times if row["gate"] == gate]
         xs = [row["time"] for row in own]
@@ -258,13 +258,17 @@ def draw(state: list[Row], times: list[Row], attention: list[Row]) -> Figure:
         figures.draw_line(time, SVD, xs, [r[SVD] for r in own], "", style, f"gate {gate}")
         grey = ("0.6", dash)
         figures.draw_line(time, BEST, xs, [r[BEST] for r in own], "", grey, f"best, {gate}")
-    time.legend(frameon=False, fontsize=8)
-    output.set_xticks(range(len(REGIMES)), [one.label for one in REGIMES], rotation=60, fontsize=8)
+    time.set_ylim(figures.FLOOR / 1.3, 20)
+    time.legend(frameon=False, fontsize=8, ncols=2, loc="upper right")
+    output.set_xticks(range(len(REGIMES)), [one.label for one in REGIMES], fontsize=8)
+    output.tick_params("x", rotation=40)
+    for name in output.get_xticklabels():
+        name.set_horizontalalignment("right")
     gates.set_xlabel("gate")
     time.set_xlabel("t")
-    gates.set_title("$C_t$ at t = 100", loc="left", fontsize=11)
-    time.set_title("$C_t$ over time", loc="left", fontsize=11)
-    output.set_title("$a_t$, by kind of gates", loc="left", fontsize=11)
+    gates.set_title("state C at t = 100", loc="left", fontsize=11)
+    time.set_title("state C over time", loc="left", fontsize=11)
+    output.set_title("output a, by kind of gates", loc="left", fontsize=11)
     gates.set_ylabel("relative error")
     return figures.with_legend(figure, "Incremental SVD beside waves, r = 7")
 
