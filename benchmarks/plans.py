@@ -7,12 +7,15 @@ from dataclasses import replace
 from clew.lab.grid import Study, StudyResult, run_study
 
 
-def run_plan(about: str | None, plans: Mapping[str, Callable[[], Study]]) -> StudyResult:
+def run_plan(
+    about: str | None, plans: Mapping[str, Callable[[], Study]], *, first: int = 0
+) -> StudyResult:
     """Runs what is missing of the plan that the command line names, by default the first.
 
     Args:
         about: of `--help`, the benchmark's docstring.
         plans: by name.
+        first: of the seeds.
     """
     parser = argparse.ArgumentParser(
         description=about, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -23,5 +26,5 @@ def run_plan(about: str | None, plans: Mapping[str, Callable[[], Study]]) -> Stu
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=1)
     given = parser.parse_args()
-    study = replace(plans[given.plan](), seeds=tuple(range(given.seeds)))
+    study = replace(plans[given.plan](), seeds=tuple(range(first, first + given.seeds)))
     return run_study(study.only(given.models), given.folder, workers=given.workers)
