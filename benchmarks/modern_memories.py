@@ -10,18 +10,24 @@ Plans, with small agents of equal width, five seeds:
 - long: a corridor of 160, 5,000,000 steps. All but the memory is as in the study of AReLiT, of
   `benchmarks/arelit_tmaze.py`, whose rows of GRU, AReLiT and the average stand beside these.
 
-It goes on where it stopped; `clew report FOLDER` draws the curves and the table.
+It goes on where it stopped; `clew report FOLDER` draws the curves and the table. The long plan also
+draws every seed, beside those of the study of AReLiT.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 from benchmarks.arelit_tmaze import SIZES, agent
 from benchmarks.plans import run_plan
+from matplotlib.figure import Figure
 
 from clew import A2CConfig, TrainConfig
-from clew.lab.grid import Evaluation, Setting, Study
+from clew.lab.grid import Evaluation, Setting, Study, read_results
 from clew.lab.studies.popgym.grid import SIZES as WIDTHS
 from clew.memory import MEMORIES, options_among, options_of
+from clew.report.figures import COLOURS, new_figure, save
 
 NAMES = [name for name in MEMORIES if name != "hybrid"]
 LONGEST = 256
@@ -78,7 +84,61 @@ def _study(
 
 
 PLANS = {"short": short, "long": long}
+OPEN = "-open"
+OTHERS = {
+    "AReLiT": ("small-half-wave-fast", "small-chrono-fast"),
+    "AReLiT, r = 7 as printed": ("small-printed-fast", "small-chrono-printed-fast"),
+    "average (AReLiT, r = 1)": ("small-average-fast", "small-chrono-average-fast"),
+    "ReLiT": ("small-relit-fast", "small-chrono-relit-fast"),
+    "GRU": ("small-gru-fast",),
+    "GTrXL-256": ("small-gtrxl-256-fast",),
+}
+"""Of the study of AReLiT: as they began in the thesis, and with gates that begin open."""
+
+
+def seeds(rows: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> Figure:
+    """The success of every seed, a line for each memory, the best first.
+
+    Args:
+        rows: of the long plan.
+        others: of the study of AReLiT.
+    """
+    scores: dict[str, tuple[list[float], list[float]]] = {}
+    for row in rows:
+        usual, opened = scores.setdefault(row["model"].removesuffix(OPEN), ([], []))
+        (opened if row["model"].endswith(OPEN) else usual).append(row["mean"])
+    for label, names in OTHERS.items():
+        found = [
+            [r["mean"] for r in others if (r["model"], r["setting"]) == (name, "corridor-160")]
+            for name in (*names, "")[:2]
+        ]
+        scores[label] = (found[0], found[1])
+    ordered = sorted(scores, key=lambda name: max(map(_mean, scores[name])))
+    figure = new_figure(8, 0.33 * len(ordered) + 1.2)
+    axes = figure.subplots()
+    looks = (("gates that do not", COLOURS[1], -0.36), ("gates that begin open", COLOURS[0], 0.04))
+    for place, (label, colour, shift) in enumerate(looks):
+        points = [
+            (x, y + shift + 0.08 * seed)
+            for y, name in enumerate(ordered)
+            for seed, x in enumerate(scores[name][place])
+        ]
+        axes.plot(*zip(*points, strict=True), "o", color=colour, markersize=3.5, label=label)
+    axes.axvline(0.5, color="0.7", linewidth=0.8)
+    axes.set_yticks(range(len(ordered)), ordered)
+    axes.hlines(np.arange(len(ordered)) - 0.5, 0, 1, color="0.9", linewidth=0.8)
+    axes.set_ylim(-0.6, len(ordered) - 0.4)
+    axes.set_xlabel("success of each seed; the grey line is a guess")
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else float("-inf")
 
 
 if __name__ == "__main__":
-    run_plan(__doc__, PLANS)
+    result = run_plan(__doc__, PLANS)
+    beside = result.path.parent / "arelit-tmaze"
+    if result.rows and result.rows[0]["setting"] in corridor(LONG) and beside.exists():
+        save(seeds(result.rows, read_results(beside)), result.path / "seeds.png")
