@@ -19,11 +19,23 @@ from typing import Any
 
 from benchmarks.learner_peers import ROLLOUTS, ROOT, clew_learner, settings
 
+from clew.cli import pages
+
 SIZES = (20_000, 200_000, 2_000_000, 6_000_000)
-CASES = (*((steps, False) for steps in SIZES), (2_000_000, True))
-"""Steps of the replay, and whether glibc maps every large block by itself, so that it keeps nothing
-of what was freed."""
-MAPPED = {"MALLOC_MMAP_THRESHOLD_": "65536"}
+BLOCKS = {
+    "plain": {},
+    "mapped": {"MALLOC_MMAP_THRESHOLD_": "65536"},
+    "command": {"GLIBC_TUNABLES": pages.SETTING},
+}
+"""How glibc allocates: as it does; every large block mapped by itself, so that it keeps nothing of
+what was freed; and as in the commands of clew that compute, in large pages that it keeps."""
+CASES = (
+    *((steps, "plain") for steps in SIZES),
+    (2_000_000, "mapped"),
+    (200_000, "command"),
+    (2_000_000, "command"),
+)
+"""Steps of the replay, and how glibc allocates."""
 LEARNS = 3
 """Calls of the program until the learner has begun to learn."""
 
@@ -69,12 +81,12 @@ def main() -> None:
 
     file = given.folder / "rows.json"
     rows: list[dict[str, Any]] = json.loads(file.read_text())["rows"] if file.is_file() else []
-    for steps, mapped in CASES:
-        case = {"replay_steps": steps, "mapped": mapped}
+    for steps, blocks in CASES:
+        case = {"replay_steps": steps, "blocks": blocks}
         there = sum(row | case == row for row in rows)
         for _ in range(there, given.repeats):
             words = [sys.executable, "-m", "benchmarks.replay_memory", "--filled", str(steps)]
-            env = os.environ | (MAPPED if mapped else {})
+            env = os.environ | BLOCKS[blocks]
             made = subprocess.run(words, cwd=ROOT, env=env, stdout=subprocess.PIPE, check=True)
             rows.append(case | json.loads(made.stdout.splitlines()[-1]))
             grown = {name: rows[-1][name] - rows[-1]["compiled"] for name in ("full", "peak")}
