@@ -18,7 +18,13 @@ from clew.memory.arelit import ApproximateLinearAttention
 from clew.memory.laws import check
 from clew.memory.parts import chunkwise, linear_recurrence
 from clew.memory.parts.chunkwise import score
-from clew.memory.parts.matrix_recurrence import choose_matrix_form, solve_unit_lower
+from clew.memory.parts.matrix_recurrence import (
+    Erase,
+    MatrixInputs,
+    advance_chunk,
+    choose_matrix_form,
+    solve_unit_lower,
+)
 from clew.memory.parts.scans import linear_scan
 from clew.memory.relit import GatedLinearAttention
 from memory_forms import assert_equal_forms, forms, gated, largest
@@ -229,3 +235,17 @@ def test_the_gradient_of_a_batch_does_not_end_the_process(name: str) -> None:
         return jnp.sum(outs**2)
 
     assert all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(slope(memory)))
+
+
+@pytest.mark.parametrize("backend", ["xla", "chunkwise", "auto"])
+def test_what_no_chunk_knows_together_is_refused(backend: Any) -> None:
+    """A step would take it, so that a chunk would compute something else and say nothing."""
+    keys, head = jnp.ones((3, 1, 2)), jnp.zeros((3, 1))
+    erase = Erase(keys, keys)
+    for inputs, said in (
+        (MatrixInputs(keys, keys, keys, -keys, rate=head), "needs one log_keep for a head"),
+        (MatrixInputs(keys, keys, keys, head, erase=erase), "needs a log_keep for every key"),
+        (MatrixInputs(keys, keys, keys, -keys, turn=keys[..., :1], erase=erase), "no turn"),
+    ):
+        with pytest.raises(UserError, match=said):
+            advance_chunk(backend, jnp.zeros((1, 2, 2)), inputs, jnp.zeros(3, bool))

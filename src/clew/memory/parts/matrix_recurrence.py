@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from clew.errors import require_choice
+from clew.errors import UserError, require_choice
 from clew.memory.kernels import uses_kernel
 from clew.memory.kernels.matrix_recurrence import MatrixArrays, matrix_recurrence
 from clew.memory.parts.chunkwise import (
@@ -132,14 +132,26 @@ def advance_chunk(
         starts: where episodes start.
 
     Raises:
-        UserError: for an unknown form, and for a kernel that cannot be built.
+        UserError: for an unknown form, for a kernel that cannot be built, and for inputs that no
+            form of a chunk knows together.
     """
+    _refuse_unknown(inputs)
     form = choose_matrix_form(backend, state, inputs)
     if form == "kernel":
         return run_kernel(state, inputs, starts)
     if form == "xla":
         return checkpointed_scan(lambda c, step: advance(c, *step), state, (inputs, starts))
     return scan_pieces(lambda c, piece: read_chunk(c, *piece), state, (inputs, starts), CHUNK)
+
+
+def _refuse_unknown(inputs: MatrixInputs) -> None:
+    """A step could take these together, the forms of a chunk would read them as something else."""
+    of_keys = inputs.log_keep.ndim == inputs.key.ndim
+    if inputs.rate is not None and of_keys:
+        raise UserError("a delta rule (rate) needs one log_keep for a head, got one for every key")
+    plain = inputs.rate is None and inputs.turn is None
+    if inputs.erase is not None and not (of_keys and plain):
+        raise UserError("what erases needs a log_keep for every key, and has no rate and no turn")
 
 
 def run_kernel(
