@@ -2,7 +2,7 @@
 
     python -m benchmarks.pixel_maze results/pixel-maze --seeds 3 --workers 2
 
-PPO on the pixel maze of 7 x 7 squares with three balls, 250 steps an episode, 1,000,000 steps: the
+PPO on the pixel maze of 7 x 7 squares with three balls, 250 steps an episode, 500,000 steps: the
 Nature CNN with half of its channels, two epochs a rollout, memories of 64 units in two layers; then
 200 fresh episodes with sampled actions. The score is the balls of an episode. It goes on where it
 stopped.
@@ -26,7 +26,8 @@ def pixel_maze() -> Study:
         name="pixel-maze",
         models=models,
         settings={"7x7": maze},
-        steps=1_000_000,
+        steps=500_000,
+        resumable=True,
         evaluation=Evaluation(episodes=200),
     )
 
