@@ -11,7 +11,7 @@ from clew.cli import run
 from clew.cli.advise import look_at
 from clew.envs import ENVS
 from clew.lab import advice
-from clew.memory import MEMORIES, options_of
+from clew.memory import MEMORIES
 from clew.run.config import TrainConfig
 
 ROOT = Path(__file__).parents[2]
@@ -31,8 +31,6 @@ def test_every_task_has_its_needs() -> None:
         assert all((ROOT / "results" / folder / "README.md").exists() for folder in need.evidence)
         assert need.evidence or "not known" in need.advice
         assert set(need.compare) < set(MEMORIES), need.title
-        options = set().union(*map(options_of, need.compare))
-        assert {option.split("=")[0] for option in need.options} <= options
     assert set(advice.for_any()) < set(MEMORIES)
 
 
@@ -42,15 +40,17 @@ def test_commands_are_those_that_there_are(need: advice.Need) -> None:
     assert words[0] == "clew"
     if words[1] == "train":
         env = words[words.index("--env") + 1]
-        assert need in advice.needs_of(env)
+        assert need in advice.needs_of(env, ["env_options.num_bits"])
     assert advice.need(need.word) == need
 
 
 def test_what_is_known_of_a_task(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["advise", "--env", "memory_chain", "--env-options", "memory_length=3"]) == 0
     said = capsys.readouterr().out
-    assert "4 steps (16 episodes of an untrained agent)" in said and "take:      gru" in said
-    own = "clew compare --memories gru lstm none --env memory_chain --env-options memory_length=3"
+    assert "4 steps (16 episodes of an untrained agent)" in said and "take:      arelit" in said
+    own = (
+        "compare --memories arelit rwkv7 gru none --env memory_chain --env-options memory_length=3"
+    )
     assert own in said and "by a2c, 5 seeds of 500,000 steps" in said
     assert run(["advise", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["needs"]) == len(advice.needs())
@@ -86,6 +86,14 @@ def test_wrappers_decide_what_has_to_be_remembered(capsys: pytest.CaptureFixture
     assert command.endswith("gymnasium:CartPole-v1 --wrappers.keep 0 2 --wrappers.time-limit 7")
 
 
+def test_a_bandit_is_asked_in_trials(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its episodes have one step, in which nothing can be remembered."""
+    assert run(["advise", "--env", "bandit"]) == 0
+    assert "none --env bandit --wrappers.trial-episodes 10\n" in capsys.readouterr().out
+    assert run(["advise", "--env", "bandit", "--wrappers.trial-episodes", "3"]) == 0
+    assert "none --env bandit --wrappers.trial-episodes 3\n" in capsys.readouterr().out
+
+
 def test_a_task_without_end_is_given_one(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--env-options", "lengths=[100000, 1]"]
     assert run(["advise", "--env", "labelled:Labelled", *options]) == 0
@@ -105,6 +113,7 @@ def test_an_own_module_is_not_taken_for_a_task_of_its_first_letters() -> None:
     """Only names of bridges are beginnings."""
     assert advice.needs_of("tmaze") and not advice.needs_of("tmaze_thermo:Room")
     assert advice.needs_of("xminigrid:MiniGrid-MemoryS8")
+    assert advice.needs_of("gymnasium:minigrid:MiniGrid-MemoryS13-v0")
 
 
 def test_a_task_that_raises_is_not_taken_for_an_endless_one() -> None:

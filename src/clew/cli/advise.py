@@ -133,12 +133,12 @@ class Task:
         )
 
     def _compare(self, need: Need) -> str:
-        return self._command(need.compare, need.options)
+        return self._command(need.compare, need.words)
 
     def _command(self, memories: Sequence[str], options: Sequence[str] = ()) -> str:
         """The command that compares memories on it, and none."""
         words = ["clew", "compare", "--memories", *memories, "none", *self._words]
-        words += ["--memory-options", *options] if options else []
+        words += options if options and options[0] not in words else []
         endless = self._seen["episode_steps"] is None
         words += ["--wrappers.time-limit", str(LIMIT)] if endless else []
         return shlex.join(words)

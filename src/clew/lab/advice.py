@@ -34,8 +34,8 @@ class Need(NamedTuple):
     """The task of these rows, or the nearest that there is."""
     compare: tuple[str, ...]
     """Memories that are worth a comparison on a task of one's own."""
-    options: tuple[str, ...] = ()
-    """Their options in it, KEY=VALUE."""
+    words: tuple[str, ...] = ()
+    """Options of `clew train` without which it would make no sense."""
     settings: tuple[str, ...] = ()
     """Options of `clew train` that make a task one of this kind, whatever it is."""
     unless: tuple[str, ...] = ()
@@ -80,8 +80,11 @@ def needs_of(task: str, given: Collection[str] = ()) -> list[Need]:
         given: options of `clew train` that change what the agent sees: "wrappers.keep".
     """
 
+    parts = task.split(":")
+
     def known(name: str) -> bool:
-        return task.startswith(name) if ":" in name else task == name
+        # A module that registers its tasks, as in gymnasium:minigrid:ID, is left out.
+        return f"{parts[0]}:{parts[-1]}".startswith(name) if ":" in name else task == name
 
     return [
         need
@@ -99,8 +102,9 @@ def for_any() -> tuple[str, ...]:
 def page() -> str:
     """The page of the documentation."""
     parts = ["# Which memory?", _all()["before"].strip()]
-    rows = [f"| [{need.title}](#{_anchor(need.title)}) | {need.advice} |" for need in needs()]
-    parts.append("\n".join(["| what has to be remembered | take |", "|---|---|", *rows]))
+    rows = [f"| `{n.word}` | [{n.title}](#{_anchor(n.title)}) | {n.advice} |" for n in needs()]
+    table = ["| `--need` | what has to be remembered | take |", "|---|---|---|", *rows]
+    parts.append("\n".join(table))
     for need in needs():
         links = [f"[rows](../results/{folder}/README.md)" for folder in need.evidence]
         known = f" ({', '.join(links)})" if links else ""
