@@ -25,8 +25,12 @@ turn; a GRU and no memory did not learn to walk there.
 It goes on where it stopped; `--seeds 3` begins with fewer. `clew report FOLDER` draws the curves.
 """
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+from benchmarks.heatmap import draw_heatmap
 from benchmarks.plans import run_plan
 
 from clew import PPOConfig, TrainConfig, WrapperConfig
@@ -119,5 +123,21 @@ def passive() -> Study:
 PLANS = {"endless": endless, "passive": passive}
 
 
+def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Mean success of the seeds in every endless T-Maze, of memories that were tried in all."""
+    mazes, found = list(endless().settings), {}
+    for row in rows:
+        found.setdefault(row["model"], {}).setdefault(row["setting"], []).append(row["mean"])
+    means = {
+        memory: [float(np.mean(scores[maze])) for maze in mazes]
+        for memory, scores in found.items()
+        if len(scores) == len(mazes)
+    }
+    names = [maze.replace("-by-", "\nby ").replace("-", "\n", 1) for maze in mazes]
+    draw_heatmap(means, names, "endless T-Maze: kind, steps of a corridor, corridors", path)
+
+
 if __name__ == "__main__":
-    run_plan(__doc__, PLANS)
+    result = run_plan(__doc__, PLANS)
+    if result.rows and result.rows[0]["setting"] in endless().settings:
+        draw(result.rows, result.path / "mazes.png")

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks.heatmap import draw_heatmap
 from benchmarks.modern_memories import NAMES, SHORT, corridor, short
 from benchmarks.plans import run_plan
 
 from clew.lab.grid import Study
-from clew.report.figures import new_figure, save, tidy
 
 LONGER = (40, 80, 160, 320, 640)
 SOLVED = 0.9
@@ -50,20 +50,9 @@ def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     for row in rows:
         if row["mean"] >= SOLVED:
             solved.setdefault(row["model"], []).append(success(row))
-    means = {name: np.mean(found, axis=0) for name, found in solved.items()}
-    order = sorted(means, key=lambda name: -means[name].sum())
-    figure = new_figure(6.0, 0.27 * len(order) + 1.2)
-    axes = figure.subplots()
-    picture = axes.imshow([means[name] for name in order], vmin=0, vmax=1, aspect="auto")
-    axes.set_yticks(range(len(order)), order)
-    axes.set_xticks(range(1 + len(LONGER)), [str(n) for n in (SHORT, *LONGER)])
-    axes.set_xlabel(f"corridor; learned at {SHORT}")
-    for y, name in enumerate(order):
-        for x, value in enumerate(means[name]):
-            colour = "black" if value > 0.6 else "white"
-            axes.text(x, y, f"{value:.2f}", ha="center", va="center", color=colour, fontsize=7)
-    figure.colorbar(picture, label="success")
-    save(tidy(figure), path)
+    means = {name: list(np.mean(found, axis=0)) for name, found in solved.items()}
+    lengths = [str(n) for n in (SHORT, *LONGER)]
+    draw_heatmap(means, lengths, f"corridor; learned at {SHORT}", path)
 
 
 if __name__ == "__main__":
