@@ -13,8 +13,8 @@ what is left then is capacity.
 One training sees sequences of 4, 8 and 16 pairs, a third of each, and is then asked new ones of
 each kind. Memories have two layers of `--widths`. It goes on where it stopped: a row for each
 memory, width, seed and way of showing is appended to `rows.jsonl`, and tables and pictures are made
-of all rows. Source: Arora et al. (2023), "Zoology", section 3.1; here with fewer tokens (64 keys
-and as many values) and shorter training.
+of all rows. `--memories` takes the forms of AReLiT below too. Source: Arora et al. (2023),
+"Zoology", section 3.1; here with fewer tokens (64 keys and as many values) and shorter training.
 """
 
 import argparse
@@ -52,6 +52,12 @@ EACH = 16
 ASKED = 256
 """Sequences with each number of pairs that a trained memory is asked."""
 APART, TOGETHER = "apart", "together"
+FORMS: dict[str, dict[str, Any]] = {
+    "arelit-1": {"r": 1},
+    **{f"arelit-{r}": {"r": r} for r in (3, 7, 15)},
+    **{f"arelit-{r}-full": {"r": r, "frequencies": "full_wave"} for r in (3, 7, 15)},
+}
+"""AReLiT with other numbers of waves; with one it is an average and no attention."""
 
 
 class Batch(NamedTuple):
@@ -156,7 +162,9 @@ def measure(name: str, width: int, seed: int, shown: str, blocks: int = 20) -> d
     began = time.perf_counter()
     key, memory_key, readout_key = jax.random.split(jax.random.key(seed), 3)
     size = 2 * TOKENS if shown == TOGETHER else TOKENS
-    memory = make_memory(name, input_size=size, key=memory_key, **small(name, width))
+    kind, options = ("arelit", FORMS[name]) if name in FORMS else (name, {})
+    options = small(kind, width) | options
+    memory = make_memory(kind, input_size=size, key=memory_key, **options)
     readout = Linear(memory.output_size, WORDS, key=readout_key, init="lecun")
     reader = Reader(memory, readout, shown)
     moments = optimiser().init(eqx.filter(reader, eqx.is_inexact_array))
@@ -185,8 +193,8 @@ Groups = dict[tuple[str, int], list[dict[str, Any]]]
 
 def document(rows: Sequence[dict[str, Any]]) -> Measured:
     """The share of right answers by memory and pairs, with intervals, and against the state."""
-    shown: dict[str, Groups] = {}
-    for row in sorted(rows, key=lambda row: (list(MEMORIES).index(row["memory"]), row["width"])):
+    names, shown = [*MEMORIES, *FORMS], dict[str, Groups]()
+    for row in sorted(rows, key=lambda row: (names.index(row["memory"]), row["width"])):
         groups = shown.setdefault(row["shown"], {})
         groups.setdefault((row["memory"], row["width"]), []).append(row)
     tables = [_table(how, shown[how]) for how in sorted(shown)]
@@ -256,6 +264,7 @@ def main() -> None:
     parser.add_argument("--memories", nargs="+", default=list(MEMORIES))
     parser.add_argument("--widths", nargs="+", type=int, default=[64])
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0, help="of the seeds")
     parser.add_argument("--together", action="store_true", help="a token with the one before it")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
@@ -263,7 +272,7 @@ def main() -> None:
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     shown = TOGETHER if given.together else APART
     done = {(row["memory"], row["width"], row["seed"], row["shown"]) for row in rows}
-    seeds, names = range(given.seeds), given.memories
+    seeds, names = range(given.first, given.first + given.seeds), given.memories
     wanted = [(n, w, s, shown) for s in seeds for w in given.widths for n in names]
     for cell in track([cell for cell in wanted if cell not in done], "trainings"):
         rows.append(measure(*cell))
