@@ -20,6 +20,7 @@ from benchmarks import (
     hard_tmazes,
     initial_weights,
     modern_memories,
+    pixel_maze,
     short_to_long,
     which_learner,
 )
@@ -58,6 +59,7 @@ STUDIES: dict[str, Study] = {
     "modern-memories": modern_memories.short(),
     "modern-memories-160": modern_memories.long(),
     "passive-tmaze": hard_tmazes.passive(),
+    "pixel-maze": pixel_maze.pixel_maze(),
     "popgym-easy-a2c": popgym.study(),
     "pqn": which_learner.pqn(),
     "pramanik-tmaze-10m": tmaze.study(),
