@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from benchmarks import (
     arelit_tmaze,
+    gtrxl_forgets,
     hard_tmazes,
     initial_weights,
     modern_memories,
@@ -50,6 +51,7 @@ STUDIES: dict[str, Study] = {
     "arelit-tmaze": arelit_tmaze.STUDY,
     "chain-of-sac": which_learner.chain_of_sac(),
     "endless-tmaze": hard_tmazes.endless(),
+    "gtrxl-forgets": gtrxl_forgets.forgetting(),
     "initial-weights": initial_weights.STUDY,
     "learners-on-popgym": which_learner.popgym(),
     "makkink-many-seeds": makkink.study(),

@@ -213,12 +213,17 @@ def cost_rows() -> list[Row]:
     return rows
 
 
+def _gated(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """What gates of values and keys leave, and what they let in, each [2, size]."""
+    gates = jax.nn.sigmoid(x[:2])
+    return 1 - gates, gates * x[2:]
+
+
 def _svd_steps(rank: int) -> Callable[[], Any]:
     given = np.random.default_rng(SEED).standard_normal((STEPS, 4, SIZE))
 
     def step(factors: Factors, x: jax.Array) -> tuple[Factors, None]:
-        gates = jax.nn.sigmoid(x[:2])
-        keep, new = 1 - gates, gates * x[2:]
+        keep, new = _gated(x)
         return add(factors, (keep[0], keep[1]), (new[0], new[1]), jnp), None
 
     run = jax.jit(lambda factors, xs: jax.lax.scan(step, factors, xs)[0])
@@ -231,8 +236,8 @@ def _wave_steps(rank: int) -> Callable[[], Any]:
     waves = np.random.default_rng(SEED).standard_normal((STEPS, 1, rank, 1))
 
     def step(kept: jax.Array, x: tuple) -> tuple[jax.Array, None]:
-        gates = jax.nn.sigmoid(x[0][:2])
-        return (1 - gates)[:, None] * kept + x[1] * (gates * x[0][2:])[:, None], None
+        keep, new = _gated(x[0])
+        return keep[:, None] * kept + x[1] * new[:, None], None
 
     run = jax.jit(lambda kept, xs: jax.lax.scan(step, kept, xs)[0])
     begin = jnp.zeros((2, rank, SIZE), jnp.float32)
