@@ -122,6 +122,11 @@ class TrainConfig(LearnerSettings):
     and in several processes (PPO, PQN, R2D2 and SAC on Gymnasium environments only)."""
     asynchronous: AsyncConfig = field(default_factory=AsyncConfig)
     """How actors and learner share the work; it counts only with runner async."""
+    start_from: str = ""
+    """A run whose agent to begin with: its folder, its name or one of its checkpoint files; empty
+    begins with fresh weights. Arrays must fit. What the wrappers have learned goes with it; the
+    optimiser, what is replayed and all counts begin anew. If it has several seeds, as many begin
+    with them one by one."""
     steps: int = 500_000
     """Environment steps for every seed, over all its environments; rounded up to whole rollouts."""
     seeds: int = 1
@@ -338,6 +343,7 @@ class TrainConfig(LearnerSettings):
 
 _NEWER = (
     "algorithm",
+    "start_from",
     "learner_options",
     "network.encoder_options",
     "a2c.schedule",

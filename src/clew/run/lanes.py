@@ -19,11 +19,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from clew.agents.learners import make_learner
 from clew.agents.network import Agent
 from clew.envs.stream import AutoReset
+from clew.errors import UserError
 from clew.interact.rollout import ActorState, begin
 from clew.run.build import Parts, build_agent, make_task
 from clew.run.compiled import CompiledProgram, Program, compile_loop, compile_program
 from clew.run.config import TrainConfig
 from clew.run.metrics import LogPoint, RunLog
+from clew.run.start import read_start
 from clew.run.updates import RunState, SeedState, begin_seed, init_run, update
 
 SIZES = "several sizes"
@@ -123,7 +125,9 @@ def init_lanes(parts: Parts, lanes: Sequence[Lane]) -> RunState:
     are multiplied with zeros, and so never learn.
     """
     if parts.config.env != SIZES:
-        return init_run(parts, [lane.config.seed for lane in lanes])
+        return init_run(parts, [lane.config.seed for lane in lanes], read_start(parts))
+    if parts.config.start_from:
+        raise UserError("start_from is for agents on one size of a task, not on several at once")
     keys = [jax.random.split(jax.random.key(lane.config.seed), 3) for lane in lanes]
     agents = [_agent_of(lane, key[0], parts.shapes) for lane, key in zip(lanes, keys, strict=True)]
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *agents)

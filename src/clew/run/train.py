@@ -27,6 +27,7 @@ from clew.run.hosted import HostProgram
 from clew.run.lanes import seed_lanes
 from clew.run.progress import Callback, Lines, Progress, with_loggers
 from clew.run.runner import Runner, stop_signals
+from clew.run.start import Start, read_start
 from clew.run.trust import remember, require
 from clew.run.updates import RunState, init_run
 
@@ -90,6 +91,7 @@ def train(
             config = replace(config, devices=0)
     parts = make_parts(config)
     config = parts.config
+    start = read_start(parts, path, trust=trust)
     # First, so that a cluster that does not answer leaves no folder behind.
     with cluster.joined(config.asynchronous.ray):
         shown = path or folder.new_folder(config)
@@ -106,7 +108,7 @@ def train(
                 if resume is not False:
                     _announce_beginning(path, shown, listener)
                 summary = _train(
-                    path, shown, parts, listener, callbacks, stop, fresh=resume is False
+                    path, shown, parts, listener, callbacks, stop, start, fresh=resume is False
                 )
             finally:
                 listener.close()
@@ -143,11 +145,14 @@ def _train(
     progress: Progress,
     callbacks: Sequence[Callback],
     stop: threading.Event,
+    start: Start | None,
     *,
     fresh: bool,
 ) -> dict[str, Any]:
     """Trains in the folder `path`, which messages call `shown`; the summary."""
     config = parts.config
+    if start is not None:
+        progress.message(start.message)
     if fresh:
         _warn_of_no_episode(parts, progress)
         saved = folder.SavedRun(config, folder.write_new_config(path, config))
@@ -161,7 +166,7 @@ def _train(
         seed_lanes(config),
         metrics.MetricsFile(path, config, progress.message),
         make_program=partial(make_program, parts, progress),
-        init_state=partial(init_run, parts),
+        init_state=partial(init_run, parts, start=start),
         progress=progress,
         callbacks=callbacks,
         checkpoints=path / folder.CHECKPOINTS,
@@ -179,11 +184,17 @@ def _train(
         if (config, identity) != saved:
             folder.write_config(path, config, identity)
         runner.run()
+    return _summary(path, config, runner, progress)
+
+
+def _summary(path: Path, config: TrainConfig, runner: Runner, progress: Progress) -> dict[str, Any]:
+    """Writes the summary of a run that has ended, and draws its curve."""
     rows = metrics.read_metrics(path)
     parameters = count_parameters(runner.state, config.seeds)
     summary = metrics.summarise(rows, config, seconds=runner.seconds, parameters=parameters)
     write_json(path / folder.SUMMARY, summary)
-    _draw_curve(path, rows, progress)
+    if rows:  # a callback may end a run before its first
+        _draw_curve(path, rows, progress)
     if advice := metrics.advice(rows, config):
         progress.message(advice)
     return summary

@@ -15,7 +15,7 @@ from clew.agents.network import Agent
 from clew.agents.trajectory import refresh_all
 from clew.envs.base import Metrics
 from clew.envs.stream import AutoReset
-from clew.interact.host_rollout import HostState
+from clew.interact.host_rollout import HostState, packed
 from clew.interact.rollout import (
     ActorState,
     Experience,
@@ -24,6 +24,7 @@ from clew.interact.rollout import (
     updates_open_loop,
 )
 from clew.run.build import Parts, build_agent
+from clew.run.start import Start
 
 
 class Updated(NamedTuple):
@@ -85,7 +86,9 @@ class RunState(NamedTuple):
         return self._replace(seed=self.seed._replace(learner=learner))
 
 
-def init_run(parts: Parts, numbers: Sequence[int] | None = None) -> RunState:
+def init_run(
+    parts: Parts, numbers: Sequence[int] | None = None, start: Start | None = None
+) -> RunState:
     """The state before the first update.
 
     Every seed starts from its own random key, `seed + i`, so that its parameters and first
@@ -95,12 +98,16 @@ def init_run(parts: Parts, numbers: Sequence[int] | None = None) -> RunState:
     Args:
         parts: of the run.
         numbers: as many seeds as the run has, if they do not follow each other.
+        start: the agents that the seeds begin with, in place of fresh ones.
     """
     config = parts.config
     numbers = range(config.seed, config.seed + config.seeds) if numbers is None else numbers
     assert len(numbers) == config.seeds
     begin = jax.jit(partial(_begin_seed, parts))
-    seeds = [_init_seed(parts, begin, jax.random.key(number)) for number in numbers]
+    seeds = [
+        _init_seed(parts, begin, jax.random.key(number), start and start.of_seed(index))
+        for index, number in enumerate(numbers)
+    ]
     update = jnp.zeros((), jnp.int32)
     if config.seeds == 1:
         return RunState(update, seeds[0])
@@ -125,11 +132,22 @@ def state_layouts(parts: Parts) -> RunState:
     return RunState(whole, SeedState(one, one, actor, one, one, one))
 
 
-def _init_seed(parts: Parts, begin: Callable[..., SeedState], key: PRNGKeyArray) -> SeedState:
+def _init_seed(
+    parts: Parts,
+    begin: Callable[..., SeedState],
+    key: PRNGKeyArray,
+    given: tuple[Any, Any] | None,
+) -> SeedState:
     """One seed's state; the agent is built outside of `begin`, where its draws compile little."""
     agent_key, env_key, key = jax.random.split(key, 3)
-    agent = build_agent(parts.config, parts.task, agent_key)
-    return begin(eqx.filter(agent, eqx.is_array), env_key, key)
+    if given is None:
+        agent = build_agent(parts.config, parts.task, agent_key)
+        return begin(eqx.filter(agent, eqx.is_array), env_key, key)
+    arrays, statistics = given
+    seed = begin(arrays, env_key, key)
+    if statistics:
+        seed = seed._replace(actor=seed.actor._replace(statistics=packed(statistics)))
+    return seed
 
 
 def _begin_seed(parts: Parts, arrays: Any, env_key: PRNGKeyArray, key: PRNGKeyArray) -> SeedState:

@@ -1,0 +1,125 @@
+"""The agent of another run, as the beginning of a new one."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from clew.errors import UserError, one_line
+from clew.run import checkpoint, folder
+from clew.run.build import Parts
+from clew.run.config import TrainConfig, differences
+from clew.run.load import LoadedRun, load_run
+
+AGENT = ("env", "env_options", "memory", "memory_options", "network", "wrappers", "algorithm")
+"""Settings that an agent's arrays, or what it computes with them, may depend on."""
+SHOWN = 3
+"""Differing settings that a message names."""
+
+
+class Start(NamedTuple):
+    """The agents that a run's seeds begin with."""
+
+    params: PyTree[Array]
+    """The agents' arrays, seeds first."""
+    statistics: Any
+    """What the wrappers have learned, by their names, seeds first."""
+    message: str
+    """Which they are, and in which settings the two runs differ."""
+
+    def of_seed(self, index: int) -> tuple[Any, Any]:
+        """One seed's arrays, and the statistics of its wrappers."""
+        return jax.tree.map(lambda leaf: leaf[index], (self.params, self.statistics))
+
+
+def read_start(parts: Parts, path: Path | None = None, *, trust: bool = False) -> Start | None:
+    """What `start_from` names; None if it names nothing, or the run goes on with its own agent.
+
+    Args:
+        parts: of the new run.
+        path: its folder, if it is there: with a checkpoint in it the run goes on.
+        trust: consent to import the code that the other run names; see `clew.run.trust`.
+
+    Raises:
+        UserError: if there is no such run or checkpoint, or its agents do not fit the new run's,
+            by their arrays or by their number.
+    """
+    config = parts.config
+    begun = path is not None and checkpoint.list_checkpoints(path / folder.CHECKPOINTS)
+    if begun or not config.start_from:
+        return None
+    given = Path(config.start_from)
+    wanted = given.name if given.suffix == ".clew" else ""
+    found = given.parent.parent if wanted else folder.find_run(given, config.run_dir)
+    run = load_run(found, wanted, trust=trust)
+    _require_same_arrays(parts, run)
+    if run.config.seeds not in (1, config.seeds):
+        raise UserError(
+            f"start_from names a run of {run.config.seeds} seeds ({run.path}), for a run of "
+            f"{config.seeds}: it must have 1, or as many"
+        )
+    leaves = [
+        np.broadcast_to(leaf, (config.seeds, *leaf.shape[1:])) for leaf in _arrays(run).values()
+    ]
+    params = jax.tree.unflatten(jax.tree.structure(parts.shapes), leaves)
+    line = f"starting from the agent of {run.path} after {run.update} updates"
+    if differing := _differing(run.config, config):
+        line += f"; {differing}"
+    return Start(params, _statistics(parts, run), line)
+
+
+def _arrays(run: LoadedRun) -> dict[str, Any]:
+    return {
+        jax.tree_util.keystr(path): jax.device_get(leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(run.params)
+    }
+
+
+def _require_same_arrays(parts: Parts, run: LoadedRun) -> None:
+    here = {
+        jax.tree_util.keystr(path): (leaf.shape, leaf.dtype)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(parts.shapes)
+    }
+    there = {name: (leaf.shape[1:], leaf.dtype) for name, leaf in _arrays(run).items()}
+    for name in here | there:
+        if here.get(name) != there.get(name):
+            texts = [_text(arrays.get(name)) for arrays in (there, here)]
+            differing = _differing(run.config, parts.config)
+            raise UserError(
+                f"start_from: the agent of {run.path} does not fit this run: its agent{name} is "
+                f"{texts[0]}, here it is {texts[1]}" + (f"; {differing}" if differing else "")
+            )
+
+
+def _text(found: tuple[Any, Any] | None) -> str:
+    return "missing" if found is None else f"{found[1]}{list(found[0])}"
+
+
+def _differing(old: TrainConfig, new: TrainConfig) -> str:
+    """Names settings of the agent that differ, where there are any."""
+    found = [
+        f"{name} was {one_line(was, 60)}, here {one_line(now, 60)}"
+        for name, (was, now) in differences(old, new).items()
+        if name.split(".")[0] in AGENT
+    ]
+    more = f", and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    return "; ".join(found[:SHOWN]) + more
+
+
+def _statistics(parts: Parts, run: LoadedRun) -> Any:
+    """What the new run's wrappers begin with: what the other's have learned, where they fit."""
+    seeds = parts.config.seeds
+    learned = run.statistics or {}
+    begun = {}
+    for name, fresh in (parts.task.statistics() or {}).items():
+        one = jax.tree.map(lambda leaf: leaf[None], fresh)
+        theirs = learned.get(name, one)
+        begun[name] = theirs if _shapes(theirs) == _shapes(one) else one
+    return jax.tree.map(lambda leaf: np.broadcast_to(leaf, (seeds, *leaf.shape[1:])), begun)
+
+
+def _shapes(tree: Any) -> Any:
+    """Of its arrays, without the axis of seeds."""
+    return jax.tree.map(lambda leaf: leaf.shape[1:], tree)
