@@ -61,6 +61,7 @@ STUDIES: dict[str, Study] = {
     "modern-memories": modern_memories.short(),
     "modern-memories-160": modern_memories.long(),
     "passive-tmaze": hard_tmazes.passive(),
+    "passive-tmaze-1500": hard_tmazes.longest(),
     "pixel-maze": pixel_maze.pixel_maze(),
     "popgym-easy-a2c": popgym.study(),
     "pqn": which_learner.pqn(),

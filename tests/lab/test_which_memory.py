@@ -9,7 +9,10 @@ import pytest
 from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.cli import run
 from clew.cli.advise import look_at
+from clew.cli.parse import parse
+from clew.cli.train import TrainCommand, default_command
 from clew.envs import ENVS
+from clew.envs.wrappers import WrapperConfig
 from clew.lab import advice
 from clew.memory import MEMORIES
 from clew.run.config import TrainConfig
@@ -30,6 +33,7 @@ def test_every_task_has_its_needs() -> None:
         assert all(name in ENVS or ":" in name for name in need.tasks), need.title
         assert all((ROOT / "results" / folder / "README.md").exists() for folder in need.evidence)
         assert need.evidence or "not known" in need.advice
+        assert bool(need.made) == bool(need.evidence), need.title
         assert set(need.compare) < set(MEMORIES), need.title
     assert set(advice.for_any()) < set(MEMORIES)
 
@@ -42,6 +46,46 @@ def test_commands_are_those_that_there_are(need: advice.Need) -> None:
         env = words[words.index("--env") + 1]
         assert need in advice.needs_of(env, ["env_options.num_bits"])
     assert advice.need(need.word) == need
+
+
+@pytest.mark.parametrize("one", advice.tried(), ids=lambda one: one.name)
+def test_tasks_that_were_tried_are_found_by_what_makes_them(one: advice.Tried) -> None:
+    """And their options are those of training."""
+    assert (ROOT / "results" / one.evidence / "README.md").exists()
+    assert set(one.compare) < set(MEMORIES)
+    args = ["--env", one.env, "--memory", one.compare[0], *shlex.split(" ".join(one.words))]
+    for name, value in one.wrappers.items():
+        values = value if isinstance(value, tuple) else (value,)
+        args += [f"--wrappers.{name.replace('_', '-')}", *map(str, values)]
+    default = default_command(args)
+    config = parse(TrainCommand, args, command="train", about="", default=default).config
+    config.validate()
+    assert advice.tried_on(one.env, one.options, config.wrappers) == [one]
+    assert one not in advice.tried_on(one.env, {}, WrapperConfig())
+
+
+def test_what_was_seen_on_the_very_task_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["advise", "--env", "gymnasium:CartPole-v1", "--wrappers.keep", "0", "2"]
+    assert run(words) == 0
+    said = capsys.readouterr().out
+    assert said.index("This very task was tried: An LSTM balances") < said.index("take:      gru")
+    assert "like that: clew compare --memories lstm gru none --env gymnasium:CartPole-v1" in said
+    assert run([*words, "--steps", "5", "--json"]) == 2  # of clew train, not of this command
+    capsys.readouterr()
+    assert run([*words, "--json"]) == 0
+    (tried,) = json.loads(capsys.readouterr().out)["task"]["tried"]
+    assert tried["evidence"] == "gymnasium-tasks" and tried["compare"].endswith("--steps 300000")
+
+
+def test_several_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["advise", "--env", "labelled:Labelled", "--need", "places", "cue", "--json"]
+    assert run(words) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found["task"]["compare"]) == ["places", "cue"]
+    assert all("--need" not in c and "cue" not in c for c in found["task"]["compare"].values())
+    assert run(["advise", "--need", "places", "cue"]) == 0
+    said = capsys.readouterr().out
+    assert said.index("Places (") < said.index("One thing, for long (")
 
 
 def test_what_is_known_of_a_task(capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,6 +130,19 @@ def test_wrappers_decide_what_has_to_be_remembered(capsys: pytest.CaptureFixture
     assert command.endswith("gymnasium:CartPole-v1 --wrappers.keep 0 2 --wrappers.time-limit 7")
 
 
+def test_a_wrapper_that_keeps_everything_hides_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["advise", "--env", "gymnasium:CartPole-v1", "--wrappers.keep", "0", "1", "2", "3"]
+    assert run(words) == 0
+    assert "Nothing, since all is shown" in capsys.readouterr().out
+
+
+def test_one_corridor_replaces_nothing() -> None:
+    (need,) = advice.needs_of("endless_tmaze", ["env_options.num_corridors=1"])
+    assert need.word == "cue"
+    (need,) = advice.needs_of("endless_tmaze", ["env_options.num_corridors=3"])
+    assert need.word == "replaced"
+
+
 def test_a_bandit_is_asked_in_trials(capsys: pytest.CaptureFixture[str]) -> None:
     """Its episodes have one step, in which nothing can be remembered."""
     assert run(["advise", "--env", "bandit"]) == 0
@@ -107,6 +164,8 @@ def test_options_need_their_task(capsys: pytest.CaptureFixture[str]) -> None:
     assert "of which task? name it with --env" in capsys.readouterr().err
     assert run(["advise", "--env", "mountaincar"]) == 2
     assert "did you mean 'gymnasium:MountainCar-v0'?" in capsys.readouterr().err
+    assert run(["advise", "--env", "labelled.Labelled"]) == 2
+    assert "your own is written labelled:Labelled" in capsys.readouterr().err
 
 
 def test_an_own_module_is_not_taken_for_a_task_of_its_first_letters() -> None:

@@ -75,6 +75,9 @@ def unknown_environment(name: str) -> UserError:
     near = difflib.get_close_matches(plain, gymnasium.registry, n=1, cutoff=0.8)
     if near and not difflib.get_close_matches(name, ENVS, n=1, cutoff=0.5):
         return UserError(f"unknown environment {name!r}; did you mean {GYMNASIUM + near[0]!r}?")
+    module, _, attribute = name.rpartition(".")
+    if module and attribute != "py":
+        return UserError(f"unknown environment {name!r}; your own is written {module}:{attribute}")
     return unknown_name("environment", name, ENVS)
 
 

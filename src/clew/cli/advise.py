@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from clew.cli.train import default_command
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from clew.lab import advice
-from clew.lab.advice import Need
+from clew.lab.advice import Need, Tried
 from clew.run.config import TrainConfig
 
 ABOUT = """Says which memory to take, by what has to be remembered, with the rows that it rests on,
@@ -36,8 +36,8 @@ class AdviseCommand:
 
     env: str = ""
     """A task's name, as for clew train; without one everything that is known is listed."""
-    need: str = ""
-    """What has to be remembered, if you know it: the first word of a line of that list."""
+    need: tuple[str, ...] = ()
+    """What has to be remembered, if you know it: first words of lines of that list."""
     json: bool = False
     """Print JSON instead of text."""
     env_options: dict[str, Any] = field(default_factory=dict)
@@ -55,17 +55,15 @@ def main(args: list[str]) -> int:
     if not command.env and (command.env_options or command.wrappers != usual):
         raise UserError("of which task? name it with --env")
     task = Task(command, _own_words(args)) if command.env else None
-    if command.need:
-        found = [advice.need(command.need)]
-    else:
-        found = task.needs() if task else advice.needs()
+    asked = [advice.need(word) for word in dict.fromkeys(command.need)]
+    found = asked or (task.needs() if task else advice.needs())
     if command.json:
         needs = [need._asdict() for need in found or advice.needs()]
         print_json({"task": task and task.facts(found), "needs": needs})
     elif task:
-        task.show(found)
-    elif command.need:
-        print(_text(found[0]))
+        task.show(found, asked=bool(asked))
+    elif asked:
+        print("\n\n".join(map(_text, asked)))
     else:
         _list_needs()
     return 0
@@ -94,18 +92,36 @@ class Task:
         usual = WrapperConfig()
         wrappers = [f.name for f in fields(usual)]
         wrappers = [n for n in wrappers if getattr(self._config.wrappers, n) != getattr(usual, n)]
+        if not self._seen["hidden"]:
+            wrappers = [n for n in wrappers if n != "keep"]
         given = [f"wrappers.{n}" for n in wrappers]
-        given += [f"env_options.{name}" for name in self._config.env_options]
+        for name, value in self._config.env_options.items():
+            given += [f"env_options.{name}", f"env_options.{name}={value}"]
         return advice.needs_of(self._config.env, given)
+
+    def _tried(self) -> list[tuple[Tried, str]]:
+        """What was trained on it, as it is, and a comparison as in these rows."""
+        config = self._config
+        found = advice.tried_on(config.env, config.env_options, config.wrappers)
+        return [(one, self._command(one.compare, one.words)) for one in found]
 
     def facts(self, needs: list[Need]) -> dict[str, Any]:
         """What was seen of it, and the command of each need, or of any task."""
-        commands = {need.word: self._compare(need) for need in needs}
+        commands = {need.word: self._command(need.compare, need.words) for need in needs}
         commands = commands or {"any": self._command(advice.for_any())}
-        return {"name": self._config.env, **self._seen, "compare": commands}
+        tried = [
+            {"found": one.found, "made": one.made, "evidence": one.evidence, "compare": command}
+            for one, command in self._tried()
+        ]
+        return {"name": self._config.env, **self._seen, "compare": commands, "tried": tried}
 
-    def show(self, needs: list[Need]) -> None:
-        """Prints what is known of it, and how to find out more."""
+    def show(self, needs: list[Need], *, asked: bool) -> None:
+        """Prints what is known of it, and how to find out more.
+
+        Args:
+            needs: what has to be remembered there.
+            asked: whether that was said with the question.
+        """
         config, steps = self._config, self._seen["episode_steps"]
         seen = [
             ["observation", self._seen["observation"]],
@@ -114,31 +130,36 @@ class Task:
         ]
         print_table("", ["task", config.env], seen)
         print()
+        for one, command in self._tried():
+            print(
+                f"This very task was tried: {one.found}\n  made by:   {one.made}\n"
+                f"  rows:      results/{one.evidence}/README.md\n  like that: {command}\n"
+            )
         for need in needs:
-            print(f"{_text(need)}\n  your task: {self._compare(need)}\n")
+            command = self._command(need.compare, need.words)
+            print(f"{_text(need)}\n  your task: {command}\n")
         if not needs:
             print("Nothing is known of this task. What has to be remembered there?\n")
             _list_needs()
             print("\nSay it with --need WORD. If you cannot tell, compare:")
             print(f"  {self._command(advice.for_any())}\n")
-        elif needs == self.needs() != advice.needs_of(config.env):
+        elif not asked and needs != advice.needs_of(config.env):
             print(
                 "That is by the wrappers and options. If they hide something else, say it with "
                 "--need WORD; clew advise lists the words."
             )
         print(
             f"clew compare trains each memory by {config.algorithm}, {SEEDS} seeds of "
-            f"{config.steps:,} steps; --seeds 2 --steps {config.steps // 10} first shows how long "
-            "that takes."
+            f"{config.steps:,} steps, where the command says nothing else; --name trial --seeds 2 "
+            f"--steps {config.steps // 10} first shows how long that takes."
         )
-
-    def _compare(self, need: Need) -> str:
-        return self._command(need.compare, need.words)
 
     def _command(self, memories: Sequence[str], options: Sequence[str] = ()) -> str:
         """The command that compares memories on it, and none."""
         words = ["clew", "compare", "--memories", *memories, "none", *self._words]
-        words += options if options and options[0] not in words else []
+        given = {word.split("=")[0] for word in words}
+        for option in map(shlex.split, options):
+            words += option if option[0] not in given else []
         endless = self._seen["episode_steps"] is None
         words += ["--wrappers.time-limit", str(LIMIT)] if endless else []
         return shlex.join(words)
@@ -148,9 +169,10 @@ def _own_words(args: list[str]) -> list[str]:
     """The words after the command, without those that clew advise alone knows."""
     kept, skip = [], False
     for word in args:
-        if not skip and word.split("=")[0] not in OWN:
+        if word.startswith("--"):
+            skip = word.split("=")[0] in OWN
+        if not skip:
             kept.append(word)
-        skip = word == "--need"
     return kept
 
 
@@ -158,8 +180,9 @@ def look_at(config: TrainConfig) -> dict[str, Any]:
     """What is seen, what can be done, and how long an untrained agent's episodes are.
 
     Returns:
-        "observation" and "actions" as text; "episode_steps", those of the shortest and the
-        longest, None if one went on for more than `LONGEST`.
+        "observation" and "actions" as text; "hidden", whether wrappers leave something out of
+        an observation; "episode_steps", those of the shortest and the longest, None if one went
+        on for more than `LONGEST`.
 
     Raises:
         UserError: for an unknown task or option, or a fault of the environment.
@@ -167,6 +190,7 @@ def look_at(config: TrainConfig) -> dict[str, Any]:
     import equinox as eqx  # start: JAX takes a second
     import jax  # start: JAX takes a second
 
+    from clew.interact import make_task  # start: JAX takes a second
     from clew.interact.episodes import EpisodeTooLong  # start: JAX takes a second
     from clew.run.build import build_agent, make_parts  # start: JAX takes a second
 
@@ -179,8 +203,11 @@ def look_at(config: TrainConfig) -> dict[str, Any]:
         steps = [int(np.min(lengths)), int(np.max(lengths))]
     except EpisodeTooLong:
         steps = None
+    space = parts.task.observation_space
+    whole = make_task(config.env, config.env_options, replace(config.wrappers, keep=None))
     return {
-        "observation": _described(parts.task.observation_space),
+        "observation": _described(space),
+        "hidden": space != whole.observation_space,
         "actions": _described(parts.task.action_space),
         "episode_steps": steps,
     }
@@ -208,6 +235,7 @@ def _text(need: Need) -> str:
         f"{need.title} ({need.asks})",
         f"  take:      {need.advice}",
         f"  why:       {need.why}",
+        *([f"  made by:   {need.made}"] if need.made else []),
         f"  limits:    {need.limits}",
         *(f"  rows:      results/{folder}/README.md" for folder in need.evidence),
         f"  example:   {need.command}",

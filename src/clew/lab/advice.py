@@ -5,12 +5,14 @@ is not known is said so.
 """
 
 import tomllib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import cache
 from importlib import resources
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from clew.errors import unknown_name
+from clew.files import with_tuples
 
 
 class Need(NamedTuple):
@@ -28,6 +30,9 @@ class Need(NamedTuple):
     """What was measured."""
     limits: str
     """What was not."""
+    made: str
+    """By which learner, in how many steps, with how many seeds, of agents of which size; empty
+    where there are no rows."""
     evidence: tuple[str, ...]
     """Folders of results/, none where there are no rows."""
     command: str
@@ -35,11 +40,33 @@ class Need(NamedTuple):
     compare: tuple[str, ...]
     """Memories that are worth a comparison on a task of one's own."""
     words: tuple[str, ...] = ()
-    """Options of `clew train` without which it would make no sense."""
+    """Options of `clew train` without which it would make no sense, each with its value."""
     settings: tuple[str, ...] = ()
-    """Options of `clew train` that make a task one of this kind, whatever it is."""
+    """Options of `clew train` that make a task one of this kind, whatever it is; or one value of
+    an option."""
     unless: tuple[str, ...] = ()
     """Those with which it is none."""
+
+
+class Tried(NamedTuple):
+    """One very task that agents were trained on."""
+
+    name: str
+    env: str
+    found: str
+    """What was measured."""
+    made: str
+    """As of a need."""
+    evidence: str
+    """A folder of results/."""
+    compare: tuple[str, ...]
+    """Memories that are worth a comparison there."""
+    words: tuple[str, ...]
+    """Options of `clew train` that these agents were trained with, each with its value."""
+    options: Mapping[str, Any] = MappingProxyType({})
+    """Of the task, which make it this one."""
+    wrappers: Mapping[str, Any] = MappingProxyType({})
+    """Which make it this one."""
 
 
 @cache
@@ -55,8 +82,35 @@ def needs() -> list[Need]:
 
 def _need(**written: Any) -> Need:
     """A need of the table; NamedTuples that are hashed and compared have tuples, not lists."""
-    fields: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in written.items()}
-    return Need(**fields)
+    return Need(**with_tuples(written))
+
+
+def tried() -> list[Tried]:
+    """All tasks that agents were trained on."""
+    return [_tried(**one) for one in _all()["tasks"]]
+
+
+def _tried(wrappers: dict[str, Any] | None = None, **written: Any) -> Tried:
+    return Tried(**with_tuples(written), wrappers=with_tuples(wrappers or {}))
+
+
+def tried_on(env: str, options: Mapping[str, Any], wrappers: Any) -> list[Tried]:
+    """What was tried on a task.
+
+    Args:
+        env: its name.
+        options: of it that are given.
+        wrappers: around it, a `WrapperConfig`.
+    """
+
+    def same(one: Tried) -> bool:
+        return (
+            one.env == env
+            and all(options.get(name) == value for name, value in one.options.items())
+            and all(getattr(wrappers, name) == value for name, value in one.wrappers.items())
+        )
+
+    return [one for one in tried() if same(one)]
 
 
 def need(word: str) -> Need:
@@ -77,7 +131,8 @@ def needs_of(task: str, given: Collection[str] = ()) -> list[Need]:
     Args:
         task: its name. Names of needs with a colon are beginnings of those of a bridge: versions
             and sizes follow.
-        given: options of `clew train` that change what the agent sees: "wrappers.keep".
+        given: options of `clew train` that change what the agent sees, "wrappers.keep", alone and
+            with their values, "env_options.num_corridors=1".
     """
 
     parts = task.split(":")
@@ -105,6 +160,7 @@ def page() -> str:
     rows = [f"| `{n.word}` | [{n.title}](#{_anchor(n.title)}) | {n.advice} |" for n in needs()]
     table = ["| `--need` | what has to be remembered | take |", "|---|---|---|", *rows]
     parts.append("\n".join(table))
+    parts += ["## Tasks that were tried", _tried_table()]
     for need in needs():
         links = [f"[rows](../results/{folder}/README.md)" for folder in need.evidence]
         known = f" ({', '.join(links)})" if links else ""
@@ -112,11 +168,20 @@ def page() -> str:
             f"## {need.title}",
             f"*{need.asks[0].upper()}{need.asks[1:]}.*",
             f"**Take** {need.advice}.",
-            f"{need.why}{known}",
+            f"{need.why}{known}" + (f" *{need.made}.*" if need.made else ""),
             need.limits,
             f"```sh\n{need.command}\n```",
         ]
     return "\n\n".join([*parts, _all()["after"].strip()]) + "\n"
+
+
+def _tried_table() -> str:
+    """What was seen on very tasks."""
+    rows = [
+        f"| {one.name} | {one.found} | {one.made} ([rows](../results/{one.evidence}/README.md)) |"
+        for one in tried()
+    ]
+    return "\n".join(["| task | seen | by |", "|---|---|---|", *rows])
 
 
 def _anchor(title: str) -> str:
