@@ -15,8 +15,9 @@ import clew.cli
 from clew.cli import COMMANDS, run
 from clew.cli.parse import field_docs, option_names, parse_pairs, parse_value
 from clew.cli.tables import over_seeds
-from clew.cli.train import TrainCommand, report
+from clew.cli.train import TrainCommand, on_sizes, report
 from clew.output import open_missing_streams
+from clew.run.config import TrainConfig
 
 TINY = "--memory none --memory-options hidden_size=4 num_layers=1 --env-options corridor_length=3"
 TINY += " --a2c.num-envs 2 --a2c.rollout-length 4 --network.head-size 4 --log-every 2 --steps 80"
@@ -296,3 +297,15 @@ def test_names_and_code_pages(
     assert report(tmp_path / name, summary).splitlines()[-1] == f"next: {words}"
     written.flush()
     assert ascii(name)[1:-1].encode() in written.buffer.getvalue()
+
+
+def test_sizes_that_are_a_memorys_own_are_said() -> None:
+    """One option given leaves the others to the memory, and none gives two layers of 64."""
+    assert on_sizes(TrainConfig()) == on_sizes(TrainConfig(), ["gru", "none"]) == []
+    (line,) = on_sizes(TrainConfig(memory="arelit", memory_options={"chrono": 9}))
+    assert line == (
+        "arelit has hidden_size=128, its own defaults; without any memory option: hidden_size=64"
+    )
+    given = TrainConfig(memory_options={"hidden_size": 64})
+    assert [line.split()[0] for line in on_sizes(given, ["lstm", "arelit"])] == ["lstm"]
+    assert on_sizes(TrainConfig(memory_options={"hidden_size": 8, "num_layers": 1})) == []

@@ -10,7 +10,7 @@ import tyro
 from clew.cli.live import listener
 from clew.cli.parse import parse, value_before_parsing
 from clew.cli.tables import log, over_seeds, print_json, print_table
-from clew.cli.train import Memories, on_algorithm, parse_training
+from clew.cli.train import Memories, on_algorithm, on_sizes, parse_training
 from clew.errors import UserError
 from clew.memory import MEMORIES
 from clew.run import folder
@@ -130,17 +130,20 @@ def compare_trained(args: list[str]) -> int:
     command = parse_training(TrainingCommand, words, command="compare", about=ABOUT, seeds=SEEDS)
     if command.memories and command.learners:
         raise UserError("give --memories or --learners; the other is the same for all of them")
-    for line in on_algorithm(words, command.config, command.learners):
+    config = command.config
+    for line in on_algorithm(words, config, command.learners):
+        log(line)
+    for line in on_sizes(config, command.memories):
         log(line)
     from clew.lab import comparison  # start: matplotlib takes 0.4 s
 
-    open_devices(command.config.devices)
+    open_devices(config.devices)
     if command.learners:
         kind = comparison.LEARNER
-        configs = comparison.learners_of(command.config, command.learners)
+        configs = comparison.learners_of(config, command.learners)
     else:
         kind = comparison.MEMORY
-        configs = comparison.settings_of(command.config, command.memories)
+        configs = comparison.settings_of(config, command.memories)
     found = comparison.compare(configs, listener, kind)
     if command.json:
         better = {f"{a} > {b}": interval for (a, b), interval in found.better.items()}
@@ -149,7 +152,7 @@ def compare_trained(args: list[str]) -> int:
     finals = {name: summary["final"] for name, summary in found.summaries.items()}
     metrics = [n for n in METRICS if any(n in final for final in finals.values())]
     rows = [[m, *(final_text(final.get(n)) for n in metrics)] for m, final in finals.items()]
-    note = f"[..] 95% interval, over {over_seeds(command.config.seeds)}"
+    note = f"[..] 95% interval, over {over_seeds(config.seeds)}"
     note = note if metrics else "no episode ended in it: train for longer, or limit their length"
     print_table("the last tenth of training", [kind.one, *metrics], rows, note)
     if found.better:

@@ -13,9 +13,10 @@ from clew.cli.live import listener
 from clew.cli.parse import parse, value_before_parsing
 from clew.cli.tables import over_seeds
 from clew.errors import UserError
+from clew.memory import MEMORIES, options_of
 from clew.run import folder, trust
 from clew.run.config import TrainConfig, unused
-from clew.run.defaults import choose_algorithm
+from clew.run.defaults import DefaultOptions, choose_algorithm, memory_defaults
 from clew.run.machine import available_cores
 from clew.run.metrics import final_text
 from clew.run.progress import format_seconds
@@ -81,7 +82,7 @@ def main(args: list[str]) -> int:
     resume = folder.find_run(command.resume, config.run_dir) if command.resume else False
     progress = listener()
     if not resume:
-        for line in on_algorithm(args, config):
+        for line in (*on_algorithm(args, config), *on_sizes(config)):
             progress.message(line)
     else:
         trust.require(resume, folder.read_config(resume), trust=command.trust)
@@ -173,6 +174,30 @@ def on_algorithm(args: list[str], config: TrainConfig, learners: Sequence[str] =
         f"algorithm {config.algorithm}, because its settings are given; without them {config.env} "
         f"is learned by {usual}, with the encoder and the scale of rewards that fit"
     ]
+
+
+def on_sizes(config: TrainConfig, memories: Sequence[str] = ()) -> list[str]:
+    """A line for each memory whose sizes are its own since some of its options were given.
+
+    Args:
+        config: of the training.
+        memories: those that are trained, if several are.
+    """
+    given = config.memory_options
+    known = {name: options_of(name) for name in memories or (config.memory,) if name in MEMORIES}
+    if config.preset or isinstance(given, DefaultOptions):
+        return []
+    if not given.keys() <= set().union(*known.values()):
+        return []  # an error is about to say so
+    lines = []
+    for memory, options in known.items():
+        usual = {n: v for n, v in memory_defaults(memory).items() if n not in given}
+        if differing := [name for name in usual if options[name] != usual[name]]:
+            own, without = (", ".join(f"{n}={v[n]}" for n in differing) for v in (options, usual))
+            lines.append(
+                f"{memory} has {own}, its own defaults; without any memory option: {without}"
+            )
+    return lines
 
 
 def _within_preset(config: TrainConfig, preset: TrainConfig) -> TrainConfig:

@@ -100,8 +100,9 @@ class TrainConfig(LearnerSettings):
     """Name of the memory model: one that `clew models` lists, or module:Class, a memory of your
     own, called with input_size, key=key and memory_options."""
     memory_options: dict[str, Any] = field(default_factory=lambda: DefaultOptions(MEMORY_OPTIONS))
-    """Options of the memory model; those that are left out are given where the model has them. A
-    memory of your own has its own defaults."""
+    """Options of the memory model; without any, hidden_size=64 and num_layers=2 where it has them.
+    Where some are given, the others are the memory's own defaults, as all are of a memory of your
+    own."""
     network: NetworkConfig = _chosen(NetworkConfig)
     """The network around the memory: encoder, projection and heads."""
     algorithm: str = "auto"
