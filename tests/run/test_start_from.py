@@ -63,6 +63,8 @@ def test_a_checkpoint_is_named_by_its_file(source, tmp_path):
     file = source / "checkpoints" / "update-000000000.clew"
     path = begun(small_config(tmp_path, start_from=str(file), steps=STEPS))
     assert_equal(leaves(path, 0), leaves(source, 0))
+    with pytest.raises(UserError, match="start_from: there is no checkpoint nowhere.clew"):
+        clew.train(small_config(tmp_path, "other", start_from="nowhere.clew"), progress=Watch())
 
 
 def test_a_run_is_named_by_its_name(source, tmp_path):

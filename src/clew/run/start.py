@@ -52,6 +52,8 @@ def read_start(parts: Parts, path: Path | None = None, *, trust: bool = False) -
         return None
     given = Path(config.start_from)
     wanted = given.name if given.suffix == ".clew" else ""
+    if wanted and not given.is_file():
+        raise UserError(f"start_from: there is no checkpoint {given}")
     found = given.parent.parent if wanted else folder.find_run(given, config.run_dir)
     run = load_run(found, wanted, trust=trust)
     _require_same_arrays(parts, run)

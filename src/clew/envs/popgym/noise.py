@@ -1,6 +1,6 @@
 """Noise on what is observed, and numbers that a user gives."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -10,16 +10,31 @@ from gymnasium.spaces import Box
 from jaxtyping import Array, Float, Key
 
 from clew.envs.base import Environment, EnvState, Transition
-from clew.errors import UserError
+from clew.envs.popgym.difficulty import Sizes, sized
+from clew.errors import LONGEST_EPISODE, UserError, require_at_least, require_rate
 
 
 class Noisy(Environment):
     """Adds noise of deviation sigma to a vector observation, then cuts it to its space's limits.
 
-    It stands before the class of the task whose observations it changes.
+    It stands before the class of the task whose observations it changes. All are of 200 steps; the
+    difficulty is sigma.
     """
 
-    sigma: eqx.AbstractVar[float]
+    SIZES: ClassVar[Sizes] = {
+        "easy": {"sigma": 0.1, "max_steps": 200},
+        "medium": {"sigma": 0.2, "max_steps": 200},
+        "hard": {"sigma": 0.3, "max_steps": 200},
+    }
+    sigma: float = eqx.field(static=True)
+    max_steps: int = eqx.field(static=True)
+
+    def __init__(
+        self, difficulty: str = "easy", sigma: float | None = None, max_steps: int | None = None
+    ):
+        self.sigma, self.max_steps = sized(self.SIZES, difficulty, sigma=sigma, max_steps=max_steps)
+        require_rate("sigma", self.sigma)
+        require_at_least("max_steps", self.max_steps, 1, LONGEST_EPISODE)
 
     def reset(self, key: Key[Array, ""]) -> tuple[EnvState, Float[Array, " n"]]:
         state, seen = super().reset(key)  # pyright: ignore[reportAbstractUsage]

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int, Key
 from clew.envs.base import Environment, Transition
 from clew.envs.popgym.difficulty import Sizes, sized
 from clew.envs.popgym.noise import Noisy, forced_numbers
-from clew.errors import LONGEST_EPISODE, require_at_least, require_rate
+from clew.errors import LONGEST_EPISODE, require_at_least
 
 GRAVITY, MASS, LENGTH, INTERVAL = 10.0, 1.0, 1.0, 0.05
 STRONGEST, FASTEST = 2.0, 8.0
@@ -150,21 +150,6 @@ class NoisyPositionOnlyPendulum(Noisy, _Pendulum):
 
     Source: popgym 1.0.7, NoisyPositionOnlyPendulum. Computed in single precision, there in double.
     """
-
-    SIZES: ClassVar[Sizes] = {
-        "easy": {"sigma": 0.1, "max_steps": 200},
-        "medium": {"sigma": 0.2, "max_steps": 200},
-        "hard": {"sigma": 0.3, "max_steps": 200},
-    }
-    sigma: float = eqx.field(static=True)
-    max_steps: int = eqx.field(static=True)
-
-    def __init__(
-        self, difficulty: str = "easy", sigma: float | None = None, max_steps: int | None = None
-    ):
-        self.sigma, self.max_steps = sized(self.SIZES, difficulty, sigma=sigma, max_steps=max_steps)
-        require_rate("sigma", self.sigma)
-        require_at_least("max_steps", self.max_steps, 1, LONGEST_EPISODE)
 
 
 def _seen(angle: Float[Array, ""]) -> Float[Array, " 2"]:
