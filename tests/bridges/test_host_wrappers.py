@@ -249,3 +249,33 @@ def test_running_moments(split: int) -> None:
     assert moments.count == 100
     np.testing.assert_allclose(moments.mean, rows.mean(axis=0))
     np.testing.assert_allclose(moments.variance(), rows.var(axis=0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("mode", [NEXT, SAME])
+def test_noise_and_flicker(mode: AutoresetMode) -> None:
+    """Noise before what is normalised, blanks after it, neither on what is shown beside."""
+    settings = {"previous": True, "observation_clip": 1e6}
+    plain, _ = play(opened(mode, **settings), 400)
+    seen, _ = play(opened(mode, **settings, noise=2.0, flicker=0.25), 400)
+    again, _ = play(opened(mode, **settings, noise=2.0, flicker=0.25), 400)
+    whole = np.array([named(step.observation)["observation"] for step in plain])
+    numbers = np.array([named(step.observation)["observation"] for step in seen])
+    blank = (numbers == 0).all(-1)
+    assert abs(blank.mean() - 0.25) < 0.05
+    drawn = (numbers - whole)[~blank] / 2.0
+    assert abs(drawn.mean()) < 0.06 and abs(drawn.std() - 1) < 0.06
+    for one, other, same in zip(plain, seen, again, strict=True):
+        for name in ("previous_action", "previous_reward"):
+            np.testing.assert_array_equal(
+                named(one.observation)[name], named(other.observation)[name]
+            )
+        np.testing.assert_array_equal(one.reward, other.reward)
+        np.testing.assert_array_equal(
+            named(other.observation)["observation"], named(same.observation)["observation"]
+        )
+        assert (other.final is None) == (one.final is None)
+    learned = opened(mode, normalise_observations=True, noise=2.0, flicker=0.25)
+    normal, _ = play(learned, 400)
+    values = np.array([array(step.observation) for step in normal[200:]])
+    blank = (values == 0).all(-1)
+    assert abs(blank.mean() - 0.25) < 0.05 and 0.8 < values[~blank].std() < 1.3

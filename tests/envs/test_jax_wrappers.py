@@ -18,6 +18,7 @@ from clew.envs.spaces import PREVIOUS_ACTION, PREVIOUS_REWARD, encode_actions
 from clew.envs.wrappers import (
     FOR_JAX,
     KeptEntries,
+    NoiseAndFlicker,
     PreviousStep,
     ScaledReward,
     WrapperConfig,
@@ -253,3 +254,51 @@ def test_a_run_takes_them():
     make_parts(config)
     task = make_task("memory_chain", {}, WrapperConfig(previous=True))
     assert set(task.observation_space) == {"observation", "previous_action", "previous_reward"}
+
+
+def many(env: Environment) -> Any:
+    """What 64 environments show in 60 steps of action 0."""
+    return roll(env, np.zeros((60, 64), np.int64))
+
+
+def test_noise_has_its_deviation_and_nothing_else_changes():
+    """At every step, the first ones of episodes too, drawn anew for every entry."""
+    plain, noisy = many(Counting()), many(wrap(Counting(), WrapperConfig(noise=0.5)))
+    drawn = (noisy.observation - plain.observation) / 0.5
+    assert abs(drawn.mean()) < 0.03 and abs(drawn.std() - 1) < 0.03
+    assert abs(drawn[plain.start].std() - 1) < 0.05
+    flat = drawn.reshape(len(drawn), -1)
+    assert abs(np.corrcoef(flat[:-1].ravel(), flat[1:].ravel())[0, 1]) < 0.03
+    assert np.abs(np.corrcoef(drawn.reshape(-1, 3).T) - np.eye(3)).max() < 0.05
+    for name in ("reward", "discount", "start", "last", "ended"):
+        np.testing.assert_array_equal(getattr(noisy, name), getattr(plain, name))
+
+
+def test_flicker_blanks_whole_observations_but_not_what_is_shown_beside():
+    """As often as it says, each step alone; the previous action and reward stay."""
+    config = WrapperConfig(flicker=0.3, previous=True, noise=1.0)
+    shown = WrapperConfig(previous=True)
+    plain, seen = many(wrap(Counting(), shown)), many(wrap(Counting(), config))
+    numbers = seen.observation["observation"]
+    blank = (numbers == 0).all(-1)
+    np.testing.assert_array_equal(blank, (numbers == 0).any(-1))  # noise leaves no other 0
+    assert abs(blank.mean() - 0.3) < 0.02 and abs((blank[1:] & blank[:-1]).mean() - 0.09) < 0.02
+    for name in SHOWN:
+        np.testing.assert_array_equal(seen.observation[name], plain.observation[name])
+
+
+def test_noise_and_flicker_are_known_to_the_space_and_to_pictures():
+    env = NoiseAndFlicker(TMaze(5), noise=0.1, flicker=0.5)
+    space = env.observation_space
+    assert isinstance(space, spaces.Box)
+    assert np.isneginf(space.low).all() and np.isposinf(space.high).all()
+    state, observation = env.reset(jax.random.key(0))
+    assert env.render_text(state, observation) is None
+    inside = NoiseAndFlicker(Counting(), flicker=0.5)
+    assert inside.observation_space == Counting().observation_space
+    with pytest.raises(UserError, match="flicker must be"):
+        wrap(Counting(), WrapperConfig(flicker=1.5))
+    with pytest.raises(UserError, match="noise must be"):
+        wrap(Counting(), WrapperConfig(noise=-1.0))
+    with pytest.raises(UserError, match="noise finds no float Box"):
+        wrap(clew.make_env("pixel_maze", size=9), WrapperConfig(noise=1.0))

@@ -254,7 +254,7 @@ def _interface(traced: Traced, step: PolicyStep, adapter: PolicyAdapter) -> dict
     }
 
 
-_BESIDE = ("video_every", "video_folder", "metrics")
+_BESIDE = ("video_every", "video_folder", "metrics", "noise", "flicker")
 
 
 def _about_run(loaded: Loaded, seed_index: int, control_rate: float | None) -> dict[str, Any]:

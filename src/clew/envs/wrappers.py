@@ -5,6 +5,7 @@ The wrappers of Gymnasium environments, which take all of the settings, are in
 """
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Key
 
 from clew.envs.base import Environment, EnvState, Observation, Transition, Wrapper
 from clew.envs.spaces import (
@@ -34,6 +35,8 @@ from clew.envs.trials import SeparateEpisodes, Trials
 from clew.errors import UserError, require_at_least, require_fraction, require_rate
 from clew.names import METRICS
 
+DISTURBANCE = 0x6E6F6973
+"""What a step's key is folded with for the numbers of noise and flicker."""
 INFO = "info"
 """The value of `action_mask` for Gymnasium's `info`."""
 FOR_JAX = (
@@ -42,6 +45,8 @@ FOR_JAX = (
     "action_mask",
     "show_action_mask",
     "keep",
+    "noise",
+    "flicker",
     "reward_scale",
     "reward_clip",
     "previous",
@@ -55,10 +60,10 @@ class WrapperConfig:
     """Settings of the wrappers between an environment and the agent; by default there are none.
 
     In this order: frame_skip, time_limit, trials and video around each environment; then, for all
-    of them together, action_mask, keep, normalise_observations, previous and previous_action on
-    observations, and normalise_rewards, reward_scale, reward_clip on rewards. The "return" and
-    "length" in a step's metrics are those of the environment's own rewards, and of the agent's
-    steps.
+    of them together, action_mask, keep, noise, normalise_observations, flicker, previous and
+    previous_action on observations, and normalise_rewards, reward_scale, reward_clip on rewards.
+    The "return" and "length" in a step's metrics are those of the environment's own rewards, and of
+    the agent's steps.
     """
 
     frame_skip: int = 1
@@ -75,6 +80,13 @@ class WrapperConfig:
     keep: tuple[int, ...] | None = None
     """Indices of the entries of a vector observation that the agent sees, in this order; None for
     all. (0, 2) hides CartPole's velocities."""
+    noise: float = 0.0
+    """Standard deviation of normal noise on every entry of float observations, in their units,
+    drawn anew at each step and not cut to the space's limits. It belongs to the task: evaluation
+    has it too, and a policy that is loaded or exported adds none."""
+    flicker: float = 0.0
+    """Probability with which an observation is blank, all of it 0, at each step alone (Hausknecht
+    and Stone, 2015, arXiv 1507.06527: 0.5). It belongs to the task as noise does."""
     normalise_observations: bool = False
     """Shift and scale every entry of float observations to mean 0 and deviation 1 over all
     observations so far, of all environments. Frozen in evaluation; kept in checkpoints."""
@@ -139,6 +151,8 @@ class WrapperConfig:
             raise UserError("trial_memory=False is for trials: give trial_episodes, 2 or more")
         if self.time_limit is not None:
             require_at_least("time_limit", self.time_limit, 1)
+        require_rate("noise", self.noise)
+        require_fraction("flicker", self.flicker)
         require_rate("observation_clip", self.observation_clip, positive=True)
         require_rate("reward_scale", self.reward_scale, positive=True)
         require_fraction("reward_gamma", self.reward_gamma)
@@ -180,17 +194,54 @@ def observed(space: spaces.Space, actions: spaces.Space, config: WrapperConfig) 
     """The space of what the agent observes through the wrappers.
 
     Raises:
-        UserError: keep does not fit the observation, or a name is taken.
+        UserError: keep, noise or flicker does not fit the observation, or a name is taken.
     """
     space = kept(space, config.keep)
+    if config.noise:
+        space = with_noise(space)
     if config.normalise_observations:
-        clip, named = config.observation_clip, named_spaces(space)
-        for name, box in float_boxes(space).items():
-            named[name] = spaces.Box(-clip, clip, box.shape, np.float32)
-        space = spaces.Dict(named) if isinstance(space, spaces.Dict) else named[BARE]
+        clip = config.observation_clip
+        space = _with(space, {n: (-clip, clip) for n in float_boxes(space)})
+    if config.flicker:
+        space = with_blanks(space)
     if not config.shows_previous:
         return space
     return with_previous(space, actions, config.shows_previous, config.reward_clip)
+
+
+def with_noise(space: spaces.Space) -> spaces.Space:
+    """The space of observations under noise: float entries have no limits.
+
+    Raises:
+        UserError: there are none.
+    """
+    found = float_boxes(space)
+    if not found:
+        raise UserError(f"noise finds no float Box in {space}")
+    return _with(space, dict.fromkeys(found, (-np.inf, np.inf)))
+
+
+def with_blanks(space: spaces.Space) -> spaces.Space:
+    """The space of observations that may be blank.
+
+    Raises:
+        UserError: a part of it is no Box: a category of number 0 would be one like another.
+    """
+    limits = {}
+    for name, part in named_spaces(space).items():
+        if not isinstance(part, spaces.Box):
+            raise UserError(f"flicker blanks Boxes, and {name} is observed as {part}")
+        limits[name] = np.minimum(part.low, 0), np.maximum(part.high, 0)
+    return _with(space, limits)
+
+
+def _with(space: spaces.Space, limits: Mapping[str, tuple[Any, Any]]) -> spaces.Space:
+    """The space with other limits of some of its Boxes."""
+    named: dict[str, Any] = named_spaces(space)
+    for name, (low, high) in limits.items():
+        box = named[name]
+        named[name] = spaces.Box(low, high, box.shape, box.dtype.type)
+    return spaces.Dict(named) if isinstance(space, spaces.Dict) else named[BARE]
 
 
 def with_previous(
@@ -238,6 +289,8 @@ def wrap(env: Environment, config: WrapperConfig, name: str = "the task") -> Env
         raise UserError(f"show_action_mask needs a mask, and {name} has none")
     if config.keep is not None:
         env = KeptEntries(env, config.keep)
+    if config.noise or config.flicker:
+        env = NoiseAndFlicker(env, config.noise, config.flicker)
     if config.reward_scale != 1.0 or config.reward_clip is not None:
         env = ScaledReward(env, config.reward_scale, config.reward_clip)
     return PreviousStep(env, config.shows_previous) if config.shows_previous else env
@@ -280,6 +333,70 @@ class KeptEntries(Wrapper):
 
     def _kept(self, observation: Observation) -> Observation:
         return jnp.asarray(observation)[np.array(self.keep)]
+
+
+class NoiseAndFlicker(Wrapper):
+    """Adds noise to observations, and blanks some; `noise` and `flicker` of `WrapperConfig`.
+
+    There are no pictures of its steps where the task draws them from what is observed.
+
+    Args:
+        env: the task.
+        noise: its standard deviation, 0 for none.
+        flicker: the probability of a blank observation, 0 for none.
+
+    Raises:
+        UserError: an impossible number, no float observation for noise, or one that cannot be
+            blank.
+    """
+
+    noise: float = eqx.field(static=True)
+    flicker: float = eqx.field(static=True)
+
+    def __init__(self, env: Environment, noise: float = 0.0, flicker: float = 0.0):
+        WrapperConfig(noise=noise, flicker=flicker).validate()
+        self.noise, self.flicker = noise, flicker
+        super().__init__(env)
+
+    @property
+    def observation_space(self) -> spaces.Space:
+        space = self.env.observation_space
+        space = with_noise(space) if self.noise else space
+        return with_blanks(space) if self.flicker else space
+
+    def reset(self, key: Key[Array, ""]) -> tuple[EnvState, Observation]:
+        state, seen = self.env.reset(key)
+        return state, self._disturbed(seen, key)
+
+    def next_episode(self, state: EnvState, key: Key[Array, ""]) -> tuple[EnvState, Observation]:
+        state, seen = self.env.next_episode(state, key)
+        return state, self._disturbed(seen, key)
+
+    def opened(self, state: EnvState, observation: Observation) -> tuple[EnvState, Observation]:
+        """As it is: an episode that somebody else has drawn is shown undisturbed at first."""
+        return state, observation
+
+    def stepped(
+        self, before: EnvState, state: EnvState, transition: Transition, action: Array, key: Array
+    ) -> tuple[EnvState, Transition]:
+        seen = self._disturbed(transition.observation, key)
+        return state, transition._replace(observation=seen)
+
+    def task_observation(self, observation: Any) -> None:
+        """None: it is lost under noise, or blank."""
+
+    def _disturbed(self, observation: Any, key: Array) -> Any:
+        key, blank_key = jax.random.split(jax.random.fold_in(key, DISTURBANCE))
+        named = dict(observation) if isinstance(observation, dict) else {BARE: observation}
+        if self.noise:
+            for index, name in enumerate(float_boxes(self.env.observation_space)):
+                seen = jnp.asarray(named[name])
+                drawn = jax.random.normal(jax.random.fold_in(key, index), seen.shape, seen.dtype)
+                named[name] = seen + self.noise * drawn
+        if self.flicker:
+            blank = jax.random.bernoulli(blank_key, self.flicker)
+            named = {n: jnp.where(blank, jnp.zeros_like(x), x) for n, x in named.items()}
+        return named if isinstance(observation, dict) else named[BARE]
 
 
 class Allowed(NamedTuple):

@@ -156,8 +156,9 @@ class Policy:
     A policy from `load_policy` reads observations as the environment gives them: between
     environment and agent stands what stood there in training (entries that are kept, normalised
     observations, the previous action, the previous reward with its scale). What changes the
-    environment itself is not in it: `frame_skip` (repeat the action, sum the rewards) and
-    `time_limit`. `Policy(agent)` reads observations as the agent's encoder does.
+    environment itself is not in it: `frame_skip` (repeat the action, sum the rewards),
+    `time_limit`, `noise` and `flicker`. `Policy(agent)` reads observations as the agent's encoder
+    does.
 
     A policy that was trained on trials (`trial_episodes`) is told where a trial begins and, within
     it, where an episode has ended: `policy(observation, reward=reward, ended=True)` for the first

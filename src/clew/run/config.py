@@ -356,7 +356,7 @@ _NEWER = (
     "wrappers",
     *(f"wrappers.{name}" for name in ("trial_episodes", "trial_memory")),
     *(f"wrappers.{name}" for name in ("action_mask", "show_action_mask", "metrics")),
-    "wrappers.previous_action",
+    *(f"wrappers.{name}" for name in ("previous_action", "noise", "flicker")),
     *(f"network.{name}" for name in ("picture_channels", "picture_size", "embedding_size")),
     *(f"network.{name}" for name in ("encoder_projection", "encoder_norm", "nonlinearity")),
     *(f"network.{name}" for name in ("precision", "continuous", "log_std", "initial_log_std")),

@@ -156,6 +156,7 @@ else the final observation in `final` | goes on |
         seen = self._adapt.space if self._masks is None else self._masks.rest(self._adapt.space)
         self._wrappers = VectorWrappers(wrappers, seen, self._act.space, self.num_envs, frozen)
         self._seed, self._ready, self._waiting = seed, False, False
+        self._rng = np.random.default_rng(seed)  # of noise and flicker
         self._actions: Array | None = None
         self._taken, self._x64 = 0, jax.config.values["jax_enable_x64"]
         self._moved = "", ""  # the current folder before an environment changed it, and since
@@ -184,6 +185,8 @@ else the final observation in `final` | goes on |
             EnvironmentHung: no answer in time.
         """
         seed, self._seed = self._seed if seed is None else seed, None
+        if seed is not None:
+            self._rng = np.random.default_rng(seed)
         if self._waiting:
             self._answer(timeout)
         self._ready, self._actions = False, None
@@ -309,19 +312,24 @@ else the final observation in `final` | goes on |
         """The step that the agent sees of what the environments answered."""
         wrappers, actions, goes_on = self._wrappers, self._actions, answer.trial_goes_on
         observations, masks = self._split(answer.observations, answer.masks)
+        observations = wrappers.noisy(observations, self._rng)
         wrappers.learn(observations)
         finals = answer.finals
         cut = outcome.ended & (outcome.discount == 1)
         if finals is not None:
             finals, _ = self._split(finals, masks)
+            finals = wrappers.noisy(finals, self._rng)
             wrappers.learn(finals, cut)
         earned = wrappers.reward(outcome.reward, outcome.counted, outcome.ended)
         final = None
         if finals is not None:
             never = np.zeros_like(cut)
-            last = wrappers.observe(finals, actions, earned, never)
+            last = wrappers.observe(
+                finals, actions, earned, never, blank=wrappers.blanks(self._rng)
+            )
             final = (cut, self._masked(last, masks, ~never))
-        seen = wrappers.observe(observations, actions, earned, outcome.start, goes_on)
+        blank = wrappers.blanks(self._rng)
+        seen = wrappers.observe(observations, actions, earned, outcome.start, goes_on, blank)
         numbers = answer.numbers or [{}] * self.num_envs
         named = {n: np.array([own.get(n, 0) for own in numbers], np.float32) for n in self._named}
         return GymnasiumStep(

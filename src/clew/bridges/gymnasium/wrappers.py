@@ -105,6 +105,21 @@ class VectorWrappers:
             if name in self.moments:
                 self.moments[name].update(array if rows is None else array[rows])
 
+    def noisy(self, observations: Arrays, rng: np.random.Generator) -> Arrays:
+        """Observations as the environments give them, under noise."""
+        if not self.config.noise:
+            return observations
+        named = dict(_named(observations))
+        for name in float_boxes(self.seen):
+            drawn = rng.standard_normal(named[name].shape, np.float32)
+            named[name] = named[name] + np.float32(self.config.noise) * drawn
+        return named if isinstance(observations, dict) else named[BARE]
+
+    def blanks(self, rng: np.random.Generator) -> Array | None:
+        """Which observations [B] are blank; None for none of them."""
+        flicker = self.config.flicker
+        return rng.random(self.num_envs) < flicker if flicker else None
+
     def observe(
         self,
         observations: Arrays,
@@ -112,6 +127,7 @@ class VectorWrappers:
         rewards: Array,
         starts: Array,
         ended: Array | None = None,
+        blank: Array | None = None,
     ) -> Arrays:
         """What the agent sees.
 
@@ -121,8 +137,11 @@ class VectorWrappers:
             rewards: [B], as `reward` gave them.
             starts: [B], which observations open an episode.
             ended: [B], which actions ended an episode of a trial; None for none of them.
+            blank: [B], which observations are blank; None for none of them.
         """
         observations = self._normalise(self._keep(observations))
+        if blank is not None:
+            observations = _blanked(observations, blank)
         shown = self.config.shows_previous
         if not shown:
             return observations
@@ -223,6 +242,14 @@ class VectorWrappers:
 
 def _named(observations: Arrays) -> dict[str, Array]:
     return observations if isinstance(observations, dict) else {BARE: observations}
+
+
+def _blanked(observations: Arrays, blank: Array) -> Arrays:
+    named = {}
+    for name, array in _named(observations).items():
+        named[name] = array.copy()
+        named[name][blank] = 0
+    return named if isinstance(observations, dict) else named[BARE]
 
 
 def _shapes(tree: Any) -> Any:
