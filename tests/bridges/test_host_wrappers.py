@@ -8,7 +8,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from clew.bridges.gymnasium.build import FrameSkip
-from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream
+from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream, generator
 from clew.bridges.gymnasium.task import gymnasium_task
 from clew.bridges.gymnasium.wrappers import RunningMoments
 from clew.envs.wrappers import WrapperConfig
@@ -279,3 +279,11 @@ def test_noise_and_flicker(mode: AutoresetMode) -> None:
     values = np.array([array(step.observation) for step in normal[200:]])
     blank = (values == 0).all(-1)
     assert abs(blank.mean() - 0.25) < 0.05 and 0.8 < values[~blank].std() < 1.3
+
+
+def test_noise_is_not_what_an_environment_of_that_seed_draws() -> None:
+    """A vector environment of others gets the stream's own seed."""
+    drawn = generator(7).standard_normal(1000)
+    own = np.random.default_rng(7).standard_normal(1000)
+    assert abs(np.corrcoef(drawn, own)[0, 1]) < 0.1
+    np.testing.assert_array_equal(drawn, generator(7).standard_normal(1000))

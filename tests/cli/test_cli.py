@@ -124,9 +124,9 @@ def test_train_has_every_setting_documented() -> None:
 
 
 def test_values_as_typed() -> None:
-    words = ["a=1", "b=1e-3", "c=True", "d=none", "e=half_wave", "f=[1, 2]", 'g="1"', "h-i=x=y"]
+    words = ["a=1", "b=1e-3", "c=True", "d=None", "e=none", "f=[1, 2]", 'g="1"', "h-i=x=y"]
     assert parse_pairs(words) == {
-        "a": 1, "b": 1e-3, "c": True, "d": None, "e": "half_wave", "f": [1, 2], "g": "1",
+        "a": 1, "b": 1e-3, "c": True, "d": None, "e": "none", "f": [1, 2], "g": "1",
         "h_i": "x=y",
     }  # fmt: skip
     assert parse_value("None") is None

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,9 @@ from clew.cli.advise import look_at
 from clew.cli.parse import parse
 from clew.cli.train import TrainCommand, default_command
 from clew.envs import ENVS
-from clew.envs.wrappers import WrapperConfig
 from clew.lab import advice
 from clew.memory import MEMORIES
+from clew.run.build import make_parts
 from clew.run.config import TrainConfig
 
 ROOT = Path(__file__).parents[2]
@@ -59,9 +60,11 @@ def test_tasks_that_were_tried_are_found_by_what_makes_them(one: advice.Tried) -
         args += [f"--wrappers.{name.replace('_', '-')}", *map(str, values)]
     default = default_command(args)
     config = parse(TrainCommand, args, command="train", about="", default=default).config
-    config.validate()
+    make_parts(replace(config, env_options=dict(one.options)))
     assert advice.tried_on(one.env, one.options, config.wrappers) == [one]
-    assert one not in advice.tried_on(one.env, {}, WrapperConfig())
+    assert one not in advice.tried_on(one.env, {**one.options, "x": 1}, config.wrappers)
+    noisier = replace(config.wrappers, noise=9.0)
+    assert one not in advice.tried_on(one.env, one.options, noisier)
 
 
 def test_what_was_seen_on_the_very_task_comes_first(capsys: pytest.CaptureFixture[str]) -> None:

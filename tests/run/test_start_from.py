@@ -12,6 +12,7 @@ from clew.agents.learners.a2c import A2CConfig
 from clew.agents.learners.ppo import PPOConfig
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
+from clew.lab import comparison
 from clew.run import checkpoint
 from clew.run.build import make_parts
 from clew.run.lanes import Lane, init_lanes
@@ -63,7 +64,7 @@ def test_a_checkpoint_is_named_by_its_file(source, tmp_path):
     file = source / "checkpoints" / "update-000000000.clew"
     path = begun(small_config(tmp_path, start_from=str(file), steps=STEPS))
     assert_equal(leaves(path, 0), leaves(source, 0))
-    with pytest.raises(UserError, match="start_from: there is no checkpoint nowhere.clew"):
+    with pytest.raises(UserError, match="start_from: nowhere.clew is no checkpoint"):
         clew.train(small_config(tmp_path, "other", start_from="nowhere.clew"), progress=Watch())
 
 
@@ -148,13 +149,26 @@ def test_wrappers_keep_what_they_have_learned(tmp_path):
     assert float(first["reward"]["count"][0]) < 1
 
 
-def test_agents_of_a_study_begin_with_it(source, tmp_path):
-    config = small_config(tmp_path, start_from=str(source))
+def test_agents_of_a_study_begin_with_one(source, tmp_path):
+    one = begun(small_config(tmp_path, "one", seeds=1, steps=STEPS))
+    config = small_config(tmp_path, start_from=str(one))
     state = init_lanes(make_parts(config), [Lane(config, name="one"), Lane(config, name="two")])
     for found, expected in zip(
-        jax.tree.leaves(state.seed.agent), leaves(source, 16).values(), strict=True
+        jax.tree.leaves(state.seed.agent), leaves(one, 16).values(), strict=True
     ):
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(found, np.stack([expected] * 2))
+    config = small_config(tmp_path, start_from=str(source))
+    with pytest.raises(UserError, match="run of 2 seeds .* in a study or sweep one agent"):
+        init_lanes(make_parts(config), [Lane(config), Lane(config)])
+
+
+def test_a_comparison_finds_what_does_not_fit_before_it_trains(source, tmp_path, monkeypatch):
+    shutil.copytree(source, tmp_path / "before")
+    config = small_config(tmp_path, "beside", start_from="before", steps=STEPS)
+    configs = comparison.settings_of(config, ["gru", "lstm"])
+    monkeypatch.setattr(comparison, "train_once", lambda *args: pytest.fail("it trains"))
+    with pytest.raises(UserError, match="memory was 'gru', here 'lstm'"):
+        comparison.compare(configs, lambda name: Watch(), comparison.MEMORY)
 
 
 def test_another_learner_with_the_same_heads_may_go_on(source, tmp_path):

@@ -157,7 +157,7 @@ class Task:
     def _command(self, memories: Sequence[str], options: Sequence[str] = ()) -> str:
         """The command that compares memories on it, and none."""
         words = ["clew", "compare", "--memories", *memories, "none", *self._words]
-        given = {word.split("=")[0] for word in words}
+        given = {word.split("=")[0].replace("_", "-") for word in words}
         for option in map(shlex.split, options):
             words += option if option[0] not in given else []
         endless = self._seen["episode_steps"] is None

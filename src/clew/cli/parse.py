@@ -28,7 +28,7 @@ from clew.cli.other_names import here, migrated, note
 from clew.errors import UserError
 
 T = TypeVar("T")
-_WORDS = {"true": True, "false": False, "none": None}
+_WORDS = {"true": True, "false": False}
 
 
 def parse(
@@ -90,7 +90,12 @@ def value_before_parsing(args: Sequence[str], option: str) -> str | None:
 
 
 def parse_value(text: str) -> Any:
-    """A value given as text: a JSON value, True, False or None, and else the text itself."""
+    """A value given as text: a JSON value, None, true or false in any case, else the text itself.
+
+    "none" is text, since memories have choices of that name.
+    """
+    if text == "None":
+        return None
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     try:

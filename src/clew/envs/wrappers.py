@@ -36,7 +36,7 @@ from clew.errors import UserError, require_at_least, require_fraction, require_r
 from clew.names import METRICS
 
 DISTURBANCE = 0x6E6F6973
-"""What a step's key is folded with for the numbers of noise and flicker."""
+"""What keys and seeds are joined with for the numbers of noise and flicker."""
 INFO = "info"
 """The value of `action_mask` for Gymnasium's `info`."""
 FOR_JAX = (
@@ -81,9 +81,10 @@ class WrapperConfig:
     """Indices of the entries of a vector observation that the agent sees, in this order; None for
     all. (0, 2) hides CartPole's velocities."""
     noise: float = 0.0
-    """Standard deviation of normal noise on every entry of float observations, in their units,
-    drawn anew at each step and not cut to the space's limits. It belongs to the task: evaluation
-    has it too, and a policy that is loaded or exported adds none."""
+    """Standard deviation of normal noise on every entry of float observations (Boxes, not pictures
+    or categories), in their units, drawn anew at each step and not cut to the space's limits. It
+    belongs to the task: evaluation has it too, and a policy that is loaded or exported adds
+    none."""
     flicker: float = 0.0
     """Probability with which an observation is blank, all of it 0, at each step alone (Hausknecht
     and Stone, 2015, arXiv 1507.06527: 0.5). It belongs to the task as noise does."""
@@ -338,7 +339,7 @@ class KeptEntries(Wrapper):
 class NoiseAndFlicker(Wrapper):
     """Adds noise to observations, and blanks some; `noise` and `flicker` of `WrapperConfig`.
 
-    There are no pictures of its steps where the task draws them from what is observed.
+    There are no pictures of its steps, since most tasks draw them from what is observed.
 
     Args:
         env: the task.

@@ -14,6 +14,12 @@ from typing import Any, NamedTuple
 from clew.errors import unknown_name
 from clew.files import with_tuples
 
+SAME_TASK = (
+    *("normalise_observations", "observation_clip", "normalise_rewards", "reward_gamma"),
+    *("reward_scale", "reward_clip", "video_every", "video_folder", "metrics"),
+)
+"""Wrappers that leave a task what it is."""
+
 
 class Need(NamedTuple):
     """One kind of thing that may have to be remembered."""
@@ -103,14 +109,16 @@ def tried_on(env: str, options: Mapping[str, Any], wrappers: Any) -> list[Tried]
         wrappers: around it, a `WrapperConfig`.
     """
 
-    def same(one: Tried) -> bool:
-        return (
-            one.env == env
-            and all(options.get(name) == value for name, value in one.options.items())
-            and all(getattr(wrappers, name) == value for name, value in one.wrappers.items())
-        )
-
-    return [one for one in tried() if same(one)]
+    changed = {
+        name: value
+        for name, value in vars(wrappers).items()
+        if value != getattr(type(wrappers)(), name) and name not in SAME_TASK
+    }
+    return [
+        one
+        for one in tried()
+        if one.env == env and dict(one.options) == dict(options) and dict(one.wrappers) == changed
+    ]
 
 
 def need(word: str) -> Need:

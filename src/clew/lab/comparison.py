@@ -25,6 +25,7 @@ from clew.run.folder import by_reference
 from clew.run.metrics import final_text, read_rows
 from clew.run.progress import Progress
 from clew.run.runner import TrainingInterrupted
+from clew.run.start import read_start
 from clew.run.train import train
 from clew.stats import Interval, probability_of_improvement
 
@@ -154,7 +155,7 @@ def compare(
         TrainingInterrupted: after Ctrl-C or SIGTERM, with everything saved.
     """
     for config in configs.values():
-        make_parts(config)
+        read_start(make_parts(config), Path(config.run_dir) / config.name)
     paths: dict[str, Path] = {}
     for memory, config in configs.items():
         try:

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
     Any,
@@ -127,7 +128,7 @@ class TrainConfig(LearnerSettings):
     """A run whose agent to begin with: its folder, its name or one of its checkpoint files; empty
     begins with fresh weights. Arrays must fit. What the wrappers have learned goes with it; the
     optimiser, what is replayed and all counts begin anew. If it has several seeds, as many begin
-    with them one by one."""
+    with them one by one; in studies and sweeps it must have one."""
     steps: int = 500_000
     """Environment steps for every seed, over all its environments; rounded up to whole rollouts."""
     seeds: int = 1
@@ -165,6 +166,7 @@ class TrainConfig(LearnerSettings):
 
     def __post_init__(self) -> None:
         self._name_classes()
+        self._place_start()
         self._check_groups()
         given = [name for name in LEARNERS if self._differs(name)]
         chosen = defaults_for(self.env, self.algorithm, given)._asdict()
@@ -185,6 +187,14 @@ class TrainConfig(LearnerSettings):
             given: object = getattr(self, name)
             if not isinstance(given, str):
                 object.__setattr__(self, name, recorded_name(kind, given))
+
+    def _place_start(self) -> None:
+        """A path to start from, or the name of a run, is the same wherever this is read."""
+        given = self.start_from
+        if isinstance(given, str) and given:
+            near = (Path(given), Path(self.run_dir) / given)
+            found = next((str(path.absolute()) for path in near if path.exists()), given)
+            object.__setattr__(self, "start_from", found)
 
     def _check_groups(self) -> None:
         """Refuses a group of settings that is no such group, before anything is read from it."""

@@ -25,7 +25,7 @@ from clew.run.build import Parts, build_agent, make_task
 from clew.run.compiled import CompiledProgram, Program, compile_loop, compile_program
 from clew.run.config import TrainConfig
 from clew.run.metrics import LogPoint, RunLog
-from clew.run.start import read_start
+from clew.run.start import read_shared_start
 from clew.run.updates import RunState, SeedState, begin_seed, init_run, update
 
 SIZES = "several sizes"
@@ -125,7 +125,7 @@ def init_lanes(parts: Parts, lanes: Sequence[Lane]) -> RunState:
     are multiplied with zeros, and so never learn.
     """
     if parts.config.env != SIZES:
-        return init_run(parts, [lane.config.seed for lane in lanes], read_start(parts))
+        return init_run(parts, [lane.config.seed for lane in lanes], read_shared_start(parts))
     if parts.config.start_from:
         raise UserError("start_from is for agents on one size of a task, not on several at once")
     keys = [jax.random.split(jax.random.key(lane.config.seed), 3) for lane in lanes]

@@ -13,7 +13,10 @@ from clew.run.build import Parts
 from clew.run.config import TrainConfig, differences
 from clew.run.load import LoadedRun, load_run
 
-AGENT = ("env", "env_options", "memory", "memory_options", "network", "wrappers", "algorithm")
+AGENT = (
+    *("env", "env_options", "memory", "memory_options", "network", "wrappers"),
+    *("algorithm", "learner_options", "r2d2.rescaling"),
+)
 """Settings that an agent's arrays, or what it computes with them, may depend on."""
 SHOWN = 3
 """Differing settings that a message names."""
@@ -28,6 +31,8 @@ class Start(NamedTuple):
     """What the wrappers have learned, by their names, seeds first."""
     message: str
     """Which they are, and in which settings the two runs differ."""
+    seeds: int
+    """Of the other run."""
 
     def of_seed(self, index: int) -> tuple[Any, Any]:
         """One seed's arrays, and the statistics of its wrappers."""
@@ -52,8 +57,8 @@ def read_start(parts: Parts, path: Path | None = None, *, trust: bool = False) -
         return None
     given = Path(config.start_from)
     wanted = given.name if given.suffix == ".clew" else ""
-    if wanted and not given.is_file():
-        raise UserError(f"start_from: there is no checkpoint {given}")
+    if wanted and not (given.is_file() and given.parent.name == folder.CHECKPOINTS):
+        raise UserError(f"start_from: {given} is no checkpoint in a run's folder")
     found = given.parent.parent if wanted else folder.find_run(given, config.run_dir)
     run = load_run(found, wanted, trust=trust)
     _require_same_arrays(parts, run)
@@ -69,7 +74,22 @@ def read_start(parts: Parts, path: Path | None = None, *, trust: bool = False) -
     line = f"starting from the agent of {run.path} after {run.update} updates"
     if differing := _differing(run.config, config):
         line += f"; {differing}"
-    return Start(params, _statistics(parts, run), line)
+    return Start(params, _statistics(parts, run), line, run.config.seeds)
+
+
+def read_shared_start(parts: Parts) -> Start | None:
+    """The same where a program's lanes are of several cells: one agent begins all of them.
+
+    Raises:
+        UserError: if the other run has several.
+    """
+    start = read_start(parts)
+    if start is not None and start.seeds > 1:
+        raise UserError(
+            f"start_from names a run of {start.seeds} seeds ({parts.config.start_from}): in a "
+            "study or sweep one agent starts all"
+        )
+    return start
 
 
 def _arrays(run: LoadedRun) -> dict[str, Any]:
@@ -104,7 +124,7 @@ def _differing(old: TrainConfig, new: TrainConfig) -> str:
     found = [
         f"{name} was {one_line(was, 60)}, here {one_line(now, 60)}"
         for name, (was, now) in differences(old, new).items()
-        if name.split(".")[0] in AGENT
+        if name in AGENT or name.split(".")[0] in AGENT
     ]
     more = f", and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
     return "; ".join(found[:SHOWN]) + more

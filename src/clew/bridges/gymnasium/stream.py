@@ -27,7 +27,7 @@ from clew.bridges.gymnasium.vector import Answer, OtherVector, VectorSource, req
 from clew.bridges.gymnasium.wrappers import VectorWrappers
 from clew.envs.spaces import MASK, join_mask, take_entry, with_mask
 from clew.envs.trials import episode_groups, return_names
-from clew.envs.wrappers import WrapperConfig
+from clew.envs.wrappers import DISTURBANCE, WrapperConfig
 from clew.errors import UserError
 from clew.names import METRICS
 
@@ -63,6 +63,11 @@ def warn_outside(name: str, leaf: Leaf, values: Array) -> None:
             f"that it states, {leaf.space}: training goes on with it",
             stacklevel=2,
         )
+
+
+def generator(seed: int | None) -> np.random.Generator:
+    """The random numbers of noise and flicker: others than an environment of this seed draws."""
+    return np.random.default_rng(None if seed is None else (seed, DISTURBANCE))
 
 
 def folder_here() -> str:
@@ -156,7 +161,7 @@ else the final observation in `final` | goes on |
         seen = self._adapt.space if self._masks is None else self._masks.rest(self._adapt.space)
         self._wrappers = VectorWrappers(wrappers, seen, self._act.space, self.num_envs, frozen)
         self._seed, self._ready, self._waiting = seed, False, False
-        self._rng = np.random.default_rng(seed)  # of noise and flicker
+        self._rng = generator(seed)
         self._actions: Array | None = None
         self._taken, self._x64 = 0, jax.config.values["jax_enable_x64"]
         self._moved = "", ""  # the current folder before an environment changed it, and since
@@ -186,7 +191,7 @@ else the final observation in `final` | goes on |
         """
         seed, self._seed = self._seed if seed is None else seed, None
         if seed is not None:
-            self._rng = np.random.default_rng(seed)
+            self._rng = generator(seed)
         if self._waiting:
             self._answer(timeout)
         self._ready, self._actions = False, None

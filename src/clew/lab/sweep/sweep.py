@@ -48,6 +48,7 @@ from clew.run import folder
 from clew.run.build import make_parts, make_task
 from clew.run.config import TrainConfig, config_from_json, differences
 from clew.run.folder import by_reference
+from clew.run.start import read_shared_start
 
 DECLARATION, TRIALS, FINAL = "sweep.json", "trials", "final"
 BEST, DEFAULT = "best", "default"
@@ -118,7 +119,7 @@ class Sweep:
         for config in configs:
             vary = applicable(config, self.vary)
             check_space(config, vary)
-            make_parts(config)
+            read_shared_start(make_parts(config))
             for values in self.first:
                 make_parts(with_settings(config, {n: v for n, v in values.items() if n in vary}))
         unknown = [name for values in self.first for name in values if name not in self.vary]
