@@ -8,7 +8,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -105,12 +105,17 @@ def find(kind: str, name: str, registry: Mapping[str, T]) -> T:
     if name in registry:
         return registry[name]
     if ":" not in name:
-        module, _, attribute = name.rpartition(".")
-        if module and attribute != "py":
-            raise UserError(f"unknown {kind} {name!r}; your own is written {module}:{attribute}")
-        raise unknown_name(kind, name, registry)
+        raise unknown_or_own(kind, name, registry)
     found: Any = resolve(name)
     return found
+
+
+def unknown_or_own(kind: str, name: str, registry: Iterable[str]) -> UserError:
+    """The error for a name that is not known: how "module.name" is written, or the nearest ones."""
+    module, _, attribute = name.rpartition(".")
+    if module and attribute != "py":
+        return UserError(f"unknown {kind} {name!r}; your own is written {module}:{attribute}")
+    return unknown_name(kind, name, registry)
 
 
 def is_reference(name: str) -> bool:

@@ -12,7 +12,7 @@ from clew.bridges.jax_packages import is_packaged
 from clew.envs import ENVS
 from clew.envs.base import Environment
 from clew.errors import UserError, call_own, one_line, unknown_name
-from clew.names import is_reference, resolve
+from clew.names import is_reference, resolve, unknown_or_own
 
 
 def make_env(name: str, /, **options: Any) -> Environment:
@@ -75,10 +75,7 @@ def unknown_environment(name: str) -> UserError:
     near = difflib.get_close_matches(plain, gymnasium.registry, n=1, cutoff=0.8)
     if near and not difflib.get_close_matches(name, ENVS, n=1, cutoff=0.5):
         return UserError(f"unknown environment {name!r}; did you mean {GYMNASIUM + near[0]!r}?")
-    module, _, attribute = name.rpartition(".")
-    if module and attribute != "py":
-        return UserError(f"unknown environment {name!r}; your own is written {module}:{attribute}")
-    return unknown_name("environment", name, ENVS)
+    return unknown_or_own("environment", name, ENVS)
 
 
 def _alike(registered: str, name: str) -> bool:

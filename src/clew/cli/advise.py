@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -89,12 +89,8 @@ class Task:
 
     def needs(self) -> list[Need]:
         """What has to be remembered there, as far as its name and its wrappers say."""
-        usual = WrapperConfig()
-        wrappers = [f.name for f in fields(usual)]
-        wrappers = [n for n in wrappers if getattr(self._config.wrappers, n) != getattr(usual, n)]
-        if not self._seen["hidden"]:
-            wrappers = [n for n in wrappers if n != "keep"]
-        given = [f"wrappers.{n}" for n in wrappers]
+        hides = self._seen["hidden"]
+        given = [f"wrappers.{n}" for n in self._config.wrappers.changed if hides or n != "keep"]
         for name, value in self._config.env_options.items():
             given += [f"env_options.{name}", f"env_options.{name}={value}"]
         return advice.needs_of(self._config.env, given)

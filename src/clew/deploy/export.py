@@ -224,7 +224,7 @@ def tensors_file(traced: Traced) -> bytes:
 
 def _interface(traced: Traced, step: PolicyStep, adapter: PolicyAdapter) -> dict[str, Any]:
     """What the manifest says of inputs, outputs, state and wrappers."""
-    wrappers, default = adapter.wrappers, type(adapter.wrappers)()
+    changed = adapter.wrappers.changed
     around = ("frame_skip", "time_limit", "trial_episodes")
     own = adapter.own_action_space
     return {
@@ -242,14 +242,10 @@ def _interface(traced: Traced, step: PolicyStep, adapter: PolicyAdapter) -> dict
         "wrappers": {
             "inside": {
                 name: with_lists(value)
-                for name, value in vars(wrappers).items()
-                if value != getattr(default, name) and name not in (*around, *_BESIDE)
+                for name, value in changed.items()
+                if name not in (*around, *_BESIDE)
             },
-            "duty_of_the_caller": {
-                name: value
-                for name, value in vars(wrappers).items()
-                if name in around and value != getattr(default, name)
-            },
+            "duty_of_the_caller": {n: value for n, value in changed.items() if n in around},
         },
     }
 

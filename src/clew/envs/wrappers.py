@@ -126,6 +126,13 @@ class WrapperConfig:
     """Where the films go."""
 
     @property
+    def changed(self) -> dict[str, Any]:
+        """The settings that are not their defaults."""
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        usual = {field.name: field.default for field in dataclasses.fields(self)}
+        return {name: value for name, value in given.items() if value != usual[name]}
+
+    @property
     def trials(self) -> bool:
         """Whether the agent keeps its memory over the episodes of a trial."""
         return self.trial_episodes > 1 and self.trial_memory
@@ -275,10 +282,10 @@ def wrap(env: Environment, config: WrapperConfig, name: str = "the task") -> Env
             Gymnasium environments take.
     """
     config.validate()
-    for field in dataclasses.fields(config):
-        if field.name not in FOR_JAX and getattr(config, field.name) != field.default:
+    for setting in config.changed:
+        if setting not in FOR_JAX:
             raise UserError(
-                f"{field.name} wraps Gymnasium environments, and {name} is written in JAX, which "
+                f"{setting} wraps Gymnasium environments, and {name} is written in JAX, which "
                 f"takes {', '.join(FOR_JAX)}; see its own options"
             )
     if config.trial_episodes > 1:

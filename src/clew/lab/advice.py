@@ -11,6 +11,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from clew.envs.wrappers import WrapperConfig
 from clew.errors import unknown_name
 from clew.files import with_tuples
 
@@ -100,20 +101,15 @@ def _tried(wrappers: dict[str, Any] | None = None, **written: Any) -> Tried:
     return Tried(**with_tuples(written), wrappers=with_tuples(wrappers or {}))
 
 
-def tried_on(env: str, options: Mapping[str, Any], wrappers: Any) -> list[Tried]:
+def tried_on(env: str, options: Mapping[str, Any], wrappers: WrapperConfig) -> list[Tried]:
     """What was tried on a task.
 
     Args:
         env: its name.
         options: of it that are given.
-        wrappers: around it, a `WrapperConfig`.
+        wrappers: around it.
     """
-
-    changed = {
-        name: value
-        for name, value in vars(wrappers).items()
-        if value != getattr(type(wrappers)(), name) and name not in SAME_TASK
-    }
+    changed = {name: value for name, value in wrappers.changed.items() if name not in SAME_TASK}
     return [
         one
         for one in tried()

@@ -61,15 +61,14 @@ def read_start(parts: Parts, path: Path | None = None, *, trust: bool = False) -
         raise UserError(f"start_from: {given} is no checkpoint in a run's folder")
     found = given.parent.parent if wanted else folder.find_run(given, config.run_dir)
     run = load_run(found, wanted, trust=trust)
-    _require_same_arrays(parts, run)
+    arrays = _arrays(run)
+    _require_same_arrays(parts, run, arrays)
     if run.config.seeds not in (1, config.seeds):
         raise UserError(
             f"start_from names a run of {run.config.seeds} seeds ({run.path}), for a run of "
             f"{config.seeds}: it must have 1, or as many"
         )
-    leaves = [
-        np.broadcast_to(leaf, (config.seeds, *leaf.shape[1:])) for leaf in _arrays(run).values()
-    ]
+    leaves = [_for_seeds(leaf, config.seeds) for leaf in arrays.values()]
     params = jax.tree.unflatten(jax.tree.structure(parts.shapes), leaves)
     line = f"starting from the agent of {run.path} after {run.update} updates"
     if differing := _differing(run.config, config):
@@ -99,15 +98,20 @@ def _arrays(run: LoadedRun) -> dict[str, Any]:
     }
 
 
-def _require_same_arrays(parts: Parts, run: LoadedRun) -> None:
+def _for_seeds(leaf: np.ndarray, seeds: int) -> np.ndarray:
+    """An array of one seed or of as many, for all seeds."""
+    return np.broadcast_to(leaf, (seeds, *leaf.shape[1:]))
+
+
+def _require_same_arrays(parts: Parts, run: LoadedRun, arrays: dict[str, Any]) -> None:
     here = {
         jax.tree_util.keystr(path): (leaf.shape, leaf.dtype)
         for path, leaf in jax.tree_util.tree_leaves_with_path(parts.shapes)
     }
-    there = {name: (leaf.shape[1:], leaf.dtype) for name, leaf in _arrays(run).items()}
+    there = {name: (leaf.shape[1:], leaf.dtype) for name, leaf in arrays.items()}
     for name in here | there:
         if here.get(name) != there.get(name):
-            texts = [_text(arrays.get(name)) for arrays in (there, here)]
+            texts = [_text(found.get(name)) for found in (there, here)]
             differing = _differing(run.config, parts.config)
             raise UserError(
                 f"start_from: the agent of {run.path} does not fit this run: its agent{name} is "
@@ -139,7 +143,7 @@ def _statistics(parts: Parts, run: LoadedRun) -> Any:
         one = jax.tree.map(lambda leaf: leaf[None], fresh)
         theirs = learned.get(name, one)
         begun[name] = theirs if _shapes(theirs) == _shapes(one) else one
-    return jax.tree.map(lambda leaf: np.broadcast_to(leaf, (seeds, *leaf.shape[1:])), begun)
+    return jax.tree.map(lambda leaf: _for_seeds(leaf, seeds), begun)
 
 
 def _shapes(tree: Any) -> Any:
