@@ -49,7 +49,7 @@ class Masked(Environment):
         allowed = allowed.at[begins + 1].set(True)
         if self.wrong == "nothing":
             allowed = allowed & (time != 2)
-        return Doors(time, allowed), jax.random.normal(key, (3,))
+        return Doors(time, allowed), jax.random.normal(key, (3,), jnp.float32)
 
     def reset(self, key: Array) -> tuple[Doors, Array]:
         """Draws a mask."""

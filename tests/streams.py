@@ -101,5 +101,5 @@ class Scripted(eqx.Module):
         return time, self._seen(time, self.start[time])
 
     def _seen(self, time, start):
-        zero, false = jnp.zeros(()), jnp.zeros((), bool)
+        zero, false = jnp.zeros((), jnp.float32), jnp.zeros((), bool)
         return TimeStep(self.observation[time], zero, zero + 1, start, false, false, {})
