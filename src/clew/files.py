@@ -1,12 +1,15 @@
-"""Files: read only if they are files, written whole or not at all; and values as JSON has them."""
+"""Files: read only if they are files, written whole or not at all; and values for JSON and CSV."""
 
 import contextlib
+import csv
 import errno
+import io
 import json
 import math
+import numbers
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,18 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+
+
+def make_folder(path: Path) -> None:
+    """Makes a folder, and those that it is in.
+
+    Raises:
+        UserError: if that is impossible.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {path}: {error.strerror}") from error
 
 
 def read_file(path: Path, most: int | None = None) -> bytes:
@@ -146,17 +161,49 @@ def with_tuples(values: dict[str, Any]) -> dict[str, Any]:
     return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
 
 
-def finite(value: Any) -> Any:
-    """A value for `json.dumps`: named tuples as objects, and null for what is not finite."""
+def finite(value: Any, digits: int | None = None) -> Any:
+    """A value for `json.dumps`: named tuples as objects, and null for what is not finite.
+
+    Args:
+        value: numbers, texts, arrays, and what holds them.
+        digits: significant digits that numbers are rounded to; all by default.
+    """
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        rounded = value if digits is None else float(f"{value:.{digits}g}")
+        return rounded if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {str(k): finite(v) for k, v in value.items()}
+        return {str(k): finite(v, digits) for k, v in value.items()}
     if hasattr(value, "_asdict"):  # foreign: a NamedTuple
-        return finite(value._asdict())
+        return finite(value._asdict(), digits)
+    if hasattr(value, "tolist"):  # foreign: an array
+        return finite(value.tolist(), digits)
     if isinstance(value, list | tuple):
-        return [finite(v) for v in value]
+        return [finite(v, digits) for v in value]
     return value
+
+
+def comma_separated(
+    records: Sequence[dict[str, Any]], digits: int = 6, names: Sequence[str] = ()
+) -> str:
+    """Records as CSV, a column for every name in them; numbers that are not finite are empty.
+
+    Args:
+        records: a line each.
+        digits: significant digits of fractions.
+        names: the columns where there are no records.
+    """
+
+    def written(value: Any) -> Any:
+        if not isinstance(value, numbers.Real) or isinstance(value, numbers.Integral):
+            return value
+        return f"{float(value):.{digits}g}" if math.isfinite(value) else ""
+
+    fields = list(dict.fromkeys(key for record in records for key in record))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fields or names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: written(v) for name, v in record.items()} for record in records)
+    return text.getvalue()
 
 
 def _require_regular(found: os.stat_result) -> None:

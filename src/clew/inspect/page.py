@@ -7,8 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-from clew.errors import UserError
-from clew.files import write_text
+from clew.files import make_folder, write_text
 from clew.inspect.files import to_json, write_tables
 from clew.inspect.inspection import Inspection
 from clew.inspect.panels import compared, panels
@@ -49,7 +48,8 @@ def write_inspection(found: Inspection, place: str | Path) -> Written:
     Raises:
         UserError: if the folder or a file cannot be written.
     """
-    place = _folder(place)
+    place = Path(place)
+    make_folder(place)
     chart = chart_of(found)
     picture = save_chart(chart, {}, place)
     blocks: list[Block] = [Numbers(headline(found)), Text(" ".join(HOW_TO_READ.split())), chart]
@@ -79,7 +79,8 @@ def write_comparison(several: Sequence[Inspection], place: str | Path) -> Path:
         size=SIZE,
         columns=2,
     )
-    return save_chart(chart, {}, _folder(place))
+    make_folder(Path(place))
+    return save_chart(chart, {}, Path(place))
 
 
 def chart_of(found: Inspection) -> Chart:
@@ -125,11 +126,3 @@ def headline(found: Inspection) -> list[tuple[str, str]]:
     if "success" in found.metrics:
         shown.append((f"{found.metrics['success']:.2f}", f"success in {found.episodes} episodes"))
     return shown
-
-
-def _folder(place: str | Path) -> Path:
-    try:
-        Path(place).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot make the folder {place}: {error.strerror}") from error
-    return Path(place)

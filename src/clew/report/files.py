@@ -11,7 +11,7 @@ from clew.files import finite, write_text
 from clew.report.document import Block, Chart, Measured, Table
 from clew.report.figures import Styles, save_chart
 from clew.report.html import page
-from clew.report.markdown import comma_separated, markdown, plain_table
+from clew.report.markdown import markdown, plain_table, table_values
 
 FIGURES, TABLES = "figures", "tables"
 
@@ -52,7 +52,7 @@ def write_report(
         raise UserError(f"cannot write the report in {place}: {error.strerror}") from error
     files = [place / TABLES / f"{table.name}.csv" for table in tables]
     for table, file in zip(tables, files, strict=True):
-        write_text(file, comma_separated(table))
+        write_text(file, table_values(table))
     made_by = f"Made by {command}, clew {version('clew')}."
     write_text(place / "report.md", markdown(title, blocks, FIGURES, TABLES))
     write_text(place / "report.html", page(title, blocks, styles, made_by))

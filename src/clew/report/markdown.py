@@ -1,12 +1,9 @@
 """A report as Markdown with its figures in files, and its tables as CSV."""
 
-import csv
-import io
-import math
 from collections.abc import Sequence
 from html import escape
-from typing import Any
 
+from clew.files import comma_separated
 from clew.report.document import (
     UNKNOWN,
     Block,
@@ -60,23 +57,12 @@ def _is_number(text: str) -> bool:
     return text == UNKNOWN or text.lstrip("~")[:1].isdigit()
 
 
-def comma_separated(table: Table) -> str:
+def table_values(table: Table) -> str:
     """The table as CSV, in full precision where it has records; unknown numbers are empty."""
     names = [f"{c.text} ({c.below})" if c.below else c.text for c in table.columns]
     shown = [dict(zip(names, (cell.text for cell in row), strict=True)) for row in table.rows]
     records = list(table.records) or shown
-    fields = list(dict.fromkeys(key for record in records for key in record))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fields or names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({k: _number(v) for k, v in record.items()} for record in records)
-    return text.getvalue()
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, float):
-        return "" if math.isnan(value) else f"{value:.6g}"
-    return value
+    return comma_separated(records, names=names)
 
 
 def _rows(table: Table) -> str:

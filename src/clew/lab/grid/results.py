@@ -17,18 +17,6 @@ RESULTS, FAILURES, STUDY, LOGS = "results.jsonl", "failures.jsonl", "study.json"
 FORMAT = 1
 
 
-def make_folder(path: Path) -> None:
-    """Makes a folder.
-
-    Raises:
-        UserError: if that is impossible.
-    """
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot make the folder {path}: {error.strerror}") from error
-
-
 def read_results(path: str | Path) -> list[Row]:
     """The rows of a study, in the order in which they were finished; nothing is changed.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clew.errors import UserError
+from clew.files import make_folder
 from clew.lab.grid import results
 from clew.lab.grid.jobs import PACKS, make_job
 from clew.lab.grid.packs import Pack, make_packs, pack_cost, pack_steps, split
@@ -110,7 +111,7 @@ def run_study(
     check_study(study)
     # Building an environment of somebody else's may have changed the current folder.
     path = given if given.absolute() == path else path
-    results.make_folder(path)
+    make_folder(path)
     listener = progress or StudyLines()
     with locked(path), stop_signals() as stop, closing(RowFile(path / results.RESULTS)) as file:
         session = _open(study, path, file)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clew.errors import UserError, counted, one_line, require_at_least, require_choice, unknown_name
-from clew.files import read_json, write_json
+from clew.files import make_folder, read_json, write_json
 from clew.lab.comparison import METRICS, settings_of
 from clew.lab.grid import Evaluation, LocalWorkers, StudyProgress, Workers
-from clew.lab.grid.results import LOGS, make_folder
+from clew.lab.grid.results import LOGS
 from clew.lab.sweep.progress import SweepProgress
 from clew.lab.sweep.space import (
     Values,
