@@ -14,15 +14,13 @@ DIGITS = 7
 
 def to_json(found: Inspection) -> dict[str, Any]:
     """All numbers as JSON values; unknown numbers are None."""
-    alike = ("name", "memory", "task", "steps", "episodes", "left_out", "greedy", "metrics")
-    alike = (*alike, "lengths", "decisions", "state_size", "gradient", "occlusion", "map_steps")
-    alike = (*alike, "gradient_map", "occlusion_map", "probes", "maps")
-    values = {"questions": dataclasses.asdict(found.questions)}
-    values |= {name: getattr(found, name) for name in alike}
-    values["memory_lengths"] = {
-        f"{way} {measure}": length for (way, measure), length in found.memory_lengths.items()
+    values = vars(found) | {
+        "questions": dataclasses.asdict(found.questions),
+        "memory_lengths": {
+            f"{way} {measure}": length for (way, measure), length in found.memory_lengths.items()
+        },
+        "first_share": {way: found.first_share(way) for way in ("gradient", "occlusion")},
     }
-    values["first_share"] = {way: found.first_share(way) for way in ("gradient", "occlusion")}
     return finite(values, DIGITS)
 
 
@@ -55,8 +53,8 @@ def _influence_rows(found: Inspection) -> Iterator[dict[str, Any]]:
 
 
 def _map_rows(found: Inspection) -> Iterator[dict[str, Any]]:
-    for way in ("gradient", "occlusion"):
-        by_measure = getattr(found, f"{way}_map")._asdict()
+    for way, influence in (("gradient", found.gradient_map), ("occlusion", found.occlusion_map)):
+        by_measure = influence._asdict()
         for number, decision in enumerate(found.map_steps):
             for step in range(decision + 1):
                 row = {"way": way, "decision": decision, "step": step}
