@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from clew.bridges.gymnasium.faults import EnvironmentFault
+from clew.bridges.make import env_options
 from clew.cli import run
-from clew.cli.advise import look_at
+from clew.cli.advise import look_at, words_of
 from clew.cli.parse import parse
 from clew.cli.train import TrainCommand, default_command
 from clew.envs import ENVS
-from clew.lab import advice
+from clew.lab import advice, comparison
 from clew.memory import MEMORIES
 from clew.run.build import make_parts
 from clew.run.config import TrainConfig
@@ -46,6 +47,7 @@ def test_commands_are_those_that_there_are(need: advice.Need) -> None:
     if words[1] == "train":
         env = words[words.index("--env") + 1]
         assert need in advice.needs_of(env, ["env_options.num_bits"])
+        assert set(shlex.split(" ".join(need.words))) <= {*words, "10"}, "as on one's own task"
     assert advice.need(need.word) == need
 
 
@@ -54,17 +56,19 @@ def test_tasks_that_were_tried_are_found_by_what_makes_them(one: advice.Tried) -
     """And their options are those of training."""
     assert (ROOT / "results" / one.evidence / "README.md").exists()
     assert set(one.compare) < set(MEMORIES)
-    args = ["--env", one.env, "--memory", one.compare[0], *shlex.split(" ".join(one.words))]
-    for name, value in one.wrappers.items():
-        values = value if isinstance(value, tuple) else (value,)
-        args += [f"--wrappers.{name.replace('_', '-')}", *map(str, values)]
+    args = [*words_of(one), "--memory", one.compare[0], *shlex.split(" ".join(one.words))]
     default = default_command(args)
     config = parse(TrainCommand, args, command="train", about="", default=default).config
-    make_parts(replace(config, env_options=dict(one.options)))
-    assert advice.tried_on(one.env, one.options, config.wrappers) == [one]
-    assert one not in advice.tried_on(one.env, {**one.options, "x": 1}, config.wrappers)
+    for compared in comparison.settings_of(config, [*one.compare, "none"]).values():
+        make_parts(compared)
+    defaults = env_options(one.env) if one.env in ENVS else {}
+    very, near = advice.tried_on(one.env, one.options, config.wrappers, defaults)
+    assert very == [one] and one not in near
+    different = {**one.options, "x": 1}
+    very, near = advice.tried_on(one.env, different, config.wrappers, defaults)
+    assert very == [] and one in near
     noisier = replace(config.wrappers, noise=9.0)
-    assert one not in advice.tried_on(one.env, one.options, noisier)
+    assert advice.tried_on(one.env, one.options, noisier, defaults) == ([], [])
 
 
 def test_what_was_seen_on_the_very_task_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,12 +84,32 @@ def test_what_was_seen_on_the_very_task_comes_first(capsys: pytest.CaptureFixtur
     assert tried["evidence"] == "gymnasium-tasks" and tried["compare"].endswith("--steps 300000")
 
 
+def test_an_option_that_has_its_default_may_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["advise", "--env", "distributed_memory", "--env-options", "num_bits=3"]
+    assert run(words) == 0
+    said = capsys.readouterr().out
+    assert "This very task was tried: It is easy" in said and "your task" not in said
+
+
+def test_the_same_task_with_other_options_is_near(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its comparison is of the task that was tried."""
+    assert run(["advise", "--env", "passive_tmaze", "--env-options", "corridor_length=60"]) == 0
+    said = capsys.readouterr().out
+    assert "Near it was tried: A passive T-Maze of 250" in said
+    assert "none --env passive_tmaze --env-options corridor_length=250 --memory-options" in said
+    assert "none --env passive_tmaze --env-options corridor_length=60\n" in said
+
+
 def test_several_needs(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["advise", "--env", "labelled:Labelled", "--need", "places", "cue", "--json"]
     assert run(words) == 0
     found = json.loads(capsys.readouterr().out)
     assert list(found["task"]["compare"]) == ["places", "cue"]
     assert all("--need" not in c and "cue" not in c for c in found["task"]["compare"].values())
+    together = "clew compare --memories gru lstm arelit rwkv7 none --env labelled:Labelled"
+    assert found["task"]["together"] == together
+    assert run([*words[:-1]]) == 0
+    assert f"All of them: {together}\n" in capsys.readouterr().out
     assert run(["advise", "--need", "places", "cue"]) == 0
     said = capsys.readouterr().out
     assert said.index("Places (") < said.index("One thing, for long (")
@@ -134,7 +158,7 @@ def test_wrappers_decide_what_has_to_be_remembered(capsys: pytest.CaptureFixture
 
 
 def test_a_wrapper_that_keeps_everything_hides_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["advise", "--env", "gymnasium:CartPole-v1", "--wrappers.keep", "0", "1", "2", "3"]
+    words = ["advise", "--env", "gymnasium:CartPole-v1", "--wrappers.keep", "3", "2", "1", "0"]
     assert run(words) == 0
     assert "Nothing, since all is shown" in capsys.readouterr().out
 
@@ -149,9 +173,11 @@ def test_one_corridor_replaces_nothing() -> None:
 def test_a_bandit_is_asked_in_trials(capsys: pytest.CaptureFixture[str]) -> None:
     """Its episodes have one step, in which nothing can be remembered."""
     assert run(["advise", "--env", "bandit"]) == 0
-    assert "none --env bandit --wrappers.trial-episodes 10\n" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "none --env bandit --wrappers.trial-episodes 10 --algorithm ppo\n" in said
     assert run(["advise", "--env", "bandit", "--wrappers.trial-episodes", "3"]) == 0
-    assert "none --env bandit --wrappers.trial-episodes 3\n" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "none --env bandit --wrappers.trial-episodes 3 --algorithm ppo\n" in said
 
 
 def test_a_task_without_end_is_given_one(capsys: pytest.CaptureFixture[str]) -> None:

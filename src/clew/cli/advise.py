@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Box, Space
+from gymnasium.spaces.utils import flatdim
 
 from clew.cli.compare import SEEDS
 from clew.cli.parse import parse, value_before_parsing
@@ -95,21 +96,31 @@ class Task:
             given += [f"env_options.{name}", f"env_options.{name}={value}"]
         return advice.needs_of(self._config.env, given)
 
-    def _tried(self) -> list[tuple[Tried, str]]:
-        """What was trained on it, as it is, and a comparison as in these rows."""
+    def _tried(self) -> tuple[list[tuple[Tried, str]], list[tuple[Tried, str]]]:
+        """What was trained on it, and on it with other options, with a comparison as there."""
         config = self._config
-        found = advice.tried_on(config.env, config.env_options, config.wrappers)
-        return [(one, self._command(one.compare, one.words)) for one in found]
+        very, near = advice.tried_on(
+            config.env, config.env_options, config.wrappers, self._seen["options"]
+        )
+        return (
+            [(one, self._command(one.compare, one.words)) for one in very],
+            [(one, self._command(one.compare, one.words, words_of(one))) for one in near],
+        )
 
     def facts(self, needs: list[Need]) -> dict[str, Any]:
         """What was seen of it, and the command of each need, or of any task."""
         commands = {need.word: self._command(need.compare, need.words) for need in needs}
         commands = commands or {"any": self._command(advice.for_any())}
-        tried = [
-            {"found": one.found, "made": one.made, "evidence": one.evidence, "compare": command}
-            for one, command in self._tried()
-        ]
-        return {"name": self._config.env, **self._seen, "compare": commands, "tried": tried}
+        facts = {"name": self._config.env, **self._seen, "compare": commands}
+        if len(needs) > 1:
+            facts["together"] = self._together(needs)
+        for key, found in zip(("tried", "near"), self._tried(), strict=True):
+            facts[key] = [
+                {name: getattr(one, name) for name in ("found", "made", "evidence")}
+                | {"compare": command}
+                for one, command in found
+            ]
+        return facts
 
     def show(self, needs: list[Need], *, asked: bool) -> None:
         """Prints what is known of it, and how to find out more.
@@ -126,14 +137,18 @@ class Task:
         ]
         print_table("", ["task", config.env], seen)
         print()
-        for one, command in self._tried():
-            print(
-                f"This very task was tried: {one.found}\n  made by:   {one.made}\n"
-                f"  rows:      results/{one.evidence}/README.md\n  like that: {command}\n"
-            )
+        very, near = self._tried()
+        for one, command in very:
+            print(_tried_text("This very task was tried", one, command))
+        for one, command in near:
+            print(_tried_text(f"Near it was tried: {one.name}", one, command))
         for need in needs:
-            command = self._command(need.compare, need.words)
-            print(f"{_text(need)}\n  your task: {command}\n")
+            print(_text(need))
+            if not very:
+                print(f"  your task: {self._command(need.compare, need.words)}")
+            print()
+        if len(needs) > 1:
+            print(f"All of them: {self._together(needs)}\n")
         if not needs:
             print("Nothing is known of this task. What has to be remembered there?\n")
             _list_needs()
@@ -147,18 +162,54 @@ class Task:
         print(
             f"clew compare trains each memory by {config.algorithm}, {SEEDS} seeds of "
             f"{config.steps:,} steps, where the command says nothing else; --name trial --seeds 2 "
-            f"--steps {config.steps // 10} first shows how long that takes."
+            f"--steps {config.steps // 10} first shows how long that takes. If no memory is above "
+            f"none then, the learner may be why: try {self._otherwise()}."
         )
 
-    def _command(self, memories: Sequence[str], options: Sequence[str] = ()) -> str:
-        """The command that compares memories on it, and none."""
-        words = ["clew", "compare", "--memories", *memories, "none", *self._words]
+    def _otherwise(self) -> str:
+        """What else often decides."""
+        learner = "sac" if self._seen["continuous"] else "ppo"
+        others = [f"--algorithm {learner}"] if self._config.algorithm != learner else []
+        others += ["a lower discount", "--wrappers.previous-action"]
+        return " and ".join([", ".join(others[:-1]), others[-1]])
+
+    def _together(self, needs: Sequence[Need]) -> str:
+        """One comparison for several needs."""
+        memories = dict.fromkeys(memory for need in needs for memory in need.compare)
+        options = dict.fromkeys(option for need in needs for option in need.words)
+        return self._command(list(memories), list(options))
+
+    def _command(
+        self,
+        memories: Sequence[str],
+        options: Sequence[str] = (),
+        task: Sequence[str] | None = None,
+    ) -> str:
+        """The command that compares memories, and none.
+
+        Args:
+            memories: by name.
+            options: of `clew train`, each with its value; those that `task` has are left out.
+            task: options that name the task; it is this one by default.
+        """
+        task = self._words if task is None else task
+        words = ["clew", "compare", "--memories", *memories, "none", *task]
         given = {word.split("=")[0].replace("_", "-") for word in words}
         for option in map(shlex.split, options):
             words += option if option[0] not in given else []
-        endless = self._seen["episode_steps"] is None
+        endless = self._seen["episode_steps"] is None and task is self._words
         words += ["--wrappers.time-limit", str(LIMIT)] if endless else []
         return shlex.join(words)
+
+
+def words_of(one: Tried) -> list[str]:
+    """Options that name the task of rows."""
+    options = [f"{name}={value}" for name, value in one.options.items()]
+    words = ["--env", one.env, *(["--env-options", *options] if options else [])]
+    for name, value in one.wrappers.items():
+        values = value if isinstance(value, tuple) else (value,)
+        words += [f"--wrappers.{name.replace('_', '-')}", *map(str, values)]
+    return words
 
 
 def _own_words(args: list[str]) -> list[str]:
@@ -176,9 +227,10 @@ def look_at(config: TrainConfig) -> dict[str, Any]:
     """What is seen, what can be done, and how long an untrained agent's episodes are.
 
     Returns:
-        "observation" and "actions" as text; "hidden", whether wrappers leave something out of
-        an observation; "episode_steps", those of the shortest and the longest, None if one went
-        on for more than `LONGEST`.
+        "options", the task's with their defaults; "observation" and "actions" as text; "hidden",
+        whether wrappers leave something out of an observation; "continuous", whether actions are
+        numbers; "episode_steps", those of the shortest and the longest, None if one went on for
+        more than `LONGEST`.
 
     Raises:
         UserError: for an unknown task or option, or a fault of the environment.
@@ -186,6 +238,8 @@ def look_at(config: TrainConfig) -> dict[str, Any]:
     import equinox as eqx  # start: JAX takes a second
     import jax  # start: JAX takes a second
 
+    from clew.bridges.gymnasium.task import option_defaults  # start: JAX takes a second
+    from clew.bridges.make import env_options  # start: JAX takes a second
     from clew.interact import make_task  # start: JAX takes a second
     from clew.interact.episodes import EpisodeTooLong  # start: JAX takes a second
     from clew.run.build import build_agent, make_parts  # start: JAX takes a second
@@ -199,12 +253,18 @@ def look_at(config: TrainConfig) -> dict[str, Any]:
         steps = [int(np.min(lengths)), int(np.max(lengths))]
     except EpisodeTooLong:
         steps = None
-    space = parts.task.observation_space
+    task, keep = parts.task, config.wrappers.keep
     whole = make_task(config.env, config.env_options, replace(config.wrappers, keep=None))
     return {
-        "observation": _described(space),
-        "hidden": space != whole.observation_space,
-        "actions": _described(parts.task.action_space),
+        "options": task.program(
+            compiled=lambda _: env_options(config.env),
+            hosted=lambda hosted: option_defaults(hosted.name),
+        ),
+        "observation": _described(task.observation_space),
+        "hidden": keep is not None
+        and flatdim(task.observation_space) != flatdim(whole.observation_space),
+        "actions": _described(task.action_space),
+        "continuous": isinstance(task.action_space, Box),
         "episode_steps": steps,
     }
 
@@ -237,6 +297,17 @@ def _text(need: Need) -> str:
         f"  example:   {need.command}",
     ]
     return "\n".join(lines)
+
+
+def _tried_text(title: str, one: Tried, command: str) -> str:
+    """What was seen on a task, with a comparison as there."""
+    lines = [
+        f"{title}: {one.found}",
+        f"  made by:   {one.made}",
+        f"  rows:      results/{one.evidence}/README.md",
+        f"  like that: {command}",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _list_needs() -> None:

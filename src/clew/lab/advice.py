@@ -101,20 +101,22 @@ def _tried(wrappers: dict[str, Any] | None = None, **written: Any) -> Tried:
     return Tried(**with_tuples(written), wrappers=with_tuples(wrappers or {}))
 
 
-def tried_on(env: str, options: Mapping[str, Any], wrappers: WrapperConfig) -> list[Tried]:
-    """What was tried on a task.
+def tried_on(
+    env: str, options: Mapping[str, Any], wrappers: WrapperConfig, defaults: Mapping[str, Any]
+) -> tuple[list[Tried], list[Tried]]:
+    """What was tried on a task as it is, and with other options of it.
 
     Args:
         env: its name.
         options: of it that are given.
         wrappers: around it.
+        defaults: of its options.
     """
     changed = {name: value for name, value in wrappers.changed.items() if name not in SAME_TASK}
-    return [
-        one
-        for one in tried()
-        if one.env == env and dict(one.options) == dict(options) and dict(one.wrappers) == changed
-    ]
+    alike = [one for one in tried() if one.env == env and dict(one.wrappers) == changed]
+    whole = {**defaults, **options}
+    very = [one for one in alike if {**defaults, **one.options} == whole]
+    return very, [one for one in alike if one not in very]
 
 
 def need(word: str) -> Need:
