@@ -71,18 +71,22 @@ def endless() -> Study:
         for length in LENGTHS
         for count in CORRIDORS
     }
-    models = {
-        memory: TrainConfig(memory=memory, memory_options=options_among(memory, SIZES))
-        for memory in MEMORIES
-    }
     return Study(
         name="endless-tmaze",
-        models=models,
+        models=of_one_size(MEMORIES),
         settings=settings,
         steps=1_000_000,
         evaluation=Evaluation(episodes=200),
         score="success",
     )
+
+
+def of_one_size(memories: Sequence[str]) -> dict[str, TrainConfig]:
+    """Agents by memory, of two layers of 64 where a memory has layers."""
+    return {
+        memory: TrainConfig(memory=memory, memory_options=options_among(memory, SIZES))
+        for memory in memories
+    }
 
 
 def passive() -> Study:

@@ -9,12 +9,10 @@ that are played in their turn, of which an order that has nothing to do with the
 goes on where it stopped.
 """
 
+from benchmarks.hard_tmazes import of_one_size
 from benchmarks.plans import run_plan
 
-from clew import TrainConfig
 from clew.lab.grid import Evaluation, Setting, Study
-from clew.lab.studies.popgym.grid import SIZES
-from clew.memory import options_among
 
 MEMORIES = ("gru", "gated_delta_net", "none", "lstm", "mamba2", "arelit", "rwkv7", "gtrxl")
 CARDS = (5, 10, 20)
@@ -24,10 +22,7 @@ def lists() -> Study:
     """Three lengths of a list."""
     return Study(
         name="lists",
-        models={
-            memory: TrainConfig(memory=memory, memory_options=options_among(memory, SIZES))
-            for memory in MEMORIES
-        },
+        models=of_one_size(MEMORIES),
         settings={f"cards-{n}": Setting("permutation", {"num_cards": n}) for n in CARDS},
         steps=500_000,
         evaluation=Evaluation(episodes=200),
