@@ -1,9 +1,12 @@
 """A run's folder from somebody else: every command, and the table in docs/security.md."""
 
+import errno
 import json
+import os
 import re
 import shlex
 import shutil
+import stat
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,9 +18,13 @@ import pytest
 import clew
 from clew.cli import run
 from clew.errors import UserError
+from clew.files import write_json
 from clew.lab.grid import Evaluation, Setting, Study
 from clew.lab.grid.results import write_study
 from clew.output import printable
+from clew.report.curves import plot_runs
+from clew.report.document import Chart, Panel
+from clew.report.figures import save_chart
 from clew.run import folder
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.checkpoint import Identity
@@ -253,3 +260,41 @@ def test_a_message_shows_no_control_characters(tmp_path: Path) -> None:
 def test_what_is_installed_needs_no_consent(env: str) -> None:
     """Registered tasks, and plain ids of packages."""
     assert named_code(clew.TrainConfig(env=env, env_options={})) == []
+
+
+def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
+    """Neither under a file's own name nor under the one that it has while it is written."""
+    victim = tmp_path / "victim"
+    victim.write_text("whole")
+    own = [tmp_path / name for name in ("summary.json", "curve.png", "chart.svg")]
+    for path in own:
+        for name in (path.name, f".{path.name}.{os.getpid()}.writing", f"{path.name}.part"):
+            (tmp_path / name).symlink_to(victim)
+    write_json(own[0], {})
+    rows = [{"steps": steps, "episodes": [1], "success": [0.5]} for steps in (5, 10)]
+    plot_runs({"a": rows}, own[1])
+    save_chart(Chart("chart", "", "", [Panel("", lambda axes: None)]), {}, tmp_path)
+    assert victim.read_text() == "whole"
+    assert all(path.is_file() and not path.is_symlink() for path in own)
+    assert not list(tmp_path.glob("*.writing"))
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.EIO])
+def test_a_mount_that_writes_out_no_folders(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What such a mount refuses is done without; a broken disk is said."""
+    written_out = os.fsync
+
+    def fsync(handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(code, os.strerror(code))
+        written_out(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    if code == errno.EIO:
+        with pytest.raises(UserError, match="cannot write .*: Input/output error"):
+            write_json(tmp_path / "a.json", {})
+    else:
+        write_json(tmp_path / "a.json", {})
+        assert (tmp_path / "a.json").read_text() == "{}\n"

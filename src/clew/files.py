@@ -24,6 +24,10 @@ _KINDS = {
     stat.S_IFBLK: "a device",
 }
 
+_REFUSALS = ("EACCES", "EPERM", "EISDIR", "EINVAL", "EBADF", "ENOTSUP")
+_NO_FOLDER_SYNC = {getattr(errno, name) for name in _REFUSALS}
+"""How systems and mounts say that a folder cannot be opened or written out."""
+
 
 def make_folder(path: Path) -> None:
     """Makes a folder, and those that it is in.
@@ -114,8 +118,11 @@ def write_file(path: Path, blocks: Iterable[bytes | memoryview]) -> None:
         OSError: if the disk is full or cannot be written to.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.writing")
+    # A file of its own: in a folder that somebody else made that name may lead to any file.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
-        with open(temporary, "wb") as file:
+        temporary.unlink(missing_ok=True)
+        with open(os.open(temporary, flags, 0o666), "wb") as file:
             for block in blocks:
                 file.write(block)
             file.flush()
@@ -162,7 +169,7 @@ def with_tuples(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def finite(value: Any, digits: int | None = None) -> Any:
-    """A value for `json.dumps`: named tuples as objects, and null for what is not finite.
+    """A value for `json.dumps`: named tuples as objects, paths as text, null for no finite number.
 
     Args:
         value: numbers, texts, arrays, and what holds them.
@@ -179,7 +186,7 @@ def finite(value: Any, digits: int | None = None) -> Any:
         return finite(value.tolist(), digits)
     if isinstance(value, list | tuple):
         return [finite(v, digits) for v in value]
-    return value
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def comma_separated(
@@ -213,10 +220,13 @@ def _require_regular(found: os.stat_result) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes a rename survive a power cut; not every system can open a folder."""
-    with contextlib.suppress(PermissionError):
+    """Makes a rename survive a power cut, where the system can open a folder and write it out."""
+    try:
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_SYNC:
+            raise

@@ -41,6 +41,21 @@ def test_video(tmp_path: Path, processes: int) -> None:
         np.testing.assert_allclose([c[0] for c in colours], 20 * np.arange(pictures), atol=8)
 
 
+def test_films_of_before_stay(tmp_path: Path) -> None:
+    """Environments that are opened again, or side by side, number on from what is there."""
+    wrappers = WrapperConfig(video_every=1, video_folder=str(tmp_path), time_limit=2)
+    task = gymnasium_task("labelled:Pictured", {"lengths": (2,), "ends": ("terminated",)})
+    (tmp_path / "episode-000007.gif").write_bytes(b"mine")
+    with task.open(1, wrappers=wrappers) as one, task.open(1, wrappers=wrappers) as other:
+        for stream in (one, other):
+            stream.reset(0)
+            stream.step([0])
+            stream.step([0])
+    films = sorted(path.name for path in tmp_path.iterdir())
+    assert films[:3] == [f"episode-{number:06d}.gif" for number in (7, 8, 9)]
+    assert (tmp_path / "episode-000007.gif").read_bytes() == b"mine"
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [

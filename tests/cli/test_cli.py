@@ -2,10 +2,12 @@
 
 import io
 import json
+import os
 import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,24 @@ import pytest
 
 import clew.cli
 from clew.cli import COMMANDS, run
-from clew.cli.parse import field_docs, option_names, parse_pairs, parse_value
-from clew.cli.tables import over_seeds
-from clew.cli.train import TrainCommand, on_sizes, report
+from clew.cli.compare import _labels
+from clew.cli.parse import (
+    field_docs,
+    option_names,
+    parse_pairs,
+    parse_value,
+    value_before_parsing,
+)
+from clew.cli.tables import over_seeds, print_json, print_table
+from clew.cli.train import (
+    Memories,
+    TrainCommand,
+    _within_preset,
+    default_command,
+    on_sizes,
+    parse_training,
+    report,
+)
 from clew.output import open_missing_streams
 from clew.run.config import TrainConfig
 
@@ -74,10 +91,15 @@ MISTAKES = {
     "train --loggers tensorbord": "unknown logger 'tensorbord'; did you mean 'tensorboard'",
     "train --wandb.mode on": "unknown value of wandb.mode 'on'; did you mean 'online'",
     "train --resume": "--resume needs a value",
+    "train --resume=": "--resume needs a value",
+    "train --trust": "--trust is for the run of --resume or --start-from",
     "train --resume nowhere": "unknown run 'nowhere'",
     "evaluate": "which run?",
     "evaluate nowhere": "unknown run 'nowhere'",
     "evaluate nowhere --actions greedily": "greedily",
+    "export a --verify --seed 3": "leave out all other options",
+    "export a --seed -1": "seed must be an integer of at least 0, got -1",
+    "export a --control-rate nan": "control_rate must be a finite number above 0, got nan",
     "runs --run-dir nowhere": "no folder nowhere",
     "models lstmm": "did you mean 'lstm'",
     "models --options a=1": "--options needs the NAME",
@@ -130,8 +152,17 @@ def test_values_as_typed() -> None:
         "h_i": "x=y",
     }  # fmt: skip
     assert parse_value("None") is None
-    with pytest.raises(ValueError, match="given twice"):
-        parse_pairs(["a=1", "a=2"])
+    for words in (["a=1", "a=2"], ["a-b=1", "a-b=2"], ["a_b=1", "a-b=2"]):
+        with pytest.raises(ValueError, match="given twice"):
+            parse_pairs(words)
+
+
+def test_the_last_of_two_values_decides() -> None:
+    """As for every other option, however its name is spelt."""
+    args = ["--env", "gymnasium:CartPole-v1", "--env=memory_chain", "--run_dir", "a b"]
+    assert value_before_parsing(args, "--env") == "memory_chain"
+    assert value_before_parsing(args, "--run-dir") == "a b"
+    assert default_command(args).config.algorithm == "a2c"
 
 
 def test_training_and_what_follows(trained: Path, capsys: pytest.CaptureFixture) -> None:
@@ -158,6 +189,57 @@ def test_comparing_runs(trained: Path, capsys: pytest.CaptureFixture) -> None:
         assert message in capsys.readouterr().err
 
 
+def test_runs_of_one_name_are_told_apart() -> None:
+    summaries = {name: {"memory": "gru"} for name in ("x/first", "y/first")}
+    assert _labels(summaries) == {"x/first": "x/first", "y/first": "y/first"}
+    summaries["y/second"] = summaries.pop("y/first")
+    assert _labels(summaries) == {"x/first": "first", "y/second": "second"}
+
+
+def test_a_row_that_is_odd_hides_no_run(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    for name, success in (("odd", 1.0), ("usual", [0.25, 0.75])):
+        (tmp_path / name).mkdir()
+        settings = {"config": TrainConfig().to_json()}
+        (tmp_path / name / "config.json").write_text(json.dumps(settings))
+        row = {"steps": 5, "success": success}
+        (tmp_path / name / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    found = json.loads(output(capsys, "runs", "--run-dir", str(tmp_path), "--json"))
+    assert [run["success"] for run in found] == [None, 0.5]
+
+
+def test_paths_are_printed_as_text(capsys: pytest.CaptureFixture) -> None:
+    print_json({"folder": Path("a") / "b", "deviation": float("nan")})
+    assert json.loads(capsys.readouterr().out) == {"folder": "a/b", "deviation": None}
+
+
+def test_consent_reaches_the_run_to_start_from(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its settings may name code too."""
+    asked: list[bool] = []
+
+    def start(parts: Any, path: Any, *, trust: bool) -> None:
+        asked.append(trust)
+
+    monkeypatch.setattr("clew.run.train.read_start", start)
+    words = ["train", *TINY.split(), "--run-dir", str(tmp_path), "--start-from"]
+    assert run([*words, str(trained / "tiny"), "--trust"]) == 0
+    assert asked == [True]
+
+
+def test_a_table_whose_reader_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said to the command, which ends with 0 as it does for JSON."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    stream = open(writer, "w", buffering=1)
+    monkeypatch.setattr(sys, "stdout", stream)
+    with pytest.raises(BrokenPipeError):
+        print_table("a", ["b"], [["c"]])
+    monkeypatch.undo()
+    with pytest.raises(BrokenPipeError):
+        stream.close()
+
+
 def test_resuming_raises_steps_only(trained: Path, capsys: pytest.CaptureFixture) -> None:
     tiny = str(trained / "tiny")
     text = output(capsys, "train", "--resume", "tiny", "--run-dir", str(trained), "--steps", "96")
@@ -169,17 +251,16 @@ def test_resuming_raises_steps_only(trained: Path, capsys: pytest.CaptureFixture
 
 
 def test_a_preset_keeps_its_options() -> None:
-    from clew.cli.train import _within_preset, default_command  # what `train` does before training
-
     preset = default_command(["--preset", "pramanik/arelit"]).config
-    from dataclasses import replace
-
     asked = replace(preset, memory_options={"r": 7}, env_options={"corridor_length": 160})
     merged = _within_preset(asked, preset)
     assert merged.memory_options == preset.memory_options | {"r": 7}
     assert merged.env_options == {"corridor_length": 160}
     other = replace(asked, memory="gru", memory_options={"hidden_size": 8})
     assert _within_preset(other, preset).memory_options == {"hidden_size": 8}
+    words = ["--preset", "pramanik/arelit", "--memory-options", "r=7"]
+    command = parse_training(Memories, words, command="compare", about="", seeds=3)
+    assert command.config.memory_options == merged.memory_options and command.config.seeds == 3
 
 
 def test_ctrl_c_says_how_to_go_on(

@@ -47,7 +47,7 @@ def test_pictures_are_written_whole(tmp_path: Path) -> None:
     both = plot_runs({"a": rows, "b": ROWS[2:]}, tmp_path / "pictures/ab.png")
     for path in (one, both):
         assert path.read_bytes().startswith(b"\x89PNG")
-    assert not list(tmp_path.rglob("*.part"))
+    assert not list(tmp_path.rglob("*.writing"))
 
 
 def test_no_run_is_said(tmp_path: Path) -> None:

@@ -95,9 +95,40 @@ def test_rows_are_not_rewritten_without_a_word(copy: Path) -> None:
     list_checkpoints(copy / "checkpoints")[-1].unlink()
     watch = Watch()
     clew.resume_run(copy, steps=24 * STEPS_PER_UPDATE, progress=watch)
-    assert "line 1 is damaged" in watch.messages[0] and "metrics.jsonl.damaged" in watch.messages[0]
-    assert "1 row is dropped" in watch.messages[1]
+    _, damaged, dropped = watch.messages[:3]
+    assert "line 1 is damaged" in damaged and "metrics.jsonl.damaged" in damaged
+    assert "1 row is dropped" in dropped
     assert [row["update"] for row in clew.read_metrics(copy)] == [16, 24]
+
+
+def test_the_last_row_stays_until_more_steps_are_made(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row between two of `log_every` is the summary's; what ends the run that was to go on
+    before its first step, such as a kill while it compiles, leaves it."""
+    steps = 12 * STEPS_PER_UPDATE
+    config = small_config(tmp_path, steps=steps, checkpoint_seconds=0.0)
+    clew.train(config, progress=Watch())
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("clew.run.train.make_program", killed)
+        with pytest.raises(KeyboardInterrupt):
+            clew.resume_run(tmp_path / "run", steps=2 * steps, progress=Watch())
+    found = clew.resume_run(tmp_path / "run", progress=Watch())
+    assert found.summary["updates"] == 12 and found.summary["steps"] == steps
+
+
+def test_a_summary_counts_what_was_made(tmp_path: Path) -> None:
+    """Also where a callback ends the run between two rows."""
+    config = small_config(tmp_path, steps=40 * STEPS_PER_UPDATE, log_every=40)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("clew.run.runner.CALL_SECONDS", 1e-9)
+        found = clew.train(config, progress=Watch(), callbacks=[lambda report: True])
+    assert found.summary["updates"] == 1 and found.summary["steps"] == STEPS_PER_UPDATE
+    assert found.summary["rate"] > 0
 
 
 @pytest.mark.slow

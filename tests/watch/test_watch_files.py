@@ -104,9 +104,9 @@ def test_an_mp4_is_made_by_ffmpeg(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_what_no_file_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     mistakes = {
-        "a.gif": (0, "fps must be a finite number above 0, got 0"),
-        "b.gif": (float("nan"), "fps must be a finite number above 0"),
-        "c.gif": (51, "fps must be at most 50 here, got 51"),
+        "a.gif": (0, "fps must be between 0.002 and 50 here, got 0"),
+        "b.gif": (float("nan"), "fps must be a finite number of at least 0"),
+        "c.gif": (51, "fps must be between 0.002 and 50 here, got 51"),
         "d.webm": (10, "a video is a .gif or an .mp4 file"),
         "e": (10, "a video is a .gif or an .mp4 file"),
         "file/f.gif": (10, "cannot write .*file/f.gif: "),
@@ -177,7 +177,7 @@ def test_playing_in_the_terminal() -> None:
         places = [text.index(line) for line in ("|A--|", "|-A-|", "|--A|")]
         assert all(one < other for one, other in pairwise(places))
     assert slept == [0.25] * 6
-    with pytest.raises(UserError, match="fps must be a finite number above 0, got -1"):
+    with pytest.raises(UserError, match="fps must be a finite number of at least 0, got -1"):
         play(CORRIDOR, Caption("me"), fps=-1, stream=io.StringIO())
 
 
@@ -217,8 +217,8 @@ def test_an_older_checkpoint(tiny: Path) -> None:
     [
         ("watch", "which run?"),
         ("watch nowhere", "unknown run 'nowhere'"),
-        ("watch {} --fps 0", "fps must be a finite number above 0"),
-        ("watch {} --fps 60", "fps must be at most 50 here, got 60"),
+        ("watch {} --fps 0.001", "fps must be between 0.002 and"),
+        ("watch {} --fps 60", "fps must be between 0.002 and 50 here, got 60"),
         ("watch {} --out a.avi", "a video is a .gif or an .mp4 file"),
         ("watch {} --out {}/config.json/a.gif", "cannot write"),
         ("watch {} --episodes 0", "episodes must be an integer of at least 1, got 0"),

@@ -112,7 +112,8 @@ def _labels(summaries: dict[str, dict[str, Any]]) -> dict[str, str]:
     memories = [summary["memory"] for summary in summaries.values()]
     if len(set(memories)) == len(memories):
         return {name: summary["memory"] for name, summary in summaries.items()}
-    return {name: Path(name).name for name in summaries}
+    names = [Path(name).name for name in summaries]
+    return dict(zip(summaries, names if len(set(names)) == len(names) else summaries, strict=True))
 
 
 def _row(name: str, summary: dict[str, Any], metrics: Sequence[str]) -> list[str]:

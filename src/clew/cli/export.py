@@ -1,11 +1,12 @@
 """`clew export`: a run's policy as files that need no JAX."""
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
 from clew.cli.on_run import RunOptions, parse_run
 from clew.cli.tables import print_json
-from clew.errors import UserError
+from clew.errors import UserError, require_at_least, require_rate
 from clew.run.folder import CONFIG
 
 ABOUT = """Exports the policy of a run: a folder of files that run with NumPy alone, and the same as
@@ -40,6 +41,8 @@ def main(args: list[str]) -> int:
     from clew.deploy import export  # start: JAX takes a second
 
     if command.verify:
+        if dataclasses.replace(command, json=False) != ExportCommand(command.run, verify=True):
+            raise UserError("--verify checks an export as it is: leave out all other options")
         if (Path(command.run) / CONFIG).is_file():
             raise UserError(f"{command.run} is a run: give the folder or zip of its export")
         model, deviation, header = export.verify(command.run)
@@ -50,6 +53,9 @@ def main(args: list[str]) -> int:
             print(f"{command.run}: every file is whole; the golden episode deviates by ", end="")
             print(f"{deviation:.2g} at most; {header}")
         return 0
+    require_at_least("seed", command.seed, 0)
+    if command.control_rate is not None:
+        require_rate("control_rate", command.control_rate, positive=True)
     found = export.export(
         command.run,
         command.output,

@@ -78,15 +78,19 @@ def parse(
 
 
 def value_before_parsing(args: Sequence[str], option: str) -> str | None:
-    """The value of an option that decides the defaults of the others."""
-    for index, token in enumerate(args):
-        if token == option:
-            if index + 1 == len(args) or args[index + 1].startswith("--"):
+    """The value of an option that decides the defaults of the others; the last, if it has several.
+
+    Raises:
+        UserError: if it has none, or an empty one.
+    """
+    found = None
+    for token, after in itertools.zip_longest(args, args[1:], fillvalue=""):
+        name, equals, value = token.partition("=")
+        if name.replace("_", "-") == option:
+            found = value if equals else "" if after.startswith("--") else after
+            if not found:
                 raise UserError(f"{option} needs a value")
-            return args[index + 1]
-        if token.startswith(f"{option}="):
-            return token.split("=", 1)[1]
-    return None
+    return found
 
 
 def parse_value(text: str) -> Any:
@@ -120,9 +124,10 @@ def parse_pairs(words: Sequence[str]) -> dict[str, Any]:
         key, equals, value = word.partition("=")
         if not equals or not key:
             raise ValueError(f"expected KEY=VALUE, got {word!r}")
+        key = key.replace("-", "_")
         if key in pairs:
             raise ValueError(f"{key} is given twice")
-        pairs[key.replace("-", "_")] = parse_value(value)
+        pairs[key] = parse_value(value)
     return pairs
 
 

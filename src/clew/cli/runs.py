@@ -85,6 +85,6 @@ def _describe(path: Path) -> dict[str, Any] | None:
     return described | {"steps": row.get("steps", 0)} | scores
 
 
-def _mean(values: list[float | None] | None) -> float | None:
-    known = [value for value in values or [] if isinstance(value, int | float)]
+def _mean(values: Any) -> float | None:
+    known = [v for v in values if isinstance(v, int | float)] if isinstance(values, list) else []
     return sum(known) / len(known) if known else None

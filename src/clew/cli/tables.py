@@ -55,9 +55,16 @@ def over_seeds(seeds: int) -> str:
     return f"seeds{few if seeds < FEW_SEEDS else ''}"
 
 
+class _Console(Console):
+    """One whose reader may go, as `head` does: that is said to the command, which ends well."""
+
+    def on_broken_pipe(self) -> None:
+        raise  # the error that is being handled
+
+
 def out() -> Console:
     """Standard output, without colouring of numbers; wide where it is no terminal."""
-    console = Console(highlight=False, markup=False)
+    console = _Console(highlight=False, markup=False)
     if not console.is_terminal:
         console.width = max(console.width, 140)
     return console

@@ -55,8 +55,8 @@ class TrainCommand(TrainingOptions):
     """Actors on a Ray cluster, with runner async: auto, local, HOST:PORT or ray://HOST:PORT. Short
     for --asynchronous.ray."""
     trust: bool = False
-    """With --resume: import the code that the run's settings name, even if this machine has not
-    trained it."""
+    """With --resume or --start-from: import the code that that run's settings name, even if this
+    machine has not trained it."""
     cpu_threads: int = 0
     """Threads to compute on; 0 takes one for each core. Several runs side by side are faster with
     as many threads together as there are cores."""
@@ -73,6 +73,8 @@ def main(args: list[str]) -> int:
     config = command.config
     if config.preset:
         config = _within_preset(config, default.config)
+    if command.trust and not (command.resume or config.start_from):
+        raise UserError("--trust is for the run of --resume or --start-from, and neither is given")
     if command.ray:
         place = dataclasses.replace(config.asynchronous, ray=command.ray)
         config = dataclasses.replace(config, asynchronous=place)
@@ -86,7 +88,7 @@ def main(args: list[str]) -> int:
             progress.message(line)
     else:
         trust.require(resume, folder.read_config(resume), trust=command.trust)
-    result = train(config, resume=resume, progress=progress)
+    result = train(config, resume=resume, progress=progress, trust=command.trust)
     print(report(result.path, result.summary))
     return 0
 
@@ -114,6 +116,8 @@ def parse_training(
     parsed = parse(kind, args, command=command, about=about, default=kind(config), prefer=prefer)
     if parsed.memories and value_before_parsing(args, "--memory") is not None:
         raise UserError("--memories has the names of all memories: leave out --memory")
+    if config.preset:
+        parsed = dataclasses.replace(parsed, config=_within_preset(parsed.config, config))
     return parsed
 
 

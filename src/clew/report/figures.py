@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
+from clew.files import write_file
 from clew.output import printable
 from clew.report.document import Chart, Panel
 
@@ -82,9 +83,9 @@ def save(figure: Figure, path: Path) -> Path:
     """Writes the figure as PNG, atomically, and returns the path."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    tidy(figure).savefig(part, dpi=150, format="png")
-    part.replace(path)
+    drawn = io.BytesIO()
+    tidy(figure).savefig(drawn, dpi=150, format="png")
+    write_file(path, [drawn.getbuffer()])
     return path
 
 
@@ -152,7 +153,7 @@ def save_chart(chart: Chart, styles: Styles, folder: Path) -> Path:
     path = save(figure, folder / f"{chart.name}.png")
     figure.set_layout_engine("none")  # the layout is settled, and computing it is slow
     text = _svg(tidy_small(figure), chart.name)
-    (folder / f"{chart.name}.svg").write_text(text, encoding="utf-8")
+    write_file(folder / f"{chart.name}.svg", [text.encode()])
     return path
 
 

@@ -73,7 +73,7 @@ def write_measured(found: Measured, folder: str | Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8")
+            write_text(folder / name, text)
         for name, draw in found.pictures.items():
             draw(folder / name)
     except OSError as refused:

@@ -439,7 +439,8 @@ def _fits(value: Any, hint: Any) -> bool:
     if hint in (bool, int, str, NoneType):
         return type(value) is hint
     if get_origin(hint) in (tuple, list):
-        return isinstance(value, tuple | list)
+        of = get_args(hint)[0]
+        return isinstance(value, tuple | list) and all(_fits(one, of) for one in value)
     return isinstance(value, dict) if get_origin(hint) is dict else True
 
 

@@ -8,7 +8,6 @@ run, which is why its writer, `clew.run.metrics.MetricsFile`, is none of these.
 import importlib
 import importlib.util
 import json
-import os
 import sys
 import time
 import uuid
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from clew.errors import Settings, UserError, check_call, require_choice, unknown_name
-from clew.files import read_json
+from clew.files import read_json, write_json
 from clew.names import is_reference, resolve
 
 if TYPE_CHECKING:
@@ -197,10 +196,7 @@ class WeightsAndBiases(Logger):
             self._run.finish()
 
     def _keep(self) -> None:
-        # Not waiting for the disk at every row: what a power cut takes is one row logged twice.
-        temporary = self._place.with_name(f".{STATE}.{os.getpid()}.writing")
-        temporary.write_text(json.dumps({"id": self._id, "update": self._last}) + "\n")
-        os.replace(temporary, self._place)
+        write_json(self._place, {"id": self._id, "update": self._last})
 
 
 def read_state(place: Path) -> tuple[str, int]:

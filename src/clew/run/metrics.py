@@ -187,17 +187,33 @@ def read_rows(run: Path) -> list[Row]:
     return rows
 
 
-def summarise(rows: list[Row], config: TrainConfig, *, seconds: float, parameters: int) -> Row:
+def summarise(
+    rows: list[Row],
+    config: TrainConfig,
+    *,
+    seconds: float,
+    parameters: int,
+    update: int | None = None,
+) -> Row:
     """The summary of a run.
+
+    Args:
+        rows: of metrics, in order.
+        config: of the run.
+        seconds: of training.
+        parameters: numbers that are trained.
+        update: how many were made, if more than the last row counts.
 
     Returns:
         The configuration's digest, versions, time and rate; "final": for every metric of episodes
         the mean over the last tenth of the run for each seed, their mean and the 95% bootstrap
         interval over seeds (None with one seed); "best": the row with the highest mean return.
     """
-    steps = rows[-1]["steps"] if rows else 0
+    logged = rows[-1]["steps"] if rows else 0
+    update = update or (rows[-1]["update"] if rows else 0)
+    steps = update * config.steps_per_update
     names = [n for n in rows[-1] if _is_episode_metric(n, rows[-1])] if rows else []
-    window = [row for row in rows if row["steps"] > (1 - FINAL_SHARE) * steps]
+    window = [row for row in rows if row["steps"] > (1 - FINAL_SHARE) * logged]
     return {
         "digest": config.digest(),
         "versions": versions(),
@@ -206,7 +222,7 @@ def summarise(rows: list[Row], config: TrainConfig, *, seconds: float, parameter
         "parameters": parameters,
         "seeds": config.seeds,
         "steps": steps,
-        "updates": rows[-1]["update"] if rows else 0,
+        "updates": update,
         "seconds": round(seconds, 3),
         "rate": round(steps * config.seeds / seconds, 1) if seconds else None,
         "final": {name: _final(window, name) for name in names},

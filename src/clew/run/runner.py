@@ -100,6 +100,7 @@ class Runner:
         self.update, self.seconds, self.compile_seconds = 0, 0.0, 0.0
         self._saved: int | None = None  # the newest checkpoint's update
         self._saved_at = 0.0
+        self._loaded: dict[str, Any] = {}  # what the checkpoint says
         self._calling = False
         self._all_logged = True  # every row that is due
         self._logged = 0, 0.0  # update and seconds of the last log point, or of the beginning
@@ -135,6 +136,7 @@ class Runner:
             TrainingInterrupted: after the stop event, with everything saved.
             EnvironmentFailed: if Gymnasium environments fail too often, with everything saved.
         """
+        self._run_log.open(self.update, self._loaded)
         if self._saved is None:
             self._save()
         if self._program is not None:
@@ -158,7 +160,6 @@ class Runner:
         return state.with_replay(checkpoint.restore(checkpoint.read_replay(read), template.replay))
 
     def _begin(self) -> None:
-        self._run_log.open(0, {})
         self._progress.phase("compiling")
         # The first state takes long to compile as well; both at once take two processors.
         with ThreadPoolExecutor(1) as pool:
@@ -194,10 +195,10 @@ class Runner:
     def _resume(self, loaded: checkpoint.Checkpoint, state: RunState, unusable: list[Path]) -> None:
         checkpoint.set_aside(unusable)
         self.state, meta = state, loaded.meta
-        self.update, self.seconds = meta["update"], meta["seconds"]
+        self.update, self.seconds = meta["update"], meta.get("seconds", 0.0)
         self._saved, self._saved_at = self.update, self.seconds
         self._logged = self.update, self.seconds
-        self._run_log.open(self.update, meta)
+        self._loaded = meta
         if self.complete:
             return
         self._progress.message(

@@ -191,7 +191,8 @@ def _summary(path: Path, config: TrainConfig, runner: Runner, progress: Progress
     """Writes the summary of a run that has ended, and draws its curve."""
     rows = metrics.read_metrics(path)
     parameters = count_parameters(runner.state, config.seeds)
-    summary = metrics.summarise(rows, config, seconds=runner.seconds, parameters=parameters)
+    made = {"seconds": runner.seconds, "update": runner.update}
+    summary = metrics.summarise(rows, config, parameters=parameters, **made)
     write_json(path / folder.SUMMARY, summary)
     if rows:  # a callback may end a run before its first
         _draw_curve(path, rows, progress)

@@ -22,6 +22,8 @@ HOLD_SECONDS = 1.5
 """How long the last frame of an episode is shown."""
 FASTEST = {".gif": 50, ".mp4": 240}
 """Frames a second at most; browsers slow down a GIF that asks for more."""
+SLOWEST = 0.002
+"""And at least: a frame of a GIF, the last one's longer time included, lasts 655 s at most."""
 _SAMPLES = 12
 COLOURS, EXACT = 255, 160
 """Colours of a palette, and how many of them are the most frequent ones, unchanged."""
@@ -55,9 +57,9 @@ def check_fps(fps: float, fastest: float = 240) -> None:
     Raises:
         UserError: naming the number and its bound.
     """
-    require_rate("fps", fps, positive=True)
-    if fps > fastest:
-        raise UserError(f"fps must be at most {fastest:g} here, got {fps:g}")
+    require_rate("fps", fps)
+    if not SLOWEST <= fps <= fastest:
+        raise UserError(f"fps must be between {SLOWEST:g} and {fastest:g} here, got {fps:g}")
 
 
 def write_video(episodes: Sequence[Sequence[Frame]], out: str | Path, fps: float = 10) -> Path:
@@ -79,6 +81,7 @@ def write_video(episodes: Sequence[Sequence[Frame]], out: str | Path, fps: float
     temporary = out.with_name(f".{out.stem}.{os.getpid()}.writing{out.suffix}")
     write = _write_gif if out.suffix.lower() == ".gif" else _write_mp4
     try:
+        temporary.unlink(missing_ok=True)  # what somebody else has put there may be a link
         write(episodes, temporary, fps)
         os.replace(temporary, out)
     except OSError as error:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import gymnasium
 import numpy as np
@@ -257,6 +257,8 @@ class FrameSkip(gymnasium.Wrapper):
 class EpisodeGif(gymnasium.Wrapper):
     """Films every n-th episode, the first one included, as `episode-000000.gif` in a folder.
 
+    Where the folder has films, the numbers go on after theirs: none is written over.
+
     One picture an observation, its final one too. Gymnasium's `RecordVideo` needs moviepy and
     ffmpeg and keeps whole frames; this needs Pillow, which Matplotlib brings along, and keeps
     pictures of at most 320 pixels a side with 256 colours, at most 5,000 an episode. An
@@ -278,6 +280,8 @@ class EpisodeGif(gymnasium.Wrapper):
                 f"a video needs the render mode 'rgb_array', this one's is {env.render_mode!r}"
             )
         self.folder, self.every = Path(folder).absolute(), every
+        found = [path.stem[8:] for path in self.folder.glob("episode-*.gif")]
+        self._first = max((int(number) + 1 for number in found if number.isdecimal()), default=0)
         self._episode, self._frames = -1, []
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
@@ -315,6 +319,15 @@ class EpisodeGif(gymnasium.Wrapper):
         self.folder.mkdir(parents=True, exist_ok=True)
         milliseconds = max(20, round(1000 / float(self.env.metadata.get("render_fps") or 30)))
         first, *others = self._frames
-        path = self.folder / f"episode-{self._episode:06d}.gif"
-        first.save(path, save_all=True, append_images=others, duration=milliseconds, loop=0)
+        with self._new_file() as file:
+            how = {"append_images": others, "duration": milliseconds, "loop": 0}
+            first.save(file, "GIF", save_all=True, **how)
         self._frames = []
+
+    def _new_file(self) -> IO[bytes]:
+        while True:
+            path = self.folder / f"episode-{self._first + self._episode:06d}.gif"
+            try:
+                return path.open("xb")
+            except FileExistsError:  # another environment's, that was opened since
+                self._first += 1
