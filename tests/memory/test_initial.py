@@ -2,19 +2,26 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Dict, Discrete, Space
 from jaxtyping import Array
 
+from clew.agents.heads import ActorCritic, DuelingValues
+from clew.agents.network import NetworkConfig, make_agent
 from clew.errors import UserError
-from clew.memory import AbstractMemory, make_memory
+from clew.memory import MEMORIES, AbstractMemory, make_memory, options_among
 from clew.memory.gru import GRU
 from clew.memory.lstm import LSTM
 from clew.memory.parts import initial
+from memory_samples import SMALL
 
+prng_key = jax.dtypes.prng_key
 SHAPES = ((7, 128), (300, 400), (3, 3, 4, 8))
 DRAWS: dict[str, tuple[Callable[..., Array], Callable[..., Array]]] = {
     "orthogonal": (
@@ -138,3 +145,67 @@ def test_gates_of_cells_begin_open() -> None:
         make_memory("gru", input_size=3, key=key, chrono=1)
     with pytest.raises(UserError, match="forget_bias is for chrono=0"):
         make_memory("lstm", input_size=3, key=key, chrono=10, forget_bias=1.0)
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The keys of all draws of weights from here on."""
+    keys: list[bytes] = []
+
+    def recorded(draw: Callable[..., Array]) -> Callable[..., Array]:
+        def draw_and_keep(*args: Any) -> Array:
+            (key,) = (
+                a for a in args if isinstance(a, Array) and a.dtype == jax.random.key(0).dtype
+            )
+            keys.append(np.asarray(jax.random.key_data(key)).tobytes())
+            return draw(*args)
+
+        return draw_and_keep
+
+    for name in ("_draw", "lecun"):
+        monkeypatch.setattr(initial, name, recorded(getattr(initial, name)))
+    return keys
+
+
+WAYS: tuple[dict[str, Any], ...] = (
+    {"init": "orthogonal"},
+    {"init": "uniform"},
+    {"init": "uniform", "chrono": 16, "num_blocks": 2},
+    {"init": "orthogonal", "chrono": 16, "init_per": "role"},
+    {"init": "orthogonal", "chrono": 16, "init_per": "head"},
+)
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_no_two_draws_are_of_one_key(name: str, drawn: list[bytes]) -> None:
+    """What is drawn twice from one key is the same, or a part of it."""
+    for way in WAYS:
+        drawn.clear()
+        options = SMALL[name] | options_among(name, way)
+        make_memory(name, input_size=5, key=jax.random.key(0), **options)
+        assert len(set(drawn)) == len(drawn) > 0, way
+
+
+@pytest.mark.parametrize("space", [Box(-1, 1, (4,)), Discrete(4), Dict({"a": Discrete(3)})])
+def test_nor_of_an_agent(space: Space, drawn: list[bytes]) -> None:
+    network = NetworkConfig(
+        encoder="mlp",
+        encoder_size=8,
+        encoder_layers=4,
+        embedding_size=3,
+        encoder_projection=8,
+        projection="affine",
+        init="uniform",
+    )
+    spaces = {"observation_space": space, "action_space": Discrete(2)}
+    for heads in (ActorCritic, partial(DuelingValues, epsilon=jnp.ones_like)):
+        drawn.clear()
+        make_agent(
+            "gru",
+            {"hidden_size": 8, "init": "uniform"},
+            network=network,
+            make_heads=heads,
+            key=jax.random.key(0),
+            **spaces,
+        )
+        assert len(set(drawn)) == len(drawn) > 10

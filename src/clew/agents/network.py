@@ -23,6 +23,7 @@ from clew.envs.spaces import MASK, ActionMask, without_mask
 from clew.errors import LARGEST_SIZE, Settings, UserError, require_at_least, require_choice
 from clew.memory import make_memory
 from clew.memory.base import AbstractMemory, State
+from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, Linear
 from clew.names import is_reference, resolve
 
@@ -130,8 +131,7 @@ class Agent(eqx.Module):
         self.projection = None
         if network.projection != "none":
             bias = network.projection == "affine"
-            projection_key = jax.random.fold_in(key, 1)
-            self.projection = Linear(size, size, key=projection_key, init=init, bias=bias)
+            self.projection = Linear(size, size, key=initial.beside(key), init=init, bias=bias)
         self.heads = make_heads(size, actions, hidden_size=network.head_size, init=init, key=key)
         self.mask = ReadMask() if masked else None
         self.skip = network.skip

@@ -58,7 +58,7 @@ class GatedDeltaMixer(MatrixMixer):
         require_at_least("num_householder", num_householder, 1, MOST_PARTS)
         require_choice("decay", decay, ("learned", "none"))
         choose_matrix_form(backend)
-        keys, wide, several = jax.random.split(key, 6), num_heads * head_size, num_householder
+        keys, wide, several = jax.random.split(key, 7), num_heads * head_size, num_householder
         blocks = 1 + 2 * several
         self.norm = LayerNorm(size)
         read = blocks * wide
@@ -70,8 +70,7 @@ class GatedDeltaMixer(MatrixMixer):
         self.log_rate = initial.log_rates(keys[3], num_heads)
         norm = RMSNorm(head_size)
         self.output = GatedOutput(size, num_heads, norm, keys=(keys[4], keys[5]), init=init)
-        convolution_key = jax.random.fold_in(key, 1)
-        self.convolution = ShortConvolution(read, conv, key=convolution_key) if conv else None
+        self.convolution = ShortConvolution(read, conv, key=keys[6]) if conv else None
         self.num_heads, self.head_size, self.num_householder = num_heads, head_size, several
         self.negative_eigenvalues = negative_eigenvalues
         self.decay, self.backend = decay, backend

@@ -47,7 +47,7 @@ class BlockGates(eqx.Module):
         part, keys = size // blocks, jax.random.split(key, blocks)
         made = [Linear(part, 2 * part, key=k, init=init, blocks=2) for k in keys]
         self.weight = jnp.stack([block.weight for block in made])
-        self.bias = initial.bias(init, key, 2 * size, bound=part**-0.5)
+        self.bias = initial.bias(init, initial.beside(key), 2 * size, bound=part**-0.5)
 
     def __call__(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead out"]:
         lead, (blocks, part, _) = x.shape[:-1], self.weight.shape

@@ -19,6 +19,7 @@ from clew.agents.encoders.pictures import Frame, Impala, Nature
 from clew.agents.encoders.vectors import Chain, Dense, Embedding, OneHot, PreviousReward
 from clew.envs.spaces import PREVIOUS_ACTION, PREVIOUS_REWARD, without_mask
 from clew.errors import UserError, call_own, require_at_least
+from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
 from clew.names import is_reference, resolve
 
@@ -84,8 +85,7 @@ def make_encoder(
     size = encoder.output_size
     if config.encoder_projection > 0:
         init = cast(Init, config.init)
-        projection_key = jax.random.fold_in(key, 1)
-        projection = Linear(size, config.encoder_projection, key=projection_key, init=init)
+        projection = Linear(size, config.encoder_projection, key=initial.beside(key), init=init)
         size = config.encoder_projection
     if config.encoder_norm:
         norm = LayerNorm(size)
@@ -167,8 +167,7 @@ def _make_choices(space: Any, config: EncoderConfig, key: PRNGKeyArray) -> Abstr
         raise UserError("the observation must have at least one number, got an empty MultiDiscrete")
     encoder: AbstractEncoder = OneHot(sizes, np.ravel(space.start).tolist(), space.shape)
     if config.embedding_size > 0:
-        table_key = jax.random.fold_in(key, 2)
-        encoder = Embedding(encoder, config.embedding_size, key=table_key)
+        encoder = Embedding(encoder, config.embedding_size, key=initial.beside(key, 1))
     layers = _dense((encoder.output_size,), config, key, 1.0)
     return Chain(encoder, layers) if layers.layers else encoder
 

@@ -116,7 +116,7 @@ class GatedFeatures(eqx.Module):
         if chrono:
             require_at_least("chrono", chrono, 2)
             width = num_heads * head_size
-            biases = initial.lasting(jax.random.fold_in(keys[0], 2), 2 * width, chrono)
+            biases = initial.lasting(initial.beside(keys[0]), 2 * width, chrono)
             assert self.inputs.bias is not None
             biases = jnp.concatenate([self.inputs.bias[: 3 * width], biases])
             self.inputs = eqx.tree_at(lambda made: made.bias, self.inputs, biases)

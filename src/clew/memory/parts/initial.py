@@ -22,6 +22,15 @@ _FEWEST, _GROWTH = 2**16, 16
 """Numbers that the smallest program draws, and how many times more the next one."""
 
 
+def beside(key: PRNGKeyArray, number: int = 0) -> PRNGKeyArray:
+    """Another key than all that `jax.random.split(key, n)` gives.
+
+    `jax.random.fold_in(key, i)` is none: it is the i-th of them, and what is drawn with both is the
+    same.
+    """
+    return jax.random.fold_in(key, 2**31 + number)
+
+
 def weight(
     init: str, key: PRNGKeyArray, shape: Shape, *, bound: float, gain: float = math.sqrt(2.0)
 ) -> Array:
