@@ -13,14 +13,14 @@ from test_distributions import ALL
 
 import clew
 from clew.agents.distributions import Categorical
-from clew.agents.learners.ppo import PPOConfig
+from clew.agents.learners.ppo import PPO, PPOConfig
 from clew.agents.network import NetworkConfig, make_agent
 from clew.envs import ENVS
 from clew.envs.base import Environment, Transition
 from clew.envs.stream import AutoReset
 from clew.interact.acting import compile_act
 from clew.interact.compiled_task import CompiledTask, play_batch
-from clew.interact.rollout import init_actor, rollout
+from clew.interact.rollout import gather, init_actor, rollout
 from clew.interact.task import PlayConfig
 from clew.run.build import make_task
 from clew.run.load import load_agent
@@ -145,6 +145,15 @@ def test_noise_is_kept_in_rollouts_of_compiled_and_hosted_tasks(noise_steps: int
     seen = (jnp.zeros((3, 1)), jnp.zeros(3, bool), jax.random.key(3))
     hosted = [choose(params, (), *seen, np.int32(time))[1]["action"] for time in range(12)]
     assert held(np.stack(hosted)) == expected
+
+
+def test_noise_is_kept_across_the_sequences_that_a_learner_reads() -> None:
+    agent, stream = aiming(6)
+    actor = init_actor(agent, stream, 3, jax.random.key(1))
+    learner = PPO(PPOConfig(num_envs=3, rollout_length=12, sequence_length=4))
+    made = gather(agent, actor, jax.random.key(2), stream=stream, learner=learner)
+    actions = np.asarray(made.rollout.chunks.action)
+    assert held(actions.reshape(12, 3, 2)) == [time % 6 != 0 for time in range(1, 12)]
 
 
 def test_noise_is_kept_where_episodes_are_evaluated_and_policies_act() -> None:

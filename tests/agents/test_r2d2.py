@@ -19,7 +19,7 @@ from clew.agents.learners.r2d2 import (
     temporal_differences,
     unscaled,
 )
-from clew.agents.learners.replayed import steps_before_learning
+from clew.agents.learners.replayed import gradient_steps_of, steps_before_learning
 from clew.agents.replay import Steps
 from clew.agents.returns import n_step_returns
 from clew.envs import AutoReset, Permutation, TMaze
@@ -140,6 +140,9 @@ def test_it_begins_when_enough_is_there_and_copies_its_target() -> None:
     assert same == [True, True, False, False, False]
     assert not eqx.tree_equal(targets[2].target, targets[3].target)
     assert eqx.tree_equal(targets[3].target, targets[4].target)
+    # The first update only gathers, and a schedule counts what is learned.
+    assert gradient_steps_of(config, len(keys)) == int(targets[-1].gradient_steps)
+    assert gradient_steps_of(config, 1) == config.gradient_steps
     assert set(metrics[-1]) == set(R2D2.metrics) and float(metrics[-1]["loss"]) > 0
     assert len(np.unique(np.asarray(state.replay.priorities))) > 4
 

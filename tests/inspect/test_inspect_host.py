@@ -68,6 +68,13 @@ def test_long_episodes_are_left_out_and_counted() -> None:
         side.episodes(agent, PlayConfig(episodes=4, max_steps=3))
 
 
+def test_episodes_without_end_are_left() -> None:
+    """By every environment, however many episodes it was to play; the others count."""
+    agent, side = parts("labelled:Labelled", lengths=(2, 10**9), ends=("terminated",) * 2)
+    found = side.episodes(agent, PlayConfig(episodes=16 * 4, max_steps=3))
+    assert found.number == found.left_out == 32 and set(found.lengths) == {2}
+
+
 def test_too_much_to_hold_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before it is there."""
     monkeypatch.setattr("clew.interact.hosted_task.LARGEST", 100)

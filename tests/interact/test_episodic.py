@@ -81,6 +81,22 @@ def test_a_rollout_is_one_episode_of_each_environment(played):
         assert (np.asarray(trajectory.start[:-1])[valid].sum()) == ENVS
 
 
+def test_an_episode_may_be_as_long_as_the_rollout():
+    """Also one that is truncated there: the next rollout begins with the next episode."""
+    length = 4
+    with pytest.warns(UserWarning, match="no episode can succeed"):
+        stream = AutoReset(TMaze(corridor_length=9, time_limit=length, on_time_limit="truncate"))
+    agent = small_agent(stream)
+    actor = init_actor(agent, stream, ENVS, jax.random.key(0))
+    play = eqx.filter_jit(partial(rollout, agent, stream, length=length, whole_episodes=True))
+    for number in range(3):
+        actor, trajectory, sums = play(actor, key=jax.random.key(number))
+        assert np.asarray(trajectory.valid).all() and trajectory.start[0].all()
+        assert trajectory.last[-1].all() and not trajectory.last[:-1].any()
+        assert float(sums["episodes"]) == ENVS and float(sums["length"]) == ENVS * length
+        assert actor.timestep.start.all() and not actor.timestep.last.any()
+
+
 @pytest.mark.parametrize("over_time", ["mean", "sum"])
 def test_loss_equals_the_transcription(played, over_time):
     agent, rollouts, _ = played

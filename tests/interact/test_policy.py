@@ -5,13 +5,19 @@ from typing import Any
 
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
 
 import clew
+from clew.agents.network import NetworkConfig, make_agent
+from clew.envs.base import Environment, Transition
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
+from clew.interact.compiled_task import CompiledTask
+from clew.interact.policy import Moment, TrainedWrappers
+from clew.interact.task import PlayConfig
 from clew.run.build import make_task
 from clew.run.config import TrainConfig
 from clew.run.load import load_agent
@@ -140,3 +146,70 @@ def test_a_task_in_jax_too(tmp_path: Path) -> None:
             break
         seen, start, reward = told.observation, False, float(told.reward) / 0.5
     assert not start
+
+
+class Scalar(Environment):
+    """Takes one number, from -1 to 1, that has no axis; its state has a random key."""
+
+    observation_size = 1
+    num_actions = 1
+    metric_names = ()
+
+    @property
+    def action_space(self) -> spaces.Space:
+        return spaces.Box(-1.0, 1.0, ())
+
+    def reset(self, key: Any) -> Any:
+        return (jnp.zeros((), jnp.int32), key), jnp.ones(1)
+
+    def step(self, state: Any, action: Any, key: Any) -> Any:
+        time, own = state
+        over = time == 3
+        no = jnp.zeros((), jnp.bool_)
+        return (time + 1, own), Transition(jnp.ones(1), action, over, no, {})
+
+
+class Counted(Scalar):
+    """Takes two choices, that are counted from 1 on."""
+
+    @property
+    def action_space(self) -> spaces.Space:
+        return spaces.MultiDiscrete([2, 3], start=[1, 1])
+
+    def step(self, state: Any, action: Any, key: Any) -> Any:
+        after, then = super().step(state, jnp.zeros(()), key)
+        return after, then
+
+
+def agent_of(task: CompiledTask) -> clew.Agent:
+    return make_agent(
+        "gru",
+        {"hidden_size": 4},
+        observation_space=task.observation_space,
+        action_space=task.action_space,
+        network=NetworkConfig(head_size=0),
+        key=jax.random.key(0),
+    )
+
+
+def test_an_action_without_an_axis() -> None:
+    """It is a number of the Box, in a policy and in a recording."""
+    task = CompiledTask("scalar", Scalar())
+    agent = agent_of(task)
+    action = clew.Policy(agent)(np.ones(1, np.float32), start=True)
+    assert isinstance(action, np.ndarray) and action.shape == () and action % 1 != 0
+    recording = next(task.recordings(agent, PlayConfig()))
+    np.testing.assert_allclose(recording.actions[0], action, rtol=1e-6)
+
+
+def test_several_choices_that_are_not_counted_from_0() -> None:
+    """The previous action is shown as it was in training."""
+    task = CompiledTask("counted", Counted(), WrapperConfig(previous_action=True))
+    seen = TrainedWrappers(task.adapter())
+    seen.observe(Moment(np.ones(1, np.float32), True, None))
+    np.testing.assert_array_equal(seen.act(np.array([2, 3])), [2, 3])
+    shown = seen.observe(Moment(np.ones(1, np.float32), False, 0.0))["previous_action"]
+    stream = task.require_stream()
+    state, _ = stream.reset(jax.random.key(0))
+    _, then = stream.step(state, jnp.array([2, 3]), jax.random.key(1))
+    np.testing.assert_array_equal(shown, then.observation["previous_action"])

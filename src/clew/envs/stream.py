@@ -149,6 +149,18 @@ class AutoReset(eqx.Module):
         )
         return AutoResetState(env_state, false, zero, jnp.zeros((), jnp.int32)), timestep
 
+    def open_next(
+        self, state: AutoResetState, seen: TimeStep, key: Key[Array, ""]
+    ) -> tuple[AutoResetState, TimeStep]:
+        """Opens an episode where `seen` is `last`; `step` would take a step of its own for it."""
+
+        def opened(last: Array, state: AutoResetState, seen: TimeStep, key: Array) -> Any:
+            following = self.opened(*self.env.next_episode(state.env, key))
+            return choose(last, following, (state, seen))
+
+        one = where_any(opened) if self.env.opening_is_costly else opened
+        return one(seen.last, state, seen, key)
+
     def step(
         self, state: AutoResetState, action: Array, key: Key[Array, ""]
     ) -> tuple[AutoResetState, TimeStep]:

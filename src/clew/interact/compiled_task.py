@@ -44,7 +44,7 @@ Result = TypeVar("Result")
 BATCH = 64
 """Episodes that are played side by side."""
 PIECE = 32
-"""Steps between two looks at whether all episodes have ended."""
+"""Steps between two looks at whether all episodes have ended, at least."""
 
 
 class CompiledTask(Task):
@@ -119,7 +119,7 @@ class CompiledTask(Task):
                 key = jax.random.fold_in(key, number)
             keys = jax.random.split(key, math.ceil(episodes / BATCH))
             parts = [jax.device_get(play(params, one)) for one in keys]
-            if not all(ended.all() for _, ended in parts):
+            if not np.concatenate([ended for _, ended in parts])[:episodes].all():
                 raise EpisodeTooLong(
                     f"an episode of {self.name} did not end within {max_steps} steps"
                 )
@@ -294,6 +294,8 @@ def compile_player(
         batch: episodes side by side; None for one whose environment takes the keys of a batch.
     """
     arrays, static = eqx.partition(agent, eqx.is_array)
+    held = agent.distribution.noise_steps
+    piece = -(-PIECE // held) * held  # so that no noise is held across two of them
 
     def begin(arrays: Any, key: PRNGKeyArray) -> tuple[Playing, dict[str, Array]]:
         actor = init_actor(eqx.combine(arrays, static), stream, batch or 1, key)
@@ -301,8 +303,8 @@ def compile_player(
 
     def go_on(arrays: Any, playing: Playing, key: PRNGKeyArray) -> tuple[Playing, Any]:
         agent = eqx.combine(arrays, static)
-        keys = jax.vmap(jax.random.split)(jax.random.split(key, PIECE))
-        drawn = agent.distribution.noise_time(jnp.arange(PIECE))
+        keys = jax.vmap(jax.random.split)(jax.random.split(key, piece))
+        drawn = agent.distribution.noise_time(jnp.arange(piece))
         one = partial(_kept_step, agent, stream, how.greedy, keep, batch)
         return jax.lax.scan(one, playing, (keys[drawn, 0], keys[:, 1]))
 
@@ -312,7 +314,7 @@ def compile_player(
         reset_key, key = jax.random.split(key)
         playing, labels = begin_jit(arrays, reset_key)
         rows: list[Any] = []
-        while len(rows) * PIECE < how.max_steps and not np.all(playing.ended):
+        while len(rows) * piece < how.max_steps and not np.all(playing.ended):
             playing, row = go_on_jit(arrays, playing, jax.random.fold_in(key, len(rows)))
             rows.append(jax.device_get(row))
         steps, ended, discount = jax.tree.map(lambda *x: np.concatenate(x)[: how.max_steps], *rows)
@@ -337,8 +339,14 @@ def _kept_step(
     after, choice = play_step(agent, stream, greedy, now, action_key, each)
     seen, then = now.actor.timestep, after.actor.timestep
     found = choice.named() | {"observation": seen.observation, "reward": then.reward}
-    found["state"] = now.actor.env.env
+    found["state"] = jax.tree.map(_as_numbers, now.actor.env.env)
     return after, ({name: found[name] for name in keep}, then.ended, then.discount)
+
+
+def _as_numbers(leaf: Array) -> Array:
+    """A state's array, or the numbers of its random key, of which NumPy has no array."""
+    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return jax.random.key_data(leaf) if is_key else leaf
 
 
 def _played(

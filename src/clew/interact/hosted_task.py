@@ -291,16 +291,43 @@ class HostPlayer:
         Args:
             key: of the actions.
             each: how many.
-            longest: an episode that takes more steps is cut there.
+            longest: an episode that takes more steps is cut there: it is left, by resetting all
+                environments, where nothing else is played.
             may_take: steps that an episode may take.
 
         Raises:
             UserError: one has taken more; or what is kept takes more memory than `LARGEST`.
         """
-        stream, first, held = self._stream, self._stream.reset(), 0
+        stream = self._stream
         found: list[list[Played]] = [[] for _ in range(stream.num_envs)]
+        while any(len(own) < each for own in found):
+            rows = self._play_on(found, key, each, longest=longest, may_take=may_take)
+            for own, left in zip(found, rows, strict=True):
+                own += [Played({}, len(left), CUT, {})] * bool(left)
+            key = jax.random.fold_in(key, 1)
+        return [own[number] for number in range(each) for own in found]
+
+    def _play_on(
+        self,
+        found: list[list[Played]],
+        key: PRNGKeyArray,
+        each: int,
+        *,
+        longest: float,
+        may_take: float,
+    ) -> list[list[dict[str, Any]]]:
+        """Adds episodes, until `each` are there or what is left are longer ones than `longest`.
+
+        Returns:
+            The steps of those, for every environment.
+        """
+        stream = self._stream
+        seen = (one.steps.get("observation") for own in found for one in own)
+        held = sum(4 * leaf.size for leaf in jax.tree.leaves(list(seen)))
         rows: list[list[dict[str, Any]]] = [[] for _ in range(stream.num_envs)]
-        playing = ~first.last
+        first = stream.reset()
+        over = np.array([len(own) >= each for own in found])
+        playing = ~first.last & ~over
         for now, row in self.steps(first, key):
             size = sum(4 * leaf[0].size for leaf in jax.tree.leaves(row.get("observation")))
             for index in np.flatnonzero(playing).tolist():
@@ -316,7 +343,8 @@ class HostPlayer:
                 found[index].append(_played(rows[index], now, index, longest))
                 rows[index] = []
             over = np.array([len(own) >= each for own in found])
-            if over.all():
+            cut = np.array([len(own) > longest for own in rows])
+            if (over | cut).all():
                 break
             if max(map(len, rows)) >= may_take:
                 raise EpisodeTooLong(
@@ -325,7 +353,7 @@ class HostPlayer:
                     "--wrappers.time-limit"
                 )
             playing = ~now.last & ~over
-        return [own[number] for number in range(each) for own in found]
+        return rows
 
 
 def _player(

@@ -51,10 +51,11 @@ class PolicyAdapter(NamedTuple):
         return self.observations.space if masks is None else masks.rest(self.observations.space)
 
     @property
-    def first_action(self) -> int:
-        """What the agent calls the first of its discrete actions."""
+    def first_action(self) -> np.ndarray | int:
+        """What the agent calls the first of its discrete actions, or of each of several."""
         space = self.action_space
-        return int(space.start) if isinstance(space, spaces.Discrete) else 0
+        choices = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
+        return np.asarray(space.start) if choices else 0
 
 
 class Moment(NamedTuple):
@@ -226,7 +227,7 @@ class Policy:
         action = np.asarray(self._agent.distribution.decode(np.asarray(chosen)))
         if self._wrappers is not None:
             action = self._wrappers.act(action)
-        return int(action) if action.ndim == 0 else action
+        return int(action) if action.ndim == 0 and action.dtype.kind in "iub" else action
 
     def reset(self) -> None:
         """Forgets everything, as before the first observation."""

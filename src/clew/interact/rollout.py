@@ -55,13 +55,15 @@ def rollout(
     whole_episodes: bool = False,
     behaviour: Behaviour = follow_policy,
     first_step: Int[Array, ""] | int = 0,
+    noise: Array | None = None,
 ) -> tuple[ActorState, Trajectory, dict[str, Float[Array, ""]]]:
     """Acts for `length` steps in every environment, drawing actions from a policy.
 
     The random numbers of the whole rollout are drawn before it (`draw`).
 
     With `whole_episodes` an environment whose next episode has been opened stands still until the
-    end of the rollout, and what is written of it until then is marked `last`, so not valid.
+    end of the rollout, and what is written of it until then is marked `last`, so not valid. Where
+    the last step has truncated an episode, the next one is opened after the rollout.
 
     In an open-loop task without action masks the episode's observations are then read in one pass,
     with the same results up to rounding.
@@ -75,13 +77,15 @@ def rollout(
         whole_episodes: see above.
         behaviour: the policy that acts.
         first_step: how often each environment was stepped before, in the whole run.
+        noise: of the actions, as `Distribution.noise_over` gives it; drawn by the key if None.
 
     Returns:
         Where acting stands now, the trajectory, and sums over the episodes that ended in it:
         "episodes" (their number) and the stream's metrics.
     """
     num_envs = actor.timestep.reward.shape[0]
-    env_keys, noise = draw(key, length, num_envs, agent.distribution)
+    env_keys, drawn = draw(key, length, num_envs, agent.distribution)
+    noise = drawn if noise is None else noise
     clock = whole_clock(first_step, length, num_envs)
     if whole_episodes and isinstance(stream.env, OpenLoop) and not stream.masks_actions:
         return _at_once(agent, stream.env, actor, env_keys, noise, behaviour, clock)
@@ -102,6 +106,10 @@ def rollout(
         value=value,
         state0=state0,
     )
+    if whole_episodes:
+        opening = jax.random.split(jax.random.fold_in(key, 2), num_envs)
+        env, timestep = jax.vmap(stream.open_next)(actor.env, actor.timestep, opening)
+        actor = actor._replace(env=env, timestep=timestep)
     return actor, trajectory, episode_sums(ended, metrics)
 
 
@@ -129,10 +137,10 @@ def gather(
     one = partial(rollout, agent, stream, length=length, behaviour=wanted.behaviour)
 
     def act(
-        actor: ActorState, inputs: tuple[PRNGKeyArray, Int[Array, ""]]
+        actor: ActorState, inputs: tuple[PRNGKeyArray, Int[Array, ""], Array | None]
     ) -> tuple[ActorState, tuple[Trajectory, Metrics]]:
-        key, first_step = inputs
-        actor, chunk, episodes = one(actor, key=key, first_step=first_step)
+        key, first_step, noise = inputs
+        actor, chunk, episodes = one(actor, key=key, first_step=first_step, noise=noise)
         return actor, (chunk, episodes)
 
     if wanted.sequence_length is None:
@@ -143,7 +151,12 @@ def gather(
     else:
         count = steps // length
         firsts = first_step + length * jnp.arange(count, dtype=jnp.int32)
-        inputs = jax.random.split(key, count), firsts
+        noise = None
+        if agent.distribution.noise_steps > 1:  # held across sequences
+            num_envs, other = actor.timestep.reward.shape[0], jax.random.fold_in(key, count)
+            whole = agent.distribution.noise_over(other, steps, num_envs)
+            noise = whole.reshape(count, length, *whole.shape[1:])
+        inputs = jax.random.split(key, count), firsts, noise
         actor, (chunks, sums) = jax.lax.scan(act, actor, inputs)
         episodes = jax.tree.map(lambda x: jnp.sum(x, axis=0), sums)
     seen = actor.timestep

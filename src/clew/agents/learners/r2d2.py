@@ -26,7 +26,12 @@ from clew.agents.learners.base import (
     validate_adam,
     validate_schedule,
 )
-from clew.agents.learners.replayed import Drawn, ReplayedSequences, validate_replay
+from clew.agents.learners.replayed import (
+    Drawn,
+    ReplayedSequences,
+    gradient_steps_of,
+    validate_replay,
+)
 from clew.agents.network import Agent
 from clew.agents.replay import Replay, Steps
 from clew.agents.returns import n_step_returns
@@ -249,7 +254,7 @@ class R2D2:
     def optimiser(self) -> optax.GradientTransformation:
         """Adam, see `adam`, with the schedule of the settings."""
         config = self.config
-        return adam(config, make_schedule(config, self.updates * config.gradient_steps))
+        return adam(config, make_schedule(config, gradient_steps_of(config, self.updates)))
 
     def epsilon(self, environment: Int[Array, "*lead"]) -> Float[Array, "*lead"]:
         """The probability of a random action in environment i of N.

@@ -89,6 +89,12 @@ def steps_before_learning(config: ReplayConfig) -> int:
     return max(rollouts * config.rollout_length * config.num_envs, config.learning_starts)
 
 
+def gradient_steps_of(config: ReplayConfig, updates: int) -> int:
+    """Gradient steps of so many updates, the first of which only gather; at least one update's."""
+    gathering = -(-steps_before_learning(config) // (config.num_envs * config.rollout_length)) - 1
+    return max(updates - gathering, 1) * config.gradient_steps
+
+
 class Drawn(NamedTuple):
     """What a gradient step learns from."""
 

@@ -29,7 +29,12 @@ from clew.agents.learners.base import (
     validate_adam,
     validate_schedule,
 )
-from clew.agents.learners.replayed import Drawn, ReplayedSequences, validate_replay
+from clew.agents.learners.replayed import (
+    Drawn,
+    ReplayedSequences,
+    gradient_steps_of,
+    validate_replay,
+)
 from clew.agents.network import Agent
 from clew.agents.replay import Replay, Steps
 from clew.agents.returns import n_step_returns
@@ -414,7 +419,7 @@ class SAC:
         It is for a tree of `Networks`.
         """
         config = self.config
-        schedule = make_schedule(config, self.updates * config.gradient_steps)
+        schedule = make_schedule(config, gradient_steps_of(config, self.updates))
 
         def scaled(steps: PyTree[Array], params: PyTree[Array] | None) -> PyTree[Array]:
             for rate, places in (
