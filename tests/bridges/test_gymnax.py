@@ -107,6 +107,8 @@ def test_an_older_environment_is_refused_unless_its_ends_are_said_to_be_terminat
     env = make_env("gymnax:Older-v0", every_end="terminated", max_steps_in_episode=2)
     steps = roll(env, np.zeros((4, 1), np.int64))
     assert steps.discount.ravel().tolist() == [1, 1, 0, 1, 0] and not steps.last.any()
+    with pytest.raises(UserError, match="Labelled-v0 tells a termination from a time limit: leave"):
+        make_env("gymnax:Labelled-v0", every_end="terminated")
 
 
 class Only(Base):

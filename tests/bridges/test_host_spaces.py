@@ -155,3 +155,10 @@ def test_a_task_can_be_pickled() -> None:
     task = pickle.loads(pickle.dumps(gymnasium_task("labelled:DictLabelled")))
     assert isinstance(task, GymnasiumTask)
     assert task.open(2).reset(0).start.shape == (2,)
+
+
+def test_names_that_are_one_when_joined_are_refused() -> None:
+    box = spaces.Box(-1, 1, (2,))
+    space = spaces.Dict({"a": spaces.Dict({"b": box}), "a.b": box})
+    with pytest.raises(UserError, match="maze observes two entries that are both called 'a.b'"):
+        adapt_observation(space, "maze")

@@ -3,13 +3,16 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.wrappers.vector import DictInfoToList
 
 from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream
 from clew.bridges.gymnasium.task import gymnasium_task
+from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from labelled import ENDS, LENGTHS, DictLabelled, Labelled, makers
 
@@ -238,3 +241,52 @@ def test_calls_out_of_order_are_refused() -> None:
     with pytest.raises(UserError, match="call step_wait before"):
         stream.step_async([0] * ENVS)
     assert labels(stream.step_wait().observation).shape == (ENVS, 3)
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_actions_of_another_shape_send_nothing(processes: int) -> None:
+    """They are named, and what comes next is as if they had not been given."""
+    task = gymnasium_task("labelled:Labelled", {"lengths": LENGTHS, "ends": ENDS})
+    with task.open(ENVS, processes=processes) as stream:
+        stream.reset(0)
+        for wrong in (np.zeros((ENVS, 2), int), np.zeros(ENVS - 1, int)):
+            with pytest.raises(UserError, match=rf"must have the shape \[{ENVS}\], got"):
+                stream.step(wrong)
+        stream.step([0] * ENVS)
+        stream.reset(0)
+
+
+class Scored(gymnasium.Env):
+    """Succeeds in its only step; an episode that opens has not, and a trial goes on."""
+
+    observation_space = spaces.Box(0, 1, (1,))
+    action_space = spaces.Discrete(2)
+
+    def reset(self, **options: Any) -> Any:
+        """Opens an episode."""
+        return np.zeros(1, np.float32), {"success": 0.0}
+
+    def step(self, action: Any) -> Any:
+        """Ends it."""
+        return np.ones(1, np.float32), 1.0, True, False, {"success": 1.0}
+
+
+@pytest.mark.parametrize("mode", [SAME, NEXT])
+@pytest.mark.parametrize("lists", [False, True])
+def test_metrics_are_of_the_step_that_ended_an_episode(mode: AutoresetMode, lists: bool) -> None:
+    """In whatever form `info` has them."""
+    vector: VectorEnv = SyncVectorEnv([Scored] * 2, autoreset_mode=mode)
+    vector = DictInfoToList(vector) if lists else vector
+    stream = GymnasiumStream(vector, wrappers=WrapperConfig(metrics=("success",)))
+    stream.reset(0)
+    assert stream.step([0, 0]).metrics["success"].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_a_reset_has_ended_nothing(processes: int) -> None:
+    task = gymnasium_task("test_host_stream:Scored")
+    with task.open(2, processes=processes, wrappers=WrapperConfig(metrics=("success",))) as stream:
+        stream.reset(0)
+        assert stream.step([0, 0]).metrics["success"].tolist() == [1, 1]
+        again = stream.reset(0)
+    assert not again.ended.any() and again.metrics["success"].tolist() == [0, 0]

@@ -96,7 +96,8 @@ def test_it_can_be_watched() -> None:
     [
         ({"key": (4, 4)}, "key must be a place of"),
         ({"place": (4, 4.5)}, "place must be a place of"),
-        ({"apples": TREES[:9]}, "apples must be 10 places of"),
+        ({"apples": TREES[:9]}, "apples must be 10 different places of"),
+        ({"apples": TREES[[0] * 10]}, "apples must be 10 different places of"),
     ],
 )
 def test_impossible_openings(given: dict[str, Any], told: str) -> None:

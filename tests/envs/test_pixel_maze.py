@@ -120,6 +120,7 @@ def test_balls_are_asked_for_as_often() -> None:
         ({"size": 7}, "give num_balls and max_steps: only sizes 9, 11, 13, 15"),
         ({"num_balls": 7}, "num_balls must be at most 6, got 7"),
         ({"max_steps": 0}, "max_steps must be an integer"),
+        ({"size": 5, "num_balls": 4, "max_steps": 9}, "num_balls must be at most 3, got 4"),
     ],
 )
 def test_impossible_settings_are_refused(options: dict[str, Any], message: str) -> None:
@@ -134,3 +135,21 @@ def test_pictures_show_what_is_seen_and_the_maze() -> None:
     assert picture.shape == (256, 512, 3) and picture.dtype == np.uint8
     np.testing.assert_array_equal(picture[::4, :256:4], seen)
     assert set(env.remembered(state)) == {"place of the first ball"}
+
+
+def test_a_smallest_maze_has_all_its_balls() -> None:
+    state, _ = opened(PixelMaze(5, num_balls=3, max_steps=10), 0)
+    places = {tuple(place) for place in np.asarray([*state.balls, state.place]).tolist()}
+    assert len(places) == 4
+
+
+@pytest.mark.parametrize(
+    "given", [{"target": 3}, {"target": 0.0, "walls": np.zeros((3, 3))}, {"place": (np.nan, 1.0)}]
+)
+def test_impossible_beginnings_are_refused(given: dict[str, Any]) -> None:
+    env = PixelMaze(9)
+    drawn = env.draw(np.random.default_rng(0), 0)
+    with pytest.raises(UserError, match="must be of shape .* to below"):
+        env.force(drawn, given)
+    forced = env.force(drawn, {"target": 2, "heading": -1})
+    assert forced["target"] == 2 and forced["target"].dtype == drawn["target"].dtype

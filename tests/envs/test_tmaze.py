@@ -183,3 +183,6 @@ def test_a_stretched_corridor_shows_nothing_that_the_shown_one_does_not():
     for length in (1, 12):
         with pytest.raises(UserError, match="shown_length must be 0, or from 2 to the corridor"):
             TMaze(11, shown_length=length)
+    with pytest.raises(UserError, match="shown_length must be at most 21476 in a corridor of 1000"):
+        TMaze(100_000, time_limit=200_000, shown_length=50_001)
+    TMaze(100_000, time_limit=200_000, shown_length=21_476)

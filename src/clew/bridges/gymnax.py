@@ -96,7 +96,8 @@ class GymnaxEnvironment(Environment):
         name: what error messages call it.
         every_end: how to read an environment that only says `done`, without telling an end from a
             time limit, as before gymnax 1.0: None refuses it, "terminated" counts every end as a
-            termination, time limits too, so that nothing is expected after them.
+            termination, time limits too, so that nothing is expected after them. For others it is
+            refused.
 
     Raises:
         UserError: something of the interface is missing or fails, a space is not supported, or
@@ -238,9 +239,14 @@ def probe(env: Any, params: Any, name: str, every_end: str | None) -> GymnaxSpec
             f"{name}'s step_env must answer observation, state, reward, terminated and info, it "
             f"answered {len(answer)} values"
         )
-    state, limit = _state_types(opened, answer[1], name), None
-    if every_end is None and len(answer) == 5:
-        limit = _limit(env, name)
+    state = _state_types(opened, answer[1], name)
+    limit = _limit(env) if len(answer) == 5 else None
+    told = limit is not None or len(answer) == 6
+    if told and every_end is not None:
+        raise UserError(f"{name} tells a termination from a time limit: leave out every_end")
+    if not told and every_end is None:
+        raise UserError(f"{name} {OLD}")
+    if limit is not None:
         _shapes(f"{name}'s is_truncated", lambda state: limit(state, params), answer[1])
     for when, observation in (("reset", first), ("step_env", answer[0])):
         _check_observation(observations, observation, f"{name}'s {when}")
@@ -292,16 +298,15 @@ def _check_interface(env: Any, params: Any, name: str) -> None:
             )
 
 
-def _limit(env: Any, name: str) -> Callable[[Any, Any], Any]:
-    """The environment's `is_truncated`, unless its ends hold the time limit already."""
+def _limit(env: Any) -> Callable[[Any, Any], Any] | None:
+    """The environment's `is_truncated`; None if its ends hold the time limit already."""
     terminal, terminated = (_definer(env, m) for m in ("is_terminal", "is_terminated"))
     # Written for an older gymnax upon the base class of this one: is_terminal had the limit.
     older = False
     if terminal is not None and terminated is not None:
         older = terminal is not terminated and issubclass(terminal, terminated)
-    if older or not callable(getattr(env, "is_truncated", None)):
-        raise UserError(f"{name} {OLD}")
-    return env.is_truncated
+    limit = getattr(env, "is_truncated", None)
+    return None if older or not callable(limit) else limit
 
 
 def _definer(env: Any, method: str) -> type | None:

@@ -184,8 +184,10 @@ class KeyToDoor(Environment):
             array = np.asarray(value)
             among = possible.get(name, KEYS).tolist()
             fits = array.shape == drawn[name].shape and array.dtype.kind in "iu"
-            if not fits or any(pair not in among for pair in array.reshape(-1, 2).tolist()):
-                many = f"{NUM_APPLES} places" if name == "apples" else "a place"
+            pairs = array.reshape(-1, 2).tolist() if fits else []
+            different = {tuple(pair) for pair in pairs}
+            if not pairs or len(different) < len(pairs) or any(p not in among for p in pairs):
+                many = f"{NUM_APPLES} different places" if name == "apples" else "a place"
                 raise UserError(f"{name} must be {many} of {among}, got {value!r}")
         return drawn | {name: np.asarray(value, np.int32) for name, value in given.items()}
 

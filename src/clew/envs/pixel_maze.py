@@ -67,8 +67,8 @@ class PixelMaze(Environment):
 
     Args:
         size: squares of a side, an odd number from 5 to 31.
-        num_balls: from 2 to 6; None for Memory Maze's, where it has this size: 3 in 9, 4 in 11, 5
-            in 13, 6 in 15.
+        num_balls: from 2 to 6, in size 5 to 3; None for Memory Maze's, where it has this size: 3 in
+            9, 4 in 11, 5 in 13, 6 in 15.
         max_steps: of an episode; None for Memory Maze's, 1,000 in 9 to 4,000 in 15.
 
     Raises:
@@ -98,7 +98,9 @@ class PixelMaze(Environment):
         self.size = size
         self.num_balls = balls if num_balls is None else num_balls
         self.max_steps = steps if max_steps is None else max_steps
-        require_at_least("num_balls", self.num_balls, 2, len(COLOURS))
+        # Each lies at a crossing, and the agent begins at another one.
+        most = min(len(COLOURS), (size // 2) ** 2 - 1)
+        require_at_least("num_balls", self.num_balls, 2, most)
         require_at_least("max_steps", self.max_steps, 1, LONGEST_EPISODE)
 
     @property
@@ -146,10 +148,26 @@ class PixelMaze(Environment):
         return state, self._observe(state)
 
     def draw(self, rng: np.random.Generator, number: int) -> dict[str, Any]:
-        state, _ = self.reset(jax.random.key(rng.integers(2**32, dtype=np.uint32)))
+        state, _ = _opened(self, jax.random.key(rng.integers(2**32, dtype=np.uint32)))
         return {
             name: np.asarray(value) for name, value in state._asdict().items() if name != "time"
         }
+
+    def force(self, drawn: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+        ends = {"walls": 2, "kinds": len(WALLS), "target": self.num_balls}
+        ends |= {"balls": self.size, "place": self.size}
+        forced = {}
+        for name, value in given.items():
+            usual, array = np.asarray(drawn[name]), np.asarray(value)
+            low, end = (0, ends[name]) if name in ends else (-100, 100)  # radians
+            fits = array.shape == usual.shape and array.dtype.kind in "biuf"
+            if not fits or not ((low <= array) & (array < end)).all():
+                raise UserError(
+                    f"{name} must be of shape {list(usual.shape)}, with numbers from {low} to "
+                    f"below {end}, got {value!r}"
+                )
+            forced[name] = array.astype(usual.dtype)
+        return drawn | forced
 
     def step(
         self, state: PixelMazeState, action: Int[Array, ""], key: Key[Array, ""]
@@ -196,6 +214,11 @@ class PixelMaze(Environment):
         frame = jnp.asarray(~_inner(PIXELS, BORDER))[..., None]
         border = jnp.round(colours[state.target] * BORDER_LIGHT).astype(jnp.uint8)
         return jnp.where(frame, border[None, None], seen)
+
+
+@eqx.filter_jit
+def _opened(maze: PixelMaze, key: Key[Array, ""]) -> tuple[PixelMazeState, Array]:
+    return maze.reset(key)
 
 
 def _inner(side: int, margin: int) -> Bool[np.ndarray, "side side"]:

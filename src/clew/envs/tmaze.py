@@ -98,6 +98,11 @@ class TMaze(Environment):
                 f"shown_length must be 0, or from 2 to the corridor_length {corridor_length}, got "
                 f"{shown_length}"
             )
+        if shown < corridor_length and (corridor_length - 1) * (shown - 1) >= 2**31:
+            raise UserError(
+                f"shown_length must be at most {(2**31 - 1) // (corridor_length - 1) + 1} in a "
+                f"corridor of {corridor_length}, got {shown_length}"
+            )
         self.corridor_length = corridor_length
         self.time_limit = time_limit
         self.on_time_limit = on_time_limit

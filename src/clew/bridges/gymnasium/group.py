@@ -136,6 +136,8 @@ class EnvGroup:
         """
         self._failures = []
         self.numbers = [{} for _ in self._envs]
+        self._rewards[:] = 0.0
+        self._terminated[:] = self._truncated[:] = False
         self._ended[:] = self._goes_on[:] = False
         for i in range(self.plan.count):
             self._begin(i)

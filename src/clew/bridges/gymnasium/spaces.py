@@ -310,6 +310,12 @@ def adapt_observation(space: spaces.Space, name: str = "the environment") -> Obs
     if not leaves:
         raise UserError(f"{name} observes nothing that can be used; supported are {OBSERVATIONS}")
     if leaves[0].path:
+        names = [leaf.name for leaf in leaves]
+        if twice := [n for n in names if names.count(n) > 1]:
+            raise UserError(
+                f"{name} observes two entries that are both called {twice[0]!r}, where names are "
+                "joined by dots: rename one"
+            )
         return ObservationAdapter(leaves, spaces.Dict({leaf.name: leaf.space for leaf in leaves}))
     return ObservationAdapter(leaves, leaves[0].space)
 

@@ -212,15 +212,22 @@ else the final observation in `final` | goes on |
         """Sends actions [B, ...] to the environments, and returns at once if they have processes.
 
         Raises:
-            UserError: before `reset`, after an error, or twice.
+            UserError: before `reset`, after an error, or twice; or for actions of another shape.
         """
         if not self._ready or self._waiting:
             what = "step_wait" if self._ready else "reset"
             raise UserError(f"{self.name}: call {what} before the next step")
         self._actions = np.asarray(actions)
+        expected = (self.num_envs, *(self._act.space.shape or ()))
+        if self._actions.shape != expected:
+            raise UserError(
+                f"{self.name}: actions must have the shape {list(expected)}, got "
+                f"{list(self._actions.shape)}"
+            )
+        sent = self._act(self._actions)
         self._ready = False  # until the answer has proved sound
         self._waiting = True
-        self._source.send(self._act(self._actions))
+        self._source.send(sent)
         self._ready = True
 
     def step_wait(self, timeout: float | None = None) -> GymnasiumStep:

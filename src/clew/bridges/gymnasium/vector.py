@@ -176,8 +176,10 @@ class OtherVector(VectorSource):
             finals = final_observations(info, cut, adapted, self.observations, self.name)
         closing = terminated | truncated if not self.same_step else np.zeros_like(cut)
         masks, goes_on = self._masks_of(info, closing), None
-        if isinstance(info, dict) and ENDED in info:
-            goes_on = np.asarray(info[ENDED], np.bool_)
+        if isinstance(info, Mapping):
+            goes_on = np.asarray(info[ENDED], np.bool_) if ENDED in info else None
+        elif any(ENDED in row for row in info):
+            goes_on = np.array([bool(row.get(ENDED, False)) for row in info])
         numbers = self._numbers(info, terminated | truncated)
         return Answer(adapted, masks, rewards, terminated, truncated, goes_on, finals, numbers)
 
@@ -222,6 +224,8 @@ class OtherVector(VectorSource):
     def _numbers(self, info: Any, ended: Array) -> list[dict[str, float]]:
         if self.same_step and isinstance(info, Mapping):
             info = info.get("final_info", {})
+        elif self.same_step:
+            info = [row.get("final_info", {}) for row in info]
         found: list[dict[str, float]] = [{} for _ in ended]
         for i in np.flatnonzero(ended).tolist():
             try:

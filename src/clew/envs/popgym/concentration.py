@@ -43,12 +43,12 @@ class ConcentrationState(NamedTuple):
 class Concentration(Environment):
     """Turn two cards, one with each action; two of a kind stay face up.
 
-    What is observed is every place: a kind where a card lies face up, else the number of kinds. A
-    card that was turned is seen once. A pair gives 2 / n, with n cards; two cards that differ, and
-    one card turned twice, give -2 / m, where m = ceil(2 n - n / (2 n - 1)) is the number of
-    actions after which an episode is truncated. A card that lies face up already ends the turn with
-    -1 / m for every card turned in it. The best return is 1, less what finding pairs by chance
-    costs.
+    What is observed is every place: a kind where a card lies face up, else the number of kinds. The
+    first card of a turn is seen twice, the second one once. A pair gives 2 / n, with n cards; two
+    cards that differ, and one card turned twice, give -2 / m, where m = ceil(2 n - n / (2 n - 1))
+    is the number of actions after which an episode is truncated. A card that lies face up already
+    ends the turn with -1 / m for every card turned in it. The best return is 1, less what finding
+    pairs by chance costs.
 
     Actions: a place to turn, from 0; those before the first and behind the last are the nearest.
 
