@@ -207,6 +207,24 @@ def test_a_study_of_ones_own_with_one_seed(tmp_path: Path, capsys) -> None:
     assert "a\\|b" in again.markdown.read_text(encoding="utf-8")
 
 
+def test_an_unfinished_study_has_a_report(tmp_path: Path, monkeypatch) -> None:
+    """One model has one seed, and in another's training no episode ended in time."""
+    monkeypatch.setattr(files, "save_chart", lambda chart, _, folder: folder / chart.name)
+    floors = {"memoryless": 0.25}
+    settings = {name: Setting("tmaze", floors=floors) for name in ("short", "long")}
+    study = own_study(settings=settings, seeds=(0, 1))
+    late = [cell for cell in study.cells() if cell.model == "a|b" and cell.seed == 1]
+    folder = write_folder(tmp_path / "one", study, lambda cell: 0.5 + 0.25 * cell.seed, late)
+    report = make_report([folder], tmp_path / "report")
+    assert "0.625 ± 0.177" in report.html.read_text(encoding="utf-8")
+    rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    rows[0]["mean"] = None
+    (folder / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert read_edition(folder).values(rows[0]["model"], rows[0]["setting"]).tolist() == [0.75]
+    again = make_report([folder], tmp_path / "again")
+    assert "0.625 ± 0.177" in again.html.read_text(encoding="utf-8")  # of the other setting
+
+
 def test_two_studies_of_one_name_do_not_mix(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(files, "save_chart", lambda chart, _, folder: folder / chart.name)
     study = own_study(settings={"corridor": Setting("tmaze")}, seeds=(0, 1))

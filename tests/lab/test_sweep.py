@@ -26,10 +26,11 @@ from clew.lab.grid.jobs import make_job, run_job
 from clew.lab.grid.study import Setting
 from clew.lab.sweep import storage
 from clew.lab.sweep import sweep as sweep_module
-from clew.lab.sweep.page import write_page
+from clew.lab.sweep.page import outcome, write_page
 from clew.lab.sweep.space import Range, Vary, with_settings
-from clew.lab.sweep.storage import DATABASE, Batch, TrialDatabase, open_storage
-from clew.lab.sweep.sweep import DECLARATION, TRIALS, Sweep, run_sweep
+from clew.lab.sweep.storage import DATABASE, Batch, SweepTrial, TrialDatabase, open_storage
+from clew.lab.sweep.sweep import DECLARATION, TRIALS, Sweep, SweepResult, _winner, run_sweep
+from clew.lab.sweep.trials import TASK
 from clew.stats import bootstrap_interval
 from faults.sweeping import RATES, SIZES, Killed, Pretended, small_sweep
 from slow_cases import fast_only
@@ -430,3 +431,22 @@ def test_a_sweep_that_is_killed_goes_on(tmp_path: Path) -> None:
     assert winner["values"] == max(tried, key=lambda trial: trial["score"])["values"]
     runs = sorted(path.name for path in (folder / "final" / "runs").iterdir())
     assert runs == [f"gru-{which}-task-seed-{n}" for which in ("best", "default") for n in (2, 3)]
+
+
+def test_a_fresh_seed_without_a_score_is_counted() -> None:
+    """The others' greedy scores stay beside their own."""
+
+    def row(which: str, seed: int) -> dict[str, Any]:
+        none = which == "best" and seed == 0
+        curve = {"steps": [10], "episodes": [int(not none)], "return": [None if none else seed]}
+        model = {"model": f"gru-{which}", "setting": TASK, "seed": seed}
+        return model | {"curve": curve, "mean": 10.0 + seed}
+
+    rows = [row(which, seed) for which in ("best", "default") for seed in range(3)]
+    trial = SweepTrial(0, {}, 1.0, "complete")
+    winner = _winner("gru", trial, rows, "return")
+    assert winner.best.scores == [1, 2] and winner.by_seed["best"] == [None, 1, 2]
+    table = outcome(SweepResult(Path(), "return", {}, {"gru": winner}))
+    assert "1.5 [1, 2], 2 of 3 seeds" in str(table.rows[0])
+    pairs = [(r["index"], r["score"], r["greedy"]) for r in table.records[:3]]
+    assert pairs == [(0, None, 10.0), (1, 1.0, 11.0), (2, 2.0, 12.0)]

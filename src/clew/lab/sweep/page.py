@@ -66,7 +66,7 @@ def _note(sweep: Sweep) -> str:
         f"Both were trained with the seeds {seed} to {seed + sweep.fresh_seeds - 1}, which no "
         "trial had: the search's own maximum is the luckiest of many and not stated as a result. "
         "In brackets the 95% bootstrap interval over seeds, too narrow for fewer than 5; the "
-        "difference has Welch's."
+        "difference has Welch's. A seed in whose last tenth no episode ended has no score there."
     )
 
 
@@ -77,10 +77,11 @@ def outcome(result: SweepResult) -> Table:
         for which, scores in ((BEST, winner.best.scores), (DEFAULT, winner.default.scores)):
             greedy = winner.greedy[which]
             beside = _beside(winner) if which == BEST else ("", "")
-            rows.append([memory, which, _interval(scores), _interval(greedy), *beside])
+            some = f", {len(scores)} of {len(greedy)} seeds" if len(scores) < len(greedy) else ""
+            rows.append([memory, which, _interval(scores) + some, _interval(greedy), *beside])
             records += [
                 {"memory": memory, "settings": which, "index": i, "score": a, "greedy": b}
-                for i, (a, b) in enumerate(zip(scores, greedy, strict=False))
+                for i, (a, b) in enumerate(zip(winner.by_seed[which], greedy, strict=True))
             ]
     columns = [
         "memory",

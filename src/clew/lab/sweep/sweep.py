@@ -153,6 +153,8 @@ class Winner(NamedTuple):
     default: Trained
     greedy: dict[str, list[float]]
     """The mean greedy score of every fresh agent, under `BEST` and `DEFAULT`."""
+    by_seed: dict[str, list[float | None]]
+    """The scores in training, beside those; None where no episode ended in the last tenth."""
 
 
 class SweepResult(NamedTuple):
@@ -396,12 +398,11 @@ def _fresh(session: _Session, memory: str) -> TrainConfig:
 
 
 def _winner(memory: str, trial: SweepTrial, rows: Sequence[dict[str, Any]], score: str) -> Winner:
-    def of(which: str) -> tuple[Trained, list[float]]:
+    scores, greedy = dict[str, list[float | None]](), dict[str, list[float]]()
+    for which in (BEST, DEFAULT):
         name = _model_name(memory, which)
         own = [r for r in rows if r["model"] == name and r["setting"] == TASK]
-        scores = [last_tenth(row, score) for row in own]
-        known = [value for value in scores if value is not None]
-        return Trained(known), [row["mean"] for row in own]
-
-    (best, greedy), (default, usual) = of(BEST), of(DEFAULT)
-    return Winner(trial, trial.values, best, default, {BEST: greedy, DEFAULT: usual})
+        scores[which] = [last_tenth(row, score) for row in own]
+        greedy[which] = [row["mean"] for row in own]
+    best, default = (Trained([v for v in scores[w] if v is not None]) for w in (BEST, DEFAULT))
+    return Winner(trial, trial.values, best, default, greedy, scores)

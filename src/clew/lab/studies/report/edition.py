@@ -204,9 +204,15 @@ class Edition:
         return [name for name, info in self.settings.items() if info.part == part]
 
     def values(self, model: str, setting: str) -> Float[np.ndarray, " seeds"]:
-        """The scores of the seeds that are there, in the order of their numbers."""
+        """The scores of the seeds that are there and have one, in the order of their numbers."""
         found = self.cells.get((model, setting), {})
-        return np.array([found[seed]["mean"] for seed in sorted(found)], np.float64)
+        means = (found[seed]["mean"] for seed in sorted(found))
+        return np.array([mean for mean in means if mean is not None], np.float64)
+
+    @property
+    def means(self) -> list[float]:
+        """The scores of all rows that have one."""
+        return [row["mean"] for row in self.rows if row["mean"] is not None]
 
     def spread(self, model: str, setting: str) -> Spread | None:
         """Mean and deviation over seeds; None with fewer than two."""

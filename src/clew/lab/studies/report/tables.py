@@ -368,7 +368,7 @@ def _better(edition: Edition, model: str, part: str) -> tuple[Cell, dict[str, An
     tables = {other: edition.table(other, names) for other in edition.models}
     own = tables.pop(model)
     others = [table for table in tables.values() if table.shape[1] == len(names) > 0]
-    if own.shape[0] < 2 or not others:
+    if own.shape[0] < 2 or sum(map(len, others)) < 2:
         return MISSING, {}
     found = probability_of_improvement(own, np.concatenate(others), resamples=2000)
     value, low, high = found
