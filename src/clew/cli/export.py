@@ -38,24 +38,13 @@ class ExportCommand(RunOptions):
 def main(args: list[str]) -> int:
     """Exports and says what was written, or verifies."""
     command = parse_run(ExportCommand, args, command="export", about=ABOUT)
-    from clew.deploy import export  # start: JAX takes a second
-
     if command.verify:
-        if dataclasses.replace(command, json=False) != ExportCommand(command.run, verify=True):
-            raise UserError("--verify checks an export as it is: leave out all other options")
-        if (Path(command.run) / CONFIG).is_file():
-            raise UserError(f"{command.run} is a run: give the folder or zip of its export")
-        model, deviation, header = export.verify(command.run)
-        if command.json:
-            found = {"export": command.run, "policy": model.policy, "deviation": deviation}
-            print_json(found | {"header": header})
-        else:
-            print(f"{command.run}: every file is whole; the golden episode deviates by ", end="")
-            print(f"{deviation:.2g} at most; {header}")
-        return 0
+        return _verify(command)
     require_at_least("seed", command.seed, 0)
     if command.control_rate is not None:
         require_rate("control_rate", command.control_rate, positive=True)
+    from clew.deploy import export  # start: JAX takes a second
+
     found = export.export(
         command.run,
         command.output,
@@ -81,4 +70,22 @@ def main(args: list[str]) -> int:
             'without policy.onnx, for which the package onnx is missing: pip install "clew[onnx]"'
         )
     print(f"folder: {found.folder}\nzip: {found.archive}")
+    return 0
+
+
+def _verify(command: ExportCommand) -> int:
+    """Checks an export and says how far its golden episode deviates."""
+    from clew.deploy import export  # start: JAX takes a second
+
+    if dataclasses.replace(command, json=False) != ExportCommand(command.run, verify=True):
+        raise UserError("--verify checks an export as it is: leave out all other options")
+    if (Path(command.run) / CONFIG).is_file():
+        raise UserError(f"{command.run} is a run: give the folder or zip of its export")
+    model, deviation, header = export.verify(command.run)
+    if command.json:
+        found = {"export": command.run, "policy": model.policy, "deviation": deviation}
+        print_json(found | {"header": header})
+    else:
+        print(f"{command.run}: every file is whole; the golden episode deviates by ", end="")
+        print(f"{deviation:.2g} at most; {header}")
     return 0

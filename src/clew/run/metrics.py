@@ -210,8 +210,8 @@ def summarise(
         interval over seeds (None with one seed); "best": the row with the highest mean return.
     """
     logged = rows[-1]["steps"] if rows else 0
-    update = update or (rows[-1]["update"] if rows else 0)
-    steps = update * config.steps_per_update
+    updates = update or (rows[-1]["update"] if rows else 0)
+    steps: int = updates * config.steps_per_update
     names = [n for n in rows[-1] if _is_episode_metric(n, rows[-1])] if rows else []
     window = [row for row in rows if row["steps"] > (1 - FINAL_SHARE) * logged]
     return {
@@ -222,7 +222,7 @@ def summarise(
         "parameters": parameters,
         "seeds": config.seeds,
         "steps": steps,
-        "updates": update,
+        "updates": updates,
         "seconds": round(seconds, 3),
         "rate": round(steps * config.seeds / seconds, 1) if seconds else None,
         "final": {name: _final(window, name) for name in names},
