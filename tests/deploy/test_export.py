@@ -193,6 +193,42 @@ def test_ordinary_operations() -> None:
     assert_lowered(function)
 
 
+def test_the_edges_of_operations(ordinary_promotion: None) -> None:
+    """What is out of range, empty, halfway or divided by zero is as in JAX."""
+    far = np.array([3e9, np.inf, -np.inf, np.nan, 300.7, -1.5, 2.0**31, -(2.0**31)], np.float32)
+    least, bits = np.array([3, -(2**31), 5], np.int32), np.array([4, 5, 3, 4], np.uint8)
+    narrow = np.array([[100, 100]], np.int8)
+    halves = np.array([0.5, 2.5, -2.5, -0.5, 1.4, -1.6], np.float32)
+
+    def function(x: Any, i: Any) -> Any:
+        zero, no, table = i * 0, x[:1] * 0, jnp.arange(300.0)
+        for dtype in ("int32", "uint8", "int8", "uint32"):
+            yield (far + no).astype(dtype)
+        yield from (jnp.argmin(least + zero), jnp.argmin(bits + zero.astype("uint8")))
+        yield from (jnp.argmin(x > 0), jax.lax.round(halves + no), jnp.round(halves + no))
+        whole = np.array([-7, 5, 0, 7], np.int32) + zero
+        for by in (zero, zero - 2):
+            yield from (jax.lax.div(whole, by + 0 * whole), jax.lax.rem(whole, by + 0 * whole))
+        wide = jnp.int32
+        yield jnp.matmul(narrow + zero.astype("int8"), narrow.T, preferred_element_type=wide)
+        yield from (
+            table[(i * 80).astype("uint8")],
+            table[bits + zero.astype("uint8")],
+            x.at[i.astype("int8")].set(5.0),
+        )
+        yield from (x.at[i].subtract(2.0), jax.lax.dynamic_slice(x, (i.astype("uint8"),), (2,)))
+        for cut in ((-1, 1, 0), (-3, 5, 0), (2, -4, 0), (-1, -1, 0)):
+            yield jax.lax.pad(x, 9 + no[0], [cut])
+        yield jax.lax.pad(x[:1], 9 + no[0], [(-1, 1, 0)])
+        empty = (jnp.any(x[3:] > 0), jnp.all(x[3:] > 0), jnp.any(x[:1][1:] > 0))
+        yield from (jnp.where(nothing, x, -x) for nothing in empty)
+        yield jax.lax.scan(lambda c, y: (c + y, c), x[0], x[3:])[0]
+
+    assert_lowered(lambda x, i: list(function(x, i)))
+    with pytest.raises(UserError, match="cannot export: operation 'scatter'"):
+        assert_lowered(lambda x, i: [x.at[i].apply(jnp.sin)])
+
+
 def test_ordinary_operations_of_complex_numbers(ordinary_promotion: None) -> None:
     """As pairs of real ones, beside JAX's; and what no export has of them is named."""
 

@@ -108,7 +108,31 @@ def _choose(low: "Lowering", which: Value, cases: Sequence[Value]) -> Value:
 
 
 def _cast(low: "Lowering", equation: Any, values: list[Value]) -> Value:
-    return low.emit("cast", values[0], dtype=np.dtype(equation.params["new_dtype"]).name)
+    (x,), dtype = values, np.dtype(equation.params["new_dtype"])
+    if x.dtype.kind != "f" or dtype.kind not in "iu":
+        return low.emit("cast", x, dtype=dtype.name)
+    # Beyond the type's numbers its last ones, and 0 for NaN, as JAX has it; what a processor makes
+    # of such a cast by itself differs from one to another.
+    limits = np.iinfo(dtype)
+    x = low.where(low.elementwise("equal", x, x), x, low.number(0, x))
+    above = low.elementwise("greater_equal", x, low.number(2.0 ** (limits.max.bit_length()), x))
+    below = low.elementwise("less_equal", x, low.number(limits.min, x))
+    out = low.elementwise("logical_or", above, below)
+    whole = low.emit("cast", low.where(out, low.number(0, x), x), dtype=dtype.name)
+    whole = low.where(above, low.number(limits.max, whole), whole)
+    return low.where(below, low.number(limits.min, whole), whole)
+
+
+def _round(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    (x,), method = values, equation.params["rounding_method"]
+    if method == jax.lax.RoundingMethod.TO_NEAREST_EVEN:
+        return low.emit("rint", x)
+    size = low.emit("absolute", x)
+    floor = low.emit("floor", size)
+    rest = low.elementwise("subtract", size, floor)
+    up = low.elementwise("greater_equal", rest, low.number(0.5, rest))
+    up = low.emit("cast", up, dtype=x.dtype.name)
+    return low.elementwise("multiply", low.emit("sign", x), low.elementwise("add", floor, up))
 
 
 def _iota(low: "Lowering", equation: Any, values: list[Value]) -> Value:
@@ -180,8 +204,16 @@ def _pad(low: "Lowering", equation: Any, values: list[Value]) -> Value:
     for axis, (before, after, inner) in enumerate(equation.params["padding_config"]):
         if inner:
             raise low.unknown(equation)
-        x = low.slice(x, axis, max(0, -before), x.shape[axis] - max(0, -after))
-        x = _padded(low, x, axis, max(0, before), max(0, after), filler)
+        if before >= 0 and after >= 0:
+            x = _padded(low, x, axis, before, after, filler)
+            continue
+        size = x.shape[axis]
+        places = np.arange(size + before + after, dtype=np.int32) - before
+        x = low.take(x, low.constant(np.clip(places, 0, size - 1)), axis)
+        inside = ((places >= 0) & (places < size)).reshape(
+            [-1 if i == axis else 1 for i in range(len(x.shape))]
+        )
+        x = low.whole(low.where(low.constant(inside), x, filler), x.shape)
     return x
 
 
@@ -205,6 +237,8 @@ def _reduce(op: str, low: "Lowering", equation: Any, values: list[Value]) -> Val
 def _any_or_all(op: str, low: "Lowering", equation: Any, values: list[Value]) -> Value:
     if not equation.params["axes"]:
         return values[0]
+    if 0 in equation.invars[0].aval.shape:
+        return low.constant(np.full(equation.outvars[0].aval.shape, op == "smallest"))
     number = _reduce(op, low, equation, [low.emit("cast", values[0], dtype="int32")])
     return low.elementwise("not_equal", number, low.number(0, number))
 
@@ -213,13 +247,23 @@ def _argmax(sign: str, low: "Lowering", equation: Any, values: list[Value]) -> V
     (x,), (axis,) = _whole(low, equation, values), equation.params["axes"]
     order = [i for i in range(len(x.shape)) if i != axis] + [axis]
     moved = low.transpose(x, order)
-    return low.emit("argmax", moved if sign == "+" else low.emit("negative", moved))
+    if sign == "+":
+        return low.emit("argmax", moved)
+    if x.dtype == bool:
+        return low.emit("argmax", low.emit("logical_not", moved))
+    if x.dtype.kind == "f":
+        return low.emit("argmax", low.emit("negative", moved))
+    # The least of whole numbers has no negative of its type.
+    top = low.number(np.iinfo(x.dtype).max if x.dtype.kind == "u" else -1, moved)
+    return low.emit("argmax", low.elementwise("subtract", top, moved))
 
 
 def _cumulative(op: str, low: "Lowering", equation: Any, values: list[Value]) -> Value:
     (x,), axis = _whole(low, equation, values), equation.params["axis"]
     if x.shape[axis] > MOST_ROUNDS:
         raise low.unknown(equation)
+    if not x.shape[axis]:
+        return x
     rows = [low.slice(x, axis, i, i + 1) for i in range(x.shape[axis])]
     rows = rows[::-1] if equation.params["reverse"] else rows
     found = list(itertools.accumulate(rows, partial(low.elementwise, op)))
@@ -227,7 +271,7 @@ def _cumulative(op: str, low: "Lowering", equation: Any, values: list[Value]) ->
 
 
 def _dot(low: "Lowering", equation: Any, values: list[Value]) -> Value:
-    left, right = _whole(low, equation, values)
+    left, right = _widened(low, equation, _whole(low, equation, values))
     (left_sum, right_sum), (left_batch, _) = equation.params["dimension_numbers"]
     if left_batch or not (is_known(left) or is_known(right)):
         return _batched_dot(low, left, right, equation.params["dimension_numbers"])
@@ -237,6 +281,13 @@ def _dot(low: "Lowering", equation: Any, values: list[Value]) -> Value:
     free = len(right.shape) - len(right_sum)
     axes = range(len(swapped.shape))
     return low.transpose(swapped, [*axes[free:], *axes[:free]])
+
+
+def _widened(low: "Lowering", equation: Any, values: list[Value]) -> list[Value]:
+    """The operands in the result's type where that is a wider one, so that no sum overflows."""
+    dtype = np.dtype(equation.outvars[0].aval.dtype)
+    wider = dtype.itemsize > values[0].dtype.itemsize
+    return [low.emit("cast", x, dtype=dtype.name) for x in values] if wider else values
 
 
 def _free(value: Value, *taken: Sequence[int]) -> list[int]:
@@ -273,8 +324,13 @@ def _batched_dot(low: "Lowering", left: Value, right: Value, numbers: Any) -> Va
     return low.reshape(low.emit("matmul", left, right), [*batch, *rows, *columns])
 
 
+def _index(low: "Lowering", value: Value) -> Value:
+    """An index in a type that has every place of an axis."""
+    return low.emit("cast", value, dtype="int32") if value.dtype.itemsize < 4 else value
+
+
 def _dynamic_slice(low: "Lowering", equation: Any, values: list[Value]) -> Value:
-    x, *starts = values
+    x, *starts = values[0], *(_index(low, start) for start in values[1:])
     sizes = equation.params["slice_sizes"]
     shape = equation.invars[0].aval.shape
     for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
@@ -290,7 +346,8 @@ def _dynamic_slice(low: "Lowering", equation: Any, values: list[Value]) -> Value
 
 
 def _dynamic_update(low: "Lowering", equation: Any, values: list[Value]) -> Value:
-    (x, update), starts = _whole(low, equation, values[:2]), values[2:]
+    x, update = _whole(low, equation, values[:2])
+    starts = [_index(low, start) for start in values[2:]]
     placed = [
         (axis, low.clipped(start, x.shape[axis] - n))
         for axis, (start, n) in enumerate(zip(starts, update.shape, strict=True))
@@ -340,6 +397,10 @@ def _within(low: "Lowering", index: Value, most: int) -> Value:
 
 def _scatter(op: str, low: "Lowering", equation: Any, values: list[Value]) -> Value:
     x, indices, updates = _whole(low, equation, values)
+    indices, update = _index(low, indices), equation.params["update_jaxpr"]
+    # What is set may be made of what was there, which no export has.
+    if op == "set" and update is not None and update.outvars != update.invars[1:]:
+        raise low.unknown(equation)
     d = equation.params["dimension_numbers"]
     lead = indices.shape[:-1]
     if math.prod(lead) > MOST_ROUNDS:
@@ -375,6 +436,7 @@ def _scatter(op: str, low: "Lowering", equation: Any, values: list[Value]) -> Va
 
 def _gather(low: "Lowering", equation: Any, values: list[Value]) -> Value:
     x, indices = _whole(low, equation, values)
+    indices = _index(low, indices)
     d, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
     shape = equation.outvars[0].aval.shape
     (axis, *others), rest = d.start_index_map, _free(x, d.start_index_map[:1])
@@ -464,7 +526,7 @@ def _windows(low: "Lowering", x: Value, axes: Sequence[int], window: Any) -> lis
 
 def _convolution(low: "Lowering", equation: Any, values: list[Value]) -> Value:
     """Windows side by side, times the kernel as a matrix."""
-    p, (x, kernel) = equation.params, _whole(low, equation, values)
+    p, (x, kernel) = equation.params, _widened(low, equation, _whole(low, equation, values))
     d = p["dimension_numbers"]
     plain = p["feature_group_count"] == p["batch_group_count"] == 1
     if not plain or any(n != 1 for n in p["lhs_dilation"]):
@@ -543,6 +605,9 @@ def _scan(low: "Lowering", equation: Any, values: list[Value]) -> list[Value]:
     stacked = []
     for column, variable in enumerate(equation.outvars[carried:]):
         shape = variable.aval.shape
+        if not rows:
+            stacked.append(low.constant(np.zeros(shape, variable.aval.dtype)))
+            continue
         parts = [low.whole(row[column], shape[1:]) for row in rows]
         parts = [low.reshape(part, (1, *shape[1:])) for part in parts]
         stacked.append(low.concatenate(parts, 0))
@@ -576,7 +641,7 @@ def _whole(low: "Lowering", equation: Any, values: Sequence[Value]) -> list[Valu
 _SAME = (
     *("neg:negative", "abs:absolute", "sign", "sqrt", "exp", "log", "log1p", "expm1", "erf"),
     *("sin", "cos", "tan", "tanh", "asin:arcsin", "acos:arccos", "atan:arctan"),
-    *("logistic:sigmoid", "floor", "ceil", "round:rint", "is_finite:isfinite"),
+    *("logistic:sigmoid", "floor", "ceil", "is_finite:isfinite"),
     *("add", "add_any:add", "sub:subtract", "mul:multiply", "div:divide", "rem:fmod"),
     *("max:maximum", "min:minimum", "eq:equal", "ne:not_equal", "lt:less", "gt:greater"),
     *("le:less_equal", "ge:greater_equal"),
@@ -606,6 +671,7 @@ RULES: dict[str, Rule] = {
     "conj": _conjugate,
     "pow": _power,
     "integer_pow": _integer_power,
+    "round": _round,
     "square": _square,
     "rsqrt": _rsqrt,
     "exp2": _exp2,
@@ -644,6 +710,7 @@ RULES: dict[str, Rule] = {
     "gather": _gather,
     "scatter": partial(_scatter, "set"),
     "scatter-add": partial(_scatter, "add"),
+    "scatter-sub": partial(_scatter, "subtract"),
     "scatter-mul": partial(_scatter, "multiply"),
     "scatter-max": partial(_scatter, "maximum"),
     "scatter-min": partial(_scatter, "minimum"),
