@@ -225,6 +225,25 @@ def test_an_unfinished_study_has_a_report(tmp_path: Path, monkeypatch) -> None:
     assert "0.625 ± 0.177" in again.html.read_text(encoding="utf-8")  # of the other setting
 
 
+def test_rows_of_another_budget_are_counted_and_not_shown(tmp_path: Path, monkeypatch) -> None:
+    """As after more steps were asked for; their seconds are a part of the longer ones'."""
+    monkeypatch.setattr(files, "save_chart", lambda chart, _, folder: folder / chart.name)
+    study = own_study(settings={"corridor": Setting("tmaze")}, seeds=(0, 1))
+    folder = write_folder(tmp_path / "one", study, lambda cell: 0.5 + 0.25 * cell.seed)
+    longer = [
+        made_up_row(study, cell, 1.0) | {"steps": 80, "seconds": 400.0}
+        for cell in study.cells()
+        if cell.model == "a|b"
+    ]
+    with open(folder / "results.jsonl", "a") as file:
+        file.write("".join(json.dumps(row) + "\n" for row in longer))
+    text = make_report([folder], tmp_path / "report").html.read_text(encoding="utf-8")
+    assert "2 rows of other budgets of steps are not shown." in text
+    assert "Models were trained for other numbers of steps in corridor: 40 to 80." in text
+    assert "0.625 ± 0.177" in text and "1.000 ± 0.000" in text
+    assert duration(2 * 4.0 + 2 * 400.0) in text
+
+
 def test_two_studies_of_one_name_do_not_mix(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(files, "save_chart", lambda chart, _, folder: folder / chart.name)
     study = own_study(settings={"corridor": Setting("tmaze")}, seeds=(0, 1))

@@ -357,6 +357,7 @@ MISTAKES = {
     f"{SWEEP} a2c.num_envs=4,8 --first a2c.gamma=0.9": "is not among what varies",
     f"{SWEEP} a2c.num_envs=4,8 --first a2c.num_envs=0": "num_envs must be an integer of at least 1",
     f"{SWEEP} a2c.num_envs=4,8 --ray auto --workers 2": "--ray and --workers exclude each other",
+    f"{SWEEP} env_options.corridor_length=3,4": "a sweep compares agents on one task: env_options.",
     f"{SWEEP} a2c.num_envs=4,8 --memories lstm none": "leave out --memory",
 }
 

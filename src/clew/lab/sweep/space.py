@@ -106,7 +106,12 @@ def check_space(config: TrainConfig, vary: Vary) -> None:
             raise UserError(
                 "a sweep varies settings of one memory; for several: --memories gru lstm"
             )
-        if group != "env_options" and name not in known:
+        if group == "env_options":
+            raise UserError(
+                f"a sweep compares agents on one task: {name} cannot vary; for another task give "
+                "env_options, and sweep again"
+            )
+        if name not in known:
             raise unknown_name("setting to vary", name, known)
         if isinstance(space, Range):
             _check_range(name, space, _kinds(config, name))

@@ -1,5 +1,6 @@
 """Makes a report of studies: which blocks it has, and its page, tables and pictures as files."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from clew.lab.studies.report.comparisons import (
     with_many_seeds,
 )
 from clew.lab.studies.report.costs import costs, provenance, rates
-from clew.lab.studies.report.edition import Edition, read_edition
+from clew.lab.studies.report.edition import Edition, cells_of, read_edition
 from clew.lab.studies.report.tables import (
     aggregates,
     floors,
@@ -100,10 +101,11 @@ def document(editions: Sequence[Edition], styles: Styles, note: str) -> list[Blo
 
 def general_blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
     """The blocks of a folder in the form that suits any study."""
+    edition, others = _of_one_budget(edition)
     blocks: list[Block] = [
         Heading(edition.name, 1, edition.slug),
         _numbers(edition),
-        *(Text(sentence) for sentence in _sentences(edition)),
+        *(Text(sentence) for sentence in (*_sentences(edition), *others)),
         summary(edition),
     ]
     judged = edition.publication.claims(edition) if edition.publication.claims else []
@@ -133,6 +135,30 @@ def general_blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
         provenance(edition, note),
     ]
     return blocks
+
+
+def _of_one_budget(edition: Edition) -> tuple[Edition, list[str]]:
+    """The rows of the budget that most of a model's rows in a setting have; and what is not shown.
+
+    A study's steps may be raised, and the folder then has rows of both. Of two budgets with as
+    many rows it is the larger one.
+    """
+    counts = Counter((row["model"], row["setting"], row["steps"]) for row in edition.rows)
+    budgets: dict[tuple[str, str], int] = {}
+    for model, setting, steps in sorted(counts, key=lambda key: (counts[key], key[2])):
+        budgets[model, setting] = steps
+    rows = [r for r in edition.rows if r["steps"] == budgets[r["model"], r["setting"]]]
+    sentences = []
+    if left := len(edition.rows) - len(rows):
+        sentences.append(f"{counted(left, 'row')} of other budgets of steps are not shown.")
+    for setting in dict.fromkeys(setting for _, setting in budgets):
+        own = [steps for (_, of), steps in budgets.items() if of == setting]
+        if max(own) > 1.1 * min(own):  # not only rounded to a model's own rollouts
+            sentences.append(
+                f"Models were trained for other numbers of steps in {setting}: {min(own):,} to "
+                f"{max(own):,}."
+            )
+    return replace(edition, rows=rows, cells=cells_of(rows)), sentences
 
 
 def _many(edition: Edition, many: list[str], styles: Styles) -> list[Block]:
