@@ -107,12 +107,17 @@ def read_json(path: Path) -> dict[str, Any]:
     return found
 
 
-def write_file(path: Path, blocks: Iterable[bytes | memoryview]) -> None:
+def write_file(path: Path, blocks: Iterable[bytes | memoryview], *, durable: bool = True) -> None:
     """Writes a file whole or not at all.
 
     The bytes go to a hidden name of this process, reach the disk, and only then get their name:
     whoever reads `path` at any moment, also after a kill or a power cut, finds what was there
     before or what is there now.
+
+    Args:
+        path: of the file.
+        blocks: what it holds.
+        durable: wait for the disk; without, a power cut may take the file.
 
     Raises:
         OSError: if the disk is full or cannot be written to.
@@ -125,10 +130,12 @@ def write_file(path: Path, blocks: Iterable[bytes | memoryview]) -> None:
         with open(os.open(temporary, flags, 0o666), "wb") as file:
             for block in blocks:
                 file.write(block)
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(temporary, path)
-        _sync_folder(path.parent)
+        if durable:
+            _sync_folder(path.parent)
     except OSError:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -169,7 +176,7 @@ def with_tuples(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def finite(value: Any, digits: int | None = None) -> Any:
-    """A value for `json.dumps`: named tuples as objects, paths as text, null for no finite number.
+    """A value for `json.dumps`: named tuples as objects, paths as text, and null for NaN and inf.
 
     Args:
         value: numbers, texts, arrays, and what holds them.

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from clew.agents.heads import Clock
+from clew.agents.learners import r2d2, sac
 from clew.agents.learners.r2d2 import (
     R2D2,
     Others,
@@ -20,6 +21,7 @@ from clew.agents.learners.r2d2 import (
     unscaled,
 )
 from clew.agents.learners.replayed import gradient_steps_of, steps_before_learning
+from clew.agents.learners.sac import SAC
 from clew.agents.replay import Steps
 from clew.agents.returns import n_step_returns
 from clew.envs import AutoReset, Permutation, TMaze
@@ -140,9 +142,7 @@ def test_it_begins_when_enough_is_there_and_copies_its_target() -> None:
     assert same == [True, True, False, False, False]
     assert not eqx.tree_equal(targets[2].target, targets[3].target)
     assert eqx.tree_equal(targets[3].target, targets[4].target)
-    # The first update only gathers, and a schedule counts what is learned.
     assert gradient_steps_of(config, len(keys)) == int(targets[-1].gradient_steps)
-    assert gradient_steps_of(config, 1) == config.gradient_steps
     assert set(metrics[-1]) == set(R2D2.metrics) and float(metrics[-1]["loss"]) > 0
     assert len(np.unique(np.asarray(state.replay.priorities))) > 4
 
@@ -197,3 +197,21 @@ def test_impossible_settings_are_named(changes: dict[str, Any], message: str) ->
     CONFIG.validate()
     with pytest.raises(UserError, match=message):
         replace(CONFIG, **changes).validate()
+
+
+@pytest.mark.parametrize(("module", "learner"), [(r2d2, R2D2), (sac, SAC)])
+def test_a_schedule_counts_what_is_learned(
+    module: Any, learner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the updates that only gather."""
+    counted: list[int] = []
+
+    def make_schedule(config: Any, steps: int) -> float:
+        counted.append(steps)
+        return 1e-3
+
+    monkeypatch.setattr(module, "make_schedule", make_schedule)
+    own = learner(learner.__annotations__["config"](), updates=100)
+    assert own.optimiser is not None
+    whole = 100 * own.config.gradient_steps
+    assert counted == [gradient_steps_of(own.config, 100)] and 0 < counted[0] < whole

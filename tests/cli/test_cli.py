@@ -261,6 +261,9 @@ def test_a_preset_keeps_its_options() -> None:
     words = ["--preset", "pramanik/arelit", "--memory-options", "r=7"]
     command = parse_training(Memories, words, command="compare", about="", seeds=3)
     assert command.config.memory_options == merged.memory_options and command.config.seeds == 3
+    words = [*words[:2], "--memories", "lstm", "gru", "--memory-options", "hidden_size=8"]
+    command = parse_training(Memories, words, command="compare", about="")
+    assert command.config.memory_options == {"hidden_size": 8}
 
 
 def test_ctrl_c_says_how_to_go_on(

@@ -206,9 +206,10 @@ def test_the_edges_of_operations(ordinary_promotion: None) -> None:
             yield (far + no).astype(dtype)
         yield from (jnp.argmin(least + zero), jnp.argmin(bits + zero.astype("uint8")))
         yield from (jnp.argmin(x > 0), jax.lax.round(halves + no), jnp.round(halves + no))
-        whole = np.array([-7, 5, 0, 7], np.int32) + zero
+        whole = np.array([-7, 5, 0, -(2**31)], np.int32) + zero
         for by in (zero, zero - 2):
             yield from (jax.lax.div(whole, by + 0 * whole), jax.lax.rem(whole, by + 0 * whole))
+        yield jax.lax.div(whole, jnp.array([3, 3, 3, 3]))
         wide = jnp.int32
         yield jnp.matmul(narrow + zero.astype("int8"), narrow.T, preferred_element_type=wide)
         yield from (

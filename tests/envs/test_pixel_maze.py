@@ -144,7 +144,13 @@ def test_a_smallest_maze_has_all_its_balls() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"target": 3}, {"target": 0.0, "walls": np.zeros((3, 3))}, {"place": (np.nan, 1.0)}]
+    "given",
+    [
+        {"target": 3},
+        {"target": 0.0, "walls": np.zeros((3, 3))},
+        {"place": (np.nan, 1.0)},
+        {"balls": [[1], [1, 2]]},
+    ],
 )
 def test_impossible_beginnings_are_refused(given: dict[str, Any]) -> None:
     env = PixelMaze(9)

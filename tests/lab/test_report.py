@@ -223,6 +223,8 @@ def test_an_unfinished_study_has_a_report(tmp_path: Path, monkeypatch) -> None:
     assert read_edition(folder).values(rows[0]["model"], rows[0]["setting"]).tolist() == [0.75]
     again = make_report([folder], tmp_path / "again")
     assert "0.625 ± 0.177" in again.html.read_text(encoding="utf-8")  # of the other setting
+    (folder / "results.jsonl").write_text(json.dumps(rows[0]) + "\n")
+    make_report([folder], tmp_path / "nothing")  # no row has a score yet
 
 
 def test_rows_of_another_budget_are_counted_and_not_shown(tmp_path: Path, monkeypatch) -> None:
@@ -239,7 +241,7 @@ def test_rows_of_another_budget_are_counted_and_not_shown(tmp_path: Path, monkey
         file.write("".join(json.dumps(row) + "\n" for row in longer))
     text = make_report([folder], tmp_path / "report").html.read_text(encoding="utf-8")
     assert "2 rows of other budgets of steps are not shown." in text
-    assert "Models were trained for other numbers of steps in corridor: 40 to 80." in text
+    assert "Models were trained for different numbers of steps in corridor: 40 to 80." in text
     assert "0.625 ± 0.177" in text and "1.000 ± 0.000" in text
     assert duration(2 * 4.0 + 2 * 400.0) in text
 

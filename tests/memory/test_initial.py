@@ -186,7 +186,9 @@ def test_no_two_draws_are_of_one_key(name: str, drawn: list[bytes]) -> None:
         assert len(set(drawn)) == len(drawn) > 0, way
 
 
-@pytest.mark.parametrize("space", [Box(-1, 1, (4,)), Discrete(4), Dict({"a": Discrete(3)})])
+@pytest.mark.parametrize(
+    "space", [Box(-1, 1, (4,)), Discrete(4), Dict({"a": Discrete(3), "b": Box(0, 1, (3,))})]
+)
 def test_nor_of_an_agent(space: Space, drawn: list[bytes]) -> None:
     network = NetworkConfig(
         encoder="mlp",

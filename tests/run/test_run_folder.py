@@ -119,6 +119,7 @@ def test_the_last_row_stays_until_more_steps_are_made(
             clew.resume_run(tmp_path / "run", steps=2 * steps, progress=Watch())
     found = clew.resume_run(tmp_path / "run", progress=Watch())
     assert found.summary["updates"] == 12 and found.summary["steps"] == steps
+    assert [row["update"] for row in clew.read_metrics(found.path)] == [8, 12]
 
 
 def test_a_summary_counts_what_was_made(tmp_path: Path) -> None:

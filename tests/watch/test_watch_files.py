@@ -234,3 +234,10 @@ def test_mistakes_are_one_line(
     said = capsys.readouterr()
     assert said.out == "" and said.err.startswith("error: ") and said.err.count("\n") == 1
     assert message in said.err
+
+
+def test_a_picture_that_stands_for_too_long_is_said(tmp_path: Path) -> None:
+    """A GIF has the same pictures in a row as one, whose time is a number of 16 bits."""
+    with pytest.raises(UserError, match="more than 655 s, raise fps"):
+        write_video([[squares(1)[0]] * 2], tmp_path / "a.gif", 0.002)
+    assert not list(tmp_path.iterdir())

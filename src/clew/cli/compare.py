@@ -1,6 +1,6 @@
 """`clew compare`: learning curves of several runs in one picture, also of runs made for it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,8 @@ def main(args: list[str]) -> int:
         print_json({"runs": summaries, "picture": str(picture)})
         return 0
     metrics = [m for m in METRICS if any(m in s["final"] for s in summaries.values())]
-    cells = [_row(name, summary, metrics) for name, summary in summaries.items()]
+    short = _short(summaries)
+    cells = [_row(short[name], summary, metrics) for name, summary in summaries.items()]
     columns = ["run", "memory", "task", "seeds", "steps", *metrics]
     several = [summary["seeds"] for summary in summaries.values() if summary["seeds"] > 1]
     note = f"[..] 95% interval, over {over_seeds(min(several))}" if several else ""
@@ -109,17 +110,20 @@ def _find(name: str, command: CompareCommand) -> Path:
 
 def _labels(summaries: dict[str, dict[str, Any]]) -> dict[str, str]:
     """Curves are labelled by memory, or by run if two runs have the same memory."""
-    memories = [summary["memory"] for summary in summaries.values()]
-    if len(set(memories)) == len(memories):
-        return {name: summary["memory"] for name, summary in summaries.items()}
-    names = [Path(name).name for name in summaries]
-    return dict(zip(summaries, names if len(set(names)) == len(names) else summaries, strict=True))
+    memories = {name: summary["memory"] for name, summary in summaries.items()}
+    return memories if len(set(memories.values())) == len(memories) else _short(summaries)
+
+
+def _short(names: Iterable[str]) -> dict[str, str]:
+    """Runs by the names of their folders, or as they were given if two of these are the same."""
+    short = {name: Path(name).name for name in names}
+    return short if len(set(short.values())) == len(short) else {name: name for name in short}
 
 
 def _row(name: str, summary: dict[str, Any], metrics: Sequence[str]) -> list[str]:
     ends = [final_text(summary["final"].get(metric)) for metric in metrics]
     seeds, steps = str(summary["seeds"]), f"{summary['steps']:,}"
-    return [Path(name).name, summary["memory"], summary["env"], seeds, steps, *ends]
+    return [name, summary["memory"], summary["env"], seeds, steps, *ends]
 
 
 def compare_trained(args: list[str]) -> int:

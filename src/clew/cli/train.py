@@ -116,9 +116,12 @@ def parse_training(
     parsed = parse(kind, args, command=command, about=about, default=kind(config), prefer=prefer)
     if parsed.memories and value_before_parsing(args, "--memory") is not None:
         raise UserError("--memories has the names of all memories: leave out --memory")
-    if config.preset:
-        parsed = dataclasses.replace(parsed, config=_within_preset(parsed.config, config))
-    return parsed
+    if not config.preset:
+        return parsed
+    made = _within_preset(parsed.config, config)
+    if parsed.memories:  # the preset's options are those of its own memory
+        made = dataclasses.replace(made, memory_options=parsed.config.memory_options)
+    return dataclasses.replace(parsed, config=made)
 
 
 def default_command(args: list[str]) -> TrainCommand:

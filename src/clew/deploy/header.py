@@ -75,7 +75,7 @@ template <class T> inline T divide(T a, T b) {
 }
 template <class T> inline T fmod(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) return std::fmod(a, b);
-  else return b == T(0) ? T(a) : T(a % b);
+  else return b == T(0) ? T(0) : T(a % b);
 }
 template <class To, class From> inline To cast(From x) {
   if constexpr (std::is_same_v<To, bool>) {

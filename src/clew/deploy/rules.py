@@ -25,6 +25,17 @@ def _elementwise(op: str, low: "Lowering", equation: Any, values: list[Value]) -
     return low.elementwise(op, *values)
 
 
+def _divided(op: str, low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    """By 0 a whole quotient is -1 and a whole remainder the number itself, as JAX has it."""
+    x, y = values
+    if x.dtype.kind not in "iu" or (isinstance(y, Const) and y.array.all()):
+        return low.elementwise(op, x, y)
+    never = low.elementwise("equal", y, low.number(0, y))
+    found = low.elementwise(op, x, low.where(never, low.number(1, y), y))
+    instead = x if op == "fmod" else low.number(np.array(-1).astype(x.dtype), x)
+    return low.where(never, instead, found)
+
+
 def _logical(op: str, low: "Lowering", equation: Any, values: list[Value]) -> Value:
     if values[0].dtype != bool:
         raise low.unknown(equation)
@@ -642,7 +653,7 @@ _SAME = (
     *("neg:negative", "abs:absolute", "sign", "sqrt", "exp", "log", "log1p", "expm1", "erf"),
     *("sin", "cos", "tan", "tanh", "asin:arcsin", "acos:arccos", "atan:arctan"),
     *("logistic:sigmoid", "floor", "ceil", "is_finite:isfinite"),
-    *("add", "add_any:add", "sub:subtract", "mul:multiply", "div:divide", "rem:fmod"),
+    *("add", "add_any:add", "sub:subtract", "mul:multiply"),
     *("max:maximum", "min:minimum", "eq:equal", "ne:not_equal", "lt:less", "gt:greater"),
     *("le:less_equal", "ge:greater_equal"),
 )
@@ -665,6 +676,8 @@ RULES: dict[str, Rule] = {
     "or": partial(_logical, "logical_or"),
     "not": partial(_logical, "logical_not"),
     "xor": partial(_logical, "not_equal"),
+    "div": partial(_divided, "divide"),
+    "rem": partial(_divided, "fmod"),
     "complex": _complex,
     "real": partial(_part, False),
     "imag": partial(_part, True),

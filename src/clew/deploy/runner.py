@@ -89,14 +89,7 @@ def _lead(x: Array, rank: int) -> tuple[int, ...]:
 
 
 def _divide(x: Array, y: Array) -> Array:
-    if x.dtype.kind == "f":
-        return x / y
-    quotient = np.abs(x) // np.maximum(np.abs(y), 1) * np.sign(x) * np.sign(y)
-    return np.where(y == 0, -1, quotient).astype(x.dtype)
-
-
-def _remainder(x: Array, y: Array) -> Array:
-    return np.fmod(x, y) if x.dtype.kind == "f" else np.where(y == 0, x, np.fmod(x, y))
+    return x / y if x.dtype.kind == "f" else ((x - np.fmod(x, y)) // y).astype(x.dtype)
 
 
 def _transpose(x: Array, order: list[int]) -> Array:
@@ -133,14 +126,13 @@ def _take(x: Array, index: Array, rank: int) -> Array:
 
 
 _NUMPYS = """
-    add subtract multiply power maximum minimum equal not_equal less greater less_equal
+    add subtract multiply fmod power maximum minimum equal not_equal less greater less_equal
     greater_equal logical_and logical_or logical_not negative absolute sign sqrt exp log log1p expm1
     sin cos tan tanh arcsin arccos arctan floor ceil rint isfinite where matmul
 """
 OPERATIONS = {
     **{name: getattr(np, name) for name in _NUMPYS.split()},
     "divide": _divide,
-    "fmod": _remainder,
     "erf": lambda x: np.vectorize(math.erf, otypes=[x.dtype])(x),
     "sigmoid": lambda x: (1 / (1 + np.exp(-x))).astype(x.dtype),
     "linear": np.matmul,

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from clew.envs.base import Environment, EnvState, Observation, Transition
+from clew.envs.recall import as_array
 from clew.errors import UserError, require_at_least, require_choice
 
 MOVES = np.array([(-1, 0), (1, 0), (0, -1), (0, 1), (0, 0)], np.int32)
@@ -106,7 +107,7 @@ class DarkRoom(Environment):
 
     def force(self, drawn: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
         for name, value in given.items():
-            pair = np.asarray(value)
+            pair = as_array(value)
             fits = pair.shape == (2,) and pair.dtype.kind in "iu"
             if not fits or not ((pair >= 0) & (pair < self.size)).all():
                 raise UserError(

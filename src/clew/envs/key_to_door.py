@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt8
 
 from clew.envs.base import Environment, Transition
 from clew.envs.canvas import INK, Canvas
+from clew.envs.recall import as_array
 from clew.errors import LONGEST_EPISODE, UserError, require_at_least
 
 ROOMS = (
@@ -181,7 +182,7 @@ class KeyToDoor(Environment):
     def force(self, drawn: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
         possible = {"key": KEYS, "place": STARTS, "apples": TREES}
         for name, value in given.items():
-            array = np.asarray(value)
+            array = as_array(value)
             among = possible.get(name, KEYS).tolist()
             fits = array.shape == drawn[name].shape and array.dtype.kind in "iu"
             pairs = array.reshape(-1, 2).tolist() if fits else []

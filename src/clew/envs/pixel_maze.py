@@ -13,6 +13,7 @@ from clew.envs.base import Environment, Transition
 from clew.envs.canvas import HAZE, INK, Canvas
 from clew.envs.popgym.labyrinth import FREE, carve
 from clew.envs.raycast import PIXELS, WALLS, view
+from clew.envs.recall import as_array
 from clew.errors import LONGEST_EPISODE, UserError, require_at_least
 
 SIZES = {9: (3, 1000), 11: (4, 2000), 13: (5, 3000), 15: (6, 4000)}
@@ -158,7 +159,7 @@ class PixelMaze(Environment):
         ends |= {"balls": self.size, "place": self.size}
         forced = {}
         for name, value in given.items():
-            usual, array = np.asarray(drawn[name]), np.asarray(value)
+            usual, array = np.asarray(drawn[name]), as_array(value)
             low, end = (0, ends[name]) if name in ends else (-100, 100)  # radians
             fits = array.shape == usual.shape and array.dtype.kind in "biuf"
             if not fits or not ((low <= array) & (array < end)).all():

@@ -294,7 +294,7 @@ def compile_player(
         batch: episodes side by side; None for one whose environment takes the keys of a batch.
     """
     arrays, static = eqx.partition(agent, eqx.is_array)
-    held = agent.distribution.noise_steps
+    held = 1 if how.greedy else min(agent.distribution.noise_steps, how.max_steps)
     piece = -(-PIECE // held) * held  # so that no noise is held across two of them
 
     def begin(arrays: Any, key: PRNGKeyArray) -> tuple[Playing, dict[str, Array]]:

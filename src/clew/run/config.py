@@ -109,10 +109,9 @@ class TrainConfig(LearnerSettings):
     algorithm: str = "auto"
     """Learner: a2c (advantage actor-critic), ppo (proximal policy optimisation), pqn or r2d2
     (Q-learning without and with replay, for one choice of actions), sac (soft actor-critic with
-    replay, for one choice or continuous actions), or auto: the one whose
-    settings are given, else a2c on the library's own tasks, and on Gymnasium environments ppo, with
-    the encoder that fits (auto) and normalised rewards unless you set them. Or module:Class, a
-    learner of your own."""
+    replay, for one choice or continuous actions), or auto: a2c on tasks written in JAX; on
+    Gymnasium environments the one whose settings are given, else ppo, with the encoder that fits
+    (auto) and normalised rewards unless you set them. Or module:Class, a learner of your own."""
     learner_options: dict[str, Any] = field(default_factory=dict)
     """Settings of a learner of your own; those that are left out are its own defaults."""
     wrappers: WrapperConfig = _chosen(WrapperConfig)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from clew.errors import Settings, UserError, check_call, require_choice, unknown_name
-from clew.files import read_json, write_json
+from clew.files import read_json, write_file
 from clew.names import is_reference, resolve
 
 if TYPE_CHECKING:
@@ -196,7 +196,9 @@ class WeightsAndBiases(Logger):
             self._run.finish()
 
     def _keep(self) -> None:
-        write_json(self._place, {"id": self._id, "update": self._last})
+        text = json.dumps({"id": self._id, "update": self._last}) + "\n"
+        # Not waiting for the disk at every row: what a power cut takes is one row logged twice.
+        write_file(self._place, [text.encode()], durable=False)
 
 
 def read_state(place: Path) -> tuple[str, int]:

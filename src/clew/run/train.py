@@ -135,7 +135,8 @@ def resume_run(
     config = folder.read_config(found)
     require(found, config, trust=trust)
     steps = config.steps if steps is None else steps
-    return train(replace(config, steps=steps), resume=found, progress=progress, callbacks=callbacks)
+    how: dict[str, Any] = {"progress": progress, "callbacks": callbacks, "trust": trust}
+    return train(replace(config, steps=steps), resume=found, **how)
 
 
 def _train(

@@ -84,6 +84,9 @@ def write_video(episodes: Sequence[Sequence[Frame]], out: str | Path, fps: float
         temporary.unlink(missing_ok=True)  # what somebody else has put there may be a link
         write(episodes, temporary, fps)
         os.replace(temporary, out)
+    except OverflowError as error:  # of pictures in a row that are the same, shown as one
+        text = f"cannot write {out}: one picture would be shown for more than 655 s, raise fps"
+        raise UserError(text) from error
     except OSError as error:
         raise UserError(f"cannot write {out}: {error.strerror or error}") from error
     finally:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, Protocol
 
 from clew.errors import UserError, require_at_least
+from clew.files import open_to_append
 from clew.lab.grid.jobs import Job
 from clew.lab.grid.packs import Pack
 from clew.lab.grid.results import Row
@@ -152,7 +153,7 @@ class LocalWorkers(Workers):
 
     def _start(self, index: int) -> _Process:
         log = self._logs / f"worker-{index}.log"
-        with open(log, "ab") as file:
+        with open(open_to_append(log), "ab") as file:
             printed = file.tell()
             popen = subprocess.Popen(
                 [sys.executable, "-c", _BEGIN, self._work],

@@ -42,13 +42,13 @@ def score_limits(edition: Edition) -> tuple[float, float]:
     """The axis of scores: from -1 for returns, from 0 for rates, farther if a score is."""
     means = edition.means
     low = 0.0 if min(means, default=0.0) >= 0 and edition.rows[0]["score"] != "return" else -1.0
-    return min(low, *means), max(1.0, *means)
+    return min([low, *means]), max([1.0, *means])
 
 
 def seen_limits(edition: Edition) -> tuple[float, float]:
     """An axis from the lowest score seen, or 0, to 1, or a higher score; with a margin."""
     means = edition.means
-    return min(0.0, *means) - 0.05, max(1.0, *means) + 0.05
+    return min([0.0, *means]) - 0.05, max([1.0, *means]) + 0.05
 
 
 def outcomes(edition: Edition, styles: Styles) -> Chart:

@@ -155,7 +155,7 @@ def _of_one_budget(edition: Edition) -> tuple[Edition, list[str]]:
         own = [steps for (_, of), steps in budgets.items() if of == setting]
         if max(own) > 1.1 * min(own):  # not only rounded to a model's own rollouts
             sentences.append(
-                f"Models were trained for other numbers of steps in {setting}: {min(own):,} to "
+                f"Models were trained for different numbers of steps in {setting}: {min(own):,} to "
                 f"{max(own):,}."
             )
     return replace(edition, rows=rows, cells=cells_of(rows)), sentences
