@@ -136,7 +136,7 @@ def test_what_is_said_of_a_task_that_nobody_knows(capsys: pytest.CaptureFixture[
     assert run([*words, "--need", "Pairs", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     (command,) = found["task"]["compare"].values()
-    assert command.startswith("clew compare --memories gated_delta_net") and "--need" not in command
+    assert command.startswith("clew compare --memories rwkv7") and "--need" not in command
     assert [need["word"] for need in found["needs"]] == ["pairs"]
     assert run([*words, "--need", "place"]) == 2
     assert "did you mean 'places'" in capsys.readouterr().err
