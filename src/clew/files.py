@@ -24,8 +24,10 @@ _KINDS = {
     stat.S_IFBLK: "a device",
 }
 
-_REFUSALS = ("EACCES", "EPERM", "EISDIR", "EINVAL", "EBADF", "ENOTSUP")
-_NO_FOLDER_SYNC = {getattr(errno, name) for name in _REFUSALS}
+_NO_FOLDER_SYNC = {
+    *(errno.EACCES, errno.EPERM, errno.EISDIR),
+    *(errno.EINVAL, errno.EBADF, errno.ENOTSUP),
+}
 """How systems and mounts say that a folder cannot be opened or written out."""
 
 
@@ -123,11 +125,10 @@ def write_file(path: Path, blocks: Iterable[bytes | memoryview], *, durable: boo
         OSError: if the disk is full or cannot be written to.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.writing")
-    # A file of its own: in a folder that somebody else made that name may lead to any file.
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
+        # A new one: in a folder that somebody else made that name may lead to any file.
         temporary.unlink(missing_ok=True)
-        with open(os.open(temporary, flags, 0o666), "wb") as file:
+        with open(temporary, "xb") as file:
             for block in blocks:
                 file.write(block)
             if durable:

@@ -126,7 +126,7 @@ def _cast(low: "Lowering", equation: Any, values: list[Value]) -> Value:
     # of such a cast by itself differs from one to another.
     limits = np.iinfo(dtype)
     x = low.where(low.elementwise("equal", x, x), x, low.number(0, x))
-    above = low.elementwise("greater_equal", x, low.number(2.0 ** (limits.max.bit_length()), x))
+    above = low.elementwise("greater_equal", x, low.number(2.0 ** limits.max.bit_length(), x))
     below = low.elementwise("less_equal", x, low.number(limits.min, x))
     out = low.elementwise("logical_or", above, below)
     whole = low.emit("cast", low.where(out, low.number(0, x), x), dtype=dtype.name)

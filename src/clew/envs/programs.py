@@ -204,9 +204,14 @@ def _plain(leaf: Any) -> Any:
     return leaf
 
 
+def without_key(leaf: Array) -> Array:
+    """The array, or the numbers of a random key, of which NumPy has no array."""
+    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return jax.random.key_data(leaf) if is_key else leaf
+
+
 def _to_words(leaf: Array) -> UInt32[Array, "..."]:
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        leaf = jax.random.key_data(leaf)
+    leaf = without_key(leaf)
     if leaf.dtype.itemsize == 4:
         return jax.lax.bitcast_convert_type(leaf, jnp.uint32)
     return leaf.astype(jnp.uint32)

@@ -17,6 +17,7 @@ from clew.agents.network import Agent
 from clew.agents.trajectory import Rollout
 from clew.bridges.gymnasium.spaces import adapt_observation
 from clew.envs.base import Environment
+from clew.envs.programs import without_key
 from clew.envs.spaces import NOTHING_ALLOWED, split_mask
 from clew.envs.stream import AutoReset
 from clew.envs.trials import Trials
@@ -339,14 +340,8 @@ def _kept_step(
     after, choice = play_step(agent, stream, greedy, now, action_key, each)
     seen, then = now.actor.timestep, after.actor.timestep
     found = choice.named() | {"observation": seen.observation, "reward": then.reward}
-    found["state"] = jax.tree.map(_as_numbers, now.actor.env.env)
+    found["state"] = jax.tree.map(without_key, now.actor.env.env)
     return after, ({name: found[name] for name in keep}, then.ended, then.discount)
-
-
-def _as_numbers(leaf: Array) -> Array:
-    """A state's array, or the numbers of its random key, of which NumPy has no array."""
-    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return jax.random.key_data(leaf) if is_key else leaf
 
 
 def _played(

@@ -135,8 +135,13 @@ def resume_run(
     config = folder.read_config(found)
     require(found, config, trust=trust)
     steps = config.steps if steps is None else steps
-    how: dict[str, Any] = {"progress": progress, "callbacks": callbacks, "trust": trust}
-    return train(replace(config, steps=steps), resume=found, **how)
+    return train(
+        replace(config, steps=steps),
+        resume=found,
+        progress=progress,
+        callbacks=callbacks,
+        trust=trust,
+    )
 
 
 def _train(
@@ -192,8 +197,9 @@ def _summary(path: Path, config: TrainConfig, runner: Runner, progress: Progress
     """Writes the summary of a run that has ended, and draws its curve."""
     rows = metrics.read_metrics(path)
     parameters = count_parameters(runner.state, config.seeds)
-    made = {"seconds": runner.seconds, "update": runner.update}
-    summary = metrics.summarise(rows, config, parameters=parameters, **made)
+    summary = metrics.summarise(
+        rows, config, seconds=runner.seconds, parameters=parameters, update=runner.update
+    )
     write_json(path / folder.SUMMARY, summary)
     if rows:  # a callback may end a run before its first
         _draw_curve(path, rows, progress)
