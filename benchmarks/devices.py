@@ -25,7 +25,6 @@ from clew.run.updates import init_run
 SHORT = A2CConfig(num_envs=8, rollout_length=64)
 WIDE = A2CConfig(num_envs=16, rollout_length=64)
 LAYERS = {"hidden_size": 64, "num_layers": 2}
-WIDER = {"hidden_size": 256}
 CASES: dict[str, dict[str, Any]] = {
     "gru, 8 seeds": {"memory": "gru", "memory_options": {"hidden_size": 64}, "seeds": 8},
     "arelit, 4 seeds": {"memory": "arelit", "memory_options": LAYERS, "seeds": 4},

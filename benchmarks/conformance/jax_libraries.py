@@ -24,8 +24,6 @@ from clew.memory.base import AbstractMemory, State, select
 
 KEY = jax.random.key(0)
 
-Make = Callable[[], AbstractMemory]
-
 
 def memax(module: str, name: str, *sizes: int, **options: Any) -> AbstractMemory:
     """memax's layers in Equinox: a chunk and a step are one call, which returns every state."""

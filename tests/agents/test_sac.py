@@ -21,7 +21,6 @@ from clew.agents.learners.sac import (
     Others,
     SACConfig,
     SoftActorCritic,
-    moved,
     states_before,
 )
 from clew.agents.network import NetworkConfig, make_agent
@@ -244,7 +243,6 @@ def test_steps_of_memory_and_temperature_are_fractions(memory: str) -> None:
     heads, of_whole = part.agent.heads, whole.agent.heads
     assert_fraction(heads.log_temperature, of_whole.log_temperature, 0.1)
     assert_fraction(heads.actor, of_whole.actor, 1.0)
-    np.testing.assert_allclose(moved(jnp.array([1.0]), jnp.array([3.0]), 0.25), [1.5])
 
 
 @pytest.mark.slow

@@ -4,16 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from oracles.layers import run_mixers
+from oracles.layers import Mixer, run_mixers
 from oracles.parts import Vector, affine, convolve, layer_norm, numbers, rms_norm, sigmoid, silu
 
 
-class GatedDelta:
+class GatedDelta(Mixer):
     """The gated delta rule, head by head, with C written out."""
-
-    def __init__(self, weights: Any):
-        self.weights = weights
-        self.forget()
 
     def forget(self) -> None:
         """C_0 = 0, and nothing before the first observation."""

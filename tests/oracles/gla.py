@@ -4,16 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from oracles.layers import run_mixers
+from oracles.layers import Mixer, run_mixers
 from oracles.parts import Vector, affine, layer_norm, rms_norm, sigmoid, silu
 
 
-class GLA:
+class GLA(Mixer):
     """S_t = diag(alpha_t) S_{t-1} + k_t' v_t, keys by values as the paper has it."""
-
-    def __init__(self, weights: Any):
-        self.weights = weights
-        self.forget()
 
     def forget(self) -> None:
         """S_0 = 0."""

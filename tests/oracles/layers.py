@@ -80,6 +80,18 @@ def run_layers(
     return np.array(outputs)
 
 
+class Mixer:
+    """A recurrence of a paper, with the weights of the library's."""
+
+    def __init__(self, weights: Any):
+        self.weights = weights
+        self.forget()
+
+    def forget(self) -> None:
+        """h_0 = 0."""
+        self.h: Any = 0.0
+
+
 def run_mixers(
     mixer: Callable[[Any], Attention], memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str
 ) -> np.ndarray:

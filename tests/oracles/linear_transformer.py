@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from oracles.layers import equations, run_layers
+from oracles.layers import Mixer, equations, run_layers
 from oracles.parts import Vector, affine, layer_norm, relu
 
 
@@ -13,12 +13,8 @@ def feature(x: Vector) -> Vector:
     return np.array([value + 1.0 if value > 0 else np.exp(value) for value in x])
 
 
-class LinearAttention:
+class LinearAttention(Mixer):
     """Algorithm 4, head by head, with C_t written out."""
-
-    def __init__(self, weights: Any):
-        self.weights = weights
-        self.forget()
 
     def forget(self) -> None:
         """Lines 1-3: C_0 = 0, s_0 = 0."""

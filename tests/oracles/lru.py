@@ -4,20 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from oracles.layers import run_mixers
+from oracles.layers import Mixer, run_mixers
 from oracles.parts import Vector, affine, gelu, layer_norm, numbers, sigmoid
 
 
-class LRU:
+class LRU(Mixer):
     """The recurrence of complex numbers, with B and C written out."""
-
-    def __init__(self, weights: Any):
-        self.weights = weights
-        self.forget()
-
-    def forget(self) -> None:
-        """h_0 = 0."""
-        self.h: Any = 0.0
 
     def read(self, x: Vector) -> Vector:
         """h_t and y_t."""

@@ -4,21 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from oracles.layers import run_mixers
+from oracles.layers import Mixer, run_mixers
 from oracles.min_gru import positive
 from oracles.parts import Vector, affine, layer_norm, sigmoid
 
 
-class MinLSTM:
+class MinLSTM(Mixer):
     """The recurrence, one number after the other."""
-
-    def __init__(self, weights: Any):
-        self.weights = weights
-        self.forget()
-
-    def forget(self) -> None:
-        """h_0 = 0."""
-        self.h: Any = 0.0
 
     def read(self, x: Vector) -> Vector:
         """f_t, i_t, h~_t, h_t."""

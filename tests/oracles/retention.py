@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from oracles.layers import run_mixers
+from oracles.layers import Mixer, run_mixers
 from oracles.parts import Vector, affine, layer_norm, silu
 
 
@@ -15,12 +15,8 @@ def turn(x: Vector, position: int) -> Vector:
     return (x[:half] + 1j * x[half:]) * np.exp(1j * position * theta)
 
 
-class Retention:
+class Retention(Mixer):
     """A sum over all steps of the episode, weighted by the distance."""
-
-    def __init__(self, weights: Any):
-        self.weights = weights
-        self.forget()
 
     def forget(self) -> None:
         """No step was read."""

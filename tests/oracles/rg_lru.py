@@ -4,16 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from oracles.layers import run_mixers
+from oracles.layers import Mixer, run_mixers
 from oracles.parts import Vector, affine, convolve, gelu, layer_norm, numbers, sigmoid
 
 
-class RGLRU:
+class RGLRU(Mixer):
     """The block, one number after the other."""
-
-    def __init__(self, weights: Any):
-        self.weights = weights
-        self.forget()
 
     def forget(self) -> None:
         """h_0 = 0, and nothing before the first observation."""

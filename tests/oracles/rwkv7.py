@@ -4,16 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from oracles.layers import run_mixers
+from oracles.layers import Mixer, run_mixers
 from oracles.parts import Vector, affine, layer_norm, numbers, sigmoid
 
 
-class TimeMixing:
+class TimeMixing(Mixer):
     """Eq. 3-7, 11-17 and 20-22, head by head, with G_t written out."""
-
-    def __init__(self, weights: Any):
-        self.weights = weights
-        self.forget()
 
     def forget(self) -> None:
         """wkv_0 = 0, and zeros before the first observation."""

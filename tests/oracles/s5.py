@@ -4,21 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from oracles.layers import run_mixers
+from oracles.layers import Mixer, run_mixers
 from oracles.lru import activated, matrices
 from oracles.parts import Vector, layer_norm, numbers
 
 
-class S5:
+class S5(Mixer):
     """The recurrence with all conjugates written out, so that the sum is real by itself."""
-
-    def __init__(self, weights: Any):
-        self.weights = weights
-        self.forget()
-
-    def forget(self) -> None:
-        """No state."""
-        self.h: Any = 0.0
 
     def read(self, x: Vector) -> Vector:
         """h_t and y_t."""

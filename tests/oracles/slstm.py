@@ -4,16 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from oracles.layers import run_mixers
+from oracles.layers import Mixer, run_mixers
 from oracles.parts import Vector, affine, convolve, layer_norm, numbers, sigmoid, silu
 
 
-class SLSTM:
+class SLSTM(Mixer):
     """c, n and h of every head."""
-
-    def __init__(self, weights: Any):
-        self.weights = weights
-        self.forget()
 
     def forget(self) -> None:
         """Zeros, and nothing before the first observation."""

@@ -45,7 +45,7 @@ def record_golden(step: PolicyStep, moments: Iterable[Moment], seed: int) -> dic
     for moment in itertools.islice(moments, WARM + STEPS):
         inputs = _inputs(step, moment, previous)
         if moment.start and len(rows) > WARM and not any(row[3] for row in rows):
-            poisoned, _ = _poisoned(inputs)
+            poisoned = _poisoned(inputs)
             before = state
             state, outputs, _ = act(before, poisoned)
             rows.append((poisoned, outputs, before, True, False))
@@ -133,10 +133,10 @@ def _inputs(step: PolicyStep, moment: Moment, previous: Any) -> dict[str, np.nda
     return found
 
 
-def _poisoned(inputs: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], bool]:
+def _poisoned(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The same without a start, and with NaN for floating-point numbers."""
     floats = {n: np.full_like(x, np.nan) for n, x in inputs.items() if x.dtype.kind == "f"}
-    return inputs | floats | {"start": np.zeros(1, bool)}, bool(floats)
+    return inputs | floats | {"start": np.zeros(1, bool)}
 
 
 def _arrays(step: PolicyStep, rows: list[tuple], state: Any) -> dict[str, np.ndarray]:

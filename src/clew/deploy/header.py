@@ -350,16 +350,16 @@ def _product(out: _View, views: list[_View]) -> str:
     left, right = views
     inner, columns = left.shape[-1], right.shape[-1]
     rows = out.shape[:-1]
-    k, j, kind = "k", "j", _TYPES[out.dtype]
+    kind = _TYPES[out.dtype]
 
     def body(indices: list[str]) -> str:
         lead = indices[: len(right.shape) - 2] if len(right.shape) > 2 else []
-        y = out.at([*indices, j])
-        product = f"a * {right.at([*lead, k, j])}"
-        over = f"for (int {j} = 0; {j} < {columns}; ++{j})"
+        y = out.at([*indices, "j"])
+        product = f"a * {right.at([*lead, 'k', 'j'])}"
+        over = f"for (int j = 0; j < {columns}; ++j)"
         return (
-            f"{{ {over} {y} = 0; for (int {k} = 0; {k} < {inner}; ++{k}) "
-            f"{{ const {kind} a = {left.at([*indices, k])}; {over} {y} += {product}; }} }}"
+            f"{{ {over} {y} = 0; for (int k = 0; k < {inner}; ++k) "
+            f"{{ const {kind} a = {left.at([*indices, 'k'])}; {over} {y} += {product}; }} }}"
         )
 
     return _loops(rows, body)

@@ -4,6 +4,7 @@ Where one is known to be real, its imaginary part is a constant of zeros, and no
 written. In files a complex leaf of the state has one more axis, the last one, of its two parts.
 """
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -104,17 +105,9 @@ def emit(low: "Lowering", op: str, values: Sequence[Value], attributes: dict[str
     is_real = [number == _EACH[op] for number in range(len(values))]
     parts = (
         [x if real else part(as_pair(low, x)) for x, real in zip(values, is_real, strict=True)]
-        for part in (_real, _imag)
+        for part in map(operator.attrgetter, PARTS)
     )
     return pair(low, *(low.emit(op, *part, **attributes) for part in parts))
-
-
-def _real(value: Pair) -> Value:
-    return value.real
-
-
-def _imag(value: Pair) -> Value:
-    return value.imag
 
 
 def _is_real(value: Pair) -> bool:

@@ -552,10 +552,9 @@ def _convolution(low: "Lowering", equation: Any, values: list[Value]) -> Value:
     places = zip(kernel.shape, p["window_strides"], p["rhs_dilation"], strict=False)
     columns = low.concatenate(_windows(low, x, axes, list(places)), len(x.shape) - 1)
     flat = low.reshape(kernel, [math.prod(kernel.shape[:-1]), kernel.shape[-1]])
-    op = "linear" if is_known(flat) else "matmul"
-    if op == "matmul":
+    if not is_known(flat):
         raise low.unknown(equation)
-    y = low.emit(op, columns, flat)
+    y = low.emit("linear", columns, flat)
     order = [d.out_spec[0], *d.out_spec[2:], d.out_spec[1]]
     return low.transpose(y, np.argsort(order))
 

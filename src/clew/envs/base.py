@@ -216,6 +216,10 @@ class OpenLoop(Environment):
     def longest(self) -> int:
         """Steps of the longest episode."""
 
+    @property
+    def shortest(self) -> int:
+        return self.longest
+
     @abc.abstractmethod
     def ahead(self, state: EnvState, count: int) -> EnvState:
         """The states before each of the next `count` steps, along a new first axis.

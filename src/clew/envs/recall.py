@@ -174,10 +174,6 @@ class SizedRecall(Recall):
     num_actions = 2
     metric_names = METRICS
 
-    @property
-    def shortest(self) -> int:
-        return self.longest
-
     def render_text(self, state: Any, observation: Float[np.ndarray, " n"]) -> str:
         _, query, *bits = observation
         return recall_line(bits, query, shown_time(state), self.memory_length)

@@ -492,7 +492,7 @@ class ScaledReward(Wrapper):
         clip: c, above 0; None for no limit.
 
     Raises:
-        UserError: an impossible number, or the task is inside of `PreviousActionReward`, which
+        UserError: an impossible number, or the task is inside of `PreviousStep`, which
             shows rewards as they are learned from.
     """
 
@@ -502,7 +502,7 @@ class ScaledReward(Wrapper):
     def __init__(self, env: Environment, scale: float = 1.0, clip: float | None = None):
         WrapperConfig(reward_scale=scale, reward_clip=clip).validate()
         if isinstance(env, PreviousStep):
-            raise UserError("ScaledReward belongs inside of PreviousActionReward, not around it")
+            raise UserError("ScaledReward belongs inside of PreviousStep, not around it")
         self.scale, self.clip = scale, clip
         super().__init__(env)
         self.metric_names = (*(n for n in env.metric_names if n != "return"), "return")

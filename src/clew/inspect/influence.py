@@ -71,7 +71,8 @@ def gradient_influence(
     rows = jnp.eye(choices + 1, dtype=logits.dtype)
 
     def pull(t: Array, row: Array) -> Array:
-        return back((jnp.zeros_like(logits).at[t].set(row[:-1]), _one_hot(values, t, row[-1])))[0]
+        of_logits = jnp.zeros_like(logits).at[t].set(row[:-1])
+        return back((of_logits, jnp.zeros_like(values).at[t].set(row[-1])))[0]
 
     def one(t: Array) -> Influence:
         jacobian = jax.vmap(pull, in_axes=(None, 0))(t, rows)
@@ -177,7 +178,3 @@ def episode_influence(
 
     given = (observations, actions, at.astype(np.int32), references)
     return jax.device_get(run(arrays, jax.tree.map(jnp.asarray, given)))
-
-
-def _one_hot(like: Array, t: Array, value: Array) -> Array:
-    return jnp.zeros_like(like).at[t].set(value)

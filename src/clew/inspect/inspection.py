@@ -66,14 +66,13 @@ class Inspection:
         """
         return by_lag(getattr(getattr(self, way), measure), self.decisions)
 
-    def first_share(self, way: str, measure: str = "policy") -> float:
-        """The first observation's share of the influence on the decision, mean over episodes.
+    def first_share(self, way: str) -> float:
+        """The first observation's share of the influence on the policy, mean over episodes.
 
         Args:
             way: "gradient" or "occlusion".
-            measure: one of `MEASURES`.
         """
-        parts = shares(self.lags(way, measure))
+        parts = shares(self.lags(way, "policy"))
         first = parts[np.arange(len(parts)), self.decisions]
         known = first[np.isfinite(first)]
         return float(known.mean()) if known.size else float("nan")

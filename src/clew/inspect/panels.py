@@ -106,12 +106,10 @@ def draw_probes(found: Inspection, axes: Axes) -> None:
 def draw_map(found: Inspection, way: str, axes: Axes) -> None:
     """The influence of every past step on decisions, each row a share of its own sum."""
     rows = getattr(found, f"{way}_map").policy
-    total = np.nansum(rows, axis=1, keepdims=True)
-    values = np.divide(rows, total, out=np.full_like(rows, np.nan), where=total > 0)
     steps = found.map_steps
     half = (steps[1] - steps[0]) / 2 if len(steps) > 1 else 0.5
     extent = (-0.5, rows.shape[1] - 0.5, steps[-1] + half, steps[0] - half)
-    _image(axes, values, extent, "decision at step", "share of its influence")
+    _image(axes, shares(rows), extent, "decision at step", "share of its influence")
 
 
 def _pairs(values: Float[np.ndarray, "time time"], axes: Axes) -> None:

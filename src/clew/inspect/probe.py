@@ -154,7 +154,6 @@ def held_out(
     features: Float[np.ndarray, "examples features"],
     classes: Int[np.ndarray, " examples"],
     *,
-    folds: int = FOLDS,
     seed: int = 0,
 ) -> Bool[np.ndarray, " examples"]:
     """Which examples a linear classifier reads rightly that was fitted without them.
@@ -167,24 +166,22 @@ def held_out(
     Args:
         features: may be of width 0, for which the commonest class is all that can be said.
         classes: whole numbers.
-        folds: at least 2; examples of each class are dealt to them in turn, in random order.
-        seed: of that order.
+        seed: of the order in which examples of each class are dealt to the folds in turn.
 
     Raises:
         UserError: if there are fewer examples than folds, or features that are not finite.
     """
-    require_at_least("folds", folds, 2)
-    if len(classes) < folds:
-        raise UserError(f"{folds} folds need at least as many examples, got {len(classes)}")
+    if len(classes) < FOLDS:
+        raise UserError(f"{FOLDS} folds need at least as many examples, got {len(classes)}")
     if not np.isfinite(features).all():
         raise UserError("the features of a probe must be finite numbers")
     order = np.random.default_rng(seed).permutation(len(classes))
     order = order[np.argsort(classes[order], kind="stable")]
     fold = np.empty(len(classes), int)
-    fold[order] = np.arange(len(classes)) % folds
+    fold[order] = np.arange(len(classes)) % FOLDS
     names, number = np.unique(classes, return_inverse=True)
     right = np.zeros(len(classes), bool)
-    for this in range(folds):
+    for this in range(FOLDS):
         train, test = fold != this, fold == this
         targets = np.eye(len(names))[number[train]]
         scores = _ridge(features[train], targets, features[test])

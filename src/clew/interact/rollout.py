@@ -210,7 +210,7 @@ def _act(
         reward = jnp.where(over, 0.0, then.reward)
         result = (reward, then.discount, then.ended & ~over, then.metrics)
         if whole_episodes:
-            after = jax.tree.map(partial(_where, over), now, after)
+            after = jax.vmap(choose)(over, now, after)
             over = over | then.start
         return (after, over), (acted, result)
 
@@ -414,12 +414,6 @@ def open_loop_update(
 
 def _at(tree: Any, index: Int[Array, ""] | int) -> Any:
     return jax.tree.map(lambda x: x[index], tree)
-
-
-def _where(choice: Bool[Array, " batch"], a: Array, b: Array) -> Array:
-    """One or the other for each environment, the first axis of a leaf."""
-    wide = choice.reshape(choice.shape + (1,) * (a.ndim - 1))
-    return jnp.where(jnp.broadcast_to(wide, a.shape), a, b)
 
 
 def _append(xs: PyTree[Array], x: PyTree[Array]) -> PyTree[Array]:

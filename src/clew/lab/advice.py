@@ -84,12 +84,7 @@ def _all() -> dict[str, Any]:
 
 def needs() -> list[Need]:
     """All of them, those with evidence first."""
-    return [_need(**one) for one in _all()["needs"]]
-
-
-def _need(**written: Any) -> Need:
-    """A need of the table; NamedTuples that are hashed and compared have tuples, not lists."""
-    return Need(**with_tuples(written))
+    return [Need(**with_tuples(one)) for one in _all()["needs"]]
 
 
 def tried() -> list[Tried]:

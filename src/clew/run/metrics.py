@@ -148,10 +148,10 @@ def make_row(point: LogPoint, config: TrainConfig) -> Row:
         if name in own and not describes_updates(name):
             name = OWN_METRIC + name
         if describes_updates(name):
-            row[name] = [_number(v / count) for v in total]
+            row[name] = [finite(float(v / count), 6) for v in total]
         else:
             pairs = zip(total, episodes, strict=True)
-            row[name] = [_number(v / n) if n else None for v, n in pairs]
+            row[name] = [finite(float(v / n), 6) if n else None for v, n in pairs]
     return row | point.measured
 
 
@@ -295,9 +295,3 @@ def _best(rows: list[Row], names: Iterable[str]) -> Row | None:
 
 def _is_episode_metric(name: str, row: Row) -> bool:
     return isinstance(row[name], list) and name != "episodes" and not describes_updates(name)
-
-
-def _number(value: Any) -> float | None:
-    """Six digits, enough for every plot; None for what JSON cannot say."""
-    value = float(value)
-    return float(f"{value:.6g}") if math.isfinite(value) else None

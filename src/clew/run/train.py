@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 
 from clew.errors import UserError, one_line, system_error
@@ -29,7 +28,7 @@ from clew.run.progress import Callback, Lines, Progress, with_loggers
 from clew.run.runner import Runner, stop_signals
 from clew.run.start import Start, read_start
 from clew.run.trust import remember, require
-from clew.run.updates import RunState, init_run
+from clew.run.updates import init_run
 
 
 class RunResult(NamedTuple):
@@ -196,7 +195,7 @@ def _train(
 def _summary(path: Path, config: TrainConfig, runner: Runner, progress: Progress) -> dict[str, Any]:
     """Writes the summary of a run that has ended, and draws its curve."""
     rows = metrics.read_metrics(path)
-    parameters = count_parameters(runner.state, config.seeds)
+    parameters = count_floats(runner.state.seed.agent) // config.seeds
     summary = metrics.summarise(
         rows, config, seconds=runner.seconds, parameters=parameters, update=runner.update
     )
@@ -237,11 +236,6 @@ def make_program(parts: Parts, progress: Progress) -> Program:
         return make(parts, task, progress.message)
 
     return parts.task.program(compiled=lambda task: compile_program(parts), hosted=hosted)
-
-
-def count_parameters(state: RunState, seeds: int) -> int:
-    """Trained numbers of one seed's agent."""
-    return count_floats(eqx.filter(state.seed.agent, eqx.is_inexact_array)) // seeds
 
 
 def _draw_curve(path: Path, rows: list[metrics.Row], progress: Progress) -> None:

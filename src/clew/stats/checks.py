@@ -46,22 +46,21 @@ def require_samples(name: str, values: Any, minimum: int = 2) -> Float[np.ndarra
     return _finite(name, data)
 
 
-def require_scores(name: str, scores: Any, minimum: int = 2) -> Float[np.ndarray, "seeds tasks"]:
+def require_scores(name: str, scores: Any) -> Float[np.ndarray, "seeds tasks"]:
     """A finite table of scores, seeds by tasks, as float64.
 
     Args:
         name: what the scores are called in the message.
         scores: as the user gave them.
-        minimum: of seeds in each task.
 
     Raises:
-        UserError: for another shape, for too few seeds, no task, or a score that is not finite.
+        UserError: for another shape, a single seed, no task, or a score that is not finite.
     """
     data = _numbers(name, scores)
-    if data.ndim != 2 or data.shape[0] < minimum or data.shape[1] < 1:
+    if data.ndim != 2 or data.shape[0] < 2 or data.shape[1] < 1:
         hint = "; for a single task write scores[:, None]" if data.ndim == 1 else ""
         raise UserError(
-            f"{name} must be an array [seeds, tasks] with at least {minimum} seeds and one task, "
+            f"{name} must be an array [seeds, tasks] with at least 2 seeds and one task, "
             f"got shape {data.shape}{hint}"
         )
     return _finite(name, data)

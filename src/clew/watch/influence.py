@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 
 from clew.agents.network import Agent
 from clew.errors import require_choice
+from clew.inspect import lengths
 from clew.inspect.influence import gradient_influence, occlusion_influence
 from clew.interact.episodes import Recording
 
@@ -56,10 +57,9 @@ def influences(
         wanted[: len(at)] = at
         found = compiled(arrays, observations, wanted)
         rows = np.asarray(found)[: len(at), :time].astype(float)
-        total = rows.sum(axis=1, keepdims=True)
-        shares = np.zeros((time, time))
-        shares[at] = np.divide(rows, total, out=np.zeros_like(rows), where=total > 0)
-        return shares
+        found = np.zeros((time, time))
+        found[at] = np.nan_to_num(lengths.shares(rows))
+        return found
 
     return shares
 

@@ -514,7 +514,7 @@ class SAC:
         made = apply_gradient(cast(Agent, networks), state, found, gradient, self.optimiser)
         new = cast(Networks, made.agent)  # any tree has a gradient
         params = eqx.filter(new.of_critic, eqx.is_inexact_array)
-        following = moved(others.target, params, self.config.polyak)
+        following = optax.incremental_update(params, others.target, self.config.polyak)
         after = Others(following, params if self.separate else (), others.memory)
         return made._replace(agent=new.agent, state=made.state._replace(others=after))
 
@@ -657,14 +657,6 @@ def half_squares(
     """sum_i (Q_i - y)^2 / 2, and 0 where not valid: there may be anything."""
     errors = jnp.where(valid[..., None], values - target[..., None], 0.0)
     return 0.5 * jnp.sum(jnp.square(errors), axis=-1)
-
-
-def moved(target: PyTree[Array], params: PyTree[Array], share: float) -> PyTree[Array]:
-    """The target's parameters, which have gone that share of the way to the network's.
-
-    Source: Haarnoja et al. (2018), Algorithm 1.
-    """
-    return jax.tree.map(lambda old, new: old + share * (new - old), target, params)
 
 
 def states_before(agent: Agent, memory: State, chunks: Trajectory) -> tuple[State, State]:

@@ -57,10 +57,6 @@ class Autoencode(Dealt):
         """All cards but the first are watched, then all recited."""
         return 2 * self.num_cards - 1
 
-    @property
-    def shortest(self) -> int:
-        return self.longest
-
     def opening(self, state: DealtState) -> Int[Array, " 2"]:
         """The first card."""
         return self._seen(jnp.asarray(WATCH), state.kinds[0])

@@ -86,6 +86,11 @@ class Dealt(TimedOpenLoop):
         """Of all decks."""
         return self.num_decks * DECK
 
+    @property
+    def longest(self) -> int:
+        """A card for every step, and the first one."""
+        return self.num_cards - 1
+
     def reset(self, key: Key[Array, ""]) -> tuple[DealtState, Array]:
         return self.reset_to(shuffle(key, self.num_decks))
 

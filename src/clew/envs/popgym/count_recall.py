@@ -98,10 +98,6 @@ class CountRecall(TimedOpenLoop):
         """A card for every step, and the first one."""
         return self.num_cards - 1
 
-    @property
-    def shortest(self) -> int:
-        return self.longest
-
     def reset(self, key: Key[Array, ""]) -> tuple[CountRecallState, Int[Array, " 2"]]:
         values, queries = jax.random.split(key)
         return self.reset_to(shuffle(values, self.num_decks), shuffle(queries, self.num_decks))

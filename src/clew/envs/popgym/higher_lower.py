@@ -49,15 +49,6 @@ class HigherLower(Dealt):
         """A rank."""
         return Discrete(len(RANKS))
 
-    @property
-    def longest(self) -> int:
-        """A card for every step, and the first one."""
-        return self.num_cards - 1
-
-    @property
-    def shortest(self) -> int:
-        return self.longest
-
     def step(
         self, state: DealtState, action: Int[Array, ""], key: Key[Array, ""]
     ) -> tuple[DealtState, Transition]:

@@ -25,15 +25,6 @@ class _Repeat(Dealt):
         """A suit."""
         return Discrete(len(SUITS))
 
-    @property
-    def longest(self) -> int:
-        """A card for every step, and the first one."""
-        return self.num_cards - 1
-
-    @property
-    def shortest(self) -> int:
-        return self.longest
-
     def _answered(
         self, state: DealtState, right: Array, asked: Array | bool, questions: int
     ) -> tuple[DealtState, Transition]:

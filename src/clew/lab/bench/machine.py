@@ -4,7 +4,6 @@ Speeds of two machines differ by a factor of three, so that rates are also quote
 the machine's own rate of matrix products, measured in the same run.
 """
 
-import os
 import platform
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 import jax
 
 from clew.lab.bench.timing import Estimate, by_turns, estimate, seconds_of
+from clew.run.machine import available_cores
 
 K = TypeVar("K")
 
@@ -21,11 +21,10 @@ PRODUCT_SIZE = 2048
 
 def device() -> dict[str, Any]:
     """What programs run on here."""
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux alone has it
     return {
         "device": jax.devices()[0].device_kind,
         "platform": jax.default_backend(),
-        "cores": len(affinity(0)) if affinity else None,
+        "cores": available_cores(),
         "processor": platform.processor() or platform.machine(),
         "python": platform.python_version(),
         "jax": jax.__version__,

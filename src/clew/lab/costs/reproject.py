@@ -4,12 +4,11 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from clew.errors import UserError
 from clew.memory.base import AbstractMemory, State, scan_steps
-from clew.memory.parts.attention import WindowAttention, WindowState
+from clew.memory.parts.attention import WindowAttention, compact_windows, expand_windows
 
 
 class Reprojecting(AbstractMemory):
@@ -33,8 +32,8 @@ class Reprojecting(AbstractMemory):
     output_size: int = eqx.field(static=True)
 
     def __init__(self, memory: Any):
-        windows = [part for part in _states(memory.init_state()) if isinstance(part, WindowState)]
-        if not windows:
+        state = memory.init_state()
+        if jax.tree.structure(compact_windows(state)) == jax.tree.structure(state):
             raise UserError(f"{type(memory).__name__} has no window to project again")
         self.memory = memory
         if isinstance(memory, WindowAttention):
@@ -44,39 +43,18 @@ class Reprojecting(AbstractMemory):
 
     def init_state(self) -> State:
         """The memory's own, less what is derived from the stored inputs."""
-        return jax.tree.map(_bare, self.memory.init_state(), is_leaf=_is_window)
+        return compact_windows(self.memory.init_state())
 
     def step(
         self, state: State, x: Float[Array, " in"], start: Bool[Array, ""]
     ) -> tuple[State, Float[Array, " out"]]:
         """All keys and values again, and then the memory's own step."""
-        full = jax.tree.map(_with, self.memory.init_state(), state, is_leaf=_is_window)
+        full = expand_windows(state, self.memory.init_state())
         after, y = self.memory.step(self.memory.refresh(full), x, start)
-        return jax.tree.map(_bare, after, is_leaf=_is_window), y
+        return compact_windows(after), y
 
     def unroll(
         self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
     ) -> tuple[State, Float[Array, "time out"]]:
         """Step by step."""
         return scan_steps(self, state, xs, starts)
-
-
-def _is_window(part: Any) -> bool:
-    return isinstance(part, WindowState)
-
-
-def _states(state: State) -> list[Any]:
-    return jax.tree.leaves(state, is_leaf=_is_window)
-
-
-def _bare(part: Any) -> Any:
-    """A window's state without keys and values: empty arrays keep its shape as a tree."""
-    if not _is_window(part):
-        return part
-    nothing = jnp.zeros((0,), jnp.float32)
-    return part._replace(keys=nothing, values=nothing)
-
-
-def _with(empty: Any, part: Any) -> Any:
-    """A window's state with the keys and values of an empty one, for `refresh` to fill."""
-    return part._replace(keys=empty.keys, values=empty.values) if _is_window(part) else part

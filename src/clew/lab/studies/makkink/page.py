@@ -49,9 +49,6 @@ ORDER_4_1: tuple[str, ...] = (
     "integrated",
 )
 """Of the columns above."""
-
-EPISODES = 10_000
-"""Of every training."""
 SEEDS, MANY_SEEDS = 3, 30
 MANY = ("length-20", "length-70", "size-5", "size-10")
 """Settings that were run with 30 seeds. Tables C.1 and C.2 show those runs: 0.934, for example, is
@@ -91,7 +88,7 @@ def page_of(name: str) -> Page | None:
         parts=PARTS,
         titles=TITLES,
         expected=published(),
-        episodes=EPISODES,
+        episodes=grid.EPISODES,
         many_seeds=MANY,
         many_seeds_note="thirty at lengths 20 and 70 and sizes 5 and 10",
         parameters=PARAMETERS,

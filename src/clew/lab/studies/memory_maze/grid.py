@@ -93,7 +93,6 @@ PRESETS: dict[str, TrainConfig] = {
 }
 """Name to settings of the Memory Maze experiments (section 5.2); `--env` chooses another maze."""
 
-EDITION = "published"
 NAME, SEARCH_NAME = "pramanik/memory-maze", "pramanik/memory-maze-sweep"
 """Of the grid, and of the search."""
 SWEPT = ("lstm", "gtrxl-256", "arelit")
@@ -113,7 +112,6 @@ WEIGHTS = {"none": 0.7, "lstm": 0.9, "arelit": 1.2, "gtrxl-64": 1.2, "gtrxl-128"
 
 
 def study(
-    edition: str = EDITION,
     *,
     mazes: Sequence[int] = SIZES,
     tasks: Sequence[str] = (),
@@ -124,7 +122,6 @@ def study(
     """The study's grid, by default of the thesis's size.
 
     Args:
-        edition: "published".
         mazes: sides of the mazes: 9, 11, 13 or 15.
         tasks: other environments in their place, "gymnasium:ID" or "module:factory".
         actors: processes that act; with runner "sync" it counts for nothing.
@@ -133,9 +130,8 @@ def study(
         runner: "async" or "sync".
 
     Raises:
-        UserError: for another edition, an unknown maze, or an impossible number.
+        UserError: for an unknown maze, or an impossible number.
     """
-    require_choice("edition", edition, (EDITION,))
     require_choice("runner", runner, RUNNERS)
     require_at_least("actors", actors, 1)
     require_at_least("environments", environments, 1)
@@ -165,21 +161,20 @@ def study(
     )
 
 
-def sweep(edition: str = EDITION, **size: Any) -> Study:
+def sweep(**size: Any) -> Study:
     """Table A.3's search: 9 pairs of learning rate and entropy cost for each of three agents.
 
     The thesis takes the pair with the highest mean return over the last 1M of 15M steps and three
     seeds, in the maze of 11x11.
 
     Args:
-        edition: "published".
         size: as for `study`; the maze is 11x11 unless others are named.
 
     Raises:
         UserError: as `study`.
     """
     options: dict[str, Any] = {"mazes": (SWEEP_SIZE,)}
-    whole = study(edition, **options | size)
+    whole = study(**options | size)
     return replace(
         whole.only(SWEPT),
         name=SEARCH_NAME,
@@ -250,8 +245,6 @@ def _of_size(config: TrainConfig, actors: int, environments: int, runner: str) -
 class MemoryMazeOptions(GridOptions):
     """Options of `clew study memory-maze`."""
 
-    edition: str = EDITION
-    """published, the only one."""
     mazes: str = ""
     """Only these sides, separated by commas; empty takes the thesis's four, 9,11,13,15."""
     env: str = ""
@@ -289,7 +282,7 @@ def grid(options: MemoryMazeOptions) -> Study:
         "environments": options.environments,
     }
     make = sweep if options.sweep else study
-    whole = make(options.edition, **{name: value for name, value in given.items() if value})
+    whole = make(**{name: value for name, value in given.items() if value})
     whole = options.narrow(whole)
     if options.rates_from:
         whole = with_rates(whole, SEARCH.best_rates(options.rates_from, SEARCH_NAME))

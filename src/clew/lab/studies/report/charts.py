@@ -294,7 +294,11 @@ def pick(edition: Edition, part: str) -> list[str]:
     Those published with many seeds, if there are. Where settings are tasks, the three in which the
     models lie farthest apart.
     """
-    names = [name for name in edition.averaged(part) if edition.most_seeds(name)]
+    names = [
+        name
+        for name in edition.averaged(part)
+        if any(edition.values(model, name).size for model in edition.models)
+    ]
     if len(names) <= 3:
         return names
     if axis_of(edition, part) == "setting":

@@ -75,23 +75,13 @@ class PublishedTest(NamedTuple):
     p: float
 
 
-def one_part(setting: str) -> str:
-    """The part of a setting, where nothing is known of parts."""
-    return "all"
-
-
-def nothing_printed(part: str, model: str) -> float | None:
-    """What a summary prints, where there is none."""
-    return None
-
-
 @dataclass(frozen=True)
 class Publication:
     """What the general report shows of a publication, beside what study.json has."""
 
     settings: Mapping[str, Setting] = field(default_factory=dict)
     """Every setting in order, with its floors: a command may have asked for a few."""
-    part_of: Callable[[str], str] = one_part
+    part_of: Callable[[str], str] = lambda setting: "all"
     """The experiment that a setting belongs to."""
     label_of: Callable[[str], str] = str
     """What the publication's tables call a setting."""
@@ -107,7 +97,7 @@ class Publication:
     many_seeds_note: str = ""
     parameters: Mapping[str, int] = field(default_factory=dict)
     parameters_table: str = ""
-    printed_mean: Callable[[str, str], float | None] = nothing_printed
+    printed_mean: Callable[[str, str], float | None] = lambda part, model: None
     """The mean that a summary prints of a part and a model."""
     summary_table: str = ""
     """Where those means are."""
@@ -265,10 +255,6 @@ class Edition:
         """The settings of a part that have a floor and ask for a memory."""
         infos = (self.settings[name] for name in self.of_part(part))
         return [info.name for info in infos if info.floor is not None and not info.needless]
-
-    def most_seeds(self, setting: str) -> int:
-        """How many seeds the best-known model of a setting has."""
-        return max(self.values(model, setting).size for model in self.models)
 
 
 def read_edition(folder: str | Path, run_dir: str | Path = "runs") -> Edition:
