@@ -188,11 +188,60 @@ def test_a_task_without_end_is_given_one(capsys: pytest.CaptureFixture[str]) -> 
     assert "--env-options 'lengths=[100000, 1]' --wrappers.time-limit 1000\n" in said
 
 
+def test_a_limit_that_is_given_is_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--env-options", "lengths=[100000, 1]", "--wrappers.time-limit", "6000"]
+    assert run(["advise", "--env", "labelled:Labelled", *options]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "at most your limit of 6,000" in said and "--wrappers.time-limit 1000" not in said
+
+
+def test_needs_that_contradict_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    """One asks for PPO, the other for A2C."""
+    words = ["advise", "--env", "labelled:Labelled", "--need", "trials", "credit"]
+    assert run(words) == 0
+    said = capsys.readouterr().out
+    assert "All of them: not in one command, their options differ\n" in said
+    assert "a lower discount" not in said, "one of them wants a high one"
+    assert run([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["task"]["together"] is None
+
+
+def test_words_of_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    """Others for the same, all in one option; the help has those of the list."""
+    assert advice.need("Friction").word == "tries" and advice.need("delay").word == "recent"
+    every = [word for one in advice.needs() for word in (one.word, *one.also)]
+    assert len(set(every)) == len(every)
+    assert run(["advise", "--need", "recent", "--need", "hidden"]) == 2
+    assert "give all words after one --need" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        run(["advise", "--help"])
+    said = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert ", ".join(one.word for one in advice.needs()) in said
+
+
+def test_what_is_held_for_long_is_learned_from_whole_episodes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """By PPO, whose gradients reach back over a sequence."""
+    options = ["--env-options", "lengths=[100]", "--need"]
+    for need, reach in (
+        ("cue", " --ppo.rollout-length 100 --ppo.sequence-length 100\n"),
+        ("recent", ""),
+    ):
+        assert run(["advise", "--env", "labelled:Labelled", *options, need]) == 0
+        said = capsys.readouterr().out
+        assert ("--ppo." in said) == bool(reach) and reach in said
+        assert "--name trial-labelled-Labelled --seeds 2 --steps 50000\n" in said
+        assert "cost at default sizes" in said
+
+
 def test_options_need_their_task(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["advise", "--env-options", "size=3"]) == 2
     assert "of which task? name it with --env" in capsys.readouterr().err
     assert run(["advise", "--env", "mountaincar"]) == 2
     assert "did you mean 'gymnasium:MountainCar-v0'?" in capsys.readouterr().err
+    assert run(["advise", "--env", "cartpole"]) == 2
+    assert "did you mean 'gymnasium:CartPole-v1'?" in capsys.readouterr().err
     assert run(["advise", "--env", "labelled.Labelled"]) == 2
     assert "your own is written labelled:Labelled" in capsys.readouterr().err
 

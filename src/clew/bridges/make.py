@@ -69,7 +69,7 @@ def env_options(name: str) -> dict[str, Any]:
 def unknown_environment(name: str) -> UserError:
     """The error for a name that is none of `ENVS`, with the Gymnasium environment that is meant."""
     plain = name.removeprefix("gym:")
-    written = next((i for i in gymnasium.registry if _alike(i, plain)), plain)
+    written = max((i for i in gymnasium.registry if _alike(i, plain)), key=_version, default=plain)
     if written in gymnasium.registry or any(name.startswith(begin) for begin in REGISTERED_BY):
         return UserError(f"unknown environment {name!r}; did you mean {GYMNASIUM + written!r}?")
     near = difflib.get_close_matches(plain, gymnasium.registry, n=1, cutoff=0.8)
@@ -82,6 +82,11 @@ def _alike(registered: str, name: str) -> bool:
     """Whether a registered name is this one in other letters, or without its version."""
     registered = registered.lower()
     return name.lower() in (registered, registered.rpartition("-v")[0])
+
+
+def _version(registered: str) -> int:
+    version = registered.rpartition("-v")[2]
+    return int(version) if version.isdecimal() else 0
 
 
 def jax_task(name: str) -> type[Environment] | None:

@@ -1,31 +1,38 @@
 """`clew advise`: which memory for a task, by what rows show."""
 
 import shlex
+import textwrap
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Space
+from gymnasium.spaces import Box, Discrete, Space
 from gymnasium.spaces.utils import flatdim
 
 from clew.cli.compare import SEEDS
+from clew.cli.models import show_costs
 from clew.cli.parse import parse, value_before_parsing
-from clew.cli.tables import print_json, print_table
+from clew.cli.tables import log, print_json, print_table
 from clew.cli.train import default_command
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from clew.lab import advice
 from clew.lab.advice import Need, Tried
 from clew.run.config import TrainConfig
+from clew.run.folder import slug
 
 ABOUT = """Says which memory to take, by what has to be remembered, with the rows that it rests on,
 and where nothing is known says that. With a task, given as for clew train, it shows the task as an
 agent sees it, how long an untrained agent's episodes are, and a clew compare for it. Nothing is
 trained."""
 
-EPISODES, LONGEST = 16, 5_000
-"""Episodes that are played, and steps after which one is given up."""
+EPISODES, LONGEST, FIRST, PATIENCE = 16, 5_000, 200, 300.0
+"""Episodes that are played, and steps after which one is given up; where the task is stepped in
+Python after the first few, if it would take more seconds than this to go on."""
+READ = 512
+"""Most steps of a sequence in commands for PPO where something may have to be held for long."""
 LIMIT = 1_000
 """Steps of an episode in commands for tasks that have no end."""
 OWN = ("--need", "--json", "--no-json")
@@ -38,7 +45,8 @@ class AdviseCommand:
     env: str = ""
     """A task's name, as for clew train; without one everything that is known is listed."""
     need: tuple[str, ...] = ()
-    """What has to be remembered, if you know it: first words of lines of that list."""
+    """What has to be remembered, if you know it, in words of that list: cue, recent, pairs, hidden,
+    trials, replaced, noise, sequence, nothing, list, tries, counts, places, done, credit."""
     json: bool = False
     """Print JSON instead of text."""
     env_options: dict[str, Any] = field(default_factory=dict)
@@ -52,6 +60,8 @@ def main(args: list[str]) -> int:
     env = value_before_parsing(args, "--env")
     usual = default_command(args).config.wrappers if env else WrapperConfig()
     default = AdviseCommand(wrappers=usual)
+    if args.count("--need") > 1:
+        raise UserError("give all words after one --need, such as --need recent hidden")
     command = parse(AdviseCommand, args, command="advise", about=ABOUT, default=default)
     if not command.env and (command.env_options or command.wrappers != usual):
         raise UserError("of which task? name it with --env")
@@ -86,6 +96,7 @@ class Task:
             wrappers=command.wrappers,
             memory="none",
         )
+        log(f"playing {EPISODES} episodes of an untrained agent")
         self._seen = look_at(self._config)
 
     def needs(self) -> list[Need]:
@@ -109,11 +120,11 @@ class Task:
 
     def facts(self, needs: list[Need]) -> dict[str, Any]:
         """What was seen of it, and the command of each need, or of any task."""
-        commands = {need.word: self._command(need.compare, need.words) for need in needs}
+        commands = {need.word: self._for([need]) for need in needs}
         commands = commands or {"any": self._command(advice.for_any())}
         facts = {"name": self._config.env, **self._seen, "compare": commands}
         if len(needs) > 1:
-            facts["together"] = self._together(needs)
+            facts["together"] = self._for(needs)
         for key, found in zip(("tried", "near"), self._tried(), strict=True):
             facts[key] = [
                 {name: getattr(one, name) for name in ("found", "made", "evidence")}
@@ -133,7 +144,7 @@ class Task:
         seen = [
             ["observation", self._seen["observation"]],
             ["actions", self._seen["actions"]],
-            ["episode", _length(steps)],
+            ["episode", _length(steps, self._seen["played"], config.wrappers.time_limit)],
         ]
         print_table("", ["task", config.env], seen)
         print()
@@ -145,39 +156,66 @@ class Task:
         for need in needs:
             print(_text(need))
             if not very:
-                print(f"  your task: {self._command(need.compare, need.words)}")
+                print(f"  your task: {self._for([need])}")
             print()
+        together = self._for(needs) if needs else self._command(advice.for_any())
         if len(needs) > 1:
-            print(f"All of them: {self._together(needs)}\n")
+            print(f"All of them: {together or 'not in one command, their options differ'}\n")
         if not needs:
             print("Nothing is known of this task. What has to be remembered there?\n")
             _list_needs()
             print("\nSay it with --need WORD. If you cannot tell, compare:")
-            print(f"  {self._command(advice.for_any())}\n")
+            print(f"  {together}\n")
         elif not asked and needs != advice.needs_of(config.env):
             print(
                 "That is by the wrappers and options. If they hide something else, say it with "
                 "--need WORD; clew advise lists the words."
             )
+        self._show_costs(needs)
+        command = together or self._for(needs[:1])
         print(
             f"clew compare trains each memory by {config.algorithm}, {SEEDS} seeds of "
-            f"{config.steps:,} steps, where the command says nothing else; --name trial --seeds 2 "
-            f"--steps {config.steps // 10} first shows how long that takes. If no memory is above "
-            f"none then, the learner may be why: try {self._otherwise()}."
+            f"{config.steps:,} steps, where the command says nothing else. How long that takes:\n"
+            f"  {command} --name trial-{slug(config.env)} --seeds 2 --steps {config.steps // 10}\n"
+            "If no memory is above none in it, the learner may be why: try "
+            f"{self._otherwise(needs)}."
         )
 
-    def _otherwise(self) -> str:
-        """What else often decides."""
-        learner = "sac" if self._seen["continuous"] else "ppo"
-        others = [f"--algorithm {learner}"] if self._config.algorithm != learner else []
-        others += ["a lower discount", "--wrappers.previous-action"]
-        return " and ".join([", ".join(others[:-1]), others[-1]])
+    def _show_costs(self, needs: Sequence[Need]) -> None:
+        """Prints what the memories that are compared cost at their default sizes."""
+        names = dict.fromkeys(m for need in needs for m in need.compare) or advice.for_any()
+        show_costs(list(names), self._seen["input_size"])
+        print()
 
-    def _together(self, needs: Sequence[Need]) -> str:
-        """One comparison for several needs."""
+    def _otherwise(self, needs: Sequence[Need]) -> str:
+        """What else often decides, but for what the commands say already."""
+        said = " ".join(option for need in needs for option in need.words)
+        learners = ["ppo", *(["r2d2"] if self._seen["discrete"] else [])]
+        learners = ["sac"] if self._seen["continuous"] else learners
+        others = [f"--algorithm {n}" for n in learners if n != self._config.algorithm]
+        others += [] if "gamma" in said else ["a lower discount"]
+        others += [] if "previous-action" in said else ["--wrappers.previous-action"]
+        return " and ".join(filter(None, [", ".join(others[:-1]), others[-1]]))
+
+    def _for(self, needs: Sequence[Need]) -> str | None:
+        """One comparison for some needs; None if their options say different things."""
         memories = dict.fromkeys(memory for need in needs for memory in need.compare)
-        options = dict.fromkeys(option for need in needs for option in need.words)
-        return self._command(list(memories), list(options))
+        options = list(dict.fromkeys(option for need in needs for option in need.words))
+        if len({option.split()[0] for option in options}) < len(options):
+            return None
+        return self._command(list(memories), [*options, *self._reach(needs)])
+
+    def _reach(self, needs: Sequence[Need]) -> list[str]:
+        """Options by which PPO learns from whole episodes, where something is held over them."""
+        from clew.agents.learners.ppo import PPOConfig  # start: JAX takes a second
+
+        learning, steps = self._config.learning, self._seen["episode_steps"]
+        length = min(READ, steps[1] if steps else LIMIT)
+        if not isinstance(learning, PPOConfig) or not any(need.far for need in needs):
+            return []
+        if length <= learning.sequence_length:
+            return []
+        return [f"--ppo.rollout-length {length}", f"--ppo.sequence-length {length}"]
 
     def _command(
         self,
@@ -198,6 +236,7 @@ class Task:
         for option in map(shlex.split, options):
             words += option if option[0] not in given else []
         endless = self._seen["episode_steps"] is None and task is self._words
+        endless = endless and self._config.wrappers.time_limit is None
         words += ["--wrappers.time-limit", str(LIMIT)] if endless else []
         return shlex.join(words)
 
@@ -229,8 +268,8 @@ def look_at(config: TrainConfig) -> dict[str, Any]:
     Returns:
         "options", the task's with their defaults; "observation" and "actions" as text; "hidden",
         whether wrappers leave something out of an observation; "continuous", whether actions are
-        numbers; "episode_steps", those of the shortest and the longest, None if one went on for
-        more than `LONGEST`.
+        numbers, and "discrete", whether one is a choice; "episode_steps", those of the shortest and
+        the longest, None if one went on for more than "played"; "input_size", what a memory reads.
 
     Raises:
         UserError: for an unknown task or option, or a fault of the environment.
@@ -247,12 +286,17 @@ def look_at(config: TrainConfig) -> dict[str, Any]:
     parts = make_parts(config)
     agent = build_agent(parts.config, parts.task, jax.random.key(0))
     params, static = eqx.partition(agent, eqx.is_array)
-    evaluate = parts.task.evaluator(static, greedy=False, max_steps=LONGEST)
-    try:
-        lengths = evaluate(params, parts.task.statistics(), EPISODES, (0, 0))["length"]
-        steps = [int(np.min(lengths)), int(np.max(lengths))]
-    except EpisodeTooLong:
-        steps = None
+    steps, played, began = None, LONGEST, time.monotonic()
+    limits = parts.task.program(compiled=lambda _: (LONGEST,), hosted=lambda _: (FIRST, LONGEST))
+    for played in limits:
+        evaluate = parts.task.evaluator(static, greedy=False, max_steps=played)
+        try:
+            lengths = evaluate(params, parts.task.statistics(), EPISODES, (0, 0))["length"]
+            steps = [int(np.min(lengths)), int(np.max(lengths))]
+            break
+        except EpisodeTooLong:
+            if (time.monotonic() - began) * LONGEST / played > PATIENCE:
+                break
     task, keep = parts.task, config.wrappers.keep
     whole = make_task(config.env, config.env_options, replace(config.wrappers, keep=None))
     return {
@@ -265,7 +309,10 @@ def look_at(config: TrainConfig) -> dict[str, Any]:
         and flatdim(task.observation_space) != flatdim(whole.observation_space),
         "actions": _described(task.action_space),
         "continuous": isinstance(task.action_space, Box),
+        "discrete": isinstance(task.action_space, Discrete),
         "episode_steps": steps,
+        "played": played,
+        "input_size": agent.memory.input_size,
     }
 
 
@@ -274,11 +321,14 @@ def _described(space: Space[Any]) -> str:
     return f"Box({space.shape}, {space.dtype})" if isinstance(space, Box) else str(space)
 
 
-def _length(steps: list[int] | None) -> str:
+def _length(steps: list[int] | None, played: int, limit: int | None) -> str:
+    if steps is None and limit is not None:
+        return f"more than {played:,} steps of an untrained agent, at most your limit of {limit:,}"
     if steps is None:
         return (
-            f"more than {LONGEST:,} steps of an untrained agent, or no end; the time limit of "
-            f"{LIMIT:,} steps below is an example"
+            f"more than {played:,} steps of an untrained agent, or no end; the time limit of "
+            f"{LIMIT:,} steps below is an example: it begins the memory anew, and returns are "
+            "estimated beyond it"
         )
     low, high = steps
     length = f"{low:,} steps" if low == high else f"{low:,} to {high:,} steps"
@@ -288,11 +338,11 @@ def _length(steps: list[int] | None) -> str:
 def _text(need: Need) -> str:
     """A need with its evidence."""
     lines = [
-        f"{need.title} ({need.asks})",
-        f"  take:      {need.advice}",
-        f"  why:       {need.why}",
-        *([f"  made by:   {need.made}"] if need.made else []),
-        f"  limits:    {need.limits}",
+        _said("", f"{need.title} ({need.asks})"),
+        _said("  take:      ", need.advice),
+        _said("  why:       ", need.why),
+        *([_said("  made by:   ", need.made)] if need.made else []),
+        _said("  limits:    ", need.limits),
         *(f"  rows:      results/{folder}/README.md" for folder in need.evidence),
         f"  example:   {need.command}",
     ]
@@ -302,12 +352,17 @@ def _text(need: Need) -> str:
 def _tried_text(title: str, one: Tried, command: str) -> str:
     """What was seen on a task, with a comparison as there."""
     lines = [
-        f"{title}: {one.found}",
-        f"  made by:   {one.made}",
+        _said("", f"{title}: {one.found}"),
+        _said("  made by:   ", one.made),
         f"  rows:      results/{one.evidence}/README.md",
         f"  like that: {command}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _said(label: str, sentences: str) -> str:
+    """Sentences after their label, in lines of a page's width."""
+    return textwrap.fill(sentences, 100, initial_indent=label, subsequent_indent=" " * len(label))
 
 
 def _list_needs() -> None:

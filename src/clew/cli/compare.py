@@ -155,9 +155,13 @@ def compare_trained(args: list[str]) -> int:
         print_json({"runs": found.summaries, "better": better, "page": str(found.page)})
         return 0
     finals = {name: summary["final"] for name, summary in found.summaries.items()}
-    metrics = [n for n in METRICS if any(n in final for final in finals.values())]
+    metrics = [
+        name
+        for name in METRICS
+        if any(final.get(name, {}).get("mean") is not None for final in finals.values())
+    ]
     rows = [[m, *(final_text(final.get(n)) for n in metrics)] for m, final in finals.items()]
-    note = f"[..] 95% interval, over {over_seeds(config.seeds)}"
+    note = f"[..] 95% interval, over {over_seeds(config.seeds)}" if config.seeds > 1 else ""
     note = note if metrics else "no episode ended in it: train for longer, or limit their length"
     print_table("the last tenth of training", [kind.one, *metrics], rows, note)
     if found.better:

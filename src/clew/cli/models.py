@@ -92,6 +92,12 @@ def model_costs(name: str, input_size: int, options: dict[str, Any]) -> dict[str
     return _costs(name, _abstract_memory(name, input_size, options), input_size)
 
 
+def show_costs(names: list[str], input_size: int) -> None:
+    """Prints what memories of default sizes cost."""
+    rows = [model_costs(name, input_size, {}) for name in names]
+    _show(rows, False, f"cost at default sizes, for {input_size:,} inputs")
+
+
 def _abstract_memory(name: str, input_size: int, options: dict[str, Any]) -> Any:
     """A memory with shapes in place of its arrays."""
     import equinox as eqx  # start: JAX takes a second

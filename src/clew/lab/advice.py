@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from clew.envs.wrappers import WrapperConfig
-from clew.errors import unknown_name
+from clew.errors import UserError, unknown_name
 from clew.files import with_tuples
 
 SAME_TASK = (
@@ -53,6 +53,10 @@ class Need(NamedTuple):
     an option."""
     unless: tuple[str, ...] = ()
     """Those with which it is none."""
+    also: tuple[str, ...] = ()
+    """Other words for it."""
+    far: bool = False
+    """Whether it may have to be held over a whole episode."""
 
 
 class Tried(NamedTuple):
@@ -121,9 +125,11 @@ def need(word: str) -> Need:
         UserError: for an unknown word, with the nearest one.
     """
     known = {one.word: one for one in needs()}
-    if word.lower() not in known:
-        raise unknown_name("need", word, known)
-    return known[word.lower()]
+    others = {other: one for one in needs() for other in one.also}
+    if word.lower() not in known | others:
+        error = unknown_name("need", word, known)
+        raise UserError(f"{error}; clew advise says what they mean")
+    return (known | others)[word.lower()]
 
 
 def needs_of(task: str, given: Collection[str] = ()) -> list[Need]:

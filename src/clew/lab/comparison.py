@@ -136,7 +136,9 @@ def train_once(config: TrainConfig, progress: Progress) -> Path:
     if not (path / folder.CONFIG).exists():
         return train(config, progress=progress).path
     if differences(folder.read_config(path), by_reference(config).config):
-        raise UserError(f"{path} holds a run with other settings; choose another --run-dir")
+        raise UserError(
+            f"{path} holds a run with other settings; choose another --name or --run-dir"
+        )
     return train(config, resume=True, progress=progress).path
 
 
