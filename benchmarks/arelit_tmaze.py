@@ -10,7 +10,7 @@ from one to two minutes of a core with the small agents, from four to ten with t
 size. `clew report results/arelit-tmaze` draws the curves.
 """
 
-import sys
+import argparse
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -138,7 +138,11 @@ STAGES = (
 
 
 if __name__ == "__main__":
-    folder = sys.argv[1] if sys.argv[1:] else "runs/arelit-tmaze"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("output", nargs="?", default="runs/arelit-tmaze", help="the study's folder")
+    folder = parser.parse_args().output
     for stage in STAGES:
         part = STUDY.only([stage.model], [f"corridor-{stage.corridor}"])
         run_study(replace(part, seeds=stage.seeds, steps=stage.steps), folder, workers=1)

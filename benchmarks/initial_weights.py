@@ -9,7 +9,7 @@ It goes on where it stopped. `clew report results/initial-weights` draws the cur
 same for every way of drawing, but what is drawn from them is not, so nothing is paired.
 """
 
-import sys
+import argparse
 
 from clew import A2CConfig, TrainConfig
 from clew.lab.grid import Evaluation, Setting, Study, run_study
@@ -50,4 +50,8 @@ STUDY = Study(
 
 
 if __name__ == "__main__":
-    run_study(STUDY, sys.argv[1] if sys.argv[1:] else "runs/initial-weights", workers=1)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("output", nargs="?", default="runs/initial-weights", help="its folder")
+    run_study(STUDY, parser.parse_args().output, workers=1)

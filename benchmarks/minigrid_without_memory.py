@@ -9,6 +9,8 @@ right. Facing up, only the one who chose so goes on; facing down, it goes on wit
 else turns back, for it cannot tell having chosen to go down from having just arrived.
 """
 
+import argparse
+
 import gymnasium
 import numpy as np
 
@@ -54,4 +56,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     main()

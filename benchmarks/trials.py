@@ -6,8 +6,8 @@ trains what is not trained yet, one study for each name, and writes what policie
 `separate` is the control: the same trials, with a memory that begins anew in each episode.
 """
 
+import argparse
 import json
-import sys
 from pathlib import Path
 
 from bandit_policies import POLICIES, bandit_policy_returns, best_bandit_return
@@ -110,9 +110,15 @@ def write_policies(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    place = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("output", type=Path, help="where the studies' folders are")
+    parser.add_argument("studies", nargs="+", choices=STUDIES, help="those to train")
+    given = parser.parse_args()
+    place = given.output
     place.mkdir(parents=True, exist_ok=True)
-    for name in sys.argv[2:]:
+    for name in given.studies:
         run_study(STUDIES[name], place / name, workers=1)
     if not (place / "policies.jsonl").exists():
         write_policies(place / "policies.jsonl")
