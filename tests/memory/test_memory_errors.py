@@ -140,11 +140,14 @@ def test_unknown_names_come_with_the_nearest() -> None:
     [
         ({"layers": ["min_gur"]}, "unknown kind of layer 'min_gur'.*min_gru"),
         ({"layers": "min_gru"}, "layers must be a list of names"),
-        ({"layers": []}, "layers must be an integer of at least 1, got 0"),
+        ({"layers": []}, "layers must be a list of names"),
         ({"layers": ["lstm"]}, "lstm is not made of layers"),
         ({"layer_options": {"atention": {}}}, "atention.*attention"),
         ({"layer_options": {"attention": {"windw": 3}}}, "windw.*window"),
-        ({"layer_options": {"attention": {"num_layers": 3}}}, "number are those of the hybrid"),
+        (
+            {"layer_options": {"attention": {"num_layers": 3}}},
+            "width, number, input and key are those of the hybrid",
+        ),
     ],
     ids=str,
 )

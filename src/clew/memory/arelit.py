@@ -124,7 +124,7 @@ class ApproximateLinearAttention(eqx.Module):
         self, state: AReLiTState, x: Float[Array, " n"], start: Bool[Array, ""]
     ) -> tuple[AReLiTState, Float[Array, " n"]]:
         """One observation."""
-        tick = self._ticks(state.tick, start[None])[0]
+        tick = self._ticks(state.tick, jnp.asarray(start)[None])[0]
         inputs = WaveInputs(self.features(self.norm(x)), self._cosines(tick))
         (keys, values), a = advance(self, Vectors(*state[:2]), inputs, start)
         return AReLiTState(keys, values, tick), self.output(a.reshape(-1))

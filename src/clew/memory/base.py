@@ -17,7 +17,7 @@ from clew.memory.parts.maps import MemoryMap
 State = PyTree[Array]
 """What a memory carries from one observation to the next: arrays without batch or time axis."""
 
-_VALUES: Any = (jax.Array, np.ndarray, np.generic, bool, int, float, list)
+_VALUES: Any = (jax.Array, np.ndarray, np.generic, bool, int, float)
 
 
 class AbstractMemory(eqx.Module):

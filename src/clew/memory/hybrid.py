@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import jax
 from jaxtyping import PRNGKeyArray
 
-from clew.errors import DEEPEST, UserError, check_call, require_at_least, unknown_name
+from clew.errors import DEEPEST, UserError, check_call, one_line, require_at_least, unknown_name
 from clew.memory.parts.blocks import Init
 from clew.memory.parts.layer import Layer
 from clew.memory.parts.stack import LayerStack, check_sizes, make_embedding
@@ -60,9 +60,12 @@ class Hybrid(LayerStack):
         init: Init = "orthogonal",
     ):
         check_sizes(input_size, hidden_size, 1)
-        if isinstance(layers, str) or not all(isinstance(kind, str) for kind in layers):
-            raise UserError(f'layers must be a list of names, ["gru", ...], got {layers!r}')
-        require_at_least("layers", len(layers), 1, DEEPEST)
+        named = isinstance(layers, list | tuple) and all(isinstance(kind, str) for kind in layers)
+        if not named or not layers:
+            raise UserError(
+                f'layers must be a list of names, ["{ATTENTION}", ...], got {one_line(layers)}'
+            )
+        require_at_least("the number of layers", len(layers), 1, DEEPEST)
         given = dict(layer_options or {})
         for kind in given:
             if kind not in layers:
@@ -90,13 +93,15 @@ class Hybrid(LayerStack):
         known = self.kinds()
         if kind not in known:
             raise unknown_name("kind of layer", kind, known)
-        if options["hidden_size"] != size or "num_layers" in options:
-            raise UserError(f"{kind} in layer_options: width and number are those of the hybrid")
+        if options["hidden_size"] != size or {"num_layers", "input_size", "key"} & set(options):
+            raise UserError(
+                f"{kind} in layer_options: width, number, input and key are those of the hybrid"
+            )
         check_call(kind, known[kind], size, key=key, num_layers=1, **options)
         made = known[kind](size, key=key, num_layers=1, **options)
         if not isinstance(made, LayerStack):
             raise UserError(
-                f"{kind} is not made of layers; a hybrid's are those of transformers, linear "
-                "attention and mixers"
+                f"{kind} is not made of layers that a hybrid can take, which are {ATTENTION}, "
+                "linear attention and mixers"
             )
         return made.layers[0]

@@ -49,8 +49,9 @@ class LinearAttention(eqx.Module):
     def init_state(self) -> LinearState:
         """Zeros."""
         heads, head, dtype = self.num_heads, self.head_size, self.inputs.weight.dtype
-        sums = (jnp.zeros((heads, head, head), dtype), jnp.zeros((heads, head), dtype))
-        return LinearState(*sums, sums if self.summation == "compensated" else ())
+        shapes = ((heads, head, head), (heads, head))
+        matrix, normaliser, *lost = (jnp.zeros(shape, dtype) for shape in 2 * shapes)
+        return LinearState(matrix, normaliser, tuple(lost) if self.summation != "plain" else ())
 
     def step(
         self, state: LinearState, x: Float[Array, " n"], start: Bool[Array, ""]

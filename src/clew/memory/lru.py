@@ -51,10 +51,11 @@ class LRUMixer(StateSpaceMixer):
         b = re_b / math.sqrt(2 * size), im_b / math.sqrt(2 * size)
         c = re_c.T / math.sqrt(state), im_c.T / math.sqrt(state)
         super().__init__(b, c, key=keys[4], init=init, activation=activation, backend=backend)
-        square = r_min**2 + (r_max**2 - r_min**2) * _between(keys[5], state)
-        self.nu = jnp.log(-0.5 * jnp.log(square))
+        # 1 - |lambda|^2, which has digits where |lambda| is nearly 1.
+        gap = (1.0 - r_max**2) + (r_max**2 - r_min**2) * (1.0 - _between(keys[5], state))
+        self.nu = jnp.log(-0.5 * jnp.log1p(-gap))
         self.theta = jnp.log(max_phase * _between(keys[6], state))
-        self.log_gamma = 0.5 * jnp.log1p(-square)
+        self.log_gamma = 0.5 * jnp.log(gap)
 
     def transition(self) -> tuple[Complex[Array, " state"], Complex[Array, " state"]]:
         nu, theta, gamma = map(jnp.exp, map(wide, (self.nu, self.theta, self.log_gamma)))

@@ -70,8 +70,8 @@ class LSTMCell(AbstractCell):
 
     def init_state(self) -> State:
         """Zero cell and zero output, (c, h)."""
-        zeros = jnp.zeros(self.size, self.recurrent.weight.dtype)
-        return zeros, zeros
+        dtype = self.recurrent.weight.dtype
+        return jnp.zeros(self.size, dtype), jnp.zeros(self.size, dtype)
 
     def offset(self) -> Float[Array, " gates"]:
         """The biases of the recurrent product; zeros unless the cell has them."""

@@ -81,7 +81,7 @@ class RetentionMixer(MatrixMixer):
     def _log_keep(self) -> Float[np.ndarray, " heads"]:
         """log a of every head; -inf where a head lasts one step."""
         with np.errstate(divide="ignore"):
-            return np.log1p(-1.0 / (self.shortest * 2.0 ** np.arange(self.num_heads)))
+            return np.log1p(-np.exp2(-np.arange(self.num_heads)) / self.shortest)
 
 
 class Retention(MixerStack):

@@ -58,7 +58,8 @@ class S5Mixer(StateSpaceMixer):
         super().__init__(b, c, key=keys[3], init=init, activation=activation, backend=backend)
         self.real = initial.constant(state // 2, -0.5)
         self.imag = jnp.array(np.tile(frequencies, num_blocks), jnp.float32)
-        middle, span = math.log(dt_min * dt_max) / 2, math.log(dt_max / dt_min) / 2
+        low, high = math.log(dt_min), math.log(dt_max)
+        middle, span = (low + high) / 2, (high - low) / 2
         self.log_step = middle + initial.uniform(keys[4], (state // 2,), span)
         self.bounded = bounded
 

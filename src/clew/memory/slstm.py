@@ -81,8 +81,9 @@ class SLSTMMixer(ConvolvedMixer):
     def init_heads(self) -> SLSTMState:
         """Zeros, and an m below every other."""
         heads, head, _ = self.recurrent.shape
-        zeros = jnp.zeros((heads, head), self.recurrent.dtype)
-        return SLSTMState(zeros, zeros, zeros, jnp.full_like(zeros, NOTHING))
+        shape, dtype = (heads, head), self.recurrent.dtype
+        c, n, h, m = (jnp.full(shape, begin, dtype) for begin in (0.0, 0.0, 0.0, NOTHING))
+        return SLSTMState(c, n, h, m)
 
     def project(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
         """The input as it is."""

@@ -42,8 +42,8 @@ def _wrong(
     try:
         returned = eqx.filter_eval_shape(call)
     except Exception as error:
-        says = str(error).strip().splitlines()[0]
-        yield f"{name} raises {type(error).__name__}: {says}{_hint(error)}"
+        says = "".join(f": {line}" for line in str(error).strip().splitlines()[:1])
+        yield f"{name} raises {type(error).__name__}{says}{_hint(error)}"
         return
     parts = {"refresh": ("state",), "unroll_with_metrics": ("state", "output", "metrics")}
     expected = parts.get(name, ("state", "output"))
@@ -58,6 +58,9 @@ def _wrong(
         yield from _unlike("the output", outputs[0], (*lead, memory.output_size), dtype)
     if len(outputs) == 2:
         names = memory.metric_names
+        if not isinstance(outputs[1], dict):
+            yield f"the metrics are {type(outputs[1]).__name__}, not a dict,"
+            return
         if set(outputs[1]) != set(names):
             yield f"the metrics are {sorted(outputs[1])}, not {sorted(names)} as metric_names says,"
         for metric, values in outputs[1].items():

@@ -159,9 +159,9 @@ class WindowAttention(eqx.Module):
     def init_state(self) -> WindowState:
         """An empty ring."""
         slots, size, dtype = self.window + 1, self.query.weight.shape[0], self.query.weight.dtype
-        ring = jnp.zeros((self.num_heads, slots, self.head_size), dtype)
-        zero = jnp.array(0, jnp.int32)
-        return WindowState(jnp.zeros((slots, size), dtype), ring, ring, zero, zero)
+        ring, integer = (self.num_heads, slots, self.head_size), jnp.int32
+        hidden, keys, values = (jnp.zeros(shape, dtype) for shape in ((slots, size), ring, ring))
+        return WindowState(hidden, keys, values, jnp.zeros((), integer), jnp.zeros((), integer))
 
     def step(
         self, state: WindowState, x: Float[Array, " n"], start: Bool[Array, ""]
@@ -276,7 +276,7 @@ class WindowAttention(eqx.Module):
 
     def _weights(self, xs: Float[Array, "time n"]) -> Float[Array, "heads time time"]:
         """The softmax's weights over an episode, every pair at once."""
-        times = jnp.arange(len(xs))
+        times = jnp.arange(len(xs), dtype=jnp.int32)
         distance = times[:, None] - times[None, :]
         keys, _ = self.keys_values(xs)
         content, by_distance = self.queries(xs)
@@ -383,13 +383,13 @@ class Band(eqx.Module):
         time, slots = len(starts), window + 1
         count = max(1, round(time / max(_BLOCK, reach)))
         block = -(-time // count)
-        order = (position + jnp.arange(slots)) % slots
-        seen = jnp.arange(slots) >= slots - length
+        order = (position + jnp.arange(slots, dtype=jnp.int32)) % slots
+        seen = jnp.arange(slots, dtype=jnp.int32) >= slots - length
         of_chunk = jnp.cumsum(starts.astype(jnp.int32))
         of_past = jnp.where(seen[1:], 0, -1).astype(jnp.int32)
         pads = (reach - window, count * block - time)
         before, after = (jnp.full(n, -2 - i, jnp.int32) for i, n in enumerate(pads))
-        last_start = jnp.max(jnp.where(starts, jnp.arange(time), -1))
+        last_start = jnp.max(jnp.where(starts, jnp.arange(time, dtype=jnp.int32), -1))
         since = time - jnp.maximum(last_start, 0)
         opened = last_start >= 0
         grown = jnp.where(opened, since, length + time)
@@ -420,8 +420,8 @@ class Band(eqx.Module):
 
     def visible(self) -> Bool[Array, "1 count block keys"]:
         """Whether a query sees a key: of its own episode, not later, at most `reach` before."""
-        key = jnp.arange(self.reach + self.block)[None, :]
-        query = jnp.arange(self.block)[:, None]
+        key = jnp.arange(self.reach + self.block, dtype=jnp.int32)[None, :]
+        query = jnp.arange(self.block, dtype=jnp.int32)[:, None]
         near = (key >= query) & (key <= query + self.reach)
         of_keys = jnp.stack([self.episodes[self._span(i)] for i in range(self.count)])
         same = of_keys[:, None, :] == of_keys[:, self.reach :, None]
@@ -488,9 +488,9 @@ def join_rings(
     """The ring after the chunk, as if its rows had been written one by one."""
     slots = ring.shape[1]
     rows = jnp.concatenate([ring[:, band.ring_order], chunk], axis=1)[:, -slots:]
-    kept = jnp.arange(slots) >= slots - band.length_after
+    kept = jnp.arange(slots, dtype=jnp.int32) >= slots - band.length_after
     rows = jnp.where(jnp.broadcast_to(kept[None, :, None], rows.shape), rows, 0.0)
-    return rows[:, (jnp.arange(slots) - band.position_after) % slots]
+    return rows[:, (jnp.arange(slots, dtype=jnp.int32) - band.position_after) % slots]
 
 
 def ring_after(

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from clew.errors import DEEPEST, LARGEST_SIZE, require_at_least
+from clew.errors import DEEPEST, LARGEST_SIZE, UserError, require_at_least
 from clew.memory.base import (
     AbstractMemory,
     State,
@@ -340,20 +340,39 @@ _result = jax.custom_vjp(_result_of, nondiff_argnums=(0,))
 
 def _result_forward(
     kernel: CellKernel | None, projected: _Parts, product: _Parts, state: State, known: _Known
-) -> tuple[tuple[State, Array], _Known]:
-    return _result_of(kernel, projected, product, state, known), known
+) -> tuple[tuple[State, Array], tuple[_Known, _Parts]]:
+    mark = tuple(jnp.ravel(leaf)[0] for leaf in jax.tree.leaves((projected, product, state)))
+    return _result_of(kernel, projected, product, state, known), (known, mark)
 
 
 def _result_backward(
-    kernel: CellKernel | None, known: _Known, cotangents: tuple[State, Array]
+    kernel: CellKernel | None, kept: tuple[_Known, _Parts], cotangents: tuple[State, Array]
 ) -> tuple:
-    (cell, inputs, run), (of_last, of_outputs) = known, cotangents
+    ((cell, inputs, run), mark), (of_last, of_outputs) = kept, cotangents
+    of_outputs = _only_once(of_outputs, mark)
     if kernel:
         return *pull_kernel(kernel, inputs, run, of_outputs, of_last), None
     return *_pull_steps(cell, inputs, run, of_outputs, of_last), None
 
 
 _result.defvjp(_result_forward, _result_backward)
+
+
+@jax.custom_jvp
+def _only_once(of_outputs: Array, mark: _Parts) -> Array:
+    """What the backward pass begins with; `mark` depends on all that the forward pass was given.
+
+    What that pass keeps is known and has no derivative, so another one of it would be silently 0.
+    """
+    return of_outputs
+
+
+@_only_once.defjvp
+def _only_once_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    raise UserError(
+        "the gradient of unroll of an LSTM, a GRU or an Elman network has no derivative; "
+        "clew.memory.base.scan_steps(memory, state, xs, starts) has all of them"
+    )
 
 
 def _run_steps(cell: AbstractCell, inputs: CellInputs) -> CellRun:

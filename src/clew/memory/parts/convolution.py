@@ -120,5 +120,5 @@ def look_back(
     lagged = (
         jnp.where((ages >= before - i)[:, None], seen[i : i + time], 0.0) for i in range(before + 1)
     )
-    last = jnp.arange(before, 0, -1) <= ages[-1] + 1
+    last = jnp.arange(before, 0, -1, dtype=jnp.int32) <= ages[-1] + 1
     return jnp.where(last[:, None], seen[time:], 0.0), lagged

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from clew.errors import LARGEST_SIZE, require_at_least, require_choice, require_rate
+from clew.errors import LARGEST_SIZE, UserError, require_at_least, require_choice, require_rate
 from clew.memory.kernels import RecurrenceBackend, choose_form
 from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, LayerNorm, Linear, check_heads
@@ -19,6 +19,8 @@ from clew.memory.parts.stack import embedded_layers
 QueryPath = Literal["single", "double"]
 InitPer = Literal["product", "role", "head"]
 A = TypeVar("A", bound=Any)
+SMALLEST = 1e-15
+"""The least epsilon: gradients divide by its square, which float32 has to hold."""
 
 
 class GatedOptions(TypedDict, total=False):
@@ -232,7 +234,9 @@ def gated_stack(
     Raises:
         UserError: for an impossible size or an unknown choice.
     """
-    require_rate("epsilon", epsilon)
+    require_rate("epsilon", epsilon, positive=True)
+    if epsilon < SMALLEST:
+        raise UserError(f"epsilon must be at least {SMALLEST:g}, got {epsilon!r}")
     choose_form(backend)
     check_heads(num_heads, head_size)
 

@@ -80,6 +80,8 @@ def read_piece(
     kept = select(going_on[-1], state, empty)
     after = kept.add(jnp.einsum("jhv,jhm->hvm", value, key), jnp.sum(key, axis=0))
     # Zeros replaced what was not finite: the steps that see it, and no others, become NaN.
+    # Steps that fill a piece up ask for nothing: 0 / 0 without an epsilon.
+    below = jnp.where(below == 0.0, 1.0, below)
     spoiled = jnp.any(seen & ~jnp.broadcast_to(fine, seen.shape), axis=1)
     attended = jnp.where(spoiled[:, None, None], jnp.nan, above / below[:, :, None])
     after = jax.tree.map(lambda s: jnp.where(spoiled[-1], jnp.nan, s), after)

@@ -1,0 +1,103 @@
+"""What users do at the edges: donated states, second derivatives, plain numbers, odd lengths."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from clew.errors import UserError
+from clew.memory import MEMORIES, make_memory
+from clew.memory.base import scan_steps
+from clew.memory.gru import GRU
+from clew.memory.laws import check
+from memory_samples import INPUT_SIZE, sample
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_a_state_can_be_donated_and_starts_may_be_plain(name: str) -> None:
+    """No array of a first state is in it twice; True is a start as an array of it is."""
+    memory = sample(name)
+    state = memory.init_state()
+    places = [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(state) if leaf.size]
+    assert len(set(places)) == len(places)
+    x = np.ones(INPUT_SIZE, np.float32)
+    np.testing.assert_array_equal(
+        memory.step(state, x, True)[1], memory.step(state, x, jnp.array(True))[1]
+    )
+    with pytest.raises(UserError, match="expected x as an array, got"):
+        memory.step(state, [1.0] * INPUT_SIZE, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("elman", {}), *((n, {"backend": b}) for n in ("lstm", "gru") for b in ("xla", "kernel"))],
+)
+def test_a_cell_refuses_a_second_derivative(name: str, options: dict[str, Any]) -> None:
+    """What its backward pass keeps has none; step by step there is one."""
+    memory = sample(name, **options)
+    xs, starts = jax.random.normal(jax.random.key(1), (4, INPUT_SIZE)), jnp.zeros(4, bool)
+
+    def curvature(unroll: Any, memory: Any) -> Any:
+        def loss(xs: Any) -> Any:
+            return jnp.sum(unroll(memory, memory.init_state(), xs, starts)[1])
+
+        return jax.jit(jax.grad(lambda xs: jnp.sum(jax.grad(loss)(xs) ** 2)))(xs)
+
+    with pytest.raises(UserError, match="has no derivative; clew.memory.base.scan_steps"):
+        curvature(type(memory).unroll, memory)
+    assert np.abs(curvature(scan_steps, memory)).max() > 1e-3
+
+
+def test_a_chunk_that_does_not_fill_its_pieces_has_a_gradient_without_epsilon() -> None:
+    memory = sample("linear_transformer", epsilon=0.0)
+    xs, starts = jax.random.normal(jax.random.key(1), (65, INPUT_SIZE)), jnp.zeros(65, bool)
+    gradient = eqx.filter_grad(lambda m: jnp.sum(m.unroll(m.init_state(), xs, starts)[1]))(memory)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-30])
+def test_relit_needs_an_epsilon(epsilon: float) -> None:
+    with pytest.raises(UserError, match="epsilon must be"):
+        sample("relit", epsilon=epsilon)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"layers": ()}, "layers must be a list of names"),
+        ({"layers": 5}, "layers must be a list of names"),
+        ({"layers": ("gru",)}, "not made of layers that a hybrid can take, which are attention"),
+        ({"layer_options": {"attention": {"key": 1}}}, "input and key are those of the hybrid"),
+    ],
+)
+def test_what_a_hybrid_is_not_made_of(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        make_memory("hybrid", input_size=3, key=jax.random.key(0), **options)
+
+
+def test_rates_at_the_ends_of_what_is_allowed() -> None:
+    """Of LRU's rings none begins without a rate; a geometric mean of tiny steps is one."""
+    key = jax.random.key(0)
+    slow = make_memory("lru", input_size=3, key=key, r_min=0.9999999, r_max=1.0, state_size=64)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(eqx.filter(slow, eqx.is_array)))
+    with np.errstate(all="raise", divide="ignore"):
+        wide = {"hidden_size": 1024, "num_heads": 1024, "head_size": 2, "num_layers": 1}
+        make_memory("retention", input_size=3, key=key, **wide)
+    make_memory("s5", input_size=3, key=key, dt_min=1e-30, dt_max=1e-30)
+
+
+def test_a_failure_without_words_is_reported() -> None:
+    class Failing(GRU):
+        def step(self, state: Any, x: Any, start: Any) -> Any:
+            raise AssertionError
+
+    class Without(GRU):
+        def unroll_with_metrics(self, state: Any, xs: Any, starts: Any) -> Any:
+            return *self.unroll(state, xs, starts), None
+
+    for kind, says in ((Failing, "step raises AssertionError"), (Without, "not a dict")):
+        report = check(kind(3, key=jax.random.key(0)), raise_on_failure=False)
+        assert not report.passed and says in str(report.failures[0])
