@@ -65,7 +65,7 @@ def test_thesis_arelit_with_one_interval_averages_values() -> None:
 
     Then nothing that makes keys or queries gets a gradient; `half_wave` is the repair.
     """
-    attention = attention_of("arelit", r=1, frequencies="printed", scale="printed", epsilon=0.0)
+    attention = attention_of("arelit", r=1, frequencies="printed", scale="printed", epsilon=1e-15)
     xs = inputs(20)
     expected = np.zeros((20, HEADS, HEAD))
     for h, head in enumerate(per_head(attention, xs)):
@@ -83,7 +83,7 @@ def test_thesis_arelit_with_one_interval_averages_values() -> None:
 
     keys, queries, values, *_ = gradient(attention)
     assert max(keys, queries) < 1e-5 * values
-    repaired = attention_of("arelit", r=1, frequencies="half_wave", epsilon=0.0)
+    repaired = attention_of("arelit", r=1, frequencies="half_wave", epsilon=1e-15)
     keys, queries, values, *_ = gradient(repaired)
     assert min(keys, queries) > 1e-3 * values
 
@@ -92,7 +92,7 @@ def test_thesis_arelit_with_one_interval_averages_values() -> None:
 @pytest.mark.parametrize("frequencies", ["printed", "half_wave"])
 def test_arelit_is_relit_with_that_delta(frequencies: Any, r: int) -> None:
     """Eq. 4.13: C~_t = sum_ij delta(i, j) l_i (x) m_j, with l and m of Eq. 4.11 and 4.12."""
-    attention = attention_of("arelit", r=r, frequencies=frequencies, epsilon=0.0)
+    attention = attention_of("arelit", r=r, frequencies=frequencies, epsilon=1e-15)
     xs = inputs(9)
     period, constant = (r, 2 / r) if frequencies == "printed" else (2 * r, 0.0)
     expected = np.zeros((9, HEADS, HEAD))

@@ -193,6 +193,7 @@ class Task:
         learners = ["ppo", *(["r2d2"] if self._seen["discrete"] else [])]
         learners = ["sac"] if self._seen["continuous"] else learners
         others = [f"--algorithm {n}" for n in learners if n != self._config.algorithm]
+        others += ["more steps"]
         others += [] if "gamma" in said else ["a lower discount"]
         others += [] if "previous-action" in said else ["--wrappers.previous-action"]
         return " and ".join(filter(None, [", ".join(others[:-1]), others[-1]]))

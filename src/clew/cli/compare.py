@@ -83,7 +83,7 @@ def main(args: list[str]) -> int:
     if command.json:
         print_json({"runs": summaries, "picture": str(picture)})
         return 0
-    metrics = _known(summary["final"] for summary in summaries.values())
+    metrics = [m for m in METRICS if any(m in s["final"] for s in summaries.values())]
     short = _short(summaries)
     cells = [_row(short[name], summary, metrics) for name, summary in summaries.items()]
     columns = ["run", "memory", "task", "seeds", "steps", *metrics]
@@ -106,16 +106,6 @@ def _find(name: str, command: CompareCommand) -> Path:
                 f"{' '.join(command.runs)} --env TASK"
             ) from None
         raise
-
-
-def _known(finals: Iterable[dict[str, Any]]) -> list[str]:
-    """The metrics that any of some runs has a mean of."""
-    found = list(finals)
-    return [
-        name
-        for name in METRICS
-        if any(final.get(name, {}).get("mean") is not None for final in found)
-    ]
 
 
 def _labels(summaries: dict[str, dict[str, Any]]) -> dict[str, str]:
@@ -165,7 +155,7 @@ def compare_trained(args: list[str]) -> int:
         print_json({"runs": found.summaries, "better": better, "page": str(found.page)})
         return 0
     finals = {name: summary["final"] for name, summary in found.summaries.items()}
-    metrics = _known(finals.values())
+    metrics = [n for n in METRICS if any(map(final_text, (f.get(n) for f in finals.values())))]
     rows = [[m, *(final_text(final.get(n)) for n in metrics)] for m, final in finals.items()]
     note = f"[..] 95% interval, over {over_seeds(config.seeds)}" if config.seeds > 1 else ""
     note = note if metrics else "no episode ended in it: train for longer, or limit their length"
