@@ -5,6 +5,7 @@ import inspect
 from typing import Any
 
 import gymnasium
+from gymnasium.envs.registration import parse_env_id
 
 from clew.bridges.gymnasium.build import GYMNASIUM, REGISTERED_BY
 from clew.bridges.gymnax import gymnax_options, make_gymnax
@@ -85,8 +86,7 @@ def _alike(registered: str, name: str) -> bool:
 
 
 def _version(registered: str) -> int:
-    version = registered.rpartition("-v")[2]
-    return int(version) if version.isdecimal() else 0
+    return parse_env_id(registered)[2] or 0
 
 
 def jax_task(name: str) -> type[Environment] | None:

@@ -121,7 +121,7 @@ class Task:
     def facts(self, needs: list[Need]) -> dict[str, Any]:
         """What was seen of it, and the command of each need, or of any task."""
         commands = {need.word: self._for([need]) for need in needs}
-        commands = commands or {"any": self._command(advice.for_any())}
+        commands = commands or {"any": self._for([])}
         facts = {"name": self._config.env, **self._seen, "compare": commands}
         if len(needs) > 1:
             facts["together"] = self._for(needs)
@@ -158,7 +158,7 @@ class Task:
             if not very:
                 print(f"  your task: {self._for([need])}")
             print()
-        together = self._for(needs) if needs else self._command(advice.for_any())
+        together = self._for(needs)
         if len(needs) > 1:
             print(f"All of them: {together or 'not in one command, their options differ'}\n")
         if not needs:
@@ -171,21 +171,15 @@ class Task:
                 "That is by the wrappers and options. If they hide something else, say it with "
                 "--need WORD; clew advise lists the words."
             )
-        self._show_costs(needs)
-        command = together or self._for(needs[:1])
+        show_costs(_compared(needs), self._seen["input_size"])
         print(
-            f"clew compare trains each memory by {config.algorithm}, {SEEDS} seeds of "
+            f"\nclew compare trains each memory by {config.algorithm}, {SEEDS} seeds of "
             f"{config.steps:,} steps, where the command says nothing else. How long that takes:\n"
-            f"  {command} --name trial-{slug(config.env)} --seeds 2 --steps {config.steps // 10}\n"
+            f"  {together or self._for(needs[:1])} --name trial-{slug(config.env)} --seeds 2 "
+            f"--steps {config.steps // 10}\n"
             "If no memory is above none in it, the learner may be why: try "
             f"{self._otherwise(needs)}."
         )
-
-    def _show_costs(self, needs: Sequence[Need]) -> None:
-        """Prints what the memories that are compared cost at their default sizes."""
-        names = dict.fromkeys(m for need in needs for m in need.compare) or advice.for_any()
-        show_costs(list(names), self._seen["input_size"])
-        print()
 
     def _otherwise(self, needs: Sequence[Need]) -> str:
         """What else often decides, but for what the commands say already."""
@@ -199,12 +193,11 @@ class Task:
         return " and ".join(filter(None, [", ".join(others[:-1]), others[-1]]))
 
     def _for(self, needs: Sequence[Need]) -> str | None:
-        """One comparison for some needs; None if their options say different things."""
-        memories = dict.fromkeys(memory for need in needs for memory in need.compare)
+        """One comparison for some needs, or for any; None if options say different things."""
         options = list(dict.fromkeys(option for need in needs for option in need.words))
         if len({option.split()[0] for option in options}) < len(options):
             return None
-        return self._command(list(memories), [*options, *self._reach(needs)])
+        return self._command(_compared(needs), [*options, *self._reach(needs)])
 
     def _reach(self, needs: Sequence[Need]) -> list[str]:
         """Options by which PPO learns from whole episodes, where something is held over them."""
@@ -240,6 +233,11 @@ class Task:
         endless = endless and self._config.wrappers.time_limit is None
         words += ["--wrappers.time-limit", str(LIMIT)] if endless else []
         return shlex.join(words)
+
+
+def _compared(needs: Sequence[Need]) -> list[str]:
+    """The memories that are worth a comparison for some needs, or without any."""
+    return list(dict.fromkeys(name for need in needs for name in need.compare) or advice.for_any())
 
 
 def words_of(one: Tried) -> list[str]:

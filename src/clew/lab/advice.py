@@ -124,12 +124,11 @@ def need(word: str) -> Need:
     Raises:
         UserError: for an unknown word, with the nearest one.
     """
-    known = {one.word: one for one in needs()}
-    others = {other: one for one in needs() for other in one.also}
-    if word.lower() not in known | others:
-        error = unknown_name("need", word, known)
+    known = {name: one for one in needs() for name in (one.word, *one.also)}
+    if word.lower() not in known:
+        error = unknown_name("need", word, (one.word for one in needs()))
         raise UserError(f"{error}; clew advise says what they mean")
-    return (known | others)[word.lower()]
+    return known[word.lower()]
 
 
 def needs_of(task: str, given: Collection[str] = ()) -> list[Need]:

@@ -234,7 +234,7 @@ def gated_stack(
     Raises:
         UserError: for an impossible size or an unknown choice.
     """
-    require_rate("epsilon", epsilon, positive=True)
+    require_rate("epsilon", epsilon)
     if epsilon < SMALLEST:
         raise UserError(f"epsilon must be at least {SMALLEST:g}, got {epsilon!r}")
     choose_form(backend)
