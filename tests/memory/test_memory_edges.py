@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from clew.errors import UserError
@@ -13,7 +14,7 @@ from clew.memory import MEMORIES, make_memory
 from clew.memory.base import scan_steps
 from clew.memory.gru import GRU
 from clew.memory.laws import check
-from memory_samples import INPUT_SIZE, sample
+from memory_samples import INPUT_SIZE, SMALL, sample
 
 
 @pytest.mark.parametrize("name", MEMORIES)
@@ -49,6 +50,25 @@ def test_a_cell_refuses_a_second_derivative(name: str, options: dict[str, Any]) 
     with pytest.raises(UserError, match="has no derivative; clew.memory.base.scan_steps"):
         curvature(type(memory).unroll, memory)
     assert np.abs(curvature(scan_steps, memory)).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_observations_of_zeros_make_no_steep_first_gradient(name: str) -> None:
+    """Also after one that is none; a norm of nothing had slopes of a thousand, times each other."""
+    memory = make_memory(name, input_size=INPUT_SIZE, key=jax.random.key(0), **SMALL[name])
+    starts = jnp.zeros(16, bool).at[0].set(True)
+
+    @eqx.filter_jit
+    def steepness(memory: Any, xs: Any) -> Any:
+        def loss(memory: Any) -> Any:
+            return jnp.mean(memory.unroll(memory.init_state(), xs, starts)[1])
+
+        return optax.tree.norm(jax.tree.map(jnp.abs, eqx.filter_grad(loss)(memory)))
+
+    usual = steepness(memory, jax.random.normal(jax.random.key(1), (16, INPUT_SIZE)))
+    zeros = jnp.zeros((16, INPUT_SIZE))
+    for xs in (zeros, zeros.at[0, 0].set(1.0)):
+        assert steepness(memory, xs) < 100 * usual
 
 
 def test_a_chunk_that_does_not_fill_its_pieces_has_a_gradient_without_epsilon() -> None:

@@ -8,9 +8,9 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from clew.errors import DEEPEST, UserError, check_call, one_line, require_at_least, unknown_name
-from clew.memory.parts.blocks import Init
+from clew.memory.parts.blocks import Init, Linear, with_drawn_bias
 from clew.memory.parts.layer import Layer
-from clew.memory.parts.stack import LayerStack, check_sizes, make_embedding
+from clew.memory.parts.stack import LayerStack, check_sizes
 from clew.memory.transformer_xl import TransformerXL
 
 ATTENTION = "attention"
@@ -71,7 +71,8 @@ class Hybrid(LayerStack):
             if kind not in layers:
                 raise unknown_name("kind of layer in layer_options", kind, layers)
         embedding_key, *keys = jax.random.split(key, 1 + len(layers))
-        self.embedding = make_embedding(True, input_size, hidden_size, key=embedding_key, init=init)
+        embedding = Linear(input_size, hidden_size, key=embedding_key, init=init)
+        self.embedding = with_drawn_bias(embedding, key=embedding_key)
         shared = {"hidden_size": hidden_size, "init": init}
         self.layers = tuple(
             self._layer(kind, hidden_size, k, shared | dict(given.get(kind, {})))

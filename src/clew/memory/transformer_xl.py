@@ -4,6 +4,7 @@ from typing import Unpack
 
 from jaxtyping import PRNGKeyArray
 
+from clew.memory.parts.blocks import with_drawn_bias
 from clew.memory.parts.layer import NormPlace
 from clew.memory.parts.options import takes_options_of
 from clew.memory.parts.stack import LayerStack, WindowOptions, window_stack
@@ -12,7 +13,7 @@ from clew.memory.parts.stack import LayerStack, WindowOptions, window_stack
 class TransformerXL(LayerStack):
     """Transformer-XL: cached inputs, relative positions, residual connections, norms after.
 
-        e = x W + b
+        e = x W + b, with b drawn, see `with_drawn_bias`
         y = norm_1(x + attention(x))        in each layer
         out = norm_2(y + mlp(y))
 
@@ -48,8 +49,9 @@ class TransformerXL(LayerStack):
         norm: NormPlace = "after",
         **options: Unpack[WindowOptions],
     ):
-        self.embedding, self.layers, self.output_size = window_stack(
+        embedding, self.layers, self.output_size = window_stack(
             input_size, key, layer={"gate": "residual", "norm": norm}, **options
         )
+        self.embedding = embedding and with_drawn_bias(embedding, key=key)
         self.embedding_relu = False
         self.input_size = input_size

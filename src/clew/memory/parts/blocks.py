@@ -100,6 +100,22 @@ def begin_open(
     return eqx.tree_at(lambda made: made.bias, linear, bias)
 
 
+def with_drawn_bias(linear: Linear, *, key: PRNGKeyArray) -> Linear:
+    """The same product, its bias drawn uniformly from -1 / sqrt(in) to 1 / sqrt(in).
+
+    An embedding whose bias begins at 0 makes observations of zeros a stream of zeros, where every
+    norm has a slope of 1 / sqrt(epsilon), a thousand: the first gradient grows with each layer,
+    until it is not finite.
+
+    Args:
+        linear: the product.
+        key: of its draw; what was drawn with it before stays another draw.
+    """
+    fan, size = linear.weight.shape
+    bias = initial.uniform(initial.beside(key), (size,), 1.0 / math.sqrt(fan))
+    return eqx.tree_at(lambda made: made.bias, linear, bias)
+
+
 class LayerNorm(eqx.Module):
     """Layer normalisation over the last axis, y = scale (x - mean) / sqrt(var + epsilon) + offset.
 

@@ -12,7 +12,7 @@ import equinox as eqx
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.memory.base import State
-from clew.memory.parts.blocks import Init, LayerNorm, Linear
+from clew.memory.parts.blocks import Init, LayerNorm, Linear, with_drawn_bias
 from clew.memory.parts.gates import GateName
 from clew.memory.parts.layer import Layer
 from clew.memory.parts.maps import MemoryMap
@@ -80,6 +80,8 @@ def mixer_stack(
 
         e = x W + b;   layer: y = x + mixer(norm(x));   out = y + mlp(norm(y))
 
+    b is drawn, see `with_drawn_bias`: no gate keeps a stream of zeros from the norms.
+
     Args:
         input_size: numbers in one observation.
         key: random key for the weights.
@@ -102,8 +104,8 @@ def mixer_stack(
         return mixer(hidden_size, key=mixer_key, init=init, **options)
 
     sizes = (input_size, hidden_size, num_layers, ffn_size)
-    made = embedded_layers(one, *sizes, key=key, init=init, gate=gate, norm="before")
-    return *made, hidden_size
+    embedding, layers = embedded_layers(one, *sizes, key=key, init=init, gate=gate, norm="before")
+    return with_drawn_bias(embedding, key=key), layers, hidden_size
 
 
 class MixerStack(LayerStack):
