@@ -15,6 +15,7 @@ from clew.memory.parts.gates import GateName
 from clew.memory.parts.layer import NormPlace
 from clew.memory.parts.linear_sums import PIECE, LinearState, read_piece
 from clew.memory.parts.maps import MemoryMap
+from clew.memory.parts.products import exact_einsum
 from clew.memory.parts.scans import scan_pieces
 from clew.memory.parts.stack import LayerStack, embedded_layers
 
@@ -60,7 +61,7 @@ class LinearAttention(eqx.Module):
         query, key, value = self._heads(x)
         state = select(start, self.init_state(), state)
         state = state.add(value[:, :, None] * key[:, None, :], key)
-        above = jnp.einsum("hvm,hm->hv", state.matrix, query)
+        above = exact_einsum("hvm,hm->hv", state.matrix, query)
         below = jnp.sum(state.normaliser * query, axis=-1) + self.epsilon
         return state, self.output((above / below[:, None]).reshape(-1))
 
@@ -79,7 +80,7 @@ class LinearAttention(eqx.Module):
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
         """The weights of every head over an episode, phi(q_t) . phi(k_s) over their sum."""
         query, key, _ = self._heads(xs)
-        weights = jnp.tril(jnp.einsum("thm,jhm->htj", query, key))
+        weights = jnp.tril(exact_einsum("thm,jhm->htj", query, key))
         below = jnp.sum(weights, axis=-1, keepdims=True) + self.epsilon
         return {"attention": MemoryMap(weights / below, "attention")}
 

@@ -15,7 +15,7 @@ from clew.memory.parts.blocks import Init, Linear
 from clew.memory.parts.cells import CellSizes, CellStack, StackedCell, stack_cells
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.options import takes_options_of
-from clew.memory.parts.products import product
+from clew.memory.parts.products import exact_einsum
 
 LMUState = tuple[Float[Array, " size"], Float[Array, " order"]]
 """h and m."""
@@ -101,7 +101,7 @@ class LMUCell(StackedCell):
         h, m = state
         a, b = (jnp.asarray(x, m.dtype) for x in legendre_delay(len(m), self.theta))
         u = ex + self.e_h(h) + self.e_m(m)
-        m = product(m, a.T) + b * jnp.broadcast_to(u, b.shape)
+        m = exact_einsum("m,nm->n", m, a) + b * jnp.broadcast_to(u, b.shape)
         return (jnp.tanh(wx + self.w_h(h) + self.w_m(m)), m), u
 
     def unroll(

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.errors import require_rate
 from clew.memory.parts.blocks import Init, LayerNorm, Linear, begin_open, check_heads
-from clew.memory.parts.chunkwise import EXACT, without_nonfinite
+from clew.memory.parts.chunkwise import without_nonfinite
 from clew.memory.parts.convolution import ShortConvolution
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.matrix_mixer import ConvolvedMixer, GatedOutput, in_heads
@@ -25,6 +25,7 @@ from clew.memory.parts.matrix_recurrence import (
 )
 from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
 from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.products import exact_einsum
 from clew.memory.parts.scans import checkpointed_scan, scan_pieces
 
 
@@ -55,7 +56,7 @@ def advance(
     m, log_keep = _stabilise(state.m, log_f, log_i, start)
     f, i, cell = jnp.exp(log_keep), jnp.exp(log_i - m), jnp.where(start, 0.0, state.cell)
     cell = f[:, None, None] * cell + i[:, None, None] * value[:, :, None] * key[:, None, :]
-    read = jnp.einsum("hvk,hk->hv", cell, query, precision=EXACT)
+    read = exact_einsum("hvk,hk->hv", cell, query)
     return MLSTMState(cell, m), _normalised(read, m, epsilon)
 
 
@@ -82,11 +83,11 @@ def read_chunk(
     e = since.T + old[:, None]
     m = jnp.maximum(jnp.maximum(e, jnp.max(w, axis=-1)), 0.0)
     d, e = jnp.exp(w - m[:, :, None]), jnp.exp(e - m)
-    scores = d * jnp.einsum("thk,jhk->htj", query, key, precision=EXACT)
-    read = e.T[:, :, None] * jnp.einsum("hvk,thk->thv", cell, query, precision=EXACT)
-    read += jnp.einsum("htj,jhv->thv", scores, value, precision=EXACT)
+    scores = d * exact_einsum("thk,jhk->htj", query, key)
+    read = e.T[:, :, None] * exact_einsum("hvk,thk->thv", cell, query)
+    read += exact_einsum("htj,jhv->thv", scores, value)
     late = value * d[:, -1].T[:, :, None]
-    added = jnp.einsum("jhv,jhk->hvk", late, key, precision=EXACT)
+    added = exact_einsum("jhv,jhk->hvk", late, key)
     after = MLSTMState(e[:, -1, None, None] * cell + added, m[:, -1])
     return fine.spoil(_normalised(read, m.T, epsilon), after)
 

@@ -22,6 +22,7 @@ from clew.memory.parts.features import (
 from clew.memory.parts.linear_recurrence import Chunk, advance, advance_chunk
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.products import exact_einsum
 from clew.memory.parts.stack import LayerStack
 
 Decay = Literal["separate", "joint"]
@@ -80,7 +81,7 @@ class GatedLinearAttention(eqx.Module):
     def read(self, state: ReLiTState, f: Features) -> Float[Array, "heads head"]:
         """a_t of all heads."""
         q = outer(f.query_map, f.query)
-        above = jnp.einsum("hvam,ham->hv", state.matrix, q)
+        above = exact_einsum("hvam,ham->hv", state.matrix, q)
         below = jnp.sum(state.normaliser * q, axis=(1, 2)) + self.epsilon
         return above / below[:, None]
 

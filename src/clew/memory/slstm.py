@@ -12,12 +12,12 @@ from clew.errors import require_at_least, require_choice
 from clew.memory.base import select
 from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, LayerNorm, Linear, check_heads
-from clew.memory.parts.chunkwise import EXACT
 from clew.memory.parts.convolution import ShortConvolution
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.matrix_mixer import ConvolvedMixer, in_heads
 from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
 from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.products import exact_einsum
 
 ForgetGate = Literal["sigmoid", "exp"]
 
@@ -150,7 +150,7 @@ class SLSTMMixer(ConvolvedMixer):
         self, h: Float[Array, "heads head"], terms: Float[Array, "heads wide"]
     ) -> tuple[Array, Array, Array, Array]:
         """z, o, log i and log f."""
-        again = jnp.einsum("hj,hjw->hw", h, self.recurrent, precision=EXACT)
+        again = exact_einsum("hj,hjw->hw", h, self.recurrent)
         z, o, log_i, f = jnp.split(terms + again, 4, axis=-1)
         log_f = jax.nn.log_sigmoid(f) if self.forget == "sigmoid" else f
         return jnp.tanh(z), jax.nn.sigmoid(o), log_i, log_f

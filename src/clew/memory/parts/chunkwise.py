@@ -32,6 +32,7 @@ from jaxtyping import Array, Bool, Float
 
 from clew.memory.kernels.linear_recurrence import AReLiTConstants
 from clew.memory.parts.features import Features, outer
+from clew.memory.parts.products import exact_einsum
 from clew.memory.parts.scans import linear_scan
 
 CHUNK = 64
@@ -40,9 +41,6 @@ scores cost more than the state does."""
 
 PIECE = 256
 """Steps that are computed at once; between two such pieces the gradient keeps a state."""
-
-EXACT = jax.lax.Precision.HIGHEST
-"""A state sums thousands of steps: its products are never rounded to fewer bits than it has."""
 
 
 class Pairs(NamedTuple):
@@ -113,7 +111,7 @@ def score(
         if decays is not None:
             before, after = decays.halves[level]
             right, left = right * before, left * after
-        halves.append(jnp.einsum("ptn,pjn->ptj", right, left, precision=EXACT))
+        halves.append(exact_einsum("ptn,pjn->ptj", right, left))
     return Pairs(jnp.sum(queries * keys, axis=-1), tuple(halves))
 
 
@@ -137,7 +135,7 @@ def weigh(
         left = _split(values, half)[0]
         if decays is not None:
             left = left * decays.halves[level][1]
-        seen = jnp.einsum("ptj,pjn->ptn", pairs.halves[level], left, precision=EXACT)
+        seen = exact_einsum("ptj,pjn->ptn", pairs.halves[level], left)
         if decays is not None:
             seen = seen * decays.halves[level][0]
         out = out + jnp.stack([jnp.zeros_like(seen), seen], axis=1).reshape(out.shape)
@@ -194,12 +192,12 @@ def read_outer_products(
     late_k, late_v = c.key * c.of_keys.after, c.value * c.of_values.after
     early_q = c.query * c.of_keys.before
     keep = (outer(c.of_values.whole, c.of_keys.whole), c.of_keys.whole)
-    add = (_product("chtv,chtk->chvk", late_v, late_k), jnp.sum(late_k, axis=2))
+    add = (exact_einsum("chtv,chtk->chvk", late_v, late_k), jnp.sum(late_k, axis=2))
     old = jax.tree.map(lambda s, a: s.reshape(a.shape[1:]), fine.state, add)
     after = linear_scan(keep, add, old)
     matrix, normaliser = _previous(old, after)
-    above += c.of_values.before * _product("chvk,chtk->chtv", matrix, early_q)
-    below += _product("chk,chtk->cht", normaliser, early_q)[..., None]
+    above += c.of_values.before * exact_einsum("chvk,chtk->chtv", matrix, early_q)
+    below += exact_einsum("chk,chtk->cht", normaliser, early_q)[..., None]
     above, below = (join(x, len(starts)) for x in (above, below))
     last = jax.tree.map(lambda s, like: s[-1].reshape(like.shape), after, state)
     return fine.spoil(above / (below + epsilon), last)
@@ -232,25 +230,21 @@ def read_vectors(
     early_q = c.query * c.of_keys.before
     keep = (c.of_keys.whole[:, :, None], c.of_values.whole[:, :, None])
     add = (
-        _product("chtr,chtk->chrk", rows, late_k),
-        _product("chtr,chtv->chrv", rows[..., skip:], late_v),
+        exact_einsum("chtr,chtk->chrk", rows, late_k),
+        exact_einsum("chtr,chtv->chrv", rows[..., skip:], late_v),
     )
     old = jax.tree.map(lambda s, a: jnp.swapaxes(s, 0, 1).reshape(a.shape[1:]), fine.state, add)
     after = linear_scan(keep, add, old)
     keys, values = _previous(old, after)
     # k~ . q: of the steps of a chunk among each other, and of the state.
     kq = weigh(score(c.query, c.key, c.of_keys), rows)
-    kq += _product("chrk,chtk->chtr", keys, early_q)
+    kq += exact_einsum("chrk,chtk->chtr", keys, early_q)
     wkq = kq[..., skip:] * jnp.asarray(readout.weights, kq.dtype)[None, None, None]
     above = weigh(score(wkq, rows[..., skip:]), c.value, c.of_values)
-    above += c.of_values.before * _product("chrv,chtr->chtv", values, wkq)
+    above += c.of_values.before * exact_einsum("chrv,chtr->chtv", values, wkq)
     above, below = (join(x, len(starts)) for x in (above, kq[..., :1]))
     last = jax.tree.map(lambda s, like: jnp.swapaxes(s[-1], 0, 1).reshape(like.shape), after, state)
     return fine.spoil(above / (below / readout.scale + readout.epsilon), last)
-
-
-def _product(axes: str, a: Array, b: Array) -> Array:
-    return jnp.einsum(axes, a, b, precision=EXACT)
 
 
 def _previous(first: Any, after: Any) -> Any:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from clew.memory.base import select
+from clew.memory.parts.products import exact_einsum
 
 PIECE = 64
 """Steps of a square product; larger ones cost more than they save."""
@@ -40,8 +41,8 @@ class LinearState(NamedTuple):
             matrix, normaliser = matrix + lost[0], normaliser + lost[1]
         mask = going_on[:, None, None]
         asking = jnp.where(mask, query, 0.0)
-        above = jnp.einsum("hvm,thm->thv", matrix, asking)
-        below = jnp.einsum("hm,thm->th", normaliser, asking)
+        above = exact_einsum("hvm,thm->thv", matrix, asking)
+        below = exact_einsum("hm,thm->th", normaliser, asking)
         return jnp.where(mask, above, 0.0), jnp.where(going_on[:, None], below, 0.0)
 
 
@@ -67,18 +68,18 @@ def read_piece(
     key, value = (jnp.where(jnp.isfinite(x), x, 0.0) for x in (key, value))
     episode = jnp.cumsum(starts.astype(jnp.int32))
     seen = jnp.tril(episode[:, None] == episode[None, :])
-    weights = jnp.einsum("thm,jhm->htj", query, key)
+    weights = exact_einsum("thm,jhm->htj", query, key)
     weights = jnp.where(jnp.broadcast_to(seen, weights.shape), weights, 0.0)
     empty = jax.tree.map(jnp.zeros_like, state)
     state = select(starts[0], empty, state)
     going_on = episode == episode[0]
     old_above, old_below = state.read(query, going_on)
-    above = jnp.einsum("htj,jhv->thv", weights, value) + old_above
+    above = exact_einsum("htj,jhv->thv", weights, value) + old_above
     below = jnp.sum(weights, axis=-1).T + old_below + epsilon
     last = (episode == episode[-1])[:, None, None]
     key, value = jnp.where(last, key, 0.0), jnp.where(last, value, 0.0)
     kept = select(going_on[-1], state, empty)
-    after = kept.add(jnp.einsum("jhv,jhm->hvm", value, key), jnp.sum(key, axis=0))
+    after = kept.add(exact_einsum("jhv,jhm->hvm", value, key), jnp.sum(key, axis=0))
     # Zeros replaced what was not finite: the steps that see it, and no others, become NaN.
     # Steps that fill a piece up ask for nothing: 0 / 0 without an epsilon.
     below = jnp.where(below == 0.0, 1.0, below)

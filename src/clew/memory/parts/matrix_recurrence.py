@@ -31,7 +31,6 @@ from clew.errors import UserError, require_choice
 from clew.memory.kernels import uses_kernel
 from clew.memory.kernels.matrix_recurrence import MatrixArrays, matrix_recurrence
 from clew.memory.parts.chunkwise import (
-    EXACT,
     as_matrix,
     chunk_size,
     cut,
@@ -41,6 +40,7 @@ from clew.memory.parts.chunkwise import (
     weigh,
     without_nonfinite,
 )
+from clew.memory.parts.products import exact_einsum
 from clew.memory.parts.scans import checkpointed_scan, scan_pieces
 
 CHUNK = 32
@@ -96,12 +96,12 @@ def advance(
     old, value = state, inputs.value
     state = state * (keep[:, None] if keep.ndim == 2 else keep[:, None, None])
     if inputs.erase is not None:
-        held = _product("hvk,hk->hv", old, inputs.erase.key)
+        held = exact_einsum("hvk,hk->hv", old, inputs.erase.key)
         state = state - held[:, :, None] * inputs.erase.share[:, None, :]
     if inputs.rate is not None:
-        value = inputs.rate[:, None] * (value - _product("hvk,hk->hv", state, inputs.key))
+        value = inputs.rate[:, None] * (value - exact_einsum("hvk,hk->hv", state, inputs.key))
     state = state + value[:, :, None] * inputs.key[:, None, :]
-    return state, _product("hvk,hk->hv", state, inputs.query)
+    return state, exact_einsum("hvk,hk->hv", state, inputs.query)
 
 
 def choose_matrix_form(backend: MatrixBackend, *arrays: Any) -> MatrixForm:
@@ -222,14 +222,14 @@ def _read_heads(
     between, since = sum_between(jnp.where(starts[:, None], -jnp.inf, log_keep))
     d, e = jnp.exp(between), jnp.exp(since)
     if rate is not None:
-        value = rate[:, :, None] * (value - e[:, :, None] * _product("hvk,thk->thv", old, key))
-        seen = d * _product("thk,jhk->htj", key, key) * rate.T[:, :, None]
+        value = rate[:, :, None] * (value - e[:, :, None] * exact_einsum("hvk,thk->thv", old, key))
+        seen = d * exact_einsum("thk,jhk->htj", key, key) * rate.T[:, :, None]
         value = _solve(seen, value)
-    scores = d * _product("thk,jhk->htj", query, key)
-    out = e[:, :, None] * _product("hvk,thk->thv", old, query)
-    out += _product("htj,jhv->thv", scores, value)
+    scores = d * exact_einsum("thk,jhk->htj", query, key)
+    out = e[:, :, None] * exact_einsum("hvk,thk->thv", old, query)
+    out += exact_einsum("htj,jhv->thv", scores, value)
     late = value * d[:, -1].T[:, :, None]
-    return out, e[-1][:, None, None] * old + _product("jhv,jhk->hvk", late, key)
+    return out, e[-1][:, None, None] * old + exact_einsum("jhv,jhk->hvk", late, key)
 
 
 def _read_keys(
@@ -241,8 +241,8 @@ def _read_keys(
     kept = decays(-jnp.expm1(inputs.log_keep), starts, size)
     pairs = score(query[None], key[None], kept)
     out = weigh(pairs, value[None])[0]
-    out += _product("hvk,htk->htv", old, query * kept.before[0])
-    late = _product("htv,htk->hvk", value, key * kept.after[0])
+    out += exact_einsum("hvk,htk->htv", old, query * kept.before[0])
+    late = exact_einsum("htv,htk->hvk", value, key * kept.after[0])
     return join(out[None], len(starts)), kept.whole[0][:, None] * old + late
 
 
@@ -267,14 +267,16 @@ def _read_erased(
         cut(x, size)[0] for x in (inputs.query, moved, inputs.key, share, inputs.value)
     )
     before, after, whole = (jnp.split(x[0], 4)[0] for x in (kept.before, kept.after, kept.whole))
-    first = _product("hvk,hk->hv", old, erased[0])
-    held = _product("hvk,htk->htv", old, moved * before)
-    held = _later(held + _product("htj,hjv->htv", seen, value)).at[:, 0].add(first)
+    first = exact_einsum("hvk,hk->hv", old, erased[0])
+    held = exact_einsum("hvk,htk->htv", old, moved * before)
+    held = _later(held + exact_einsum("htj,hjv->htv", seen, value)).at[:, 0].add(first)
     taken = solve_unit_lower(_later(again), -held)
-    out = _product("htj,hjv->htv", of_keys, value) + _product("htj,hjv->htv", of_shares, taken)
-    out += _product("hvk,htk->htv", old, query * before)
-    late = _product("htv,htk->hvk", value, key * after)
-    late += _product("htv,htk->hvk", taken, share * after)
+    out = exact_einsum("htj,hjv->htv", of_keys, value) + exact_einsum(
+        "htj,hjv->htv", of_shares, taken
+    )
+    out += exact_einsum("hvk,htk->htv", old, query * before)
+    late = exact_einsum("htv,htk->hvk", value, key * after)
+    late += exact_einsum("htv,htk->hvk", taken, share * after)
     return join(out[None], len(starts)), whole[:, None] * old + late
 
 
@@ -344,9 +346,5 @@ def solve_unit_lower(
         return right
     half = size // 2
     first = solve_unit_lower(lower[:, :half, :half], right[:, :half])
-    rest = right[:, half:] - _product("htj,hjn->htn", lower[:, half:, :half], first)
+    rest = right[:, half:] - exact_einsum("htj,hjn->htn", lower[:, half:, :half], first)
     return jnp.concatenate([first, solve_unit_lower(lower[:, half:, half:], rest)], axis=1)
-
-
-def _product(axes: str, a: Array, b: Array) -> Array:
-    return jnp.einsum(axes, a, b, precision=EXACT)

@@ -28,6 +28,14 @@ def product(x: Float[Array, "*lead in"], weight: Float[Array, "in out"]) -> Arra
     return _product_p.bind(x, weight)
 
 
+def exact_einsum(axes: str, a: Array, b: Array) -> Array:
+    """`jnp.einsum` of a state, which sums thousands of steps, with all the bits that it has.
+
+    A GPU rounds what it multiplies to TF32's eleven bits unless it is told not to.
+    """
+    return jnp.einsum(axes, a, b, precision=jax.lax.Precision.HIGHEST)
+
+
 def _compute(x: Array, weight: Array) -> Array:
     return (_rows(x) @ weight).reshape(*x.shape[:-1], weight.shape[1])
 
