@@ -90,6 +90,8 @@ MISTAKES = {
     "train --preset a --resume b": "give one of them",
     "train --loggers tensorbord": "unknown logger 'tensorbord'; did you mean 'tensorboard'",
     "train --wandb.mode on": "unknown value of wandb.mode 'on'; did you mean 'online'",
+    "train --memory-options r=1 --memory_options eta=2": "--memory-options is given twice",
+    "compare --memories gru --memories=lstm": "--memories is given twice; it takes all of its",
     "train --resume": "--resume needs a value",
     "train --resume=": "--resume needs a value",
     "train --trust": "--trust is for the run of --resume or --start-from",

@@ -60,8 +60,6 @@ def main(args: list[str]) -> int:
     env = value_before_parsing(args, "--env")
     usual = default_command(args).config.wrappers if env else WrapperConfig()
     default = AdviseCommand(wrappers=usual)
-    if args.count("--need") > 1:
-        raise UserError("give all words after one --need, such as --need recent hidden")
     command = parse(AdviseCommand, args, command="advise", about=ABOUT, default=default)
     if not command.env and (command.env_options or command.wrappers != usual):
         raise UserError("of which task? name it with --env")

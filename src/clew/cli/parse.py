@@ -73,6 +73,7 @@ def parse(
         raise UserError(f"{_plain(complaint.getvalue())}; see {prog} --help") from None
     if rest:
         raise _unknown(rest[0], args, kind, prog, prefer)
+    _require_lists_once(kind, args)
     assert parsed is not None
     return parsed
 
@@ -131,17 +132,31 @@ def parse_pairs(words: Sequence[str]) -> dict[str, Any]:
     return pairs
 
 
-def option_names(kind: Any, prefix: str = "--") -> Iterator[str]:
+def option_names(kind: Any) -> Iterator[str]:
     """Every option of a dataclass as it is typed; positional arguments are left out."""
+    return (name for name, _ in _options(kind))
+
+
+def _options(kind: Any, prefix: str = "--") -> Iterator[tuple[str, Any]]:
+    """The options, and the type of each."""
     hints = _hints(kind)
     for field in dataclasses.fields(kind):
         hint, name = hints[field.name], field.name.replace("_", "-")
         annotated = get_origin(hint) is Annotated
         inner = get_args(hint)[0] if annotated else hint
         if dataclasses.is_dataclass(inner):
-            yield from option_names(inner, prefix if annotated else f"{prefix}{name}.")
+            yield from _options(inner, prefix if annotated else f"{prefix}{name}.")
         elif not _is_positional(hint):
-            yield prefix + name
+            yield prefix + name, hint
+
+
+def _require_lists_once(kind: Any, args: Sequence[str]) -> None:
+    """Refuses a list that is given in two parts, of which only the last would count."""
+    given = [word.partition("=")[0].replace("_", "-") for word in args]
+    for name, hint in _options(kind):
+        several = {get_origin(part) for part in (hint, *get_args(hint))} & {tuple, list, dict}
+        if several and given.count(name) > 1:
+            raise UserError(f"{name} is given twice; it takes all of its values at once")
 
 
 def _hints(kind: Any) -> dict[str, Any]:
