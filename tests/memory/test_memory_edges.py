@@ -52,16 +52,31 @@ def test_a_cell_refuses_a_second_derivative(name: str, options: dict[str, Any]) 
     assert np.abs(curvature(scan_steps, memory)).max() > 1e-3
 
 
-@pytest.mark.parametrize("name", MEMORIES)
-def test_observations_of_zeros_make_no_steep_first_gradient(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *((name, {}) for name in MEMORIES),
+        ("transformer_xl", {"norm": "before"}),
+        ("gtrxl", {"gate": "residual"}),
+        ("linear_transformer", {"gate": "residual"}),
+        ("universal", {"coordinates": False, "halting": False}),
+        ("integrated", {"coordinates": False}),
+        ("mlstm", {"gate": "gru"}),
+    ],
+)
+def test_observations_of_zeros_make_no_steep_first_gradient(
+    name: str, options: dict[str, Any]
+) -> None:
     """Also after one that is none; a norm of nothing had slopes of a thousand, times each other."""
-    memory = make_memory(name, input_size=INPUT_SIZE, key=jax.random.key(0), **SMALL[name])
+    made = SMALL[name] | options
+    memory = make_memory(name, input_size=INPUT_SIZE, key=jax.random.key(0), **made)
     starts = jnp.zeros(16, bool).at[0].set(True)
+    read = jax.random.normal(jax.random.key(2), (memory.output_size,))
 
     @eqx.filter_jit
     def steepness(memory: Any, xs: Any) -> Any:
         def loss(memory: Any) -> Any:
-            return jnp.mean(memory.unroll(memory.init_state(), xs, starts)[1])
+            return jnp.mean(memory.unroll(memory.init_state(), xs, starts)[1] @ read)
 
         return optax.tree.norm(jax.tree.map(jnp.abs, eqx.filter_grad(loss)(memory)))
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.errors import require_choice, require_rate
 from clew.memory.base import State, select
-from clew.memory.parts.blocks import Init, LayerNorm, Linear, check_heads
+from clew.memory.parts.blocks import Init, LayerNorm, Linear, check_heads, with_drawn_bias
 from clew.memory.parts.gates import GateName
 from clew.memory.parts.layer import NormPlace
 from clew.memory.parts.linear_sums import PIECE, LinearState, read_piece
@@ -162,9 +162,12 @@ class LinearTransformer(LayerStack):
             )
 
         sizes = (input_size, hidden_size, num_layers, ffn_size)
-        self.embedding, self.layers = embedded_layers(
+        embedding, self.layers = embedded_layers(
             attention, *sizes, key=key, init=init, gate=gate, norm=norm
         )
+        if gate == "residual":
+            embedding = with_drawn_bias(embedding, key=key)
+        self.embedding = embedding
         self.embedding_relu = True
         self.input_size = input_size
         self.output_size = hidden_size

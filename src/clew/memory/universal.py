@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input, select
 from clew.memory.parts.attention import WindowState, compact_windows, expand_windows
-from clew.memory.parts.blocks import Linear
+from clew.memory.parts.blocks import Linear, with_drawn_bias
 from clew.memory.parts.halting import Blend, Halting, Pondering, Unreached
 from clew.memory.parts.layer import Layer, LayerOptions, LayerState, NormPlace
 from clew.memory.parts.maps import MemoryMap
@@ -296,4 +296,6 @@ class Universal(AbstractUniversal):
         (self.embedding, self.layers, self.halting, self.coordinates, self.output_size) = (
             universal_block(input_size, key, {"gate": "residual", "norm": norm}, **options)
         )
+        if self.embedding is not None and not self.coordinates:
+            self.embedding = with_drawn_bias(self.embedding, key=key)
         self.input_size = input_size

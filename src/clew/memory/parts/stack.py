@@ -195,7 +195,8 @@ def window_stack(
         window: memory size M, how many steps back a layer sees.
         ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
         attention_bias: whether the products of the attention have biases.
-        embedding: False hands the observation on as it is; it then has hidden_size numbers.
+        embedding: False hands the observation on as it is; it then has hidden_size numbers, and
+            should not be all zeros, where every norm is a thousand times steep.
         gradient: "full", or "current" to stop gradients into the inputs of earlier steps.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
         backend: what computes a window: "kernel", "xla" or "auto"; see `Backend`.
