@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from clew.agents.learners.a2c import A2C, A2CConfig, a2c_loss, learn_a2c
+from clew.agents.learners.a2c import A2C, A2CConfig, _normalised_in_episodes, a2c_loss, learn_a2c
 from clew.agents.learners.base import gradient_step, init_optimiser
 from clew.agents.network import Agent
 from clew.agents.trajectory import reread
@@ -120,6 +120,16 @@ def test_loss_equals_the_transcription(stream, trajectory, normalise):
     np.testing.assert_allclose(loss, expected, rtol=1e-4)
     for name, part in expected_parts.items():
         np.testing.assert_allclose(parts[name], part, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("count", [7, 10, 50, 101])
+def test_equal_returns_stay_what_they_are(count):
+    """Rounding of their mean is no deviation, and a failure would be taught as a success."""
+    returns = jnp.full((count + 2, 2), jnp.array([0.1, -0.1]))
+    valid = jnp.ones_like(returns, bool).at[-2:].set(False)
+    np.testing.assert_array_equal(_normalised_in_episodes(returns, valid), returns)
+    found = _normalised_in_episodes(returns.at[0].set(0.2), valid)[:count]
+    np.testing.assert_allclose(found.std(axis=0), 1, rtol=1e-5)
 
 
 def test_an_invalid_transition_teaches_nothing(stream, trajectory):

@@ -116,6 +116,15 @@ def test_loss_equals_the_transcription(acted, normalise, value_clip, lower_clip)
         np.testing.assert_allclose(parts[name], value, rtol=2e-4, atol=1e-5, err_msg=name)
 
 
+def test_an_action_that_has_become_certain_teaches_no_nan(acted):
+    """exp of so large a ratio is infinite, and its clipped gradient was 0 times that."""
+    agent, chunks, final = acted
+    batch = sequences(agent, chunks, final, CONFIG)
+    batch = batch._replace(log_prob=jnp.full_like(batch.log_prob, -200.0))
+    gradient = eqx.filter_grad(lambda agent: loss_of(agent, batch, CONFIG)[0])(agent)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+
+
 def test_before_the_first_step_every_ratio_is_one(acted):
     """The ratio law for sequences: each read from the state that acting had before it."""
     agent, chunks, final = acted

@@ -70,6 +70,8 @@ def test_the_scale_goes_there_and_back() -> None:
     y = np.linspace(-40, 40, 81)
     np.testing.assert_allclose(unscaled(y.astype(np.float32)), oracle.unscaled(y), rtol=1e-5)
     np.testing.assert_allclose(unscaled(rescaled(x)), x, rtol=1e-4, atol=1e-6)
+    small = np.logspace(-12, -4, 9, dtype=np.float32)
+    np.testing.assert_allclose(unscaled(rescaled(small)), small, rtol=1e-5)
 
 
 @pytest.mark.parametrize("n", [1, 3, 5, 20])

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import chisquare
 
 from clew.agents import replay as ring
-from clew.agents.replay import Replay, Sequences
+from clew.agents.replay import Replay, Sequences, Steps
 from clew.agents.trajectory import Rollout, Trajectory
 from clew.errors import UserError
 from oracles import r2d2 as oracle
@@ -152,3 +152,22 @@ def test_sequences_are_drawn_as_often_as_they_should_be(exponent: float) -> None
     np.testing.assert_allclose(drawn.probability, expected, rtol=1e-5)
     weights = ring.importance(drawn, 0.6)
     np.testing.assert_allclose(weights, oracle.importance(expected, len(places), 0.6), rtol=1e-5)
+
+
+def test_what_is_not_whole_is_never_drawn_by_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sums of a prefix tree grow by a digit behind the last sequence that is whole."""
+    key, _ = jax.random.split(jax.random.key(14))
+    priorities = jnp.exp(jax.random.normal(key, (156, 32))) * 0.1
+    replay = Replay(Steps(*[jnp.zeros((156, 1, 32))] * 6), (), priorities, jnp.int32(110))
+    at = jnp.array([1 - 2**-23, 1 - 2**-22, 1 - 2**-21], jnp.float32)
+    monkeypatch.setattr(jax.random, "uniform", lambda key, shape: at)
+    drawn = ring.draw(replay, key, 3, 0.9, before=1, length=2)
+    assert replay.complete(1, 2)[drawn.block].all() and (drawn.probability > 0).all()
+    assert np.isfinite(ring.importance(drawn, 0.6)).all()
+
+
+def test_where_nothing_is_left_to_learn_everything_is_as_likely() -> None:
+    replay = Replay(Steps(*[jnp.zeros((10, 1, 4))] * 6), (), jnp.zeros((10, 4)), jnp.int32(10))
+    drawn = ring.draw(replay, jax.random.key(0), 8, 0.9, before=1, length=2)
+    np.testing.assert_allclose(drawn.probability, 1 / int(drawn.choices), rtol=1e-5)
+    assert len(set(drawn.block.tolist())) > 2

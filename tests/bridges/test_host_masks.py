@@ -36,6 +36,7 @@ KINDS: dict[str, tuple[str, WrapperConfig, dict[str, Any]]] = {
     "no last": ("masked:Locks", INFO, {"bare": True}),
     "vector": ("masked:together", INFO, {}),
     "vector, same step": ("masked:together", INFO, {"mode": "SameStep", "bare": True}),
+    "vector, same step, final": ("masked:together", INFO, {"mode": "SameStep"}),
     "vector, entry": ("masked:together", ENTRY, {"mode": "SameStep", "where": "entry"}),
 }
 
@@ -56,7 +57,7 @@ def play(stream: GymnasiumStream, steps: int = 40) -> list[GymnasiumStep]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stream_shows_the_mask(kind: str) -> None:
-    """Environments raise where they are given what they forbid; at an end everything is allowed."""
+    """Environments raise where they are given what they forbid; an end without one allows all."""
     name, wrappers, options = KINDS[kind]
     task = gymnasium_task(name, options)
     with task.open(3, seed=0, wrappers=wrappers) as stream:
@@ -64,14 +65,17 @@ def test_a_stream_shows_the_mask(kind: str) -> None:
         assert space == stream.observation_space and isinstance(space[MASK], ActionMask)
         assert space[BARE] == spaces.Box(-1, 1, (2,), np.float32)
         timesteps = play(stream)
-    free = 0
+    free, ends = 0, []
     for step in timesteps:
         seen: Any = step.observation
         assert seen[MASK].dtype == bool and set(seen) == {BARE, MASK}
-        assert seen[MASK][step.last].all()
+        ends.append(seen[MASK][step.last])
         free += seen[MASK].all(axis=1).sum()
         if step.final is not None:
-            assert step.final[1][MASK].all()
+            cut, final = step.final
+            ends.append(final[MASK][cut])
+    at_ends = np.concatenate(ends)
+    assert at_ends.any(axis=1).all() and at_ends.all() == options.get("bare", False)
     assert sum(step.start.sum() for step in timesteps) > 10 and free < 3 * len(timesteps)
 
 

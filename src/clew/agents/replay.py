@@ -12,6 +12,9 @@ from clew.envs.base import Observation
 from clew.errors import UserError
 from clew.memory.base import State
 
+LEAST = 1e-12
+"""The least priority that counts: of sequences that are all learned exactly, one is drawn too."""
+
 
 class Steps(NamedTuple):
     """What is kept of every step, see `Trajectory`; in a `Replay` [blocks, period, B, ...]."""
@@ -142,6 +145,8 @@ def draw(
 ) -> Sequences:
     """Draws sequences, with replacement, with probabilities P_i = p_i^alpha / sum_k p_k^alpha.
 
+    A p below 1e-12 counts as that.
+
     The sum is over the sequences that are whole, see `Replay.complete`; there must be one.
 
     Args:
@@ -155,12 +160,14 @@ def draw(
     Source: Schaul et al. (2016), Eq. 1.
     """
     whole = replay.complete(before, length)[:, None]
-    weights = jnp.where(whole, replay.priorities**exponent, 0.0).reshape(-1)
+    weights = jnp.where(whole, jnp.maximum(replay.priorities, LEAST) ** exponent, 0.0).reshape(-1)
     sums = jnp.cumsum(weights)
-    # Below the whole sum, also where rounding would reach it: what comes next has no chance.
-    below = jnp.nextafter(sums[-1], jnp.zeros_like(sums[-1]))
-    at = jnp.minimum(jax.random.uniform(key, (count,)) * sums[-1], below)
-    index = jnp.searchsorted(sums, at, side="right").astype(jnp.int32)
+    at = jax.random.uniform(key, (count,)) * sums[-1]
+    found = jnp.searchsorted(sums, at, side="right").astype(jnp.int32)
+    # Partial sums are rounded each by itself: one of weight 0 may be found in place of the last
+    # before it that has some.
+    held = jax.lax.cummax(jnp.where(weights > 0, jnp.arange(weights.size, dtype=jnp.int32), 0))
+    index = held[jnp.minimum(found, weights.size - 1)]
     batch = replay.priorities.shape[1]
     return Sequences(
         index // batch, index % batch, weights[index] / sums[-1], jnp.sum(whole) * batch

@@ -89,8 +89,8 @@ class AutoReset(eqx.Module):
     observation. A step that reports both counts as terminated.
 
     Where the task masks actions (`Environment.action_mask`) the observation becomes a dict with
-    "action_mask"; on a `last` observation everything is allowed. An action after a mask that
-    allows nothing earns NaN, which ends a run.
+    "action_mask"; where a `last` observation allows nothing, all is allowed. An action after any
+    other mask that allows nothing earns NaN, which ends a run.
 
     No batch axis: `jax.vmap(stream.step)(states, actions, keys)` steps many environments.
     """
@@ -228,9 +228,15 @@ class AutoReset(eqx.Module):
     def _masked(
         self, observation: Observation, state: EnvState, last: Bool[Array, ""]
     ) -> Observation:
-        """The observation with the mask of its state, if the task has one."""
+        """The observation with the mask of its state, if the task has one.
+
+        Of the end of a truncated episode too, whose value a learner may read over what is allowed.
+        """
         mask = self._mask(state)
-        return observation if mask is None else join_mask(observation, mask | last)
+        if mask is None:
+            return observation
+        nothing = ~allows_some(mask, choice_sizes(self.action_space))
+        return join_mask(observation, mask | (last & nothing))
 
     def _metrics(
         self, transition: Transition, episode_return: Array, episode_length: Array

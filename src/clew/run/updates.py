@@ -64,7 +64,7 @@ class SeedState(NamedTuple):
         agent, learner, losses = made.learned
         added = losses | made.episodes
         sums = {n: jnp.where(fresh_row, 0.0, self.sums[n]) + added[n] for n in self.sums}
-        finite = all_finite((losses["loss"], agent))
+        finite = all_finite((losses["loss"], losses.get("grad_norm"), agent))
         return SeedState(eqx.filter(agent, eqx.is_array), learner, made.actor, key, sums, finite)
 
 

@@ -187,13 +187,15 @@ def _normalised_in_episodes(
 ) -> Float[Array, "time batch"]:
     """Each environment's valid returns with mean 0 and deviation 1, as they are if all are equal.
 
-    The deviation is the biased one.
+    The deviation is the biased one. Equal is what differs by rounding alone, which would become 1.
     """
     number = jnp.maximum(jnp.sum(valid, axis=0), 1).astype(returns.dtype)
     mean = jnp.sum(jnp.where(valid, returns, 0.0), axis=0) / number
     centred = returns - jnp.broadcast_to(mean, returns.shape)
     deviation = jnp.sqrt(jnp.sum(jnp.where(valid, jnp.square(centred), 0.0), axis=0) / number)
-    scale = jnp.broadcast_to(deviation, returns.shape)
+    largest = jnp.max(jnp.where(valid, jnp.abs(returns), 0.0), axis=0)
+    rounding = len(returns) * jnp.finfo(returns.dtype).eps * largest
+    scale = jnp.broadcast_to(jnp.where(deviation > rounding, deviation, 0.0), returns.shape)
     return jnp.where(scale > 0, centred / jnp.where(scale > 0, scale, 1.0), returns)
 
 

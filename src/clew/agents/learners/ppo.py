@@ -55,6 +55,9 @@ from clew.errors import (
 from clew.memory.base import State
 
 ADVANTAGES = ("gae", "vtrace")
+LARGEST_LOG_RATIO = 80.0
+"""Of an action's probabilities now and then; exp of more than 88 is infinite, and NaN in gradients
+also where a clipped ratio has none."""
 LOWER_CLIPS = ("symmetric", "reciprocal")
 
 
@@ -201,7 +204,7 @@ def ppo_loss(
     log_ratio = distribution.log_prob(logits, batch.action) - batch.log_prob
     # What is not valid may hold anything; its ratio must not reach infinity on the way to nothing.
     log_ratio = jnp.where(batch.valid, log_ratio, 0.0)
-    ratio = jnp.exp(log_ratio)
+    ratio = jnp.exp(jnp.minimum(log_ratio, LARGEST_LOG_RATIO))
     advantage = batch.advantage
     if config.advantage_normalisation:
         advantage = normalised(advantage, batch.valid)

@@ -145,9 +145,11 @@ class R2D2Config(Settings):
 def rescaled(x: Float[Array, "*lead"]) -> Float[Array, "*lead"]:
     """h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x, with epsilon = 10^-3.
 
+    Computed as x / (sqrt(|x| + 1) + 1) + epsilon x, which keeps small returns.
+
     Source: Pohlen et al. (2018), Proposition A.2; Kapturowski et al. (2019)
     """
-    return jnp.sign(x) * (jnp.sqrt(jnp.abs(x) + 1.0) - 1.0) + RESCALING * x
+    return x / (jnp.sqrt(jnp.abs(x) + 1.0) + 1.0) + RESCALING * x
 
 
 def unscaled(y: Float[Array, "*lead"]) -> Float[Array, "*lead"]:
@@ -155,12 +157,14 @@ def unscaled(y: Float[Array, "*lead"]) -> Float[Array, "*lead"]:
 
         h^-1(y) = sign(y) (((sqrt(1 + 4 epsilon (|y| + 1 + epsilon)) - 1) / (2 epsilon))^2 - 1)
 
-    The quotient is computed without its difference of nearly equal numbers, as
-    2 (|y| + 1 + epsilon) / (sqrt(...) + 1).
+    With r = sqrt(...) the quotient is q = 2 (|y| + 1 + epsilon) / (r + 1), and q - 1 is
+    |y| (2 - 4 epsilon / (r + 1 + 2 epsilon)) / (r + 1): computed so, as (q - 1) (q + 1), no nearly
+    equal numbers are subtracted.
     """
     inner = jnp.abs(y) + (1.0 + RESCALING)
     root = jnp.sqrt(1.0 + 4.0 * RESCALING * inner)
-    return jnp.sign(y) * (jnp.square(2.0 * inner / (root + 1.0)) - 1.0)
+    less = y * (2.0 - 4.0 * RESCALING / (root + (1.0 + 2.0 * RESCALING))) / (root + 1.0)
+    return less * (2.0 * inner / (root + 1.0) + 1.0)
 
 
 def temporal_differences(

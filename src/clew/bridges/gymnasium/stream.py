@@ -326,10 +326,10 @@ else the final observation in `final` | goes on |
         observations, masks = self._split(answer.observations, answer.masks)
         observations = wrappers.noisy(observations, self._rng)
         wrappers.learn(observations)
-        finals = answer.finals
+        finals, final_masks = answer.finals, answer.final_masks
         cut = outcome.ended & (outcome.discount == 1)
         if finals is not None:
-            finals, _ = self._split(finals, masks)
+            finals, final_masks = self._split(finals, final_masks)
             finals = wrappers.noisy(finals, self._rng)
             wrappers.learn(finals, cut)
         earned = wrappers.reward(outcome.reward, outcome.counted, outcome.ended)
@@ -339,7 +339,7 @@ else the final observation in `final` | goes on |
             last = wrappers.observe(
                 finals, actions, earned, never, blank=wrappers.blanks(self._rng)
             )
-            final = (cut, self._masked(last, masks, ~never))
+            final = (cut, self._masked(last, final_masks, ~never))
         blank = wrappers.blanks(self._rng)
         seen = wrappers.observe(observations, actions, earned, outcome.start, goes_on, blank)
         numbers = answer.numbers or [{}] * self.num_envs
@@ -364,10 +364,11 @@ else the final observation in `final` | goes on |
         return take_entry(observations, self._masks.source)
 
     def _masked(self, seen: Arrays, masks: Array | None, last: Array) -> Arrays:
-        """What the agent sees, with the masks; on a `last` observation everything is allowed."""
+        """What the agent sees, with the masks; a `last` observation without one allows all."""
         if self._masks is None or masks is None:
             return seen
-        masks = np.where(last[:, None], 1, masks)
+        wrong, _ = self._masks.wrong(masks)
+        masks = np.where((last & wrong)[:, None], 1, masks)
         wrong, what = self._masks.wrong(masks)
         if not what:
             return join_mask(seen, masks != 0)

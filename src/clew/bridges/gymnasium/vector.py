@@ -56,6 +56,8 @@ class Answer(NamedTuple):
     finals: Arrays | None = None
     """Where this step opens the next episode: adapted observations, of which the rows of those
     that were truncated are their final ones; None if none was."""
+    final_masks: Array | None = None
+    """Action masks of those, where they are in `info`; all ones where there are none."""
     numbers: Sequence[dict[str, float]] = ()
     """Of every environment whose episode ended: numbers of its last `info`; of others nothing."""
 
@@ -171,8 +173,9 @@ class OtherVector(VectorSource):
         adapted = self._adapted(observations)
         terminated = self._flags("terminated", terminated)
         truncated = self._flags("truncated", truncated)
-        cut, finals = truncated & ~terminated, None
+        cut, finals, final_masks = truncated & ~terminated, None, None
         if self.same_step and cut.any():
+            final_masks = self._masks_of(_final_infos(info), np.ones_like(cut))
             finals = final_observations(info, cut, adapted, self.observations, self.name)
         closing = terminated | truncated if not self.same_step else np.zeros_like(cut)
         masks, goes_on = self._masks_of(info, closing), None
@@ -181,7 +184,9 @@ class OtherVector(VectorSource):
         elif any(ENDED in row for row in info):
             goes_on = np.array([bool(row.get(ENDED, False)) for row in info])
         numbers = self._numbers(info, terminated | truncated)
-        return Answer(adapted, masks, rewards, terminated, truncated, goes_on, finals, numbers)
+        return Answer(
+            adapted, masks, rewards, terminated, truncated, goes_on, finals, final_masks, numbers
+        )
 
     def close(self) -> None:
         inner = self.vector.unwrapped
@@ -222,10 +227,7 @@ class OtherVector(VectorSource):
             raise EnvironmentFault(f"{self.name}: {error}", env=self.name, field=MASK) from error
 
     def _numbers(self, info: Any, ended: Array) -> list[dict[str, float]]:
-        if self.same_step and isinstance(info, Mapping):
-            info = info.get("final_info", {})
-        elif self.same_step:
-            info = [row.get("final_info", {}) for row in info]
+        info = _final_infos(info) if self.same_step else info
         found: list[dict[str, float]] = [{} for _ in ended]
         for i in np.flatnonzero(ended).tolist():
             try:
@@ -337,6 +339,13 @@ def final_observations(
         for array, value in zip(adapter.arrays(out), seen, strict=True):
             array[i] = value
     return out
+
+
+def _final_infos(info: Any) -> Any:
+    """The last `info` of episodes that ended, where this step has opened the next ones."""
+    if isinstance(info, Mapping):
+        return info.get("final_info", {})
+    return [row.get("final_info", {}) for row in info]
 
 
 def _final_of(info: Any, i: int) -> Any:
