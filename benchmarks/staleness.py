@@ -336,6 +336,9 @@ def main() -> None:
     path = given.folder / "rows.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     done = {(row["memory"], row["task"]) for row in rows}
+    if rows and {row["seed"] for row in rows} != set(range(given.seeds)):
+        seeds = max(row["seed"] for row in rows) + 1
+        parser.error(f"the memories in {path} have {seeds} seeds: give --seeds {seeds}")
     cells = [(memory, task) for task in given.tasks for memory in given.memories]
     for cell in track([cell for cell in cells if cell not in done], "memories"):
         made = measure(*cell, given.seeds)

@@ -1,5 +1,6 @@
 """What `clew report` says where it cannot make a report."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,36 @@ def test_a_damaged_row_is_left_out_and_named(tmp_path: Path, capsys) -> None:
     with pytest.warns(DamagedRowWarning, match="line 1 is damaged, it is not a JSON object"):
         assert run(["report", str(folder)]) == 2
     assert "line 2 has no 'model'" in capsys.readouterr().err
+
+
+def test_joined_rows_count_once_and_must_be_of_the_same_settings(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "own", own_study(), lambda cell: 0.5)
+    path = folder / "results.jsonl"
+    lines = path.read_text().splitlines()
+    row = {k: v for k, v in json.loads(lines[0]).items() if k != "crc32"}
+    path.write_text("\n".join([*lines, json.dumps(row | {"mean": 0.9})]) + "\n")
+    assert {found["mean"] for found in read_edition(folder).rows} == {0.5}
+    path.write_text("\n".join([*lines, json.dumps(row | {"seed": 77, "digest": "other"})]) + "\n")
+    with pytest.raises(UserError, match=r"was trained with other settings \(other\) than in a row"):
+        read_edition(folder)
+
+
+def test_what_failed_is_named(tmp_path: Path) -> None:
+    """Unless it was trained since; and cells say of how many settings they are."""
+    folder = write_folder(tmp_path / "own", own_study(), lambda cell: 0.5)
+    path = folder / "results.jsonl"
+    lines = path.read_text().splitlines()
+    gone, there = (json.loads(line) for line in (lines[0], lines[-1]))
+    path.write_text("\n".join(lines[1:]) + "\n")
+    rows = [
+        {"model": row["model"], "settings": [row["setting"]], "seeds": [row["seed"]]}
+        for row in (gone, there)
+    ]
+    (folder / "failures.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (cell,) = read_edition(folder).failed
+    assert cell == (gone["model"], gone["setting"], gone["seed"])
+    text = make_report([folder], tmp_path / "page").markdown.read_text()
+    assert f" on {cell.setting} with seed {cell.seed} (failures.jsonl has why)" in text
 
 
 def test_mistakes_of_the_command(tmp_path: Path, capsys, monkeypatch) -> None:

@@ -126,7 +126,7 @@ def report(study: Study, result: StudyResult) -> str:
         if not rows:
             continue
         mean = sum(row["mean"] for row in rows) / len(rows)
-        known = [study.expected.get((model, setting)) for setting in study.settings]
+        known = [study.expected.get((model, n)) for n in {row["setting"] for row in rows}]
         published = [expected.mean for expected in known if expected is not None]
         beside = ""
         if len(published) == len(known):

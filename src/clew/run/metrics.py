@@ -231,11 +231,17 @@ def summarise(
 
 
 def final_text(final: Row | None) -> str:
-    """A metric's end, as a run's summary holds it: mean [low, high], or nothing."""
+    """A metric's end, as a run's summary holds it: mean [low, high], or nothing.
+
+    With how many seeds it is of, where no episode of some ended there.
+    """
     if final is None or final["mean"] is None:
         return ""
     low, high = final["interval"] or (math.nan, math.nan)
-    return format(Interval(final["mean"], low, high), ".2f")
+    text = format(Interval(final["mean"], low, high), ".2f")
+    seeds = len(final["per_seed"])
+    there = seeds - final["per_seed"].count(None)
+    return text if there == seeds else f"{text}, {there} of {seeds} seeds"
 
 
 def advice(rows: Sequence[Row], config: TrainConfig) -> str | None:

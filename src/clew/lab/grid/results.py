@@ -113,6 +113,18 @@ def record_failure(path: Path, pack: Pack, error: str, attempts: int) -> list[st
         return file.mended
 
 
+def failed_cells(path: Path) -> list[Cell]:
+    """What the folder's failures.jsonl names, in order; some may have been trained since."""
+    packs = [line.row for line in json_lines.read(path / FAILURES)]
+    cells = [
+        Cell(pack["model"], setting, seed)
+        for pack in packs
+        for setting in pack["settings"]
+        for seed in pack["seeds"]
+    ]
+    return list(dict.fromkeys(cells))
+
+
 def write_study(path: Path, study: Study) -> None:
     """Writes study.json: what the newest command asked for, in full, with versions and commit."""
     values = {field.name: getattr(study, field.name) for field in dataclasses.fields(study)}

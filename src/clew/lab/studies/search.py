@@ -10,7 +10,7 @@ import numpy as np
 from clew.errors import UserError
 from clew.lab.grid import Setting
 from clew.lab.grid.results import Row
-from clew.lab.studies.report.edition import Edition, read_edition
+from clew.lab.studies.report.edition import Edition, most_used_budget, read_edition
 
 
 class Tried(NamedTuple):
@@ -86,6 +86,6 @@ class Search:
 
 
 def rows_of_budget(edition: Edition) -> list[Row]:
-    """The rows of the largest budget that a folder has any of."""
-    steps = max(row["steps"] for row in edition.rows)
+    """The rows of the budget that most are of, the larger one if two have as many."""
+    steps = most_used_budget(edition.rows)
     return [row for row in edition.rows if row["steps"] == steps]

@@ -375,9 +375,9 @@ def _finish(session: _Session) -> SweepResult:
     models = {}
     for memory, trial in best.items():
         config = _fresh(session, memory)
-        models[_model_name(memory, DEFAULT)] = config
         assert trial is not None
-        models[_model_name(memory, BEST)] = with_settings(config, trial.values)
+        default, winner = _model_names(memory, trial)
+        models |= {default: config, winner: with_settings(config, trial.values)}
     session.progress.enter({model: (0, config.seeds) for model, config in models.items()})
     evaluation = Evaluation(session.sweep.episodes, greedy=True)
     study = runs_study(models, session.crew, evaluation)
@@ -388,8 +388,10 @@ def _finish(session: _Session) -> SweepResult:
     return result._replace(winners=winners)
 
 
-def _model_name(memory: str, which: str) -> str:
-    return f"{folder.slug(memory)}-{which}"
+def _model_names(memory: str, best: SweepTrial) -> tuple[str, str]:
+    """Of the default and of the best trial, which more trials may make another."""
+    name = folder.slug(memory)
+    return f"{name}-{DEFAULT}", f"{name}-{BEST}-{best.number}"
 
 
 def _fresh(session: _Session, memory: str) -> TrainConfig:
@@ -399,8 +401,7 @@ def _fresh(session: _Session, memory: str) -> TrainConfig:
 
 def _winner(memory: str, trial: SweepTrial, rows: Sequence[dict[str, Any]], score: str) -> Winner:
     scores, greedy = dict[str, list[float | None]](), dict[str, list[float]]()
-    for which in (BEST, DEFAULT):
-        name = _model_name(memory, which)
+    for which, name in zip((DEFAULT, BEST), _model_names(memory, trial), strict=True):
         own = [r for r in rows if r["model"] == name and r["setting"] == TASK]
         scores[which] = [last_tenth(row, score) for row in own]
         greedy[which] = [row["mean"] for row in own]

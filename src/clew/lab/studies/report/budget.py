@@ -15,7 +15,7 @@ from clew.lab.claims import Judged
 from clew.lab.grid.results import Row
 from clew.lab.studies.report.charts import curve_of, draw_seeds, steps_axis
 from clew.lab.studies.report.costs import rows_of
-from clew.lab.studies.report.edition import Edition, cells_of
+from clew.lab.studies.report.edition import Edition, cells_of, most_used_budget
 from clew.lab.studies.report.tables import MISSING, shade
 from clew.report.document import Cell, Numbers, Panel, Table, counted, duration, tabulate
 from clew.report.figures import Styles
@@ -99,7 +99,7 @@ def one_budget(edition: Edition, models: Sequence[str], order: Callable[[str], A
         order: of a setting, by which they are sorted.
     """
     counts = Counter(row["steps"] for row in edition.rows)
-    steps = max(counts, key=lambda budget: (counts[budget], budget))
+    steps = most_used_budget(edition.rows)
     rows = [row for row in edition.rows if row["steps"] == steps]
     cells = cells_of(rows)
     there = dict.fromkeys(model for model, _ in cells)

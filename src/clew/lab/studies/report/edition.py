@@ -1,6 +1,7 @@
 """A study's folder as a report reads it: the grid, its scores, floors and published numbers."""
 
 import pkgutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,11 +13,12 @@ from jaxtyping import Float
 from clew.errors import UserError, unknown_name
 from clew.files import read_json
 from clew.lab.grid import Setting
-from clew.lab.grid.results import FORMAT, RESULTS, STUDY
+from clew.lab.grid.results import FORMAT, RESULTS, STUDY, cell_of, failed_cells
+from clew.lab.grid.study import Cell
 from clew.lab.studies import STUDIES, find_study
 from clew.report.document import Block, Heading
 from clew.run import json_lines
-from clew.run.json_lines import Row
+from clew.run.json_lines import Line, Row
 from clew.stats import Spread, mean_and_deviation
 
 if TYPE_CHECKING:
@@ -157,6 +159,8 @@ class Edition:
     """By (model, setting)."""
     cells: Mapping[tuple[str, str], Mapping[int, Row]]
     """By (model, setting), the row of each seed that is there."""
+    failed: Sequence[Cell]
+    """What could not be trained, and has no row since."""
     page: Page
 
     def heading(self, text: str, name: str) -> Heading:
@@ -270,12 +274,12 @@ def read_edition(folder: str | Path, run_dir: str | Path = "runs") -> Edition:
     """
     path = _find(Path(folder), Path(run_dir))
     study, lines = _read_study(path / STUDY), json_lines.read(path / RESULTS)
-    rows = [line.row for line in lines]
-    if not rows:
+    if not lines:
         raise UserError(f"{path} has no finished cell yet; clew study appends them to {RESULTS}")
     for line in lines:
         _check_row(line.row, path / RESULTS, line.number)
-    name = study["name"]
+    rows, name = _rows(lines, path / RESULTS), study["name"]
+    cells = cells_of(rows)
     page = page_of(name)
     models = list(dict.fromkeys([*study["models"], *(row["model"] for row in rows)]))
     used = [row["setting"] for row in rows]
@@ -289,9 +293,38 @@ def read_edition(folder: str | Path, run_dir: str | Path = "runs") -> Edition:
         settings=_settings(page.publication, study["settings"], used),
         seeds=sorted({*study["seeds"], *(row["seed"] for row in rows)}),
         published=_published(page.publication, study["expected"]),
-        cells=cells_of(rows),
+        cells=cells,
+        failed=[c for c in failed_cells(path) if c.seed not in cells.get((c.model, c.setting), {})],
         page=page,
     )
+
+
+def _rows(lines: Sequence[Line], path: Path) -> list[Row]:
+    """One row for every cell and budget, the first, as a study goes on from.
+
+    Raises:
+        UserError: if a model's rows in a setting are of different settings of training.
+    """
+    rows: dict[tuple[Any, ...], Row] = {}
+    digests: dict[tuple[Any, ...], Any] = {}
+    for line in lines:
+        row = line.row
+        rows.setdefault((*cell_of(row), row["steps"]), row)
+        pair = row["model"], row["setting"], row["steps"]
+        digest = digests.setdefault(pair, row.get("digest"))
+        if digest != row.get("digest"):
+            raise UserError(
+                f"{path}, line {line.number}: {row['model']} on {row['setting']} was trained with "
+                f"other settings ({row.get('digest')}) than in a row before ({digest}); means over "
+                "both would be of neither"
+            )
+    return list(rows.values())
+
+
+def most_used_budget(rows: Sequence[Row]) -> int:
+    """The steps that most rows were trained for, the larger number if two have as many."""
+    counts = Counter(row["steps"] for row in rows)
+    return max(counts, key=lambda steps: (counts[steps], steps))
 
 
 def cells_of(rows: Sequence[Row]) -> dict[tuple[str, str], dict[int, Row]]:

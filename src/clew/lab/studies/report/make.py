@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from clew.errors import UserError
+from clew.lab.grid.results import FAILURES
+from clew.lab.grid.study import Cell
 from clew.lab.studies.report import charts
 from clew.lab.studies.report.comparisons import (
     ALPHA,
@@ -202,6 +204,11 @@ def _sentences(edition: Edition) -> list[str]:
             f"The study is not finished. Missing cells: {listed(lacking)}. They are shown as "
             "missing, and means are over what is there."
         )
+    if edition.failed:
+        sentences.append(
+            f"Training failed, so there is no score, of {_failed_text(edition.failed)} "
+            f"({FAILURES} has why)."
+        )
     budget, published = edition.study.get("episodes"), edition.publication.episodes
     if budget and published and budget != published:
         sentences.append(
@@ -221,6 +228,18 @@ def _sentences(edition: Edition) -> list[str]:
             f"themselves, and chance alone would give about {ALPHA * tests:.0f}."
         )
     return sentences
+
+
+def _failed_text(failed: Sequence[Cell]) -> str:
+    seeds: dict[str, list[int]] = {}
+    for cell in failed:
+        seeds.setdefault(f"{cell.model} on {cell.setting}", []).append(cell.seed)
+    return listed(
+        [
+            f"{one} with {'seed' if len(of) == 1 else 'seeds'} {listed([str(n) for n in of])}"
+            for one, of in seeds.items()
+        ]
+    )
 
 
 def _counts(edition: Edition) -> tuple[int, int, int]:

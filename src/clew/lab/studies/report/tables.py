@@ -135,8 +135,7 @@ def _mean_of_part(edition: Edition, model: str, part: str) -> tuple[Cell, dict[s
     record = {"model": model, "part": part, "settings": len(names), "seeds": len(scores)}
     record |= mean._asdict()
     below, mark = [], ""
-    if len(names) < len(wanted):
-        below.append(f"{len(names)} of {len(wanted)} settings")
+    below += _some(names, wanted)
     if len(expected) == len(names):
         published = sum(spread.mean for spread in expected) / len(expected)
         record["published"] = published
@@ -151,6 +150,11 @@ def _mean_of_part(edition: Edition, model: str, part: str) -> tuple[Cell, dict[s
         if printed is not None and abs(printed - published) > 0.0015:
             below.append(f"{edition.publication.summary_table}: {printed:.3f}")
     return Cell(f"{mean:.3f}", tuple(below), mark, shade(mean.mean)), record
+
+
+def _some(names: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
+    """A line for a cell that is of fewer settings than those of other models may be."""
+    return (f"{len(names)} of {len(wanted)} settings",) if len(names) < len(wanted) else ()
 
 
 def _whole(edition: Edition, part: str) -> bool:
@@ -325,23 +329,23 @@ def aggregates(edition: Edition) -> Table | None:
     for model in edition.models:
         cells = [model_cell(edition, model)]
         for part in parts:
-            scores = edition.table(model, edition.in_need(part), normalised=True)
-            for way, aggregate in AGGREGATES.items():
-                cell, record = _aggregate(scores, aggregate, way)
-                cells.append(cell)
+            needed = edition.in_need(part)
+            scores = edition.table(model, needed, normalised=True)
+            found = {way: _aggregate(scores, of, way) for way, of in AGGREGATES.items()}
+            found[BETTER] = _better(edition, model, part)
+            below = _some(edition.complete(model, needed), needed)
+            for way, (cell, record) in found.items():
+                cells.append(cell._replace(below=(*cell.below, *below)) if record else cell)
                 if record:
                     records.append({"model": model, "part": part, "aggregate": way, **record})
-            cell, record = _better(edition, model, part)
-            cells.append(cell)
-            if record:
-                records.append({"model": model, "part": part, "aggregate": BETTER, **record})
         rows.append(cells)
     note = (
         "Scores normalised to the best floor that needs no memory (0) and to perfect (1), settings "
         "that need no memory left out; with 95% intervals from a bootstrap over seeds, stratified "
         "by setting. The interquartile mean leaves out the worst and the best quarter of all "
         "trainings. A score below 0 is worse than that floor. Better than others: how probably a "
-        "training scores higher than one of another model in the same setting."
+        "training scores higher than one of another model in the same setting. A model that lacks "
+        "seeds in a setting is compared without it, as its cells say."
     )
     name = f"{edition.slug}-normalised"
     return tabulate(name, "Normalised scores", ["model", *heads], rows, note, records)

@@ -133,8 +133,9 @@ def lengths(scores: OneBudget, styles: Styles) -> Chart:
         f"Success on longer corridors, {_what(scores, scores.models)}",
         "Lines: stretched corridors, which show each position of the agent's own corridor for "
         "several places, so that only the time is new. Crosses: corridors as they are, whose "
-        "positions beyond its own the agent has never seen. Mean over seeds; agents that reach the "
-        "junction of their own corridor in fewer than half of the episodes are not sent further.",
+        "positions beyond its own the agent has never seen. Means, also at its own corridor, over "
+        "the seeds that are sent further: those that reach the junction of their own corridor in "
+        "at least half of the episodes.",
         panels,
         scores.models,
         size=(3.8, 2.8),
@@ -203,13 +204,18 @@ def further_success(
     rows: Sequence[Row], corridor: int
 ) -> tuple[dict[int, list[float]], dict[int, list[float]]]:
     """Success of every seed by corridor length: stretched corridors and the own one, and others."""
-    stretched = {corridor: [row["evaluation"]["means"]["success"] for row in rows]}
+    stretched = {corridor: own_success(rows)}
     plain: dict[int, list[float]] = {}
     for name in rows[0]["further"]:
         found = stretched if name.endswith("-stretched") else plain
         length = int(name.removeprefix("corridor-").removesuffix("-stretched"))
         found[length] = [row["further"][name]["success"] for row in rows]
     return stretched, plain
+
+
+def own_success(rows: Sequence[Row]) -> list[float]:
+    """Success of every seed on the corridor that it was trained on."""
+    return [row["evaluation"]["means"]["success"] for row in rows]
 
 
 def _points(found: dict[int, list[float]]) -> tuple[list[int], list[float]]:

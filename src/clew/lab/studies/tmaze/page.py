@@ -22,7 +22,7 @@ from clew.lab.studies.report.search import SearchReport
 from clew.lab.studies.report.tables import MISSING, shade
 from clew.lab.studies.tmaze import figures, grid
 from clew.lab.studies.tmaze.claims import CLAIMS, corridor_of, mean_interval, scores_of
-from clew.lab.studies.tmaze.figures import WINDOWS, further_success
+from clew.lab.studies.tmaze.figures import WINDOWS, further_success, own_success
 from clew.lab.studies.tmaze.grid import AGENTS, CORRIDORS, EDITION_OF, SEARCH_EDITION_OF
 from clew.report.document import (
     Block,
@@ -213,15 +213,16 @@ def lengths_table(scores: OneBudget) -> Table:
     for setting in scores.settings:
         corridor = corridor_of(setting)
         for model in scores.models:
-            there = [row for row in scores.rows(model, setting) if row["further"]]
-            if not there:
+            trained = scores.rows(model, setting)
+            sent = [row for row in trained if row["further"]]
+            if not trained:
                 continue
-            stretched, plain = further_success(there, corridor)
-            cells = [Cell(model, (f"trained on {corridor}",))]
-            cells += [_mean(stretched[corridor])]
+            below = (f"trained on {corridor}", f"{len(sent)} of {counted(len(trained), 'seed')}")
+            cells = [Cell(model, below), _mean(own_success(trained))]
+            stretched, plain = further_success(sent, corridor) if sent else ({}, {})
             for name in names:
                 found = stretched if name.endswith("-stretched") else plain
-                values = found.get(corridor_of(name)) if name in there[0]["further"] else None
+                values = found.get(corridor_of(name)) if corridor_of(name) != corridor else None
                 cells.append(_mean(values))
                 if values:
                     record = {"model": model, "trained": corridor, "evaluated": name}
@@ -233,7 +234,9 @@ def lengths_table(scores: OneBudget) -> Table:
         f"Success on longer corridors, {scores.budget}",
         columns,
         rows,
-        "Mean over seeds of fresh episodes, with actions sampled from the policy.",
+        "Means of fresh episodes, with actions sampled from the policy: on the own corridor over "
+        "all seeds, on others over those that are sent further, as many as stand below the name: "
+        "they reach the junction of their own corridor in at least half of the episodes.",
         records,
         folded=True,
     )
