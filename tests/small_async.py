@@ -1,5 +1,6 @@
 """Asynchronous runs of a few updates; all tests on one task share its compiled programs."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def run_dir(folder: Path, **changes: Any) -> TrainConfig:
 def after(config: TrainConfig, updates: int) -> RunState:
     """The state of a run after so many updates, in two calls of its program."""
     parts = make_parts(config)
-    program = make_program(parts, Quiet())
+    program = make_program(parts, Quiet(), threading.Event())
     try:
         state = program(init_run(parts), jnp.int32(1))
         return program(state, jnp.int32(updates - 1))

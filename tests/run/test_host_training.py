@@ -1,5 +1,6 @@
 """Training on Gymnasium environments: nothing is learned twice, wrongly, or lost."""
 
+import contextlib
 import itertools
 
 import gymnasium
@@ -19,6 +20,7 @@ from clew.agents.learners.sac import SACConfig
 from clew.agents.network import NetworkConfig
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
+from clew.interact.host_rollout import RolloutStopped
 from clew.interact.task import HostConfig
 from clew.run import checkpoint
 from clew.run.build import make_parts
@@ -264,6 +266,17 @@ def test_a_fault_leaves_the_state_of_the_last_update(tmp_path):
         program.close()
     assert int(state.update) == 30 and program._budget.used > 0
     assert bool(state.seed.finite)
+
+
+def test_a_stop_drops_the_rollout_in_progress(tmp_path):
+    """Which may take minutes; the state is that of the last whole update."""
+    parts = make_parts(config_of(tmp_path))
+    asked = itertools.count(1)
+    length = parts.config.learning.rollout_length
+    program = HostProgram(parts, parts.task, stopped=lambda: next(asked) > 2 * length + 3)
+    with contextlib.closing(program), pytest.raises(RolloutStopped):
+        program(init_run(parts), 30)
+    assert int(program.state.update) == 2 and next(asked) == 2 * length + 5
 
 
 def test_learning_that_raises_leaves_the_newest_checkpoint(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ from those of acting; values alone where a policy of its own explored. Parameter
 rollouts, so that what memories cache is rebuilt.
 """
 
+import threading
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -111,7 +112,7 @@ def largest(config: TrainConfig, shift: int = 0) -> float:
         stream = parts.task.require_stream()
         program: Any = CompiledProgram(parts, compile_loop(parts, partial(update, parts, stream)))
     else:
-        program = make_program(parts, Quiet())
+        program = make_program(parts, Quiet(), threading.Event())
     try:
         sums = program(init_run(parts), jnp.int32(UPDATES)).seed.sums
         assert sums["episodes"] > UPDATES

@@ -7,9 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gymnasium
 import jax
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 import clew
 from clew.agents.network import NetworkConfig
@@ -59,6 +61,45 @@ def test_a_run_within_which_no_episode_ends_says_so(tmp_path, settings, says):
     watch = Watch()
     watch.message = warn
     with pytest.raises(Warned, match=f"no episode ends within this run: .*{says}"):
+        clew.train(config, progress=watch)
+
+
+class Suggesting(gymnasium.Env):
+    """A mask that nobody asked for, or actions in other units."""
+
+    def __init__(self, kind: str):
+        box = spaces.Box(-1, 1, (2,), np.float32)
+        self.observation_space = spaces.Dict({"seen": box, "moves_mask": spaces.MultiBinary(3)})
+        self.action_space = spaces.Discrete(3)
+        if kind == "wide":
+            self.observation_space, self.action_space = box, spaces.Box(-500, 500, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        """One observation."""
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        """An episode of one step."""
+        return self.observation_space.sample(), 0.0, True, False, {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("mask", "which actions are allowed: --wrappers.action-mask moves_mask"),
+        ("wide", "actions reach 500 to 500 .*--network.continuous tanh"),
+    ],
+)
+def test_what_the_spaces_suggest_is_said(tmp_path, kind, says):
+    config = small_config(tmp_path, env="test_train:Suggesting", env_options={"kind": kind})
+
+    def warn(text: str) -> None:
+        raise Warned(text)
+
+    watch = Watch()
+    watch.message = warn
+    with pytest.raises(Warned, match=says):
         clew.train(config, progress=watch)
 
 

@@ -183,7 +183,7 @@ class Task:
         """What else often decides, but for what the commands say already."""
         said = " ".join(option for need in needs for option in need.words)
         learners = ["ppo", *(["r2d2"] if self._seen["discrete"] else [])]
-        learners = ["sac"] if self._seen["continuous"] else learners
+        learners = ["ppo", "sac"] if self._seen["bounded"] else learners
         others = [f"--algorithm {n}" for n in learners if n != self._config.algorithm]
         others += ["more steps"]
         others += [] if "gamma" in said else ["a lower discount"]
@@ -264,9 +264,10 @@ def look_at(config: TrainConfig) -> dict[str, Any]:
 
     Returns:
         "options", the task's with their defaults; "observation" and "actions" as text; "hidden",
-        whether wrappers leave something out of an observation; "continuous", whether actions are
-        numbers, and "discrete", whether one is a choice; "episode_steps", those of the shortest and
-        the longest, None if one went on for more than "played"; "input_size", what a memory reads.
+        whether wrappers leave something out of an observation; "bounded", whether actions are
+        numbers with limits, and "discrete", whether one is a choice; "episode_steps", those of the
+        shortest and the longest, None if one went on for more than "played"; "input_size", what a
+        memory reads.
 
     Raises:
         UserError: for an unknown task or option, or a fault of the environment.
@@ -305,7 +306,7 @@ def look_at(config: TrainConfig) -> dict[str, Any]:
         "hidden": keep is not None
         and flatdim(task.observation_space) != flatdim(whole.observation_space),
         "actions": _described(task.action_space),
-        "continuous": isinstance(task.action_space, Box),
+        "bounded": isinstance(task.action_space, Box) and task.action_space.is_bounded(),
         "discrete": isinstance(task.action_space, Discrete),
         "episode_steps": steps,
         "played": played,

@@ -1,13 +1,14 @@
 """`clew envs`: the tasks."""
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import tyro
 
 from clew.cli.parse import parse
 from clew.cli.tables import print_json, print_table
+from clew.errors import UserError
 
 if TYPE_CHECKING:
     from clew.interact.hosted_task import HostedTask
@@ -30,6 +31,8 @@ class EnvsCommand:
 
     name: tyro.conf.Positional[str] = ""
     """Describe this task."""
+    env_options: dict[str, Any] = field(default_factory=dict)
+    """With these options, as for clew train; those that it needs must be given."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -39,7 +42,10 @@ def main(args: list[str]) -> int:
     command = parse(EnvsCommand, args, command="envs", about=ABOUT)
     from clew.envs import ENVS  # start: JAX takes a second
 
-    found = [describe(name) for name in ([command.name] if command.name else ENVS)]
+    if command.env_options and not command.name:
+        raise UserError("of which task are the options? name it: clew envs NAME")
+    names = [command.name] if command.name else ENVS
+    found = [describe(name, command.env_options) for name in names]
     if command.json:
         print_json(found)
     elif command.name:
@@ -56,23 +62,27 @@ def main(args: list[str]) -> int:
     return 0
 
 
-def describe(name: str) -> dict[str, Any]:
+def describe(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """A task's sizes, metrics and options with their defaults, as JSON values.
 
+    Args:
+        name: of the task.
+        options: it is made with.
+
     Raises:
-        UserError: for an unknown task.
+        UserError: for an unknown task, or options that it does not take or lacks.
     """
     from clew.envs.wrappers import WrapperConfig  # start: JAX takes a second
     from clew.interact import make_task  # start: JAX takes a second
 
-    task = make_task(name, {}, WrapperConfig())
-    return task.program(compiled=lambda _: _compiled(name), hosted=_hosted)
+    task = make_task(name, options, WrapperConfig())
+    return task.program(compiled=lambda _: _compiled(name, options), hosted=_hosted)
 
 
-def _compiled(name: str) -> dict[str, Any]:
+def _compiled(name: str, given: dict[str, Any]) -> dict[str, Any]:
     from clew.bridges.make import env_options, make_env  # start: JAX takes a second
 
-    options, env = env_options(name), make_env(name)
+    options, env = env_options(name), make_env(name, **given)
     return {
         "name": name,
         "about": env.about,

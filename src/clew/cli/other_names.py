@@ -11,6 +11,7 @@ FORMER = {"--influence=ablation": "--influence=occlusion"}
 OTHER_NAMES = {
     "anneal_lr": "schedule",
     "batch_size": "minibatches",
+    "buffer_size": "replay_steps",
     "capture_video": "video_every",
     "clip_coef": "clip_ratio",
     "clip_range": "clip_ratio",
@@ -33,6 +34,7 @@ OTHER_NAMES = {
     "num_minibatches": "minibatches",
     "num_seeds": "seeds",
     "num_steps": "rollout_length",
+    "tau": "polyak",
     "tensorboard_log": "loggers",
     "timesteps": "steps",
     "total_timesteps": "steps",
@@ -68,9 +70,15 @@ def here(given: str, options: list[str], prefer: str = "") -> list[str]:
         prefer: the group to take where several have such an option, for example "--ppo.".
     """
     name = given.lstrip("-").replace("-", "_")
-    ending = OTHER_NAMES.get(name, name).replace("_", "-")
-    found = [option for option in options if option.removeprefix("--").split(".")[-1] == ending]
-    return [option for option in found if prefer and option.startswith(prefer)] or found
+    found: list[str] = []
+    for meant in (name, name.removesuffix("s"), OTHER_NAMES.get(name, name)):  # n_steps is n_step
+        ending = meant.replace("_", "-")
+        named = [o for o in options if o.removeprefix("--").split(".")[-1] == ending]
+        preferred = [option for option in named if prefer and option.startswith(prefer)]
+        if preferred:
+            return preferred
+        found = named or found
+    return found
 
 
 def note(given: str) -> str:

@@ -13,6 +13,7 @@ from clew.cli.live import listener
 from clew.cli.parse import parse, value_before_parsing
 from clew.cli.tables import over_seeds
 from clew.errors import UserError
+from clew.interact import default_settings
 from clew.memory import MEMORIES, options_of
 from clew.run import folder, trust
 from clew.run.config import TrainConfig, unused
@@ -159,7 +160,7 @@ def _refuse_several(args: list[str]) -> None:
 
 
 def on_algorithm(args: list[str], config: TrainConfig, learners: Sequence[str] = ()) -> list[str]:
-    """A line where given settings have chosen the algorithm, against what fits the task.
+    """A line where what is given has chosen another algorithm, encoder or scale than would fit.
 
     Args:
         args: the words after the command.
@@ -174,13 +175,28 @@ def on_algorithm(args: list[str], config: TrainConfig, learners: Sequence[str] =
         if name not in (learners or (config.algorithm,)):
             raise UserError(unused(token.split("=")[0], name, config))
     usual = choose_algorithm(config.env, ())
-    named = value_before_parsing(args, "--algorithm") or config.preset
-    if named or config.algorithm == usual:
+    if config.preset:
+        return []
+    if value_before_parsing(args, "--algorithm"):
+        return _on_fit(args, config)
+    if config.algorithm == usual:
         return []
     return [
         f"algorithm {config.algorithm}, because its settings are given; without them {config.env} "
         f"is learned by {usual}, with the encoder and the scale of rewards that fit"
     ]
+
+
+def _on_fit(args: Sequence[str], config: TrainConfig) -> list[str]:
+    """A line where an algorithm is named, and encoder and rewards are not those of "auto"."""
+    fit, given, left = default_settings(config.env), " ".join(args), []
+    if fit.encoder is not None and "--network.encoder" not in given:
+        left.append(f"--network.encoder {fit.encoder}")
+    if fit.normalise_rewards and "normalise-rewards" not in given:
+        left.append("--wrappers.normalise-rewards")
+    if not left:
+        return []
+    return [f"an algorithm is named; without it {config.env} is learned with {' '.join(left)} too"]
 
 
 def on_sizes(config: TrainConfig, memories: Sequence[str] = ()) -> list[str]:

@@ -50,6 +50,10 @@ class HostRollout(NamedTuple):
     """Over the episodes that ended in it: "episodes" and the stream's metrics."""
 
 
+class RolloutStopped(Exception):
+    """The run is to end before a rollout is whole; what was gathered of it is lost."""
+
+
 class HostActor:
     """Acts for one agent, or for several seeds side by side, each in its own environments.
 
@@ -61,6 +65,7 @@ class HostActor:
         seeds: how many.
         timeout: seconds after which an environment in a worker process counts as hung.
         environments: their numbers among those of the run.
+        stopped: whether the run is to end; asked before every step.
     """
 
     def __init__(
@@ -72,7 +77,9 @@ class HostActor:
         seeds: int,
         timeout: float,
         environments: range,
+        stopped: Callable[[], bool] = lambda: False,
     ):
+        self._stopped = stopped
         self._static, self._seeds, self._timeout = static, seeds, timeout
         self._length, self._gamma = learner.config.rollout_length, np.float32(learner.config.gamma)
         # Before each sequence the memory's state is kept for the learner.
@@ -109,9 +116,12 @@ class HostActor:
 
         Raises:
             EnvironmentFault: an environment failed; what was gathered is lost.
+            RolloutStopped: the run is to end.
         """
         seen, rows, states = [_seen(steps)], [], []
         for time in range(self._length):
+            if self._stopped():
+                raise RolloutStopped
             if time % self._sequence == 0:
                 states.append(jax.tree.map(jnp.copy, memory))
             observation, start, _ = seen[-1]

@@ -62,6 +62,11 @@ LARGEST = 4 * 2**30
 """Bytes of observations that are held at most."""
 
 
+NEW = (0, 0, 1)
+"""At the end of a seed's numbers: environments that no training has. A training's are four at most,
+and zeros at the end do not count."""
+
+
 class HostedTask(Task):
     """A Gymnasium environment with a run's wrappers. It can be pickled.
 
@@ -146,10 +151,14 @@ class HostedTask(Task):
             params: Any, statistics: Any, episodes: int, entropy: tuple[int, ...]
         ) -> dict[str, np.ndarray]:
             # More than two numbers are hashed to one, so that published results stay what they are.
-            seed, index = entropy if len(entropy) == 2 else (environment_seed(*entropy), 0)
+            if len(entropy) == 2:
+                (seed, index), streams = entropy, environment_seed(*entropy, *NEW)
+            else:
+                seed, index = environment_seed(*entropy), 0
+                streams = environment_seed(seed)
             count = min(episodes, BATCH)
             each = math.ceil(episodes / count)
-            with self.open(count, seed=environment_seed(seed, index), frozen=True) as stream:
+            with self.open(count, seed=streams, frozen=True) as stream:
                 stream.restore(statistics)
                 player = HostPlayer(eqx.combine(params, static), stream, partial(choose, params))
                 key = jax.random.fold_in(jax.random.key(seed), index)
@@ -164,7 +173,7 @@ class HostedTask(Task):
         so there are no labels."""
         how.validate()
         count = min(BATCH, how.episodes)
-        with self.open(count, seed=environment_seed(how.seed, 0), frozen=True) as stream:
+        with self.open(count, seed=environment_seed(how.seed, 0, *NEW), frozen=True) as stream:
             player = _player(agent, stream, statistics, how.greedy, INSPECTED)
             each, key = math.ceil(how.episodes / count), jax.random.key(how.seed)
             played = player.play(key, each, longest=how.max_steps)

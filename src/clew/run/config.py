@@ -321,7 +321,7 @@ class TrainConfig(LearnerSettings):
         what they did before they could be set: results keep their names from version to version.
         """
         values = self.to_json()
-        for name in (*(n for n in LEARNERS if n != self.algorithm), "host", *BESIDE):
+        for name in (*(n for n in LEARNERS if n != self.algorithm), *BESIDE):
             del values[name]
         for name in PLACE:
             del values["asynchronous"][name]
@@ -374,9 +374,9 @@ _NEWER = (
 SEEDS = 2**32
 """How many different seeds there are."""
 _TYPES = {str: "a string", bool: "True or False", tuple: "a tuple", dict: "a dict"}
-BESIDE = ("loggers", "wandb", "devices", "device_threads")
-"""Settings that no number of a run depends on, but for rounding; a resumed run may change
-them."""
+BESIDE = ("loggers", "wandb", "devices", "device_threads", "host")
+"""Settings that no number of a run depends on, but for rounding and where an environment failed; a
+resumed run may change them."""
 _GROUPS: dict[str, type] = {
     "network": NetworkConfig,
     **{name: learner.settings for name, learner in LEARNERS.items()},

@@ -91,7 +91,7 @@ def to_resume(config: TrainConfig | None, resume: bool | str | Path) -> tuple[Pa
 
     Raises:
         UserError: if there is no such run, or `config` asks for anything but more steps, other
-            loggers or devices, and another Ray cluster.
+            loggers, devices or `host`, and another Ray cluster.
     """
     if resume is True:
         if config is None or not config.name:
@@ -110,7 +110,7 @@ def to_resume(config: TrainConfig | None, resume: bool | str | Path) -> tuple[Pa
         name, (was, wanted) = next(iter(changed.items()))
         raise UserError(
             f"{path} was started with {name} = {was!r}, not {wanted!r}; when resuming you may only "
-            "raise steps and change loggers, devices or the Ray cluster"
+            "raise steps and change loggers, devices, --host settings or the Ray cluster"
         )
     if new < old:
         raise UserError(f"{path} was started for {old} steps; steps can only be raised, got {new}")

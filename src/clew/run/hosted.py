@@ -102,14 +102,20 @@ class HostProgram(Program):
         parts: of the run.
         task: of the run.
         log: called with a line for every fault that the run survived.
+        stopped: whether the run is to end. A rollout in progress is dropped then: it may take
+            minutes, and a resumed run begins new episodes anyway.
     """
 
     def __init__(
-        self, parts: Parts, task: HostedTask, log: Callable[[str], None] = lambda line: None
+        self,
+        parts: Parts,
+        task: HostedTask,
+        log: Callable[[str], None] = lambda line: None,
+        stopped: Callable[[], bool] = lambda: False,
     ):
         self._parts, self._task = parts, task
         config = parts.config
-        self._actor = host_actor(parts, range(config.learning.num_envs))
+        self._actor = host_actor(parts, range(config.learning.num_envs), stopped)
         self._budget = FaultBudget(config.host.restarts, log)
         self._learn = make_learn(parts)
         self._layouts = state_layouts(parts)
@@ -125,6 +131,7 @@ class HostProgram(Program):
         Raises:
             EnvironmentFault: an environment returned NaN, or environments failed more often than
                 the run's settings allow.
+            RolloutStopped: the run is to end; `state` is that of the last whole update.
         """
         self.state = place_on_devices(state, self._layouts)
         for _ in range(int(count)):
@@ -181,7 +188,9 @@ class HostProgram(Program):
         return RunState(state.update + 1, made._replace(actor=whole))
 
 
-def host_actor(parts: Parts, environments: range) -> HostActor:
+def host_actor(
+    parts: Parts, environments: range, stopped: Callable[[], bool] = lambda: False
+) -> HostActor:
     """What acts for all seeds of a run, on its devices, in some of its environments."""
     config = parts.config
     return HostActor(
@@ -191,6 +200,7 @@ def host_actor(parts: Parts, environments: range) -> HostActor:
         seeds=config.seeds,
         timeout=config.host.timeout,
         environments=environments,
+        stopped=stopped,
     )
 
 

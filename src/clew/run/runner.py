@@ -22,6 +22,7 @@ from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.bridges.gymnasium.processes import stopping_signals
 from clew.envs.spaces import NOTHING_ALLOWED
 from clew.errors import StoppedAtOnce, UserError
+from clew.interact.host_rollout import RolloutStopped
 from clew.run import checkpoint, machine
 from clew.run.build import Parts
 from clew.run.compiled import Program
@@ -63,7 +64,8 @@ class Runner:
         callbacks: called with every report; one that returns True ends the run.
         checkpoints: their folder; None saves nothing.
         identity: what checkpoints say of the run, and must say to be resumed from.
-        stop: an event that ends the run after the current call of the program.
+        stop: an event that ends the run after the current call of the program, or within it where
+            a rollout can be dropped.
         resume_with: the command that resumes the run, for messages.
 
     Attributes:
@@ -240,6 +242,9 @@ class Runner:
         self._calling = True
         try:
             self.state = program(self.state, jnp.int32(count))
+        except RolloutStopped:
+            self._take_whole(program)
+            raise self._interrupted() from None
         except EnvironmentFault as fault:
             self._take_whole(program)
             if self._stop.is_set():  # the signal may have reached the environments as well

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
+from clew.envs.spaces import ActionMask, choice_sizes, named_spaces
 from clew.errors import UserError, one_line, system_error
 from clew.files import write_json
 from clew.interact.hosted_task import HostedTask
@@ -29,6 +32,9 @@ from clew.run.runner import Runner, stop_signals
 from clew.run.start import Start, read_start
 from clew.run.trust import remember, require
 from clew.run.updates import init_run
+
+FAR = 10.0
+"""How many times wider or narrower than 1 actions' limits may be for a Gaussian policy."""
 
 
 class RunResult(NamedTuple):
@@ -52,8 +58,8 @@ def train(
         config: the settings; the default ones if None.
         resume: True resumes the run that `config` names, a path or a run's name that one;
             `config` may then be None. A folder's own settings hold; only `steps` may be raised,
-            and loggers, devices and Ray cluster changed. Where JAX has fewer devices than the
-            run was begun with, it goes on with those, and a message says so.
+            and loggers, devices, `host` and Ray cluster changed. Where JAX has fewer devices than
+            the run was begun with, it goes on with those, and a message says so.
         progress: the listener; by default lines on standard error.
         callbacks: functions that are called with a `Report` about once a second, between calls of
             the compiled program: steps, rate and, where one was written, the row of metrics. One
@@ -159,7 +165,8 @@ def _train(
     if start is not None:
         progress.message(start.message)
     if fresh:
-        _warn_of_no_episode(parts, progress)
+        for line in [*_no_episode(parts), *_unasked(parts)]:
+            progress.message(line)
         saved = folder.SavedRun(config, folder.write_new_config(path, config))
     else:
         saved = folder.read_run(path)
@@ -170,7 +177,7 @@ def _train(
         parts,
         seed_lanes(config),
         metrics.MetricsFile(path, config, progress.message),
-        make_program=partial(make_program, parts, progress),
+        make_program=partial(make_program, parts, progress, stop),
         init_state=partial(init_run, parts, start=start),
         progress=progress,
         callbacks=callbacks,
@@ -207,16 +214,42 @@ def _summary(path: Path, config: TrainConfig, runner: Runner, progress: Progress
     return summary
 
 
-def _warn_of_no_episode(parts: Parts, progress: Progress) -> None:
+def _no_episode(parts: Parts) -> list[str]:
     """Says where every episode takes longer than an environment is stepped in the whole run."""
     config, shortest = parts.config, parts.task.shortest_episode
     steps = config.updates * config.learning.rollout_length
-    if shortest > steps and not parts.learner.gathering.whole_episodes:
-        progress.message(
-            f"warning: no episode ends within this run: one of {config.env} takes at least "
-            f"{shortest:,} steps, and each of {config.learning.num_envs:,} environments makes "
-            f"only {steps:,}; raise steps, or shorten the episodes"
-        )
+    if shortest <= steps or parts.learner.gathering.whole_episodes:
+        return []
+    return [
+        f"warning: no episode ends within this run: one of {config.env} takes at least "
+        f"{shortest:,} steps, and each of {config.learning.num_envs:,} environments makes "
+        f"only {steps:,}; raise steps, or shorten the episodes"
+    ]
+
+
+def _unasked(parts: Parts) -> list[str]:
+    """What the task's spaces suggest and the settings leave: masks, and other units of actions."""
+    config, lines = parts.config, []
+    actions = parts.task.action_space
+    named = named_spaces(parts.task.observation_space)
+    if isinstance(actions, Discrete | MultiDiscrete) and config.wrappers.action_mask is None:
+        size = sum(choice_sizes(actions))
+        lines += [
+            f"{name!r} is observed like any other entry; if it says which actions are allowed: "
+            f"--wrappers.action-mask {name}"
+            for name, space in named.items()
+            if "mask" in name and space.shape == (size,) and not isinstance(space, ActionMask)
+        ]
+    gaussian = config.network.continuous == "gaussian" and config.algorithm != "sac"
+    if isinstance(actions, Box) and gaussian and actions.is_bounded():
+        widest, narrowest = (of(actions.high - actions.low) / 2 for of in (np.max, np.min))
+        if widest > FAR or narrowest < 1 / FAR:
+            lines.append(
+                f"actions reach {narrowest:g} to {widest:g} from the middle of their limits, and "
+                "a Gaussian policy begins with a deviation of 1; --network.continuous tanh goes by "
+                "the limits"
+            )
+    return lines
 
 
 def _announce_beginning(path: Path, shown: Path, progress: Progress) -> None:
@@ -228,12 +261,13 @@ def _announce_beginning(path: Path, shown: Path, progress: Progress) -> None:
     progress.message(f"{shown} has no checkpoint to resume from: it begins anew{dropped}")
 
 
-def make_program(parts: Parts, progress: Progress) -> Program:
+def make_program(parts: Parts, progress: Progress, stop: threading.Event) -> Program:
     """The program of a run, by its runner and the kind of its task."""
 
     def hosted(task: HostedTask) -> Program:
-        make = AsyncProgram if parts.config.runner == "async" else HostProgram
-        return make(parts, task, progress.message)
+        if parts.config.runner == "async":
+            return AsyncProgram(parts, task, progress.message)
+        return HostProgram(parts, task, progress.message, stop.is_set)
 
     return parts.task.program(compiled=lambda task: compile_program(parts), hosted=hosted)
 

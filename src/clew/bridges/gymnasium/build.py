@@ -143,6 +143,8 @@ def make_gymnasium(
     if plain not in gymnasium.registry:
         near = difflib.get_close_matches(plain, gymnasium.registry, n=3, cutoff=0.5)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        if hasattr(sys.modules.get(module), plain):
+            hint = f"; the class or function of that name is written {module}:{plain}"
         raise UserError(
             f"unknown Gymnasium environment {plain!r}{hint} (an id that a package registers is "
             "written gymnasium:PACKAGE:ID)"
