@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 
+import equinox as eqx
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -21,9 +22,10 @@ from clew.agents.network import NetworkConfig
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from clew.interact.host_rollout import RolloutStopped
+from clew.interact.hosted_task import HostedTask
 from clew.interact.task import HostConfig
 from clew.run import checkpoint
-from clew.run.build import make_parts
+from clew.run.build import build_agent, make_parts, make_task
 from clew.run.config import TrainConfig
 from clew.run.evaluate import evaluate
 from clew.run.hosted import HostProgram, make_learn
@@ -266,6 +268,26 @@ def test_a_fault_leaves_the_state_of_the_last_update(tmp_path):
         program.close()
     assert int(state.update) == 30 and program._budget.used > 0
     assert bool(state.seed.finite)
+
+
+def test_playing_takes_the_processes_of_the_run(tmp_path, monkeypatch):
+    """As many of them as share the environments equally; and gives what it gives without."""
+    found, opened = [], []
+    plain = HostedTask.open
+
+    def open_stream(task, num_envs, *, processes=0, **how):
+        opened.append((num_envs, processes))
+        return plain(task, num_envs, processes=processes, **how)
+
+    monkeypatch.setattr(HostedTask, "open", open_stream)
+    for processes in (0, 6):
+        config = config_of(tmp_path, host=HostConfig(processes=processes))
+        task = make_task(config)
+        params, static = eqx.partition(build_agent(config, task, jax.random.key(0)), eqx.is_array)
+        play = task.evaluator(static, greedy=True, max_steps=100)
+        found.append(play(params, task.statistics(), 4, (3, 0)))
+    assert opened == [(4, 0), (4, 2)]
+    np.testing.assert_array_equal(found[0]["return"], found[1]["return"])
 
 
 def test_a_stop_drops_the_rollout_in_progress(tmp_path):

@@ -9,10 +9,12 @@ from clew.bridges.make import jax_task, make_env, refuse_unknown_options
 from clew.envs.wrappers import WrapperConfig
 from clew.interact.compiled_task import CompiledTask
 from clew.interact.hosted_task import HostedTask
-from clew.interact.task import DefaultSettings, Task
+from clew.interact.task import DefaultSettings, HostConfig, Task
 
 
-def make_task(env: str, options: dict[str, Any], wrappers: WrapperConfig) -> Task:
+def make_task(
+    env: str, options: dict[str, Any], wrappers: WrapperConfig, host: HostConfig | None = None
+) -> Task:
     """A task by its name, with its wrappers.
 
     Args:
@@ -20,13 +22,14 @@ def make_task(env: str, options: dict[str, Any], wrappers: WrapperConfig) -> Tas
             "module:factory"; "module:Class" of a class derived from `Environment` is a JAX task.
         options: of the task.
         wrappers: between the task and the agent.
+        host: how Gymnasium environments are stepped that are played in; by default in this process.
 
     Raises:
         UserError: for an unknown task or option, an impossible value, or wrappers that the task
             does not take.
     """
     if _is_hosted(env):
-        return HostedTask(_gymnasium_task(env, json.dumps(options)), wrappers)
+        return HostedTask(_gymnasium_task(env, json.dumps(options)), wrappers, host)
     return CompiledTask(env, make_env(env, **options), wrappers)
 
 

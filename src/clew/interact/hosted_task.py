@@ -52,7 +52,7 @@ from clew.interact.host_rollout import (
     rollout_template,
 )
 from clew.interact.policy import Moment, PolicyAdapter
-from clew.interact.task import Evaluator, PlayConfig, Task
+from clew.interact.task import Evaluator, HostConfig, PlayConfig, Task
 
 Result = TypeVar("Result")
 
@@ -73,6 +73,7 @@ class HostedTask(Task):
     Args:
         environment: without wrappers.
         wrappers: between the environment and the agent.
+        host: how those are stepped that are played in; by default in this process.
 
     Raises:
         UserError: impossible wrappers, or wrappers that do not fit the environment.
@@ -83,8 +84,11 @@ class HostedTask(Task):
     shortest_episode = 1
     runners = ("sync", "async")
 
-    def __init__(self, environment: GymnasiumTask, wrappers: WrapperConfig):
+    def __init__(
+        self, environment: GymnasiumTask, wrappers: WrapperConfig, host: HostConfig | None = None
+    ):
         self.environment, self.wrappers = environment, wrappers
+        self.host = host or HostConfig()
         self.name = environment.name
         self.observation_space = environment.observed(wrappers)
         self.action_space = environment.action_space
@@ -158,9 +162,10 @@ class HostedTask(Task):
                 streams = environment_seed(seed)
             count = min(episodes, BATCH)
             each = math.ceil(episodes / count)
-            with self.open(count, seed=streams, frozen=True) as stream:
+            with self._to_play(count, streams) as stream:
                 stream.restore(statistics)
-                player = HostPlayer(eqx.combine(params, static), stream, partial(choose, params))
+                agent, act = eqx.combine(params, static), partial(choose, params)
+                player = HostPlayer(agent, stream, act, timeout=self.host.timeout)
                 key = jax.random.fold_in(jax.random.key(seed), index)
                 played = player.play(key, each, may_take=max_steps)[:episodes]
             names = metrics_of_all([one.metrics for one in played])
@@ -173,8 +178,8 @@ class HostedTask(Task):
         so there are no labels."""
         how.validate()
         count = min(BATCH, how.episodes)
-        with self.open(count, seed=environment_seed(how.seed, 0, *NEW), frozen=True) as stream:
-            player = _player(agent, stream, statistics, how.greedy, INSPECTED)
+        with self._to_play(count, environment_seed(how.seed, 0, *NEW)) as stream:
+            player = _player(agent, stream, statistics, how.greedy, INSPECTED, self.host.timeout)
             each, key = math.ceil(how.episodes / count), jax.random.key(how.seed)
             played = player.play(key, each, longest=how.max_steps)
         return episodes_of(played[: how.episodes], how.max_steps)
@@ -202,6 +207,11 @@ class HostedTask(Task):
                     (now,) = step([stream], agent.distribution, [rows[-1]["action"]])
                 elif not now.start[0]:
                     now = stream.reset()
+
+    def _to_play(self, count: int, seed: int) -> GymnasiumStream:
+        """Environments whose wrappers learn nothing, in as many processes as share them equally."""
+        processes = self.host.processes and math.gcd(count, self.host.processes)
+        return self.open(count, seed=seed, processes=processes, frozen=True)
 
     def _open_rendered(self, seed: int) -> tuple[GymnasiumStream, gymnasium.Env | None]:
         """A stream of one environment, and that environment if it can be rendered."""
@@ -262,12 +272,19 @@ class HostPlayer:
         choose: of `compile_act`, with the agent's arrays.
         keep: names: "observation", "reward", "own_reward" (the environment's), and what `choose`
             returns of the choices.
+        timeout: seconds after which an environment in a worker process counts as hung.
     """
 
     def __init__(
-        self, agent: Agent, stream: GymnasiumStream, choose: Callable, keep: Sequence[str] = ()
+        self,
+        agent: Agent,
+        stream: GymnasiumStream,
+        choose: Callable,
+        keep: Sequence[str] = (),
+        timeout: float | None = None,
     ):
         self._agent, self._stream, self._choose, self._keep = agent, stream, choose, keep
+        self._timeout = timeout
 
     def steps(
         self, now: GymnasiumStep, key: PRNGKeyArray
@@ -283,7 +300,8 @@ class HostPlayer:
             seen = now.observation
             memory, choice = self._choose(memory, seen, now.start, key, np.int32(time))
             found = jax.device_get(choice)
-            (now,) = step([self._stream], self._agent.distribution, [found["action"]])
+            actions = [found["action"]]
+            (now,) = step([self._stream], self._agent.distribution, actions, self._timeout)
             found |= {"observation": seen, "reward": now.reward, "own_reward": now.own_reward}
             yield now, {name: found[name] for name in self._keep}
 
@@ -334,7 +352,7 @@ class HostPlayer:
         seen = (one.steps.get("observation") for own in found for one in own)
         held = sum(4 * leaf.size for leaf in jax.tree.leaves(list(seen)))
         rows: list[list[dict[str, Any]]] = [[] for _ in range(stream.num_envs)]
-        first = stream.reset()
+        first = stream.reset(timeout=self._timeout)
         over = np.array([len(own) >= each for own in found])
         playing = ~first.last & ~over
         for now, row in self.steps(first, key):
@@ -366,14 +384,19 @@ class HostPlayer:
 
 
 def _player(
-    agent: Agent, stream: GymnasiumStream, statistics: Any, greedy: bool, keep: Sequence[str]
+    agent: Agent,
+    stream: GymnasiumStream,
+    statistics: Any,
+    greedy: bool,
+    keep: Sequence[str],
+    timeout: float | None = None,
 ) -> HostPlayer:
     """The player of one agent, in environments whose wrappers know what they have learned."""
     if statistics is not None:
         stream.restore(statistics)
     params, static = eqx.partition(agent, eqx.is_array)
     choose = partial(compile_act(static, greedy=greedy, keep=keep), params)
-    return HostPlayer(agent, stream, choose, keep)
+    return HostPlayer(agent, stream, choose, keep, timeout)
 
 
 def _played(

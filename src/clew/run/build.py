@@ -70,7 +70,7 @@ def make_task(config: TrainConfig) -> Task:
     Raises:
         UserError: for an unknown task or option, or an impossible value.
     """
-    return interact.make_task(config.env, config.env_options, config.wrappers)
+    return interact.make_task(config.env, config.env_options, config.wrappers, config.host)
 
 
 def check_task(config: TrainConfig, task: Task, learner: Learner) -> None:
