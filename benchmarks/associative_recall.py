@@ -38,7 +38,7 @@ from clew.memory import MEMORIES, AbstractMemory, make_memory, options_among
 from clew.memory.base import count_floats
 from clew.memory.parts.blocks import Linear
 from clew.report.document import Measured, Table, tabulate
-from clew.report.figures import new_figure, save, styles_of
+from clew.report.figures import COLOURS, new_figure, save
 from clew.report.files import write_measured
 from clew.run.machine import git_commit
 from clew.stats.aggregates import mean_and_deviation
@@ -230,29 +230,47 @@ def _table(shown: str, groups: Groups) -> Table:
 
 
 def _picture(groups: Groups, path: Path) -> None:
-    figure = new_figure(3.4 * len(PAIRS), 3.8)
-    names = list(dict.fromkeys(name for name, _ in groups))
-    styles = styles_of(names)
-    frames = figure.subplots(1, len(PAIRS), squeeze=False)[0]
-    for axes, pairs in zip(frames, PAIRS, strict=True):
-        for name in names:
-            own = [some for (of, _), some in groups.items() if of == name]
-            at = [max(some[0]["state"], 1) for some in own]
-            shares = [np.mean([row[f"right_{pairs}"] for row in some]) for some in own]
-            style = styles[name]
-            axes.plot(at, shares, style.marker + "-", color=style.colour, label=name)
-        axes.set(xscale="log", ylim=(-0.03, 1.03), title=f"{pairs} pairs", xlabel="state, floats")
-    figure.legend(*frames[0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
+    """A line for each memory, the best of the most pairs on top, beside how large its state is."""
+    figure = new_figure(7.2, 1.2 + 0.24 * len(groups))
+    axes = figure.subplots()
+
+    def share(some: Sequence[dict[str, Any]], pairs: int) -> list[float]:
+        return [row[f"right_{pairs}"] for row in some]
+
+    order = sorted(groups.items(), key=lambda item: np.mean(share(item[1], PAIRS[-1])))
+    for pairs, colour, marker in zip(PAIRS, COLOURS, "os^", strict=False):
+        for place, (_, some) in enumerate(order):
+            low, mean, high = _ends(share(some, pairs))
+            axes.plot([low, high], [place] * 2, color=colour, linewidth=1)
+            label = f"{pairs} pairs" if place == 0 else None
+            axes.plot(mean, place, marker, color=colour, markersize=5, label=label)
+    widths = {width for _, width in groups}
+    names = [name if len(widths) == 1 else f"{name}, {width}" for (name, width), _ in order]
+    sizes = [f"{some[0]['state']:,}" for _, some in order]
+    labels = [f"{name}   {size:>7}" for name, size in zip(names, sizes, strict=True)]
+    axes.set_yticks(range(len(order)), labels, fontsize=8)
+    axes.set(
+        xlim=(-0.03, 1.03), xlabel="share of right answers; beside a name, floats of its state"
+    )
+    axes.grid(axis="y", color="0.92")
+    axes.set_axisbelow(True)
+    axes.legend(loc="lower right", frameon=False)
     save(figure, path)
 
 
-def _interval(values: Sequence[float]) -> str:
+def _ends(values: Sequence[float]) -> tuple[float, float, float]:
+    """The mean between the ends of its 95% interval, which are its own with one seed."""
+    mean = float(np.mean(values))
     if len(values) < 2:
-        return f"{values[0]:.2f}"
+        return mean, mean, mean
     spread = mean_and_deviation(values)
     half = critical_value(0.05, len(values) - 1) * spread.deviation / len(values) ** 0.5
-    mean = spread.mean
-    return f"{mean:.2f} [{max(mean - half, 0):.2f}, {min(mean + half, 1):.2f}]"
+    return max(mean - half, 0.0), mean, min(mean + half, 1.0)
+
+
+def _interval(values: Sequence[float]) -> str:
+    low, mean, high = _ends(values)
+    return f"{mean:.2f} [{low:.2f}, {high:.2f}]" if len(values) > 1 else f"{mean:.2f}"
 
 
 def main() -> None:

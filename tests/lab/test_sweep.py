@@ -440,7 +440,8 @@ def test_a_fresh_seed_without_a_score_is_counted() -> None:
     def row(which: str, seed: int) -> dict[str, Any]:
         none = which == "best" and seed == 0
         curve = {"steps": [10], "episodes": [int(not none)], "return": [None if none else seed]}
-        model = {"model": f"gru-{which}", "setting": TASK, "seed": seed}
+        name = {"best": "gru-best-0", "default": "gru-default"}[which]
+        model = {"model": name, "setting": TASK, "seed": seed}
         return model | {"curve": curve, "mean": 10.0 + seed}
 
     rows = [row(which, seed) for which in ("best", "default") for seed in range(3)]

@@ -290,6 +290,20 @@ def test_playing_takes_the_processes_of_the_run(tmp_path, monkeypatch):
     np.testing.assert_array_equal(found[0]["return"], found[1]["return"])
 
 
+@pytest.mark.parametrize("factory", ["counting", "counting_same_step"])
+def test_moments_of_one_environment_are_those_of_a_vector_of_one(tmp_path, factory):
+    """An export's golden episode needs one environment, whoever makes it."""
+    moments = make_task(config_of(tmp_path, factory)).moments(lambda *_, **__: 0, longest=9)
+    found = list(itertools.islice(moments, 30))
+    assert sum(moment.start for moment in found) > 2
+    assert [m.observation.tolist() for m in found] == [
+        m.observation.tolist()
+        for m in itertools.islice(
+            make_task(config_of(tmp_path)).moments(lambda *_, **__: 0, longest=9), 30
+        )
+    ]
+
+
 def test_a_stop_drops_the_rollout_in_progress(tmp_path):
     """Which may take minutes; the state is that of the last whole update."""
     parts = make_parts(config_of(tmp_path))

@@ -243,9 +243,7 @@ class HostedTask(Task):
     def moments(
         self, policy: Callable[..., Any], *, longest: int, seed: int = 0
     ) -> Iterator[Moment]:
-        if self.environment.vector:
-            raise UserError(f"{self.name} makes vector environments, not single ones")
-        env = self.environment.builder(dataclasses.replace(self.wrappers, video_every=0))()
+        env = self.environment.single(dataclasses.replace(self.wrappers, video_every=0))
         mask, folder = MASK if self.wrappers.action_mask == INFO else "", os.getcwd()
         try:
             while True:

@@ -235,8 +235,5 @@ class Task(Protocol):
             policy: chooses actions, called as `clew.Policy` is.
             longest: an episode is given up after so many actions.
             seed: of the episodes.
-
-        Raises:
-            UserError: the task makes vector environments.
         """
         ...

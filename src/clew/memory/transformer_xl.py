@@ -13,11 +13,12 @@ from clew.memory.parts.stack import LayerStack, WindowOptions, window_stack
 class TransformerXL(LayerStack):
     """Transformer-XL: cached inputs, relative positions, residual connections, norms after.
 
-        e = x W + b, with b drawn, see `with_drawn_bias`
+        e = x W + b
         y = norm_1(x + attention(x))        in each layer
         out = norm_2(y + mlp(y))
 
-    with `WindowAttention` over t - window .. t of each layer's inputs.
+    with `WindowAttention` over t - window .. t of each layer's inputs. b is drawn, see
+    `with_drawn_bias`.
 
     Shapes: x [input_size] to y [hidden_size]; a layer's state is a ring of window + 1 inputs with
     their keys and values.

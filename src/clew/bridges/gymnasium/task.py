@@ -26,6 +26,7 @@ from clew.bridges.gymnasium.masks import ActionMasks
 from clew.bridges.gymnasium.processes import close_quietly, staying
 from clew.bridges.gymnasium.spaces import ObservationAdapter, adapt_action, adapt_observation
 from clew.bridges.gymnasium.stream import GymnasiumStream, restore_precision
+from clew.bridges.gymnasium.vector import OnlyEnvironment
 from clew.bridges.jax_packages import is_packaged
 from clew.envs.spaces import with_mask
 from clew.envs.wrappers import WrapperConfig, observed
@@ -131,6 +132,12 @@ class GymnasiumTask:
                 )
             vector = GroupedEnvs(self._plan(num_envs, wrappers), num_envs, processes)
         return GymnasiumStream(vector, name=self.name, wrappers=wrappers, seed=seed, frozen=frozen)
+
+    def single(self, wrappers: WrapperConfig) -> gymnasium.Env:
+        """One environment of it, with the wrappers around single ones; that of a vector of one."""
+        if self.vector:
+            return OnlyEnvironment(make_vector(self.name, 1, self.options))
+        return self.builder(wrappers)()
 
     def builder(self, wrappers: WrapperConfig | None = None) -> EnvBuilder:
         """What builds a single environment of it, with the wrappers around single ones."""

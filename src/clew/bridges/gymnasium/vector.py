@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
@@ -373,6 +374,28 @@ def _row(batch: Any, i: int) -> Any:
     if isinstance(batch, tuple):
         return tuple(_row(value, i) for value in batch)
     return batch[i]
+
+
+class OnlyEnvironment(gymnasium.Env):
+    """The one environment of a vector environment, as a single one; reset it at every end."""
+
+    def __init__(self, vector: VectorEnv):
+        self.vector = vector
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Its first observation and info."""
+        observations, infos = self.vector.reset(seed=seed)
+        return _row(observations, 0), _info_of(infos, 0)
+
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """One step of it."""
+        observations, *rest, infos = self.vector.step(np.asarray(action)[None])
+        reward, terminated, truncated = (batch[0] for batch in rest)
+        return _row(observations, 0), reward, terminated, truncated, _info_of(infos, 0)
+
+    def close(self) -> None:
+        """Closes both."""
+        self.vector.close()
 
 
 def _dead_worker(vector: VectorEnv) -> int | None:
