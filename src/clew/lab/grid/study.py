@@ -195,15 +195,12 @@ class Study:
     def digest(self, model: str, setting: str) -> str:
         """Twelve hexadecimal digits that name everything a cell depends on but its seed.
 
-        And but its budget, if the study is resumable: that may be raised, unless a schedule of the
-        learner goes by it.
+        And but its budget, if the study is resumable: that may be raised.
         """
-        trained = self.config(model, setting)
-        config = trained.identity()
+        config = self.config(model, setting).identity()
         values = {k: v for k, v in config.items() if k not in _PLACES}
         if self.resumable:
-            if not trained.learner.gathering.scheduled:
-                del values["steps"]
+            del values["steps"]
             task = self.settings[setting]
             values["further"] = [{n: dict(o) for n, o in task.further.items()}, task.further_needs]
             values["last_steps"] = self.last_steps
