@@ -369,9 +369,9 @@ else the final observation in `final` | goes on |
             return seen
         wrong, _ = self._masks.wrong(masks)
         masks = np.where((last & wrong)[:, None], 1, masks)
-        wrong, what = self._masks.wrong(masks)
-        if not what:
+        if not (wrong & ~last).any():
             return join_mask(seen, masks != 0)
+        wrong, what = self._masks.wrong(masks)
         index = int(np.argmax(wrong))
         step = int(self._episodes.lengths[index])
         raise EnvironmentFault(
