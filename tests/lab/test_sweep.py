@@ -427,11 +427,12 @@ def test_a_sweep_that_is_killed_goes_on(tmp_path: Path) -> None:
     assert all(trial["state"] == "complete" for trial in tried)
     cells = trained(folder)
     assert len(cells) == len(set(cells)) == 12
-    winner = found["winners"]["gru"]
+    winner, best = found["winners"]["gru"], max(tried, key=lambda trial: trial["score"])
     assert len(winner["best"]["scores"]) == len(winner["default"]["scores"]) == 2
-    assert winner["values"] == max(tried, key=lambda trial: trial["score"])["values"]
+    assert winner["values"] == best["values"]
     runs = sorted(path.name for path in (folder / "final" / "runs").iterdir())
-    assert runs == [f"gru-{which}-task-seed-{n}" for which in ("best", "default") for n in (2, 3)]
+    models = (f"gru-best-{best['number']}", "gru-default")
+    assert runs == [f"{model}-task-seed-{n}" for model in models for n in (2, 3)]
 
 
 def test_a_fresh_seed_without_a_score_is_counted() -> None:
