@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from exports import (
+    IN_FLOAT64,
     LeakyMean,
     agent_of,
-    allowed_for_long,
     encoding_agent,
+    in_float64,
     largest_deviation,
     memory_of,
     model_of,
@@ -55,11 +56,11 @@ def test_every_memory_is_itself(name: str) -> None:
 @pytest.mark.parametrize("batch", [1, 3, 64])
 @pytest.mark.parametrize("name", MEMORIES)
 def test_every_memory_for_long(name: str, batch: int) -> None:
-    """1,000 steps, for any number of environments."""
-    step = steps_of(agent_of(memory_of(name)))
-    model = model_of(step)
-    found = largest_deviation(step, (model, model.step), batch, time=1000)
-    assert found <= allowed_for_long(name, time=1000)
+    """1,000 steps in float64, for any number of environments."""
+    with in_float64(name) as step:
+        model = model_of(step)
+        found = largest_deviation(step, (model, model.step), batch, time=1000)
+    assert found <= IN_FLOAT64
 
 
 OPTIONS: dict[str, Any] = {

@@ -78,5 +78,5 @@ class PositionMLP(AbstractMemory):
         return state, self._read(xs, positions)
 
     def _read(self, x: Float[Array, "*lead in"], position: Int[Array, "*lead"]) -> Array:
-        e = encode(position, self.encoding_size).astype(x.dtype)
+        e = encode(position, self.encoding_size, x.dtype)
         return through_relus(self.layers, jnp.concatenate([x, e], axis=-1))

@@ -108,7 +108,7 @@ class Transformer(AbstractMemory):
 
     def _embed(self, x: Array, position: Array) -> Array:
         e = x if self.embedding is None else self.embedding(x)
-        return e + encode(position, self.output_size).astype(e.dtype)
+        return e + encode(position, self.output_size, e.dtype)
 
     def maps(self, xs: Float[Array, "time in"]) -> dict[str, MemoryMap]:
         positions = jnp.arange(len(xs), dtype=jnp.int32)

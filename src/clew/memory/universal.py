@@ -166,7 +166,7 @@ class AbstractUniversal(AbstractMemory):
     def _enter(self, x: Array, position: Array) -> tuple[Array, Array | None]:
         """s_0 = e, and P_t with coordinates."""
         e = x if self.embedding is None else self.embedding(x)
-        where = encode(position, self.output_size).astype(e.dtype) if self.coordinates else None
+        where = encode(position, self.output_size, e.dtype) if self.coordinates else None
         return e, where
 
     def _remember(

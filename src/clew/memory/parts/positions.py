@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
 
@@ -22,13 +23,22 @@ def sinusoids(positions: np.ndarray, size: int) -> np.ndarray:
     return both[..., :size].astype(np.float32)
 
 
-def encode(positions: Int[Array, "*time"], size: int) -> Float[Array, "*time n"]:
-    """`sinusoids` of positions that are known only when the program runs."""
-    rates = jnp.asarray(frequencies(size), jnp.float32)
-    angles = positions[..., None].astype(jnp.float32) * jnp.broadcast_to(
+def encode(positions: Int[Array, "*time"], size: int, dtype: DTypeLike) -> Float[Array, "*time n"]:
+    """`sinusoids` of positions that are known only when the program runs.
+
+    Args:
+        positions: of the observations.
+        size: numbers for each.
+        dtype: of what is returned; angles have at least float32, since half precision would not
+            tell late positions apart.
+    """
+    wide = jnp.promote_types(dtype, jnp.float32)
+    rates = jnp.asarray(frequencies(size), wide)
+    angles = positions[..., None].astype(wide) * jnp.broadcast_to(
         rates, (*positions.shape, len(rates))
     )
-    return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=-1)[..., :size]
+    encoded = jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=-1)
+    return encoded[..., :size].astype(dtype)
 
 
 def count_positions(
