@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
+import jax
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -11,10 +13,11 @@ import clew
 from clew.errors import UserError
 from clew.inspect import choose_labels
 from clew.interact.task import PlayConfig
-from clew.run.build import make_task
+from clew.run import progress
+from clew.run.build import build_agent, make_task
 from clew.run.load import load_agent
 from clew.run.metrics import read_metrics
-from clew.run.progress import Quiet
+from clew.run.progress import EpisodeLines, Quiet
 from faults.changing import LENGTH, Changing
 
 PPO = clew.PPOConfig(num_envs=2, rollout_length=8, sequence_length=8, minibatches=1, epochs=1)
@@ -59,6 +62,34 @@ def test_numbers_of_info_are_reported(trained: Path) -> None:
     found = clew.evaluate(trained, episodes=4)
     assert set(found.per_seed) == {"return", "length", "success", "distance", "late"}
     assert found.success is not None and found.pooled["late"].mean == 1
+
+
+def test_episodes_that_end_are_told() -> None:
+    """All of them, and of environments side by side that play equally many at most one more each.
+
+    A task in JAX tells them batch by batch.
+    """
+    hosted = clew.TrainConfig(env=f"{__name__}:Named", memory="none")
+    compiled = clew.TrainConfig(env="memory_chain", memory="none")
+    for config, episodes, most in ((hosted, 20, 32), (compiled, 100, 100)):
+        task, heard = make_task(config), list[int]()
+        params, static = eqx.partition(build_agent(config, task, jax.random.key(0)), eqx.is_array)
+        play = task.evaluator(static, greedy=True, max_steps=100, on_ended=heard.append)
+        play(params, task.statistics(), episodes, (0, 0))
+        assert episodes <= sum(heard) <= most and len(heard) > 1
+
+
+def test_lines_about_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None before five seconds, then one every five, none for what is over."""
+    times, lines = iter([0.0, 4.0, 5.0, 8.0, 10.0, 20.0]), []
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(times))
+    heard = EpisodeLines(100, lines.append)
+    for count in (10, 10, 10, 10, 80):
+        heard(count)
+    assert lines == [
+        "20/100 episodes (20%)  4.0 episodes/s  20s left",
+        "40/100 episodes (40%)  4.0 episodes/s  15s left",
+    ]
 
 
 def test_metrics_are_chosen(tmp_path: Path) -> None:

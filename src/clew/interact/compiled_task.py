@@ -38,7 +38,7 @@ from clew.interact.episodes import (
 )
 from clew.interact.policy import Moment, PolicyAdapter
 from clew.interact.rollout import gather, init_actor
-from clew.interact.task import Evaluator, PlayConfig, Task
+from clew.interact.task import Evaluator, OnEnded, PlayConfig, Task, unheard
 
 Result = TypeVar("Result")
 
@@ -108,7 +108,9 @@ class CompiledTask(Task):
     def statistics(self) -> None:
         """The wrappers of such tasks learn nothing."""
 
-    def evaluator(self, static: Agent, *, greedy: bool, max_steps: int) -> Evaluator:
+    def evaluator(
+        self, static: Agent, *, greedy: bool, max_steps: int, on_ended: OnEnded = unheard
+    ) -> Evaluator:
         play = jax.jit(partial(play_batch, static, self.stream, greedy, max_steps))
 
         def evaluate(
@@ -119,7 +121,10 @@ class CompiledTask(Task):
             for number in others:
                 key = jax.random.fold_in(key, number)
             keys = jax.random.split(key, math.ceil(episodes / BATCH))
-            parts = [jax.device_get(play(params, one)) for one in keys]
+            parts = []
+            for number, one in enumerate(keys):
+                parts.append(jax.device_get(play(params, one)))
+                on_ended(min(BATCH, episodes - number * BATCH))
             if not np.concatenate([ended for _, ended in parts])[:episodes].all():
                 raise EpisodeTooLong(
                     f"an episode of {self.name} did not end within {max_steps} steps"

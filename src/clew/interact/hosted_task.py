@@ -52,7 +52,7 @@ from clew.interact.host_rollout import (
     rollout_template,
 )
 from clew.interact.policy import Moment, PolicyAdapter
-from clew.interact.task import Evaluator, HostConfig, PlayConfig, Task
+from clew.interact.task import Evaluator, HostConfig, OnEnded, PlayConfig, Task, unheard
 
 Result = TypeVar("Result")
 
@@ -146,7 +146,9 @@ class HostedTask(Task):
         seen = self.environment.unmasked(self.wrappers)
         return VectorWrappers(self.wrappers, seen, self.action_space, 1).state()
 
-    def evaluator(self, static: Agent, *, greedy: bool, max_steps: int) -> Evaluator:
+    def evaluator(
+        self, static: Agent, *, greedy: bool, max_steps: int, on_ended: OnEnded = unheard
+    ) -> Evaluator:
         """Environments side by side each play the same number of episodes to their ends, so that
         short ones do not count more than long ones."""
         choose = compile_act(static, greedy=greedy)
@@ -165,7 +167,9 @@ class HostedTask(Task):
             with self._to_play(count, streams) as stream:
                 stream.restore(statistics)
                 agent, act = eqx.combine(params, static), partial(choose, params)
-                player = HostPlayer(agent, stream, act, timeout=self.host.timeout)
+                player = HostPlayer(
+                    agent, stream, act, timeout=self.host.timeout, on_ended=on_ended
+                )
                 key = jax.random.fold_in(jax.random.key(seed), index)
                 played = player.play(key, each, may_take=max_steps)[:episodes]
             names = metrics_of_all([one.metrics for one in played])
@@ -271,6 +275,7 @@ class HostPlayer:
         keep: names: "observation", "reward", "own_reward" (the environment's), and what `choose`
             returns of the choices.
         timeout: seconds after which an environment in a worker process counts as hung.
+        on_ended: called after a step that ends episodes.
     """
 
     def __init__(
@@ -280,9 +285,10 @@ class HostPlayer:
         choose: Callable,
         keep: Sequence[str] = (),
         timeout: float | None = None,
+        on_ended: OnEnded = unheard,
     ):
         self._agent, self._stream, self._choose, self._keep = agent, stream, choose, keep
-        self._timeout = timeout
+        self._timeout, self._on_ended = timeout, on_ended
 
     def steps(
         self, now: GymnasiumStep, key: PRNGKeyArray
@@ -364,9 +370,12 @@ class HostPlayer:
                     f"what was seen of {stream.name} takes more than {LARGEST / 2**30:.0f} GiB; "
                     "take fewer episodes, or a lower max_steps"
                 )
-            for index in np.flatnonzero(playing & now.ended).tolist():
+            ended = np.flatnonzero(playing & now.ended).tolist()
+            for index in ended:
                 found[index].append(_played(rows[index], now, index, longest))
                 rows[index] = []
+            if ended:
+                self._on_ended(len(ended))
             over = np.array([len(own) >= each for own in found])
             cut = np.array([len(own) > longest for own in rows])
             if (over | cut).all():

@@ -68,6 +68,14 @@ class PlayConfig(Settings):
         require_episodes(self.episodes, self.max_steps, self.seed)
 
 
+OnEnded = Callable[[int], object]
+"""Called with how many episodes have ended since the last call."""
+
+
+def unheard(count: int) -> None:
+    """For whom it is not worth telling."""
+
+
 class Evaluator(Protocol):
     """Plays whole episodes with one agent after another and returns what the task measures."""
 
@@ -179,13 +187,16 @@ class Task(Protocol):
         for a task whose wrappers learn nothing."""
         ...
 
-    def evaluator(self, static: Agent, *, greedy: bool, max_steps: int) -> Evaluator:
+    def evaluator(
+        self, static: Agent, *, greedy: bool, max_steps: int, on_ended: OnEnded = unheard
+    ) -> Evaluator:
         """Compiles what plays whole episodes.
 
         Args:
             static: the agent without its arrays.
             greedy: take the most probable action, instead of sampling from the policy.
             max_steps: an episode that takes longer is an error.
+            on_ended: called while it plays.
         """
         ...
 

@@ -13,6 +13,7 @@ from clew.interact.episodes import metrics_of_all
 from clew.run import machine
 from clew.run.build import make_task
 from clew.run.load import load_agent, load_run
+from clew.run.progress import EpisodeLines
 from clew.stats import Interval, bootstrap_interval, wilson_interval
 
 
@@ -76,7 +77,8 @@ def evaluate(
         max_steps: steps that an episode may take; a longer one is an error.
         checkpoint: its file name or update; empty takes the newest good one.
         trust: consent to import the code that the run's settings name; see `clew.run.trust`.
-        log: called with a line before the first episode.
+        log: called with a line before the first episode, and every few seconds with how many have
+            ended, their rate and the time left.
 
     Raises:
         UserError: if there is no such run, no usable checkpoint, or an episode does not end; or the
@@ -86,8 +88,10 @@ def evaluate(
     machine.use_compilation_cache()
     run = load_run(path, checkpoint, trust=trust)
     config = run.config
-    play = make_task(config).evaluator(run.static, greedy=greedy, max_steps=max_steps)
     log(f"playing {counted(episodes, 'episode')} of at most {max_steps:,} steps")
+    heard = EpisodeLines(episodes * config.seeds, log)
+    task = make_task(config)
+    play = task.evaluator(run.static, greedy=greedy, max_steps=max_steps, on_ended=heard)
     found = []
     for index in range(config.seeds):
         params, statistics = jax.tree.map(lambda x, i=index: x[i], (run.params, run.statistics))

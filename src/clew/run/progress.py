@@ -126,6 +126,32 @@ def format_scores(row: dict[str, Any]) -> list[str]:
     return words
 
 
+class EpisodeLines:
+    """A line every few seconds about episodes that are played: how many, their rate, time left.
+
+    Args:
+        total: episodes in all.
+        log: called with a line.
+        every: least seconds before the first line and between two.
+    """
+
+    def __init__(self, total: int, log: Callable[[str], None], every: float = 5.0):
+        self._total, self._log, self._every = total, log, every
+        self._ended, self._began = 0, time.monotonic()
+        self._next = self._began + every
+
+    def __call__(self, count: int) -> None:
+        """`count` more have ended; of environments side by side a few may be too many."""
+        self._ended = min(self._ended + count, self._total)
+        now = time.monotonic()
+        if now < self._next or self._ended == self._total:
+            return
+        self._next, rate = now + self._every, self._ended / (now - self._began)
+        left = format_seconds((self._total - self._ended) / rate)
+        share = f"{self._ended:,}/{self._total:,} episodes ({self._ended / self._total:.0%})"
+        self._log(f"{share}  {rate:,.1f} episodes/s  {left} left")
+
+
 class CompileTimer:
     """Says when compiling begins, and when it is over, how long it took."""
 
