@@ -109,7 +109,7 @@ def test_a_memory_of_ones_own_stands_beside_the_others(tmp_path: Path) -> None:
     """It gets the study's agent, and the report names the command."""
     options = grid.PopgymOptions(
         models="none",
-        settings="repeat-first",
+        settings="repeat-previous",
         seeds=2,
         steps=2048,
         evaluation_episodes=2,
