@@ -370,25 +370,3 @@ def test_impossible_settings_are_named(changes: dict[str, Any], message: str) ->
     CONFIG.validate()
     with pytest.raises(UserError, match=message):
         replace(CONFIG, **changes).validate()
-
-
-@pytest.mark.parametrize(
-    ("actions", "target", "limits"),
-    [
-        (spaces.Discrete(4), 1.4, "from 0 to 1.386 nats"),
-        (spaces.Discrete(4), -1.0, "from 0 to 1.386 nats"),
-        (BOX, 1.4, "from -inf to 1.386 nats"),
-        (BOX, -3.0, ""),
-        (spaces.Discrete(4), 1.0, ""),
-    ],
-)
-def test_an_entropy_that_no_policy_has_is_refused(
-    actions: spaces.Space, target: float, limits: str
-) -> None:
-    """The temperature would grow, or fall, for ever."""
-    learner = SAC(replace(CONFIG, target_entropy=target))
-    if not limits:
-        agent_for(actions, learner)
-        return
-    with pytest.raises(UserError, match=f"target_entropy must be {limits} .*, got {target:g}:"):
-        agent_for(actions, learner)

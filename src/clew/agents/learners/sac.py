@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -111,9 +111,9 @@ class SACConfig(Settings):
     initial_temperature: float = 1.0
     """Weight of the entropy before the first gradient step (quoted: 1)."""
     target_entropy: float | None = None
-    """Entropy in nats that the temperature holds the policy at, at most that of a uniform one; None
-    for -1 for every component of a continuous action (paper), and for a discrete one a fraction of
-    the largest, see entropy_fraction."""
+    """Entropy in nats that the temperature holds the policy at; None for -1 for every component of
+    a continuous action (paper), and for a discrete one a fraction of the largest, see
+    entropy_fraction."""
     entropy_fraction: float = 0.3
     """The target for one choice among n allowed actions, as a fraction of log n (Christodoulou,
     2019, quoted: 0.98, with which actions that are sampled stay nearly random)."""
@@ -243,13 +243,6 @@ class SoftActorCritic(Heads):
     def discrete(self) -> bool:
         """Whether actions are one choice."""
         return isinstance(self.distribution, Categorical)
-
-    @property
-    def entropies(self) -> tuple[float, float]:
-        """The least and the largest that a policy can have, in nats: of a uniform one, over actions
-        in [-1, 1] where they are continuous."""
-        count = self.distribution.num_outputs
-        return (0.0, math.log(count)) if self.discrete else (-math.inf, count // 2 * math.log(2))
 
     @property
     def temperature(self) -> Float[Array, ""]:
@@ -451,19 +444,8 @@ class SAC:
 
     @property
     def make_heads(self) -> MakeHeads:
-        """A policy, critics and a temperature; refuses an entropy that no policy can have."""
-        return self._make_heads
-
-    def _make_heads(self, size: int, distribution: Distribution, **options: Any) -> SoftActorCritic:
-        alpha, target = self.config.initial_temperature, self.config.target_entropy
-        heads = SoftActorCritic(size, distribution, temperature=alpha, **options)
-        least, largest = heads.entropies
-        if target is not None and not least <= target <= largest:
-            raise UserError(
-                f"target_entropy must be from {least:g} to {largest:.4g} nats for these actions, "
-                f"got {target:g}: no policy has it, and the temperature would leave all bounds"
-            )
-        return heads
+        """A policy, critics and a temperature."""
+        return partial(SoftActorCritic, temperature=self.config.initial_temperature)
 
     def init(self, agent: Agent, template: Callable[[], Rollout]) -> LearnerState:
         """Adam's, the target network, the critics' own if they have one, and an empty replay.
