@@ -30,6 +30,7 @@ from clew.envs import AutoReset, Permutation, TMaze
 from clew.envs.spaces import MASK
 from clew.errors import UserError
 from clew.interact.rollout import gather, init_actor
+from clew.memory.laws import runs
 from memory_samples import quick_compilation
 from oracles import sac as oracle
 from replays import gathered
@@ -103,11 +104,6 @@ def double_precision() -> Iterator[None]:
         yield
 
 
-def doubled(tree: Any) -> Any:
-    """Its numbers in 64 bits."""
-    return jax.tree.map(lambda x: x.astype(float) if eqx.is_inexact_array(x) else x, tree)
-
-
 SPACES = {"discrete": spaces.Discrete(4), "continuous": BOX}
 KINDS = [(kind, memory) for kind in SPACES for memory in ("shared", "separate")]
 
@@ -140,8 +136,8 @@ def test_losses_and_targets_are_those_of_the_equations(
 ) -> None:
     """The total, its parts and the gradient for the temperature, to 1e-6."""
     learner = SAC(replace(CONFIG, memory_of_critic=memory, initial_temperature=0.7))
-    networks, target = doubled(networks_of(learner, SPACES[kind]))
-    batch = doubled(random_batch(learner, networks.agent, seed=3))
+    networks, target = runs.cast(networks_of(learner, SPACES[kind]), "float64")
+    batch = runs.cast(random_batch(learner, networks.agent, seed=3), "float64")
     (total, parts), gradient = eqx.filter_jit(
         eqx.filter_value_and_grad(lambda n: learner.loss(n, target, batch), has_aux=True)
     )(networks)

@@ -21,6 +21,7 @@ from clew.deploy.files import archive, digest
 from clew.deploy.onnx_file import OnnxModel, onnx_file
 from clew.deploy.policy import PolicyStep, adapter_of_spaces
 from clew.memory import AbstractMemory, make_memory
+from clew.memory.laws.runs import cast
 from memory_samples import INPUT_SIZE, sample
 
 VECTOR = spaces.Box(-np.inf, np.inf, (INPUT_SIZE,), np.float32)
@@ -162,11 +163,8 @@ def in_float64(name: str) -> Iterator[PolicyStep]:
     1e-3 of JAX's own numbers, and no bound follows from the formulas. In float64 every form is
     within 1e-12.
     """
-    double = {"f": jnp.float64, "c": jnp.complex128}
     with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
-        arrays, rest = eqx.partition(agent_of(memory_of(name)), eqx.is_array)
-        arrays = jax.tree.map(lambda x: jnp.asarray(x, double.get(x.dtype.kind)), arrays)
-        yield steps_of(eqx.combine(arrays, rest))
+        yield steps_of(cast(agent_of(memory_of(name)), "float64"))
 
 
 class LeakyMean(AbstractMemory):
