@@ -65,6 +65,23 @@ def earlier_of(folder: Path | None) -> Comparison:
     return from_data(json.loads(file.read_text()))
 
 
+def require_nothing_lost(folder: Path | None, families: list[Family]) -> None:
+    """Without `--add`, a folder may hold no families but those that are measured again.
+
+    Raises:
+        UserError: if it holds others.
+    """
+    if folder is None or not (folder / "peers.json").exists():
+        return
+    held = dict.fromkeys(row.family for row in earlier_of(folder).rows)
+    lost = [name for name in held if name not in {family.name for family in families}]
+    if lost:
+        raise UserError(
+            f"{folder / 'peers.json'} holds {', '.join(lost)} too, which would be lost; "
+            "add to it (--add) or name another --output"
+        )
+
+
 def main(args: list[str]) -> int:
     """Compares and prints tables; exits with 1 if a library fails, 2 for a user's mistake."""
     parser = argparse.ArgumentParser(
@@ -100,6 +117,8 @@ def main(args: list[str]) -> int:
         require_at_least("repeats", given.repeats, 1)
         plan, families = plan_of(given), families_of(given.families)
         earlier = earlier_of(given.output) if given.add else None
+        if not earlier:
+            require_nothing_lost(given.output, families)
         found = report(plan, 1 if given.quick else 3, log, families, earlier)
         if given.output:
             write_measured(found, given.output)

@@ -146,6 +146,8 @@ def test_the_command_shows_and_writes(
     text = capsys.readouterr().out
     assert "QUICK" in text and "torch / clew" in text and "holds" in text
     assert {p.name for p in tmp_path.iterdir()} == {"peers.json", "peers.md", "peers.png"}
+    assert main(["--families", "gru", "--output", str(tmp_path)]) == 2
+    assert "holds lstm too, which would be lost; add to it (--add)" in capsys.readouterr().err
     assert main(["--quick", "--add", "--output", str(tmp_path)]) == 0
     assert "torch / clew" in capsys.readouterr().out
     assert main(["--json"]) == 0
