@@ -38,7 +38,14 @@ from clew.memory import MEMORIES, AbstractMemory, make_memory, options_among
 from clew.memory.base import count_floats
 from clew.memory.parts.blocks import Linear
 from clew.report.document import Measured, Table, tabulate
-from clew.report.figures import COLOURS, new_figure, save
+from clew.report.figures import (
+    COLOURS,
+    GREY,
+    legend_handles,
+    new_figure,
+    save,
+    styles_of,
+)
 from clew.report.files import write_measured
 from clew.run.machine import git_commit
 from clew.stats.aggregates import mean_and_deviation
@@ -199,6 +206,8 @@ def document(rows: Sequence[dict[str, Any]]) -> Measured:
         groups.setdefault((row["memory"], row["width"]), []).append(row)
     tables = [_table(how, shown[how]) for how in sorted(shown)]
     pictures = {f"{how}.png": partial(_picture, shown[how]) for how in sorted(shown)}
+    if len({row["width"] for row in rows if row["shown"] == TOGETHER}) > 1:
+        pictures["capacity.png"] = partial(_capacity, shown[TOGETHER])
     return Measured("recall", {"rows": list(rows)}, tables, pictures=pictures)
 
 
@@ -255,6 +264,30 @@ def _picture(groups: Groups, path: Path) -> None:
     axes.grid(axis="y", color="0.92")
     axes.set_axisbelow(True)
     axes.legend(loc="lower right", frameon=False)
+    save(figure, path)
+
+
+def _capacity(groups: Groups, path: Path) -> None:
+    """Right answers of the most pairs by the size of the state; a line joins a memory's widths."""
+    figure = new_figure(7.2, 4.4)
+    axes = figure.subplots()
+    curves: dict[str, list[tuple[int, float]]] = {}
+    for (name, _), some in groups.items():
+        right = float(np.mean([row[f"right_{PAIRS[-1]}"] for row in some]))
+        curves.setdefault(name, []).append((some[0]["state"], right))
+    styles = styles_of(name for name, points in curves.items() if len(points) > 1)
+    for name, points in curves.items():
+        sizes, rights = zip(*points, strict=True)
+        if name in styles:
+            style = styles[name]
+            axes.plot(sizes, rights, color=style.colour, marker=style.marker, linestyle=style.dash)
+        else:
+            axes.plot(sizes, rights, ".", color=GREY)
+            axes.annotate(name, (sizes[0], rights[0]), fontsize=6, color=GREY, rotation=45)
+    axes.set_xscale("symlog", linthresh=1)
+    axes.set(ylim=(-0.03, 1.03), xlabel="floats of the state")
+    axes.set_ylabel(f"share of right answers of {PAIRS[-1]} pairs")
+    axes.legend(handles=legend_handles(list(styles), styles), frameon=False, fontsize=8)
     save(figure, path)
 
 
