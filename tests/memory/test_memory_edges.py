@@ -118,9 +118,10 @@ def test_rates_at_the_ends_of_what_is_allowed() -> None:
     key = jax.random.key(0)
     slow = make_memory("lru", input_size=3, key=key, r_min=0.9999999, r_max=1.0, state_size=64)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(eqx.filter(slow, eqx.is_array)))
-    with np.errstate(all="raise", divide="ignore"):
-        wide = {"hidden_size": 1024, "num_heads": 1024, "head_size": 2, "num_layers": 1}
-        make_memory("retention", input_size=3, key=key, **wide)
+    with np.errstate(all="raise", under="ignore"):
+        heads = {"hidden_size": 4, "num_heads": 1024, "head_size": 2, "num_layers": 1}
+        many = make_memory("retention", input_size=3, key=key, **heads)
+        many.step(many.init_state(), jnp.ones(3), jnp.array(True))
     make_memory("s5", input_size=3, key=key, dt_min=1e-30, dt_max=1e-30)
 
 
