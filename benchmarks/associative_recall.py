@@ -284,7 +284,7 @@ def _capacity(groups: Groups, path: Path) -> None:
         else:
             axes.plot(sizes, rights, ".", color=GREY)
             axes.annotate(name, (sizes[0], rights[0]), fontsize=6, color=GREY, rotation=45)
-    axes.set_xscale("symlog", linthresh=1)
+    axes.set_xscale("symlog", linthresh=100)
     axes.set(ylim=(-0.03, 1.03), xlabel="floats of the state")
     axes.set_ylabel(f"share of right answers of {PAIRS[-1]} pairs")
     axes.legend(handles=legend_handles(list(styles), styles), frameon=False, fontsize=8)
