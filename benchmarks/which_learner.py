@@ -19,7 +19,8 @@ Plans, each with five seeds, then fresh episodes; no step size was tuned for the
 - chain-of-sac: the same memory chain with SAC at its defaults, 100,000 steps;
 - pendulum-without-velocities, pendulum-without-positions: SAC at its defaults, and PPO with the
   settings that `clew sweep` found for the former (results/sweep-continuous), 50,000 steps, greedy
-  actions.
+  actions;
+- pendulum-longer: that PPO on both for ten times the steps, over which its step size falls.
 
 It goes on where it stopped; `--seeds 3` begins with fewer. `clew report FOLDER` draws the curves.
 """
@@ -38,6 +39,8 @@ from clew.envs.wrappers import WrapperConfig
 from clew.lab.grid import Evaluation, Setting, Study
 
 CHAIN = {"memory-chain-20": Setting("memory_chain", {"memory_length": 20})}
+PENDULUM_KEEPS = {"velocities": (0, 1), "positions": (2,)}
+"""The observations that are kept without these."""
 TASKS = {"tmaze-20": Setting("tmaze", {"corridor_length": 20})} | CHAIN
 
 
@@ -123,8 +126,41 @@ def chain_of_sac() -> Study:
     )
 
 
-def pendulum(without: str, keep: tuple[int, ...]) -> Study:
+def pendulum(without: str) -> Study:
     """SAC, and PPO as the best of a search on the task without velocities, on part of Pendulum."""
+    sac = {"wrappers": WrapperConfig(keep=PENDULUM_KEEPS[without])}
+    name = f"pendulum-without-{without}"
+    return Study(
+        name=name,
+        models=with_every_memory({"sac": sac, "ppo": pendulum_ppo(without)}),
+        settings={name: Setting("gymnasium:Pendulum-v1")},
+        steps=50_000,
+        evaluation=Evaluation(episodes=100, greedy=True),
+        score="return",
+        resumable=True,
+        last_steps=5_000,
+    )
+
+
+def pendulum_longer() -> Study:
+    """How many steps PPO needs for what SAC earns."""
+    gru = {"hidden_size": 64}
+    models = {
+        f"without-{without}": agent("ppo", "gru", gru, **pendulum_ppo(without))
+        for without in PENDULUM_KEEPS
+    }
+    settings = {"pendulum": Setting("gymnasium:Pendulum-v1")}
+    return replace(
+        pendulum("velocities"),
+        name="pendulum-longer",
+        models=models,
+        settings=settings,
+        steps=500_000,
+    )
+
+
+def pendulum_ppo(without: str) -> dict[str, Any]:
+    """PPO's settings on part of Pendulum."""
     ppo = PPOConfig(
         num_envs=4,
         rollout_length=512,
@@ -136,23 +172,9 @@ def pendulum(without: str, keep: tuple[int, ...]) -> Study:
         lam=0.95,
         entropy_cost=0.0,
     )
-    scaled = WrapperConfig(keep=keep, normalise_rewards=True, reward_gamma=0.9)
+    scaled = WrapperConfig(keep=PENDULUM_KEEPS[without], normalise_rewards=True, reward_gamma=0.9)
     network = NetworkConfig(encoder="auto", noise_steps=4)
-    learners = {
-        "sac": {"wrappers": WrapperConfig(keep=keep)},
-        "ppo": {"ppo": ppo, "wrappers": scaled, "network": network},
-    }
-    name = f"pendulum-without-{without}"
-    return Study(
-        name=name,
-        models=with_every_memory(learners),
-        settings={name: Setting("gymnasium:Pendulum-v1")},
-        steps=50_000,
-        evaluation=Evaluation(episodes=100, greedy=True),
-        score="return",
-        resumable=True,
-        last_steps=5_000,
-    )
+    return {"ppo": ppo, "wrappers": scaled, "network": network}
 
 
 PLANS = {
@@ -162,8 +184,9 @@ PLANS = {
     "r2d2-defaults": r2d2_defaults,
     "tmaze-120": tmaze_120,
     "chain-of-sac": chain_of_sac,
-    "pendulum-without-velocities": partial(pendulum, "velocities", (0, 1)),
-    "pendulum-without-positions": partial(pendulum, "positions", (2,)),
+    "pendulum-without-velocities": partial(pendulum, "velocities"),
+    "pendulum-without-positions": partial(pendulum, "positions"),
+    "pendulum-longer": pendulum_longer,
 }
 
 
