@@ -81,6 +81,12 @@ def last_state(path: Path) -> dict[str, np.ndarray]:
     return checkpoint.read(checkpoint.list_checkpoints(path / "checkpoints")[-1]).leaves
 
 
+def best_agents(path: Path) -> dict[str, np.ndarray]:
+    """Every array of a run's best agents, none if it was too short for one."""
+    best = path / "checkpoints" / checkpoint.BEST
+    return checkpoint.read(best).leaves if best.exists() else {}
+
+
 def untimed(path: Path) -> list[Row]:
     """The rows of a run without what the clock says."""
     return [
@@ -89,9 +95,9 @@ def untimed(path: Path) -> list[Row]:
 
 
 def assert_same_run(path: Path, other: Path) -> None:
-    """Two runs ended with the same bits and wrote the same rows."""
-    state, expected = last_state(path), last_state(other)
-    assert state.keys() == expected.keys()
-    different = [n for n in state if state[n].tobytes() != expected[n].tobytes()]
-    assert not different
+    """Two runs ended with the same bits, kept the same agents and wrote the same rows."""
+    for read in (last_state, best_agents):
+        leaves, expected = read(path), read(other)
+        assert leaves.keys() == expected.keys()
+        assert not [n for n in leaves if leaves[n].tobytes() != expected[n].tobytes()]
     assert untimed(path) == untimed(other)

@@ -54,7 +54,8 @@ def main(args: list[str]) -> int:
         for name in sorted(first.pooled, key=lambda name: (name != "success", name))
     ]
     print_table(
-        f"{command.run}: {counted(seeds, 'agent')} trained for {first.steps:,} steps, "
+        f"{command.run}: {counted(seeds, 'agent')} trained for {first.steps:,} steps"
+        f"{' at most' if seeds > 1 and command.checkpoint.startswith('best') else ''}, "
         f"{counted(command.episodes, 'episode')}{' each' if seeds > 1 else ''}",
         ["", *results],
         rows,

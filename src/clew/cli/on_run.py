@@ -17,7 +17,8 @@ class RunOptions:
     run: tyro.conf.Positional[str] = ""
     """The run's folder, or its name in runs/."""
     checkpoint: str = ""
-    """Update or file name of the checkpoint; empty takes the newest good one."""
+    """Update or file name of the checkpoint, or best: the agents whose latest 100 episodes of
+    training earned most, each seed's own. Empty takes the newest good one."""
     seed: int = 0
     """Seed of the episodes that are played, and of sampled actions."""
     trust: bool = False

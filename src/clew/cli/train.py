@@ -263,6 +263,9 @@ def report(path: Any, summary: dict[str, Any]) -> str:
             "last tenth of training: no episode ended (--wrappers.time-limit STEPS ends those that "
             "have no end of their own)"
         )
+    if best := summary["best"]:
+        seeds = [f"{score['return']:.2f} at step {score['steps']:,}" for score in best]
+        lines.append(f"best 100 episodes: return {', '.join(seeds)}; kept as --checkpoint best")
     curve = path / "curve.png"
     if curve.exists():
         lines.append(f"curve: {curve}")

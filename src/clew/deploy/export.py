@@ -71,7 +71,8 @@ def export(
         path: the run's folder or name.
         output: the folder to write; empty is export/ in the run's folder.
         seed_index: which of the run's seeds, from 0.
-        checkpoint: its file name or update; empty takes the newest good one.
+        checkpoint: its file name or update, or "best", the best agent so far; empty takes the
+            newest good one.
         value: whether the value is an output, beside the action.
         episodes: fresh episodes whose score the manifest has; 0 for none.
         control_rate: how often the policy is to be asked, in Hz; None if it is not known.

@@ -26,7 +26,8 @@ def load_policy(
     Args:
         path: the run's folder or name; or an export's folder, or its zip.
         seed_index: which of the run's seeds, from 0; an export has one.
-        checkpoint: its file name or update; empty takes the newest good one.
+        checkpoint: its file name or update, or "best", the best agent so far; empty takes the
+            newest good one.
         greedy: take the most probable action (deterministic) instead of sampling one, which
             an export does not.
         seed: of the sampling, when not greedy.

@@ -11,7 +11,8 @@ All integers are little-endian:
     the rest  the leaves' bytes, C order, one after another
 
 What a learner replays may be large and only a resumed run wants it: it is a file of the same form
-beside the checkpoint, "update-N.replay", which the checkpoint's header names with its digest.
+beside the checkpoint, "update-N.replay", which the checkpoint's header names with its digest. The
+best agents so far are another file of that form, "best.clew" (see `clew.run.best`).
 """
 
 import contextlib
@@ -23,7 +24,7 @@ import re
 import secrets
 import struct
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ MAGIC = b"CLEWCKPT"
 FORMAT = 1
 _HEAD = struct.Struct("<8sIQ32s")
 KEEP = 3
+BEST = "best.clew"
 REPLAY = "replay"
 """In the meta values of a checkpoint: the digest of the file beside it, if it has one."""
 _NAME = re.compile(r"update-([0-9]{1,18})\.clew")
@@ -126,19 +128,34 @@ def save(
         CheckpointError: if the disk is full or cannot be written to.
     """
     path = folder / f"update-{meta['update']:09d}.clew"
-    try:
-        folder.mkdir(exist_ok=True)
+    with _written(path):
         if jax.tree.leaves(replay):
-            blocks = encode(replay, {"update": meta["update"]}, {})
+            blocks = encode(named_leaves(replay), {"update": meta["update"]}, {})
             write_file(_replay_of(path), blocks)
             meta = meta | {REPLAY: _digest_of(blocks[0])}
-        write_file(path, encode(state, meta, versions))
+        write_file(path, encode(named_leaves(state), meta, versions))
         for old in list_checkpoints(folder)[:-KEEP]:
             old.unlink(missing_ok=True)
             _replay_of(old).unlink(missing_ok=True)
-    except OSError as error:
-        raise CheckpointError(_write_failure(folder, path, error)) from error
     return path
+
+
+def save_best(
+    folder: Path, leaves: Mapping[str, Any], meta: dict[str, Any], versions: dict[str, str]
+) -> None:
+    """Writes the best agents in place of those before; for the rest see `save`."""
+    with _written(folder / BEST):
+        write_file(folder / BEST, encode(leaves, meta, versions))
+
+
+@contextlib.contextmanager
+def _written(path: Path) -> Iterator[None]:
+    """Makes the folder of a file that is written, and says what is safe where that fails."""
+    try:
+        path.parent.mkdir(exist_ok=True)
+        yield
+    except OSError as error:
+        raise CheckpointError(_write_failure(path.parent, path, error)) from error
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -150,7 +167,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
 def remove_leftovers(folder: Path) -> None:
     """Removes the unfinished files of killed writers; only for the run's owner."""
     if folder.is_dir():
-        for path in folder.glob(".update-*.writing"):
+        for path in folder.glob(".*.writing"):
             path.unlink(missing_ok=True)
         for path in folder.glob("update-*.replay"):
             if not path.with_suffix(".clew").exists():
@@ -296,25 +313,25 @@ def _digest_of(head: bytes | memoryview) -> str:
 
 
 def encode(
-    state: PyTree, meta: dict[str, Any], versions: dict[str, str]
+    leaves: Mapping[str, Any], meta: dict[str, Any], versions: dict[str, str]
 ) -> list[bytes | memoryview]:
     """The blocks of a file, in order: head, header, leaves. Of large leaves nothing is copied.
 
     Args:
-        state: a pytree of arrays; random keys are written as their data.
+        leaves: arrays by their paths; random keys are written as their data.
         meta: JSON values to go with it.
         versions: of the libraries, for the record.
     """
     entries, blocks, offset = [], [], 0
     digest = hashlib.sha256()
-    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+    for name, leaf in leaves.items():
         if is_random_key(leaf):
             leaf = jax.random.key_data(leaf)
         array = np.asarray(leaf)
         block = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         entries.append(
             {
-                "path": path_name(path),
+                "path": name,
                 "shape": list(array.shape),
                 "dtype": array.dtype.name,
                 "offset": offset,
@@ -363,6 +380,11 @@ def decode(data: memoryview) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if hashlib.sha256(rest).hexdigest() != header["sha256"]:
         raise CheckpointError("damaged, its contents do not match their checksum")
     return header["meta"], _read_leaves(rest, header["leaves"])
+
+
+def named_leaves(tree: PyTree) -> dict[str, Any]:
+    """The leaves of a tree by their paths."""
+    return {path_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
 
 
 def path_name(path: Any) -> str:

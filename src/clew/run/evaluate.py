@@ -25,7 +25,7 @@ class EvalResult(NamedTuple):
     greedy: bool
     """Whether the most probable action was taken, instead of a sample from the policy."""
     steps: int
-    """Environment steps of each seed that the checkpoint was trained for."""
+    """Environment steps that each seed's agent was trained for; of the best agents, the most."""
     per_seed: dict[str, list[float]]
     """The mean over episodes of every metric, for each seed."""
     pooled: dict[str, Interval]
@@ -75,7 +75,8 @@ def evaluate(
         greedy: take the most probable action, instead of sampling from the policy.
         seed: of the episodes and samples.
         max_steps: steps that an episode may take; a longer one is an error.
-        checkpoint: its file name or update; empty takes the newest good one.
+        checkpoint: its file name or update, or "best", the best agents so far (see
+            `clew.run.best`); empty takes the newest good one.
         trust: consent to import the code that the run's settings name; see `clew.run.trust`.
         log: called with a line before the first episode, and every few seconds with how many have
             ended, their rate and the time left.
@@ -100,7 +101,7 @@ def evaluate(
     return EvalResult(
         episodes=episodes,
         greedy=greedy,
-        steps=run.update * config.steps_per_update,
+        steps=max(run.updates) * config.steps_per_update,
         per_seed={n: [float(seed[n].mean()) for seed in found] for n in names},
         pooled={n: interval([seed[n] for seed in found]) for n in names},
     )

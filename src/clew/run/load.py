@@ -12,6 +12,7 @@ from clew.errors import UserError, require_at_least, unknown_name
 from clew.interact.host_rollout import packed, unpacked
 from clew.interact.policy import PolicyAdapter
 from clew.run import checkpoint, folder
+from clew.run.best import AGENT, EPISODES, STATISTICS, scores_of
 from clew.run.build import agent_parts, make_task
 from clew.run.config import TrainConfig
 from clew.run.trust import require
@@ -26,8 +27,8 @@ class LoadedRun(NamedTuple):
     """The agents' arrays, seeds first."""
     static: Agent
     """What the agents are besides."""
-    update: int
-    """Of the checkpoint."""
+    updates: list[int]
+    """How many each seed has made; the same for all, but for the best agents."""
     statistics: Any
     """What the wrappers around Gymnasium environments have learned, seeds first; None for a task
     written in JAX."""
@@ -40,7 +41,7 @@ class Loaded(NamedTuple):
     config: TrainConfig
     agent: Agent
     update: int
-    """Of the checkpoint."""
+    """How many it has made."""
     statistics: Any
     """What the wrappers around a Gymnasium environment have learned; None for a task written in
     JAX."""
@@ -59,7 +60,8 @@ def load_agent(
     Args:
         path: the run's folder or name.
         seed_index: which of the run's seeds, from 0.
-        wanted: the checkpoint's file name or update; empty takes the newest good one.
+        wanted: the checkpoint's file name or update, or "best", the best agent so far (see
+            `clew.run.best`); empty takes the newest good one.
         trust: consent to import the code that the run's settings name; see `clew.run.trust`.
 
     Raises:
@@ -74,7 +76,8 @@ def load_agent(
             f"{seed_index}"
         )
     params, statistics = jax.tree.map(lambda x: x[seed_index], (run.params, run.statistics))
-    return Loaded(run.path, run.config, eqx.combine(params, run.static), run.update, statistics)
+    agent = eqx.combine(params, run.static)
+    return Loaded(run.path, run.config, agent, run.updates[seed_index], statistics)
 
 
 def load_run(path: str | Path, wanted: str = "", *, trust: bool = False) -> LoadedRun:
@@ -92,9 +95,8 @@ def load_run(path: str | Path, wanted: str = "", *, trust: bool = False) -> Load
 
     def arrays(read: checkpoint.Checkpoint) -> tuple[Any, Any]:
         identity.check(read)
-        params = checkpoint.restore(read, shapes, prefix="/seed/agent")
-        prefix = "/seed/actor/statistics"
-        return params, None if learned is None else checkpoint.restore(read, learned, prefix)
+        params = checkpoint.restore(read, shapes, AGENT)
+        return params, None if learned is None else checkpoint.restore(read, learned, STATISTICS)
 
     if wanted:
         read = checkpoint.read(_checkpoint(found, wanted))
@@ -107,13 +109,24 @@ def load_run(path: str | Path, wanted: str = "", *, trust: bool = False) -> Load
     if config.seeds == 1:
         made = jax.tree.map(lambda leaf: leaf[None], made)
     params, statistics = made
-    return LoadedRun(found, config, params, static, read.meta["update"], unpacked(statistics))
+    updates = [read.meta["update"]] * config.seeds
+    if read.path.name == checkpoint.BEST:
+        updates = [score.update for score in scores_of(read, config.seeds)]
+    return LoadedRun(found, config, params, static, updates, unpacked(statistics))
 
 
 def _checkpoint(found: Path, wanted: str) -> Path:
-    names = {p.name: p for p in checkpoint.list_checkpoints(found / folder.CHECKPOINTS)}
+    kept = found / folder.CHECKPOINTS
+    best = kept / checkpoint.BEST
+    if wanted in (best.name, best.stem) and not best.exists():
+        raise UserError(
+            f"{found} has no best agent: one is kept from the first checkpoint after {EPISODES} "
+            "episodes of every seed on"
+        )
+    found_best = [best] if best.exists() else []
+    names = {path.name: path for path in (*checkpoint.list_checkpoints(kept), *found_best)}
+    numbered = f"update-{int(wanted):09d}.clew" if wanted.isdecimal() else wanted
     for name, path in names.items():
-        update = name.removeprefix("update-").removesuffix(".clew")
-        if wanted in (name, path.stem) or (wanted.isdigit() and int(wanted) == int(update)):
+        if numbered in (name, path.stem):
             return path
     raise unknown_name("checkpoint", wanted, names)

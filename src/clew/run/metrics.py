@@ -3,7 +3,7 @@
 import contextlib
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -17,6 +17,7 @@ from clew.errors import UserError, one_line
 from clew.files import finite
 from clew.interact import default_settings
 from clew.run import json_lines
+from clew.run.best import Score
 from clew.run.config import TrainConfig
 from clew.run.folder import CONFIG, METRICS
 from clew.run.json_lines import Row, RowFile
@@ -50,6 +51,10 @@ class RunLog(Protocol):
 
     def open(self, update: int, meta: dict[str, Any]) -> None:
         """Begins after `update` updates, with what `meta` returned at the checkpoint."""
+
+    def rows(self) -> list[Row]:
+        """The rows of metrics that were there when it was opened."""
+        return []
 
     def log(self, point: LogPoint) -> Row | None:
         """Logs a point; returns the row of metrics for the run's listeners, if there is one."""
@@ -98,6 +103,10 @@ class MetricsFile(RunLog):
         if self._file.dropped:
             rows = "1 row is" if self._file.dropped == 1 else f"{self._file.dropped} rows are"
             self._log(f"{self._path}: {rows} dropped, to be written again from update {update} on")
+
+    def rows(self) -> list[Row]:
+        """Those of before the checkpoint."""
+        return self._opened().rows
 
     def log(self, point: LogPoint) -> Row:
         """Appends a row, and hands it to the operating system."""
@@ -194,6 +203,7 @@ def summarise(
     seconds: float,
     parameters: int,
     update: int | None = None,
+    best: Sequence[Score] = (),
 ) -> Row:
     """The summary of a run.
 
@@ -203,11 +213,12 @@ def summarise(
         seconds: of training.
         parameters: numbers that are trained.
         update: how many were made, if more than the last row counts.
+        best: the scores of the agents that are kept for being the best, for each seed.
 
     Returns:
         The configuration's digest, versions, time and rate; "final": for every metric of episodes
         the mean over the last tenth of the run for each seed, their mean and the 95% bootstrap
-        interval over seeds (None with one seed); "best": the row with the highest mean return.
+        interval over seeds (None with one seed); "best": the scores as "steps" and "return".
     """
     logged = rows[-1]["steps"] if rows else 0
     updates = update or (rows[-1]["update"] if rows else 0)
@@ -226,7 +237,10 @@ def summarise(
         "seconds": round(seconds, 3),
         "rate": round(steps * config.seeds / seconds, 1) if seconds else None,
         "final": {name: _final(window, name) for name in names},
-        "best": _best(rows, names),
+        "best": [
+            {"steps": score.update * config.steps_per_update, "return": score.mean}
+            for score in best
+        ],
     }
 
 
@@ -283,20 +297,6 @@ def _final(window: list[Row], name: str) -> Row:
         found = bootstrap_interval(known)
         interval = [found.low, found.high]
     return {"per_seed": totals, "mean": mean, "interval": interval}
-
-
-def _best(rows: list[Row], names: Iterable[str]) -> Row | None:
-    if "return" not in names:
-        return None
-
-    def mean(row: Row, name: str) -> float:
-        known = [value for value in row[name] if value is not None]
-        return sum(known) / len(known) if known else -math.inf
-
-    best = max(rows, key=lambda row: mean(row, "return"))
-    if mean(best, "return") == -math.inf:
-        return None
-    return {"steps": best["steps"]} | {name: mean(best, name) for name in names}
 
 
 def _is_episode_metric(name: str, row: Row) -> bool:

@@ -24,6 +24,7 @@ from clew.envs.spaces import NOTHING_ALLOWED
 from clew.errors import StoppedAtOnce, UserError
 from clew.interact.host_rollout import RolloutStopped
 from clew.run import checkpoint, machine
+from clew.run.best import Best, Score
 from clew.run.build import Parts
 from clew.run.compiled import Program
 from clew.run.lanes import Lane
@@ -98,6 +99,7 @@ class Runner:
         self._checkpoints, self._stop = checkpoints, stop or threading.Event()
         self._resume_with = resume_with
         self._identity = identity or checkpoint.Identity("", (parts.config.digest(),))
+        self._best = Best(parts.config.seeds)
         self._program: Program | None = None
         self.update, self.seconds, self.compile_seconds = 0, 0.0, 0.0
         self._saved: int | None = None  # the newest checkpoint's update
@@ -111,6 +113,11 @@ class Runner:
     def complete(self) -> bool:
         """Whether every update is made."""
         return self.update >= self._config.updates
+
+    @property
+    def best(self) -> Sequence[Score]:
+        """Of the agents that are kept for being the best, for each seed; none before all have."""
+        return self._best.scores if self._best.complete else ()
 
     def prepare(self) -> None:
         """Loads the newest good checkpoint, if there is any, and makes the program.
@@ -139,6 +146,8 @@ class Runner:
             EnvironmentFailed: if Gymnasium environments fail too often, with everything saved.
         """
         self._run_log.open(self.update, self._loaded)
+        for row in self._run_log.rows():
+            self._best.follow(row)
         if self._saved is None:
             self._save()
         if self._program is not None:
@@ -197,6 +206,10 @@ class Runner:
     def _resume(self, loaded: checkpoint.Checkpoint, state: RunState, unusable: list[Path]) -> None:
         checkpoint.set_aside(unusable)
         self.state, meta = state, loaded.meta
+        try:
+            self._best.load(loaded.path.parent, self._identity)
+        except checkpoint.CheckpointError as error:
+            self._progress.message(f"{error}; the best agents are kept from here on")
         self.update, self.seconds = meta["update"], meta.get("seconds", 0.0)
         self._saved, self._saved_at = self.update, self.seconds
         self._logged = self.update, self.seconds
@@ -226,6 +239,8 @@ class Runner:
             rate = config.steps_per_update * config.seeds / per_update
             self._all_logged = False
             row = self._log(program)
+            if row:
+                self._best.see(row, self.state)
             self._all_logged = True
             rate = row["rate"] if row else rate
             report = self._report(rate, row)
@@ -288,6 +303,7 @@ class Runner:
             meta: dict[str, Any] = {"update": self.update, "seconds": self.seconds}
             meta[THREADS] = machine.threads_used()
             meta |= self._identity.meta() | self._run_log.meta()
+            self._best.save(self._checkpoints, self._identity)
             state, replay = self.state.with_replay(()), self.state.replay
             checkpoint.save(self._checkpoints, state, meta, machine.versions(), replay)
             self._progress.phase("training")

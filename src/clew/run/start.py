@@ -70,7 +70,7 @@ def read_start(parts: Parts, path: Path | None = None, *, trust: bool = False) -
         )
     leaves = [_for_seeds(leaf, config.seeds) for leaf in arrays.values()]
     params = jax.tree.unflatten(jax.tree.structure(parts.shapes), leaves)
-    line = f"starting from the agent of {run.path} after {run.update} updates"
+    line = f"starting from the agent of {run.path} after {max(run.updates)} updates"
     if differing := _differing(run.config, config):
         line += f"; {differing}"
     return Start(params, _statistics(parts, run), line, run.config.seeds)

@@ -204,7 +204,12 @@ def _summary(path: Path, config: TrainConfig, runner: Runner, progress: Progress
     rows = metrics.read_metrics(path)
     parameters = count_floats(runner.state.seed.agent) // config.seeds
     summary = metrics.summarise(
-        rows, config, seconds=runner.seconds, parameters=parameters, update=runner.update
+        rows,
+        config,
+        seconds=runner.seconds,
+        parameters=parameters,
+        update=runner.update,
+        best=runner.best,
     )
     write_json(path / folder.SUMMARY, summary)
     if rows:  # a callback may end a run before its first

@@ -35,7 +35,7 @@ class Viewing:
     seed_index: int = 0
     """Which of the run's seeds, from 0."""
     checkpoint: str = ""
-    """Name or update of a checkpoint; empty takes the newest."""
+    """Name or update of a checkpoint, or best, the best agent so far; empty takes the newest."""
     influence: Literal["occlusion", "gradient", "none"] = "occlusion"
     """How to find what a decision rests on; none leaves it out, which is faster."""
     max_frames: int = 500

@@ -1,0 +1,152 @@
+"""The best agents of a run so far, one for each seed, in a file beside the checkpoints.
+
+What was learned can be lost again. An agent's score is what training itself has measured, the mean
+return over the newest rows of metrics that have at least `EPISODES` episodes between them; so it is
+of the agent and of those shortly before it, and the highest of many such means is too high by luck:
+play fresh episodes with what is kept.
+"""
+
+import math
+from collections import deque
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import PyTree
+
+from clew.run import checkpoint, machine
+from clew.run.checkpoint import Checkpoint, CheckpointError, Identity
+from clew.run.json_lines import Row
+
+EPISODES = 100
+"""How many a score is over, at least."""
+AGENT, STATISTICS = "/seed/agent", "/seed/actor/statistics"
+"""Places of the agents and of what their wrappers have learned, in the state of a run."""
+_SEEDS = "seeds"
+"""In the meta values of the file: update and score of every seed."""
+
+
+class Score(NamedTuple):
+    """When an agent was the best of its seed, and what it earned then."""
+
+    update: int
+    mean: float
+
+
+class Recent:
+    """The mean return over a seed's newest rows of `EPISODES` episodes or more."""
+
+    def __init__(self) -> None:
+        self._rows: deque[tuple[int, float]] = deque()
+        self._episodes = 0
+
+    def add(self, episodes: int, mean: float | None) -> float | None:
+        """Adds a row's number of episodes and their mean.
+
+        Returns:
+            The new mean; None if no episode ended, or there are too few of them yet.
+        """
+        if not episodes or mean is None:
+            return None
+        self._rows.append((episodes, mean))
+        self._episodes += episodes
+        while self._episodes - self._rows[0][0] >= EPISODES:
+            self._episodes -= self._rows.popleft()[0]
+        if self._episodes < EPISODES:
+            return None
+        return sum(number * mean for number, mean in self._rows) / self._episodes
+
+
+class Best:
+    """Keeps the agent of every seed while its score is the highest so far.
+
+    Among equal scores the newest agent is kept. A run that is resumed keeps what it would have kept
+    without having stopped: `follow` its rows first. (But for an agent of a row that a run of fewer
+    steps wrote early, at its end.)
+
+    Args:
+        seeds: of the run.
+
+    Attributes:
+        scores: of the agents that are kept, for each seed.
+    """
+
+    def __init__(self, seeds: int):
+        self.scores = [Score(0, -math.inf)] * seeds
+        self._recent = [Recent() for _ in range(seeds)]
+        self._leaves: dict[str, np.ndarray] = {}
+        self._changed = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether every seed has had enough episodes."""
+        return all(math.isfinite(score.mean) for score in self.scores)
+
+    def load(self, folder: Path, identity: Identity) -> None:
+        """Takes what the folder of a run's checkpoints has, if it has any.
+
+        Raises:
+            CheckpointError: if the file is damaged or another run's.
+        """
+        path = folder / checkpoint.BEST
+        if path.exists():
+            read = identity.check(checkpoint.read(path))
+            self.scores = scores_of(read, len(self.scores))
+            self._leaves = {name: np.array(leaf) for name, leaf in read.leaves.items()}
+
+    def follow(self, row: Row) -> list[float | None]:
+        """Adds a row of metrics; the scores of its agents, None where episodes are too few."""
+        # A row that somebody has written by hand may lack some.
+        returns = zip(self._recent, row["episodes"], row.get("return", ()), strict=False)
+        return [recent.add(episodes, mean) for recent, episodes, mean in returns]
+
+    def see(self, row: Row, state: PyTree) -> None:
+        """Adds a row, and keeps the agents whose score is the highest so far.
+
+        Args:
+            row: of metrics.
+            state: of the run at the row's update, a `RunState`.
+        """
+        better = []
+        for seed, mean in enumerate(self.follow(row)):
+            if mean is not None and mean >= self.scores[seed].mean:
+                self.scores[seed] = Score(row["update"], mean)
+                better.append(seed)
+        if not better:
+            return
+        self._changed = True
+        for name, leaf in checkpoint.named_leaves(state).items():
+            if not name.startswith((AGENT, STATISTICS)):
+                continue
+            if len(self._recent) == 1 or name not in self._leaves:
+                self._leaves[name] = np.array(leaf)  # a copy: the program writes over its state
+            else:
+                self._leaves[name][better] = np.asarray(leaf)[better]
+
+    def save(self, folder: Path, identity: Identity) -> None:
+        """Writes the file, if anything has changed since and every seed has an agent in it.
+
+        Raises:
+            CheckpointError: if the disk is full or cannot be written to.
+        """
+        if self._changed and self.complete:
+            newest = max(score.update for score in self.scores)
+            meta: dict[str, Any] = {"update": newest, _SEEDS: self.scores} | identity.meta()
+            checkpoint.save_best(folder, self._leaves, meta, machine.versions())
+            self._changed = False
+
+
+def scores_of(read: Checkpoint, seeds: int) -> list[Score]:
+    """The scores that a file of best agents has.
+
+    Raises:
+        CheckpointError: if it has none, or not one for each seed.
+    """
+    try:
+        scores = [Score(*score) for score in read.meta[_SEEDS]]
+    except (KeyError, TypeError):
+        scores = []
+    whole = all(type(s.update) is int and type(s.mean) in (int, float) for s in scores)
+    if len(scores) != seeds or not whole:
+        raise CheckpointError(f"{read.path}: has no score for each of the run's {seeds} seeds")
+    return scores
