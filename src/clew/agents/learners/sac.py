@@ -112,7 +112,7 @@ class SACConfig(Settings):
     """Weight of the entropy before the first gradient step (quoted: 1)."""
     target_entropy: float | None = None
     """Entropy in nats that the temperature holds the policy at; None for -1 for every component of
-    a continuous action (paper), and for a discrete one a fraction of the largest, see
+    a continuous action (paper), and for one choice a fraction of the largest, log n, see
     entropy_fraction."""
     entropy_fraction: float = 0.3
     """The target for one choice among n allowed actions, as a fraction of log n (Christodoulou,
@@ -451,7 +451,11 @@ class SAC:
         """Adam's, the target network, the critics' own if they have one, and an empty replay.
 
         Target and critics' network begin as copies of the agent.
+
+        Raises:
+            UserError: for a target_entropy that no policy over the actions has.
         """
+        self._require_reachable(_heads(agent))
         params = eqx.filter(agent, eqx.is_inexact_array)
         others = Others(jax.tree.map(jnp.copy, params))
         if self.separate:
@@ -465,6 +469,15 @@ class SAC:
             self.optimiser.init(eqx.filter(self.networks(agent, others), eqx.is_inexact_array)),
             others,
             self.replayed.init(shapes, states),
+        )
+
+    def _require_reachable(self, heads: SoftActorCritic) -> None:
+        target, count = self.config.target_entropy, heads.distribution.num_outputs
+        if target is None or not heads.discrete or 0 <= target <= math.log(count):
+            return
+        raise UserError(
+            f"target_entropy must be from 0 to log {count} = {math.log(count):.3f} nats, the most "
+            f"that a choice among {count} actions has, got {target}"
         )
 
     def networks(self, agent: Agent, others: Others) -> Networks:
