@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import norm, spearmanr
 
 import clew.stats
 from clew.lab.studies.report.comparisons import Difference, mean_difference
@@ -127,6 +127,7 @@ _NAMES = {
     },
     "np": np,
     "mean": np.mean,
+    "spearmanr": spearmanr,
 }
 
 
