@@ -66,6 +66,9 @@ STUDIES: dict[str, Study] = {
     "modern-memories-160": modern_memories.long(),
     "passive-tmaze": hard_tmazes.passive(),
     "passive-tmaze-1500": hard_tmazes.longest(),
+    "pendulum-longer": which_learner.pendulum_longer(),
+    "pendulum-without-positions": which_learner.pendulum("positions"),
+    "pendulum-without-velocities": which_learner.pendulum("velocities"),
     "pixel-maze": pixel_maze.pixel_maze(),
     "popgym-easy-a2c": popgym.study(),
     "pqn": which_learner.pqn(),
@@ -73,6 +76,8 @@ STUDIES: dict[str, Study] = {
     "pramanik-tmaze-published": tmaze.study(),
     "r2d2-defaults": which_learner.r2d2_defaults(),
     "short-to-long": short_to_long.further(),
+    "tmaze-120-learners": which_learner.tmaze_120(),
+    "tmaze-120-longer": which_learner.tmaze_120_longer(),
     "which-learner": which_learner.defaults(),
 }
 """What the commands of results pages run, by folder."""
