@@ -154,3 +154,26 @@ def test_a_damaged_one_is_named_and_kept_anew(trained: Path, tmp_path: Path) -> 
     clew.resume_run(copy, steps=(UPDATES + 8) * STEPS_PER_UPDATE, progress=watch)
     assert any("cut short" in line and "from here on" in line for line in watch.messages)
     assert load_run(copy, "best").updates == [UPDATES + 8] * 2
+
+
+def test_what_wrappers_have_learned_is_kept_with_it(tmp_path: Path) -> None:
+    """Each seed's, from the update of its agent: as many observations as it had seen by then."""
+    config = clew.TrainConfig(
+        env="gymnasium:CartPole-v1",
+        memory="none",
+        algorithm="ppo",
+        ppo=clew.PPOConfig(num_envs=4, rollout_length=64, minibatches=1, epochs=1),
+        wrappers=clew.WrapperConfig(normalise_observations=True),
+        network=clew.NetworkConfig(head_size=8),
+        steps=4 * 64 * 16,
+        seeds=2,
+        log_every=1,
+        run_dir=str(tmp_path),
+    )
+    path = clew.train(config, progress=Watch()).path
+    found = load_run(path, "best")
+    (moments,) = found.statistics["observation"].values()
+    per_update = config.steps_per_update
+    for seed, update in enumerate(found.updates):
+        assert abs(float(moments["count"][seed]) - update * per_update) < per_update
+    assert clew.evaluate(path, episodes=2, checkpoint="best").steps == max(found.updates) * 256
