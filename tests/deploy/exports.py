@@ -44,8 +44,8 @@ def agent_of(
 def memory_of(name: str, **options: Any) -> AbstractMemory:
     """The small memory of a name, at parameters where float32 has the digits that are compared.
 
-    ReLiT's first sample divides by nearly dead keys: there JAX itself is 2e-5 from float64. So does
-    retention's by a norm that is nearly 0: there JAX is 5e-6 from float64, and NumPy 1e-5.
+    ReLiT's first sample divides by nearly dead keys: there JAX itself is 2e-5 from float64. At
+    retention's first sample JAX is 5e-6 from float64 and NumPy 1e-5, at this one both 2e-6.
     """
     return sample(name, seed=2 if name in ("relit", "retention") else 0, **options)
 

@@ -11,6 +11,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import PyTree
 
@@ -75,6 +76,7 @@ class Best:
         self.scores = [Score(0, -math.inf)] * seeds
         self._recent = [Recent() for _ in range(seeds)]
         self._leaves: dict[str, np.ndarray] = {}
+        self._places: dict[str, int] = {}  # of these, among the leaves of a run's state
         self._changed = False
 
     @property
@@ -115,9 +117,13 @@ class Best:
         if not better:
             return
         self._changed = True
-        for name, leaf in checkpoint.named_leaves(state).items():
-            if not name.startswith((AGENT, STATISTICS)):
-                continue
+        if not self._places:  # once: to name all leaves takes longer than to copy the agents
+            places = {name: n for n, name in enumerate(checkpoint.named_leaves(state))}
+            kept = (AGENT, STATISTICS)
+            self._places = {name: n for name, n in places.items() if name.startswith(kept)}
+        leaves = jax.tree.leaves(state)
+        for name, place in self._places.items():
+            leaf = leaves[place]
             if len(self._recent) == 1 or name not in self._leaves:
                 self._leaves[name] = np.array(leaf)  # a copy: the program writes over its state
             else:
