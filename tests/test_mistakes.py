@@ -40,6 +40,8 @@ COMMANDS = {
     "train --wrappers.keep first": "--wrappers.keep must be one of",
     "train --memory mine.Average": "your own is written mine:Average",
     "train --env gym:CartPole-v1": "did you mean 'gymnasium:CartPole-v1'",
+    "train --env popgym-RepeatPreviousHard-v0": "'repeat_previous' with difficulty=hard?",
+    "train --env popgym-autoencode": "did you mean 'autoencode'?",
     "train --memory slips_of_envs:nothing": "of Nothing; expected a class",
     "train --memory slips_of_memories:Keyless": "takes no key: it is called with key=",
     "train --memory slips_of_memories:Wide": "the output has shape",

@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import re
 from typing import Any
 
 import gymnasium
@@ -12,6 +13,8 @@ from clew.bridges.gymnax import gymnax_options, make_gymnax
 from clew.bridges.jax_packages import is_packaged
 from clew.envs import ENVS
 from clew.envs.base import Environment
+from clew.envs.popgym import POPGYM
+from clew.envs.popgym.difficulty import DIFFICULTIES
 from clew.errors import UserError, call_own, one_line, unknown_name
 from clew.names import is_reference, resolve, unknown_or_own
 
@@ -68,7 +71,9 @@ def env_options(name: str) -> dict[str, Any]:
 
 
 def unknown_environment(name: str) -> UserError:
-    """The error for a name that is none of `ENVS`, with the Gymnasium environment that is meant."""
+    """The error for a name that is none of `ENVS`, with the environment that is meant."""
+    if own := _of_popgym(name):
+        return UserError(f"unknown environment {name!r}; did you mean {own}?")
     plain = name.removeprefix("gym:")
     written = max((i for i in gymnasium.registry if _alike(i, plain)), key=_version, default=plain)
     if written in gymnasium.registry or any(name.startswith(begin) for begin in REGISTERED_BY):
@@ -83,6 +88,18 @@ def _alike(registered: str, name: str) -> bool:
     """Whether a registered name is this one in other letters, or without its version."""
     registered = registered.lower()
     return name.lower() in (registered, registered.rpartition("-v")[0])
+
+
+def _of_popgym(name: str) -> str | None:
+    """The task, and its option, that popgym calls "popgym-RepeatPreviousEasy-v0"."""
+    plain = re.sub(r"^popgym-|-v\d+$|[^a-z]", "", name.lower())
+    for task in POPGYM:
+        rest = plain.removeprefix(task.replace("_", ""))
+        if rest == "":
+            return repr(task)
+        if rest in DIFFICULTIES:
+            return f"{task!r} with difficulty={rest}"
+    return None
 
 
 def _version(registered: str) -> int:
