@@ -13,7 +13,7 @@ from clew.report.markdown import plain_table
 COLUMNS = ("interface", "causal", "reset", "non-finite", "stream", "split", "batch")
 """The laws that ask something of a model of others, in the order of the table.
 
-`reset` is asked after another episode and, apart, after NaN, infinity and 1e30 in the old state
+`reset` is asked after another episode and, apart, after NaN, infinity and -1e30 in the old state
 (`non-finite`): a reset by multiplication breaks the second alone. `metrics`, `refresh` and `replay`
 ask about functions that these libraries do not have.
 """
