@@ -111,6 +111,9 @@ def test_returns_of_n_steps_are_the_sums_that_they_are() -> None:
         case = (np.asarray(steps.reward)[:, b], np.asarray(steps.discount)[:, b], value[:, b])
         expected = [oracle.n_step_return(*case, valid[:, b], t, 4) for t in range(9)]
         np.testing.assert_allclose(found[:, b], expected, rtol=1e-5, atol=1e-6)
+    to_the_end = n_step_returns(steps.reward, steps.discount, jnp.asarray(value), valid, 9)
+    beyond = n_step_returns(steps.reward, steps.discount, jnp.asarray(value), valid, 10**9)
+    np.testing.assert_array_equal(beyond, to_the_end)
 
 
 def test_it_begins_when_enough_is_there_and_copies_its_target() -> None:
@@ -193,6 +196,7 @@ def test_environments_explore_at_rates_of_their_own() -> None:
         ({"evaluation_epsilon": 1.0}, "prefers no action"),
         ({"batch_size": 0}, "batch_size"),
         ({"priority_max_fraction": 1.5}, "priority_max_fraction"),
+        ({"priority_exponent": 3.5}, "priority_exponent must be at most 3, got 3.5"),
     ],
 )
 def test_impossible_settings_are_named(changes: dict[str, Any], message: str) -> None:

@@ -381,6 +381,8 @@ def test_an_entropy_that_a_choice_does_not_have_is_named() -> None:
     for space, target in ((spaces.Discrete(4), -0.1), (spaces.Discrete(4), 1.39)):
         with pytest.raises(UserError, match=f"from 0 to log 4 = 1.386 nats.*got {target}"):
             init(space, target)
+    with pytest.raises(UserError, match="below 2 log 2 = 1.386 nats.*got 1.39"):
+        init(BOX, 1.39)
     for space, target in ((spaces.Discrete(4), 1.38), (spaces.Discrete(4), 0.0), (BOX, -2.0)):
         with pytest.raises(StopIteration):
             init(space, target)

@@ -113,7 +113,7 @@ def test_what_is_too_old_is_dropped_and_whose_it_is_told() -> None:
 
 
 def test_consecutive_rollouts_are_one_of_every_actor() -> None:
-    """A slow one is waited for, and what a fast one has ahead stays in its order."""
+    """A slow one is waited for; what a fast one has ahead keeps its order, and is never too old."""
     ready, nothing = Ready[str](max_lag=2, consecutive=True), cast(Any, None)
     for actor, version in ((1, 0), (1, 1)):
         ready.add(f"actor {actor}", ActorRollout(version, actor, nothing, 1.0, 0.0))
@@ -123,7 +123,8 @@ def test_consecutive_rollouts_are_one_of_every_actor() -> None:
     owners, rollouts = ready.take(2)
     assert owners == ["actor 1", "actor 0"]
     assert [(r.actor, r.version) for r in rollouts] == [(0, 0), (1, 0)]
-    assert not ready.enough(2) and ready.take(1)[1][0].version == 1
+    assert not ready.enough(2) and ready.drop(99) == []  # the next one continues the last
+    assert ready.take(1)[1][0].version == 1
 
 
 def test_what_fails_the_same_way_twice_at_once_is_no_accident() -> None:

@@ -143,6 +143,7 @@ def test_a_lost_node_is_one_fault(modules: Any, fake: FakeActors) -> None:
         fake.answers[pool.actors[actor].waits_for()[0]] = RayError("unavailable")
     pool._listen()
     assert not told and all(actor.started for actor in pool.actors)
+    assert [name.split()[:2] for name in fake.asked[-2:]] == [["close", "0"], ["close", "1"]]
     for actor in (0, 1):
         pool.actors[actor]._asked = 0.0
         assert pool.actors[actor].look() is None

@@ -6,16 +6,20 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import clew
 from clew.cli import run
+from clew.envs import TMaze
 from clew.errors import UserError
 from clew.run import checkpoint
 from clew.run.best import AGENT, EPISODES, Best, Recent, Score
 from clew.run.checkpoint import CheckpointError, Identity
 from clew.run.load import load_agent, load_run
+from clew.run.runner import TrainingDiverged
 from small_run import STEPS_PER_UPDATE, Watch, last_state, small_config
 
 UPDATES = 128
@@ -141,6 +145,27 @@ def test_a_run_without_one_says_so(trained: Path, tmp_path: Path) -> None:
     (copy / "checkpoints" / checkpoint.BEST).unlink()
     with pytest.raises(UserError, match="no best agent: one is kept from the first checkpoint"):
         load_agent(copy, 0, "best")
+
+
+class Poisoned(TMaze):
+    """A reward is no number, now and then."""
+
+    def step(self, state: Any, action: Any, key: Any) -> Any:
+        after, transition = super().step(state, action, key)
+        poison = jax.random.bernoulli(key, 1e-4)
+        reward = jnp.where(poison, jnp.nan, transition.reward)
+        return after, transition._replace(reward=reward)
+
+
+def test_a_run_that_diverges_keeps_it(tmp_path: Path) -> None:
+    """That of its rows, also of those after the last checkpoint."""
+    config = small_config(tmp_path, env=f"{__name__}:Poisoned", steps=UPDATES * STEPS_PER_UPDATE)
+    with pytest.raises(TrainingDiverged):
+        clew.train(config, progress=Watch())
+    path = tmp_path / config.name
+    rows = clew.read_metrics(path)
+    assert rows and len(list((path / "checkpoints").glob("update-*"))) == 1
+    assert min(load_run(path, "best").updates) > 0
 
 
 def test_a_damaged_one_is_named_and_kept_anew(trained: Path, tmp_path: Path) -> None:

@@ -64,6 +64,25 @@ def test_a_run_within_which_no_episode_ends_says_so(tmp_path, settings, says):
         clew.train(config, progress=watch)
 
 
+def test_a_run_that_ends_before_it_learns_says_so(tmp_path):
+    config = clew.TrainConfig(
+        env="memory_chain",
+        memory="none",
+        algorithm="r2d2",
+        steps=5000,
+        run_dir=str(tmp_path),
+    )
+
+    def warn(text: str) -> None:
+        raise Warned(text)
+
+    watch = Watch()
+    watch.message = warn
+    said = "nothing is learned within this run: r2d2 begins after 10,000 steps, and the run has 5,1"
+    with pytest.raises(Warned, match=said):
+        clew.train(config, progress=watch)
+
+
 class Suggesting(gymnasium.Env):
     """A mask that nobody asked for, or actions in other units."""
 

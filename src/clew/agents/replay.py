@@ -14,6 +14,8 @@ from clew.memory.base import State
 
 LEAST = 1e-12
 """The least priority that counts: of sequences that are all learned exactly, one is drawn too."""
+LARGEST_EXPONENT = 3
+"""Of priorities, below which the power of `LEAST` is a number above 0 in single precision."""
 
 
 class Steps(NamedTuple):
@@ -115,7 +117,8 @@ def _steps_of(chunks: Trajectory) -> Steps:
 def add(replay: Replay, chunks: Trajectory, states: State) -> Replay:
     """The replay with the blocks of a rollout in the place of the oldest.
 
-    What is new has the largest priority of all, so that it is soon drawn once.
+    What is new has the largest priority so far, so that it is soon drawn once. (It never falls: the
+    newest, which cannot be drawn yet, hand it on.)
 
     Args:
         replay: what there is.

@@ -56,7 +56,8 @@ def n_step_returns(
         G^n_t = r_t + d_t G^(n-1)_{t+1}     where valid_t
         G^n_t = V_t                         elsewhere
 
-    Beyond the last time G^n_T = V_T: the returns of the last n steps are over fewer. Terminated and
+    Beyond the last time G^n_T = V_T: the returns of the last n steps are over fewer, and with n
+    above T all are to the end. Terminated and
     truncated episodes are as in `lambda_returns`.
 
     Args:
@@ -69,7 +70,7 @@ def n_step_returns(
     Source: Sutton and Barto (2018), Eq. 7.1.
     """
     returns = value
-    for _ in range(n):
+    for _ in range(min(n, len(reward))):
         earlier = jnp.where(valid, reward + discount * returns[1:], value[:-1])
         returns = jnp.concatenate([earlier, value[-1:]])
     return returns[:-1]

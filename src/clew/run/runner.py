@@ -358,6 +358,8 @@ class Runner:
         )
 
     def _diverged(self, lane: Lane) -> TrainingDiverged:
+        if self._checkpoints is not None:
+            self._best.save(self._checkpoints, self._identity)
         which = f" of {lane.name}" if lane.name else ""
         kept = checkpoint.list_checkpoints(self._checkpoints) if self._checkpoints else []
         where = f"; the last good checkpoint is {kept[-1]}" if kept else ""

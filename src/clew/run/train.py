@@ -165,7 +165,7 @@ def _train(
     if start is not None:
         progress.message(start.message)
     if fresh:
-        for line in [*_no_episode(parts), *_unasked(parts)]:
+        for line in [*_no_episode(parts), *_no_learning(parts), *_unasked(parts)]:
             progress.message(line)
         saved = folder.SavedRun(config, folder.write_new_config(path, config))
     else:
@@ -229,6 +229,19 @@ def _no_episode(parts: Parts) -> list[str]:
         f"warning: no episode ends within this run: one of {config.env} takes at least "
         f"{shortest:,} steps, and each of {config.learning.num_envs:,} environments makes "
         f"only {steps:,}; raise steps, or shorten the episodes"
+    ]
+
+
+def _no_learning(parts: Parts) -> list[str]:
+    """Says where a run ends before its learner begins."""
+    config, starts = parts.config, parts.learner.gathering.starts
+    steps = config.updates * config.steps_per_update
+    if starts <= steps:
+        return []
+    return [
+        f"warning: nothing is learned within this run: {config.algorithm} begins after "
+        f"{starts:,} steps, and the run has {steps:,}; raise steps, or lower "
+        f"{config.algorithm}.learning_starts"
     ]
 
 

@@ -82,6 +82,8 @@ class Gathering(NamedTuple):
     consecutive: bool = False
     """Whether each rollout must begin where the one before it ended, in every environment. Then
     asynchronous actors wait for each other."""
+    starts: int = 0
+    """Steps of all environments before the first gradient step."""
     scheduled: bool = False
     """Whether acting or an update depends on how many updates the whole run has."""
     behaviour: Behaviour = follow_policy

@@ -121,7 +121,8 @@ def pqn_loss(
 
     All values are the present network's, of one pass over the sequence (`trajectory.reread`): there
     is no target network. Nothing corrects for actions that were not greedy: this is Peng's
-    Q(lambda).
+    Q(lambda). A step that truncates an episode has a value of the time when it was acted on, in
+    Gymnasium environments that open the next episode at once.
 
     Returns:
         The loss, and "value_loss", the mean of the squared error, "action_value", the mean of

@@ -33,7 +33,7 @@ from clew.agents.learners.replayed import (
     validate_replay,
 )
 from clew.agents.network import Agent
-from clew.agents.replay import Replay, Steps
+from clew.agents.replay import LARGEST_EXPONENT, Replay, Steps
 from clew.agents.returns import n_step_returns
 from clew.agents.trajectory import Reading, Rollout
 from clew.errors import (
@@ -134,6 +134,12 @@ class R2D2Config(Settings):
             require_fraction(name, getattr(self, name))
         for name in ("priority_exponent", "importance_exponent", "epsilon_exponent"):
             require_rate(name, getattr(self, name))
+        if self.priority_exponent > LARGEST_EXPONENT:
+            raise UserError(
+                f"priority_exponent must be at most {LARGEST_EXPONENT}, got "
+                f"{self.priority_exponent}: with 0 all sequences are equally likely, with 1 they "
+                "are drawn in proportion to their priority"
+            )
         if self.evaluation_epsilon == 1:
             raise UserError(
                 "evaluation_epsilon must be below 1, got 1: such a policy prefers no action"
@@ -230,8 +236,8 @@ class R2D2:
     action, dueling heads and rescaled values.
 
     Deviations from the paper: sequences cross the ends of episodes, where the memory forgets by its
-    own law, so that none is padded; new sequences have the largest priority that there is, where
-    the paper's actors compute one; what the memory caches of a stored state is rebuilt by the
+    own law, so that none is padded; new sequences have the largest priority so far, where the
+    paper's actors compute one; what the memory caches of a stored state is rebuilt by the
     present parameters, unless `first_state` says otherwise; the loss is the mean over a sequence's
     valid steps. A step that truncates an episode has a value of the time when it was acted on, in
     Gymnasium environments that open the next episode at once.

@@ -126,6 +126,7 @@ class ReplayedSequences:
             sequences_per_step=self.config.batch_size,
             tolerates_lag=True,
             consecutive=True,
+            starts=steps_before_learning(self.config),
             scheduled=scheduled,
             behaviour=behaviour,
         )

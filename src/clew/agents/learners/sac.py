@@ -473,7 +473,17 @@ class SAC:
 
     def _require_reachable(self, heads: SoftActorCritic) -> None:
         target, count = self.config.target_entropy, heads.distribution.num_outputs
-        if target is None or not heads.discrete or 0 <= target <= math.log(count):
+        if target is None:
+            return
+        if not heads.discrete:
+            components = count // 2
+            if target < components * math.log(2):
+                return
+            raise UserError(
+                f"target_entropy must be below {components} log 2 = {components * math.log(2):.3f} "
+                f"nats, that of actions drawn evenly from [-1, 1], got {target}"
+            )
+        if 0 <= target <= math.log(count):
             return
         raise UserError(
             f"target_entropy must be from 0 to log {count} = {math.log(count):.3f} nats, the most "

@@ -66,7 +66,8 @@ class Ready(Generic[Owner]):
     Args:
         max_lag: greatest number of updates between acting and learning.
         consecutive: take one rollout of every actor, so that each continues the actor's last one.
-            None is then ever too old: no actor is so far ahead of the others.
+            None is then too old, as without it the next one would continue another: only an actor
+            that was started anew, behind the rollouts of the one before it, may lag by more.
     """
 
     def __init__(self, max_lag: int, consecutive: bool = False):
@@ -83,6 +84,8 @@ class Ready(Generic[Owner]):
 
     def drop(self, version: int) -> list[Owner]:
         """Drops rollouts that are too old at this version; returns their owners."""
+        if self._consecutive:
+            return []
         oldest = version - self._max_lag
         late = [owner for owner, rollout in self._pairs if rollout.version < oldest]
         self._pairs = [pair for pair in self._pairs if pair[1].version >= oldest]

@@ -120,6 +120,8 @@ class RunningActor:
             # Its node may have vanished, which Ray notices only after a while: ask until it has.
             self._unreachable, self._look = self._unreachable or time.monotonic(), None
             self.forget()
+            # If it lives, its environments begin anew: what it would go on from was lost.
+            self._handle.close.remote()
             return None
 
     def look(self) -> Gone | None:
