@@ -2,7 +2,7 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 
 def lambda_returns(
@@ -69,11 +69,15 @@ def n_step_returns(
 
     Source: Sutton and Barto (2018), Eq. 7.1.
     """
-    returns = value
-    for _ in range(min(n, len(reward))):
+
+    def longer(_: Int[Array, ""], returns: Array) -> Array:
+        """G^(n+1) of G^n."""
         earlier = jnp.where(valid, reward + discount * returns[1:], value[:-1])
-        returns = jnp.concatenate([earlier, value[-1:]])
-    return returns[:-1]
+        return jnp.concatenate([earlier, value[-1:]])
+
+    steps = min(n, len(reward))
+    # In pieces: long loops without any are programs of hundreds of copies.
+    return jax.lax.fori_loop(0, steps, longer, value, unroll=min(steps, 8))[:-1]
 
 
 def vtrace(
