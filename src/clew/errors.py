@@ -76,7 +76,8 @@ LIBRARIES = (
 
 def last_line(error: BaseException) -> str:
     """What an exception says, on one line, with its type."""
-    return " ".join("".join(traceback.format_exception_only(error)).split())
+    said = " ".join("".join(traceback.format_exception_only(error)).split())
+    return said.partition(" -------------------- For simplicity, JAX")[0]
 
 
 def own_traceback(error: BaseException) -> str:

@@ -13,6 +13,7 @@ from clew.bridges.gymnax import gymnax_options, make_gymnax
 from clew.bridges.jax_packages import is_packaged
 from clew.envs import ENVS
 from clew.envs.base import Environment
+from clew.envs.interface import require_task
 from clew.envs.popgym import POPGYM
 from clew.envs.popgym.difficulty import DIFFICULTIES
 from clew.errors import UserError, call_own, one_line, unknown_name
@@ -37,6 +38,8 @@ def make_env(name: str, /, **options: Any) -> Environment:
     kind = ENVS[name] if name in ENVS else jax_task(name)
     assert kind is not None, "env_options has found it"
     task: Environment = call_own(name, kind, **options)
+    if name not in ENVS:
+        require_task(name, task)
     return task
 
 
