@@ -58,7 +58,9 @@ class Sound(Environment):
 class Named(Sound):
     """Sees a dict."""
 
-    observation_space = spaces.Dict(place=spaces.Discrete(3), speed=spaces.Box(-1, 1, (2,)))
+    @property
+    def observation_space(self) -> spaces.Space:
+        return spaces.Dict(place=spaces.Discrete(3), speed=spaces.Box(-1, 1, (2,)))
 
     def reset(self, key: Any) -> Any:
         state, _ = super().reset(key)

@@ -83,6 +83,23 @@ def test_a_run_that_ends_before_it_learns_says_so(tmp_path):
         clew.train(config, progress=watch)
 
 
+def test_the_same_script_begins_a_run_and_goes_on_with_it(tmp_path):
+    config = small_config(tmp_path, steps=2 * STEPS_PER_UPDATE)
+    for updates in (2, 3):
+        more = dataclasses.replace(config, steps=updates * STEPS_PER_UPDATE)
+        assert clew.train(more, resume=True, progress=Watch()).summary["updates"] == updates
+
+
+def test_an_unknown_name_is_said_before_settings_that_nothing_uses(tmp_path):
+    for changes, said in (
+        ({"algorithm": "PPO"}, "unknown value of algorithm 'PPO'; did you mean 'ppo'"),
+        ({"env": "CartPole-v1"}, "did you mean 'gymnasium:CartPole-v1'"),
+    ):
+        config = small_config(tmp_path, ppo=clew.PPOConfig(num_envs=2), **changes)
+        with pytest.raises(UserError, match=said):
+            clew.train(config, progress=Watch())
+
+
 class Suggesting(gymnasium.Env):
     """A mask that nobody asked for, or actions in other units."""
 

@@ -63,8 +63,8 @@ def main(args: list[str]) -> int:
     command = parse(AdviseCommand, args, command="advise", about=ABOUT, default=default)
     if not command.env and (command.env_options or command.wrappers != usual):
         raise UserError("of which task? name it with --env")
-    task = Task(command, _own_words(args)) if command.env else None
     asked = [advice.need(word) for word in dict.fromkeys(command.need)]
+    task = Task(command, _own_words(args)) if command.env else None
     found = asked or (task.needs() if task else advice.needs())
     if command.json:
         needs = [need._asdict() for need in found or advice.needs()]

@@ -56,10 +56,11 @@ def train(
 
     Args:
         config: the settings; the default ones if None.
-        resume: True resumes the run that `config` names, a path or a run's name that one;
-            `config` may then be None. A folder's own settings hold; only `steps` may be raised,
-            and loggers, devices, `host` and Ray cluster changed. Where JAX has fewer devices than
-            the run was begun with, it goes on with those, and a message says so.
+        resume: True resumes the run that `config` names, and begins it where there is no such
+            folder yet; a path or a run's name resumes that one, and `config` may then be None. A
+            folder's own settings hold; only `steps` may be raised, and loggers, devices, `host` and
+            Ray cluster changed. Where JAX has fewer devices than the run was begun with, it goes on
+            with those, and a message says so.
         progress: the listener; by default lines on standard error.
         callbacks: functions that are called with a `Report` about once a second, between calls of
             the compiled program: steps, rate and, where one was written, the row of metrics. One
@@ -81,20 +82,23 @@ def train(
     _check_call(config)
     machine.use_compilation_cache()
     devices, warnings = 0, []
+    if resume is True and config is not None and config.name:
+        resume = (Path(config.run_dir) / config.name).exists()
     if config is not None or resume is False:
         config, warnings = by_reference(completed(config or TrainConfig()))
     if resume is False:
         assert config is not None
-        refuse_unused(config)
-        path = None
+        path, asked = None, config
     else:
-        given = config is not None
+        given, asked = config is not None, None
         path, config = folder.to_resume(config, resume)
         require(path, config, trust=trust or given)
         devices = folder.read_config(path).devices
         if config.devices == devices > len(jax.devices()):
             config = replace(config, devices=0)
     parts = make_parts(config)
+    if asked is not None:  # after names that are unknown have been said
+        refuse_unused(asked)
     config = parts.config
     start = read_start(parts, path, trust=trust)
     # First, so that a cluster that does not answer leaves no folder behind.
