@@ -71,6 +71,7 @@ STUDIES: dict[str, Study] = {
     "pendulum-without-velocities": which_learner.pendulum("velocities"),
     "pixel-maze": pixel_maze.pixel_maze(),
     "popgym-easy-a2c": popgym.study(),
+    "popgym-easy-ppo": popgym.study(learner="ppo"),
     "pqn": which_learner.pqn(),
     "pramanik-tmaze-10m": tmaze.study(),
     "pramanik-tmaze-published": tmaze.study(),
