@@ -86,6 +86,13 @@ def find_run(path: str | Path, run_dir: str | Path = "runs") -> Path:
     raise unknown_name("run", str(path), known)
 
 
+def if_begun(config: TrainConfig | None, resume: bool | str | Path) -> bool | str | Path:
+    """What to resume; False for the run that `config` names where it has no folder yet."""
+    if resume is True and config is not None and config.name:
+        return (Path(config.run_dir) / config.name).exists()
+    return resume
+
+
 def to_resume(config: TrainConfig | None, resume: bool | str | Path) -> tuple[Path, TrainConfig]:
     """The folder to resume and its settings, with the changes that a resumed run may have.
 

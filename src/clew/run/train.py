@@ -81,24 +81,21 @@ def train(
     """
     _check_call(config)
     machine.use_compilation_cache()
-    devices, warnings = 0, []
-    if resume is True and config is not None and config.name:
-        resume = (Path(config.run_dir) / config.name).exists()
+    path, devices, warnings = None, 0, []
+    resume = folder.if_begun(config, resume)
     if config is not None or resume is False:
         config, warnings = by_reference(completed(config or TrainConfig()))
-    if resume is False:
-        assert config is not None
-        path, asked = None, config
-    else:
-        given, asked = config is not None, None
+    if resume is not False:
+        given = config is not None
         path, config = folder.to_resume(config, resume)
         require(path, config, trust=trust or given)
         devices = folder.read_config(path).devices
         if config.devices == devices > len(jax.devices()):
             config = replace(config, devices=0)
+    assert config is not None
     parts = make_parts(config)
-    if asked is not None:  # after names that are unknown have been said
-        refuse_unused(asked)
+    if resume is False:  # after names that are unknown have been said
+        refuse_unused(config)
     config = parts.config
     start = read_start(parts, path, trust=trust)
     # First, so that a cluster that does not answer leaves no folder behind.
