@@ -247,8 +247,8 @@ def test_only_steps_may_change(tmp_path, uninterrupted):
     ):
         with pytest.raises(UserError, match=told):
             clew.train(short_config(folder, **changes), resume=True, progress=Watch())
-    with pytest.raises(UserError, match="unknown run 'rum'; did you mean 'run'"):
-        clew.train(short_config(folder, "rum"), resume=True, progress=Watch())
+    with pytest.raises(UserError, match="unknown run '.*rum'; known: run"):
+        clew.resume_run(folder / "rum", progress=Watch())
     with pytest.raises(UserError, match="resume it .clew train --resume .*run"):
         clew.train(short_config(folder), progress=Watch())
 
