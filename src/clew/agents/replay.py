@@ -15,7 +15,7 @@ from clew.memory.base import State
 LEAST = 1e-12
 """The least priority that counts: of sequences that are all learned exactly, one is drawn too."""
 LARGEST_EXPONENT = 3
-"""Of priorities, below which the power of `LEAST` is a number above 0 in single precision."""
+"""Of priorities, up to which the power of `LEAST` is above 0 in single precision."""
 
 
 class Steps(NamedTuple):

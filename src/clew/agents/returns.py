@@ -57,8 +57,7 @@ def n_step_returns(
         G^n_t = V_t                         elsewhere
 
     Beyond the last time G^n_T = V_T: the returns of the last n steps are over fewer, and with n
-    above T all are to the end. Terminated and
-    truncated episodes are as in `lambda_returns`.
+    above T all are to the end. Terminated and truncated episodes are as in `lambda_returns`.
 
     Args:
         reward: r_t, what followed the action at t.
@@ -76,7 +75,7 @@ def n_step_returns(
         return jnp.concatenate([earlier, value[-1:]])
 
     steps = min(n, len(reward))
-    # In pieces: long loops without any are programs of hundreds of copies.
+    # A loop: hundreds of steps one after the other take long to compile, or end the process.
     return jax.lax.fori_loop(0, steps, longer, value, unroll=min(steps, 8))[:-1]
 
 

@@ -11,11 +11,7 @@ from jaxtyping import PyTree
 
 from clew.envs.base import Environment, Transition
 from clew.errors import UserError, raised
-
-_MEANT = {
-    "TracerBoolConversionError": " (compiled code has jnp.where(condition, a, b) in place of if)",
-    "TracerArrayConversionError": " (compiled code has jax.numpy in place of NumPy)",
-}
+from clew.jaxprs import shapes_of, tracing_hint
 
 
 def require_task(name: str, task: Environment) -> None:
@@ -51,7 +47,7 @@ def require_task(name: str, task: Environment) -> None:
     except UserError:
         raise
     except Exception as error:
-        raise raised(name, when + _MEANT.get(type(error).__name__, ""), error) from error
+        raise raised(name, when + tracing_hint(error), error) from error
     if wrong:
         raise UserError(f"{name} is no task to train: {wrong[0]}")
 
@@ -101,12 +97,4 @@ def _unlike(where: str, what: str, value: Any, space: spaces.Space) -> Iterator[
 
 
 def _shapes(value: PyTree) -> str:
-    """Types and shapes, as "float32[3]", in the containers that they are in."""
-
-    def one(leaf: Any) -> str:
-        try:
-            return f"{jnp.result_type(leaf).name}{list(jnp.shape(leaf))}"
-        except TypeError:
-            return repr(leaf)
-
-    return str(jax.tree.map(one, value)).replace("'", "")
+    return shapes_of(value).replace("'", "")

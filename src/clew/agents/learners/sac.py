@@ -475,20 +475,17 @@ class SAC:
         target, count = self.config.target_entropy, heads.distribution.num_outputs
         if target is None:
             return
-        if not heads.discrete:
-            components = count // 2
-            if target < components * math.log(2):
-                return
+        if heads.discrete and not 0 <= target <= math.log(count):
+            raise UserError(
+                f"target_entropy must be from 0 to log {count} = {math.log(count):.3f} nats, the "
+                f"most that a choice among {count} actions has, got {target}"
+            )
+        components = count // 2
+        if not heads.discrete and target >= components * math.log(2):
             raise UserError(
                 f"target_entropy must be below {components} log 2 = {components * math.log(2):.3f} "
                 f"nats, that of actions drawn evenly from [-1, 1], got {target}"
             )
-        if 0 <= target <= math.log(count):
-            return
-        raise UserError(
-            f"target_entropy must be from 0 to log {count} = {math.log(count):.3f} nats, the most "
-            f"that a choice among {count} actions has, got {target}"
-        )
 
     def networks(self, agent: Agent, others: Others) -> Networks:
         """What gradient steps change."""

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from clew.errors import UserError
+from clew.jaxprs import shapes_of, tracing_hint
 from clew.memory.base import AbstractMemory, State
 from clew.memory.laws.report import LawRecorder
 
@@ -43,16 +44,16 @@ def _wrong(
         returned = eqx.filter_eval_shape(call)
     except Exception as error:
         says = "".join(f": {line}" for line in str(error).strip().splitlines()[:1])
-        yield f"{name} raises {type(error).__name__}{says}{_hint(error)}"
+        yield f"{name} raises {type(error).__name__}{says}{tracing_hint(error)}"
         return
     parts = {"refresh": ("state",), "unroll_with_metrics": ("state", "output", "metrics")}
     expected = parts.get(name, ("state", "output"))
     if not isinstance(returned, tuple) or len(returned) != len(expected):
-        yield f"{name} returns {_shapes(returned)}, not a tuple of {' and '.join(expected)},"
+        yield f"{name} returns {shapes_of(returned)}, not a tuple of {' and '.join(expected)},"
         return
     after, *outputs = returned
-    if _shapes(after) != _shapes(state):
-        yield f"the state becomes {_shapes(after)}, not {_shapes(state)} as it began,"
+    if shapes_of(after) != shapes_of(state):
+        yield f"the state becomes {shapes_of(after)}, not {shapes_of(state)} as it began,"
     lead = () if name == "step" else (2,)
     if outputs:
         yield from _unlike("the output", outputs[0], (*lead, memory.output_size), dtype)
@@ -65,15 +66,6 @@ def _wrong(
             yield f"the metrics are {sorted(outputs[1])}, not {sorted(names)} as metric_names says,"
         for metric, values in outputs[1].items():
             yield from _unlike(f"the metric {metric}", values, lead, None)
-
-
-def _hint(error: Exception) -> str:
-    """What helps against the mistakes that JAX reports in words of its own."""
-    if isinstance(error, jax.errors.TracerBoolConversionError):
-        return " (compiled code has jnp.where(condition, a, b) in place of if)"
-    if isinstance(error, jax.errors.TracerArrayConversionError):
-        return " (compiled code has jax.numpy in place of NumPy)"
-    return ""
 
 
 def require_interface(memory: AbstractMemory) -> None:
@@ -118,10 +110,3 @@ def _changes(memory: AbstractMemory) -> str:
     if all(np.array_equal(a, b, equal_nan=True) for a, b in zip(first, again, strict=True)):
         return ""
     return "the initial state is another one every time,"
-
-
-def _shapes(state: State) -> str:
-    def one(array: Any) -> str:
-        return f"{jnp.result_type(array).name}{list(jnp.shape(array))}"
-
-    return str(jax.tree.map(one, state))
