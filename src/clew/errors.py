@@ -109,6 +109,30 @@ def raised(name: str, when: str, error: BaseException) -> UserError:
     return failed
 
 
+def shapes_of(values: Any) -> str:
+    """Types and shapes in the containers that they are in, for messages: "('float32[3]',)"."""
+    import jax  # start: what Gymnasium's workers and the command line load has no JAX
+    import jax.numpy as jnp  # start: as above
+
+    def one(leaf: Any) -> str:
+        try:
+            return f"{jnp.result_type(leaf).name}{list(jnp.shape(leaf))}"
+        except TypeError:
+            return repr(leaf)
+
+    return str(jax.tree.map(one, values))
+
+
+def tracing_hint(error: Exception) -> str:
+    """What helps against the mistakes that JAX reports in words of its own."""
+    hints = {
+        "TracerBoolConversionError": "jnp.where(condition, a, b) in place of if",
+        "TracerArrayConversionError": "jax.numpy in place of NumPy",
+    }
+    hint = hints.get(type(error).__name__)
+    return f" (compiled code has {hint})" if hint else ""
+
+
 def counted(count: int, noun: str) -> str:
     """A count with its noun, in the plural if needed."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,32 +1,7 @@
-"""What a traced program says of its loops and of what it gives, whatever the version of JAX."""
+"""What a traced program says of its loops, whatever the version of JAX."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
-
-import jax
-import jax.numpy as jnp
-from jaxtyping import PyTree
-
-
-def shapes_of(values: PyTree) -> str:
-    """Types and shapes in the containers that they are in, for messages: "('float32[3]',)"."""
-
-    def one(leaf: Any) -> str:
-        try:
-            return f"{jnp.result_type(leaf).name}{list(jnp.shape(leaf))}"
-        except TypeError:
-            return repr(leaf)
-
-    return str(jax.tree.map(one, values))
-
-
-def tracing_hint(error: Exception) -> str:
-    """What helps against the mistakes that JAX reports in words of its own."""
-    if isinstance(error, jax.errors.TracerBoolConversionError):
-        return " (compiled code has jnp.where(condition, a, b) in place of if)"
-    if isinstance(error, jax.errors.TracerArrayConversionError):
-        return " (compiled code has jax.numpy in place of NumPy)"
-    return ""
 
 
 class ScanParts(NamedTuple):

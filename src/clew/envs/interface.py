@@ -10,8 +10,7 @@ from gymnasium import spaces
 from jaxtyping import PyTree
 
 from clew.envs.base import Environment, Transition
-from clew.errors import UserError, raised
-from clew.jaxprs import shapes_of, tracing_hint
+from clew.errors import UserError, raised, shapes_of, tracing_hint
 
 
 def require_task(name: str, task: Environment) -> None:

@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from clew.errors import UserError
-from clew.jaxprs import shapes_of, tracing_hint
+from clew.errors import UserError, shapes_of, tracing_hint
 from clew.memory.base import AbstractMemory, State
 from clew.memory.laws.report import LawRecorder
 
