@@ -358,7 +358,7 @@ def _hosted(
 def write_run(config: TrainConfig) -> Path:
     """A run's folder, before any update: the process that resumes it begins it."""
     path = folder.new_folder(config)
-    folder.write_new_config(path, config)
+    folder.write_new_config(path, config, {})
     trust.remember(path, config)
     return path
 

@@ -205,7 +205,7 @@ def test_where_actors_are_is_no_part_of_a_result(tmp_path: Path) -> None:
     here = run_dir(tmp_path)
     there = run_dir(tmp_path, asynchronous=AsyncConfig(ray="10.0.0.1:6379", ray_timeout=7.0))
     assert here.digest() == there.digest() and config_from_json(there.to_json()) == there
-    folder.write_new_config(folder.new_folder(here), here)
+    folder.write_new_config(folder.new_folder(here), here, {})
     assert folder.to_resume(there, True)[1] == there
     other = run_dir(tmp_path, asynchronous=AsyncConfig(queue=2))
     with pytest.raises(UserError, match="you may only raise steps and change loggers, devices"):

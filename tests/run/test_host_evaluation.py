@@ -10,6 +10,7 @@ import pytest
 from gymnasium import spaces
 
 import clew
+from clew import interact
 from clew.errors import UserError
 from clew.inspect import choose_labels
 from clew.interact.task import PlayConfig
@@ -54,6 +55,20 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run on environments with names."""
     config = config_of(tmp_path_factory.mktemp("runs"), env=f"{__name__}:Named")
     return clew.train(config, progress=Quiet()).path
+
+
+@pytest.mark.slow
+def test_an_entry_that_is_renamed_is_not_read_in_anothers_place(
+    trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Entries are read in the order of their names: "map" would come before "side"."""
+    renamed = spaces.Dict(
+        {"side": Named.observation_space["cue"], "map": Named.observation_space["map"]}
+    )
+    monkeypatch.setattr(Named, "observation_space", renamed)
+    interact._gymnasium_task.cache_clear()  # as in another process
+    with pytest.raises(UserError, match="has changed .* observation/cue was .* and is missing"):
+        clew.evaluate(trained, episodes=1)
 
 
 @pytest.mark.slow

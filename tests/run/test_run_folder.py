@@ -1,6 +1,7 @@
 """A run's folder is read with suspicion: what was changed or exchanged in it is named."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,23 @@ def test_a_setting_beside_the_digest_is_seen_too(copy: Path) -> None:
     edit(copy, steps=2**40)
     with pytest.raises(UserError, match="the checksum .*if the change is meant"):
         clew.resume_run(copy, progress=Watch())
+
+
+def test_a_task_that_has_changed_is_refused(copy: Path) -> None:
+    """Its folder says what the agent observed and chose from; those of before say nothing."""
+    spaces = json.loads((copy / "config.json").read_text())["spaces"]
+    assert set(spaces) == {"observation", "action"}
+    edit(copy, spaces={"observation/eye": "float32[2]", "action": spaces["action"]})
+    message = (
+        f"of {copy} was trained on it: observation was missing and is {spaces['observation']}; "
+        "observation/eye was float32[2] and is missing"
+    )
+    with pytest.raises(UserError, match=re.escape(message)):
+        clew.evaluate(copy, episodes=1)
+    with pytest.raises(UserError, match=re.escape(message)):
+        clew.resume_run(copy, steps=20 * STEPS_PER_UPDATE, progress=Watch())
+    edit(copy, spaces={})
+    clew.load(copy)
 
 
 def test_settings_that_no_number_of_updates_follows_from_are_one_line(copy: Path) -> None:

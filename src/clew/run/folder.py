@@ -9,7 +9,7 @@ import platform
 import re
 import secrets
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -178,10 +178,17 @@ class SavedRun(NamedTuple):
     config: TrainConfig
     """The settings that it was started with."""
     identity: Identity
+    spaces: Mapping[str, str]
+    """What its agent observes and chooses from; see `clew.run.spaces`."""
 
 
-def write_new_config(path: Path, config: TrainConfig) -> Identity:
+def write_new_config(path: Path, config: TrainConfig, spaces: Mapping[str, str]) -> Identity:
     """Writes config.json of a new run, and returns what the run is known by.
+
+    Args:
+        path: the run's folder.
+        config: the settings.
+        spaces: what its agent observes and chooses from.
 
     Raises:
         UserError: if another process was quicker to start a run in this folder.
@@ -189,17 +196,23 @@ def write_new_config(path: Path, config: TrainConfig) -> Identity:
     if (path / CONFIG).exists():
         raise _exists(path)
     identity = Identity(secrets.token_hex(8), (config.digest(),))
-    write_config(path, config, identity)
+    write_config(path, config, identity, spaces)
     return identity
 
 
-def write_config(path: Path, config: TrainConfig, identity: Identity | None = None) -> None:
+def write_config(
+    path: Path,
+    config: TrainConfig,
+    identity: Identity | None = None,
+    spaces: Mapping[str, str] | None = None,
+) -> None:
     """Writes config.json: the settings, the versions, the commit of a source checkout.
 
     Args:
         path: the run's folder.
         config: the settings.
         identity: what the run is known by; None for a run without an identifier.
+        spaces: what its agent observes and chooses from; None where that is not known.
     """
     identity = identity or Identity("", (config.digest(),))
     values = json.loads(json.dumps(config.to_json()))
@@ -210,6 +223,7 @@ def write_config(path: Path, config: TrainConfig, identity: Identity | None = No
         "digest": identity.digests[0],
         "earlier_digests": list(identity.digests[1:]),
         "checksum": _checksum(values),
+        "spaces": dict(spaces or {}),
         "versions": versions(),
         "git_commit": git_commit(),
     }
@@ -240,6 +254,7 @@ def read_run(path: Path) -> SavedRun:
                 config, digest = former, text["digest"]
         earlier = tuple(map(str, text.get("earlier_digests", ())))
         identity = Identity(str(text.get("run", "")), (digest, *earlier))
+        spaces = {name: str(space) for name, space in text.get("spaces", {}).items()}
     except UserError as error:
         raise UserError(f"{file}: {error}") from error
     except (
@@ -248,7 +263,7 @@ def read_run(path: Path) -> SavedRun:
     ) as error:
         raise UserError(f"{file} cannot be read: {type(error).__name__}: {error}") from error
     _require_unchanged(file, text, digest)
-    return SavedRun(config, identity)
+    return SavedRun(config, identity, spaces)
 
 
 def _require_unchanged(file: Path, text: dict[str, Any], digest: str) -> None:

@@ -15,6 +15,7 @@ from clew.run import checkpoint, folder
 from clew.run.best import AGENT, EPISODES, STATISTICS, scores_of
 from clew.run.build import agent_parts, make_task
 from clew.run.config import TrainConfig
+from clew.run.spaces import require_same_spaces
 from clew.run.trust import require
 
 
@@ -83,9 +84,10 @@ def load_agent(
 def load_run(path: str | Path, wanted: str = "", *, trust: bool = False) -> LoadedRun:
     """Loads the agents of all seeds; see `load_agent`."""
     found = folder.find_run(path)
-    config, identity = folder.read_run(found)
+    config, identity, recorded = folder.read_run(found)
     require(found, config, trust=trust)
     task = make_task(config)
+    require_same_spaces(str(found), recorded, task)
     shapes, static = agent_parts(config, task)
     learned = packed(task.statistics())
     if config.seeds > 1:

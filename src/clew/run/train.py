@@ -29,6 +29,7 @@ from clew.run.hosted import HostProgram
 from clew.run.lanes import seed_lanes
 from clew.run.progress import Callback, Lines, Progress, with_loggers
 from clew.run.runner import Runner, stop_signals
+from clew.run.spaces import recorded_spaces, require_same_spaces
 from clew.run.start import Start, read_start
 from clew.run.trust import remember, require
 from clew.run.updates import init_run
@@ -168,9 +169,11 @@ def _train(
     if fresh:
         for line in [*_no_episode(parts), *_no_learning(parts), *_unasked(parts)]:
             progress.message(line)
-        saved = folder.SavedRun(config, folder.write_new_config(path, config))
+        spaces = recorded_spaces(parts.task)
+        saved = folder.SavedRun(config, folder.write_new_config(path, config, spaces), spaces)
     else:
         saved = folder.read_run(path)
+        require_same_spaces(str(shown), saved.spaces, parts.task)
     if warning := remember(path, config):
         progress.message(warning)
     identity = saved.identity.going_on(config.digest())
@@ -194,8 +197,8 @@ def _train(
                 f"{shown} has already made its {config.steps} steps; raise steps to train it "
                 "further"
             )
-        if (config, identity) != saved:
-            folder.write_config(path, config, identity)
+        if (config, identity) != saved[:2]:
+            folder.write_config(path, config, identity, recorded_spaces(parts.task))
         runner.run()
     return _summary(path, config, runner, progress)
 
