@@ -121,14 +121,14 @@ def test_a_memory_of_ones_own_stands_beside_the_others(tmp_path: Path) -> None:
     assert sorted(row["model"] for row in rows) == ["mine", "mine", "none", "none"]
     report = make_report([tmp_path])
     text = report.markdown.read_text()
-    assert "clew study popgym --difficulty easy --learner a2c" in text
+    assert "clew study popgym --difficulty easy --learner ppo" in text
     assert "**Normalised scores**" in text and "better than others" in text
 
 
 @pytest.mark.slow
 def test_it_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["study", "popgym", "--list", "--difficulty", "medium", "--seeds", "1"]) == 0
-    assert "popgym/medium-a2c" in capsys.readouterr().out
+    assert "popgym/medium-ppo" in capsys.readouterr().out
 
 
 def test_its_report_counts_tasks_that_ask_for_a_memory(tmp_path: Path) -> None:
