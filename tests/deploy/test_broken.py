@@ -246,6 +246,11 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], bool, str]] = {
         False,
         r"observation cannot be split at \[9\]",
     ),
+    "categories of another shape": (
+        manifest(lambda m: m["inputs"][0].update(categories=[0, 3])),
+        False,
+        r"observation cannot be from and to \[0, 3\]",
+    ),
     "input reshaped": (
         manifest(lambda m: m["inputs"][0].update(shape=[99])),
         False,

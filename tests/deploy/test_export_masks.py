@@ -72,7 +72,8 @@ def test_a_policy_of_files_asks_for_its_mask(agent: Agent, tmp_path: Path) -> No
     for given, message in (
         (None, "sees its action mask: give action_mask=..."),
         ([1, 1, 0, 0, 0], "action_mask allows no action"),
-        (np.ones(4), r"action_mask has shape \[4\] and type float64, expected numbers of sh"),
+        (np.ones(4), r"action_mask has shape \[4\], expected numbers of shape \[5\]"),
+        ([1, 2, 0, 1, 0], r"action_mask is 2 at \[1\], expected a value of bool"),
     ):
         with pytest.raises(runner.PolicyError, match=message):
             policy(observation, action_mask=given)

@@ -34,7 +34,7 @@ from clew.envs.spaces import (
 )
 from clew.envs.wrappers import INFO, WrapperConfig, encode_action
 from clew.errors import UserError
-from clew.interact.policy import PolicyAdapter
+from clew.interact.policy import PolicyAdapter, observation_entry, observation_name
 from clew.memory.kernels import without_kernels
 from clew.run.checkpoint import path_name
 
@@ -86,18 +86,7 @@ class PolicyStep:
 
     def inputs(self) -> list[dict[str, Any]]:
         """The manifest's entries of the inputs, all but the state."""
-        leaves = self._adapter.observations.leaves
-        found = [
-            {
-                "name": _observation_name(leaf),
-                "kind": "observation",
-                "path": list(leaf.path),
-                "shape": list(leaf.raw_shape),
-                "dtype": leaf.dtype.name,
-                "space": str(leaf.space),
-            }
-            for leaf in leaves
-        ]
+        found = [observation_entry(leaf) for leaf in self._adapter.observations.leaves]
         if self._masks is not None:
             shape = [self._masks.size]
             if self._masks.in_info:
@@ -105,6 +94,7 @@ class PolicyStep:
             (entry,) = (entry for entry in found if entry["name"] == self._mask_name)
             splits = np.cumsum(self._masks.sizes)[:-1].tolist()
             entry |= {"shape": shape, "dtype": "bool", "splits": splits}
+            entry.pop("categories", None)
         found.append({"name": "start", "kind": "start", "shape": [], "dtype": "bool"})
         space = self._adapter.action_space
         of_actions = "float32" if isinstance(space, spaces.Box) else "int32"
@@ -206,9 +196,9 @@ class PolicyStep:
         """What the agent reads beside its action mask; the wrappers of training in their order."""
         face, config = self._adapter, self._adapter.wrappers
         named = {
-            leaf.name or BARE: _adapted(leaf, inputs[_observation_name(leaf)])
+            leaf.name or BARE: _adapted(leaf, inputs[observation_name(leaf)])
             for leaf in face.observations.leaves
-            if self._masks is None or _observation_name(leaf) != self._mask_name
+            if self._masks is None or observation_name(leaf) != self._mask_name
         }
         if config.keep is not None:
             named = {BARE: named[BARE][np.array(config.keep)]}
@@ -268,10 +258,6 @@ def _entries(values: dict[str, Any]) -> list[dict[str, Any]]:
         {"name": name, "shape": list(value.shape), "dtype": value.dtype.name}
         for name, value in values.items()
     ]
-
-
-def _observation_name(leaf: Leaf) -> str:
-    return f"{BARE}/{leaf.name}" if leaf.name else BARE
 
 
 def _ref(name: str, shape: tuple[int, ...], dtype: Any) -> Ref:

@@ -18,6 +18,7 @@ axis in front, and axes are counted from the last one.
 
 import argparse
 import contextlib
+import difflib
 import hashlib
 import io
 import json
@@ -26,7 +27,7 @@ import os
 import struct
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -363,17 +364,24 @@ def _check_use(manifest: dict[str, Any]) -> None:
             0 < at < entry["shape"][0] for at in splits
         ):
             raise PolicyError(f"manifest.json: {entry['name']} cannot be split at {splits!r:.40}")
+        if "categories" in entry:
+            shown, ends = f"{entry['categories']!r:.40}", np.asarray(entry["categories"])
+            if ends.dtype.kind != "i" or ends.shape != (2, *entry["shape"]):
+                raise PolicyError(f"manifest.json: {entry['name']} cannot be from and to {shown}")
     if "action" not in [entry["name"] for entry in manifest["outputs"]]:
         raise PolicyError("manifest.json: there is no output 'action'")
 
 
 def _same_names(kind: str, given: Any, wanted: Any) -> None:
+    for name in given:
+        if name not in wanted:
+            known = [str(name) for name in wanted]
+            near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
+            hint = f" did you mean {near[0]!r}?" if near else ""
+            raise PolicyError(f"there is no {kind} {name!r:.40};{hint} known: {', '.join(known)}")
     for name in wanted:
         if name not in given:
             raise PolicyError(f"the {kind} {name!r} is missing")
-    for name in given:
-        if name not in wanted:
-            raise PolicyError(f"there is no {kind} {name!r:.40}; known: {', '.join(wanted)}")
 
 
 def _check_array(what: str, value: Any, entry: dict[str, Any], batch: tuple[int, ...]) -> None:
@@ -387,6 +395,130 @@ def _check_array(what: str, value: Any, entry: dict[str, Any], batch: tuple[int,
         raise PolicyError(f"{what} has type {value.dtype}, expected {dtype}")
 
 
+def _unfit(what: str, value: Any, expected: str) -> PolicyError:
+    hint = ""
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], Mapping):
+        hint = "; this looks like what reset returns: its first part is the observation"
+    return PolicyError(f"{what} is {value!r:.60}, expected {expected}{hint}")
+
+
+def _field(entry: dict[str, Any]) -> str:
+    """What errors call an input: an entry of an observation by the names on the way to it."""
+    return f"{entry['kind']} {'.'.join(map(str, entry.get('path', ())))}".rstrip()
+
+
+def _is_text(value: Any) -> bool:
+    """Whether an entry of an observation has nothing but text, which no policy reads."""
+    if isinstance(value, Mapping | tuple | list):
+        return all(map(_is_text, value.values() if isinstance(value, Mapping) else value))
+    return isinstance(value, str | bytes) or np.asarray(value).dtype.kind in "SU"
+
+
+def _parts(path: tuple[Any, ...], value: Any, wanted: dict[Any, None]) -> Mapping[Any, Any]:
+    """What is in a dict by its names, or in a tuple by its places, if it is what is wanted."""
+    whole = {"kind": "observation", "path": path}
+    if not isinstance(value, Mapping):
+        row = isinstance(value, tuple | list) or (isinstance(value, Array) and value.ndim > 0)
+        if not row or not all(isinstance(key, int) for key in wanted):
+            raise _unfit(_field(whole), value, f"the entries {', '.join(map(str, wanted))}")
+        value = dict(enumerate(value))
+    if value.keys() != wanted.keys():
+        read = {key: part for key, part in value.items() if key in wanted or not _is_text(part)}
+        _same_names(f"{_field(whole)} entry", read, wanted)
+    return value
+
+
+def read_value(entry: dict[str, Any], value: Any) -> Array:
+    """One input of one environment as an array of its type, a copy.
+
+    Args:
+        entry: what the manifest says of it.
+        value: as the environment gives it.
+
+    Raises:
+        PolicyError: it has another shape, or a number that is not finite, that its type does not
+            have or that is no category of its space; or it is a mask that allows nothing.
+    """
+    shape, dtype = tuple(entry["shape"]), np.dtype(entry["dtype"])
+    try:
+        array = np.asarray(value)
+    except ValueError as error:  # of rows of different lengths
+        raise _unfit(_field(entry), value, f"numbers of shape {list(shape)}") from error
+    if array.dtype.kind not in "biuf":
+        raise _unfit(_field(entry), value, f"numbers of shape {list(shape)}")
+    if array.shape != shape:
+        shown = f"{_field(entry)} has shape {list(array.shape)}"
+        raise PolicyError(f"{shown}, expected numbers of shape {list(shape)}")
+    if array.dtype.kind == "f" and array.dtype != dtype:
+        with np.errstate(all="ignore"):
+            read = array.astype(dtype)
+    else:
+        read = array.astype(dtype)
+    _check_numbers(entry, array, read)
+    if "splits" in entry and not all(x.any() for x in np.split(read, entry["splits"])):
+        raise PolicyError(f"{_field(entry)} allows no action")
+    return read
+
+
+def _check_numbers(entry: dict[str, Any], given: Array, read: Array) -> None:
+    """Refuses what is not finite, and whole numbers that were none, or are no categories."""
+    categories = entry.get("categories")
+    if read.dtype.kind == "f":
+        wrong = ~np.isfinite(read)
+    elif categories is not None:
+        wrong = (given < categories[0]) | (given > categories[1]) | (given != read)
+    elif given.dtype != read.dtype:
+        wrong = given != read
+    else:
+        return
+    if not np.count_nonzero(wrong):
+        return
+    at = tuple(np.argwhere(wrong)[0].tolist())
+    place = f" at {list(at)}" if at else ""
+    if read.dtype.kind == "f":
+        raise PolicyError(f"{_field(entry)} is not finite: {read[at]}{place}")
+    expected = f"a value of {read.dtype}"
+    if categories is not None:
+        first, last = (end[at] for end in categories)
+        expected = f"a whole number from {first} to {last}"
+    raise PolicyError(f"{_field(entry)} is {given[at]}{place}, expected {expected}")
+
+
+class Observations:
+    """Reads observations as an environment gives them.
+
+    Args:
+        inputs: the manifest's entries; those of the kind "observation" count.
+    """
+
+    def __init__(self, inputs: Iterable[dict[str, Any]]):
+        self._leaves: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        self._names: dict[tuple[Any, ...], dict[Any, None]] = {}
+        for entry in inputs:
+            if entry["kind"] == "observation":
+                path, ends = tuple(entry.get("path", ())), entry.get("categories")
+                ends = None if ends is None else tuple(map(np.asarray, ends))
+                self._leaves.append((path, {**entry, "categories": ends}))
+                for depth, key in enumerate(path):
+                    self._names.setdefault(path[:depth], {})[key] = None
+
+    def __call__(self, observation: Any) -> Arrays:
+        """The arrays of an observation by the names of the inputs.
+
+        Args:
+            observation: an array, or a dict or tuple of what is read; texts in it are left out.
+
+        Raises:
+            PolicyError: an entry is missing or unknown, or as `read_value`; it is named.
+        """
+        found: dict[tuple[Any, ...], Any] = {(): observation}
+        for path, names in self._names.items():
+            parts = _parts(path, found[path], names)
+            for name in names:
+                found[*path, name] = parts[name]
+        return {entry["name"]: read_value(entry, found[path]) for path, entry in self._leaves}
+
+
 class Policy:
     """Chooses greedy actions for observations as the environment has them, and remembers these.
 
@@ -398,6 +530,7 @@ class Policy:
     def __init__(self, path: str | Path = ".", model: Model | None = None):
         self.model = Model(path) if model is None else model
         self.manifest = self.model.manifest
+        self._observations = Observations(self.model.inputs.values())
         self.reset()
 
     def reset(self) -> None:
@@ -422,37 +555,34 @@ class Policy:
             action_mask: what is allowed, for policies that were trained with masks.
 
         Raises:
-            PolicyError: the observation is of another shape, or the reward or mask is missing.
+            PolicyError: the observation is none of its space, or the reward or mask is missing.
         """
-        start, self._fresh = bool(start) or self._fresh, False
+        start = bool(start) or self._fresh
         given = {"start": start, "previous_reward": reward, "previous_ended": ended}
         given["action_mask"] = action_mask
-        inputs = {n: self._read(e, observation, given) for n, e in self.model.inputs.items()}
+        read = self._observations(observation)
+        for name, entry in self.model.inputs.items():
+            if name not in read:
+                read[name] = self._read(entry, given)
+        inputs = {name: value[None] for name, value in read.items()}
         self.outputs, self.state = self.model.step(self.state, inputs)
+        self._fresh = False
         self._action = self.outputs["action"][0]
         action = self._action.astype(self.manifest["action"]["dtype"])
         return int(action) if action.ndim == 0 and action.dtype.kind in "iu" else action
 
-    def _read(self, entry: dict[str, Any], observation: Any, given: dict[str, Any]) -> Array:
-        """One input, as a batch of one."""
-        name, kind, shape = entry["name"], entry["kind"], tuple(entry["shape"])
-        value = given.get(kind, observation)
-        for key in entry.get("path", ()):
-            value = value[key]
+    def _read(self, entry: dict[str, Any], given: dict[str, Any]) -> Array:
+        """One input that is no observation."""
+        kind = entry["kind"]
+        value = given.get(kind)
         if kind.startswith("previous") and given["start"]:
-            value = np.zeros(shape)
+            value = np.zeros(entry["shape"])
         elif kind == "previous_action":
             value = self._action
         elif value is None:
             how = kind.removeprefix("previous_")
             raise PolicyError(f"this policy sees its {kind.replace('_', ' ')}: give {how}=...")
-        value = np.asarray(value)
-        if value.shape != shape or value.dtype.kind not in "biuf":
-            shown = f"shape {list(value.shape)} and type {value.dtype}"
-            raise PolicyError(f"{name} has {shown}, expected numbers of shape {list(shape)}")
-        if "splits" in entry and not all(x.any() for x in np.split(value, entry["splits"])):
-            raise PolicyError(f"{name} allows no action")
-        return value.astype(entry["dtype"])[None]
+        return read_value(entry, value)
 
 
 def read_export(path: str | Path) -> dict[str, bytes]:

@@ -15,11 +15,15 @@ from clew.agents.network import Agent
 from clew.bridges.gymnasium.masks import ActionMasks
 from clew.bridges.gymnasium.spaces import (
     ActionAdapter,
+    Leaf,
     ObservationAdapter,
+    category_counts,
+    is_categorical,
     mask_of_info,
 )
 from clew.bridges.gymnasium.wrappers import VectorWrappers
-from clew.envs.spaces import MASK, PREVIOUS_REWARD, join_mask, take_entry
+from clew.deploy.runner import Observations, PolicyError
+from clew.envs.spaces import BARE, MASK, PREVIOUS_REWARD, join_mask, take_entry
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError, one_line
 
@@ -78,6 +82,29 @@ class Moment(NamedTuple):
         return policy(self.observation, start=self.start, reward=self.reward, **how)
 
 
+def observation_name(leaf: Leaf) -> str:
+    """What exports call the input of an observation, or of an entry of one."""
+    return f"{BARE}/{leaf.name}" if leaf.name else BARE
+
+
+def observation_entry(leaf: Leaf) -> dict[str, Any]:
+    """What an export's manifest says of an observation, or of an entry of one."""
+    entry = {
+        "name": observation_name(leaf),
+        "kind": "observation",
+        "path": list(leaf.path),
+        "shape": list(leaf.raw_shape),
+        "dtype": leaf.dtype.name,
+        "space": str(leaf.space),
+    }
+    if not is_categorical(leaf.space):
+        return entry
+    counts = category_counts(leaf.space).astype(np.int64)
+    first = np.zeros_like(counts) + (0 if leaf.offset is None else leaf.offset)
+    ends = [end.reshape(leaf.raw_shape).tolist() for end in (first, first + counts - 1)]
+    return entry | {"categories": ends}
+
+
 class TrainedWrappers:
     """The wrappers that stood between environment and agent in training, for one environment.
 
@@ -93,15 +120,20 @@ class TrainedWrappers:
             adapter.wrappers, adapter.unmasked, adapter.action_space, 1, frozen=True
         )
         self._wrappers.restore(adapter.statistics)
+        self._readable = Observations(map(observation_entry, adapter.observations.leaves))
         self._taken: np.ndarray | None = None
 
     def observe(self, now: Moment) -> PyTree[np.ndarray]:
         """What the agent sees of an observation, and of its previous action and reward.
 
         Raises:
-            UserError: if the observation is of another shape, the reward or the action mask is
+            UserError: if the observation is none of its space, the reward or the action mask is
                 missing, or the mask allows nothing.
         """
+        try:
+            self._readable(now.observation)
+        except PolicyError as error:
+            raise UserError(str(error)) from error
         if now.start:
             self._wrappers.begin()
             self._taken = None
@@ -114,7 +146,6 @@ class TrainedWrappers:
         given = np.array([0.0 if now.start or now.reward is None else now.reward], np.float32)
         earned = self._wrappers.reward(given, counted, np.zeros(1, bool))
         raw = jax.tree.map(lambda x: x[None], self._adapter.observations(now.observation))
-        self._adapter.observations.require_categories(raw)
         raw, mask = self._split(raw, now.action_mask)
         seen = self._wrappers.observe(raw, self._taken, earned, start, np.array([now.ended]))
         seen = seen if mask is None else join_mask(seen, mask != 0)
@@ -213,11 +244,12 @@ class Policy:
             What the environment takes: an int for one discrete action, otherwise an array.
 
         Raises:
-            UserError: if the observation is of another shape, the reward or the mask is missing,
+            UserError: if the observation is none of its space, the reward or the mask is missing,
                 or the mask allows nothing.
         """
-        start, self._fresh = bool(start) or self._fresh, False
+        start = bool(start) or self._fresh
         x = self._read(Moment(observation, start, reward, ended, action_mask))
+        self._fresh = False
         self._time = 0 if start else self._time + 1
         if self._agent.distribution.noise_time(self._time) == self._time:
             self._key, self._noise = jax.random.split(self._key)

@@ -253,17 +253,6 @@ class ObservationAdapter:
             return [observation]
         return [observation[leaf.name] for leaf in self.leaves]
 
-    def require_categories(self, observations: Arrays) -> None:
-        """Raises `AnswerError` for a category that the environment does not have."""
-        for leaf, array in zip(self.leaves, self.arrays(observations), strict=True):
-            if is_categorical(leaf.space):
-                wrong = no_category(array, category_counts(leaf.space))
-                if wrong.any():
-                    own = array[wrong].flat[0] + (0 if leaf.offset is None else leaf.offset)
-                    raise AnswerError(
-                        f"{leaf.field} is {own}, expected values of {leaf.space}", leaf.field
-                    )
-
     def __call__(self, observation: Any) -> Arrays:
         """One observation, or a batch with the environments as first axis; copies."""
         return self.named([leaf.adapt(leaf.pick(observation)) for leaf in self.leaves])
