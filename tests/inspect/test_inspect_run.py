@@ -74,6 +74,7 @@ MISTAKES = {
     "inspect RUN --share 2": "share must be above 0 and at most 1, got 2.0",
     "inspect RUN --every -1": "every must be an integer of at least 0, got -1",
     "inspect RUN --reference ones": "ones",
+    "inspect RUN --checkpoint 99": "unknown checkpoint '99'",
     "inspect RUN --seed-index 1": "seed_index must be below the run's number of seeds, 1, got 1",
 }
 

@@ -138,6 +138,11 @@ def test_every_command_on_a_run_takes_it(
     assert any("starting from the agent" in line for line in watch.messages)
     assert run(["evaluate", str(trained), "--checkpoint", "best", "--episodes", "20"]) == 0
     assert "success" in capsys.readouterr().out
+    quick = ["--episodes", "8", "--influence-episodes", "1", "--actions", "sampled", "--json"]
+    seen = ["--seed-index", "1", "--checkpoint", "best"]
+    assert run(["inspect", str(trained), "--output", str(tmp_path), *quick, *seen]) == 0
+    inspected = json.loads(capsys.readouterr().out)
+    assert inspected["steps"] == found.updates[1] * STEPS_PER_UPDATE
 
 
 def test_a_run_without_one_says_so(trained: Path, tmp_path: Path) -> None:

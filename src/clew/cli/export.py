@@ -76,7 +76,7 @@ def _verify(command: ExportCommand) -> int:
     """Checks an export and says how far its golden episode deviates."""
     from clew.deploy import export  # start: JAX takes a second
 
-    if replace(command, json=False) != ExportCommand(command.run, verify=True):
+    if replace(command, json=False) != ExportCommand(run=command.run, verify=True):
         raise UserError("--verify checks an export as it is: leave out all other options")
     if (Path(command.run) / CONFIG).is_file():
         raise UserError(f"{command.run} is a run: give the folder or zip of its export")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from clew.cli.on_run import which_run
+from clew.cli.on_run import PlayOptions, which_run
 from clew.cli.parse import parse
 from clew.cli.tables import print_json, print_table
 from clew.errors import UserError
@@ -22,7 +22,7 @@ JSON and CSV."""
 
 
 @dataclass(frozen=True)
-class InspectCommand:
+class InspectCommand(PlayOptions):
     """Options of `clew inspect`."""
 
     runs: tyro.conf.Positional[tuple[str, ...]] = ()
@@ -46,15 +46,11 @@ class InspectCommand:
     """How actions are chosen."""
     max_steps: int = 1000
     """Longer episodes are left out."""
-    seed: int = 0
-    """Seed of the episodes and of sampled actions."""
     seed_index: int = 0
     """Which of a run's seeds, from 0."""
     output: str = ""
     """Folder to write to; empty is inspect/ in the run's folder. With several runs each gets a
     folder of its name in it."""
-    trust: bool = False
-    """Import the code that the run's settings name, even if this machine has not trained it."""
     json: bool = False
     """Print all numbers as JSON instead of a table."""
 
@@ -80,6 +76,7 @@ def main(args: list[str]) -> int:
             max_steps=command.max_steps,
             seed=command.seed,
             seed_index=command.seed_index,
+            checkpoint=command.checkpoint,
             trust=command.trust,
         )
         several.append(found)

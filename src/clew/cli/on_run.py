@@ -11,11 +11,9 @@ from clew.errors import UserError
 
 
 @dataclass(frozen=True)
-class RunOptions:
-    """Options of a command on one run."""
+class PlayOptions:
+    """Options of a command that plays with trained agents."""
 
-    run: tyro.conf.Positional[str] = ""
-    """The run's folder, or its name in runs/."""
     checkpoint: str = ""
     """Update or file name of the checkpoint, or best: the agents whose latest 100 episodes of
     training earned most, each seed's own. Empty takes the newest good one."""
@@ -23,6 +21,14 @@ class RunOptions:
     """Seed of the episodes that are played, and of sampled actions."""
     trust: bool = False
     """Import the code that the run's settings name, even if this machine has not trained it."""
+
+
+@dataclass(frozen=True)
+class RunOptions(PlayOptions):
+    """Options of a command on one run."""
+
+    run: tyro.conf.Positional[str] = ""
+    """The run's folder, or its name in runs/."""
 
 
 Options = TypeVar("Options", bound=RunOptions)

@@ -27,6 +27,7 @@ def inspect_run(
     max_steps: int = 1000,
     seed: int = 0,
     seed_index: int = 0,
+    checkpoint: str = "",
     trust: bool = False,
 ) -> Inspection:
     """Plays fresh episodes with a run's agent and finds out what it remembers.
@@ -39,6 +40,8 @@ def inspect_run(
         max_steps: an episode that takes longer is left out.
         seed: of the episodes and samples.
         seed_index: which of the run's seeds, from 0.
+        checkpoint: its file name or update, or "best", the best agent so far; empty takes the
+            newest good one.
         trust: consent to import the code that the run's settings name; see `clew.run.trust`.
 
     Raises:
@@ -48,7 +51,7 @@ def inspect_run(
     questions = Questions() if questions is None else questions
     questions.validate()
     machine.use_compilation_cache()
-    found, config, agent, update, statistics = load_agent(path, seed_index, trust=trust)
+    found, config, agent, update, statistics = load_agent(path, seed_index, checkpoint, trust=trust)
     task = make_task(config)
     how = PlayConfig(episodes, greedy, max_steps, seed)
     played = task.episodes(agent, how, statistics)
