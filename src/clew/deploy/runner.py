@@ -417,15 +417,18 @@ def _is_text(value: Any) -> bool:
 def _parts(path: tuple[Any, ...], value: Any, wanted: dict[Any, None]) -> Mapping[Any, Any]:
     """What is in a dict by its names, or in a tuple by its places, if it is what is wanted."""
     whole = {"kind": "observation", "path": path}
+    given = value
     if not isinstance(value, Mapping):
         row = isinstance(value, tuple | list) or (isinstance(value, Array) and value.ndim > 0)
         if not row or not all(isinstance(key, int) for key in wanted):
             raise _unfit(_field(whole), value, f"the entries {', '.join(map(str, wanted))}")
-        value = dict(enumerate(value))
-    if value.keys() != wanted.keys():
-        read = {key: part for key, part in value.items() if key in wanted or not _is_text(part)}
+        given = dict(enumerate(value))
+    # As in training, what a dict has beside the entries of its space is not read.
+    more = given is not value and given.keys() - wanted.keys()
+    if more or wanted.keys() - given.keys():
+        read = {key: part for key, part in given.items() if key in wanted or not _is_text(part)}
         _same_names(f"{_field(whole)} entry", read, wanted)
-    return value
+    return given
 
 
 def read_value(entry: dict[str, Any], value: Any) -> Array:
@@ -506,10 +509,12 @@ class Observations:
         """The arrays of an observation by the names of the inputs.
 
         Args:
-            observation: an array, or a dict or tuple of what is read; texts in it are left out.
+            observation: an array, or a dict or tuple of what is read; texts, and what a dict has
+                besides, are left out.
 
         Raises:
-            PolicyError: an entry is missing or unknown, or as `read_value`; it is named.
+            PolicyError: an entry is missing, a tuple has another length, or as `read_value`; the
+                entry is named.
         """
         found: dict[tuple[Any, ...], Any] = {(): observation}
         for path, names in self._names.items():
