@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import jax
@@ -15,6 +16,7 @@ from gymnasium import spaces
 
 import clew
 from clew.agents.network import NetworkConfig
+from clew.envs.tmaze import TMaze
 from clew.errors import UserError
 from clew.run import checkpoint
 from clew.run.build import make_parts
@@ -243,6 +245,28 @@ def test_numbers_that_are_none_stop_the_run_at_their_update(tmp_path):
         assert all(np.isfinite(x).all() for n, x in state.items() if n.startswith("/seed/agent"))
         with pytest.raises(TrainingDiverged, match=f"at update {bad};"):
             clew.resume_run(tmp_path / "sound", steps=config.steps, progress=Watch())
+
+
+class Unseen(TMaze):
+    """Half of its observations are no numbers."""
+
+    def step(self, state: Any, action: Any, key: Any) -> Any:
+        after, transition = super().step(state, action, key)
+        none = jax.random.bernoulli(key)
+        seen = jax.numpy.where(none, jax.numpy.inf, transition.observation)
+        return after, transition._replace(observation=seen)
+
+
+def test_a_task_whose_observations_are_none_is_named_in_place_of_the_settings(tmp_path):
+    task = f"{__name__}:Unseen"
+    config = small_config(tmp_path, env=task, seeds=1, memory="none", steps=STEPS_PER_UPDATE)
+    with pytest.raises(TrainingDiverged) as stop:
+        clew.train(config, progress=Watch())
+    said = str(stop.value)
+    assert re.search(
+        rf"; {task}: environment \d gave inf in its observation, \d+ steps into its episode$", said
+    )
+    assert "learning_rate" not in said
 
 
 @pytest.mark.parametrize(

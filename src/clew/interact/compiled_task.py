@@ -15,7 +15,9 @@ from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray
 from clew.agents.learners import Learner
 from clew.agents.network import Agent
 from clew.agents.trajectory import Rollout
+from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.bridges.gymnasium.spaces import adapt_observation
+from clew.bridges.gymnasium.vector import require_none
 from clew.envs.base import Environment
 from clew.envs.programs import without_key
 from clew.envs.spaces import NOTHING_ALLOWED, split_mask
@@ -104,6 +106,19 @@ class CompiledTask(Task):
         """As a compiled rollout gives it."""
         act = partial(gather, stream=self.stream, learner=learner)
         return eqx.filter_eval_shape(act, agent, actor, jax.random.key(0)).rollout
+
+    def require_finite(self, actor: ActorState, returns: Any) -> None:
+        """Rewards by their sums; of observations the latest are known alone."""
+        env, seen = jax.device_get((actor.env, actor.timestep.observation))
+        entries = jax.tree_util.tree_leaves_with_path(seen)
+        names = (jax.tree_util.keystr(path, simple=True) for path, _ in entries)
+        fields = {f"observation {n}".rstrip(): x for n, (_, x) in zip(names, entries, strict=True)}
+        for field, values in (fields | {"rewards": env.episode_return}).items():
+            if jnp.issubdtype(values.dtype, jnp.inexact):
+                wrong = ~np.isfinite(values)
+                require_none(self.name, field, "", wrong, values, env.episode_length)
+        if not np.isfinite(returns):
+            raise EnvironmentFault(f"{self.name}: an environment gave {returns} in its rewards")
 
     def statistics(self) -> None:
         """The wrappers of such tasks learn nothing."""

@@ -137,6 +137,9 @@ class HostedTask(Task):
         space, names = self.observation_space, self.metric_names
         return rollout_template(agent, space, names, num_envs, learner)
 
+    def require_finite(self, actor: HostState, returns: Any) -> None:
+        """All are: a stream refuses others at once."""
+
     def rollout_template(self, agent: Agent, actor: HostState, learner: Learner) -> Rollout:
         """As the host cuts it."""
         template = self.host_rollout_template(agent, learner.config.num_envs, learner)

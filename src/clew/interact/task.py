@@ -182,6 +182,18 @@ class Task(Protocol):
         """
         ...
 
+    def require_finite(self, actor: Any, returns: Any) -> None:
+        """Refuses numbers of the task's that end a training, after an update that did.
+
+        Args:
+            actor: of one seed, where acting stood after the update.
+            returns: the sum of the returns that ended lately.
+
+        Raises:
+            EnvironmentFault: an observation or a return is not finite.
+        """
+        ...
+
     def statistics(self) -> Any:
         """What the wrappers know before the first observation, as a tree of float64 arrays; None
         for a task whose wrappers learn nothing."""

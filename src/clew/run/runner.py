@@ -17,12 +17,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gymnasium.spaces import Box
 
 from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.bridges.gymnasium.processes import stopping_signals
 from clew.envs.spaces import NOTHING_ALLOWED
 from clew.errors import StoppedAtOnce, UserError
 from clew.interact.host_rollout import RolloutStopped
+from clew.names import is_reference
 from clew.run import checkpoint, machine
 from clew.run.best import Best, Score
 from clew.run.build import Parts
@@ -271,7 +273,7 @@ class Runner:
         self.update = int(self.state.update)
         self.seconds += elapsed
         if not finite.all():
-            raise self._diverged(self._lanes[int(np.argmin(finite))])
+            raise self._diverged(int(np.argmin(finite)))
         return elapsed
 
     def _log(self, program: Program) -> Row | None:
@@ -357,20 +359,40 @@ class Runner:
             f"{fault}. The run is saved after {self._steps} steps; resume with: {self._resume_with}"
         )
 
-    def _diverged(self, lane: Lane) -> TrainingDiverged:
+    def _diverged(self, index: int) -> TrainingDiverged:
+        lane = self._lanes[index]
         if self._checkpoints is not None:
             self._best.save(self._checkpoints, self._identity)
         which = f" of {lane.name}" if lane.name else ""
         kept = checkpoint.list_checkpoints(self._checkpoints) if self._checkpoints else []
         where = f"; the last good checkpoint is {kept[-1]}" if kept else ""
-        algorithm, learning = lane.config.algorithm, lane.config.learning
-        masked = self._parts.static.mask is not None
         return TrainingDiverged(
             f"the loss or a parameter{which} is no longer finite at update {self.update}{where}; "
+            f"{self._cause(index)}"
+        )
+
+    def _cause(self, index: int) -> str:
+        """What made a lane diverge: numbers of the task's, or else, perhaps, its settings."""
+        seed, task, config = self.state.seed, self._parts.task, self._lanes[index].config
+        if len(self._lanes) > 1:
+            seed = jax.tree.map(lambda leaf: leaf[index], seed)
+        learning, algorithm = config.learning, config.algorithm
+        smaller = (
             f"try a smaller {algorithm}.learning_rate (now {learning.learning_rate:g}) or "
             f"{algorithm}.max_grad_norm (now {learning.max_grad_norm})"
-            + (f", and look for {NOTHING_ALLOWED}" if masked else "")
         )
+        look = [NOTHING_ALLOWED] if self._parts.static.mask is not None else []
+        try:
+            task.require_finite(seed.actor, float(seed.sums["return"]))
+        except EnvironmentFault as fault:
+            # Parameters that are all but infinite may have given actions that are no numbers.
+            acted = f"; if its actions were no numbers, {smaller}"
+            cause = f"{fault}{acted if isinstance(task.action_space, Box) else ''}"
+        else:
+            cause = smaller
+            if is_reference(config.env) and task.acts_on_device:
+                look.append(f"observations of {config.env} that are not finite")
+        return cause + (f"; look for {' and for '.join(look)}" if look else "")
 
     @property
     def _steps(self) -> int:
