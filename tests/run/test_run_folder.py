@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -181,3 +182,45 @@ def test_a_wrong_config_is_one_line(tmp_path: Path, capsys, text: str) -> None:
     assert run(["runs", "--run-dir", str(path.parent)]) == 0
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"warning: {path}/config.json")
+
+
+def left_by_a_failure(place: Path, monkeypatch: pytest.MonkeyPatch) -> clew.TrainConfig:
+    """The settings of a run that failed while it was compiled; its folder has them alone."""
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("out of memory")
+
+    config = small_config(place, steps=2 * STEPS_PER_UPDATE, log_every=1)
+    with monkeypatch.context() as patch:
+        patch.setattr("clew.run.train.make_program", fail)
+        with pytest.raises(RuntimeError):
+            clew.train(replace(config, seed=7), progress=Watch())
+    assert (place / "run" / folder.CONFIG).exists() and folder.is_bare(place / "run")
+    return config
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_run_that_failed_before_its_first_step_does_not_keep_its_name(
+    resume: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, watch = left_by_a_failure(tmp_path, monkeypatch), Watch()
+    with folder.locked(tmp_path / "run"), pytest.raises(UserError, match="in use by another"):
+        clew.train(config, resume=resume, progress=watch)
+    assert folder.read_config(tmp_path / "run").seed == 7
+    found = clew.train(config, resume=resume, progress=watch)
+    assert found.summary["updates"] == 2 and folder.read_config(found.path).seed == 0
+    assert any("no checkpoint to resume from: it begins anew" in line for line in watch.messages)
+
+
+@pytest.mark.parametrize("made", ["metrics.jsonl", "summary.json", "checkpoints/best.clew"])
+def test_a_run_that_has_made_anything_keeps_its_name(
+    made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = left_by_a_failure(tmp_path, monkeypatch)
+    file = tmp_path / "run" / made
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("{")
+    for call in (lambda: clew.train(config), lambda: clew.train(config, resume=True)):
+        with pytest.raises(UserError, match="already has a run|started with seed = 7, not 0"):
+            call()
+    assert file.read_text() == "{" and folder.read_config(tmp_path / "run").seed == 7

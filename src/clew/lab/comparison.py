@@ -133,7 +133,7 @@ def train_once(config: TrainConfig, progress: Progress) -> Path:
         UserError: if its folder holds a run with other settings.
     """
     path = Path(config.run_dir) / config.name
-    if not (path / folder.CONFIG).exists():
+    if folder.is_bare(path):
         return train(config, progress=progress).path
     if differences(folder.read_config(path), by_reference(config).config):
         raise UserError(

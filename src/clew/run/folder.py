@@ -48,7 +48,7 @@ def new_folder(config: TrainConfig) -> Path:
             memory = config.identity()["memory"]  # a published variant goes by its memory's name
             return _numbered(parent, f"{slug(config.env)}-{slug(memory)}")
         path = parent / config.name
-        if (path / CONFIG).exists():
+        if (path / CONFIG).exists() and not is_bare(path):
             raise _exists(path)
         path.mkdir(exist_ok=True)
         return path
@@ -87,10 +87,26 @@ def find_run(path: str | Path, run_dir: str | Path = "runs") -> Path:
 
 
 def if_begun(config: TrainConfig | None, resume: bool | str | Path) -> bool | str | Path:
-    """What to resume; False for the run that `config` names where it has no folder yet."""
+    """What to resume; False for the run that `config` names where nothing of it is there yet."""
     if resume is True and config is not None and config.name:
-        return (Path(config.run_dir) / config.name).exists()
+        path = Path(config.run_dir) / config.name
+        return path.exists() and not is_bare(path)
     return resume
+
+
+def is_bare(path: Path) -> bool:
+    """Whether a folder has nothing that a run has made: no checkpoint, row or summary.
+
+    So is that of a run which failed before its first step. Whoever holds its lock may replace the
+    settings in it.
+
+    Args:
+        path: the folder, which need not be there.
+    """
+    checkpoints = path / CHECKPOINTS
+    if (path / SUMMARY).exists() or (checkpoints.exists() and any(checkpoints.iterdir())):
+        return False
+    return not any(rows.lstat().st_size for rows in path.glob(f"{METRICS}*"))
 
 
 def to_resume(config: TrainConfig | None, resume: bool | str | Path) -> tuple[Path, TrainConfig]:
@@ -191,9 +207,9 @@ def write_new_config(path: Path, config: TrainConfig, spaces: Mapping[str, str])
         spaces: what its agent observes and chooses from.
 
     Raises:
-        UserError: if another process was quicker to start a run in this folder.
+        UserError: if another process was quicker to train a run in this folder.
     """
-    if (path / CONFIG).exists():
+    if (path / CONFIG).exists() and not is_bare(path):
         raise _exists(path)
     identity = Identity(secrets.token_hex(8), (config.digest(),))
     write_config(path, config, identity, spaces)

@@ -57,8 +57,8 @@ def train(
 
     Args:
         config: the settings; the default ones if None.
-        resume: True resumes the run that `config` names, and begins it where there is no such
-            folder yet; a path or a run's name resumes that one, and `config` may then be None. A
+        resume: True resumes the run that `config` names, and begins it where nothing of it is
+            there yet; a path or a run's name resumes that one, and `config` may then be None. A
             folder's own settings hold; only `steps` may be raised, and loggers, devices, `host` and
             Ray cluster changed. Where JAX has fewer devices than the run was begun with, it goes on
             with those, and a message says so.
@@ -112,7 +112,7 @@ def train(
                     warnings.append(machine.other_machine("devices", devices, config.devices))
                 for line in warnings:
                     listener.message(line)
-                if resume is not False:
+                if (path / folder.CONFIG).exists():
                     _announce_beginning(path, shown, listener)
                 summary = _train(
                     path, shown, parts, listener, callbacks, stop, start, fresh=resume is False

@@ -260,7 +260,7 @@ def _agree(path: Path, sweep: Sweep) -> None:
     for name, (was, now) in changed.items():
         raise UserError(
             f"{path} holds a sweep with other settings ({name}: {one_line(was)}, now "
-            f"{one_line(now)}); choose another --name"
+            f"{one_line(now)}); choose another --name, or remove that folder"
         )
 
 
@@ -371,7 +371,10 @@ def _finish(session: _Session) -> SweepResult:
     best = {memory: best_of(trials) for memory, trials in tried.items()}
     for memory, trial in best.items():
         if trial is None:
-            raise UserError(f"no trial of {memory} has a score: {tried[memory][-1].error}")
+            raise UserError(
+                f"no trial of {memory} has a score: {tried[memory][-1].error}; none is trained "
+                "again: once that is mended, raise --trials, or choose another --name"
+            )
     models = {}
     for memory, trial in best.items():
         config = _fresh(session, memory)
