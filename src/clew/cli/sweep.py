@@ -115,12 +115,16 @@ def _space(name: str, text: str) -> Any:
             return Range(float(low), float(high), log=text != body)
         except ValueError:
             raise UserError(f"{name} must be LOW..HIGH in numbers, got {text!r}") from None
-    if text != body or "," not in text:
+    values = text.split(",")
+    # Brackets of a JSON value belong; those around all values are cut in two by the commas.
+    cut = any(value.count(a) != value.count(b) for value in values for a, b in ("[]", "()", "{}"))
+    if text != body or len(values) < 2 or cut:
+        example = f", as in --vary {name}={text.strip('[](){} ')}" if cut else ""
         raise UserError(
-            f"{name} must be LOW..HIGH, log:LOW..HIGH or values with commas between them, got "
-            f"{text!r}"
+            f"{name} must be LOW..HIGH, log:LOW..HIGH or values with commas between them{example}, "
+            f"got {text!r}"
         )
-    return tuple(parse_value(value) for value in text.split(","))
+    return tuple(map(parse_value, values))
 
 
 def _assignments(option: str, words: list[str], config: TrainConfig) -> dict[str, Any]:

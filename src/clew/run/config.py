@@ -290,7 +290,7 @@ class TrainConfig(LearnerSettings):
                 value = getattr(group, name)
                 options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
                 named = [_TYPES[k] for k in (get_origin(h) or h for h in options) if k in _TYPES]
-                if named and not _fits(value, hint):
+                if named and not fits(value, hint):
                     expected = " or ".join(named)
                     raise UserError(f"{prefix}{name} must be {expected}, got {one_line(value)}")
                 if isinstance(value, dict) and not all(isinstance(key, str) for key in value):
@@ -414,7 +414,7 @@ def config_from_json(values: dict[str, Any], *, former: bool = False) -> TrainCo
         for name, value in given.items():
             if name not in known:
                 raise unknown_name("setting", name, known)
-            if not _fits(value, hints[name]):
+            if not fits(value, hints[name]):
                 raise UserError(f"the setting {name} has the wrong type: {one_line(value)}")
     values["loggers"] = tuple(values.get("loggers", ()))
     made = {name: _GROUPS[name](**with_tuples(group)) for name, group in parts.items()}
@@ -427,10 +427,15 @@ def _hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-def _fits(value: Any, hint: Any) -> bool:
-    """Whether a JSON value is of a setting's type; what JSON cannot tell apart passes."""
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a JSON value is of a setting's type; what JSON cannot tell apart passes.
+
+    Args:
+        value: the value.
+        hint: the type, as the setting is declared.
+    """
     if get_origin(hint) in (Union, UnionType):
-        return any(_fits(value, one) for one in get_args(hint))
+        return any(fits(value, one) for one in get_args(hint))
     if get_origin(hint) is Literal:
         return value in get_args(hint)
     if hint is float:
@@ -439,7 +444,7 @@ def _fits(value: Any, hint: Any) -> bool:
         return type(value) is hint
     if get_origin(hint) in (tuple, list):
         of = get_args(hint)[0]
-        return isinstance(value, tuple | list) and all(_fits(one, of) for one in value)
+        return isinstance(value, tuple | list) and all(fits(one, of) for one in value)
     return isinstance(value, dict) if get_origin(hint) is dict else True
 
 

@@ -12,7 +12,7 @@ from clew.agents.learners import LEARNERS
 from clew.errors import UserError, one_line, unknown_name
 from clew.memory import MEMORIES, options_of
 from clew.names import find, is_reference
-from clew.run.config import BESIDE, TrainConfig, unused
+from clew.run.config import BESIDE, TrainConfig, fits, unused
 from clew.run.lanes import can_differ
 
 PLACES = ("name", "run_dir", "preset", "seed", "seeds", "log_every", "checkpoint_seconds", *BESIDE)
@@ -120,6 +120,17 @@ def check_space(config: TrainConfig, vary: Vary) -> None:
             raise UserError(f"{name} needs a Range, or two values at least, got {one_line(space)}")
         if len({repr(value) for value in space}) < len(space):
             raise UserError(f"{name} has a value twice: {one_line(list(space))}")
+        _check_values(config, name, space)
+
+
+def _check_values(config: TrainConfig, name: str, space: Sequence[Any]) -> None:
+    """Refuses values of another type than a setting has; an option's class checks its own."""
+    hint = _declared_type(config, name)
+    for value in space if hint is not None else ():
+        if not fits(value, hint):
+            raise UserError(
+                f"{name} cannot be {one_line(value)}: give values like {value_of(config, name)!r}"
+            )
 
 
 def _check_range(name: str, space: Range, kinds: Sequence[type]) -> None:
@@ -143,13 +154,18 @@ def is_whole(config: TrainConfig, name: str, space: Range) -> bool:
 
 def _kinds(config: TrainConfig, name: str) -> Sequence[type]:
     """The types that a setting may have; those of its value where it is an option."""
+    hint = _declared_type(config, name)
+    if hint is None:
+        value = value_of(config, name)
+        return (int, float) if value is None else (type(value),)
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _declared_type(config: TrainConfig, name: str) -> Any:
+    """The type of a setting; None of an option, whose class alone knows it."""
     group, point, last = name.partition(".")
     holder: Any = _holder(config, group) if point else config
-    if isinstance(holder, dict):
-        value = holder.get(last)
-        return (int, float) if value is None else (type(value),)
-    hint = get_type_hints(type(holder))[last if point else name]
-    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return None if isinstance(holder, dict) else get_type_hints(type(holder))[last or group]
 
 
 def declared(config: TrainConfig, name: str, space: Range | Sequence[Any], value: Any) -> Any:
