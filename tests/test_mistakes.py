@@ -397,6 +397,10 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "encoder as a number": (lambda: clew.NetworkConfig(encoder=1), "must be a name"),
     "steps as text": (lambda: validated(steps="many"), "steps"),
     "steps as a float": (lambda: validated(steps=1e6), "steps must be an integer"),
+    "a size of NumPy's": (
+        lambda: memory(hidden_size=np.int64(4)),
+        r"Python's own: int\(...\), got",
+    ),
     "steps as a bool": (lambda: validated(steps=True), "steps must be an integer"),
     "steps as None": (lambda: validated(steps=None), "steps"),
     "no steps": (lambda: validated(steps=0), "steps must be an integer of at least 1"),

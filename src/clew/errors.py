@@ -4,6 +4,7 @@ import difflib
 import errno
 import inspect
 import math
+import numbers
 import os
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -183,6 +184,8 @@ LONGEST_EPISODE = 2**24
 
 def require_at_least(name: str, value: Any, minimum: int, maximum: int = LARGEST) -> None:
     """Raises `UserError` unless `value` is an integer of at least `minimum`, `maximum` at most."""
+    if isinstance(value, numbers.Integral) and not isinstance(value, int):
+        raise UserError(f"{name} must be a number of Python's own: int(...), got {value!r}")
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
         raise UserError(f"{name} must be an integer of at least {minimum}, got {value!r}")
     if value > maximum:
@@ -191,6 +194,8 @@ def require_at_least(name: str, value: Any, minimum: int, maximum: int = LARGEST
 
 def require_rate(name: str, value: Any, *, positive: bool = False) -> None:
     """Raises `UserError` unless `value` is a finite number, at least (or above) zero."""
+    if isinstance(value, numbers.Real) and not isinstance(value, int | float):
+        raise UserError(f"{name} must be a number of Python's own: float(...), got {value!r}")
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or value < 0 or (positive and value == 0):
         bound = "above 0" if positive else "of at least 0"

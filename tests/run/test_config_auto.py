@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+import numpy as np
 import pytest
 
 from clew.agents.learners.a2c import A2CConfig
@@ -11,6 +12,8 @@ from clew.cli.parse import parse, value_before_parsing
 from clew.cli.train import TrainCommand, default_command
 from clew.envs.wrappers import WrapperConfig
 from clew.lab.studies import presets
+from clew.lab.sweep.space import Range
+from clew.lab.sweep.sweep import Sweep
 from clew.run.config import TrainConfig, config_from_json
 
 POLE = "gymnasium:CartPole-v1"
@@ -79,3 +82,27 @@ def test_presets_are_what_their_papers_say() -> None:
     for name, config in presets().items():
         assert config.algorithm == ("ppo" if name.startswith("memory-maze/") else "a2c")
         assert config.wrappers == WrapperConfig()
+
+
+def test_numbers_of_numpy_are_taken_as_pythons() -> None:
+    """Wherever settings hold them; config.json and the digest are those of Python's."""
+    given = TrainConfig(
+        steps=np.int64(20_000),
+        checkpoint_seconds=np.float32(3),
+        memory_options={"hidden_size": np.int16(8)},
+        a2c=A2CConfig(num_envs=np.int64(4), learning_rate=np.float64(1e-3), schedule="linear"),
+        wrappers=WrapperConfig(keep=(np.int32(0), 2), previous_action=np.bool_(True)),
+    )
+    same = TrainConfig(
+        steps=20_000,
+        checkpoint_seconds=3.0,
+        memory_options={"hidden_size": 8},
+        a2c=A2CConfig(num_envs=4, learning_rate=1e-3, schedule="linear"),
+        wrappers=WrapperConfig(keep=(0, 2), previous_action=True),
+    )
+    assert repr(given) == repr(same) and given.digest() == same.digest()
+    given.validate()
+    values = {"a2c.num_envs": (*np.array([4, 8]),), "a2c.gamma": Range(np.float32(0), np.int8(1))}
+    sweep = Sweep(TrainConfig(), values, trials=np.int64(3))
+    assert repr(sweep.vary) == "{'a2c.num_envs': (4, 8), 'a2c.gamma': " + repr(Range(0.0, 1)) + "}"
+    assert type(sweep.trials) is int

@@ -5,6 +5,7 @@ import functools
 import hashlib
 import json
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +21,8 @@ from typing import (
     get_origin,
     get_type_hints,
 )
+
+import numpy as np
 
 from clew.agents.learners import (
     LEARNERS,
@@ -66,6 +69,27 @@ T = TypeVar("T")
 def _chosen(kind: Callable[..., T]) -> T:
     """A field that is None where it is left out, until the configuration is built."""
     return cast(T, field(default=None))
+
+
+def plain(value: Any) -> Any:
+    """Settings with Python's own numbers in place of NumPy's, which JSON does not know.
+
+    Args:
+        value: a setting, or what holds some; it is returned itself where nothing changes.
+    """
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple):
+        made = [*map(plain, value)]
+        return value if all(map(operator.is_, made, value)) else type(value)(made)
+    if isinstance(value, dict):
+        changed = {k: new for k, v in value.items() if (new := plain(v)) is not v}
+        return value | changed if changed else value
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return value
+    held = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    changed = {k: new for k, v in held.items() if (new := plain(v)) is not v}
+    return replace(value, **changed) if changed else value
 
 
 def _unknown_setting(name: str, hints: dict[str, Any]) -> UserError:
@@ -167,6 +191,8 @@ class TrainConfig(LearnerSettings):
         self._name_classes()
         self._place_start()
         self._check_groups()
+        for name in self.__dataclass_fields__:
+            object.__setattr__(self, name, plain(getattr(self, name)))
         given = [name for name in LEARNERS if self._differs(name)]
         chosen = defaults_for(self.env, self.algorithm, given)._asdict()
         left_out = [name for name in chosen if getattr(self, name) is None]
