@@ -65,6 +65,28 @@ def test_a_stop_says_how_all_of_it_goes_on(
     assert "all of the comparison, with the same clew compare again" in said
 
 
+def test_the_code_of_the_run_to_start_from_needs_consent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """It reaches the comparison's own look at that run, and every training."""
+    asked: list[object] = []
+
+    def stopped(*args: object, **options: object) -> None:
+        asked.append(options["trust"])
+        raise TrainingInterrupted("stopped")
+
+    monkeypatch.setattr(comparison, "train", stopped)
+    monkeypatch.setattr(comparison, "read_start", lambda *_, trust: asked.append(trust))
+    words = [*WORDS.split(), "--run-dir", str(tmp_path)]
+    assert run([*words, "--start-from", "other", "--trust"]) == 130
+    assert asked == [True] * 3
+    assert run([*words, "--start-from", "other"]) == 130
+    assert asked[3:] == [False] * 3
+    capsys.readouterr()
+    assert run([*words, "--trust"]) == 2
+    assert "--trust is for the run of --start-from" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -54,6 +54,9 @@ class TrainingCommand(Memories):
 
     learners: tuple[str, ...] = ()
     """Learners to compare, by name or module:Class, in place of --algorithm."""
+    trust: bool = False
+    """With --start-from: import the code that that run's settings name, even if this machine has
+    not trained it."""
 
 
 def main(args: list[str]) -> int:
@@ -136,6 +139,8 @@ def compare_trained(args: list[str]) -> int:
     if command.memories and command.learners:
         raise UserError("give --memories or --learners; the other is the same for all of them")
     config = command.config
+    if command.trust and not config.start_from:
+        raise UserError("--trust is for the run of --start-from, which is not given")
     for line in on_algorithm(words, config, command.learners):
         log(line)
     for line in on_sizes(config, command.memories):
@@ -149,7 +154,7 @@ def compare_trained(args: list[str]) -> int:
     else:
         kind = comparison.MEMORY
         configs = comparison.settings_of(config, command.memories)
-    found = comparison.compare(configs, listener, kind)
+    found = comparison.compare(configs, listener, kind, trust=command.trust)
     if command.json:
         better = {f"{a} > {b}": interval for (a, b), interval in found.better.items()}
         print_json({"runs": found.summaries, "better": better, "page": str(found.page)})

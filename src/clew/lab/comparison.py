@@ -126,24 +126,33 @@ def _require_several(what: str, names: Sequence[str]) -> None:
         raise UserError(f"give two or more different {what}, got {' '.join(names) or 'none'}")
 
 
-def train_once(config: TrainConfig, progress: Progress) -> Path:
+def train_once(config: TrainConfig, progress: Progress, *, trust: bool = False) -> Path:
     """Trains a run, resumes it if it was stopped, or leaves it alone if it is complete.
+
+    Args:
+        config: of the run.
+        progress: its listener.
+        trust: consent to import the code that the run to start from names.
 
     Raises:
         UserError: if its folder holds a run with other settings.
     """
     path = Path(config.run_dir) / config.name
     if folder.is_bare(path):
-        return train(config, progress=progress).path
+        return train(config, progress=progress, trust=trust).path
     if differences(folder.read_config(path), by_reference(config).config):
         raise UserError(
             f"{path} holds a run with other settings; choose another --name or --run-dir"
         )
-    return train(config, resume=True, progress=progress).path
+    return train(config, resume=True, progress=progress, trust=trust).path
 
 
 def compare(
-    configs: Mapping[str, TrainConfig], progress: Callable[[str], Progress], kind: Kind = MEMORY
+    configs: Mapping[str, TrainConfig],
+    progress: Callable[[str], Progress],
+    kind: Kind = MEMORY,
+    *,
+    trust: bool = False,
 ) -> Comparison:
     """Trains what is not trained yet, and writes compare.png and compare.html beside the runs.
 
@@ -151,17 +160,18 @@ def compare(
         configs: as `settings_of` or `learners_of` gives them.
         progress: returns the listener of a run for its label.
         kind: what is compared, for the page.
+        trust: as of `train_once`.
 
     Raises:
         UserError: as `train_once`.
         TrainingInterrupted: after Ctrl-C or SIGTERM, with everything saved.
     """
     for config in configs.values():
-        read_start(make_parts(config), Path(config.run_dir) / config.name)
+        read_start(make_parts(config), Path(config.run_dir) / config.name, trust=trust)
     paths: dict[str, Path] = {}
     for memory, config in configs.items():
         try:
-            paths[memory] = train_once(config, progress(memory))
+            paths[memory] = train_once(config, progress(memory), trust=trust)
         except TrainingInterrupted as stop:
             more = "or, all of the comparison, with the same clew compare again"
             raise TrainingInterrupted(f"{memory}: {stop}\n{more}") from None
