@@ -174,14 +174,15 @@ def test_stopped_gradients_do_not_hide_the_past() -> None:
     """Where learning stopped gradients into the past, inspecting lets them through."""
     options = {"hidden_size": 8, "num_layers": 1, "num_heads": 1, "head_size": 4, "window": 4}
     config = TrainConfig(memory="gtrxl", memory_options=options | {"gradient": "current"})
-    agent = build_agent(config, make_task(config), KEY)
-    whole = with_whole_gradient(agent, config)
+    task = make_task(config)
+    agent = build_agent(config, task, KEY)
+    whole = with_whole_gradient(agent, config, task)
     xs = jax.random.normal(KEY, (4, agent.memory.input_size))
     given = (xs, jnp.arange(4) == 0, jnp.zeros(4, jnp.int32), jnp.array([3], jnp.int32))
     run = eqx.filter_jit(gradient_influence)
     before, after = (np.asarray(run(a, *given).policy)[0] for a in (agent, whole))
     assert np.all(before[:3] == 0) and np.all(after[:3] > 0)
-    assert with_whole_gradient(whole, TrainConfig()) is whole
+    assert with_whole_gradient(whole, TrainConfig(), task) is whole
 
 
 def made_up(count: int, time: int) -> Episodes:

@@ -30,7 +30,6 @@ from clew.envs.spaces import split_mask, without_mask
 from clew.errors import UserError, require_at_least
 from clew.files import finite, with_lists
 from clew.interact.policy import Moment, Policy, PolicyAdapter, TrainedWrappers
-from clew.run.build import make_task
 from clew.run.evaluate import interval
 from clew.run.folder import read_run
 from clew.run.load import Loaded, load_agent
@@ -87,7 +86,7 @@ def export(
     loaded = load_agent(path, seed_index, checkpoint, trust=trust)
     adapter = loaded.adapter
     policy = Policy(loaded.agent, wrappers=TrainedWrappers(adapter))
-    moments = make_task(loaded.config).moments(policy, longest=LONGEST, seed=seed)
+    moments = loaded.task.moments(policy, longest=LONGEST, seed=seed)
     about = _about_run(loaded, seed_index, control_rate)
     if episodes:
         about["provenance"]["score"] = _score(loaded, episodes, seed, seed_index)
@@ -280,8 +279,7 @@ def _about_run(loaded: Loaded, seed_index: int, control_rate: float | None) -> d
 def _score(loaded: Loaded, episodes: int, seed: int, seed_index: int) -> dict[str, Any]:
     """Every metric over fresh greedy episodes, with its 95% interval."""
     params, static = eqx.partition(loaded.agent, eqx.is_array)
-    task = make_task(loaded.config)
-    play_all = task.evaluator(static, greedy=True, max_steps=MAX_STEPS)
+    play_all = loaded.task.evaluator(static, greedy=True, max_steps=MAX_STEPS)
     found = play_all(params, loaded.statistics, episodes, (seed, seed_index))
     scores = {name: interval([values])._asdict() for name, values in found.items()}
     return {"episodes": episodes, "actions": "greedy", "metrics": scores}

@@ -10,10 +10,10 @@ from clew.agents.network import Agent
 from clew.inspect.inspection import Inspection, inspect_agent
 from clew.inspect.questions import Questions
 from clew.interact.episodes import reads_one_axis
-from clew.interact.task import PlayConfig
+from clew.interact.task import PlayConfig, Task
 from clew.memory import MEMORIES
 from clew.run import machine
-from clew.run.build import agent_parts, make_task
+from clew.run.build import agent_parts
 from clew.run.config import TrainConfig
 from clew.run.load import load_agent
 
@@ -51,12 +51,13 @@ def inspect_run(
     questions = Questions() if questions is None else questions
     questions.validate()
     machine.use_compilation_cache()
-    found, config, agent, update, statistics = load_agent(path, seed_index, checkpoint, trust=trust)
-    task = make_task(config)
+    loaded = load_agent(path, seed_index, checkpoint, trust=trust)
+    found, config, task, agent, update, statistics = loaded
     how = PlayConfig(episodes, greedy, max_steps, seed)
     played = task.episodes(agent, how, statistics)
+    whole = with_whole_gradient(agent, config, task)
     return inspect_agent(
-        reads_one_axis(with_whole_gradient(agent, config), task.observation_space.sample()),
+        reads_one_axis(whole, task.observation_space.sample()),
         played,
         questions,
         name=found.name if config.seeds == 1 else f"{found.name}, seed {seed_index}",
@@ -67,7 +68,7 @@ def inspect_run(
     )
 
 
-def with_whole_gradient(agent: Agent, config: TrainConfig) -> Agent:
+def with_whole_gradient(agent: Agent, config: TrainConfig, task: Task) -> Agent:
     """The agent with gradients into the inputs of earlier steps, where its training stopped them.
 
     `gradient="current"` changes no value, but would make the past look without influence.
@@ -76,7 +77,7 @@ def with_whole_gradient(agent: Agent, config: TrainConfig) -> Agent:
     if not known or config.memory_options.get("gradient") != "current":
         return agent
     whole = replace(config, memory_options=config.memory_options | {"gradient": "full"})
-    shapes, static = agent_parts(whole, make_task(config))
+    shapes, static = agent_parts(whole, task)
     leaves = jax.tree.leaves(eqx.filter(agent, eqx.is_array))
     return eqx.combine(jax.tree.unflatten(jax.tree.structure(shapes), leaves), static)
 

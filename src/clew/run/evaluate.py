@@ -11,7 +11,6 @@ from clew.agents.network import Agent
 from clew.errors import counted, require_episodes
 from clew.interact.episodes import metrics_of_all
 from clew.run import machine
-from clew.run.build import make_task
 from clew.run.load import load_agent, load_run
 from clew.run.progress import EpisodeLines
 from clew.stats import Interval, bootstrap_interval, wilson_interval
@@ -91,8 +90,7 @@ def evaluate(
     config = run.config
     log(f"playing {counted(episodes, 'episode')} of at most {max_steps:,} steps")
     heard = EpisodeLines(episodes * config.seeds, log)
-    task = make_task(config)
-    play = task.evaluator(run.static, greedy=greedy, max_steps=max_steps, on_ended=heard)
+    play = run.task.evaluator(run.static, greedy=greedy, max_steps=max_steps, on_ended=heard)
     found = []
     for index in range(config.seeds):
         params, statistics = jax.tree.map(lambda x, i=index: x[i], (run.params, run.statistics))

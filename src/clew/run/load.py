@@ -11,6 +11,7 @@ from clew.agents.network import Agent
 from clew.errors import UserError, require_at_least, unknown_name
 from clew.interact.host_rollout import packed, unpacked
 from clew.interact.policy import PolicyAdapter
+from clew.interact.task import Task
 from clew.run import checkpoint, folder
 from clew.run.best import AGENT, EPISODES, STATISTICS, scores_of
 from clew.run.build import agent_parts, make_task
@@ -24,6 +25,8 @@ class LoadedRun(NamedTuple):
 
     path: Path
     config: TrainConfig
+    task: Task
+    """That of the settings."""
     params: PyTree[Array]
     """The agents' arrays, seeds first."""
     static: Agent
@@ -40,6 +43,8 @@ class Loaded(NamedTuple):
 
     path: Path
     config: TrainConfig
+    task: Task
+    """That of the settings."""
     agent: Agent
     update: int
     """How many it has made."""
@@ -50,7 +55,7 @@ class Loaded(NamedTuple):
     @property
     def adapter(self) -> PolicyAdapter:
         """What stands between its environment and it."""
-        return make_task(self.config).adapter(self.statistics)
+        return self.task.adapter(self.statistics)
 
 
 def load_agent(
@@ -78,7 +83,7 @@ def load_agent(
         )
     params, statistics = jax.tree.map(lambda x: x[seed_index], (run.params, run.statistics))
     agent = eqx.combine(params, run.static)
-    return Loaded(run.path, run.config, agent, run.updates[seed_index], statistics)
+    return Loaded(run.path, run.config, run.task, agent, run.updates[seed_index], statistics)
 
 
 def load_run(path: str | Path, wanted: str = "", *, trust: bool = False) -> LoadedRun:
@@ -114,7 +119,7 @@ def load_run(path: str | Path, wanted: str = "", *, trust: bool = False) -> Load
     updates = [read.meta["update"]] * config.seeds
     if read.path.name == checkpoint.BEST:
         updates = [score.update for score in scores_of(read, config.seeds)]
-    return LoadedRun(found, config, params, static, updates, unpacked(statistics))
+    return LoadedRun(found, config, task, params, static, updates, unpacked(statistics))
 
 
 def _checkpoint(found: Path, wanted: str) -> Path:

@@ -13,7 +13,6 @@ from clew.inspect.run import describe_task, with_whole_gradient
 from clew.interact.episodes import Recording
 from clew.interact.task import PlayConfig
 from clew.run import folder, machine
-from clew.run.build import make_task
 from clew.run.load import load_agent
 from clew.run.trust import require
 from clew.watch.film import Caption, Film, shown_steps
@@ -133,14 +132,14 @@ def watched(path: str | Path, viewing: Viewing, *, trust: bool = False) -> Itera
     config, agent = loaded.config, loaded.agent
     explain = None
     if viewing.influence != "none":
-        explain = influences(with_whole_gradient(agent, config), viewing.influence)
+        explain = influences(with_whole_gradient(agent, config, loaded.task), viewing.influence)
     steps = loaded.update * config.steps_per_update
     name = loaded.path.name
     if config.seeds > 1:
         name += f", seed {viewing.seed_index}"
     how = "greedy" if viewing.greedy else "sampled"
     playing = PlayConfig(viewing.episodes, viewing.greedy, viewing.max_steps, viewing.seed)
-    played = make_task(config).recordings(agent, playing, loaded.statistics)
+    played = loaded.task.recordings(agent, playing, loaded.statistics)
     for number, recording in enumerate(played, start=1):
         about = f"{config.memory} on {describe_task(config)}, {steps:,} steps, {how}"
         if viewing.episodes > 1:

@@ -19,7 +19,7 @@ from clew.interact.episodes import EpisodeTooLong
 from clew.interact.rollout import begin
 from clew.interact.task import Task
 from clew.lab.grid.study import Evaluation
-from clew.run.build import Parts, make_task
+from clew.run.build import Parts
 from clew.run.config import TrainConfig
 from clew.run.lanes import SIZES, Lane, open_lane
 from clew.run.load import load_agent
@@ -118,7 +118,6 @@ def measure_run(
     evaluation = Evaluation(**job["evaluation"])
     if not evaluation.episodes:
         return None, {}
-    home = make_task(config)
     loaded = load_agent(path, trust=True)  # its settings are those of the study
     params, static = eqx.partition(loaded.agent, eqx.is_array)
 
@@ -127,12 +126,12 @@ def measure_run(
         entropy = (evaluation.seed, job["seeds"][0], number)
         return play(params, loaded.statistics, evaluation.episodes, entropy)
 
-    own = played(0, home)
+    own = played(0, loaded.task)
     if job["further_needs"] and own[job["further_needs"]].mean() < 0.5:
         return own, None
     further = {}
     for number, (name, options) in enumerate(job["further"].items(), 1):
         task = interact.make_task(config.env, dict(options), config.wrappers)
-        home.check_same_observations(task, job["settings"][0], name)
+        loaded.task.check_same_observations(task, job["settings"][0], name)
         further[name] = played(number, task)
     return own, further
