@@ -25,11 +25,18 @@ a figure, with `{}` in its place. A quotation has to be found exactly once.
 Expressions are Python with the functions of this file, of `clew.stats`, and `names`, which are
 evaluated in order; a table's own (`[tables.names]`) are added to the page's or replace them. Files
 are those of the page's folder. Bold marks, line breaks and spaces do not count.
+
+    python tests/stated.py results/popgym-easy-ppo/README.md
+
+names what is wrong in pages, and with --write writes what the rows say into them. A new line of a
+table needs its first cell alone: `| lstm |`.
 """
 
+import argparse
 import csv
 import json
 import re
+import sys
 import tomllib
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
@@ -156,6 +163,47 @@ def check_page(page: Path) -> list[Wrong]:
     return wrong
 
 
+def written(page: Path) -> str:
+    """The text of a page with what its rows say in place of what it states."""
+    text, stated = page.read_text(), _stated(page)
+    given = _NAMES | {"load": cache(partial(load, page.parent))}
+    for table in stated.get("tables", []):
+        names = _evaluated(stated.get("names", {}) | table.get("names", {}), given)
+        found = _table_at(text, table["at"])
+        lines = _written_table(table.get("columns", {}), found[1].splitlines(), names)
+        text = text[: found.start()] + "".join(f"{line}\n" for line in lines) + text[found.end() :]
+    names = _evaluated(stated.get("names", {}), given)
+    for figure in stated.get("figures", []):
+        before, after = map(_loose, figure["text"].split("{}"))
+        computed = str(eval(figure["is"], names))
+        found = [*re.finditer(rf"(?s)(?={before}{_FIGURE}{after}(?!\d))", text)]
+        if len(found) == 1 and _bare(found[0][1]) != computed:
+            text = text[: found[0].start(1)] + computed + text[found[0].end(1) :]
+    return text
+
+
+def _written_table(
+    columns: dict[str, str], table: list[str], names: dict[str, Any]
+) -> Iterator[str]:
+    head = _cells(table[0])
+    yield from table[:2]
+    for line in table[2:]:
+        cells = _cells(line)
+        row = _row(head, cells)
+        for column, expression in columns.items():
+            computed = str(eval(expression, names | {"row": row}))
+            if _bare(row[column]) != computed:
+                row[column] = computed
+        changed = list(row.values()) != cells
+        indent = line[: line.index("|")]
+        yield f"{indent}| {' | '.join(row.values())} |" if changed else line
+
+
+def _loose(quoted: str) -> str:
+    """A pattern of a quotation wherever bold marks and line breaks are in it."""
+    return r"(?:\*\*)?".join(r"\s+" if char == " " else re.escape(char) for char in quoted)
+
+
 def unmarked_tables(page: Path) -> list[str]:
     """The headings of a page's tables that have figures, and no column that is computed again."""
     text = page.read_text()
@@ -210,7 +258,7 @@ def _check_table(
     for column in {*columns, *stated} - set(head):
         yield Wrong(f"the reference names {column!r}", table[0], "")
     for cells in _rows("\n".join(table)):
-        row = dict(zip(head, cells, strict=True))
+        row = _row(head, cells)
         for column, cell in row.items():
             if column in columns:
                 computed = str(eval(columns[column], names | {"row": row}))
@@ -224,6 +272,11 @@ def _rows(table: str) -> list[list[str]]:
     return [_cells(line) for line in table.splitlines()[2:]]
 
 
+def _row(head: list[str], cells: list[str]) -> dict[str, str]:
+    """A line's cells by column; those that it lacks are empty."""
+    return dict(zip(head, [*cells, *[""] * (len(head) - len(cells))], strict=True))
+
+
 def _cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip()[1:-1].split("|")]
 
@@ -235,3 +288,22 @@ def _bare(text: str) -> str:
 def _has_figure(cell: str) -> bool:
     """Whether a number stands in a cell beside words, code and links."""
     return bool(re.search(r"(?<![\w-])[-+]?\d", re.sub(r"`[^`]*`|\[[^]]*\]\([^)]*\)", "", cell)))
+
+
+def main(args: list[str]) -> int:
+    """Names what is wrong in pages, or writes what is right into them."""
+    parser = argparse.ArgumentParser(description="Compares what pages state with their rows.")
+    parser.add_argument("pages", nargs="+", type=Path)
+    parser.add_argument("--write", action="store_true", help="write into them what the rows say")
+    given = parser.parse_args(args)
+    for page in given.pages:
+        if given.write:
+            page.write_text(written(page))
+    wrong = [(page, found) for page in given.pages for found in check_page(page)]
+    for page, (where, stated, computed) in wrong:
+        print(f"{page}: {where}: {stated}" + (f", computed {computed}" if computed else ""))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stated import Wrong, check_page, stated_beside, unmarked_tables
+from stated import Wrong, check_page, main, stated_beside, unmarked_tables
 
 ROOT = Path(__file__).parents[1]
 PAGES = {
@@ -102,6 +102,17 @@ def test_a_quotation_is_found_exactly_once(page: Path) -> None:
         Wrong("The first had {}, the second", "0 places have this, not one", ""),
         Wrong("the second {}.", "0 places have this, not one", ""),
     ]
+
+
+def test_what_the_rows_say_is_written_into_a_page(page: Path, capsys) -> None:
+    """Over bold marks and line breaks; of a new line of a table its first cell is enough."""
+    page.write_text(page.read_text().replace("| 3 |", "| - |").replace("| a | 0.25 | - |", "| a |"))
+    assert main([str(page)]) == 1
+    assert capsys.readouterr().out.startswith(f"{page}: a, score: , computed 0.25\n")
+    assert main([str(page), "--write"]) == 0
+    table = TABLE.replace("- |", " |").replace("**0.7** | 3", "0.75 | -")
+    assert page.read_text() == f"{table}The first had **0.25**, the\nsecond 0.75.\n"
+    assert main([str(page), "--write"]) == 0
 
 
 @pytest.mark.parametrize("stated", ["", '[[tables]]\nat = "| agent |"\nstated = ["score"]\n'])
