@@ -15,6 +15,13 @@ class Spaceless(gymnasium.Env):
     """Says neither what it observes nor what it takes."""
 
 
+class Numbered(gymnasium.Env):
+    """Says how many actions it has in place of their space."""
+
+    observation_space = gymnasium.spaces.Discrete(2)
+    action_space = 4  # pyright: ignore[reportAssignmentType]
+
+
 class Raising(gymnasium.Env):
     """Raises while it is built."""
 

@@ -55,6 +55,8 @@ COMMANDS = {
     # Names of other libraries.
     "train --ent-coef 0.01": "unknown option '--ent-coef': clew calls it --a2c.entropy-cost.",
     "train --ent_coef 0.01": "clew calls it --a2c.entropy-cost.",
+    "train --ppo.lr 0.01": "unknown option '--ppo.lr': clew calls it --ppo.learning-rate.",
+    "train --ppo.batch-size 3": "--ppo.minibatches (how many there are, not their size).",
     "train --vf-coef 0.5": "clew calls it --a2c.value-cost.",
     "train --gae-lambda 0.9": "clew calls it --a2c.lam.",
     "train --learning-rate 1e-3": "clew calls it --a2c.learning-rate.",

@@ -194,17 +194,21 @@ def import_own(name: str, reference: str, folder: str = "") -> ModuleType:
                 f"{what}: there is no module {error.name}; looked for {error.name}.py in {here} "
                 "and in the folders of Python's path (PYTHONPATH adds one)"
             ) from error
-        raise UserError(f"{what}: {_cause(error)}") from error
+        raise UserError(f"{what}: {failed_import(error)}") from error
     except UserError:
         raise
     except (Exception, SystemExit) as error:
-        raise UserError(f"{what}: {_cause(error)}") from error
+        raise UserError(f"{what}: {failed_import(error)}") from error
     finally:
         sys.path.remove(here)
 
 
-def _cause(error: BaseException) -> str:
-    """What a module's own code raised while it was imported, and where, on one line."""
+def failed_import(error: BaseException) -> str:
+    """What a module's own code raised while it was imported, and where, on one line.
+
+    Args:
+        error: as it was caught.
+    """
     said = " ".join(f"{type(error).__name__}: {error}".split())
     if isinstance(error, SyntaxError):
         return said  # it names file and line

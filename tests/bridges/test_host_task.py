@@ -161,6 +161,7 @@ def test_an_id_that_only_this_process_knows() -> None:
         ("slips_of_envs:Nothing", {}, "it returned a slips_of_envs.Nothing: derive the class from"),
         ("slips_of_envs:forgotten", {}, "it returned None: does it lack a return"),
         ("slips_of_envs:Spaceless", {}, "lacks a space .*no attribute 'observation_space'"),
+        ("slips_of_envs:Numbered", {}, "the action_space of .*:Numbered is 4, expected a space of"),
         ("slips_of_envs:Raising", {}, "Raising raised while it was built: RuntimeError: no robot"),
         (
             "labelled:Labelled",

@@ -69,7 +69,8 @@ def here(given: str, options: list[str], prefer: str = "") -> list[str]:
         options: every option of the command.
         prefer: the group to take where several have such an option, for example "--ppo.".
     """
-    name = given.lstrip("-").replace("-", "_")
+    group, dot, name = given.lstrip("-").replace("-", "_").rpartition(".")
+    prefer = f"--{group}." if dot else prefer
     found: list[str] = []
     for meant in (name, name.removesuffix("s"), OTHER_NAMES.get(name, name)):  # n_steps is n_step
         ending = meant.replace("_", "-")
@@ -83,5 +84,5 @@ def here(given: str, options: list[str], prefer: str = "") -> list[str]:
 
 def note(given: str) -> str:
     """A remark on another library's option, in brackets; mostly empty."""
-    text = NOTES.get(given.lstrip("-").replace("-", "_"))
+    text = NOTES.get(given.lstrip("-").replace("-", "_").rpartition(".")[2])
     return f" ({text})" if text else ""

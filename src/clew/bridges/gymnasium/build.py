@@ -17,7 +17,7 @@ from PIL import Image
 
 from clew.bridges.gymnasium.trials import TrialEpisodes
 from clew.errors import UserError, check_call, parameters_of, raised
-from clew.names import importing, resolve
+from clew.names import failed_import, importing, resolve
 
 GYMNASIUM = "gymnasium:"
 
@@ -197,7 +197,7 @@ def import_module(name: str, purpose: str) -> Any:
     """Imports a module for a purpose, from the current folder as well.
 
     Raises:
-        UserError: it, or a module that it imports, is not installed.
+        UserError: it, or a module that it imports, is not installed, or its own code fails.
     """
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:  # absent where a console script was started
@@ -207,6 +207,10 @@ def import_module(name: str, purpose: str) -> Any:
             return importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise missing_module(error.name or name, purpose) from error
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise UserError(f"{purpose} cannot be imported: {failed_import(error)}") from error
 
 
 def missing_module(name: str, purpose: str) -> UserError:

@@ -30,7 +30,7 @@ from clew.bridges.gymnasium.vector import OnlyEnvironment
 from clew.bridges.jax_packages import is_packaged
 from clew.envs.spaces import with_mask
 from clew.envs.wrappers import WrapperConfig, observed
-from clew.errors import UserError, check_call, parameters_of, require_at_least
+from clew.errors import UserError, check_call, one_line, parameters_of, require_at_least
 from clew.names import METRICS
 
 FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -222,13 +222,20 @@ def gymnasium_task(name: str, options: Mapping[str, Any] | None = None) -> Gymna
 def _spaces(env: gymnasium.Env, name: str) -> tuple[spaces.Space, spaces.Space]:
     """What an environment observes and does, as its constructor or its class says."""
     try:
-        return env.observation_space, env.action_space
+        found = env.observation_space, env.action_space
     except AttributeError as error:
         raise UserError(
             f"{name} lacks a space when it has been built ({error}): set observation_space and "
             "action_space in the class or in __init__, such as "
             "gymnasium.spaces.Box(-1, 1, (3,)) and gymnasium.spaces.Discrete(2)"
         ) from error
+    for what, space in zip(("observation_space", "action_space"), found, strict=True):
+        if not isinstance(space, spaces.Space):
+            raise UserError(
+                f"the {what} of {name} is {one_line(space)}, expected a space of Gymnasium, such "
+                "as gymnasium.spaces.Discrete(2)"
+            )
+    return found
 
 
 def option_defaults(name: str) -> dict[str, Any]:
