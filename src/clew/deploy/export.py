@@ -25,11 +25,11 @@ from clew.deploy.onnx_file import (
     is_installed,
     onnx_file,
 )
-from clew.deploy.policy import PolicyStep, Traced, adapter_of_spaces
+from clew.deploy.policy import PolicyStep, Traced, adapter_of_spaces, trained_wrappers
 from clew.envs.spaces import split_mask, without_mask
 from clew.errors import UserError, require_at_least
 from clew.files import finite, with_lists
-from clew.interact.policy import Moment, Policy, PolicyAdapter, TrainedWrappers
+from clew.interact.policy import Moment, Policy, PolicyAdapter
 from clew.run.evaluate import interval
 from clew.run.folder import read_run
 from clew.run.load import Loaded, load_agent
@@ -85,7 +85,7 @@ def export(
     require_at_least("episodes", episodes, 0)
     loaded = load_agent(path, seed_index, checkpoint, trust=trust)
     adapter = loaded.adapter
-    policy = Policy(loaded.agent, wrappers=TrainedWrappers(adapter))
+    policy = Policy(loaded.agent, wrappers=trained_wrappers(adapter))
     moments = loaded.task.moments(policy, longest=LONGEST, seed=seed)
     about = _about_run(loaded, seed_index, control_rate)
     if episodes:

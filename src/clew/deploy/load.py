@@ -4,8 +4,9 @@ from pathlib import Path
 
 from clew.deploy import runner
 from clew.deploy.files import is_export
+from clew.deploy.policy import trained_wrappers
 from clew.errors import UserError
-from clew.interact.policy import Policy, TrainedWrappers
+from clew.interact.policy import Policy
 from clew.run.load import load_agent
 
 
@@ -39,7 +40,7 @@ def load_policy(
     """
     if not is_export(path):
         loaded = load_agent(path, seed_index, checkpoint, trust=trust)
-        wrappers = TrainedWrappers(loaded.adapter)
+        wrappers = trained_wrappers(loaded.adapter)
         return Policy(loaded.agent, wrappers=wrappers, greedy=greedy, seed=seed)
     if seed_index or checkpoint or not greedy:
         raise UserError(

@@ -16,11 +16,17 @@ from jaxtyping import Array, PyTree
 from clew.agents.distributions import Distribution, Gaussian
 from clew.agents.heads import Outputs, preferences
 from clew.agents.network import Agent
-from clew.bridges.gymnasium.spaces import Leaf, adapt_observation
+from clew.bridges.gymnasium.spaces import (
+    Leaf,
+    adapt_observation,
+    category_counts,
+    is_categorical,
+)
 from clew.bridges.gymnasium.wrappers import EPSILON
 from clew.deploy import pairs
 from clew.deploy.graph import Graph, GraphBuilder, Ref
 from clew.deploy.lower import Lowering, lower
+from clew.deploy.runner import Observations, PolicyError
 from clew.envs.spaces import (
     BARE,
     MASK,
@@ -34,7 +40,7 @@ from clew.envs.spaces import (
 )
 from clew.envs.wrappers import INFO, WrapperConfig, encode_action
 from clew.errors import UserError
-from clew.interact.policy import PolicyAdapter, observation_entry, observation_name
+from clew.interact.policy import PolicyAdapter, TrainedWrappers
 from clew.memory.kernels import without_kernels
 from clew.run.checkpoint import path_name
 
@@ -65,6 +71,19 @@ def adapter_of_spaces(observation_space: spaces.Space, action_space: spaces.Spac
     return PolicyAdapter(adapt_observation(rest), None, action_space, action_space, wrappers, {})
 
 
+def trained_wrappers(adapter: PolicyAdapter) -> TrainedWrappers:
+    """The wrappers of training for the policy of a run, which refuses what its export refuses."""
+    read = Observations(map(_observation_entry, adapter.observations.leaves))
+
+    def check(observation: Any) -> None:
+        try:
+            read(observation)
+        except PolicyError as error:
+            raise UserError(str(error)) from error
+
+    return TrainedWrappers(adapter, check)
+
+
 class PolicyStep:
     """An agent with its wrappers as a pure function, without a batch.
 
@@ -86,7 +105,7 @@ class PolicyStep:
 
     def inputs(self) -> list[dict[str, Any]]:
         """The manifest's entries of the inputs, all but the state."""
-        found = [observation_entry(leaf) for leaf in self._adapter.observations.leaves]
+        found = [_observation_entry(leaf) for leaf in self._adapter.observations.leaves]
         if self._masks is not None:
             shape = [self._masks.size]
             if self._masks.in_info:
@@ -196,9 +215,9 @@ class PolicyStep:
         """What the agent reads beside its action mask; the wrappers of training in their order."""
         face, config = self._adapter, self._adapter.wrappers
         named = {
-            leaf.name or BARE: _adapted(leaf, inputs[observation_name(leaf)])
+            leaf.name or BARE: _adapted(leaf, inputs[_observation_name(leaf)])
             for leaf in face.observations.leaves
-            if self._masks is None or observation_name(leaf) != self._mask_name
+            if self._masks is None or _observation_name(leaf) != self._mask_name
         }
         if config.keep is not None:
             named = {BARE: named[BARE][np.array(config.keep)]}
@@ -258,6 +277,29 @@ def _entries(values: dict[str, Any]) -> list[dict[str, Any]]:
         {"name": name, "shape": list(value.shape), "dtype": value.dtype.name}
         for name, value in values.items()
     ]
+
+
+def _observation_name(leaf: Leaf) -> str:
+    """What exports call the input of an observation, or of an entry of one."""
+    return f"{BARE}/{leaf.name}" if leaf.name else BARE
+
+
+def _observation_entry(leaf: Leaf) -> dict[str, Any]:
+    """What an export's manifest says of an observation, or of an entry of one."""
+    entry = {
+        "name": _observation_name(leaf),
+        "kind": "observation",
+        "path": list(leaf.path),
+        "shape": list(leaf.raw_shape),
+        "dtype": leaf.dtype.name,
+        "space": str(leaf.space),
+    }
+    if not is_categorical(leaf.space):
+        return entry
+    counts = category_counts(leaf.space).astype(np.int64)
+    first = np.zeros_like(counts) + (0 if leaf.offset is None else leaf.offset)
+    ends = [end.reshape(leaf.raw_shape).tolist() for end in (first, first + counts - 1)]
+    return entry | {"categories": ends}
 
 
 def _ref(name: str, shape: tuple[int, ...], dtype: Any) -> Ref:

@@ -15,15 +15,11 @@ from clew.agents.network import Agent
 from clew.bridges.gymnasium.masks import ActionMasks
 from clew.bridges.gymnasium.spaces import (
     ActionAdapter,
-    Leaf,
     ObservationAdapter,
-    category_counts,
-    is_categorical,
     mask_of_info,
 )
 from clew.bridges.gymnasium.wrappers import VectorWrappers
-from clew.deploy.runner import Observations, PolicyError
-from clew.envs.spaces import BARE, MASK, PREVIOUS_REWARD, join_mask, take_entry
+from clew.envs.spaces import MASK, PREVIOUS_REWARD, join_mask, take_entry
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError, one_line
 
@@ -82,29 +78,6 @@ class Moment(NamedTuple):
         return policy(self.observation, start=self.start, reward=self.reward, **how)
 
 
-def observation_name(leaf: Leaf) -> str:
-    """What exports call the input of an observation, or of an entry of one."""
-    return f"{BARE}/{leaf.name}" if leaf.name else BARE
-
-
-def observation_entry(leaf: Leaf) -> dict[str, Any]:
-    """What an export's manifest says of an observation, or of an entry of one."""
-    entry = {
-        "name": observation_name(leaf),
-        "kind": "observation",
-        "path": list(leaf.path),
-        "shape": list(leaf.raw_shape),
-        "dtype": leaf.dtype.name,
-        "space": str(leaf.space),
-    }
-    if not is_categorical(leaf.space):
-        return entry
-    counts = category_counts(leaf.space).astype(np.int64)
-    first = np.zeros_like(counts) + (0 if leaf.offset is None else leaf.offset)
-    ends = [end.reshape(leaf.raw_shape).tolist() for end in (first, first + counts - 1)]
-    return entry | {"categories": ends}
-
-
 class TrainedWrappers:
     """The wrappers that stood between environment and agent in training, for one environment.
 
@@ -112,15 +85,17 @@ class TrainedWrappers:
 
     Args:
         adapter: of the task.
+        check: refuses an observation that the task does not give, with a `UserError`.
     """
 
-    def __init__(self, adapter: PolicyAdapter):
-        self._adapter, self._masks = adapter, adapter.masks
+    def __init__(
+        self, adapter: PolicyAdapter, check: Callable[[Any], object] = lambda observation: None
+    ):
+        self._adapter, self._masks, self._check = adapter, adapter.masks, check
         self._wrappers = VectorWrappers(
             adapter.wrappers, adapter.unmasked, adapter.action_space, 1, frozen=True
         )
         self._wrappers.restore(adapter.statistics)
-        self._readable = Observations(map(observation_entry, adapter.observations.leaves))
         self._taken: np.ndarray | None = None
 
     def observe(self, now: Moment) -> PyTree[np.ndarray]:
@@ -130,10 +105,7 @@ class TrainedWrappers:
             UserError: if the observation is none of its space, the reward or the action mask is
                 missing, or the mask allows nothing.
         """
-        try:
-            self._readable(now.observation)
-        except PolicyError as error:
-            raise UserError(str(error)) from error
+        self._check(now.observation)
         if now.start:
             self._wrappers.begin()
             self._taken = None
