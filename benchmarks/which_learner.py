@@ -21,7 +21,11 @@ Plans, each with five seeds, then fresh episodes; no step size was tuned for the
 - pendulum-without-velocities, pendulum-without-positions: SAC at its defaults, and PPO with the
   settings that `clew sweep` found for the former (results/sweep-continuous), 50,000 steps, greedy
   actions;
-- pendulum-longer: that PPO on both for ten times the steps, over which its step size falls.
+- pendulum-longer: that PPO on both for ten times the steps, over which its step size falls;
+- a2c-on-popgym: what A2C lacks where PPO is ahead of it, four of POPGym's easy tasks; the agent of
+  `clew study popgym` with a GRU, 1,000,000 steps, three seeds, sampled actions. PPO scales its
+  advantages and makes 16 gradient steps of a rollout where A2C makes one. Expected before the first
+  run: most of it is gradient steps, and of scaled advantages alone only the bandit is learned.
 
 It goes on where it stopped; `--seeds 3` begins with fewer. `clew report FOLDER` draws the curves.
 """
@@ -38,6 +42,7 @@ from clew.agents.learners.pqn import PQNConfig
 from clew.agents.learners.r2d2 import R2D2Config
 from clew.envs.wrappers import WrapperConfig
 from clew.lab.grid import Evaluation, Setting, Study
+from clew.lab.studies.popgym import grid
 
 CHAIN = {"memory-chain-20": Setting("memory_chain", {"memory_length": 20})}
 PENDULUM_KEEPS = {"velocities": (0, 1), "positions": (2,)}
@@ -184,6 +189,25 @@ def pendulum_ppo(without: str) -> dict[str, Any]:
     return {"ppo": ppo, "wrappers": scaled, "network": network}
 
 
+def a2c_on_popgym() -> Study:
+    """Between A2C at its defaults and PPO at its own, whose rows `clew study popgym` makes."""
+    scaled = A2CConfig(advantage_normalisation=True)
+    a2c = {
+        "a2c-entropy-0.001": A2CConfig(entropy_cost=1e-3),
+        "a2c-scaled": scaled,
+        "a2c-scaled-4-steps": replace(scaled, minibatches=4),
+        "a2c-scaled-8-steps": replace(scaled, minibatches=8),
+    }
+    ppo = {
+        "ppo-1-step": PPOConfig(epochs=1, minibatches=1),
+        "ppo-4-steps": PPOConfig(epochs=1),
+    }
+    models = {n: replace(grid.agent("gru", "a2c"), a2c=settings) for n, settings in a2c.items()}
+    models |= {n: replace(grid.agent("gru", "ppo"), ppo=settings) for n, settings in ppo.items()}
+    tasks = ["count-recall", "labyrinth-explore", "mine-sweeper", "multiarmed-bandit"]
+    return replace(grid.study(), name="a2c-on-popgym", models=models).only(list(models), tasks)
+
+
 PLANS = {
     "defaults": defaults,
     "pqn": pqn,
@@ -195,6 +219,7 @@ PLANS = {
     "pendulum-without-velocities": partial(pendulum, "velocities"),
     "pendulum-without-positions": partial(pendulum, "positions"),
     "pendulum-longer": pendulum_longer,
+    "a2c-on-popgym": a2c_on_popgym,
 }
 
 
