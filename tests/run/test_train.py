@@ -18,6 +18,7 @@ import clew
 from clew.agents.network import NetworkConfig
 from clew.envs.tmaze import TMaze
 from clew.errors import UserError
+from clew.interact.task import HostConfig
 from clew.run import checkpoint
 from clew.run.build import make_parts
 from clew.run.config import TrainConfig, config_from_json
@@ -82,6 +83,18 @@ def test_a_run_that_ends_before_it_learns_says_so(tmp_path):
     watch.message = warn
     said = "nothing is learned within this run: r2d2 begins after 10,000 steps, and the run has 5,1"
     with pytest.raises(Warned, match=said):
+        clew.train(config, progress=watch)
+
+
+def test_settings_of_environments_that_are_compiled_are_said_to_change_nothing(tmp_path):
+    config = small_config(tmp_path, host=HostConfig(processes=4))
+
+    def warn(text: str) -> None:
+        raise Warned(text)
+
+    watch = Watch()
+    watch.message = warn
+    with pytest.raises(Warned, match="host settings change nothing: .* is written in JAX"):
         clew.train(config, progress=watch)
 
 

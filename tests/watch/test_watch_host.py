@@ -34,7 +34,7 @@ class Counting(gymnasium.Env):
 
     metadata = {"render_modes": ["rgb_array"]}
 
-    def __init__(self, render_mode: str | None = None, box: bool = False, draws: bool = True):
+    def __init__(self, render_mode: str | None = None, box: bool = False, draws: Any = True):
         self.render_mode, self._draws = render_mode, draws
         self.observation_space = gymnasium.spaces.Box(-9, 9, (2,), np.float32)
         self.action_space = gymnasium.spaces.Discrete(3)
@@ -55,6 +55,8 @@ class Counting(gymnasium.Env):
     def render(self) -> Any:
         if not self._draws:
             raise gymnasium.error.DependencyNotInstalled("no brush; pip install brush")
+        if self._draws == "words":
+            return "step"
         picture = np.zeros((4, 4, 3), np.uint8)
         picture[0, 0] = self._step
         return picture
@@ -142,9 +144,16 @@ def test_the_tasks_own_rewards_are_reported_beside_those_learned_from() -> None:
     assert f"reward {recording.length}" in text_frame(recording, recording.length - 1)
 
 
-def test_what_cannot_draw_is_shown_as_numbers() -> None:
-    agent, side = make(env_options={"draws": False})
-    with pytest.warns(UserWarning, match="no pictures of the environment: no brush; pip install"):
+@pytest.mark.parametrize(
+    "draws, says",
+    [
+        (False, "no brush; pip install"),
+        ("words", r"its render gives 'step', expected an array \[height"),
+    ],
+)
+def test_what_cannot_draw_is_shown_as_numbers(draws: Any, says: str) -> None:
+    agent, side = make(env_options={"draws": draws})
+    with pytest.warns(UserWarning, match=f"no pictures of the environment: {says}"):
         recording = played(agent, side, episodes=1)[0]
     assert recording.pictures is None
     assert Film(recording, Caption("a"))[0].shape[1] == 960

@@ -28,7 +28,7 @@ from clew.bridges.gymnasium.wrappers import VectorWrappers
 from clew.envs.spaces import MASK
 from clew.envs.stream import AutoReset
 from clew.envs.wrappers import INFO, WrapperConfig
-from clew.errors import UserError
+from clew.errors import UserError, one_line
 from clew.interact.acting import compile_act, step
 from clew.interact.episodes import (
     CUT,
@@ -440,9 +440,13 @@ def _renders(env: gymnasium.Env) -> bool:
         return False
     try:
         env.reset()
-        env.render()
+        picture: Any = env.render()
     except gymnasium.error.DependencyNotInstalled as error:
         warnings.warn(f"no pictures of the environment: {error}", UserWarning, stacklevel=2)
+        return False
+    if np.ndim(picture) != 3:
+        what = f"its render gives {one_line(picture)}, expected an array [height, width, 3]"
+        warnings.warn(f"no pictures of the environment: {what}", UserWarning, stacklevel=2)
         return False
     return True
 

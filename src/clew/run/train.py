@@ -1,6 +1,7 @@
 """Training from the command to the summary."""
 
 import contextlib
+import itertools
 import shlex
 import threading
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from clew.envs.spaces import ActionMask, choice_sizes, named_spaces
 from clew.errors import UserError, one_line, system_error
 from clew.files import write_json
 from clew.interact.hosted_task import HostedTask
+from clew.interact.task import HostConfig
 from clew.memory.base import count_floats
 from clew.names import refuse_while_importing
 from clew.run import checkpoint, cluster, folder, machine, metrics
@@ -167,7 +169,8 @@ def _train(
     if start is not None:
         progress.message(start.message)
     if fresh:
-        for line in [*_no_episode(parts), *_no_learning(parts), *_unasked(parts)]:
+        told = (_no_episode, _no_learning, _no_host, _unasked)
+        for line in itertools.chain.from_iterable(found(parts) for found in told):
             progress.message(line)
         spaces = recorded_spaces(parts.task)
         saved = folder.SavedRun(config, folder.write_new_config(path, config, spaces), spaces)
@@ -247,6 +250,14 @@ def _no_learning(parts: Parts) -> list[str]:
         f"{starts:,} steps, and the run has {steps:,}; raise steps, or lower "
         f"{config.algorithm}.learning_starts"
     ]
+
+
+def _no_host(parts: Parts) -> list[str]:
+    """Says where settings of how environments are run have no use."""
+    config = parts.config
+    if not parts.task.acts_on_device or config.host == HostConfig():
+        return []
+    return [f"host settings change nothing: {config.env} is written in JAX, and compiled"]
 
 
 def _unasked(parts: Parts) -> list[str]:
