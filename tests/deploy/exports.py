@@ -45,9 +45,9 @@ def memory_of(name: str, **options: Any) -> AbstractMemory:
     """The small memory of a name, at parameters where float32 has the digits that are compared.
 
     ReLiT's first sample divides by nearly dead keys: there JAX itself is 2e-5 from float64. At
-    retention's first sample JAX is 5e-6 from float64 and NumPy 1e-5, at this one both 2e-6. At GLA's
-    first sample JAX and ONNX Runtime are 5e-6 from float64 each and 1.1e-5 from each other on some
-    processors, at this one 4e-6 and 2e-6.
+    retention's first sample JAX is 5e-6 from float64 and NumPy 1e-5, at this one both 2e-6. At
+    GLA's first sample JAX and ONNX Runtime are 5e-6 from float64 each and 1.1e-5 from each other
+    on some processors, at this one 4e-6 and 2e-6.
     """
     steep = ("relit", "retention", "gla")
     return sample(name, seed=2 if name in steep else 0, **options)
