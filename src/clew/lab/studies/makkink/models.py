@@ -8,6 +8,7 @@ from typing import Unpack
 
 from jaxtyping import PRNGKeyArray
 
+from clew.memory.parts.blocks import with_drawn_bias
 from clew.memory.parts.gates import GateName
 from clew.memory.parts.halting import Blend, Unreached
 from clew.memory.parts.layer import LayerOptions, NormPlace
@@ -39,9 +40,10 @@ class PublishedTransformerXL(LayerStack):
         **options: Unpack[WindowOptions],
     ):
         layer: LayerOptions = {"gate": "residual", "norm": norm, "inner_residual": inner_residual}
-        self.embedding, self.layers, self.output_size = window_stack(
+        embedding, self.layers, self.output_size = window_stack(
             input_size, key, layer=layer, **options
         )
+        self.embedding = embedding and with_drawn_bias(embedding, key=key)
         self.embedding_relu = False
         self.input_size = input_size
 
