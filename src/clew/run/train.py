@@ -1,7 +1,6 @@
 """Training from the command to the summary."""
 
 import contextlib
-import itertools
 import shlex
 import threading
 from collections.abc import Sequence
@@ -169,9 +168,9 @@ def _train(
     if start is not None:
         progress.message(start.message)
     if fresh:
-        told = (_no_episode, _no_learning, _no_host, _unasked)
-        for line in itertools.chain.from_iterable(found(parts) for found in told):
-            progress.message(line)
+        for remarks in (_no_episode, _no_learning, _no_host, _unasked):
+            for line in remarks(parts):
+                progress.message(line)
         spaces = recorded_spaces(parts.task)
         saved = folder.SavedRun(config, folder.write_new_config(path, config, spaces), spaces)
     else:
