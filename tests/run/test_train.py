@@ -39,6 +39,16 @@ class Warned(Exception):
     """Ends a training at what it says first, before anything is compiled."""
 
 
+def assert_says_first(config: TrainConfig, says: str) -> None:
+    def warn(text: str) -> None:
+        raise Warned(text)
+
+    watch = Watch()
+    watch.message = warn
+    with pytest.raises(Warned, match=says):
+        clew.train(config, progress=watch)
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -57,14 +67,7 @@ class Warned(Exception):
 def test_a_run_within_which_no_episode_ends_says_so(tmp_path, settings, says):
     defaults = {"env": "memory_chain", "env_options": {"memory_length": 10}}
     config = small_config(tmp_path, **defaults | settings, steps=64 * STEPS_PER_UPDATE)
-
-    def warn(text: str) -> None:
-        raise Warned(text)
-
-    watch = Watch()
-    watch.message = warn
-    with pytest.raises(Warned, match=f"no episode ends within this run: .*{says}"):
-        clew.train(config, progress=watch)
+    assert_says_first(config, f"no episode ends within this run: .*{says}")
 
 
 def test_a_run_that_ends_before_it_learns_says_so(tmp_path):
@@ -75,27 +78,13 @@ def test_a_run_that_ends_before_it_learns_says_so(tmp_path):
         steps=5000,
         run_dir=str(tmp_path),
     )
-
-    def warn(text: str) -> None:
-        raise Warned(text)
-
-    watch = Watch()
-    watch.message = warn
     said = "nothing is learned within this run: r2d2 begins after 10,000 steps, and the run has 5,1"
-    with pytest.raises(Warned, match=said):
-        clew.train(config, progress=watch)
+    assert_says_first(config, said)
 
 
 def test_settings_of_environments_that_are_compiled_are_said_to_change_nothing(tmp_path):
     config = small_config(tmp_path, host=HostConfig(processes=4))
-
-    def warn(text: str) -> None:
-        raise Warned(text)
-
-    watch = Watch()
-    watch.message = warn
-    with pytest.raises(Warned, match="host settings change nothing: .* is written in JAX"):
-        clew.train(config, progress=watch)
+    assert_says_first(config, "host settings change nothing: .* is written in JAX")
 
 
 def test_the_same_script_begins_a_run_and_goes_on_with_it(tmp_path):
@@ -144,14 +133,7 @@ class Suggesting(gymnasium.Env):
 )
 def test_what_the_spaces_suggest_is_said(tmp_path, kind, says):
     config = small_config(tmp_path, env="test_train:Suggesting", env_options={"kind": kind})
-
-    def warn(text: str) -> None:
-        raise Warned(text)
-
-    watch = Watch()
-    watch.message = warn
-    with pytest.raises(Warned, match=says):
-        clew.train(config, progress=watch)
+    assert_says_first(config, says)
 
 
 def test_a_memory_learns_a_short_corridor(learned):

@@ -71,24 +71,30 @@ def _chosen(kind: Callable[..., T]) -> T:
     return cast(T, field(default=None))
 
 
-def plain(value: Any) -> Any:
-    """Settings with Python's own numbers in place of NumPy's, which JSON does not know.
+def keep_python_numbers(settings: Any) -> None:
+    """Puts Python's own numbers in place of NumPy's, which JSON does not know.
 
     Args:
-        value: a setting, or what holds some; it is returned itself where nothing changes.
+        settings: a frozen dataclass, in its `__post_init__`.
     """
+    for name in settings.__dataclass_fields__:
+        object.__setattr__(settings, name, _python_numbers(getattr(settings, name)))
+
+
+def _python_numbers(value: Any) -> Any:
+    """A setting, or what holds some; it is returned itself where nothing changes."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, list | tuple):
-        made = [*map(plain, value)]
+        made = [*map(_python_numbers, value)]
         return value if all(map(operator.is_, made, value)) else type(value)(made)
     if isinstance(value, dict):
-        changed = {k: new for k, v in value.items() if (new := plain(v)) is not v}
+        changed = {k: new for k, v in value.items() if (new := _python_numbers(v)) is not v}
         return value | changed if changed else value
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
     held = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-    changed = {k: new for k, v in held.items() if (new := plain(v)) is not v}
+    changed = {k: new for k, v in held.items() if (new := _python_numbers(v)) is not v}
     return replace(value, **changed) if changed else value
 
 
@@ -191,8 +197,7 @@ class TrainConfig(LearnerSettings):
         self._name_classes()
         self._place_start()
         self._check_groups()
-        for name in self.__dataclass_fields__:
-            object.__setattr__(self, name, plain(getattr(self, name)))
+        keep_python_numbers(self)
         given = [name for name in LEARNERS if self._differs(name)]
         chosen = defaults_for(self.env, self.algorithm, given)._asdict()
         left_out = [name for name in chosen if getattr(self, name) is None]

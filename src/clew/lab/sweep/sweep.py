@@ -46,7 +46,7 @@ from clew.lab.sweep.trials import (
 )
 from clew.run import folder
 from clew.run.build import make_parts, make_task
-from clew.run.config import TrainConfig, config_from_json, differences, plain
+from clew.run.config import TrainConfig, config_from_json, differences, keep_python_numbers
 from clew.run.folder import by_reference
 from clew.run.start import read_shared_start
 
@@ -94,8 +94,7 @@ class Sweep:
     in one program, else as many as there are workers."""
 
     def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
-            object.__setattr__(self, name, plain(getattr(self, name)))
+        keep_python_numbers(self)
         for name in ("trials", "fresh_seeds", "episodes"):
             require_at_least(name, getattr(self, name), 1)
         require_at_least("at_once", self.at_once, 0)
