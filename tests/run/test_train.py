@@ -105,13 +105,15 @@ def test_an_unknown_name_is_said_before_settings_that_nothing_uses(tmp_path):
 
 
 class Suggesting(gymnasium.Env):
-    """A mask that nobody asked for, or actions in other units."""
+    """A mask that nobody asked for, a text, or actions in other units."""
 
     def __init__(self, kind: str):
         box = spaces.Box(-1, 1, (2,), np.float32)
         self.observation_space = spaces.Dict({"seen": box, "moves_mask": spaces.MultiBinary(3)})
         self.action_space = spaces.Discrete(3)
-        if kind == "wide":
+        if kind == "text":
+            self.observation_space = spaces.Dict(a=spaces.Tuple((box, spaces.Text(9))))
+        elif kind == "wide":
             self.observation_space, self.action_space = box, spaces.Box(-500, 500, (1,), np.float32)
 
     def reset(self, *, seed=None, options=None):
@@ -128,6 +130,7 @@ class Suggesting(gymnasium.Env):
     ("kind", "says"),
     [
         ("mask", "which actions are allowed: --wrappers.action-mask moves_mask"),
+        ("text", "'a.1' is text, which the agent does not see"),
         ("wide", "actions reach 500 to 500 .*--network.continuous tanh"),
     ],
 )

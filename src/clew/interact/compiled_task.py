@@ -65,6 +65,7 @@ class CompiledTask(Task):
     acts_on_device = True
     whole_episodes = True
     runners = ("sync",)
+    unread = ()
 
     def __init__(self, name: str, environment: Environment, wrappers: WrapperConfig | None = None):
         self.name, self.environment = name, environment

@@ -92,6 +92,7 @@ class HostedTask(Task):
         self.name = environment.name
         self.observation_space = environment.observed(wrappers)
         self.action_space = environment.action_space
+        self.unread = environment.observations.unread
         self.metric_names = metric_names_of(wrappers)
 
     def open(

@@ -110,6 +110,8 @@ class Task(Protocol):
     """What the agent sees, through the wrappers."""
     action_space: Space
     """What it chooses from."""
+    unread: tuple[str, ...]
+    """Entries of the observations that no agent sees: texts."""
     metric_names: tuple[str, ...]
     """What is measured of every episode."""
     shortest_episode: int

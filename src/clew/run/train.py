@@ -168,7 +168,7 @@ def _train(
     if start is not None:
         progress.message(start.message)
     if fresh:
-        for remarks in (_no_episode, _no_learning, _no_host, _unasked):
+        for remarks in (_no_episode, _no_learning, _no_host, _unread, _unasked):
             for line in remarks(parts):
                 progress.message(line)
         spaces = recorded_spaces(parts.task)
@@ -257,6 +257,15 @@ def _no_host(parts: Parts) -> list[str]:
     if not parts.task.acts_on_device or config.host == HostConfig():
         return []
     return [f"host settings change nothing: {config.env} is written in JAX, and compiled"]
+
+
+def _unread(parts: Parts) -> list[str]:
+    """Says which entries of the observations no agent sees."""
+    return [
+        f"{name!r} is text, which the agent does not see; a wrapper that turns it into numbers "
+        "shows it"
+        for name in parts.task.unread
+    ]
 
 
 def _unasked(parts: Parts) -> list[str]:

@@ -232,6 +232,8 @@ class ObservationAdapter:
     leaves: tuple[Leaf, ...]
     space: spaces.Space
     """What the agent sees: one of the leaves' spaces, or a flat Dict of them."""
+    unread: tuple[str, ...] = ()
+    """Names of the texts, which no agent sees."""
 
     @property
     def form(self) -> list[tuple[Any, ...]]:
@@ -295,7 +297,13 @@ def adapt_observation(space: spaces.Space, name: str = "the environment") -> Obs
     Raises:
         UserError: any other space, naming it and its place.
     """
-    leaves = tuple(_leaves(space, (), name))
+    leaves, unread = [], []
+    for path, entry in _entries_of(space):
+        if path and is_text(entry):
+            unread.append(_dotted(path))
+        else:
+            seen, offset = _seen(entry, path, name)
+            leaves.append(Leaf(_dotted(path), path, seen, offset, tuple(entry.shape or ())))
     if not leaves:
         raise UserError(f"{name} observes nothing that can be used; supported are {OBSERVATIONS}")
     if leaves[0].path:
@@ -305,21 +313,25 @@ def adapt_observation(space: spaces.Space, name: str = "the environment") -> Obs
                 f"{name} observes two entries that are both called {twice[0]!r}, where names are "
                 "joined by dots: rename one"
             )
-        return ObservationAdapter(leaves, spaces.Dict({leaf.name: leaf.space for leaf in leaves}))
-    return ObservationAdapter(leaves, leaves[0].space)
+        seen = spaces.Dict({leaf.name: leaf.space for leaf in leaves})
+        return ObservationAdapter(tuple(leaves), seen, tuple(unread))
+    return ObservationAdapter(tuple(leaves), leaves[0].space)
 
 
-def _leaves(space: spaces.Space, path: tuple[str | int, ...], name: str) -> Iterator[Leaf]:
-    if isinstance(space, spaces.Dict):
-        for key, inner in space.spaces.items():
-            yield from _leaves(inner, (*path, key), name)
-    elif isinstance(space, spaces.Tuple):
-        for place, inner in enumerate(space.spaces):
-            yield from _leaves(inner, (*path, place), name)
-    elif not (path and is_text(space)):
-        seen, offset = _seen(space, path, name)
-        label = ".".join(str(key) for key in path)
-        yield Leaf(label, path, seen, offset, tuple(space.shape or ()))
+def _entries_of(
+    space: spaces.Space, path: tuple[str | int, ...] = ()
+) -> Iterator[tuple[tuple[str | int, ...], spaces.Space]]:
+    """The way to each space within Dicts and Tuples, and that space."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        inner = space.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        for key, entry in inner:
+            yield from _entries_of(entry, (*path, key))
+    else:
+        yield path, space
+
+
+def _dotted(path: tuple[str | int, ...]) -> str:
+    return ".".join(str(key) for key in path)
 
 
 def _seen(
@@ -337,7 +349,7 @@ def _seen(
         with np.errstate(over="ignore"):
             low, high = space.low.astype(np.float32), space.high.astype(np.float32)
         return spaces.Box(low, high, dtype=np.float32), None
-    place = f" at {'.'.join(str(key) for key in path)}" if path else ""
+    place = f" at {_dotted(path)}" if path else ""
     raise UserError(f"{name} observes {space}{place}; supported are {OBSERVATIONS}")
 
 
