@@ -19,10 +19,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 import clew
-from clew.agents.devices import jit_over, make_mesh, spec_of
+from clew.agents.devices import AXIS, jit_over, make_mesh, spec_of
 from clew.agents.learners import LEARNERS
 from clew.agents.learners.a2c import A2CConfig
 from clew.agents.learners.ppo import PPOConfig
@@ -136,6 +137,32 @@ def in_jax(config: TrainConfig, *devices: int) -> float:
     return max(0.0, found - 4 * apart(updated(config, nudged), one))
 
 
+def alone(name: str, *, explicit: bool) -> float:
+    """A memory without a learner, whose sequences are divided by JAX's types of arrays."""
+    options = {option: SIZES.get(option, value) for option, value in SMALL[name].items()}
+    memory = clew.make_memory(name, input_size=3, key=jax.random.key(0), **options)
+    weights, static = eqx.partition(memory, eqx.is_inexact_array)
+    xs = jax.random.normal(jax.random.key(1), (6, 8, 3))
+    batch = jax.vmap(lambda _: memory.init_state())(jnp.arange(8)), xs, jnp.zeros((6, 8), bool)
+    axes = P(AXIS), P(None, AXIS), P(None, AXIS)
+
+    def loss(weights: Any, state: Any, xs: jax.Array, starts: jax.Array) -> jax.Array:
+        unroll = jax.vmap(eqx.combine(weights, static).unroll, (0, 1, 1), (0, 1))
+        return jnp.mean(unroll(state, xs, starts)[1] ** 2)
+
+    def shared(weights: Any, *batch: Any) -> Any:
+        return jax.lax.pmean(loss(weights, *batch), AXIS)
+
+    kind = AxisType.Explicit if explicit else AxisType.Auto
+    mesh = jax.make_mesh((DEVICES,), (AXIS,), axis_types=(kind,))
+    expected = jax.jit(jax.value_and_grad(loss))(weights, *batch)
+    mapped = jax.shard_map(shared, mesh=mesh, in_specs=(P(), *axes), out_specs=P())
+    with jax.set_mesh(mesh):
+        laid = [jax.device_put(x, NamedSharding(mesh, a)) for x, a in zip(batch, axes, strict=True)]
+        found = jax.jit(jax.value_and_grad(loss if explicit else mapped))(weights, *laid)
+    return apart(*(list(map(np.asarray, jax.tree.leaves(tree))) for tree in (found, expected)))
+
+
 def gathered() -> float:
     """Arrays that a device needs from others to read its environments, with kernels, and learn."""
     config = small("arelit", KERNELS)
@@ -225,6 +252,14 @@ FAMILIES: dict[str, Callable[[], float]] = {
     if MEMORIES[name].shardable
     for algorithm, count in (("a2c", 2), ("ppo", 4))
 }
+UNPLACED = {("arelit", "explicit"), ("shm", "explicit")}
+"""They look rows up in a table by a number of each sequence's own."""
+ALONE: dict[str, Callable[[], float]] = {
+    f"{name} alone, {kind}": partial(alone, name, explicit=kind == "explicit")
+    for name in SMALL
+    for kind in ("varying", "explicit")
+    if MEMORIES[name].shardable and (name, kind) not in UNPLACED
+}
 WHOLE = {"whole_episodes": True, "loss_over_time": "sum", "adam_eps": EPS}
 SERIAL = {"runner": "async", "asynchronous": AsyncConfig(serial=True)}
 TURNS = {"runner": "async", "asynchronous": by_turns(actors=2)}
@@ -253,7 +288,7 @@ EXHAUSTIVE: dict[str, Callable[[], float]] = FAMILIES | {
     "asynchronous, serial": partial(in_gymnasium, 2, **SERIAL),
     "asynchronous, by turns": partial(in_gymnasium, 2, **TURNS),
 }
-CASES = QUICK | EXHAUSTIVE
+CASES = QUICK | EXHAUSTIVE | ALONE
 
 
 def main(names: list[str]) -> None:

@@ -336,6 +336,13 @@ def memory(name: str = "gru", **options: Any) -> clew.AbstractMemory:
     return clew.make_memory(name, input_size=3, key=KEY, **sizes | options)
 
 
+def in_two_types() -> Any:
+    """A step of a memory whose matrices alone are of half the precision."""
+    own = memory()
+    mixed = jax.tree.map(lambda w: w.astype(jnp.bfloat16) if w.ndim > 1 else w, own)
+    return mixed.step(own.init_state(), jnp.zeros(3), jnp.array(True))
+
+
 def step(state: Any = None, x: Any = None, start: Any = None, name: str = "gru") -> Any:
     """A step of a small memory with something wrong."""
     own = memory(name)
@@ -400,7 +407,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "steps as text": (lambda: validated(steps="many"), "steps"),
     "steps as a float": (lambda: validated(steps=1e6), "steps must be an integer"),
     "a size of NumPy's": (
-        lambda: memory(hidden_size=np.int64(4)),
+        lambda: clew.MEMORIES["gru"](3, key=KEY, hidden_size=np.int64(4)),
         r"Python's own: int\(...\), got",
     ),
     "steps as a bool": (lambda: validated(steps=True), "steps must be an integer"),
@@ -520,6 +527,17 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "a state with a batch axis": (lambda: step(jnp.zeros((2, 8))), "no batch axis"),
     "no state": (lambda: step({}), "init_state"),
     "a state as text": (lambda: step("fresh"), "init_state"),
+    "an empty state": (lambda: step(()), "of shapes .8., got none"),
+    "a state in a list": (lambda: step([jnp.zeros(8)]), "in lists in place of tuples"),
+    "a state of whole numbers": (
+        lambda: step((jnp.zeros(8, int),)),
+        "with float32, got int32 in its place",
+    ),
+    "weights of two types": (lambda: in_two_types(), "types, bfloat16 and float32"),
+    "a class with an unknown option": (
+        lambda: clew.MEMORIES["gru"](3, key=KEY, hiden_size=3),
+        "unknown option of GRU 'hiden_size'; did you mean 'hidden_size'",
+    ),
     "a window's state in another": (
         lambda: step(memory("gru").init_state(), name="gtrxl"),
         "init_state",

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from benchmarks import (
     arelit_tmaze,
+    attention_or_average,
     gtrxl_forgets,
     hard_tmazes,
     initial_weights,
@@ -52,6 +53,7 @@ PAGES = sorted(
 STUDIES: dict[str, Study] = {
     "a2c-on-popgym": which_learner.a2c_on_popgym(),
     "arelit-tmaze": arelit_tmaze.STUDY,
+    "attention-or-average-rewards": attention_or_average.distributed(),
     "chain-of-sac": which_learner.chain_of_sac(),
     "endless-tmaze": hard_tmazes.endless(),
     "gtrxl-forgets": gtrxl_forgets.forgetting(),

@@ -27,7 +27,7 @@ from clew.run.sharding import (
     open_devices,
     sharding_of,
 )
-from device_cases import DEVICES, EXHAUSTIVE, FAMILIES, QUICK, TOLERANCE
+from device_cases import ALONE, DEVICES, EXHAUSTIVE, FAMILIES, QUICK, TOLERANCE
 from small_run import STEPS_PER_UPDATE, Watch, small_config
 
 GYMNASIUM = TrainConfig(env="gymnasium:CartPole-v1")
@@ -63,6 +63,14 @@ def test_several_devices_compute_what_one_does_whatever_it_is() -> None:
     assert {name.split()[0] for name in FAMILIES} == shardable
     found = deviations(list(EXHAUSTIVE))
     assert list(found) == list(EXHAUSTIVE)
+    assert max(found.values()) < TOLERANCE, found
+
+
+@pytest.mark.slow
+def test_memories_alone_are_divided_by_what_types_say_of_devices() -> None:
+    """Kernels give way to XLA there."""
+    found = deviations(list(ALONE))
+    assert list(found) == list(ALONE)
     assert max(found.values()) < TOLERANCE, found
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from clew.errors import UserError, call_own, one_line, parameters_of, unknown_name
@@ -148,10 +149,16 @@ def make_memory(
     name = memory if isinstance(memory, str) else _label(build)
     refuse_other_classes(name, build)
     require_key(key)
-    made = call_own(name, build, input_size, key=key, **options)
+    size, given = _number(input_size), {option: _number(v) for option, v in options.items()}
+    made = call_own(name, build, size, key=key, **given)
     if not isinstance(made, AbstractMemory):
         raise UserError(f"{name} returned {type(made).__name__}, expected an AbstractMemory")
     return made
+
+
+def _number(value: Any) -> Any:
+    """Python's own number for one of NumPy's, as sizes are that are computed from a space."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def refuse_other_classes(name: str, build: object) -> None:

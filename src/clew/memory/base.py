@@ -17,6 +17,8 @@ from clew.memory.parts.maps import MemoryMap
 State = PyTree[Array]
 """What a memory carries from one observation to the next: arrays without batch or time axis."""
 
+_ANY: State = {}
+"""In place of a state that was not given."""
 _VALUES: Any = (jax.Array, np.ndarray, np.generic, bool, int, float)
 
 
@@ -131,7 +133,7 @@ def scan_steps(
     return jax.lax.scan(lambda s, inputs: memory.step(s, *inputs), state, (xs, starts))
 
 
-def check_step_input(memory: AbstractMemory, x: Any, start: Any, state: State = ()) -> Array:
+def check_step_input(memory: AbstractMemory, x: Any, start: Any, state: State = _ANY) -> Array:
     """Refuses a wrong observation or start flag, naming both shapes.
 
     Returns:
@@ -139,7 +141,8 @@ def check_step_input(memory: AbstractMemory, x: Any, start: Any, state: State = 
 
     Raises:
         UserError: if `x` is not a floating-point vector of `input_size` numbers, `start` is not
-            one boolean, or the state is another memory's or of a narrower type than the parameters.
+            one boolean, the state is another memory's or of a narrower type than the parameters, or
+            these are of several types.
     """
     _check_state(memory, state)
     _check_array(memory, "x", x, (memory.input_size,), jnp.floating)
@@ -147,7 +150,7 @@ def check_step_input(memory: AbstractMemory, x: Any, start: Any, state: State = 
     return _of_own_type(memory, state, x)
 
 
-def check_unroll_input(memory: AbstractMemory, xs: Any, starts: Any, state: State = ()) -> Array:
+def check_unroll_input(memory: AbstractMemory, xs: Any, starts: Any, state: State = _ANY) -> Array:
     """Refuses wrong chunks of observations or start flags, naming both shapes.
 
     Returns:
@@ -155,8 +158,8 @@ def check_unroll_input(memory: AbstractMemory, xs: Any, starts: Any, state: Stat
 
     Raises:
         UserError: if `xs` is not floating-point [time, input_size] with at least one time step,
-            `starts` is not boolean [time] of the same length, or the state is another memory's or
-            of a narrower type than the parameters.
+            `starts` is not boolean [time] of the same length, the state is another memory's or of a
+            narrower type than the parameters, or these are of several types.
     """
     _check_state(memory, state)
     time = jnp.shape(xs)[0] if jnp.ndim(xs) else 0
@@ -174,8 +177,13 @@ def _of_own_type(memory: AbstractMemory, state: State, x: Any) -> Array:
     """`x` in the precision of the parameters, if they have one; see `check_step_input`."""
     parameters = jax.tree.leaves(eqx.filter(memory, eqx.is_inexact_array))
     types = {jnp.finfo(leaf.dtype).dtype for leaf in parameters}  # that of complex64 is float32
-    if len(types) != 1:
+    if not types:
         return jnp.asarray(x)
+    if len(types) > 1:
+        several = " and ".join(sorted(kind.name for kind in types))
+        raise UserError(
+            f"{type(memory).__name__} has parameters of several types, {several}; expected one"
+        )
     own = types.pop()
     for kind in {jnp.result_type(leaf) for leaf in jax.tree.leaves(state)}:
         if jnp.issubdtype(kind, jnp.inexact) and jnp.finfo(kind).bits < jnp.finfo(own).bits:
@@ -187,22 +195,35 @@ def _of_own_type(memory: AbstractMemory, state: State, x: Any) -> Array:
 
 
 def _check_state(memory: AbstractMemory, state: State) -> None:
-    """Refuses the state of another memory; only shapes are computed."""
-    if isinstance(state, tuple) and not state:
-        return  # none, or none was given
+    """Refuses the state of another memory; only shapes and types are computed."""
+    if state is _ANY:
+        return
     leaves, structure = jax.tree.flatten(memory)
     try:
         own = _own_state(structure, tuple(map(_without_values, leaves)))
     except TypeError:  # a setting of the memory cannot be hashed
         own = jax.eval_shape(memory.init_state)
-    shapes = _shapes(own)
-    if jax.tree.structure(state) == jax.tree.structure(own) and _shapes(state) == shapes:
-        return
-    raise UserError(
-        f"{type(memory).__name__} expected a state as its init_state() gives it, arrays of shapes "
-        f"{_listed(shapes)}, got {_listed(_shapes(state)) or 'none'}; memories have no batch axis: "
-        "use jax.vmap"
-    )
+    shapes, found = _shapes(own), _shapes(state)
+    expected = f"{type(memory).__name__} expected a state as its init_state() gives it"
+    if found != shapes:
+        raise UserError(
+            f"{expected}, arrays of shapes {_listed(shapes)}, got {_listed(found) or 'none'}; "
+            "memories have no batch axis: use jax.vmap"
+        )
+    if jax.tree.structure(state) != jax.tree.structure(own):
+        raise UserError(
+            f"{expected}; these arrays are nested otherwise, perhaps in lists in place of tuples: "
+            "jax.tree.unflatten(jax.tree.structure(memory.init_state()), arrays) nests them"
+        )
+    for wanted, leaf in zip(jax.tree.leaves(own), jax.tree.leaves(state), strict=True):
+        kind = jnp.result_type(leaf)
+        if _kind(kind) is not _kind(wanted.dtype):
+            raise UserError(f"{expected}, with {wanted.dtype.name}, got {kind.name} in its place")
+
+
+def _kind(dtype: Any) -> Any:
+    kinds = jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating
+    return next((kind for kind in kinds if jnp.issubdtype(dtype, kind)), None)
 
 
 @functools.lru_cache(maxsize=256)

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from clew.errors import UserError, require_choice
 from clew.memory.kernels.build import SWITCHED_OFF, source_hash
 from clew.memory.kernels.call import TYPES, register
+from clew.memory.parts.placement import placed
 
 Backend = Literal["auto", "kernel", "xla"]
 """What computes a chunk: "kernel", compiled C++, or "xla".
@@ -29,6 +30,8 @@ float32 or float64; else XLA. Both are the same function
 within rounding; only "xla" has forward-mode and second derivatives."""
 
 T = TypeVar("T")
+
+PLACED = "within jax.shard_map they need check_vma=False, and a mesh axes of type Auto"
 
 BACKENDS = ("auto", "kernel", "xla")
 
@@ -66,7 +69,7 @@ def uses_kernel(backend: Backend, *arrays: Any) -> bool:
     asked = _ASKED.get()
     if asked is not None:
         asked.append(missing)
-    reason = missing or _wrong_types(arrays)
+    reason = missing or _wrong_types(arrays) or (PLACED if placed(arrays) else "")
     if reason and backend == "kernel":
         raise UserError(f"backend='kernel' is not possible: {reason}; backend='auto' does without")
     if missing and jax.default_backend() == "cpu":

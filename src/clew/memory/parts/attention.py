@@ -254,8 +254,8 @@ class WindowAttention(eqx.Module):
         if own_value is not None:
             attended += band.of_own(weights) * band.blocks(own_value)
         attended = band.propagate_nonfinite(attended, visible, keys_fine & values_fine)
-        rows = jnp.moveaxis(attended, 0, 2).reshape(-1, self.num_heads * self.head_size)[:time]
-        return after, self.output(rows)
+        rows = jnp.moveaxis(attended, 0, 2).reshape(-1, self.num_heads, self.head_size)[:time]
+        return after, self.output(rows.reshape(time, -1))
 
     def remember(
         self, state: WindowState, xs: Float[Array, "time n"], starts: Bool[Array, " time"]

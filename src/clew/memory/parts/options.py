@@ -5,6 +5,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, get_args
 
+from clew.errors import unknown_name
+
 T = TypeVar("T", bound=Callable[..., Any])
 
 
@@ -29,11 +31,15 @@ def takes_options_of(make: Callable[..., Any], **defaults: Any) -> Callable[[T],
         added = (known[name].replace(default=value) for name, value in full.items())
         added = [parameter.replace(kind=last.KEYWORD_ONLY) for parameter in added]
 
+        signature = own.replace(parameters=[*named, *added])
+
         @functools.wraps(init)
         def complete(*args: Any, **given: Any) -> Any:
+            if unknown := [name for name in given if name not in signature.parameters]:
+                raise unknown_name(f"option of {type(args[0]).__name__}", unknown[0], full)
             return init(*args, **(defaults | given))
 
-        complete.__dict__["__signature__"] = own.replace(parameters=[*named, *added])
+        complete.__dict__["__signature__"] = signature
         complete.__doc__ = "\n".join(inspect.getdoc(f) or "" for f in (init, make))
         return complete  # pyright: ignore[reportReturnType]
 

@@ -9,6 +9,8 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array, Float
 
+from clew.memory.parts.placement import placed
+
 _product_p = Primitive("product")
 
 
@@ -23,7 +25,7 @@ def product(x: Float[Array, "*lead in"], weight: Float[Array, "in out"]) -> Arra
 
     All transformations of JAX work on it, in every order.
     """
-    if jnp.result_type(x) != jnp.result_type(weight):
+    if jnp.result_type(x) != jnp.result_type(weight) or placed((x, weight)):
         return x @ weight
     return _product_p.bind(x, weight)
 
