@@ -14,20 +14,18 @@ def pretend(job, progress):
     folder = Path(os.environ["PRETEND_FOLDER"])
     with open(folder / BEGUN, "a") as file:
         file.write(json.dumps([job["model"], job["settings"], job["seeds"]]) + "\n")
-    progress(0.5)
-    time.sleep(float(os.environ.get("PRETEND_SECONDS", "0.01")))
     faults = json.loads(os.environ.get("PRETEND_FAULTS", "{}"))
     found = [faults.get(f"{job['model']} {setting}") for setting in job["settings"]]
     fault = next((fault for fault in found if fault), None)
     if fault == "raise":
         raise RuntimeError("nothing works")
+    progress(0.5)
+    time.sleep(float(os.environ.get("PRETEND_SECONDS", "0.01")))
     if fault == "die" or (fault == "die once" and not (folder / "died").exists()):
         (folder / "died").touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    if fault == "diverge" and 0 in job["seeds"]:
-        from clew.run.runner import TrainingDiverged
-
-        raise TrainingDiverged("seed 0 is no longer finite")
+    if fault == "endless" and 0 in job["seeds"]:
+        raise ValueError("an episode of seed 0 did not end")
     return [
         {"model": job["model"], "setting": setting, "seed": seed, "digest": digest}
         | {"mean": seed / 10, "score": "return"}

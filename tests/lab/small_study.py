@@ -41,7 +41,7 @@ def small_study(**changes) -> Study:
 MODELS = ("none", "gru", "lstm")
 
 
-class Killed(Exception):
+class Killed(BaseException):
     """Stands for a kill."""
 
 

@@ -16,6 +16,7 @@ from clew.errors import UserError
 from clew.lab.grid import Evaluation, Pack, Study
 from clew.lab.grid.jobs import make_job, run_job
 from clew.lab.grid.measure import evaluate_lanes
+from clew.lab.grid.worker import answer
 from clew.memory import MEMORIES
 from clew.run.build import make_parts
 from clew.run.lanes import Lane
@@ -137,6 +138,21 @@ def test_a_seed_that_diverges_is_named(tmp_path) -> None:
     with pytest.raises(TrainingDiverged, match="length-1, seed 4 is no longer finite at update"):
         run_job(make_job(study, Pack("none", ("length-1",), (4, 0)), tmp_path))
     assert not list(tmp_path.glob("packs/*"))
+
+
+@pytest.mark.parametrize("seeds", [(4, 0), (4,)])
+def test_an_episode_without_an_end_is_named(seeds: tuple[int, ...], tmp_path) -> None:
+    """Several seeds are tried one by one then, so that their checkpoints are of no use."""
+    study = small_study(evaluation=Evaluation(episodes=3, max_steps=1))
+    job = make_job(study, Pack("none", ("length-2",), seeds), tmp_path)
+    told = answer(run_job, job, lambda share: None)
+    assert told["error"].startswith("an episode of length-2, seed 4 did not end within 1 steps")
+    assert told["begun"] and bool(list(tmp_path.glob("packs/*"))) == (len(seeds) == 1)
+
+
+def test_what_cannot_be_built_has_not_begun() -> None:
+    study = small_study(score="sucess")
+    assert not answer(run_job, make_job(study, PACK, None), lambda share: None)["begun"]
 
 
 def test_mistakes_of_a_job_are_told() -> None:

@@ -194,11 +194,12 @@ def _run_pack(job: Job, progress: Share) -> list[Row]:
         progress(runner.update / config.updates)
         try:
             runner.run()
-        except TrainingDiverged:
-            _remove(checkpoints)  # nobody resumes them: its seeds are tried one by one
+            began = time.perf_counter()
+            played = evaluate_lanes(parts, runner.state, lanes, Evaluation(**job["evaluation"]))
+        except Exception as error:
+            if len(lanes) > 1 or isinstance(error, TrainingDiverged):
+                _remove(checkpoints)  # nobody resumes them: its cells are tried one by one
             raise
-    began = time.perf_counter()
-    played = evaluate_lanes(parts, runner.state, lanes, Evaluation(**job["evaluation"]))
     timed = Timed(runner.compile_seconds, runner.seconds, time.perf_counter() - began)
     _remove(checkpoints)
     return _pack_rows(job, lanes, curves.curves, played, timed)

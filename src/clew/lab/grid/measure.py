@@ -63,7 +63,11 @@ def evaluate_lanes(
             for n in range(batches)
         ]
         if not all(ended.all() for _, ended in played):
-            raise EpisodeTooLong(f"an episode did not end within {evaluation.max_steps} steps")
+            which = f" of {lane.name}" if lane.name else ""
+            raise EpisodeTooLong(
+                f"an episode{which} did not end within {evaluation.max_steps} steps "
+                "(evaluation.max_steps)"
+            )
         names = parts.task.metric_names
         whole = {n: np.concatenate([metrics[n] for metrics, _ in played]) for n in names}
         found.append({n: values[: evaluation.episodes] for n, values in whole.items()})

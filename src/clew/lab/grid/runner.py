@@ -218,7 +218,7 @@ def _take(session: _Session, event: Event, listener: StudyProgress) -> None:
     if event.kind == "died" and attempts < ATTEMPTS:
         listener.message(f"{event.error}, while at {pack}; trying that again")
         session.queue.insert(0, pack)
-    elif len(pack.settings) > 1 or (event.diverged and len(pack.seeds) > 1):
+    elif len(pack.settings) > 1 or (len(pack.seeds) > 1 and _may_spare_seeds(event)):
         listener.message(f"{pack}: {event.error}; trying its parts one by one")
         session.queue[:0] = split(pack)
     else:
@@ -226,6 +226,11 @@ def _take(session: _Session, event: Event, listener: StudyProgress) -> None:
         session.failures.append(Failure(pack, event.error))
         for line in results.record_failure(session.path, pack, event.error, attempts):
             listener.message(line)
+
+
+def _may_spare_seeds(event: Event) -> bool:
+    """Whether some seeds of a pack may do better alone; what cannot even begin cannot with any."""
+    return event.begun or event.kind == "died"
 
 
 def _standing(session: _Session) -> Standing:

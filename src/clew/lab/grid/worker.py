@@ -11,12 +11,12 @@ import queue
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from typing import Any, TextIO
 
 from clew.bridges.gymnasium.processes import leave_stopping_to_parent
 from clew.errors import UserError
 from clew.names import resolve
-from clew.run.runner import TrainingDiverged
 
 ACTIVE = "CLEW_STUDY_WORKER"
 """Set in every worker: a script that runs a study when imported would run it there again."""
@@ -42,25 +42,49 @@ def main(work: str) -> None:
         run_job = resolve(work)
     except UserError as error:
         sys.exit(str(error))
-    _send(events, kind="ready")
+    _send(events, {"kind": "ready"})
     while True:
         job = jobs.get()
-        try:
-            rows = run_job(job, lambda share: _send(events, kind="progress", share=share))
-            _send(events, kind="rows", rows=rows)
-        except Exception as error:
-            _send(events, **failure(error))
+        event = answer(
+            run_job, job, lambda share: _send(events, {"kind": "progress", "share": share})
+        )
+        _send(events, event)
 
 
-def failure(error: Exception) -> dict[str, Any]:
-    """The event of a job that raised an error; prints the traceback, except of a `UserError`."""
+def answer(
+    run_job: Callable[..., Any], job: dict[str, Any], report: Callable[[float], None]
+) -> dict[str, Any]:
+    """The event of a job: its rows, or the error that it raised.
+
+    Args:
+        run_job: makes rows of a job; reports first when it begins to train.
+        job: of `clew.lab.grid.jobs.make_job`.
+        report: called with the fraction of the training that is complete.
+    """
+    begun = False
+
+    def progress(share: float) -> None:
+        nonlocal begun
+        begun = True
+        report(share)
+
+    try:
+        event = {"kind": "rows", "rows": run_job(job, progress)}
+        json.dumps(event)
+    except Exception as error:
+        return _failure(error, begun)
+    return event
+
+
+def _failure(error: Exception, begun: bool) -> dict[str, Any]:
+    """The event of an error; prints the traceback, except of a `UserError`."""
     if not isinstance(error, UserError):
         traceback.print_exc()
     text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
     return {
         "kind": "failed",
         "error": text.strip() or type(error).__name__,
-        "diverged": isinstance(error, TrainingDiverged),
+        "begun": begun,
     }
 
 
@@ -100,10 +124,7 @@ def work_off(work: str, job: str, key: int, notebook: Any) -> str:
 
     report(0.0)
     run_job = resolve(work)
-    try:
-        return json.dumps({"kind": "rows", "rows": run_job(json.loads(job), report)})
-    except Exception as error:
-        return json.dumps(failure(error))
+    return json.dumps(answer(run_job, json.loads(job), report))
 
 
 def _read(jobs: "queue.Queue[dict[str, Any]]") -> None:
@@ -112,7 +133,7 @@ def _read(jobs: "queue.Queue[dict[str, Any]]") -> None:
     os._exit(0)  # the parent has ended, in whatever way; the job is not wanted any more
 
 
-def _send(events: TextIO, **event: Any) -> None:
+def _send(events: TextIO, event: dict[str, Any]) -> None:
     try:
         events.write(json.dumps(event) + "\n")
         events.flush()

@@ -39,8 +39,8 @@ class Event(NamedTuple):
     """The results, if "rows"."""
     error: str = ""
     """What went wrong, if "failed" or "died"."""
-    diverged: bool = False
-    """Whether the error is that a cell's loss or parameters were no longer finite."""
+    begun: bool = False
+    """Whether the training had begun, if "failed"."""
 
 
 class Workers(Protocol):
