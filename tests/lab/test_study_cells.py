@@ -13,7 +13,15 @@ import pytest
 
 from clew.errors import UserError
 from clew.lab.grid import Cell, Pack, QuietStudy, make_packs, read_results, run_study
-from clew.lab.grid.jobs import agent_of, learning_curve, make_job, provenance, run_job, run_name
+from clew.lab.grid.jobs import (
+    agent_of,
+    checkpoints_of,
+    learning_curve,
+    make_job,
+    provenance,
+    run_job,
+    run_name,
+)
 from clew.lab.grid.results import finished_cells
 from clew.memory.kernels import why_not
 from clew.memory.kernels.build import source_hash
@@ -83,6 +91,7 @@ def test_a_killed_cell_goes_on_and_ends_as_if_nothing_had_been(whole, tmp_path) 
     for share in (0.3, 0.7):
         with pytest.raises(Killed):
             run_job(job, kill_at(share))
+    assert checkpoints_of(small_cells(), PACK, tmp_path)
     shares: list[float] = []
     (row,) = run_job(job, shares.append)
     assert shares[0] > 0.3  # it did not begin anew

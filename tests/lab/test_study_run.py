@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from clew.cli.study_output import show
 from clew.errors import UserError
 from clew.lab.grid import (
     QuietStudy,
@@ -22,7 +23,7 @@ from clew.lab.grid import (
     read_results,
     run_study,
 )
-from clew.lab.grid.results import cell_of
+from clew.lab.grid.results import cell_of, failed_cells
 from clew.lab.grid.worker import ACTIVE
 from clew.run.folder import locked
 from clew.run.json_lines import DamagedRowWarning
@@ -193,15 +194,24 @@ def test_what_fails_is_told_and_the_others_go_on(tmp_path, faults) -> None:
     assert_whole(run_pretended(tmp_path))
 
 
+IN_PROGRESS = {
+    "": r"\d in progress have no checkpoint yet and will be begun again",
+    "yes": r"\d in progress will go on from the last checkpoint",
+}
+
+
 @pytest.mark.slow
-def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path, faults, monkeypatch) -> None:
+@pytest.mark.parametrize("saved", IN_PROGRESS)
+def test_ctrl_c_saves_and_says_how_to_go_on(saved, tmp_path, faults, monkeypatch) -> None:
+    monkeypatch.setenv("PRETEND_SAVED", saved)
     monkeypatch.setenv("PRETEND_SECONDS", "0.6")
 
     def stop(standing) -> None:
         if standing.finished:
             signal.raise_signal(signal.SIGINT)
 
-    with pytest.raises(StudyInterrupted, match="of 27 runs are finished and saved.*go on with"):
+    told = f"of 27 runs are finished and saved in .*, {IN_PROGRESS[saved]}; go on with: the same"
+    with pytest.raises(StudyInterrupted, match=told):
         run_pretended(tmp_path, progress=Watch(stop))
     monkeypatch.setenv("PRETEND_SECONDS", "0")
     assert 0 < len(read_results(tmp_path)) < 27
@@ -214,6 +224,50 @@ def test_other_settings_need_another_folder(finished: Path) -> None:
         run_pretended(finished, study=small_study(episodes=40))
     with locked(finished), pytest.raises(UserError, match="in use by another process"):
         run_pretended(finished)
+
+
+def test_the_folder_of_another_study_is_left_alone(tmp_path: Path, faults) -> None:
+    small = small_study().only(["none"], ["length-1"])
+    run_pretended(tmp_path, workers=1, study=small)
+    before = (tmp_path / "study.json").read_bytes()
+    other = replace(small, name="other")
+    named = "is the folder of the study 'small', not of 'other': choose another folder"
+    with pytest.raises(UserError, match=named):
+        run_pretended(tmp_path, workers=1, study=other)
+    with pytest.raises(UserError, match=named):
+        show(other, str(tmp_path))
+    assert (tmp_path / "study.json").read_bytes() == before
+    # A study that was only renamed, and a file that names none or is damaged.
+    for text in ("", "{}", None):
+        (tmp_path / "study.json").unlink()
+        if text is not None:
+            (tmp_path / "study.json").write_text(text)
+        run_pretended(tmp_path, workers=1, study=other)
+        assert json.loads((tmp_path / "study.json").read_text())["name"] == "other"
+    assert len(begun(tmp_path)) == 3
+
+
+BY_HAND = {
+    '{"model": "none", "setting": "length-1", "seed": 0, "mean": 0.5}': "it has no 'digest'",
+    '{"model": "none", "setting": "length-1", "mean": 0.5}': "it has no 'seed'",
+    '{"model": "none", "setting": "length-1", "seed": "0"}': "its 'seed' is not of type int",
+}
+
+
+@pytest.mark.parametrize("line", BY_HAND)
+def test_a_row_by_hand_that_lacks_something_is_named_by_its_line(line: str, tmp_path: Path) -> None:
+    other = '{"model": "mine", "setting": "length-1", "seed": 0, "mean": 0.5}'
+    (tmp_path / "results.jsonl").write_text(f"{other}\n\n{line}\n")
+    with pytest.raises(UserError, match=f"results.jsonl: line 3 is no row.*{BY_HAND[line]}; mend"):
+        run_study(small_study(), tmp_path, progress=QuietStudy())
+    assert not (tmp_path / "study.json").exists()
+
+
+def test_a_failure_by_hand_that_lacks_something_is_left_out(tmp_path: Path) -> None:
+    line = '{"model": "gru", "settings": ["length-1"], "seeds": [0, 4]}'
+    (tmp_path / "failures.jsonl").write_text('{"model": "gru"}\n' + line + "\n")
+    with pytest.warns(DamagedRowWarning, match="failures.jsonl: line 1 .* it has no 'settings'"):
+        assert failed_cells(tmp_path) == [("gru", "length-1", 0), ("gru", "length-1", 4)]
 
 
 @pytest.mark.slow

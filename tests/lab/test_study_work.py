@@ -14,7 +14,7 @@ import clew
 from clew.envs import MemoryChain
 from clew.errors import UserError
 from clew.lab.grid import Evaluation, Pack, Study
-from clew.lab.grid.jobs import make_job, run_job
+from clew.lab.grid.jobs import checkpoints_of, make_job, run_job
 from clew.lab.grid.measure import evaluate_lanes
 from clew.lab.grid.worker import answer
 from clew.memory import MEMORIES
@@ -122,7 +122,7 @@ def test_a_pack_that_is_killed_goes_on_and_ends_as_if_nothing_had_been(rows, tmp
     job = make_job(_study(), PACK, tmp_path)
     with pytest.raises(Killed):
         run_job(job, stop_at(0.6))
-    assert list(tmp_path.glob("packs/gru-*/*.clew"))
+    assert checkpoints_of(_study(), PACK, tmp_path) == list(tmp_path.glob("packs/gru-*/*.clew"))
     shares: list[float] = []
     again = run_job(job, shares.append)
     assert shares == [0.75, 1.0]

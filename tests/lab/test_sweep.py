@@ -250,9 +250,7 @@ def test_a_row_that_does_not_say_what_it_is_of_is_one_line(tmp_path: Path) -> No
     go_on(small_sweep(), tmp_path)
     rows = tmp_path / "final" / "results.jsonl"
     rows.write_text(json.dumps({"setting": "task", "seed": 0}) + "\n")
-    with pytest.raises(
-        UserError, match="a row of results.jsonl must have a model of type str, got None"
-    ):
+    with pytest.raises(UserError, match="results.jsonl: line 1 is no row .* it has no 'model'"):
         go_on(small_sweep(), tmp_path)
 
 

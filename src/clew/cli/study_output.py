@@ -23,7 +23,7 @@ from clew.lab.grid import (
     read_results,
 )
 from clew.lab.grid.progress import format_standing
-from clew.lab.grid.results import finished_cells
+from clew.lab.grid.results import finished_cells, refuse_other_study
 from clew.output import fail_safe
 
 SHOWN = 8
@@ -99,6 +99,7 @@ def draw(standing: Standing) -> Group:
 
 def show(study: Study, folder: str) -> None:
     """Prints the grid, a line for every model, and how much of it is there already."""
+    refuse_other_study(study, Path(folder))
     finished = finished_cells(study, read_results(folder), Path(folder))
     seeds, settings = len(study.seeds), len(study.settings)
     rows = []

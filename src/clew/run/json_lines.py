@@ -188,6 +188,16 @@ def aside(path: Path) -> Path:
     return path.with_name(f"{path.name}.damaged")
 
 
+def lack(row: Row, kinds: Kinds) -> str:
+    """Which key a row does not have, or not of its type; empty if it has all."""
+    for key, kind in kinds.items():
+        if key not in row:
+            return f"it has no {key!r}"
+        if not isinstance(row[key], kind):
+            return f"its {key!r} is not of type {kind.__name__}"
+    return ""
+
+
 def _bytes_of(path: Path) -> bytes:
     try:
         return read_file(path)
@@ -213,12 +223,7 @@ def _parse(raw: bytes, kinds: Kinds) -> Row | str:
         return "it is not a JSON object"
     if "crc32" in row:
         return "its checksum stands alone"  # what was before it is gone
-    for key, kind in kinds.items():
-        if key not in row:
-            return f"it has no {key!r}"
-        if not isinstance(row[key], kind):
-            return f"its {key!r} is not of type {kind.__name__}"
-    return row
+    return lack(row, kinds) or row
 
 
 def _resembles_checksum(end: bytes) -> bool:

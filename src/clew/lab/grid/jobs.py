@@ -86,10 +86,10 @@ def make_job(study: Study, pack: Pack, path: Path | None) -> Job:
     if study.resumable:
         assert path is not None, "a resumable cell is a run in the study's folder"
         return common | _cell_job(study, pack.cells[0], path)
-    return common | _pack_job(study, pack, common, path)
+    return common | _pack_job(study, pack, path)
 
 
-def _pack_job(study: Study, pack: Pack, common: Job, path: Path | None) -> Job:
+def _pack_job(study: Study, pack: Pack, path: Path | None) -> Job:
     configs = [study.config(pack.model, setting, pack.seeds) for setting in pack.settings]
     mix = study.settings[pack.settings[0]].mix if len(pack.settings) > 1 else ""
     learning = [study.settings[setting].learning for setting in pack.settings]
@@ -97,13 +97,29 @@ def _pack_job(study: Study, pack: Pack, common: Job, path: Path | None) -> Job:
         "configs": [config.to_json() for config in configs],
         "mix": mix,
         "hyperparameters": sorted(set().union(*learning)),
-        "folder": "" if path is None else str(_pack_folder(pack, common, path)),
+        "folder": "" if path is None else str(_pack_folder(study, pack, path)),
     }
 
 
-def _pack_folder(pack: Pack, common: Job, path: Path) -> Path:
+def checkpoints_of(study: Study, pack: Pack, path: Path) -> list[Path]:
+    """The checkpoints from which a pack goes on, oldest first; none if it begins anew.
+
+    Args:
+        study: whose cells.
+        pack: of the study.
+        path: the study's folder.
+    """
+    if study.resumable:
+        return checkpoint.list_checkpoints(
+            path / RUNS / run_name(pack.cells[0]) / folder.CHECKPOINTS
+        )
+    return checkpoint.list_checkpoints(_pack_folder(study, pack, path))
+
+
+def _pack_folder(study: Study, pack: Pack, path: Path) -> Path:
     """Where the checkpoints of a pack go: the same for the same pack of a study, resumed."""
-    identity = json.dumps([common["digests"], common["seeds"]])
+    digests = [study.digest(pack.model, setting) for setting in pack.settings]
+    identity = json.dumps([digests, list(pack.seeds)])
     digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
     return path.resolve() / PACKS / f"{pack.model}-{digest}"
 

@@ -6,15 +6,17 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from clew.errors import UserError, one_line
-from clew.files import write_json
+from clew.files import read_json, write_json
 from clew.lab.grid.packs import Pack
 from clew.lab.grid.study import Cell, Study
 from clew.run import json_lines
-from clew.run.json_lines import Row, RowFile
+from clew.run.json_lines import Kinds, Row, RowFile
 from clew.run.machine import git_commit, versions
 
 RESULTS, FAILURES, STUDY, LOGS = "results.jsonl", "failures.jsonl", "study.json", "logs"
 FORMAT = 1
+_CELL: Kinds = {"model": str, "setting": str, "seed": int}
+_FAILED: Kinds = {"model": str, "settings": list, "seeds": list}
 
 
 def read_results(path: str | Path) -> list[Row]:
@@ -38,13 +40,30 @@ def cell_of(row: Row) -> Cell:
     Raises:
         UserError: if it does not say so.
     """
-    for name, kind in (("model", str), ("setting", str), ("seed", int)):
+    for name, kind in _CELL.items():
         if not isinstance(row.get(name), kind):
             raise UserError(
                 f"a row of {RESULTS} must have a {name} of type {kind.__name__}, got "
                 f"{one_line(row.get(name))}"
             )
     return Cell(row["model"], row["setting"], row["seed"])
+
+
+def refuse_other_study(study: Study, path: Path) -> None:
+    """Refuses a folder whose study.json is of a study with another name.
+
+    Raises:
+        UserError: naming both.
+    """
+    try:
+        name = read_json(path / STUDY).get("name", study.name)
+    except UserError:  # there is none, or none that can be read
+        return
+    if name != study.name:
+        raise UserError(
+            f"{path} is the folder of the study {name!r}, not of {study.name!r}: choose another "
+            f"folder (--run-dir); if the study has only been renamed, remove {path / STUDY}"
+        )
 
 
 def finished_cells(study: Study, rows: Iterable[Row], path: Path) -> set[Cell]:
@@ -57,13 +76,18 @@ def finished_cells(study: Study, rows: Iterable[Row], path: Path) -> set[Cell]:
 
     Raises:
         UserError: if a row was made with other settings, so that it would be something else
-            beside the new ones.
+            beside the new ones; or does not say what it is of.
     """
     wanted, found = set(study.cells()), set()
+    known: Kinds = {"digest": str} | ({"steps": int} if study.resumable else {})
     digests: dict[tuple[str, str], str] = {}
     for row in rows:
+        _require(row, _CELL, path)
         cell = cell_of(row)
-        if cell not in wanted or not of_budget(study, row):
+        if cell not in wanted:
+            continue
+        _require(row, known, path)
+        if not of_budget(study, row):
             continue
         pair = (cell.model, cell.setting)
         digests[pair] = digests.get(pair) or study.digest(*pair)
@@ -75,6 +99,16 @@ def finished_cells(study: Study, rows: Iterable[Row], path: Path) -> set[Cell]:
             )
         found.add(cell)
     return found
+
+
+def _require(row: Row, kinds: Kinds, path: Path) -> None:
+    reason = json_lines.lack(row, kinds)
+    if reason:
+        lines = json_lines.read(path / RESULTS)
+        number = next((line.number for line in lines if line.row == row), 0)
+        raise UserError(
+            f"{path / RESULTS}: line {number} is no row of a study, {reason}; mend or remove it"
+        )
 
 
 def of_budget(study: Study, row: Row) -> bool:
@@ -114,8 +148,11 @@ def record_failure(path: Path, pack: Pack, error: str, attempts: int) -> list[st
 
 
 def failed_cells(path: Path) -> list[Cell]:
-    """What the folder's failures.jsonl names, in order; some may have been trained since."""
-    packs = [line.row for line in json_lines.read(path / FAILURES)]
+    """What the folder's failures.jsonl names, in order; some may have been trained since.
+
+    A row that does not say what failed is left out with a `DamagedRowWarning` that names it.
+    """
+    packs = [line.row for line in json_lines.read(path / FAILURES, _FAILED)]
     cells = [
         Cell(pack["model"], setting, seed)
         for pack in packs

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from clew.errors import UserError
 from clew.files import make_folder
 from clew.lab.grid import results
-from clew.lab.grid.jobs import PACKS, make_job
+from clew.lab.grid.jobs import PACKS, checkpoints_of, make_job
 from clew.lab.grid.packs import Pack, make_packs, pack_cost, pack_steps, split
 from clew.lab.grid.progress import Standing, StudyLines, StudyProgress
 from clew.lab.grid.study import Study, registered
@@ -155,6 +155,7 @@ def check_study(study: Study) -> None:
 
 
 def _open(study: Study, path: Path, file: RowFile) -> _Session:
+    results.refuse_other_study(study, path)
     finished = results.finished_cells(study, file.rows, path)
     results.write_study(path, study)
     packs = make_packs(study, finished)
@@ -254,10 +255,17 @@ def _standing(session: _Session) -> Standing:
 
 
 def _interrupted(session: _Session, how_to_go_on: str) -> StudyInterrupted:
-    lost = sum(len(pack.cells) for pack in session.shares)
+    saved = begun_again = 0
+    for pack in session.shares:
+        if session.saves and checkpoints_of(session.study, pack, session.path):
+            saved += len(pack.cells)
+        else:
+            begun_again += len(pack.cells)
     total = len(session.study.cells())
-    what = "go on from their last checkpoints" if session.saves else "be begun again"
-    return StudyInterrupted(
-        f"stopped: {session.finished} of {total} runs are finished and saved in {session.path}, "
-        f"the {lost} in progress will {what}; go on with: {how_to_go_on}"
-    )
+    parts = [f"{session.finished} of {total} runs are finished and saved in {session.path}"]
+    if saved:
+        parts.append(f"{saved} in progress will go on from the last checkpoint")
+    if begun_again:
+        why = "have no checkpoint yet and " if session.saves else ""
+        parts.append(f"{begun_again} in progress {why}will be begun again")
+    return StudyInterrupted(f"stopped: {', '.join(parts)}; go on with: {how_to_go_on}")
