@@ -16,13 +16,7 @@ import pytest
 import clew.cli
 from clew.cli import COMMANDS, run
 from clew.cli.compare import _labels
-from clew.cli.parse import (
-    field_docs,
-    option_names,
-    parse_pairs,
-    parse_value,
-    value_before_parsing,
-)
+from clew.cli.parse import field_docs, option_names, value_before_parsing
 from clew.cli.tables import over_seeds, print_json, print_table
 from clew.cli.train import (
     Memories,
@@ -34,6 +28,7 @@ from clew.cli.train import (
     report,
 )
 from clew.output import open_missing_streams
+from clew.pairs import parse_pairs, parse_value
 from clew.run.config import TrainConfig
 
 TINY = "--memory none --memory-options hidden_size=4 num_layers=1 --env-options corridor_length=3"

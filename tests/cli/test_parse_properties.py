@@ -9,9 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from clew.cli import COMMANDS, run
-from clew.cli.parse import option_names, parse, parse_value, written
+from clew.cli.parse import option_names, parse
 from clew.cli.train import TrainCommand, default_command
 from clew.errors import UserError
+from clew.pairs import parse_value, written
 from clew.run import folder
 from clew.run.config import TrainConfig, config_from_json
 from properties import JSON, TEXTS, few, fewer

@@ -18,11 +18,13 @@ from clew.lab.grid import Cell, check_study, read_results, run_study
 from clew.lab.studies.popgym import grid
 from clew.lab.studies.popgym.floors import floors, memoryless_returns, random_returns
 from clew.lab.studies.popgym.page import page_of
+from clew.lab.studies.published import added_memories
 from clew.lab.studies.report.charts import pick
 from clew.lab.studies.report.edition import read_edition
 from clew.lab.studies.report.make import make_report
 from clew.memory import MEMORIES
 from report_study import write_folder
+from requested import requested
 from slow_cases import fast_only
 
 
@@ -116,6 +118,7 @@ def test_a_memory_of_ones_own_stands_beside_the_others(tmp_path: Path) -> None:
         add_memory=("mine=own_lru:LRU",),
     )
     study = grid.grid(options)
+    assert study.models["mine"].memory_options == {"hidden_size": 64}
     run_study(study, tmp_path, workers=1)
     rows = read_results(tmp_path)
     assert sorted(row["model"] for row in rows) == ["mine", "mine", "none", "none"]
@@ -123,6 +126,25 @@ def test_a_memory_of_ones_own_stands_beside_the_others(tmp_path: Path) -> None:
     text = report.markdown.read_text()
     assert "clew study popgym --difficulty easy --learner ppo" in text
     assert "**Normalised scores**" in text and "better than others" in text
+
+
+ADDED = {
+    "mine=own_lru:LRU": {"mine": {"hidden_size": 64}},
+    "a=own_lru:LRU hidden-size=16 b=own_lru:LRU": {
+        "a": {"hidden_size": 16},
+        "b": {"hidden_size": 64},
+    },
+}
+
+
+@pytest.mark.parametrize("words", ADDED)
+def test_an_added_memory_has_the_sizes_of_the_others_and_its_options(words: str) -> None:
+    study = requested(f"popgym --models none --settings repeat-first --add-memory {words}")
+    found = {name: study.models[name].memory_options for name in study.memories}
+    assert found == ADDED[words]
+    written = {name: config.to_json() for name, config in study.models.items()}
+    again = added_memories({"memories": study.memories, "models": written})
+    assert requested(f"popgym --models none --settings repeat-first {again}").models == study.models
 
 
 @pytest.mark.slow

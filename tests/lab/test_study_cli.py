@@ -89,6 +89,9 @@ MISTAKES = {
     "makkink --add-memory mine:nothing": "mine:nothing is 3, of int; expected a class",
     "makkink --add-memory lstm=mine:Mine": "has a model called 'lstm'; give yours another name",
     "makkink --add-memory arelit=mine:Mine": "a memory called 'arelit'; give yours another name",
+    "makkink --add-memory mine:Mine width=3": "mine on length-1: unknown option of mine 'width'",
+    "makkink --add-memory mine:Mine width=3 width=4": "add-memory mine:Mine: width is given twice",
+    "makkink --add-memory width=3": "expected package.module:name, got '3'",
     "makkink --add-memory mine:NoMemory": "nomemory on length-1: skip needs a memory",
 }
 

@@ -1,15 +1,20 @@
 """What a published study declares: its options, its grid, presets and page."""
 
-from collections.abc import Callable, Mapping
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from clew.errors import UserError
 from clew.names import resolve
+from clew.pairs import parse_pairs, written
 
 if TYPE_CHECKING:
     from clew.lab.grid import Study
     from clew.run.config import TrainConfig
+
+_REFERENCE = re.compile(r"[\w.]+:[\w.]+")
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,8 @@ class GridOptions:
     """Episodes on which every trained agent is measured; 0 takes the study's."""
     add_memory: tuple[str, ...] = ()
     """Memories of your own as further models: package.module:factory, or with a name of your
-    choice NAME=package.module:factory. Each takes its place in the study's own agent."""
+    choice NAME=package.module:factory, each with its options after it, KEY=VALUE. Each takes its
+    place in the study's own agent."""
     workers: int = 0
     """Processes, each with one thread; 0 is one for every core. Where a training takes all
     cores, trainings side by side; 0 is one."""
@@ -43,8 +49,12 @@ class GridOptions:
     """Run on a Ray cluster in place of local processes: auto, local, HOST:PORT or
     ray://HOST:PORT."""
 
-    def narrow(self, whole: "Study") -> "Study":
+    def narrow(self, whole: "Study", sizes: Mapping[str, Any] | None = None) -> "Study":
         """The part of a study that these options ask for, with their budget and added memories.
+
+        Args:
+            whole: the study.
+            sizes: of every memory, those that it has; added memories have them too.
 
         Raises:
             UserError: for an unknown model or setting, with the nearest names, or two budgets.
@@ -62,8 +72,8 @@ class GridOptions:
         if self.evaluation_episodes:
             evaluation = replace(study.evaluation, episodes=self.evaluation_episodes)
             study = replace(study, evaluation=evaluation)
-        for text in self.add_memory:
-            study = _with_memory(study, text, agent)
+        for words in _memory_words(self.add_memory):
+            study = _with_memory(study, words, agent, sizes or {})
         return study
 
 
@@ -108,9 +118,39 @@ def whole_numbers(option: str, text: str) -> tuple[int, ...]:
         raise UserError(f"--{option} must be integers between commas, got {text!r}") from None
 
 
-def _with_memory(study: "Study", text: str, agent: "TrainConfig") -> "Study":
+def added_memories(study: Mapping[str, Any]) -> str:
+    """What adds the memories of a study.json to a command; empty if it has none of its own."""
+    words = []
+    for name, reference in study.get("memories", {}).items():
+        options = study["models"].get(name, {}).get("memory_options", {})
+        words += [f"{name}={reference}", *(f"{k}={written(v)}" for k, v in options.items())]
+    return f" --add-memory {shlex.join(words)}" if words else ""
+
+
+def _memory_words(words: Sequence[str]) -> list[list[str]]:
+    """Each memory with the options that follow it."""
+    found: list[list[str]] = []
+    for word in words:
+        _, equals, value = word.partition("=")
+        if found and equals and not _REFERENCE.fullmatch(value):
+            found[-1].append(word)
+        else:
+            found.append([word])
+    return found
+
+
+def _with_memory(
+    study: "Study", words: Sequence[str], agent: "TrainConfig", sizes: Mapping[str, Any]
+) -> "Study":
+    from clew.memory import options_among  # start: JAX takes a second
+
+    text, *rest = words
     name, equals, reference = text.partition("=")
     if not equals:
         name, reference = text.rpartition(":")[2].lower(), text
-    resolve(reference)
-    return study.add_memory(name, reference, like=agent)
+    try:
+        given = parse_pairs(rest)
+    except ValueError as error:
+        raise UserError(f"options of --add-memory {text}: {error}") from error
+    options = options_among(resolve(reference), sizes) | given
+    return study.add_memory(name, reference, options, like=agent)

@@ -4,6 +4,7 @@ from functools import partial
 
 from clew.lab.studies.makkink import grid
 from clew.lab.studies.makkink.claims import claim_blocks
+from clew.lab.studies.published import added_memories
 from clew.lab.studies.report.edition import Edition, Page, Part, Publication, PublishedTest
 from clew.stats import Spread
 
@@ -105,8 +106,7 @@ def page_of(name: str) -> Page | None:
 
 def command(edition: Edition, which: str) -> str:
     """The command that makes an edition's folder."""
-    own = edition.study.get("memories", {})
-    added = "".join(f" --add-memory {name}={ref}" for name, ref in own.items())
+    added = added_memories(edition.study)
     return f"clew study makkink --edition {which}{added} --run-dir {edition.folder}"
 
 

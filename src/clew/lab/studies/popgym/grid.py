@@ -22,7 +22,7 @@ from clew.run.config import TrainConfig
 
 LEARNERS = ("ppo", "a2c")
 SIZES = {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "head_size": 32, "window": 64}
-"""Of every memory, those that it has."""
+"""Of every memory, those that it has; of an added one too."""
 MODELS = tuple(name for name in MEMORIES if name != "hybrid")
 STEPS = 1_000_000
 SLOW = {"universal": 8.0, "integrated": 6.0, "rwkv7": 6.0, "delta_product": 4.0, "none": 0.3}
@@ -79,7 +79,7 @@ class PopgymOptions(GridOptions):
 
 def grid(options: PopgymOptions) -> Study:
     """The grid that some options ask for."""
-    return options.narrow(study(options.difficulty, options.learner))
+    return options.narrow(study(options.difficulty, options.learner), SIZES)
 
 
 STUDY = PublishedStudy(PopgymOptions, grid, pages="clew.lab.studies.popgym.page:page_of")
