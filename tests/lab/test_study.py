@@ -6,7 +6,7 @@ import pytest
 
 from clew.errors import UserError
 from clew.lab.costs import parameters
-from clew.lab.grid import Cell, Pack, check_study, make_packs
+from clew.lab.grid import Cell, Expected, Pack, check_study, make_packs
 from clew.lab.studies.makkink import grid as makkink
 from clew.memory import MEMORIES, options_of
 from clew.names import find
@@ -93,7 +93,21 @@ def test_a_digest_names_all_but_the_seed() -> None:
     assert len({digest, *others}) == 6
 
 
+SETTING = small_study().settings["length-1"]
 MISTAKES = {
+    "seeds must be integers as a tuple, got 5": {"seeds": 5},
+    r"models\['gru'\] must be of type TrainConfig, got 'gru'": {"models": {"gru": "gru"}},
+    r"settings\['a'\] must be of type Setting, got 'tmaze'": {"settings": {"a": "tmaze"}},
+    "settings must be a dict by name, got 'tmaze'": {"settings": "tmaze"},
+    "evaluation must be of type Evaluation, got {'episodes': 5}": {"evaluation": {"episodes": 5}},
+    "unknown model in weights 'gruu'; did you mean 'gru'": {"weights": {"gruu": 3.0}},
+    "unknown model in expected 'gruu'; did": {"expected": {("gruu", "length-1"): Expected(1, 0)}},
+    "unknown setting in expected 'length-'": {"expected": {("gru", "length-"): Expected(1, 0)}},
+    r"expected must be by \(model, setting\), got 'gru'": {"expected": {"gru": Expected(1, 0)}},
+    r"expected\['gru'\] must be of type Expected, got 1.0": {"expected": {"gru": 1.0}},
+    "unknown setting of a2c 'learning_rat'; did you mean 'learning_rate'": {
+        "settings": {"a": replace(SETTING, learning={"learning_rat": 1e-3})}
+    },
     "either as episodes or as steps": {"steps": 5},
     "at least one of seeds": {"seeds": ()},
     "must all be different": {"seeds": (1, 2, 1)},
@@ -106,6 +120,30 @@ MISTAKES = {
 def test_impossible_studies_are_refused(told: str) -> None:
     with pytest.raises(UserError, match=told):
         small_study(**MISTAKES[told])
+
+
+def test_a_setting_of_another_type_is_refused() -> None:
+    with pytest.raises(UserError, match="learning of a setting must be a dict by name, got 0.1"):
+        replace(SETTING, learning=0.1)
+    with pytest.raises(UserError, match=r"further\['far'\] of a setting must be a dict by name"):
+        replace(SETTING, further={"far": 5})
+
+
+def test_a_part_of_a_study_has_its_part_of_what_is_known_of_it() -> None:
+    expected = {(model, "length-1"): Expected(1.0, 0.0) for model in ("gru", "lstm")}
+    study = small_study(expected=expected, weights={"gru": 2.0, "lstm": 3.0})
+    part = study.only(["gru"])
+    assert [*part.expected] == [("gru", "length-1")] and part.weights == {"gru": 2.0}
+    assert study.only(settings=["length-2"]).expected == {}
+
+
+@pytest.mark.parametrize("name", ["score", "further_needs"])
+def test_a_misspelt_metric_is_refused_before_anything_runs(name: str) -> None:
+    study = small_study().only(["gru"], ["length-1"])
+    changed = {"settings": {"length-1": replace(SETTING, further_needs="sucess")}}
+    wrong = replace(study, **({"score": "sucess"} if name == "score" else changed))
+    with pytest.raises(UserError, match=f"length-1: unknown value of {name} 'sucess'; .*'success'"):
+        check_study(wrong)
 
 
 def test_check_names_the_model_or_setting() -> None:

@@ -58,6 +58,7 @@ def test_a_row_says_what_it_is(rows) -> None:
         assert row["curve"]["episodes"] == [20] * 4
         assert row["seconds"] > 0 and row["pack"]["seeds"] == list(SEEDS)
         assert row["versions"]["jax"] == jax.__version__ and "git_commit" in row
+        assert "sources" not in row
         assert row["parameters"] == rows[0]["parameters"] > 100
 
 

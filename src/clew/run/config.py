@@ -249,10 +249,19 @@ class TrainConfig(LearnerSettings):
         return getattr(self, self.algorithm)
 
     def with_learning(self, **changes: Any) -> Self:
-        """The configuration with other values of some settings of the algorithm that is used."""
+        """The configuration with other values of some settings of the algorithm that is used.
+
+        Raises:
+            UserError: for a setting that the algorithm does not have, with the nearest ones.
+        """
         if is_reference(self.algorithm):
             return replace(self, learner_options=self.learner_options | changes)
         learning: Any = self.learning
+        for name in changes:
+            if name not in learning.__dataclass_fields__:
+                raise unknown_name(
+                    f"setting of {self.algorithm}", name, learning.__dataclass_fields__
+                )
         return replace(self, **{self.algorithm: replace(learning, **changes)})
 
     @property

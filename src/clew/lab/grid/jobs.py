@@ -27,6 +27,7 @@ from clew.lab.costs import parameters
 from clew.lab.grid.measure import Played, evaluate_lanes, measure_run
 from clew.lab.grid.packs import Pack
 from clew.lab.grid.results import FORMAT, Row
+from clew.lab.grid.sources import SOURCES, imported_hash, own_files
 from clew.lab.grid.study import Cell, Evaluation, Study, registered
 from clew.memory.kernels import provenance_of
 from clew.run import checkpoint, folder, machine
@@ -161,7 +162,15 @@ def run_job(job: Job, progress: Share = lambda share: None) -> list[Row]:
     """
     sizes = {SIZES: job["mix"]} if job.get("mix") else {}
     with registered(job["memories"], job["tasks"] | sizes):
+        job = job | {SOURCES: _sources(job)}
         return _run_cell(job, progress) if "run" in job else _run_pack(job, progress)
+
+
+def _sources(job: Job) -> list[dict[str, str]]:
+    """For each of a job's settings, what its code of one's own is, as it is imported here."""
+    configs = map(config_from_json, job["configs"] if "configs" in job else [job["run"]])
+    files = [own_files(config, job["memories"], job["tasks"]) for config in configs]
+    return [{name: imported_hash(file) for name, file in own.items()} for own in files]
 
 
 class _Shares(Progress):
@@ -360,6 +369,7 @@ def _pooled(rows: list[Row], names: tuple[str, ...]) -> Row:
 
 def _identity(job: Job, index: int, config: TrainConfig, kernels: str) -> Row:
     """What every row says of its cell: which one, how long it was trained, made with what."""
+    sources = job[SOURCES][index]
     return {
         "format": FORMAT,
         "model": job["model"],
@@ -368,6 +378,7 @@ def _identity(job: Job, index: int, config: TrainConfig, kernels: str) -> Row:
         "score": job["score"],
         "steps": config.updates * config.steps_per_update,
         "digest": job["digests"][index],
+        **({SOURCES: sources} if sources else {}),
         **provenance(kernels),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from clew.errors import UserError
+from clew.errors import UserError, require_choice
 from clew.files import make_folder
 from clew.lab.grid import results
 from clew.lab.grid.jobs import PACKS, checkpoints_of, make_job
 from clew.lab.grid.packs import Pack, make_packs, pack_cost, pack_steps, split
 from clew.lab.grid.progress import Standing, StudyLines, StudyProgress
+from clew.lab.grid.sources import changed_code
 from clew.lab.grid.study import Study, registered
 from clew.lab.grid.worker import ACTIVE
 from clew.lab.grid.workers import Event, LocalWorkers, Workers
@@ -117,7 +118,7 @@ def run_study(
         session = _open(study, path, file)
         try:
             listener.start(path, study, _standing(session))
-            for line in file.mended:
+            for line in [*file.mended, *changed_code(study, file.rows, path)]:
                 listener.message(line)
             if session.queue:
                 crew = _workers(study, workers, path)
@@ -147,9 +148,12 @@ def check_study(study: Study) -> None:
                 make_parts(study.config(model, first, seeds))
             except UserError as error:
                 raise UserError(f"{model} on {first}: {error}") from error
-        for setting in study.settings:
+        for setting, form in study.settings.items():
             try:
-                make_task(study.config(next(iter(study.models)), setting))
+                metrics = make_task(study.config(next(iter(study.models)), setting)).metric_names
+                require_choice("score", study.score, metrics)
+                if form.further_needs:
+                    require_choice("further_needs", form.further_needs, metrics)
             except UserError as error:
                 raise UserError(f"{setting}: {error}") from error
 

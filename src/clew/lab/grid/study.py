@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from clew.envs import ENVS
-from clew.errors import UserError, require_at_least, unknown_name
+from clew.errors import UserError, one_line, require_at_least, unknown_name
 from clew.memory import MEMORIES
 from clew.names import resolve
 from clew.run.config import TrainConfig
@@ -53,6 +53,12 @@ class Setting:
     further_needs: str = ""
     """A metric whose mean must be at least a half here for `further` to be played at all: with
     "junction" agents that do not even get there are not played further."""
+
+    def __post_init__(self) -> None:
+        for name in ("options", "floors", "learning", "further"):
+            _require_names(f"{name} of a setting", getattr(self, name))
+        for name, options in self.further.items():
+            _require_names(f"further[{name!r}] of a setting", options)
 
 
 @dataclass(frozen=True)
@@ -133,6 +139,7 @@ class Study:
     for: they compute the same from less. Needs the settings' `decisions`."""
 
     def __post_init__(self) -> None:
+        self._check_kinds()
         if (self.episodes is None) == (self.steps is None):
             raise UserError("give a study's budget either as episodes or as steps")
         require_at_least("episodes or steps", self.episodes or self.steps, 1)
@@ -150,6 +157,39 @@ class Study:
             require_at_least("seed", seed, 0)
         if len(set(self.seeds)) < len(self.seeds):
             raise UserError(f"seeds must all be different, got {self.seeds}")
+        self._check_names()
+
+    def _check_kinds(self) -> None:
+        """Refuses fields of another type, before anything is read from them."""
+        for name in ("models", "settings", "expected", "memories", "tasks", "weights"):
+            _require_names(name, getattr(self, name))
+        _require_kind("evaluation", self.evaluation, Evaluation)
+        for group, kind in (
+            ("models", TrainConfig),
+            ("settings", Setting),
+            ("expected", Expected),
+        ):
+            for name, value in getattr(self, group).items():
+                _require_kind(f"{group}[{name!r}]", value, kind)
+        if not isinstance(self.seeds, Sequence) or isinstance(self.seeds, str):
+            raise UserError(f"seeds must be integers as a tuple, got {one_line(self.seeds)}")
+
+    def _check_names(self) -> None:
+        """Refuses names in one field that another one does not have."""
+        for model in self.weights:
+            if model not in self.models:
+                raise unknown_name("model in weights", model, self.models)
+        for pair in self.expected:
+            if not (isinstance(pair, tuple) and len(pair) == 2):
+                raise UserError(f"expected must be by (model, setting), got {one_line(pair)}")
+            for kind, name in zip(("model", "setting"), pair, strict=True):
+                known = getattr(self, f"{kind}s")
+                if name not in known:
+                    raise unknown_name(f"{kind} in expected", name, known)
+        kinds = {frozenset(task.learning): task.learning for task in self.settings.values()}
+        for config in self.models.values():
+            for learning in kinds.values():
+                config.with_learning(**learning)
 
     @property
     def varied(self) -> bool:
@@ -193,9 +233,10 @@ class Study:
         return replace(config, log_every=-(-config.updates // self.curve_bins))
 
     def digest(self, model: str, setting: str) -> str:
-        """Twelve hexadecimal digits that name everything a cell depends on but its seed.
+        """Twelve hexadecimal digits that name all settings that a cell depends on but its seed.
 
-        And but its budget, if the study is resumable: that may be raised.
+        And but its budget, if the study is resumable: that may be raised. Memories and tasks of
+        one's own count by their names; `clew.lab.grid.sources` looks into their files.
         """
         config = self.config(model, setting).identity()
         values = {k: v for k, v in config.items() if k not in _PLACES}
@@ -227,7 +268,13 @@ class Study:
                 if name not in known:
                     raise unknown_name(f"{kind[:-1]} of {self.name}", name, known)
             kept[kind] = {n: v for n, v in known.items() if wanted is None or n in wanted}
-        return replace(self, **kept)
+        expected = {
+            (model, setting): value
+            for (model, setting), value in self.expected.items()
+            if model in kept["models"] and setting in kept["settings"]
+        }
+        weights = {n: weight for n, weight in self.weights.items() if n in kept["models"]}
+        return replace(self, **kept, expected=expected, weights=weights)
 
     def add_memory(
         self,
@@ -253,6 +300,16 @@ class Study:
         config = replace(agent, memory=name, memory_options=dict(options or {}), preset="")
         models, memories = {**self.models, name: config}, {**self.memories, name: reference}
         return replace(self, models=models, memories=memories)
+
+
+def _require_kind(name: str, value: object, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise UserError(f"{name} must be of type {kind.__name__}, got {one_line(value)}")
+
+
+def _require_names(name: str, value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise UserError(f"{name} must be a dict by name, got {one_line(value)}")
 
 
 @contextlib.contextmanager

@@ -1,0 +1,98 @@
+"""The code of a study's own memories and tasks by what is in its files, which no digest names."""
+
+import hashlib
+import inspect
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from clew.errors import UserError, counted
+from clew.lab.grid.results import RESULTS, cell_of, of_budget
+from clew.lab.grid.study import Study
+from clew.names import is_reference, resolve
+from clew.run.config import TrainConfig
+from clew.run.json_lines import Row
+
+SOURCES = "sources"
+"""Of a row: a hash of the file of each memory, task and learner of one's own, by reference."""
+_LIBRARY = Path(__file__).parents[2]
+
+
+def own_files(
+    config: TrainConfig, memories: Mapping[str, str], tasks: Mapping[str, str]
+) -> dict[str, Path]:
+    """The file of each memory, task and learner of a training that is not the library's own.
+
+    Args:
+        config: of the training.
+        memories: of the study, name to "package.module:factory".
+        tasks: of the study, name to "package.module:Class".
+
+    Returns:
+        Files by "package.module:name"; without those that have none.
+    """
+    named = (
+        memories.get(config.memory, config.memory),
+        tasks.get(config.env, config.env),
+        config.algorithm,
+    )
+    files = {reference: _file_of(reference) for reference in named if is_reference(reference)}
+    return {reference: file for reference, file in files.items() if file is not None}
+
+
+def _file_of(reference: str) -> Path | None:
+    try:
+        found = resolve(reference)
+    except UserError:  # a task of a package, such as "gymnasium:ID"
+        return None
+    try:
+        file = inspect.getsourcefile(found)
+    except TypeError:  # neither a class nor a function, but it can be called
+        file = sys.modules[reference.partition(":")[0]].__file__
+    except OSError:
+        return None
+    if file is None or not Path(file).is_file() or Path(file).is_relative_to(_LIBRARY):
+        return None
+    return Path(file)
+
+
+def hash_of(file: Path) -> str:
+    """Twelve hexadecimal digits that name what is in a file."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:12]
+
+
+imported_hash = lru_cache(maxsize=None)(hash_of)
+"""The same when a worker first asked, which is when it imported the file."""
+
+
+def changed_code(study: Study, rows: list[Row], path: Path) -> list[str]:
+    """A line for the user if code has changed since some of the study's rows were made.
+
+    Args:
+        study: that goes on with them.
+        rows: of its folder; those that do not say what they were made with are as good as any.
+        path: of the folder, for the message.
+    """
+    now: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
+    wanted, files, count = set(study.cells()), set[str](), 0
+    for row in rows:
+        cell, known = cell_of(row), row.get(SOURCES)
+        if not isinstance(known, dict) or cell not in wanted or not of_budget(study, row):
+            continue
+        pair = cell.model, cell.setting
+        if pair not in now:
+            own = own_files(study.config(*pair), study.memories, study.tasks)
+            now[pair] = {name: (str(file), hash_of(file)) for name, file in own.items()}
+        changed = {
+            file for name, (file, code) in now[pair].items() if known.get(name, code) != code
+        }
+        files |= changed
+        count += bool(changed)
+    if not count:
+        return []
+    return [
+        f"{path / RESULTS} has {counted(count, 'row')} of other code, as "
+        f"{' and '.join(sorted(files))} changed since, and means are over all; to train all with "
+        "the code of today choose another folder (--run-dir)"
+    ]
