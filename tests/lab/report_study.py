@@ -10,13 +10,13 @@ from clew.lab.grid.results import write_study
 from clew.lab.studies.makkink import grid as makkink
 from clew.run.config import TrainConfig
 
-Score = Callable[[Cell], float]
+Score = Callable[[Cell], float | None]
 
 
-def made_up_row(study: Study, cell: Cell, mean: float) -> dict[str, Any]:
+def made_up_row(study: Study, cell: Cell, mean: float | None) -> dict[str, Any]:
     """A row as the engine writes them, with a curve of four points that ends at the score."""
-    steps = [10, 20, 30, 40]
-    curve = {"steps": steps, "episodes": [5, 5, 0, 5], study.score: [0.0, mean / 2, None, mean]}
+    steps, half = [10, 20, 30, 40], None if mean is None else mean / 2
+    curve = {"steps": steps, "episodes": [5, 5, 0, 5], study.score: [0.0, half, None, mean]}
     return {
         "format": 1,
         "model": cell.model,

@@ -147,6 +147,11 @@ def test_an_added_memory_has_the_sizes_of_the_others_and_its_options(words: str)
     assert requested(f"popgym --models none --settings repeat-first {again}").models == study.models
 
 
+@pytest.mark.parametrize("name", ["popgym/mine", "popgym/easy-mine", "popgym/my-own-test"])
+def test_a_study_of_ones_own_of_a_name_like_its(name: str) -> None:
+    assert page_of(name) is None and page_of("popgym/hard-a2c") is not None
+
+
 @pytest.mark.slow
 def test_it_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["study", "popgym", "--list", "--difficulty", "medium", "--seeds", "1"]) == 0

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from clew.lab.studies.report.make import make_report
 from clew.report import files
 from clew.report.document import duration, typeset
 from clew.report.files import Report
+from clew.run.config import TrainConfig
 from clew.stats import Spread, holm, welch_from_spreads
 from report_study import made_up_row, own_study, thesis_study, write_folder
 
@@ -91,7 +93,9 @@ def test_means_of_parts_and_floors(unfinished) -> None:
     published = [told["lstm", name].mean for name in SETTINGS[:3]]
     assert float(row["published"]) == pytest.approx(np.mean(published), rel=1e-5)
     assert float(row["low"]) <= float(row["mean"]) <= float(row["high"])
-    assert summary["gtrxl", "length"]["settings"] == "2"  # the third has two of three seeds
+    row = summary["gtrxl", "length"]
+    assert (row["settings"], row["seeds"]) == ("3", "2")  # the third has two of three seeds
+    assert float(row["mean"]) == pytest.approx(np.mean([1.0, 1.0, 0.105]))
 
     floors = {r["setting"]: r for r in table_of(report, "makkink-published-distributed-floors")}
     row = floors["distributed-3-3"]
@@ -110,6 +114,8 @@ def test_the_best_floor_without_a_memory(unfinished) -> None:
     assert opposite.floor == 0.26  # the other constant answer; majority takes a memory
     assert edition.settings["length-1"].needless
     assert info._replace(floors={}).floor is None
+    assert not info._replace(floors={"random": -1200.0}, perfect=-100.0).needless
+    assert info._replace(floors={"random": -100.0}, perfect=-100.0).needless
 
 
 def test_costs_share_a_programs_seconds(unfinished) -> None:
@@ -227,6 +233,116 @@ def test_an_unfinished_study_has_a_report(tmp_path: Path, monkeypatch) -> None:
     make_report([folder], tmp_path / "nothing")  # no row has a score yet
 
 
+CORRIDORS = {name: Setting("tmaze", {"corridor_length": n}) for name, n in (("a", 3), ("b", 30))}
+
+
+def fabricated(folder: Path, scores: dict[str, dict[str, list[float | None]]], **changes) -> Path:
+    """A study's folder with the scores of the seeds from 0; what is beyond a list is missing."""
+    models = {name: TrainConfig(memory="none") for name in scores}
+    values = {"models": models, "settings": CORRIDORS, "seeds": tuple(range(5))}
+    study = own_study(**(values | changes))
+    missing = [c for c in study.cells() if c.seed >= len(scores[c.model][c.setting])]
+    return write_folder(folder, study, lambda c: scores[c.model][c.setting][c.seed], missing)
+
+
+NINE, FIVE = [0.9, 0.9, 0.91, 0.9, 0.92], [0.5, 0.52, 0.5, 0.51, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("mine", "cell", "headline"),
+    [
+        (
+            {"a": [0.95, 0.96, 0.97], "b": [0.95, 0.96, 0.97]},
+            "0.960 [0.953, 0.967] 3 of 5 seeds",
+            "no model is named the best over 2 settings, as means are over different seeds: mine "
+            "has 3 of 5 seeds.",
+        ),
+        (
+            {"a": [0.91, 0.92, 0.91, 0.91, 0.93], "b": [0.1, 0.1, 0.1, 0.1]},
+            "0.508 [0.505, 0.512] 4 to 5 of 5 seeds",
+            "no model is named the best over 2 settings, as means are over different seeds: mine "
+            "has 4 to 5 of 5 seeds.",
+        ),
+        (
+            {"a": [0.95, 0.95, 0.95, 0.95, 0.95], "b": []},
+            "0.950 [0.950, 0.950] 1 of 2 settings",
+            "mine has the highest mean success rate, 0.950 over 1 of 2 settings, those in which "
+            "all models have a score.",
+        ),
+        (
+            {"a": [0.91, 0.92, None, None, 0.93], "b": [None] * 5},
+            "0.920 [0.910, 0.930] 1 of 2 settings 3 of 5 seeds",
+            "Trainings that ended without a score, and are in no mean: mine 7.",
+        ),
+        (
+            {"a": [0.95, 0.95, 0.95, 0.95, 0.95], "b": [0.15]},
+            "0.550 1 to 5 of 5 seeds",
+            "mine has 1 to 5 of 5 seeds.",
+        ),
+    ],
+)
+def test_means_say_which_seeds_and_settings_they_lack(
+    tmp_path: Path, monkeypatch, mine: dict, cell: str, headline: str
+) -> None:
+    """And every setting counts in which there is a seed, in the summary and beside the cost."""
+    monkeypatch.setattr(files, "save_chart", lambda chart, _, folder: folder / chart.name)
+    scores = {"gru": {"a": NINE, "b": FIVE}, "mine": mine}
+    text = make_report([fabricated(tmp_path / "x", scores)]).markdown.read_text()
+    assert headline in text
+    text = text.replace("<br>", " ").replace("\\", "")
+    assert f"| mine | {cell} |" in text
+    mean, *_, remark = cell.partition("]") if "]" in cell else cell.partition(" ")
+    assert f"{mean.split()[0]} {remark.strip()} |" in text[text.index("Parameters and cost") :]
+
+
+def test_the_same_seeds_are_compared_though_some_lack(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(files, "save_chart", lambda chart, _, folder: folder / chart.name)
+    scores = {"gru": {"a": NINE[:3], "b": FIVE[:3]}, "mine": {"a": NINE[1:4], "b": FIVE[:3]}}
+    text = make_report([fabricated(tmp_path / "x", scores)]).markdown.read_text()
+    assert (
+        "gru has the highest mean success rate, 0.705 over 2 settings, with 3 of 5 seeds." in text
+    )
+
+
+def test_normalised_scores_are_over_settings_that_all_models_have(tmp_path: Path) -> None:
+    settings = {name: replace(s, floors={"memoryless": 0.1}) for name, s in CORRIDORS.items()}
+    scores = {"gru": {"a": NINE, "b": FIVE}, "mine": {"a": NINE[:4], "b": []}}
+    report = make_report([fabricated(tmp_path / "x", scores, settings=settings)])
+    rows = [r for r in table_of(report, "own--study-normalised") if r["aggregate"] == "mean"]
+    assert [(r["model"], r["settings"], r["seeds"]) for r in rows] == [
+        ("gru", "1", "5"),
+        ("mine", "1", "4"),
+    ]
+    assert float(rows[0]["value"]) == pytest.approx((np.mean(NINE) - 0.1) / 0.9)
+
+
+@pytest.mark.parametrize(
+    ("perfect", "floor", "said"),
+    [
+        (500.0, 50.0, "| a | 50.00 | 0.98 | 0.03 |"),
+        (500.0, 450.0, "| a<br>memory not needed | 450.00 | – | – |"),
+        (1.0, 50.0, "a: the floor of 50 is above the perfect score, 1, so its floors are left out"),
+        (1.0, 0.5, "a: a score of 500 is above the perfect score, 1, so its floors are left out"),
+    ],
+)
+def test_a_perfect_score_other_than_one(
+    tmp_path: Path, monkeypatch, perfect: float, floor: float, said: str
+) -> None:
+    monkeypatch.setattr(files, "save_chart", lambda chart, _, folder: folder / chart.name)
+    pole = Setting("gymnasium:CartPole-v1", floors={"memoryless": floor}, perfect=perfect)
+    changes = {"settings": {"a": pole}, "score": "return"}
+    scores = {"gru": {"a": [490, 495, 500, 480, 499]}, "mine": {"a": [60, 55, 70, 65, 62]}}
+    folder = fabricated(tmp_path / "x", scores, **changes)
+    text = make_report([folder]).markdown.read_text()
+    assert said in text
+    assert ("memory not needed" in text) == (floor == 450.0)
+    assert ("**Normalised scores**" in text) == ((floor, perfect) == (50.0, 500.0))
+    study = json.loads((folder / "study.json").read_text())
+    assert study["settings"]["a"].pop("perfect") == perfect
+    (folder / "study.json").write_text(json.dumps(study))  # as those of before
+    assert read_edition(folder).settings["a"].perfect == 1.0
+
+
 def test_rows_of_another_budget_are_counted_and_not_shown(tmp_path: Path, monkeypatch) -> None:
     """As after more steps were asked for; their seconds are a part of the longer ones'."""
     monkeypatch.setattr(files, "save_chart", lambda chart, _, folder: folder / chart.name)
@@ -244,6 +360,7 @@ def test_rows_of_another_budget_are_counted_and_not_shown(tmp_path: Path, monkey
     assert "Models were trained for different numbers of steps in corridor: 40 to 80." in text
     assert "0.625 ± 0.177" in text and "1.000 ± 0.000" in text
     assert duration(2 * 4.0 + 2 * 400.0) in text
+    assert "40 to 80 steps a cell" in text
 
 
 def test_two_studies_of_one_name_do_not_mix(tmp_path: Path, monkeypatch) -> None:

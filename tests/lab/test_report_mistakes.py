@@ -1,6 +1,7 @@
 """What `clew report` says where it cannot make a report."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,31 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys, change, message: str) -> 
     assert run(["report", str(folder)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ") and message in line
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"mean": float("nan")}, "line 2: 'mean' must be a finite number or null, got nan"),
+        ({"mean": "0.3"}, "line 2: 'mean' must be a finite number or null, got '0.3'"),
+        ({"mean": True}, "line 2: 'mean' must be a finite number or null, got True"),
+        ({"seed": "0"}, "line 2: 'seed' must be an integer, got '0'"),
+        ({"curve": []}, "line 2: 'curve' must be an object of lists, got []"),
+        ({"curve": {"steps": []}}, "line 2: its 'curve' has no list of 'steps'"),
+        ({"score": "length"}, "line 2: its score is 'length', and 'success' in the rows before"),
+    ],
+)
+def test_rows_edited_by_hand_are_named_by_line(tmp_path: Path, change, message: str) -> None:
+    folder = write_folder(tmp_path / "own", own_study(), lambda cell: 0.5)
+    path = folder / "results.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows[1] |= change
+    if "score" in change:
+        rows[1]["curve"]["length"] = rows[1]["curve"]["success"]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(UserError, match=re.escape(message)) as error:
+        read_edition(folder)
+    assert str(path) in str(error.value)
 
 
 def test_a_damaged_row_is_left_out_and_named(tmp_path: Path, capsys) -> None:

@@ -53,6 +53,8 @@ class Setting:
     further_needs: str = ""
     """A metric whose mean must be at least a half here for `further` to be played at all: with
     "junction" agents that do not even get there are not played further."""
+    perfect: float = 1.0
+    """The best possible score; reports normalise to it and to the floors."""
 
     def __post_init__(self) -> None:
         for name in ("options", "floors", "learning", "further"):

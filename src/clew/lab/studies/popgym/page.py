@@ -1,16 +1,18 @@
 """The report of the study on POPGym's tasks: the general one, with its command and floors."""
 
-from clew.lab.studies.popgym.grid import study
-from clew.lab.studies.report.edition import Edition, Page, Publication
+import itertools
 
-PREFIX = "popgym/"
+from clew.envs.popgym.difficulty import DIFFICULTIES
+from clew.lab.studies.popgym.grid import LEARNERS, study
+from clew.lab.studies.report.edition import Edition, Page, Publication
 
 
 def page_of(name: str) -> Page | None:
     """The page of a grid of the study by its name; None for others."""
-    if not name.startswith(PREFIX):
+    known = {f"popgym/{d}-{k}": (d, k) for d, k in itertools.product(DIFFICULTIES, LEARNERS)}
+    if name not in known:
         return None
-    difficulty, learner = name.removeprefix(PREFIX).split("-")
+    difficulty, learner = known[name]
     options = f"--difficulty {difficulty} --learner {learner}"
 
     def command(edition: Edition) -> str:

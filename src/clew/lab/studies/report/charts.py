@@ -10,6 +10,7 @@ from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatt
 
 from clew.lab.grid.results import Row
 from clew.lab.studies.report.edition import Edition
+from clew.lab.studies.report.means import mean_interval
 from clew.lab.studies.report.tables import axis_of, score_label, title_of
 from clew.report.curves import Curves, curves, mean_and_band
 from clew.report.document import Chart, Panel
@@ -19,10 +20,8 @@ from clew.stats import (
     Profile,
     Ranks,
     bootstrap_interval,
-    mean_of_tasks,
     performance_profile,
     ranked_scores,
-    stratified_interval,
 )
 
 BINS = 10
@@ -217,7 +216,7 @@ def profiles(edition: Edition, styles: Styles) -> Chart | None:
 
 
 def _profiles(edition: Edition, part: str) -> dict[str, Profile]:
-    needed = edition.in_need(part)
+    needed = edition.shared(edition.in_need(part))
     scores = {m: edition.table(m, needed, normalised=True) for m in edition.models}
     return {
         model: performance_profile(found, THRESHOLDS, resamples=500)
@@ -260,11 +259,9 @@ def cost(edition: Edition, styles: Styles, rates: dict[str, float]) -> Chart:
 def _means(edition: Edition, part: str, models: Mapping[str, float]) -> dict[str, Interval]:
     means = {}
     for model in models:
-        scores = edition.table(model, edition.averaged(part))
-        if scores.shape[0] > 1:
-            means[model] = stratified_interval(scores, mean_of_tasks, resamples=RESAMPLES)
-        elif scores.size:
-            means[model] = Interval(float(scores.mean()), np.nan, np.nan)
+        names = edition.begun(model, edition.averaged(part))
+        if names:
+            means[model] = mean_interval(edition, model, names, RESAMPLES)
     return means
 
 
@@ -442,7 +439,8 @@ def _moments(edition: Edition, setting: str) -> dict[str, dict[str, Ranks]]:
 
 
 def _ranks_of_part(edition: Edition, part: str) -> dict[str, Ranks]:
-    tables = {model: edition.table(model, edition.averaged(part)) for model in edition.models}
+    shared = edition.shared(edition.averaged(part))
+    tables = {model: edition.table(model, shared) for model in edition.models}
     return {m: ranked_scores(t.mean(axis=1)) for m, t in tables.items() if t.shape[0] > 1}
 
 

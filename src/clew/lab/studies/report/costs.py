@@ -6,6 +6,7 @@ from typing import Any
 
 from clew.lab.grid.results import Row
 from clew.lab.studies.report.edition import Edition
+from clew.lab.studies.report.means import lacks, mean_score
 from clew.lab.studies.report.tables import (
     MISSING,
     model_cell,
@@ -57,19 +58,19 @@ def costs(edition: Edition) -> Table:
             continue
         parameters = [row["parameters"] for row in own]
         seconds = sum(row["seconds"] for row in own) / len(own)
-        scores = [edition.table(model, edition.averaged(part)) for part in edition.parts]
-        means = [float(table.mean()) if table.size else None for table in scores]
+        found = {part: edition.begun(model, edition.averaged(part)) for part in edition.parts}
+        means = {p: mean_score(edition, model, names) for p, names in found.items() if names}
         cells += [
             Cell(_range(parameters), _published_parameters(edition, model)),
             Cell(f"{seconds:,.1f}"),
             Cell(f"{speed[model]:,.0f}") if model in speed else MISSING,
         ]
-        cells += [MISSING if m is None else Cell(f"{m:.3f}", shade=shade(m)) for m in means]
+        cells += [_mean_cell(edition, model, part, means.get(part)) for part in edition.parts]
         rows.append(cells)
         record: dict[str, Any] = {"model": model, "parameters_from": min(parameters)}
         record |= {"parameters_to": max(parameters), "seconds_per_cell": seconds}
         record |= {"steps_per_second": speed.get(model)}
-        records.append(record | dict(zip(edition.parts, means, strict=True)))
+        records.append(record | {part: means.get(part) for part in edition.parts})
     note = (
         "Parameters are those of the whole agent; they grow with the size of an observation. "
         "Seconds are a cell's share of its program's time, compiling and evaluating included; "
@@ -77,6 +78,14 @@ def costs(edition: Edition) -> Table:
     )
     title = "Parameters and cost beside score"
     return tabulate(f"{edition.slug}-cost", title, columns, rows, note, records)
+
+
+def _mean_cell(edition: Edition, model: str, part: str, mean: float | None) -> Cell:
+    if mean is None:
+        return MISSING
+    wanted = edition.averaged(part)
+    below = lacks(edition, model, edition.begun(model, wanted), wanted)
+    return Cell(f"{mean:.3f}", below, shade=shade(mean))
 
 
 def _range(numbers: Sequence[int]) -> str:
@@ -97,11 +106,8 @@ def provenance(edition: Edition, note: str) -> Table:
     settings = study.get("evaluation", {})
     played = "greedy actions" if settings.get("greedy") else "actions sampled from the policy"
     fresh = "the first of a fixed stream" if settings.get("stream") else "fresh ones"
-    budget = (
-        f"{study['episodes']:,} episodes"
-        if study.get("episodes")
-        else f"{study.get('steps') or 0:,} steps"
-    )
+    steps = f"{_range([row['steps'] for row in rows])} steps"
+    budget = f"{study['episodes']:,} episodes" if study.get("episodes") else steps
     versions = dict.fromkeys(
         ", ".join(f"{k} {v}" for k, v in row.get("versions", {}).items()) for row in rows
     )

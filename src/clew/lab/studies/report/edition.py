@@ -1,16 +1,18 @@
 """A study's folder as a report reads it: the grid, its scores, floors and published numbers."""
 
+import math
 import pkgutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from clew.errors import UserError, unknown_name
+from clew.errors import UserError, one_line, unknown_name
 from clew.files import read_json
 from clew.lab.grid import Setting
 from clew.lab.grid.results import FORMAT, RESULTS, STUDY, cell_of, failed_cells
@@ -24,11 +26,21 @@ from clew.stats import Spread, mean_and_deviation
 if TYPE_CHECKING:
     from clew.report.figures import Styles
 
-NEEDED = ("model", "setting", "seed", "mean", "score", "curve", "steps", "seconds", "parameters")
-PERFECT = 1.0
-"""The best possible score, of every return and rate that a study here has."""
+NEEDED: Mapping[str, tuple[str, tuple[type, ...]]] = {
+    "model": ("text", (str,)),
+    "setting": ("text", (str,)),
+    "seed": ("an integer", (int,)),
+    "mean": ("a finite number or null", (float, int, NoneType)),
+    "score": ("text", (str,)),
+    "curve": ("an object of lists", (dict,)),
+    "steps": ("an integer", (int,)),
+    "seconds": ("a finite number", (float, int)),
+    "parameters": ("an integer", (int,)),
+}
+"""Of every row, and what their values are."""
 NEEDLESS = 0.9
-"""Where a policy without a memory earns so much, the setting does not ask for one."""
+"""Where a policy without a memory earns this much of a perfect score, the setting does not ask for
+one."""
 SEEDS = 3
 """Of published numbers that do not say how many there were."""
 
@@ -40,6 +52,10 @@ class SettingInfo(NamedTuple):
     label: str
     part: str
     floors: Mapping[str, float]
+    perfect: float = 1.0
+    """The best possible score."""
+    doubt: str = ""
+    """Why its floors were left out, in a sentence."""
 
     @property
     def floor(self) -> float | None:
@@ -55,7 +71,8 @@ class SettingInfo(NamedTuple):
     @property
     def needless(self) -> bool:
         """Whether the setting can be solved without a memory."""
-        return self.floor is not None and self.floor >= NEEDLESS * PERFECT
+        least = min(NEEDLESS * self.perfect, self.perfect)  # which may be negative
+        return self.floor is not None and self.floor >= least
 
 
 class Part(NamedTuple):
@@ -197,11 +214,15 @@ class Edition:
         """The names of an experiment's settings."""
         return [name for name, info in self.settings.items() if info.part == part]
 
-    def values(self, model: str, setting: str) -> Float[np.ndarray, " seeds"]:
-        """The scores of the seeds that are there and have one, in the order of their numbers."""
+    def scored(self, model: str, setting: str) -> list[int]:
+        """The seeds that are there and have a score, in order."""
         found = self.cells.get((model, setting), {})
-        means = (found[seed]["mean"] for seed in sorted(found))
-        return np.array([mean for mean in means if mean is not None], np.float64)
+        return [seed for seed in sorted(found) if found[seed]["mean"] is not None]
+
+    def values(self, model: str, setting: str) -> Float[np.ndarray, " seeds"]:
+        """The scores of the seeds that are `scored`, in the order of their numbers."""
+        seeds = self.scored(model, setting)
+        return np.array([self.cells[model, setting][n]["mean"] for n in seeds], np.float64)
 
     @property
     def means(self) -> list[float]:
@@ -213,33 +234,40 @@ class Edition:
         values = self.values(model, setting)
         return mean_and_deviation(values) if values.size > 1 else None
 
-    def complete(self, model: str, settings: Iterable[str]) -> list[str]:
-        """The settings in which a model has as many seeds as it has in any of them."""
-        counts = {name: self.values(model, name).size for name in settings}
-        most = max(counts.values(), default=0)
-        return [name for name, count in counts.items() if count == most > 0]
+    def begun(self, model: str, settings: Iterable[str]) -> list[str]:
+        """The settings in which a model has a score."""
+        return [name for name in settings if self.values(model, name).size]
+
+    def shared(self, settings: Sequence[str]) -> list[str]:
+        """The settings in which every model has a score that has one in any of them."""
+        begun = [names for model in self.models if (names := self.begun(model, settings))]
+        return [name for name in settings if begun and all(name in names for names in begun)]
 
     def table(
         self, model: str, settings: Iterable[str], *, normalised: bool = False
     ) -> Float[np.ndarray, "seeds settings"]:
-        """The scores in those settings that are `complete`.
+        """The scores in the settings that a model is `begun` in, as many seeds of each.
+
+        They are the first of each setting, as many as the model has in every one.
 
         Args:
             model: one of `models`.
             settings: names; with `normalised`, all with a floor below `NEEDLESS`.
             normalised: 0 is the setting's floor and 1 a perfect score.
         """
-        names = self.complete(model, settings)
+        names = self.begun(model, settings)
         columns = [self.values(model, name) for name in names]
+        fewest = min((column.size for column in columns), default=0)
+        columns = [column[:fewest] for column in columns]
         if normalised:
             columns = [self.normalised(name, c) for name, c in zip(names, columns, strict=True)]
         return np.stack(columns, axis=1) if columns else np.zeros((0, 0))
 
     def normalised(self, setting: str, values: Any) -> Any:
         """Scores with 0 at the setting's floor and 1 at a perfect score."""
-        floor = self.settings[setting].floor
-        assert floor is not None
-        return (values - floor) / (PERFECT - floor)
+        info = self.settings[setting]
+        assert info.floor is not None
+        return (values - info.floor) / (info.perfect - info.floor)
 
     def averaged(self, part: str) -> list[str]:
         """The settings of a part that its means are over: those that ask for a memory.
@@ -282,7 +310,7 @@ def read_edition(folder: str | Path, run_dir: str | Path = "runs") -> Edition:
     cells = cells_of(rows)
     page = page_of(name)
     models = list(dict.fromkeys([*study["models"], *(row["model"] for row in rows)]))
-    used = [row["setting"] for row in rows]
+    infos = _settings(page.publication, study["settings"], [row["setting"] for row in rows])
     return Edition(
         folder=path,
         name=name,
@@ -290,7 +318,7 @@ def read_edition(folder: str | Path, run_dir: str | Path = "runs") -> Edition:
         study=study,
         rows=rows,
         models=models,
-        settings=_settings(page.publication, study["settings"], used),
+        settings={setting: _doubted(info, rows) for setting, info in infos.items()},
         seeds=sorted({*study["seeds"], *(row["seed"] for row in rows)}),
         published=_published(page.publication, study["expected"]),
         cells=cells,
@@ -303,12 +331,19 @@ def _rows(lines: Sequence[Line], path: Path) -> list[Row]:
     """One row for every cell and budget, the first, as a study goes on from.
 
     Raises:
-        UserError: if a model's rows in a setting are of different settings of training.
+        UserError: if rows have different scores, or a model's in a setting are of different
+            settings of training.
     """
+    score = lines[0].row["score"]
     rows: dict[tuple[Any, ...], Row] = {}
     digests: dict[tuple[Any, ...], Any] = {}
     for line in lines:
         row = line.row
+        if row["score"] != score:
+            raise UserError(
+                f"{path}, line {line.number}: its score is {row['score']!r}, and {score!r} in the "
+                "rows before; means over both would be of neither"
+            )
         rows.setdefault((*cell_of(row), row["steps"]), row)
         pair = row["model"], row["setting"], row["steps"]
         digest = digests.setdefault(pair, row.get("digest"))
@@ -362,9 +397,18 @@ def _read_study(path: Path) -> dict[str, Any]:
 
 
 def _check_row(row: Row, path: Path, number: int) -> None:
-    for key in NEEDED:
+    for key, (expected, kinds) in NEEDED.items():
         if key not in row:
             raise UserError(f"{path}: line {number} has no {key!r}: it is no row of a study")
+        value = row[key]
+        if type(value) not in kinds or (isinstance(value, float) and not math.isfinite(value)):
+            raise UserError(
+                f"{path}: line {number}: {key!r} must be {expected}, got {one_line(value)}"
+            )
+    for key in ("steps", "episodes", row["score"]):
+        points = row["curve"].get(key)
+        if not isinstance(points, list) or not points:
+            raise UserError(f"{path}: line {number}: its 'curve' has no list of {key!r}")
 
 
 def _settings(
@@ -373,6 +417,8 @@ def _settings(
     """The newest command's settings and those that earlier ones left rows of, the publication's
     first and in its order."""
     floors = {setting: dict(values.get("floors", {})) for setting, values in given.items()}
+    perfect = {n: setting.perfect for n, setting in publication.settings.items()}
+    perfect |= {n: values.get("perfect", 1.0) for n, values in given.items()}
     names, known = list(dict.fromkeys([*given, *used])), publication.settings
     ordered = [n for n in known if n in names] + [n for n in names if n not in known]
     return {
@@ -381,9 +427,24 @@ def _settings(
             publication.label_of(n),
             publication.part_of(n),
             floors.get(n) or (known[n].floors if n in known else {}),
+            perfect.get(n, 1.0),
         )
         for n in ordered
     }
+
+
+def _doubted(info: SettingInfo, rows: Sequence[Row]) -> SettingInfo:
+    """A setting without its floors, and why, if its perfect score cannot be the best there is."""
+    scores = [r["mean"] for r in rows if r["setting"] == info.name and r["mean"] is not None]
+    for what, value in (("the floor", info.floor), ("a score", max(scores, default=None))):
+        rounding = 1e-6 * max(1.0, abs(info.perfect))
+        if info.floors and value is not None and value > info.perfect + rounding:
+            doubt = (
+                f"{info.label}: {what} of {value:g} is above the perfect score, {info.perfect:g}, "
+                "so its floors are left out; say what is perfect, as Setting(perfect=...)."
+            )
+            return info._replace(floors={}, doubt=doubt)
+    return info
 
 
 def _published(

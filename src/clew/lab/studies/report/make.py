@@ -19,6 +19,7 @@ from clew.lab.studies.report.comparisons import (
 )
 from clew.lab.studies.report.costs import costs, provenance, rates
 from clew.lab.studies.report.edition import Edition, cells_of, read_edition
+from clew.lab.studies.report.means import mean_score, some_seeds
 from clew.lab.studies.report.tables import (
     aggregates,
     floors,
@@ -191,7 +192,8 @@ def _numbers(edition: Edition) -> Numbers:
     return Numbers(pairs)
 
 
-def _sentences(edition: Edition) -> list[str]:
+def _what_lacks(edition: Edition) -> list[str]:
+    """Sentences about cells without a row or a score, and about floors that cannot be."""
     sentences = []
     missing = {
         model: len(edition.settings) * len(edition.seeds)
@@ -207,8 +209,17 @@ def _sentences(edition: Edition) -> list[str]:
     if edition.failed:
         sentences.append(
             f"Training failed, so there is no score, of {_failed_text(edition.failed)} "
-            f"({FAILURES} has why)."
+            f"({FAILURES} has why). Means without them may flatter a model."
         )
+    unscored = Counter(row["model"] for row in edition.rows if row["mean"] is None)
+    if unscored:
+        named = listed([f"{model} {count:,}" for model, count in unscored.items()])
+        sentences.append(f"Trainings that ended without a score, and are in no mean: {named}.")
+    return sentences + [info.doubt for info in edition.settings.values() if info.doubt]
+
+
+def _sentences(edition: Edition) -> list[str]:
+    sentences = _what_lacks(edition)
     budget, published = edition.study.get("episodes"), edition.publication.episodes
     if budget and published and budget != published:
         sentences.append(
@@ -255,25 +266,19 @@ def _counts(edition: Edition) -> tuple[int, int, int]:
 
 def _best(edition: Edition, part: str) -> str:
     """Which model is best in a part, here and as published, over settings that all have."""
-    models = [m for m in edition.models if edition.table(m, edition.averaged(part)).size]
-    shared = [
-        name
-        for name in edition.averaged(part)
-        if all(edition.values(model, name).size for model in models)
-    ]
-    title = title_of(edition, part)
+    wanted, title = edition.averaged(part), title_of(edition, part)
+    models, shared = [m for m in edition.models if edition.begun(m, wanted)], edition.shared(wanted)
     if not models:
         return f"{title}: no cell is there yet."
     if not shared:
         return f"{title}: the models have no setting in common yet."
-    means = {m: sum(edition.values(m, s).mean() for s in shared) / len(shared) for m in models}
-    best = max(means, key=lambda model: means[model])
-    text = (
-        f"{title}: {best} has the highest mean {score_label(edition)}, {means[best]:.3f} over "
-        f"{counted(len(shared), 'setting')}"
-    )
-    if len(edition.averaged(part)) < len(edition.of_part(part)):
-        text += " that ask for a memory"
+    of = f"{len(shared)} of " if len(shared) < len(wanted) else ""
+    over = f"over {of}{counted(len(wanted), 'setting')}"
+    if len(wanted) < len(edition.of_part(part)):
+        over += " that ask for a memory"
+    if len(shared) < len(wanted):
+        over += ", those in which all models have a score"
+    text = f"{title}: {_best_here(edition, models, shared, over)}"
     published = {
         m: sum(edition.published[m, s].mean for s in shared) / len(shared)
         for m in models
@@ -283,3 +288,16 @@ def _best(edition: Edition, part: str) -> str:
         return f"{text}."
     first = max(published, key=lambda model: published[model])
     return f"{text}; among the published it is {first}, {published[first]:.3f}."
+
+
+def _best_here(edition: Edition, models: Sequence[str], settings: Sequence[str], over: str) -> str:
+    """The best model, unless seeds that some models lack are in the means of others."""
+    few = {m: text for m in models if (text := some_seeds(edition, m, settings))}
+    seeds = [[edition.scored(model, name) for name in settings] for model in models]
+    if any(own != seeds[0] for own in seeds):
+        lacking = listed([f"{model} has {text}" for model, text in few.items()])
+        return f"no model is named the best {over}, as means are over different seeds: {lacking}"
+    means = {model: mean_score(edition, model, settings) for model in models}
+    best = max(means, key=lambda model: means[model])
+    text = f"{best} has the highest mean {score_label(edition)}, {means[best]:.3f} {over}"
+    return f"{text}, with {few[best]}" if few else text

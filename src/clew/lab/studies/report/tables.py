@@ -1,6 +1,5 @@
 """The tables of scores: by part, by setting beside the published ones, beside their floors."""
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +15,8 @@ from clew.lab.studies.report.comparisons import (
     difference_text,
     mean_difference,
 )
-from clew.lab.studies.report.edition import NEEDLESS, PERFECT, Edition, SettingInfo
+from clew.lab.studies.report.edition import NEEDLESS, Edition, SettingInfo
+from clew.lab.studies.report.means import lacks, mean_interval
 from clew.report.curves import LABELS
 from clew.report.document import Cell, Column, Table, counted, tabulate
 from clew.stats import (
@@ -105,6 +105,11 @@ def summary(edition: Edition) -> Table:
         "bootstrap over seeds, stratified by setting; one seed gives none, and three give one "
         "that is too narrow."
     )
+    if any(_lacks_some(edition, record) for record in records):
+        note += (
+            " Each setting counts the same, whatever its number of seeds; means of fewer seeds or "
+            "settings say so, and are not over what the others are."
+        )
     if edition.leaves_out:
         note += " Settings that need no memory are left out."
     if edition.published:
@@ -123,24 +128,20 @@ def summary(edition: Edition) -> Table:
 
 def _mean_of_part(edition: Edition, model: str, part: str) -> tuple[Cell, dict[str, Any]]:
     wanted = edition.averaged(part)
-    names = edition.complete(model, wanted)
+    names = edition.begun(model, wanted)
     if not names:
         return MISSING, {}
-    scores = edition.table(model, names)
+    mean = mean_interval(edition, model, names)
     expected = [edition.published[model, n] for n in names if (model, n) in edition.published]
-    if len(scores) > 1:
-        mean = stratified_interval(scores, mean_of_tasks)
-    else:
-        mean = Interval(float(scores.mean()), math.nan, math.nan)
-    record = {"model": model, "part": part, "settings": len(names), "seeds": len(scores)}
+    fewest = min(edition.values(model, name).size for name in names)
+    record = {"model": model, "part": part, "settings": len(names), "seeds": fewest}
     record |= mean._asdict()
-    below, mark = [], ""
-    below += _some(names, wanted)
+    below, mark = list(lacks(edition, model, names, wanted)), ""
     if len(expected) == len(names):
         published = sum(spread.mean for spread in expected) / len(expected)
         record["published"] = published
         below.append(f"published {published:.3f}")
-        test = _difference(edition, model, names, expected) if len(scores) > 1 else None
+        test = _difference(edition, model, names, expected) if fewest > 1 else None
         if test is not None:
             record |= {f"difference_{key}": value for key, value in test._asdict().items()}
             below.append(difference_text(test))
@@ -152,9 +153,10 @@ def _mean_of_part(edition: Edition, model: str, part: str) -> tuple[Cell, dict[s
     return Cell(f"{mean:.3f}", tuple(below), mark, shade(mean.mean)), record
 
 
-def _some(names: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
-    """A line for a cell that is of fewer settings than those of other models may be."""
-    return (f"{len(names)} of {len(wanted)} settings",) if len(names) < len(wanted) else ()
+def _lacks_some(edition: Edition, record: dict[str, Any]) -> bool:
+    """Whether the mean of a record lacks settings or seeds."""
+    wanted = edition.averaged(record["part"])
+    return record["settings"] < len(wanted) or record["seeds"] < len(edition.seeds)
 
 
 def _whole(edition: Edition, part: str) -> bool:
@@ -172,8 +174,8 @@ def _difference(
 
 
 def shade(score: float) -> float:
-    """How dark a score's background is."""
-    return min(max(score / PERFECT, 0.0), 1.0)
+    """How dark the background of a score is, of which 1 is perfect."""
+    return min(max(score, 0.0), 1.0)
 
 
 def results(edition: Edition, part: str) -> Table:
@@ -290,7 +292,8 @@ def floors(edition: Edition, part: str) -> Table:
     note = (
         f"Floors are returns of policies that do not do what the task asks; {meant}. Models: mean "
         "over seeds, normalised so that 0 is the best of the floors that need no memory and 1 is "
-        f"perfect. Where that floor is {NEEDLESS} or more there is nothing to normalise. {SAME}: "
+        f"perfect. Where that floor is {NEEDLESS} of a perfect score or more there is nothing to "
+        f"normalise. {SAME}: "
         "every seed earned exactly what one of the floors earns, on the same episodes."
     )
     title = f"{title_of(edition, part)}: floors and normalised scores"
@@ -329,11 +332,11 @@ def aggregates(edition: Edition) -> Table | None:
     for model in edition.models:
         cells = [model_cell(edition, model)]
         for part in parts:
-            needed = edition.in_need(part)
+            needed = edition.shared(edition.in_need(part))
             scores = edition.table(model, needed, normalised=True)
             found = {way: _aggregate(scores, of, way) for way, of in AGGREGATES.items()}
             found[BETTER] = _better(edition, model, part)
-            below = _some(edition.complete(model, needed), needed)
+            below = lacks(edition, model, needed, edition.in_need(part)) if scores.size else ()
             for way, (cell, record) in found.items():
                 cells.append(cell._replace(below=(*cell.below, *below)) if record else cell)
                 if record:
@@ -344,8 +347,9 @@ def aggregates(edition: Edition) -> Table | None:
         "that need no memory left out; with 95% intervals from a bootstrap over seeds, stratified "
         "by setting. The interquartile mean leaves out the worst and the best quarter of all "
         "trainings. A score below 0 is worse than that floor. Better than others: how probably a "
-        "training scores higher than one of another model in the same setting. A model that lacks "
-        "seeds in a setting is compared without it, as its cells say."
+        "training scores higher than one of another model in the same setting. All models are over "
+        "the settings in which each has a score; one that lacks seeds in one of them has as few in "
+        "the others here, as its cells say."
     )
     name = f"{edition.slug}-normalised"
     return tabulate(name, "Normalised scores", ["model", *heads], rows, note, records)
@@ -367,11 +371,11 @@ def _aggregate(
 
 
 def _better(edition: Edition, model: str, part: str) -> tuple[Cell, dict[str, Any]]:
-    """How probably a model beats the others that are as complete as it is."""
-    names = edition.complete(model, edition.in_need(part))
+    """How probably a model beats the others, in the settings that all of them have."""
+    names = edition.shared(edition.in_need(part))
     tables = {other: edition.table(other, names) for other in edition.models}
     own = tables.pop(model)
-    others = [table for table in tables.values() if table.shape[1] == len(names) > 0]
+    others = [table for table in tables.values() if table.size]
     if own.shape[0] < 2 or sum(map(len, others)) < 2:
         return MISSING, {}
     found = probability_of_improvement(own, np.concatenate(others), resamples=2000)
