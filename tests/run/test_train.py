@@ -245,6 +245,19 @@ def test_numbers_that_are_none_stop_the_run_at_their_update(tmp_path):
             clew.resume_run(tmp_path / "sound", steps=config.steps, progress=Watch())
 
 
+def boundless(input_size: int, *, key: Any) -> clew.AbstractMemory:
+    """A memory whose outputs are no numbers."""
+    memory = clew.make_memory("gru", input_size=input_size, key=key, hidden_size=4)
+    return jax.tree.map(lambda weight: weight * jax.numpy.inf, memory)
+
+
+def test_a_memory_of_ones_own_is_among_what_may_not_be_finite(tmp_path):
+    memory = f"{__name__}:boundless"
+    config = small_config(tmp_path, seeds=1, memory=memory, memory_options={})
+    with pytest.raises(TrainingDiverged, match=f"outputs of {memory} that are not finite .clew ch"):
+        clew.train(config, progress=Watch())
+
+
 class Unseen(TMaze):
     """Half of its observations are no numbers."""
 

@@ -174,9 +174,10 @@ def _replay(memory: "AbstractMemory") -> str:
     from clew.memory.laws.replay import STEP, staleness, stored_floats  # start: as JAX
 
     off = ", ".join(f"{value:.2%} after {n}" for n, value in staleness(memory).items())
+    size = state_size(memory)
     return (
-        f"replay stores {stored_floats(memory):,} of the state's {state_size(memory).floats:,} "
-        f"floats; a replayed sequence is off by {off} updates of {STEP:.1%} of each parameter"
+        f"replay stores {stored_floats(memory):,} of the state's {size.floats + size.integers:,} "
+        f"numbers; a replayed sequence is off by {off} updates of {STEP:.1%} of each parameter"
     )
 
 

@@ -382,6 +382,8 @@ class Runner:
             f"{algorithm}.max_grad_norm (now {learning.max_grad_norm})"
         )
         look = [NOTHING_ALLOWED] if self._parts.static.mask is not None else []
+        if is_reference(config.memory):
+            look.append(f"outputs of {config.memory} that are not finite (clew check tries it)")
         try:
             task.require_finite(seed.actor, float(seed.sums["return"]))
         except EnvironmentFault as fault:
