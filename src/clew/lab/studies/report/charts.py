@@ -216,7 +216,7 @@ def profiles(edition: Edition, styles: Styles) -> Chart | None:
 
 
 def _profiles(edition: Edition, part: str) -> dict[str, Profile]:
-    needed = edition.shared(edition.in_need(part))
+    needed = edition.in_need(part)
     scores = {m: edition.table(m, needed, normalised=True) for m in edition.models}
     return {
         model: performance_profile(found, THRESHOLDS, resamples=500)
@@ -439,8 +439,7 @@ def _moments(edition: Edition, setting: str) -> dict[str, dict[str, Ranks]]:
 
 
 def _ranks_of_part(edition: Edition, part: str) -> dict[str, Ranks]:
-    shared = edition.shared(edition.averaged(part))
-    tables = {model: edition.table(model, shared) for model in edition.models}
+    tables = {model: edition.table(model, edition.averaged(part)) for model in edition.models}
     return {m: ranked_scores(t.mean(axis=1)) for m, t in tables.items() if t.shape[0] > 1}
 
 

@@ -332,11 +332,12 @@ def aggregates(edition: Edition) -> Table | None:
     for model in edition.models:
         cells = [model_cell(edition, model)]
         for part in parts:
-            needed = edition.shared(edition.in_need(part))
+            needed = edition.in_need(part)
             scores = edition.table(model, needed, normalised=True)
             found = {way: _aggregate(scores, of, way) for way, of in AGGREGATES.items()}
             found[BETTER] = _better(edition, model, part)
-            below = lacks(edition, model, needed, edition.in_need(part)) if scores.size else ()
+            names = edition.begun(model, needed)
+            below = lacks(edition, model, names, needed) if names else ()
             for way, (cell, record) in found.items():
                 cells.append(cell._replace(below=(*cell.below, *below)) if record else cell)
                 if record:
@@ -347,9 +348,9 @@ def aggregates(edition: Edition) -> Table | None:
         "that need no memory left out; with 95% intervals from a bootstrap over seeds, stratified "
         "by setting. The interquartile mean leaves out the worst and the best quarter of all "
         "trainings. A score below 0 is worse than that floor. Better than others: how probably a "
-        "training scores higher than one of another model in the same setting. All models are over "
-        "the settings in which each has a score; one that lacks seeds in one of them has as few in "
-        "the others here, as its cells say."
+        "training scores higher than one of another model in the same setting, of the models that "
+        "have all of its settings. A model that lacks settings or seeds says so, and as many seeds "
+        "of each of its settings are taken."
     )
     name = f"{edition.slug}-normalised"
     return tabulate(name, "Normalised scores", ["model", *heads], rows, note, records)
@@ -371,11 +372,11 @@ def _aggregate(
 
 
 def _better(edition: Edition, model: str, part: str) -> tuple[Cell, dict[str, Any]]:
-    """How probably a model beats the others, in the settings that all of them have."""
-    names = edition.shared(edition.in_need(part))
+    """How probably a model beats the others that have all of its settings."""
+    names = edition.begun(model, edition.in_need(part))
     tables = {other: edition.table(other, names) for other in edition.models}
     own = tables.pop(model)
-    others = [table for table in tables.values() if table.size]
+    others = [table for table in tables.values() if table.shape[1] == len(names) > 0]
     if own.shape[0] < 2 or sum(map(len, others)) < 2:
         return MISSING, {}
     found = probability_of_improvement(own, np.concatenate(others), resamples=2000)
