@@ -100,7 +100,6 @@ MISTAKES = {
     r"settings\['a'\] must be of type Setting, got 'tmaze'": {"settings": {"a": "tmaze"}},
     "settings must be a dict by name, got 'tmaze'": {"settings": "tmaze"},
     "evaluation must be of type Evaluation, got {'episodes': 5}": {"evaluation": {"episodes": 5}},
-    "unknown model in weights 'gruu'; did you mean 'gru'": {"weights": {"gruu": 3.0}},
     "unknown model in expected 'gruu'; did": {"expected": {("gruu", "length-1"): Expected(1, 0)}},
     r"expected must be by \(model, setting\), got 'gru'": {"expected": {"gru": Expected(1, 0)}},
     r"expected\['gru'\] must be of type Expected, got 1.0": {"expected": {"gru": 1.0}},

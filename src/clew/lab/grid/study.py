@@ -178,9 +178,6 @@ class Study:
 
     def _check_names(self) -> None:
         """Refuses names in one field that another one does not have."""
-        for model in self.weights:
-            if model not in self.models:
-                raise unknown_name("model in weights", model, self.models)
         for pair in self.expected:
             if not (isinstance(pair, tuple) and len(pair) == 2):
                 raise UserError(f"expected must be by (model, setting), got {one_line(pair)}")
