@@ -191,10 +191,9 @@ def study(part: str = "all", edition: str = "published") -> Study:
     published = edition == "published"
     wanted = {name: s for p in parts for name, s in settings(p, edition).items()}
     expected = {pair: e for p in parts for pair, e in published_table(p).items()}
-    agents = models(edition)
     return Study(
         name=grid_name(edition),
-        models=agents,
+        models=models(edition),
         settings=wanted,
         seeds=PUBLISHED_SEEDS if published else REPAIRED_SEEDS,
         episodes=EPISODES,
@@ -202,7 +201,7 @@ def study(part: str = "all", edition: str = "published") -> Study:
             episodes=PUBLISHED_EPISODES if published else REPAIRED_EPISODES, stream=published
         ),
         expected=expected if published else {},
-        weights={name: _WEIGHTS[name] for name in agents if name in _WEIGHTS},
+        weights=_WEIGHTS,
         fit_windows=True,
     )
 

@@ -150,16 +150,15 @@ def study(edition: str = "published", corridors: Sequence[int] = CORRIDORS) -> S
     require_choice("edition", edition, EDITIONS)
     for length in corridors:
         require_at_least("corridor", length, 2)
-    agents = models(edition)
     return Study(
         name=grid_name(edition),
-        models=agents,
+        models=models(edition),
         settings={f"corridor-{n}": setting(n, edition) for n in corridors},
         seeds=tuple(range(SEEDS)),
         steps=STEPS,
         evaluation=Evaluation(episodes=_EPISODES),
         score="success",
-        weights={name: _WEIGHTS[name] for name in agents if name in _WEIGHTS},
+        weights=_WEIGHTS,
         curve_bins=75,
         resumable=True,
         last_steps=LAST_STEPS,
