@@ -27,8 +27,10 @@ from clew.report.document import Chart, Panel
 from clew.report.figures import save_chart
 from clew.run import folder
 from clew.run.asynchronous.settings import AsyncConfig
+from clew.run.build import make_parts
 from clew.run.checkpoint import Identity
 from clew.run.progress import Quiet
+from clew.run.start import read_shared_start
 from clew.run.trust import named_code
 
 TABLE = re.findall(
@@ -201,6 +203,12 @@ def test_ones_own_run_needs_no_consent(tmp_path: Path, monkeypatch: pytest.Monke
         record.unlink()
     with pytest.raises(UserError, match="gift would run"):
         clew.load("gift")
+
+    # Consent of a sweep is remembered, since its worker processes read that run again.
+    parts = make_parts(replace(config, name="next", start_from="gift"))
+    with pytest.raises(UserError, match="gift would run"):
+        read_shared_start(parts)
+    assert read_shared_start(parts, trust=True) and read_shared_start(parts)
 
 
 def test_a_folder_cannot_leave_the_algorithm_to_its_task(gift: Callable[[str], Path]) -> None:

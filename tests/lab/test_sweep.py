@@ -360,7 +360,22 @@ MISTAKES = {
     f"{SWEEP} a2c.num_envs=4,8 --ray auto --workers 2": "--ray and --workers exclude each other",
     f"{SWEEP} env_options.corridor_length=3,4": "a sweep compares agents on one task: env_options.",
     f"{SWEEP} a2c.num_envs=4,8 --memories lstm none": "leave out --memory",
+    f"{SWEEP} a2c.num_envs=4,8 --trust": "--trust is for the run of --start-from",
+    f"{SWEEP} a2c.num_envs=4,8 --workers -1": "workers must be an integer of at least 0",
 }
+
+
+@pytest.mark.parametrize("words", [[], ["--trust"]])
+def test_the_code_of_the_run_to_start_from_needs_consent(words, monkeypatch, capsys) -> None:
+    asked: list[bool] = []
+
+    def read(parts: object, *, trust: bool) -> None:
+        asked.append(trust)
+        raise UserError("read")
+
+    monkeypatch.setattr(sweep_module, "read_shared_start", read)
+    assert run([*f"{SWEEP} a2c.num_envs=4,8 --start-from other".split(), *words]) == 2
+    assert asked == [bool(words)] and capsys.readouterr().err == "error: read\n"
 
 
 @pytest.mark.parametrize("words", MISTAKES)

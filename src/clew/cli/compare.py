@@ -54,9 +54,6 @@ class TrainingCommand(Memories):
 
     learners: tuple[str, ...] = ()
     """Learners to compare, by name or module:Class, in place of --algorithm."""
-    trust: bool = False
-    """With --start-from: import the code that that run's settings name, even if this machine has
-    not trained it."""
 
 
 def main(args: list[str]) -> int:
@@ -139,8 +136,6 @@ def compare_trained(args: list[str]) -> int:
     if command.memories and command.learners:
         raise UserError("give --memories or --learners; the other is the same for all of them")
     config = command.config
-    if command.trust and not config.start_from:
-        raise UserError("--trust is for the run of --start-from, which is not given")
     for line in on_algorithm(words, config, command.learners):
         log(line)
     for line in on_sizes(config, command.memories):

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 
 from clew.cli.tables import print_table
-from clew.errors import UserError, counted
+from clew.errors import UserError, counted, require_at_least
 from clew.lab.grid import (
     RayWorkers,
     Standing,
@@ -38,8 +38,9 @@ def chosen_workers(ray: str, count: int) -> AbstractContextManager[int | Workers
         count: of processes, 0 for one on every core.
 
     Raises:
-        UserError: if both are given, or no cluster answers.
+        UserError: if both are given, the count is below 0, or no cluster answers.
     """
+    require_at_least("workers", count, 0)
     if not ray:
         return nullcontext(count or None)
     if count:

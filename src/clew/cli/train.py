@@ -41,6 +41,9 @@ class Memories(TrainingOptions):
 
     memories: tuple[str, ...] = ()
     """Memories to compare, by name or module:Class, in place of --memory."""
+    trust: bool = False
+    """With --start-from: import the code that that run's settings name, even if this machine has
+    not trained it."""
     json: bool = False
     """Print JSON instead of tables."""
 
@@ -110,13 +113,16 @@ def parse_training(
         changes: settings of training whose defaults are others than those of `clew train`.
 
     Raises:
-        UserError: as `parse`, or if --memory is given beside --memories.
+        UserError: as `parse`, or if --memory is given beside --memories, or --trust without a run
+            to start from.
     """
     config = dataclasses.replace(default_command(args).config, **changes)
     prefer = f"--{config.algorithm}."
     parsed = parse(kind, args, command=command, about=about, default=kind(config), prefer=prefer)
     if parsed.memories and value_before_parsing(args, "--memory") is not None:
         raise UserError("--memories has the names of all memories: leave out --memory")
+    if parsed.trust and not parsed.config.start_from:
+        raise UserError("--trust is for the run of --start-from, which is not given")
     if not config.preset:
         return parsed
     made = _within_preset(parsed.config, config)

@@ -12,6 +12,7 @@ from clew.run import checkpoint, folder
 from clew.run.build import Parts
 from clew.run.config import TrainConfig, differences
 from clew.run.load import LoadedRun, load_run
+from clew.run.trust import remember
 
 AGENT = (
     *("env", "env_options", "memory", "memory_options", "network", "wrappers"),
@@ -31,8 +32,10 @@ class Start(NamedTuple):
     """What the wrappers have learned, by their names, seeds first."""
     message: str
     """Which they are, and in which settings the two runs differ."""
-    seeds: int
-    """Of the other run."""
+    path: Path
+    """The other run's folder."""
+    config: TrainConfig
+    """Its settings."""
 
     def of_seed(self, index: int) -> tuple[Any, Any]:
         """One seed's arrays, and the statistics of its wrappers."""
@@ -73,20 +76,28 @@ def read_start(parts: Parts, path: Path | None = None, *, trust: bool = False) -
     line = f"starting from the agent of {run.path} after {max(run.updates)} updates"
     if differing := _differing(run.config, config):
         line += f"; {differing}"
-    return Start(params, _statistics(parts, run), line, run.config.seeds)
+    return Start(params, _statistics(parts, run), line, run.path, run.config)
 
 
-def read_shared_start(parts: Parts) -> Start | None:
+def read_shared_start(parts: Parts, *, trust: bool = False) -> Start | None:
     """The same where a program's lanes are of several cells: one agent begins all of them.
+
+    Args:
+        parts: of the new run.
+        trust: as of `read_start`; it is remembered, since worker processes read the run again.
 
     Raises:
         UserError: if the other run has several.
     """
-    start = read_start(parts)
-    if start is not None and start.seeds > 1:
+    start = read_start(parts, trust=trust)
+    if start is None:
+        return None
+    if trust:
+        remember(start.path, start.config)
+    if start.config.seeds > 1:
         raise UserError(
-            f"start_from names a run of {start.seeds} seeds ({parts.config.start_from}): in a "
-            "study or sweep one agent starts all"
+            f"start_from names a run of {start.config.seeds} seeds ({parts.config.start_from}): in "
+            "a study or sweep one agent starts all"
         )
     return start
 

@@ -107,11 +107,15 @@ class Sweep:
         memory = self.memories[0] if self.memories else config.memory
         return {memory: replace(config, memory=memory)}
 
-    def check(self) -> str:
+    def check(self, *, trust: bool = False) -> str:
         """Refuses an impossible sweep, and returns the name of its score; nothing is trained.
 
+        Args:
+            trust: as of `run_sweep`.
+
         Raises:
-            UserError: naming the setting, its value and what was expected.
+            UserError: naming the setting, its value and what was expected, or code of the run to
+                start from that needs consent.
         """
         configs = list(self.configs().values())
         for name in self.vary:
@@ -120,7 +124,7 @@ class Sweep:
         for config in configs:
             vary = applicable(config, self.vary)
             check_space(config, vary)
-            read_shared_start(make_parts(config))
+            read_shared_start(make_parts(config), trust=trust)
             for values in self.first:
                 make_parts(with_settings(config, {n: v for n, v in values.items() if n in vary}))
         unknown = [name for values in self.first for name in values if name not in self.vary]
@@ -188,6 +192,7 @@ def run_sweep(
     storage: str = "",
     workers: int | Workers | None = None,
     on_ray: bool = False,
+    trust: bool = False,
     progress: StudyProgress | None = None,
     how_to_go_on: str = "the same call again",
 ) -> SweepResult:
@@ -204,6 +209,8 @@ def run_sweep(
             common, as SQLAlchemy takes it.
         workers: as `clew.lab.grid.run_study` takes them.
         on_ray: whether they are a cluster's, for tasks written in JAX.
+        trust: consent to import the code that the run of `config.start_from` names; see
+            `clew.run.trust`.
         progress: the listener; by default lines on standard error.
         how_to_go_on: the command that resumes it, for the message when it is stopped.
 
@@ -211,7 +218,7 @@ def run_sweep(
         UserError: for impossible settings, a folder of another sweep, or Optuna that is missing.
         StudyInterrupted: after Ctrl-C or SIGTERM, with everything saved.
     """
-    path, score = Path(run_dir).absolute(), sweep.check()
+    path, score = Path(run_dir).absolute(), sweep.check(trust=trust)
     configs = sweep.configs()
     compiled = is_compiled(next(iter(configs.values())))
     if on_ray and not compiled:
