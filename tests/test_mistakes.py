@@ -289,7 +289,7 @@ COMMANDS = {
     "models --study makink": "did you mean 'makkink'",
     "models nowhere:A": "there is no module nowhere",
     "envs tmace": "did you mean 'tmaze'",
-    "envs nowhere:A": "needs the module 'nowhere', which is not there",
+    "envs nowhere:A": "there is no module nowhere",
     "check lstmm": "did you mean 'lstm'",
     "check nowhere:memory": "cannot import 'nowhere'",
     "check json:dump_": "did you mean 'dump'",

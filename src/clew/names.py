@@ -27,6 +27,19 @@ MASK = "action_mask"
 """Name of the action mask in an observation, and in Gymnasium's `info`."""
 METRICS = ("return", "length")
 """What is measured of every episode."""
+PACKAGES = {
+    "minigrid": "minigrid",
+    "popgym": "popgym",
+    "ale_py": "ale-py",
+    "mujoco": "mujoco",
+    "Box2D": "'gymnasium[box2d]'",
+    "memory_maze": "'clew[memory-maze]'",
+    "memory_gym": "--no-deps memory-gym",
+    "gymnax": "'clew[jaxenvs]'",
+}
+"""What pip installs for a module; other packages are supposed to be called as their module."""
+GYM = "gym"
+"""The package that Gymnasium succeeds."""
 SCRIPT = "__main__"
 """The module of what is defined in the script that runs, which no other process can import."""
 
@@ -171,6 +184,9 @@ def script_alone(kind: str, name: str) -> str:
 def import_own(name: str, reference: str, folder: str = "") -> ModuleType:
     """Imports a module of the user's own.
 
+    The folder stays the last on Python's path, for what the module imports later and for worker
+    processes, which inherit it.
+
     Args:
         name: of the module.
         reference: what it is imported for, for messages.
@@ -189,9 +205,12 @@ def import_own(name: str, reference: str, folder: str = "") -> ModuleType:
         with importing(name):
             return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+        absent = error.name or ""
+        if absent.partition(".")[0] in (*PACKAGES, GYM):
+            raise UserError(f"{reference} needs {install_hint(absent)}") from error
+        if absent and (name == absent or name.startswith(f"{absent}.")):
             raise UserError(
-                f"{what}: there is no module {error.name}; looked for {error.name}.py in {here} "
+                f"{what}: there is no module {absent}; looked for {absent}.py in {here} "
                 "and in the folders of Python's path (PYTHONPATH adds one)"
             ) from error
         raise UserError(f"{what}: {failed_import(error)}") from error
@@ -201,6 +220,24 @@ def import_own(name: str, reference: str, folder: str = "") -> ModuleType:
         raise UserError(f"{what}: {failed_import(error)}") from error
     finally:
         sys.path.remove(here)
+        if here not in sys.path and "" not in sys.path:
+            sys.path.append(here)
+
+
+def install_hint(module: str) -> str:
+    """A module that is not there, and what to do about it."""
+    top = module.partition(".")[0]
+    if top == GYM:
+        return (
+            "gym, whose successor is Gymnasium: write import gymnasium as gym (reset then gives "
+            "observation and info, step five values)"
+        )
+    if top in PACKAGES:
+        return f"{top}: pip install {PACKAGES[top]}"
+    return (
+        f"the module {module!r}, which is not there: install the package that has it, or start in "
+        "the folder that it lies in"
+    )
 
 
 def failed_import(error: BaseException) -> str:

@@ -171,7 +171,7 @@ def test_a_step_that_opens_episodes_by_itself_will_not_do():
         ("gymnax:Labelled-v0", {"reward": "much"}, "reward must be a number, got 'much'"),
         ("gymnax:Labelled-v0", {"every_end": "cut"}, "unknown value of every_end 'cut'"),
         ("gymnax:fake_gymnax:bear", {}, "unknown name in fake_gymnax 'bear'.*'bare'"),
-        ("gymnax:fake_gymnas:bare", {}, "'fake_gymnas', which is not there"),
+        ("gymnax:fake_gymnas:bare", {}, "there is no module fake_gymnas"),
     ],
 )
 def test_mistakes_get_one_line(pretended_gymnax, name, options, message):

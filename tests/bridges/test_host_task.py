@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from clew.bridges.gymnasium.build import missing_module
 from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.bridges.gymnasium.processes import start_method
 from clew.bridges.gymnasium.task import GymnasiumTask, gymnasium_task, is_gymnasium
 from clew.errors import UserError
+from clew.names import install_hint
 from labelled import Labelled
 
 
@@ -114,7 +114,7 @@ def test_a_factory_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_an_environment_of_the_old_gym() -> None:
-    assert "write import gymnasium as gym" in str(missing_module("gym.spaces", "environment a:B"))
+    assert "write import gymnasium as gym" in install_hint("gym.spaces")
 
 
 def test_a_reset_without_seed() -> None:
@@ -153,7 +153,7 @@ def test_an_id_that_only_this_process_knows() -> None:
         ("gymnasium:Qwxyz", {}, r"unknown Gymnasium environment 'Qwxyz' \(an id that a package"),
         ("gymnasium:CartPole-v1", {"lenght": 1}, "CartPole-v1 does not take these options.*lenght"),
         ("gymnasium:CartPole-v1", {"self": 1}, "CartPole-v1 does not take these options.*'self'"),
-        ("no_such_module:make", {}, "needs the module 'no_such_module', which is not there"),
+        ("no_such_module:make", {}, "there is no module no_such_module; looked for"),
         ("labelled:Labeled", {}, "unknown name in labelled 'Labeled'; did you mean 'Labelled'"),
         ("labelled:LENGTHS", {}, r"labelled:LENGTHS is .*; expected a class, or a function"),
         ("slips_of_envs:nothing", {}, "nothing is .*, of Nothing; expected a class, or a function"),

@@ -20,7 +20,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, Key
 
-from clew.bridges.gymnasium.build import call, find_factory
+from clew.bridges.gymnasium.build import call
 from clew.bridges.gymnasium.spaces import (
     ActionAdapter,
     ObservationAdapter,
@@ -31,6 +31,7 @@ from clew.bridges.gymnasium.spaces import (
 from clew.bridges.jax_packages import Factory, import_package
 from clew.envs.base import Environment, EnvState, Observation, Transition
 from clew.errors import UserError, parameters_of, require_choice, unknown_name
+from clew.names import resolve
 
 KEY = "key"
 """In place of the type of random keys, which become nothing else."""
@@ -441,7 +442,7 @@ def _factory(name: str) -> Factory:
     if ":" in place:
         if place.startswith("gymnax."):
             import_package("gymnax")
-        factory = find_factory(place)
+        factory = resolve(place)
         return factory, parameters_of(factory)
     gymnax = import_package("gymnax")
     if place not in gymnax.registered_envs:

@@ -2,7 +2,6 @@
 
 import difflib
 import importlib
-import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,21 +16,9 @@ from PIL import Image
 
 from clew.bridges.gymnasium.trials import TrialEpisodes
 from clew.errors import UserError, check_call, parameters_of, raised
-from clew.names import failed_import, importing, resolve
+from clew.names import import_own, install_hint, resolve
 
 GYMNASIUM = "gymnasium:"
-
-PACKAGES = {
-    "minigrid": "minigrid",
-    "popgym": "popgym",
-    "ale_py": "ale-py",
-    "mujoco": "mujoco",
-    "Box2D": "'gymnasium[box2d]'",
-    "memory_maze": "'clew[memory-maze]'",
-    "memory_gym": "--no-deps memory-gym",
-    "gymnax": "'clew[jaxenvs]'",
-}
-"""What pip installs for a module; other packages are supposed to be called as their module."""
 
 REGISTERED_BY = {
     "MiniGrid-": "minigrid",
@@ -100,7 +87,7 @@ def build(
     """
     if name.startswith(GYMNASIUM):
         return make_gymnasium(name.removeprefix(GYMNASIUM), options, spec)
-    factory = find_factory(name)
+    factory = resolve(name)
     check_call(name, factory, **options)
     env = call(name, factory, options)
     if not isinstance(env, gymnasium.Env):
@@ -134,17 +121,19 @@ def make_gymnasium(
         UserError: an unknown id, with the nearest ones; a package that is missing, with its name;
             an option that the environment does not take.
     """
-    module, _, plain = env_id.rpartition(":")
-    module = module or next((m for p, m in REGISTERED_BY.items() if plain.startswith(p)), "")
-    if module:
-        import_module(module, f"environment {plain}")
+    own, _, plain = env_id.rpartition(":")
+    package = next((m for p, m in REGISTERED_BY.items() if plain.startswith(p)), "")
+    if own:
+        import_own(own, GYMNASIUM + env_id)
+    elif package:
+        call(f"environment {plain}", importlib.import_module, {"name": package})
     if spec is not None:
         gymnasium.registry.setdefault(plain, spec)
     if plain not in gymnasium.registry:
         near = difflib.get_close_matches(plain, gymnasium.registry, n=3, cutoff=0.5)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        if hasattr(sys.modules.get(module), plain):
-            hint = f"; the class or function of that name is written {module}:{plain}"
+        if own and hasattr(sys.modules[own], plain):
+            hint = f"; the class or function of that name is written {own}:{plain}"
         raise UserError(
             f"unknown Gymnasium environment {plain!r}{hint} (an id that a package registers is "
             "written gymnasium:PACKAGE:ID)"
@@ -167,7 +156,8 @@ def call(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> 
         line = " ".join(str(error).split())
         raise UserError(f"{name} needs a package that is not installed: {line}") from error
     except ModuleNotFoundError as error:
-        raise missing_module(error.name or str(error), name) from error
+        needed = install_hint(error.name or str(error))
+        raise UserError(f"{name} needs {needed}") from error
     except TypeError as error:
         told = ("unexpected keyword argument", "multiple values for")
         if not any(words in str(error) for words in told):
@@ -180,60 +170,11 @@ def call(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> 
         raise raised(name, "while it was built", error) from error
 
 
-def find_factory(name: str) -> Callable[..., Any]:
-    """The factory that "module:factory" names; the current folder is searched for it too.
-
-    Raises:
-        UserError: no such module, or nothing callable of that name in it.
-    """
-    module, _, attribute = name.partition(":")
-    if not module or not attribute:
-        raise UserError(f"expected gymnasium:ID or module:factory, got {name!r}")
-    import_module(module, f"environment {name}")
-    return resolve(name)
-
-
-def import_module(name: str, purpose: str) -> Any:
-    """Imports a module for a purpose, from the current folder as well.
-
-    Raises:
-        UserError: it, or a module that it imports, is not installed, or its own code fails.
-    """
-    here = os.getcwd()
-    if here not in sys.path and "" not in sys.path:  # absent where a console script was started
-        sys.path.append(here)
-    try:
-        with importing(name):
-            return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        raise missing_module(error.name or name, purpose) from error
-    except UserError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise UserError(f"{purpose} cannot be imported: {failed_import(error)}") from error
-
-
-def missing_module(name: str, purpose: str) -> UserError:
-    """The error for a module that is not there, with the package to install."""
-    top = name.partition(".")[0]
-    if top == "gym":
-        return UserError(
-            f"{purpose} needs gym, whose successor is Gymnasium: write import gymnasium as gym "
-            "(reset then gives observation and info, step five values)"
-        )
-    if top in PACKAGES:
-        return UserError(f"{purpose} needs {top}: pip install {PACKAGES[top]}")
-    return UserError(
-        f"{purpose} needs the module {name!r}, which is not there: install the package that has "
-        "it, or start in the folder that it lies in"
-    )
-
-
 def takes(name: str, option: str) -> bool:
     """Whether an environment by name takes an option; `gymnasium.make` may take any."""
     if name.startswith(GYMNASIUM):
         return True
-    parameters = parameters_of(find_factory(name))
+    parameters = parameters_of(resolve(name))
     return option in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 

@@ -18,7 +18,6 @@ from clew.bridges.gymnasium.build import (
     EnvBuilder,
     build,
     call,
-    find_factory,
 )
 from clew.bridges.gymnasium.group import GroupPlan
 from clew.bridges.gymnasium.grouped import GroupedEnvs
@@ -31,7 +30,7 @@ from clew.bridges.jax_packages import is_packaged
 from clew.envs.spaces import with_mask
 from clew.envs.wrappers import WrapperConfig, observed
 from clew.errors import UserError, check_call, one_line, parameters_of, require_at_least
-from clew.names import METRICS
+from clew.names import METRICS, resolve
 
 FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
@@ -202,7 +201,7 @@ def gymnasium_task(name: str, options: Mapping[str, Any] | None = None) -> Gymna
     options = dict(options or {})
     if not is_gymnasium(name):
         raise UserError(f"expected gymnasium:ID or module:factory, got {name!r}")
-    vector = not name.startswith(GYMNASIUM) and "num_envs" in parameters_of(find_factory(name))
+    vector = not name.startswith(GYMNASIUM) and "num_envs" in parameters_of(resolve(name))
     env: gymnasium.Env | VectorEnv
     x64 = jax.config.values["jax_enable_x64"]
     # Where files are looked for, and whether the process goes on, is not the environment's to say.
@@ -243,7 +242,7 @@ def option_defaults(name: str) -> dict[str, Any]:
     if name.startswith(GYMNASIUM):
         spec = gymnasium.registry.get(name.rpartition(":")[2])
         return {} if spec is None else dict(spec.kwargs)
-    parameters = parameters_of(find_factory(name)).values()
+    parameters = parameters_of(resolve(name)).values()
     return {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
@@ -253,7 +252,7 @@ def make_vector(name: str, num_envs: int, options: Mapping[str, Any]) -> VectorE
     Raises:
         UserError: an unknown option, or it returned something else or of another size.
     """
-    factory = find_factory(name)
+    factory = resolve(name)
     check_call(name, factory, num_envs=num_envs, **options)
     vector = call(name, factory, {"num_envs": num_envs, **options})
     if not isinstance(vector, VectorEnv):

@@ -1,6 +1,5 @@
 """A study of a user's own, by the file or the module that it is in."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +35,6 @@ def _in_file(path: Path) -> Any:
         raise UserError(
             f"{path} cannot be imported: there is another module {path.stem}; rename it"
         )
-    if folder not in sys.path:
-        sys.path.append(folder)  # worker processes inherit it
     studies = {n: value for n, value in vars(module).items() if isinstance(value, KINDS)}
     if len(studies) != 1:
         named = ", ".join(f"{path.stem}:{n}" for n in studies)
