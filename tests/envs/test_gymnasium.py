@@ -149,6 +149,7 @@ def test_it_draws_a_line_of_text():
         ({"time_limit": 0}, "time_limit must be an integer of at least 1, got 0"),
         ({"on_time_limit": "stop"}, "on_time_limit 'stop'"),
         ({"render_mode": "human"}, "unknown render_mode 'human'"),
+        ({"corridor": 3}, "unknown option of tmaze 'corridor'; did you mean 'corridor_length'"),
     ],
 )
 def test_impossible_settings_are_refused(options, message):
@@ -172,3 +173,40 @@ def test_impossible_options_and_actions_are_refused():
     for action in (4, -1, 1.5, "up", None):
         with pytest.raises(UserError, match="action must be an integer from 0 to 3 .* got"):
             env.step(action)  # type: ignore[arg-type]
+
+
+UNEVEN = [[1], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("task", "name"),
+    [
+        ("endless_tmaze", "cues"),
+        ("bandit", "probabilities"),
+        ("battleship", "ships"),
+        ("mine_sweeper", "mines"),
+        ("multiarmed_bandit", "probabilities"),
+    ],
+)
+@pytest.mark.parametrize("given", [UNEVEN, "some"])
+def test_what_is_no_array_forces_no_episode(task, name, given):
+    with pytest.raises(UserError, match=f"{name} must be .*, got"):
+        JaxTaskEnv(task).reset(options={name: given})
+
+
+@pytest.mark.parametrize(
+    ("task", "actions", "fits"),
+    [
+        ("position_only_pendulum", ([1.0, 2.0], "up", None, [np.nan], UNEVEN), [5.0]),
+        ("mine_sweeper", (3, [1, 2, 3], [0.5, 1.0], "up", None), [99, -1]),
+    ],
+)
+def test_actions_that_are_no_choice_have_their_shape_and_kind(task, actions, fits):
+    """They gave NaN, were cut, or ended in a traceback; those beyond the limits are clipped."""
+    env = JaxTaskEnv(task)
+    env.reset(seed=0)
+    for action in actions:
+        with pytest.raises(UserError, match="action must have .* numbers, shape .*, got"):
+            env.step(action)
+    observation, *_ = env.step(fits)
+    assert np.isfinite(observation).all()

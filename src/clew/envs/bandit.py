@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from clew.envs.base import Environment, Transition
+from clew.envs.recall import as_array
 from clew.errors import UserError, require_at_least
 
 BAR = 20
@@ -98,10 +99,11 @@ class Bandit(Environment):
 
 def forced_probabilities(drawn: np.ndarray, given: dict[str, Any]) -> dict[str, Any]:
     """The probabilities given; raises `UserError` unless they are as many, from 0 to 1."""
-    wanted = np.asarray(given.get("probabilities", drawn), np.float32)
-    if wanted.shape != drawn.shape or not ((wanted >= 0) & (wanted <= 1)).all():
+    wanted = as_array(given.get("probabilities", drawn))
+    fits = wanted.shape == drawn.shape and wanted.dtype.kind in "biuf"
+    if not fits or not ((wanted >= 0) & (wanted <= 1)).all():
         raise UserError(
             f"probabilities must be {len(drawn)} numbers from 0 to 1, got "
             f"{given['probabilities']!r}"
         )
-    return {"probabilities": wanted}
+    return {"probabilities": wanted.astype(np.float32)}

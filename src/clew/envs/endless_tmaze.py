@@ -10,6 +10,7 @@ from gymnasium.spaces import Box
 from jaxtyping import Array, Float, Int, Key
 
 from clew.envs.base import Environment, Transition
+from clew.envs.recall import as_array
 from clew.envs.tmaze import corridor_line
 from clew.errors import LONGEST_EPISODE, UserError, require_at_least, require_choice
 
@@ -131,7 +132,7 @@ class EndlessTMaze(Environment):
         limits = {"cues": (0, 1), "lengths": (self.shortest - 1, self.corridor_length)}
         for name, value in given.items():
             low, high = limits.get(name, (0, 0))
-            array = np.asarray(value)
+            array = as_array(value)
             fits = array.shape == (self.num_corridors,) and array.dtype.kind in "iu"
             if name in limits and not (fits and ((array >= low) & (array <= high)).all()):
                 raise UserError(

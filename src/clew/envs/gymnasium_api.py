@@ -19,13 +19,14 @@ import gymnasium
 import jax
 import numpy as np
 from gymnasium.error import ResetNeeded
-from gymnasium.spaces import Discrete
+from gymnasium.spaces import Discrete, Space
 
 from clew.envs import ENVS
 from clew.envs.base import Environment
 from clew.envs.programs import program_of, words_of_call
+from clew.envs.recall import as_array
 from clew.envs.spaces import MASK
-from clew.errors import UserError, unknown_name
+from clew.errors import UserError, check_call, unknown_name
 
 RENDER_MODES = ["ansi", "rgb_array"]
 SEEDS = 2**32
@@ -66,6 +67,7 @@ class JaxTaskEnv(gymnasium.Env[Any, Any]):
     def __init__(self, task: str, render_mode: str | None = None, **options: Any):
         require_render_mode(render_mode)
         self.name, self.render_mode = task, render_mode
+        check_call(task, ENVS[task], **options)
         self.task = ENVS[task](**options)
         if type(self.task).render_image is Environment.render_image:
             self.metadata = {**self.metadata, "render_modes": ["ansi"]}
@@ -118,6 +120,8 @@ class JaxTaskEnv(gymnasium.Env[Any, Any]):
         require_running(self._running)
         if self.task.num_actions:
             action = require_action(self, action, self._meanings)
+        else:
+            action = require_numbers(self.action_space, action)
         if self._ahead is not None:
             observation = self._program.read_observation(self._ahead[0][self._time])
             numbers = self._ahead[1][action, self._time]
@@ -225,6 +229,20 @@ def require_action(env: gymnasium.Env, action: Any, meanings: str = "") -> int:
             f"{action!r}"
         )
     return int(action)
+
+
+def require_numbers(space: Space[Any], action: Any) -> np.ndarray:
+    """The action as an array; raises `UserError` unless it has as many numbers as a space that is
+    no Discrete, and of its kind. What is outside of its limits, the task clips."""
+    array, floats = as_array(action), np.issubdtype(space.dtype, np.floating)
+    kinds = "biuf" if floats else "biu"
+    fits = array.size == np.prod(space.shape or (), dtype=int) and array.dtype.kind in kinds
+    if not fits or not np.isfinite(array).all():
+        raise UserError(
+            f"action must have {'finite' if floats else 'whole'} numbers, shape "
+            f"{list(space.shape or ())} ({space}), got {action!r}"
+        )
+    return array
 
 
 def known_options(

@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Int, Key
 
 from clew.envs.base import Environment, Transition
 from clew.envs.popgym.difficulty import Sizes, sized
+from clew.envs.recall import as_array
 from clew.errors import UserError, require_at_least
 
 SHIPS = (2, 3, 3, 4)
@@ -102,7 +103,7 @@ class Battleship(Environment):
         return {"ships": squares.reshape(self.size, self.size)}
 
     def force(self, drawn: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-        ships = np.asarray(given["ships"])
+        ships = as_array(given["ships"])
         if ships.shape != (self.size, self.size) or int((ships != 0).sum()) != sum(SHIPS):
             raise UserError(
                 f"ships must be {self.size} rows of {self.size} squares, {sum(SHIPS)} of them with "

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Int, Key
 
 from clew.envs.base import Environment, Transition
 from clew.envs.popgym.difficulty import Sizes, sized
+from clew.envs.recall import as_array
 from clew.errors import UserError, require_at_least
 
 LARGEST_BOARD = 32
@@ -108,7 +109,7 @@ class MineSweeper(Environment):
         return {"mines": (order < self.num_mines).reshape(self.size, self.size)}
 
     def force(self, drawn: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-        mines = np.asarray(given["mines"])
+        mines = as_array(given["mines"])
         if mines.shape != (self.size, self.size) or int((mines != 0).sum()) != self.num_mines:
             raise UserError(
                 f"mines must be {self.size} rows of {self.size} squares, {self.num_mines} of them "
