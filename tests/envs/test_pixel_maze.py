@@ -51,6 +51,7 @@ def test_a_walk_is_seen_as_by_a_plain_ray_caster(size: int) -> None:
 def test_a_walk_goes_as_in_plain_loops() -> None:
     """Walls stop, turns come first, the wanted ball is touched and another one is wanted then."""
     env = PixelMaze(9, num_balls=4, max_steps=300)
+    assert env.shortest == 300  # nothing else ends an episode
     step, random, touched = unseen(env), np.random.default_rng(0), 0
     for seed in range(6):
         state, _ = opened(env, seed)

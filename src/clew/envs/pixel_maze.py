@@ -105,6 +105,10 @@ class PixelMaze(Environment):
         require_at_least("max_steps", self.max_steps, 1, LONGEST_EPISODE)
 
     @property
+    def shortest(self) -> int:
+        return self.max_steps
+
+    @property
     def observation_space(self) -> Box:
         return Box(0, 255, (PIXELS, PIXELS, 3), np.uint8)
 
