@@ -105,6 +105,11 @@ MISTAKES = {
     "runs --run-dir nowhere": "no folder nowhere",
     "models lstmm": "did you mean 'lstm'",
     "models --options a=1": "--options needs the NAME",
+    "models gru --study makkink": "--study shows its agents as they are: leave out all but --json",
+    "models --study makkink --input-size 3": "leave out all but --json",
+    "check --options hidden_size=8": "--options needs the NAME",
+    "bench --quick --repeats 9": "--quick has repeats of its own: leave out --repeats",
+    "help tran": "did you mean clew train",
     "envs tmace": "did you mean 'tmaze'",
     "check lstmm": "did you mean 'lstm'",
     "check nowhere:memory": "cannot import 'nowhere'",
@@ -227,6 +232,17 @@ def test_consent_reaches_the_run_to_start_from(
     words = ["train", *TINY.split(), "--run-dir", str(tmp_path), "--start-from"]
     assert run([*words, str(trained / "tiny"), "--trust"]) == 0
     assert asked == [True]
+
+
+def test_numbers_below_zero_stand_under_the_others(capsys: pytest.CaptureFixture) -> None:
+    print_table("", ["run", "return"], [["a", "-4.50"], ["b", "12.00"], ["c", ""]])
+    assert " a      -4.50 \n b      12.00 \n" in capsys.readouterr().out
+
+
+def test_help_of_a_command(capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit) as stop:
+        run(["help", "runs"])
+    assert stop.value.code in (0, None) and "usage: clew runs" in capsys.readouterr().out
 
 
 def test_a_table_whose_reader_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,9 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize(("command", "times"), [("train", 1), ("models", 0), ("--version", 0)])
+@pytest.mark.parametrize(
+    ("command", "times"), [("train", 1), ("compare", 1), ("models", 0), ("--version", 0)]
+)
 def test_only_what_computes_begins_anew(
     command: str, times: int, begun: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

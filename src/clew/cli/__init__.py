@@ -164,7 +164,9 @@ def _plain_warnings() -> Iterator[None]:
 
 def dispatch(args: list[str]) -> int:
     """Hands the arguments to the command's module; without any, prints the help."""
-    if not args or args[0] in ("-h", "--help", "help"):
+    if args[:1] == ["help"]:
+        args = [*args[1:], "--help"]
+    if not args or args[0] in ("-h", "--help"):
         print(help_text())
         return 0
     name, *rest = args

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from clew.cli.parse import parse
 from clew.cli.tables import log, show
-from clew.errors import require_at_least
+from clew.errors import UserError, require_at_least
 from clew.report.document import NothingMeasured
 
 ABOUT = """Measures how fast each memory acts, learns and trains on this machine, at the sizes of
@@ -32,6 +32,8 @@ def main(args: list[str]) -> int:
     """Measures, and prints tables; exits with 1 if a law is broken."""
     command = parse(BenchCommand, args, command="bench", about=ABOUT)
     require_at_least("repeats", command.repeats, 1)
+    if command.quick and command.repeats != BenchCommand.repeats:
+        raise UserError("--quick has repeats of its own: leave out --repeats")
     from clew.lab.bench import speed  # start: JAX takes 0.5 s
     from clew.run.sharding import open_devices  # start: JAX takes 0.5 s
 

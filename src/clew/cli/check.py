@@ -57,6 +57,8 @@ class CheckCommand:
 def main(args: list[str]) -> int:
     """Checks, and prints a table of laws."""
     command = parse(CheckCommand, args, command="check", about=ABOUT)
+    if command.options and not command.what:
+        raise UserError("--options needs the NAME of a model")
     from clew.memory import MEMORIES  # start: JAX takes a second
     from clew.memory.laws import check  # start: JAX takes a second
 

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import tyro
@@ -42,6 +42,8 @@ class ModelsCommand:
 def main(args: list[str]) -> int:
     """Lists models, shows one, or lists a study's agents."""
     command = parse(ModelsCommand, args, command="models", about=ABOUT)
+    if command.study and replace(command, study="", json=False) != ModelsCommand():
+        raise UserError("--study shows its agents as they are: leave out all but --json")
     for option, given in (("--options", command.options), ("--layout", command.layout)):
         if given and not command.name:
             raise UserError(f"{option} needs the NAME of a model")

@@ -5,7 +5,10 @@ import re
 import sys
 from pathlib import Path
 
-COMPUTING = ("bench", "demo", "evaluate", "inspect", "study", "train", "watch")
+COMPUTING = (
+    *("bench", "compare", "demo", "evaluate"),
+    *("inspect", "study", "sweep", "train", "watch"),
+)
 """Commands that hold large arrays."""
 
 _MODE = Path("/sys/kernel/mm/transparent_hugepage/enabled")

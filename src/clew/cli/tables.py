@@ -40,7 +40,8 @@ def print_table(
         title=printable(title) or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
     )
     for index, name in enumerate(columns):
-        numeric = index > 0 and all(row[index][:1].isdigit() or not row[index] for row in rows)
+        entries = [row[index].removeprefix("-") for row in rows if row[index]]
+        numeric = index > 0 and all(entry[:1].isdigit() for entry in entries)
         table.add_column(printable(name), justify="right" if numeric else "left")
     for row in rows:
         table.add_row(*map(printable, row))
