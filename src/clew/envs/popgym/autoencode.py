@@ -2,14 +2,13 @@
 
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 from gymnasium.spaces import MultiDiscrete
 from jaxtyping import Array, Int, Key
 
 from clew.envs.base import Transition
-from clew.envs.popgym.cards import SUITS, Dealt, DealtState, dealt, require_decks, shown_at
-from clew.envs.popgym.difficulty import Sizes, sized
+from clew.envs.popgym.cards import SUITS, Dealt, DealtState, dealt, shown_at
+from clew.envs.popgym.difficulty import Sizes
 
 PLAY, WATCH = 0, 1
 
@@ -37,15 +36,10 @@ class Autoencode(Dealt):
         "medium": {"num_decks": 2},
         "hard": {"num_decks": 3},
     }
-    num_decks: int = eqx.field(static=True)
     kind = "suits"
     observation_size = 2
     num_actions = len(SUITS)
     action_names = SUITS
-
-    def __init__(self, difficulty: str = "easy", num_decks: int | None = None):
-        (self.num_decks,) = sized(self.SIZES, difficulty, num_decks=num_decks)
-        require_decks(self.num_decks)
 
     @property
     def observation_space(self) -> MultiDiscrete:

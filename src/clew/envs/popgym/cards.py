@@ -1,6 +1,6 @@
 """Decks of cards, and what the tasks share in which cards are dealt one by one."""
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from clew.envs.base import TimedOpenLoop, Transition
+from clew.envs.popgym.difficulty import Sizes, sized
 from clew.envs.recall import integers
 from clew.errors import UserError, require_at_least
 
@@ -74,12 +75,18 @@ class DealtState(NamedTuple):
 class Dealt(TimedOpenLoop):
     """A task in which one card after the other is dealt, and no action changes which."""
 
-    num_decks: eqx.AbstractVar[int]
+    SIZES: ClassVar[Sizes]
+    """The number of decks, by difficulty."""
+    num_decks: int = eqx.field(static=True)
     kind: eqx.AbstractVar[str]
     """What is seen of a card: a key of `KINDS`."""
     opening_is_costly = True
     metric_names = ()
     observation_size = 1
+
+    def __init__(self, difficulty: str = "easy", num_decks: int | None = None):
+        (self.num_decks,) = sized(self.SIZES, difficulty, num_decks=num_decks)
+        require_decks(self.num_decks)
 
     @property
     def num_cards(self) -> int:

@@ -54,13 +54,22 @@ def push(numbers: Float[Array, " 4"], right: Array) -> Float[Array, " 4"]:
 class _CartPole(Environment):
     """What the three have in common: the cart, and n steps to keep the pole upright."""
 
-    max_steps: eqx.AbstractVar[int]
+    SIZES: ClassVar[Sizes] = {
+        "easy": {"max_steps": 200},
+        "medium": {"max_steps": 400},
+        "hard": {"max_steps": 600},
+    }
+    max_steps: int = eqx.field(static=True)
     seen: ClassVar[tuple[int, int]] = (0, 2)
     """The numbers that are observed after a step."""
     observation_size = 2
     num_actions = 2
     action_names = ("left", "right")
     metric_names = ()
+
+    def __init__(self, difficulty: str = "easy", max_steps: int | None = None):
+        (self.max_steps,) = sized(self.SIZES, difficulty, max_steps=max_steps)
+        require_at_least("max_steps", self.max_steps, 1, LONGEST_EPISODE)
 
     def reset(self, key: Key[Array, ""]) -> tuple[CartPoleState, Float[Array, " 2"]]:
         return self.reset_to(jax.random.uniform(key, (4,), minval=-1.0) * WIDEST_START)
@@ -97,13 +106,6 @@ class _CartPole(Environment):
         return ", ".join(f"{name} {x:+.2f}" for name, x in numbers) + "\n"
 
 
-LENGTHS: Sizes = {
-    "easy": {"max_steps": 200},
-    "medium": {"max_steps": 400},
-    "hard": {"max_steps": 600},
-}
-
-
 class PositionOnlyCartPole(_CartPole):
     """Keep a pole upright on a cart, seeing the cart's place and the pole's angle alone.
 
@@ -122,13 +124,6 @@ class PositionOnlyCartPole(_CartPole):
 
     Source: popgym 1.0.7, PositionOnlyCartPole. Computed in single precision, there in double.
     """
-
-    SIZES = LENGTHS
-    max_steps: int = eqx.field(static=True)
-
-    def __init__(self, difficulty: str = "easy", max_steps: int | None = None):
-        (self.max_steps,) = sized(self.SIZES, difficulty, max_steps=max_steps)
-        require_at_least("max_steps", self.max_steps, 1, LONGEST_EPISODE)
 
     @property
     def observation_space(self) -> Box:
@@ -154,13 +149,7 @@ class VelocityOnlyCartPole(_CartPole):
     precision, there in double.
     """
 
-    SIZES = LENGTHS
-    max_steps: int = eqx.field(static=True)
     seen = (1, 3)
-
-    def __init__(self, difficulty: str = "easy", max_steps: int | None = None):
-        (self.max_steps,) = sized(self.SIZES, difficulty, max_steps=max_steps)
-        require_at_least("max_steps", self.max_steps, 1, LONGEST_EPISODE)
 
 
 class NoisyPositionOnlyCartPole(Noisy, _CartPole):

@@ -2,14 +2,13 @@
 
 from typing import ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 from gymnasium.spaces import Discrete
 from jaxtyping import Array, Int, Key
 
 from clew.envs.base import Transition
-from clew.envs.popgym.cards import RANKS, Dealt, DealtState, dealt, require_decks, shown_at
-from clew.envs.popgym.difficulty import Sizes, sized
+from clew.envs.popgym.cards import RANKS, Dealt, DealtState, dealt, shown_at
+from clew.envs.popgym.difficulty import Sizes
 
 
 class HigherLower(Dealt):
@@ -35,14 +34,9 @@ class HigherLower(Dealt):
         "medium": {"num_decks": 2},
         "hard": {"num_decks": 3},
     }
-    num_decks: int = eqx.field(static=True)
     kind = "ranks"
     num_actions = 2
     action_names = ("higher", "lower")
-
-    def __init__(self, difficulty: str = "easy", num_decks: int | None = None):
-        (self.num_decks,) = sized(self.SIZES, difficulty, num_decks=num_decks)
-        require_decks(self.num_decks)
 
     @property
     def observation_space(self) -> Discrete:

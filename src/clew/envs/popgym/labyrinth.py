@@ -1,6 +1,6 @@
 """Mazes seen three by three squares at a time: find the exit, or walk everywhere."""
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -91,12 +91,27 @@ def entrances(key: Key[Array, ""], side: int) -> tuple[Int[Array, " 2"], Int[Arr
 class _Labyrinth(Environment):
     """What both have in common: the maze, and how one walks in it."""
 
-    side: eqx.AbstractVar[int]
-    max_steps: eqx.AbstractVar[int]
+    SIZES: ClassVar[Sizes] = {
+        "easy": {"size": 10, "max_steps": 1024},
+        "medium": {"size": 14, "max_steps": 1024},
+        "hard": {"size": 18, "max_steps": 1024},
+    }
+    side: int = eqx.field(static=True)
+    max_steps: int = eqx.field(static=True)
     observation_size = 10
     num_actions = len(MOVES)
     action_names = ("left", "right", "up", "down")
     opening_is_costly = True
+
+    def __init__(
+        self, difficulty: str = "easy", size: int | None = None, max_steps: int | None = None
+    ):
+        side, self.max_steps = sized(self.SIZES, difficulty, size=size, max_steps=max_steps)
+        require_at_least("size", side, 4, LARGEST_SIDE)
+        if side % 2:
+            raise UserError(f"size must be even, got {side}")
+        require_at_least("max_steps", self.max_steps, 2, LONGEST_EPISODE)
+        self.side = side + 1
 
     @property
     def observation_space(self) -> MultiDiscrete:
@@ -161,13 +176,6 @@ class _Labyrinth(Environment):
         return "\n".join("".join(row) for row in marks) + "\n"
 
 
-MAZES: Sizes = {
-    "easy": {"size": 10, "max_steps": 1024},
-    "medium": {"size": 14, "max_steps": 1024},
-    "hard": {"size": 18, "max_steps": 1024},
-}
-
-
 class LabyrinthEscape(_Labyrinth):
     """Find the exit of a maze that is seen three by three squares at a time.
 
@@ -188,16 +196,8 @@ class LabyrinthEscape(_Labyrinth):
     Source: popgym 1.0.7, LabyrinthEscape, which warns that its mazes are solved without memory too.
     """
 
-    SIZES = MAZES
-    side: int = eqx.field(static=True)
-    max_steps: int = eqx.field(static=True)
     metric_names = ("success",)
     boolean_metrics = ("success",)
-
-    def __init__(
-        self, difficulty: str = "easy", size: int | None = None, max_steps: int | None = None
-    ):
-        self.side, self.max_steps = _maze_of(difficulty, size, max_steps)
 
     def _with_exit(self, grid: Array, end: Array) -> Array:
         return grid.at[end[0], end[1]].set(GOAL)
@@ -237,15 +237,7 @@ class LabyrinthExplore(_Labyrinth):
     too.
     """
 
-    SIZES = MAZES
-    side: int = eqx.field(static=True)
-    max_steps: int = eqx.field(static=True)
     metric_names = ("explored",)
-
-    def __init__(
-        self, difficulty: str = "easy", size: int | None = None, max_steps: int | None = None
-    ):
-        self.side, self.max_steps = _maze_of(difficulty, size, max_steps)
 
     def step(
         self, state: LabyrinthState, action: Int[Array, ""], key: Key[Array, ""]
@@ -261,13 +253,3 @@ class LabyrinthExplore(_Labyrinth):
             truncated=after.time == self.max_steps - 1,
             metrics={"explored": known.astype(jnp.float32)},
         )
-
-
-def _maze_of(difficulty: str, size: Any, max_steps: Any) -> tuple[int, int]:
-    """Squares of a side, and the limit of steps."""
-    size, max_steps = sized(MAZES, difficulty, size=size, max_steps=max_steps)
-    require_at_least("size", size, 4, LARGEST_SIDE)
-    if size % 2:
-        raise UserError(f"size must be even, got {size}")
-    require_at_least("max_steps", max_steps, 2, LONGEST_EPISODE)
-    return size + 1, max_steps

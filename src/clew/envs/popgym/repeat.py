@@ -8,7 +8,7 @@ from gymnasium.spaces import Discrete
 from jaxtyping import Array, Int, Key
 
 from clew.envs.base import Transition
-from clew.envs.popgym.cards import SUITS, Dealt, DealtState, dealt, require_decks, shown_at
+from clew.envs.popgym.cards import SUITS, Dealt, DealtState, dealt, shown_at
 from clew.envs.popgym.difficulty import Sizes, sized
 from clew.errors import UserError, require_at_least
 
@@ -57,11 +57,6 @@ class RepeatFirst(_Repeat):
         "medium": {"num_decks": 8},
         "hard": {"num_decks": 16},
     }
-    num_decks: int = eqx.field(static=True)
-
-    def __init__(self, difficulty: str = "easy", num_decks: int | None = None):
-        (self.num_decks,) = sized(self.SIZES, difficulty, num_decks=num_decks)
-        require_decks(self.num_decks)
 
     def step(
         self, state: DealtState, action: Int[Array, ""], key: Key[Array, ""]
@@ -97,14 +92,13 @@ class RepeatPrevious(_Repeat):
         "medium": {"num_decks": 2, "k": 32},
         "hard": {"num_decks": 3, "k": 64},
     }
-    num_decks: int = eqx.field(static=True)
     k: int = eqx.field(static=True)
 
     def __init__(
         self, difficulty: str = "easy", num_decks: int | None = None, k: int | None = None
     ):
-        self.num_decks, self.k = sized(self.SIZES, difficulty, num_decks=num_decks, k=k)
-        require_decks(self.num_decks)
+        super().__init__(difficulty, num_decks)
+        (self.k,) = sized(self.SIZES, difficulty, k=k)
         require_at_least("k", self.k, 1)
         if self.k >= self.num_cards:
             raise UserError(f"k must be below the {self.num_cards} cards, got {self.k}")
