@@ -83,6 +83,7 @@ MISTAKES = {
     "train --memory-options num_layer=2": "did you mean 'num_layers'",
     "train --preset pramanik/areli": "did you mean 'pramanik/arelit'",
     "train --preset a --resume b": "give one of them",
+    "train --resume a --name b": "--resume continues a run under its own name: leave out --name",
     "train --loggers tensorbord": "unknown logger 'tensorbord'; did you mean 'tensorboard'",
     "train --wandb.mode on": "unknown value of wandb.mode 'on'; did you mean 'online'",
     "train --memory-options r=1 --memory_options eta=2": "--memory-options is given twice",

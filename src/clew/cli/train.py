@@ -137,6 +137,8 @@ def default_command(args: list[str]) -> TrainCommand:
     resume = value_before_parsing(args, "--resume")
     if name and resume:
         raise UserError("--preset begins a run and --resume continues one: give one of them")
+    if resume and value_before_parsing(args, "--name"):
+        raise UserError("--resume continues a run under its own name: leave out --name")
     if resume:
         run_dir = value_before_parsing(args, "--run-dir") or "runs"
         return TrainCommand(folder.read_config(folder.find_run(resume, run_dir)), resume)
