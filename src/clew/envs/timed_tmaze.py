@@ -1,6 +1,5 @@
 """T-Mazes that last just as long as the best way through: passive and active."""
 
-import numbers
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -11,6 +10,7 @@ from gymnasium.spaces import Box
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from clew.envs.base import Environment, Transition
+from clew.envs.recall import integers
 from clew.envs.tmaze import corridor_line
 from clew.errors import LONGEST_EPISODE, UserError, require_at_least
 
@@ -90,8 +90,7 @@ class TimedTMaze(Environment):
 
     def force(self, drawn: dict[str, Any], given: dict[str, Any]) -> dict[str, int]:
         goal = given.get("goal", drawn["goal"])
-        whole = isinstance(goal, numbers.Integral) and not isinstance(goal, bool)
-        if not whole or goal not in (-1, 1):
+        if integers([goal]) not in ([-1], [1]):
             raise UserError(f"goal must be 1 (up) or -1 (down), got {goal!r}")
         return {"goal": int(goal)}
 

@@ -1,6 +1,5 @@
 """The T-Maze: see a cue once, walk down a corridor, and turn the way the cue said."""
 
-import numbers
 import warnings
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from clew.envs.base import Environment, Transition
 from clew.envs.pictures import tmaze_picture
+from clew.envs.recall import integers
 from clew.errors import LONGEST_EPISODE, UserError, require_at_least, require_choice
 
 UP, DOWN, LEFT, RIGHT = 0, 1, 2, 3
@@ -132,7 +132,7 @@ class TMaze(Environment):
 
     def force(self, drawn: dict[str, Any], given: dict[str, Any]) -> dict[str, int]:
         cue = given.get("cue", drawn["cue"])
-        if isinstance(cue, bool) or not isinstance(cue, numbers.Integral) or cue not in (0, 1):
+        if integers([cue]) not in ([0], [1]):
             raise UserError(f"cue must be 0 (turn up) or 1 (turn down), got {cue!r}")
         return {"cue": int(cue)}
 

@@ -20,7 +20,7 @@ from clew.envs.popgym.cards import (
     shuffle,
 )
 from clew.envs.popgym.difficulty import Sizes, sized
-from clew.errors import UserError
+from clew.errors import require_choice
 
 NONE = -1
 PAIRED_BY = ("colours", "ranks")
@@ -80,8 +80,7 @@ class Concentration(Environment):
     ):
         self.num_decks, self.kind = sized(self.SIZES, difficulty, num_decks=num_decks, kind=kind)
         require_decks(self.num_decks)
-        if self.kind not in PAIRED_BY:
-            raise UserError(f"kind must be one of {', '.join(PAIRED_BY)}, got {self.kind!r}")
+        require_choice("kind", self.kind, PAIRED_BY)
         self.num_actions = self.observation_size = self.num_decks * DECK
 
     @property
