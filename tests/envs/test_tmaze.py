@@ -166,8 +166,10 @@ def test_optimal_returns():
 
 
 def test_a_maze_that_cannot_be_solved_in_time_warns():
-    with pytest.warns(UserWarning, match="time_limit 1000 is shorter than corridor_length 1001"):
+    said = "time_limit 1000 is shorter than corridor_length 1001"
+    with pytest.warns(UserWarning, match=said) as warned:
         TMaze(1001)
+    assert warned[0].filename.endswith("clew/envs/tmaze.py")  # so that commands show one line
 
 
 def test_a_stretched_corridor_shows_nothing_that_the_shown_one_does_not():

@@ -222,7 +222,7 @@ def check_settings(corridor_length: int, time_limit: int, on_time_limit: str) ->
             f"time_limit {time_limit} is shorter than corridor_length {corridor_length}: the turn "
             f"is step {corridor_length} at the earliest, so no episode can succeed",
             UserWarning,
-            stacklevel=3,
+            stacklevel=2,  # beyond is Equinox, and the command line would show a line of it
         )
 
 
