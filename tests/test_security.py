@@ -25,12 +25,10 @@ from clew.output import printable
 from clew.report.curves import plot_runs
 from clew.report.document import Chart, Panel
 from clew.report.figures import save_chart
-from clew.run import folder
+from clew.run import folder, start, trust
 from clew.run.asynchronous.settings import AsyncConfig
-from clew.run.build import make_parts
 from clew.run.checkpoint import Identity
 from clew.run.progress import Quiet
-from clew.run.start import read_shared_start
 from clew.run.trust import named_code
 
 TABLE = re.findall(
@@ -204,11 +202,18 @@ def test_ones_own_run_needs_no_consent(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(UserError, match="gift would run"):
         clew.load("gift")
 
-    # Consent of a sweep is remembered, since its worker processes read that run again.
-    parts = make_parts(replace(config, name="next", start_from="gift"))
-    with pytest.raises(UserError, match="gift would run"):
-        read_shared_start(parts)
-    assert read_shared_start(parts, trust=True) and read_shared_start(parts)
+
+def test_consent_of_a_sweep_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its worker processes read the run to start from again."""
+    monkeypatch.setenv("CLEW_STATE_DIR", str(tmp_path / "state"))
+    gift = start.Start(None, None, "", tmp_path, clew.TrainConfig(loggers=("own_logger:Own",)))
+    monkeypatch.setattr(start, "read_start", lambda parts, trust: gift)
+    parts: Any = None
+    start.read_shared_start(parts)
+    with pytest.raises(UserError, match="would run 'own_logger:Own'"):
+        trust.require(gift.path, gift.config, trust=False)
+    start.read_shared_start(parts, trust=True)
+    trust.require(gift.path, gift.config, trust=False)
 
 
 def test_a_folder_cannot_leave_the_algorithm_to_its_task(gift: Callable[[str], Path]) -> None:
