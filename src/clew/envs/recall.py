@@ -1,7 +1,6 @@
 """What the tasks share that show some bits and ask for one answer at the end."""
 
 import numbers
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -175,8 +174,11 @@ class SizedRecall(Recall):
     metric_names = METRICS
 
     def render_text(self, state: Any, observation: Float[np.ndarray, " n"]) -> str:
+        """What is shown: + and - for bits of 1 and 0, a dot for every bit that is not shown."""
         _, query, *bits = observation
-        return recall_line(bits, query, shown_time(state), self.memory_length)
+        marks = "".join("-.+"[int(bit) + 1] for bit in bits)
+        time = f"time {shown_time(state)} of {self.memory_length}"
+        return f"|{marks}| query {int(query)}, {time}\n"
 
     def shown(
         self, time: Int[Array, ""], query: Int[Array, ""], bits: Int[Array, " bits"]
@@ -228,12 +230,6 @@ def judge(
         truncated=jnp.zeros_like(last),
         metrics={"success": success.astype(jnp.float32)},
     )
-
-
-def recall_line(bits: Iterable[float], query: float, time: int, memory_length: int) -> str:
-    """What is shown: + and - for bits of 1 and 0, a dot for every bit that is not shown."""
-    marks = "".join("-.+"[int(bit) + 1] for bit in bits)
-    return f"|{marks}| query {int(query)}, time {time} of {memory_length}\n"
 
 
 def number_bits(bits: Int[Array, " bits"]) -> dict[str, Int[Array, ""]]:

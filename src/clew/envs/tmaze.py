@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from gymnasium.spaces import Box
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
 from clew.envs.base import Environment, Transition
 from clew.envs.pictures import tmaze_picture
@@ -143,7 +143,9 @@ class TMaze(Environment):
         junction = self.corridor_length - 1
         turned = (state.position == junction) & ((action == UP) | (action == DOWN))
         success = turned & (action == state.cue)
-        right, left = moves(state.position, action, junction)
+        corridor = state.position < junction  # which is not left again
+        right = corridor & (action == RIGHT)
+        left = corridor & (action == LEFT) & (state.position > 0)
         position = state.position + right.astype(jnp.int32) - left.astype(jnp.int32)
         time = state.time + 1
         timeout = (time >= self.time_limit) & ~turned
@@ -173,8 +175,12 @@ class TMaze(Environment):
         return tmaze_picture(self.corridor_length, *where, observation, **bits)
 
     def render_text(self, state: TMazeState, observation: np.ndarray) -> str:
-        where = (int(state.position), int(state.time), int(state.cue))
-        return tmaze_line(self.corridor_length, *where)
+        """The corridor: A the agent, T the junction; the cue is shown while the agent sees it."""
+        position, time = int(state.position), int(state.time)
+        shown = "hidden" if time else ("up", "down")[int(state.cue)]
+        place = f"position {position} of {self.corridor_length - 1}"
+        corridor = corridor_line(self.corridor_length, position)
+        return f"{corridor} {place}, step {time}, cue {shown}\n"
 
     def _observe(self, cue_word: Array, position: Array, noise: Array) -> Float[Array, " n"]:
         # One shift of one selected word per number: a single fused pass without concatenation.
@@ -185,26 +191,10 @@ class TMaze(Environment):
             position = position * (self.shown_length - 1) // (self.corridor_length - 1)
         shifts = np.concatenate([np.arange(n)[::-1] for n in (CUE_BITS, width, DISTRACTOR_BITS)])
         index = np.arange(self.observation_size)
-        words = jnp.where(index < CUE_BITS + width, gray_code(position), noise)
+        gray_code = position ^ (position >> 1)
+        words = jnp.where(index < CUE_BITS + width, gray_code, noise)
         words = jnp.where(index < CUE_BITS, cue_word, words)
         return ((words >> shifts.astype(np.int32)) & 1).astype(jnp.float32)
-
-
-def moves(
-    position: Int[Array, ""], action: Int[Array, ""], junction: int
-) -> tuple[Bool[Array, ""], Bool[Array, ""]]:
-    """Whether the action walks right, and whether it walks left.
-
-    The junction is not left again and the walls are not passed.
-    """
-    right = (action == RIGHT) & (position < junction)
-    left = (action == LEFT) & (position > 0) & (position < junction)
-    return right, left
-
-
-def gray_code(position: Int[Array, "..."]) -> Int[Array, "..."]:
-    """The binary reflected Gray code of a position, as an integer: neighbours differ in a bit."""
-    return position ^ (position >> 1)
 
 
 def position_bits(corridor_length: int) -> int:
@@ -224,13 +214,6 @@ def check_settings(corridor_length: int, time_limit: int, on_time_limit: str) ->
             UserWarning,
             stacklevel=2,  # beyond is Equinox, and the command line would show a line of it
         )
-
-
-def tmaze_line(corridor_length: int, position: int, time: int, cue: int) -> str:
-    """The corridor: A the agent, T the junction; the cue is shown while the agent sees it."""
-    shown = "hidden" if time else ("up", "down")[cue]
-    place = f"position {position} of {corridor_length - 1}"
-    return f"{corridor_line(corridor_length, position)} {place}, step {time}, cue {shown}\n"
 
 
 def corridor_line(positions: int, position: int) -> str:

@@ -96,6 +96,7 @@ class _Labyrinth(Environment):
         "medium": {"size": 14, "max_steps": 1024},
         "hard": {"size": 18, "max_steps": 1024},
     }
+    has_exit: ClassVar[bool] = False
     side: int = eqx.field(static=True)
     max_steps: int = eqx.field(static=True)
     observation_size = 10
@@ -130,13 +131,12 @@ class _Labyrinth(Environment):
     ) -> tuple[LabyrinthState, Int[Array, " 10"]]:
         """Opens an episode in this maze of free squares (0) and walls (1), with these entrances."""
         grid, start = jnp.asarray(grid, jnp.int8), jnp.asarray(start, jnp.int32)
-        grid = self._with_exit(grid.at[start[0], start[1]].set(START), jnp.asarray(end, jnp.int32))
+        grid = grid.at[start[0], start[1]].set(START)
+        if self.has_exit:
+            grid = grid.at[end[0], end[1]].set(GOAL)
         visited = jnp.zeros(grid.shape, bool).at[start[0], start[1]].set(True)
         state = LabyrinthState(grid, start, visited, jnp.zeros((), jnp.int32))
         return state, self._observe(state, jnp.full((), NONE, jnp.int32))
-
-    def _with_exit(self, grid: Array, end: Array) -> Array:
-        return grid
 
     def _walked(
         self, state: LabyrinthState, action: Int[Array, ""]
@@ -196,11 +196,9 @@ class LabyrinthEscape(_Labyrinth):
     Source: popgym 1.0.7, LabyrinthEscape, which warns that its mazes are solved without memory too.
     """
 
+    has_exit = True
     metric_names = ("success",)
     boolean_metrics = ("success",)
-
-    def _with_exit(self, grid: Array, end: Array) -> Array:
-        return grid.at[end[0], end[1]].set(GOAL)
 
     def step(
         self, state: LabyrinthState, action: Int[Array, ""], key: Key[Array, ""]
