@@ -76,6 +76,11 @@ def fail_safe(stream: TextIO | None) -> TextIO:
     return cast(TextIO, FailSafeOutput(stream))
 
 
+def say(line: str) -> None:
+    """Prints a line on standard error, if that can be written to."""
+    print(printable(line), file=FailSafeOutput(sys.stderr), flush=True)
+
+
 def open_missing_streams() -> None:
     """Opens what is closed of standard input, output and error, so that they lead nowhere.
 

@@ -17,7 +17,7 @@ import clew.cli
 from clew.cli import COMMANDS, run
 from clew.cli.compare import _labels
 from clew.cli.parse import field_docs, option_names, value_before_parsing
-from clew.cli.tables import over_seeds, print_json, print_table
+from clew.cli.tables import log, over_seeds, print_json, print_table
 from clew.cli.train import (
     Memories,
     TrainCommand,
@@ -27,7 +27,7 @@ from clew.cli.train import (
     parse_training,
     report,
 )
-from clew.output import open_missing_streams
+from clew.output import open_missing_streams, say
 from clew.pairs import parse_pairs, parse_value
 from clew.run.config import TrainConfig
 
@@ -238,6 +238,19 @@ def test_consent_reaches_the_run_to_start_from(
 def test_numbers_below_zero_stand_under_the_others(capsys: pytest.CaptureFixture) -> None:
     print_table("", ["run", "return"], [["a", "-4.50"], ["b", "12.00"], ["c", ""]])
     assert " a      -4.50 \n b      12.00 \n" in capsys.readouterr().out
+
+
+def test_notes_end_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    """Neither what is computed, nor a sentence, which ends with no dots."""
+    words = "compare --memories gru gru --env gymnasium:CartPole-v1 --a2c.gamma 0.9"
+    assert run(words.split()) == 2
+    assert "the scale of rewards that fit\n" in capsys.readouterr().err
+    reader, writer = os.pipe()
+    os.close(reader)
+    with monkeypatch.context() as patch, open(writer, "wb", buffering=0) as stream:
+        patch.setattr(sys, "stderr", io.TextIOWrapper(stream, write_through=True))
+        log("playing")
+        say("played")
 
 
 def test_help_of_a_command(capsys: pytest.CaptureFixture) -> None:

@@ -24,6 +24,7 @@ from clew.output import (
     flush_streams,
     open_missing_streams,
     printable,
+    say,
 )
 
 COMMANDS = {
@@ -74,7 +75,7 @@ def _end_what_is_left(code: int) -> None:
     A thread cannot be ended from outside, so the process is ended with it.
     """
     if forks := end_forks():
-        _say(f"warning: an environment had left {forks} of its forks running; they are ended")
+        say(f"warning: an environment had left {forks} of its forks running; they are ended")
     deadline = time.monotonic() + CLOSE_SECONDS
     others = [t for t in threading.enumerate() if t is not threading.main_thread()]
     for thread in others:
@@ -82,7 +83,7 @@ def _end_what_is_left(code: int) -> None:
             thread.join(max(0.0, deadline - time.monotonic()))
     left = [thread.name for thread in others if thread.is_alive() and not thread.daemon]
     if left:
-        _say(f"warning: an environment had left threads running: {', '.join(left)}")
+        say(f"warning: an environment had left threads running: {', '.join(left)}")
         atexit._run_exitfuncs()
         os._exit(code)
 
@@ -116,20 +117,16 @@ def run(args: list[str]) -> int:
             return code
     except UserError as mistake:
         notes = [*notes_of(mistake), *notes_of(mistake.__cause__ or Exception())]
-        _say("\n".join([f"error: {mistake}", *notes]))
+        say("\n".join([f"error: {mistake}", *notes]))
         return 2
     except KeyboardInterrupt as interrupt:
-        _say(f"\n{interrupt}" if interrupt.args else "\ninterrupted")
+        say(f"\n{interrupt}" if interrupt.args else "\ninterrupted")
         return 130
     except BrokenPipeError:
         return 0  # the reader, such as `head`, has what it wants
     except OSError as error:
-        _say(f"error: {system_error(error)}")
+        say(f"error: {system_error(error)}")
         return 2
-
-
-def _say(line: str) -> None:
-    print(printable(line), file=FailSafeOutput(sys.stderr), flush=True)
 
 
 @contextlib.contextmanager

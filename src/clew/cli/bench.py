@@ -1,11 +1,11 @@
 """`clew bench`: speed of every memory, beside the machine's own."""
 
-import sys
 from dataclasses import dataclass
 
 from clew.cli.parse import parse
 from clew.cli.tables import log, show
 from clew.errors import UserError, require_at_least
+from clew.output import say
 from clew.report.document import NothingMeasured
 
 ABOUT = """Measures how fast each memory acts, learns and trains on this machine, at the sizes of
@@ -42,7 +42,7 @@ def main(args: list[str]) -> int:
     try:
         document = speed.report(command.memories, plan, log)
     except NothingMeasured as failed:
-        print(f"no figures: {failed}", file=sys.stderr)
+        say(f"no figures: {failed}")
         return 1
     show(document, as_json=command.json, note=speed.QUICK_NOTE if command.quick else "")
     return 0

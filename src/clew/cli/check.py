@@ -1,6 +1,5 @@
 """`clew check`: the laws, on a model of the library or on your own."""
 
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -8,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import tyro
 
 from clew.cli.parse import parse
-from clew.cli.tables import print_json, print_table
+from clew.cli.tables import log, print_json, print_table
 from clew.errors import UserError, call_own, parameters_of, unknown_name
 from clew.names import is_reference, resolve
+from clew.output import say
 
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
@@ -67,7 +67,7 @@ def main(args: list[str]) -> int:
     for name in names:
         memory = make(name, command.input_size, command.options)
         if not command.json:
-            print(f"checking {name} ...", file=sys.stderr, flush=True)
+            log(f"checking {name}")
         reports[name] = check(
             memory, lengths=command.lengths, precision=command.precision, raise_on_failure=False
         )
@@ -165,9 +165,9 @@ def _show(reports: "dict[str, LawReport]") -> None:
     print_table("", ["", "cases", *LAWS], rows, note)
     for name, report in reports.items():
         for failure in report.failures:
-            print(f"{name} breaks {failure}", file=sys.stderr)
+            say(f"{name} breaks {failure}")
         for warning in report.warnings:
-            print(f"warning: {name}: {warning}", file=sys.stderr)
+            say(f"warning: {name}: {warning}")
 
 
 def _replay(memory: "AbstractMemory") -> str:

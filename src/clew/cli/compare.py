@@ -9,10 +9,11 @@ import tyro
 
 from clew.cli.live import listener
 from clew.cli.parse import parse, value_before_parsing
-from clew.cli.tables import log, over_seeds, print_json, print_table
+from clew.cli.tables import over_seeds, print_json, print_table
 from clew.cli.train import Memories, on_algorithm, on_sizes, parse_training
 from clew.errors import UserError
 from clew.memory import MEMORIES
+from clew.output import say
 from clew.run import folder
 from clew.run.metrics import Row, final_text, read_rows, summarise
 from clew.run.sharding import open_devices
@@ -90,7 +91,7 @@ def main(args: list[str]) -> int:
     several = [summary["seeds"] for summary in summaries.values() if summary["seeds"] > 1]
     note = f"[..] 95% interval, over {over_seeds(min(several))}" if several else ""
     if len({summary["env"] for summary in summaries.values()}) > 1:
-        log("warning: the runs have different tasks, so their numbers say little beside each other")
+        say("warning: the runs have different tasks, so their numbers say little beside each other")
     print_table("the last tenth of training", columns, cells, note)
     print(f"picture: {picture}")
     return 0
@@ -137,9 +138,9 @@ def compare_trained(args: list[str]) -> int:
         raise UserError("give --memories or --learners; the other is the same for all of them")
     config = command.config
     for line in on_algorithm(words, config, command.learners):
-        log(line)
+        say(line)
     for line in on_sizes(config, command.memories):
-        log(line)
+        say(line)
     from clew.lab import comparison  # start: matplotlib takes 0.4 s
 
     open_devices(config.devices)

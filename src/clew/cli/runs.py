@@ -1,6 +1,5 @@
 """`clew runs`: the runs of a folder."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from clew.cli.tables import print_json, print_table
 from clew.errors import UserError, counted
 from clew.files import read_json
 from clew.names import is_reference
-from clew.output import printable
+from clew.output import say
 from clew.run import json_lines
 
 ABOUT = "Lists the runs of a folder, how far they are and what they reached."
@@ -74,11 +73,11 @@ def _describe(path: Path) -> dict[str, Any] | None:
         }
         rows = json_lines.read(path / "metrics.jsonl", {"steps": int})
     except UserError as error:
-        print(printable(f"warning: {error}"), file=sys.stderr)
+        say(f"warning: {error}")
         return None
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         text = f"{path / 'config.json'} has no settings of a run ({type(error).__name__}: {error})"
-        print(printable(f"warning: {text}"), file=sys.stderr)
+        say(f"warning: {text}")
         return None
     row = rows[-1].row if rows else {}
     scores = {name: _mean(row.get(name)) for name in ("success", "return")}

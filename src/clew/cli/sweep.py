@@ -7,12 +7,13 @@ from typing import Any
 
 from clew.cli.other_names import here, note
 from clew.cli.study_output import chosen_workers, study_listener
-from clew.cli.tables import log, over_seeds, print_json, show_table
+from clew.cli.tables import over_seeds, print_json, show_table
 from clew.cli.train import Memories, on_algorithm, parse_training
 from clew.errors import UserError
 from clew.lab.sweep.space import Range, Vary, known_settings
 from clew.lab.sweep.storage import import_optuna
 from clew.lab.sweep.sweep import Sweep, SweepResult, run_sweep
+from clew.output import say
 from clew.pairs import parse_value
 from clew.run.config import TrainConfig
 from clew.run.folder import slug
@@ -60,7 +61,7 @@ def main(args: list[str]) -> int:
     import_optuna()
     command = parse_training(SweepCommand, args, command="sweep", about=ABOUT)
     for line in on_algorithm(args, command.config):
-        log(line)
+        say(line)
     config = command.config
     place = Path(config.run_dir) / (config.name or f"sweep-{slug(config.env)}")
     first = tuple(_assignments("first", words.split(), config) for words in command.first)

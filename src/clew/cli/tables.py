@@ -1,7 +1,6 @@
 """Output of commands: tables for people, JSON for programs."""
 
 import json
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from clew.files import finite
-from clew.output import printable
+from clew.output import printable, say
 
 if TYPE_CHECKING:
     from clew.report.document import Measured, Table
@@ -99,4 +98,4 @@ def show_table(table: "Table", note: str = "") -> None:
 
 def log(what: str) -> None:
     """Prints on standard error what is being computed."""
-    print(f"{what} ...", file=sys.stderr, flush=True)
+    say(f"{what} ...")
