@@ -87,6 +87,16 @@ def test_settings_of_environments_that_are_compiled_are_said_to_change_nothing(t
     assert_says_first(config, "host settings change nothing: .* is written in JAX")
 
 
+def test_settings_of_wrappers_without_the_one_that_they_need_are_said_to_change_nothing(tmp_path):
+    config = small_config(
+        tmp_path,
+        env="gymnasium:CartPole-v1",
+        env_options={},
+        wrappers=clew.WrapperConfig(reward_gamma=0.9),
+    )
+    assert_says_first(config, "wrappers.reward_gamma changes nothing without wrappers.normalise_r")
+
+
 def test_the_same_script_begins_a_run_and_goes_on_with_it(tmp_path):
     config = small_config(tmp_path, steps=2 * STEPS_PER_UPDATE)
     for updates in (2, 3):

@@ -54,6 +54,13 @@ FOR_JAX = (
 )
 """The settings of `WrapperConfig` that JAX tasks take."""
 
+NEEDED = {
+    "observation_clip": "normalise_observations",
+    "reward_gamma": "normalise_rewards",
+    "video_folder": "video_every",
+}
+"""Settings of `WrapperConfig` that change nothing without another one."""
+
 
 @dataclass(frozen=True)
 class WrapperConfig:

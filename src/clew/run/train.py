@@ -14,6 +14,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from clew.envs.spaces import ActionMask, choice_sizes, named_spaces
+from clew.envs.wrappers import NEEDED
 from clew.errors import UserError, one_line, system_error
 from clew.files import write_json
 from clew.interact.hosted_task import HostedTask
@@ -168,7 +169,7 @@ def _train(
     if start is not None:
         progress.message(start.message)
     if fresh:
-        for remarks in (_no_episode, _no_learning, _no_host, _unread, _unasked):
+        for remarks in (_no_episode, _no_learning, _no_host, _no_use, _unread, _unasked):
             for line in remarks(parts):
                 progress.message(line)
         spaces = recorded_spaces(parts.task)
@@ -257,6 +258,16 @@ def _no_host(parts: Parts) -> list[str]:
     if not parts.task.acts_on_device or config.host == HostConfig():
         return []
     return [f"host settings change nothing: {config.env} is written in JAX, and compiled"]
+
+
+def _no_use(parts: Parts) -> list[str]:
+    """Says which settings of the wrappers have no use without another one."""
+    wrappers = parts.config.wrappers
+    return [
+        f"wrappers.{name} changes nothing without wrappers.{needed}"
+        for name, needed in NEEDED.items()
+        if name in wrappers.changed and not getattr(wrappers, needed)
+    ]
 
 
 def _unread(parts: Parts) -> list[str]:
