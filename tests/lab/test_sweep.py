@@ -27,7 +27,7 @@ from clew.lab.grid.study import Setting
 from clew.lab.sweep import storage
 from clew.lab.sweep import sweep as sweep_module
 from clew.lab.sweep.page import outcome, write_page
-from clew.lab.sweep.space import Range, Vary, with_settings
+from clew.lab.sweep.space import Range, Vary, lane_names, with_settings
 from clew.lab.sweep.storage import DATABASE, Batch, SweepTrial, TrialDatabase, open_storage
 from clew.lab.sweep.sweep import DECLARATION, TRIALS, Sweep, SweepResult, _winner, run_sweep
 from clew.lab.sweep.trials import TASK
@@ -273,6 +273,22 @@ def test_settings_of_a_learner_of_your_own_vary(vary: str, tmp_path: Path) -> No
     result = run_sweep(sweep, tmp_path, workers=InProcess(), progress=QuietStudy())
     assert {trial.state for trial in result.tried["gru"]} == {"complete"} and result.winners
     assert {row[:2] for row in trained(tmp_path)} == {("gru", "trial-0"), ("gru", "trial-1")}
+
+
+@pytest.mark.parametrize(
+    "setting, lanes",
+    [
+        ("sac.initial_temperature", False),
+        ("r2d2.evaluation_epsilon", False),
+        ("pqn.epsilon_end", False),
+        ("pqn.epsilon_start", True),
+        ("sac.polyak", True),
+    ],
+)
+def test_what_heads_are_made_with_is_no_lane(setting: str, lanes: bool) -> None:
+    """Agents that train side by side begin with heads that are made alike."""
+    config = clew.TrainConfig(algorithm=setting.partition(".")[0])
+    assert bool(lane_names(config, {setting: Range(0.1, 0.5)})) == lanes
 
 
 class InProcess:

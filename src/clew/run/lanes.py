@@ -52,10 +52,19 @@ def can_differ(config: TrainConfig, name: str) -> bool:
     """Whether lanes of one program may have values of their own of a setting of the learner.
 
     Those are rates and costs: numbers that the compiled program multiplies with. A warm-up is a
-    number of gradient steps, which is part of the program.
+    number of gradient steps, which is part of the program, and all lanes have the same heads.
     """
     hint = get_type_hints(type(config.learning)).get(name)
-    return float in (hint, *get_args(hint)) and name != "warmup_fraction"
+    if float not in (hint, *get_args(hint)) or name == "warmup_fraction":
+        return False
+    return _heads_options(config, name, 0.25) == _heads_options(config, name, 0.5)
+
+
+def _heads_options(config: TrainConfig, name: str, value: float) -> dict[str, Any]:
+    """What a learner with this value of a setting makes its heads with, besides their size."""
+    learning = replace(cast(Any, config.learning), **{name: value})
+    make_heads = make_learner(config.algorithm, learning, config.updates).make_heads
+    return make_heads.keywords if isinstance(make_heads, partial) else {}
 
 
 def seed_lanes(config: TrainConfig) -> list[Lane]:
