@@ -34,5 +34,7 @@ def test_nothing_is_told_where_it_would_not_help(changes: dict[str, Any]) -> Non
     assert advice(ROWS, dataclasses.replace(CONFIG, **changes)) is None
 
 
-def test_nothing_is_told_of_no_rows() -> None:
-    assert advice([], CONFIG) is None
+@pytest.mark.parametrize("rows", [[], [{"loss": [1.0]}]])
+def test_nothing_is_told_of_no_gradients(rows: list[dict[str, Any]]) -> None:
+    """A learner of one's own need not measure them."""
+    assert advice(rows, CONFIG) is None

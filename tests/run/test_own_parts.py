@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +117,43 @@ def test_a_wrong_name_is_one_line(place: Path, changes: dict[str, Any], message:
     with pytest.raises(UserError, match=message) as error:
         make_parts(clew.TrainConfig(**{**OWN, **changes}))
     assert "\n" not in str(error.value)
+
+
+class Bare:
+    """Settings without most of what all learners have."""
+
+    num_envs: int = 2
+    rollout_length: int = 4
+
+
+def test_settings_that_lack_what_all_learners_have_are_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Halved, "settings", dataclass(frozen=True)(Bare))
+    lacks = "settings of own_parts:Halved lack gamma, learning_rate, max_grad_norm, validate"
+    with pytest.raises(UserError, match=lacks):
+        make_parts(clew.TrainConfig(algorithm="own_parts:Halved"))
+
+
+def test_a_metric_that_is_not_reported_is_one_line(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a learner need not measure its loss."""
+    options = {"num_envs": 2, "rollout_length": 4}
+    config = clew.TrainConfig(algorithm=Halved, learner_options=options, memory="none", steps=8)
+    monkeypatch.setattr(Halved, "metrics", ("loss", "reached"))
+    with pytest.raises(UserError, match="name reached, .* does not report; .* entropy"):
+        clew.train(config, progress=Quiet())
+    monkeypatch.setattr(Halved, "metrics", ("divided_by",))
+    learn = Halved.learn
+
+    def without_loss(self: Halved, *args: Any) -> Any:
+        agent, state, metrics = learn(self, *args)
+        return agent, state, {"divided_by": metrics["divided_by"]}
+
+    monkeypatch.setattr(Halved, "learn", without_loss)
+    result = clew.train(replace(config, log_every=1), progress=Quiet())
+    assert clew.read_metrics(result.path)[-1]["learner.divided_by"] == [2.0]
 
 
 def test_devices_are_refused_to_a_memory_that_cannot_be_divided(

@@ -273,7 +273,7 @@ def advice(rows: Sequence[Row], config: TrainConfig) -> str | None:
     scaled = config.wrappers.normalise_rewards or config.wrappers.reward_scale != 1.0
     if limit is None or scaled or not default_settings(config.env).normalise_rewards:
         return None
-    norms = [norm for row in rows for norm in row["grad_norm"] if norm is not None]
+    norms = [norm for row in rows for norm in row.get("grad_norm", ()) if norm is not None]
     length = statistics.median(norms) if norms else 0.0
     if length <= MUCH_CLIPPED * limit:
         return None

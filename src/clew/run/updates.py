@@ -15,6 +15,7 @@ from clew.agents.network import Agent
 from clew.agents.trajectory import refresh_all
 from clew.envs.base import Metrics
 from clew.envs.stream import AutoReset
+from clew.errors import UserError
 from clew.interact.host_rollout import HostState, packed
 from clew.interact.rollout import (
     ActorState,
@@ -60,11 +61,19 @@ class SeedState(NamedTuple):
             made: by the update.
             key: of the next one.
             fresh_row: whether the update is the first of a row of metrics.
+
+        Raises:
+            UserError: the learner did not report a metric that it names.
         """
         agent, learner, losses = made.learned
         added = losses | made.episodes
+        if missing := [name for name in self.sums if name not in added]:
+            raise UserError(
+                f"the learner's `metrics` name {', '.join(missing)}, which its `learn` does not "
+                f"report; it reports {', '.join(sorted(losses))}"
+            )
         sums = {n: jnp.where(fresh_row, 0.0, self.sums[n]) + added[n] for n in self.sums}
-        finite = all_finite((losses["loss"], losses.get("grad_norm"), agent))
+        finite = all_finite((losses.get("loss"), losses.get("grad_norm"), agent))
         return SeedState(eqx.filter(agent, eqx.is_array), learner, made.actor, key, sums, finite)
 
 

@@ -177,19 +177,31 @@ class Learner(Protocol):
 
 
 def require_learner(name: str, kind: type) -> None:
-    """Refuses a class that lacks a member of `Learner`.
+    """Refuses a class that lacks a member of `Learner`, or whose settings lack a common one.
 
     Raises:
         UserError: naming what it lacks.
     """
-    members = {*Learner.__annotations__, *vars(Learner)}
-    public = {member for member in members if not member.startswith("_")}
-    fields = {field for base in kind.__mro__ for field in inspect.get_annotations(base)}
-    missing = sorted(public - fields - {*dir(kind)}) if isinstance(kind, type) else sorted(public)
-    if missing:
+    if missing := _lacking(kind, Learner):
         raise UserError(f"{name} is no learner: it lacks {', '.join(missing)}")
     if not dataclasses.is_dataclass(kind.settings):
         raise UserError(f"settings of {name} must be a dataclass, got {kind.settings!r:.60}")
+    if missing := _lacking(kind.settings, LearnerConfig):
+        raise UserError(
+            f"the settings of {name} lack {', '.join(missing)}, which all learners have"
+        )
+
+
+def _lacking(kind: Any, protocol: type) -> list[str]:
+    """The members of a protocol that a class does not have."""
+    members = {
+        n for base in protocol.__mro__ for n in (*inspect.get_annotations(base), *vars(base))
+    }
+    public = {member for member in members if not member.startswith("_")}
+    if not isinstance(kind, type):
+        return sorted(public)
+    fields = {field for base in kind.__mro__ for field in inspect.get_annotations(base)}
+    return sorted(public - fields - {*dir(kind)})
 
 
 def adam(
