@@ -21,6 +21,7 @@ from clew.names import ScriptWarning
 from clew.run import folder
 from clew.run.build import make_parts
 from clew.run.folder import by_reference, completed
+from clew.run.metrics import refuse_taken_names
 from clew.run.progress import Quiet, Report
 from clew.run.trust import named_code
 from own_parts import Average, Cue, Halved, Kept, Scaled
@@ -154,6 +155,23 @@ def test_a_metric_that_is_not_reported_is_one_line(
     monkeypatch.setattr(Halved, "learn", without_loss)
     result = clew.train(replace(config, log_every=1), progress=Quiet())
     assert clew.read_metrics(result.path)[-1]["learner.divided_by"] == [2.0]
+
+
+@pytest.mark.parametrize("name", ["steps", "temperature", "value", "lag", "divided_by"])
+def test_a_metric_of_the_task_with_a_name_of_the_rows_is_refused(name: str) -> None:
+    """Its mean would be another's, and rows without a number of steps are no rows."""
+    config = clew.TrainConfig(env=Cue, algorithm=Halved)
+    refuse_taken_names(config, ("success", "return", "length"))
+    with pytest.raises(UserError, match=f"own_parts:Cue has a metric '{name}', .* otherwise"):
+        refuse_taken_names(config, ("success", name))
+
+
+def test_a_run_begins_with_no_such_metric(place: Path) -> None:
+    wrappers = clew.WrapperConfig(metrics=("success", "steps"))
+    config = clew.TrainConfig(env="gymnasium:CartPole-v1", wrappers=wrappers)
+    with pytest.raises(UserError, match="'steps', .* leave steps out of wrappers.metrics"):
+        clew.train(config, progress=Quiet())
+    assert not (place / "runs").exists()
 
 
 def test_devices_are_refused_to_a_memory_that_cannot_be_divided(

@@ -25,6 +25,11 @@ from clew.run.machine import versions
 from clew.stats import Interval, bootstrap_interval
 
 _KINDS = {"steps": int, "episodes": list}
+_COLUMNS = (
+    *("update", "steps", "seconds", "rate", "episodes"),
+    *("lag", "lag_max", "actor_wait", "learner_wait", "dropped"),
+)
+"""What a row has besides the metrics of learner, memory and task."""
 FINAL_SHARE = 0.1
 """Share of a run, at its end, that the summary's final numbers are means over."""
 MUCH_CLIPPED = 10.0
@@ -131,6 +136,26 @@ class MetricsFile(RunLog):
     def _opened(self) -> RowFile:
         assert self._file is not None, "not open"
         return self._file
+
+
+def refuse_taken_names(config: TrainConfig, names: Sequence[str]) -> None:
+    """Refuses a task with a metric whose name means something else in the rows of runs.
+
+    Args:
+        config: of the run.
+        names: of the task's metrics.
+
+    Raises:
+        UserError: naming the metric.
+    """
+    for name in names:
+        if name in _COLUMNS or name in config.learner.metrics or describes_updates(name):
+            chosen = name in config.wrappers.metrics
+            raise UserError(
+                f"{config.env} has a metric {name!r}, which rows of metrics have of the training "
+                "itself: "
+                + (f"leave {name} out of wrappers.metrics" if chosen else "call it otherwise")
+            )
 
 
 def make_row(point: LogPoint, config: TrainConfig) -> Row:

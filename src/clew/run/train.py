@@ -99,6 +99,7 @@ def train(
     parts = make_parts(config)
     if resume is False:  # after names that are unknown have been said
         refuse_unused(config)
+        metrics.refuse_taken_names(config, parts.task.metric_names)
     config = parts.config
     start = read_start(parts, path, trust=trust)
     # First, so that a cluster that does not answer leaves no folder behind.
