@@ -174,6 +174,33 @@ def test_a_run_begins_with_no_such_metric(place: Path) -> None:
     assert not (place / "runs").exists()
 
 
+class Flipped(Scaled):
+    """Another encoder."""
+
+    def __call__(self, x: Any) -> Any:
+        return super().__call__(x)[..., ::-1]
+
+
+@pytest.mark.parametrize("named", ["Scaled", "halving"])
+def test_other_code_under_the_same_name_is_another_program(
+    named: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a cell of a notebook is run again."""
+    config = clew.TrainConfig(
+        env_options={"corridor_length": 2},
+        memory="none",
+        network=clew.NetworkConfig(encoder=Scaled, encoder_norm=True),
+        a2c=clew.A2CConfig(num_envs=2, rollout_length=4, schedule="own_parts:halving"),
+        steps=32,
+        log_every=1,
+    )
+    other = {"Scaled": Flipped, "halving": lambda rate, steps: lambda count: 0.0 * count}[named]
+    before = clew.read_metrics(clew.train(config, progress=Quiet()).path)
+    monkeypatch.setattr(f"own_parts.{named}", other)
+    after = clew.read_metrics(clew.train(config, progress=Quiet()).path)
+    assert before[-1]["loss"] != after[-1]["loss"]
+
+
 def test_devices_are_refused_to_a_memory_that_cannot_be_divided(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

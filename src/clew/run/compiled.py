@@ -1,5 +1,6 @@
 """The whole training loop, acting and learning by turns, as one compiled program."""
 
+import operator
 import threading
 from collections.abc import Callable, Hashable
 from functools import partial
@@ -12,7 +13,7 @@ from jaxtyping import Array, Bool, Int
 from clew.agents.devices import jit_over, place_on_devices
 from clew.envs import ENVS
 from clew.memory import MEMORIES
-from clew.names import find
+from clew.names import find, resolve
 from clew.run.build import Parts
 from clew.run.machine import require_room
 from clew.run.updates import RunState, SeedState, run_template, state_layouts, update
@@ -64,7 +65,8 @@ class CompiledProgram(Program):
         return {}
 
 
-_COMPILED: dict[Hashable, Any] = {}
+_COMPILED: dict[Hashable, tuple[list[Any], Any]] = {}
+"""Programs, each with the user's own code that it was compiled from."""
 _KEPT = 4
 _COMPILING = threading.Lock()
 
@@ -81,14 +83,18 @@ def compile_program(parts: Parts) -> CompiledProgram:
     task = ENVS.get(config.env, jax.tree.structure(stream))
     devices = config.devices, config.device_threads
     memory = find("memory", config.memory, MEMORIES)
-    key = (config.digest(), devices, task, memory, type(parts.learner), type(parts.static.encoder))
+    key = (config.digest(), devices, task, memory)
+    # A name in a notebook may be given to other code.
+    own = [resolve(name) for name, _ in config.own_parts]
     with _COMPILING:
+        if key in _COMPILED and any(map(operator.is_not, own, _COMPILED[key][0])):
+            del _COMPILED[key]
         if key not in _COMPILED:
             while len(_COMPILED) >= _KEPT:
                 del _COMPILED[next(iter(_COMPILED))]
             one = partial(update, parts, stream)
-            _COMPILED[key] = compile_loop(parts, parts.sharding.each_seed(one, (0, None)))
-        return CompiledProgram(parts, _COMPILED[key])
+            _COMPILED[key] = own, compile_loop(parts, parts.sharding.each_seed(one, (0, None)))
+        return CompiledProgram(parts, _COMPILED[key][1])
 
 
 def compile_loop(parts: Parts, one: Callable[[SeedState, Int[Array, ""]], SeedState]) -> Any:

@@ -270,6 +270,21 @@ class TrainConfig(LearnerSettings):
         return make_learner(self.algorithm, self.learning, self.updates)
 
     @property
+    def own_parts(self) -> list[tuple[str, dict[str, Any]]]:
+        """What is named by where its code is, with its options, but for the task: memory, encoder,
+        learner, loggers, schedules."""
+        parts: list[tuple[str, dict[str, Any]]] = [
+            (self.memory, self.memory_options),
+            (self.network.encoder, self.network.encoder_options),
+            (self.algorithm, self.learner_options),
+            *((logger, {}) for logger in self.loggers),
+        ]
+        if self.algorithm in LEARNERS:
+            settings = vars(self.learning).values()
+            parts += [(value, {}) for value in settings if isinstance(value, str)]
+        return [(name, options) for name, options in parts if is_reference(name)]
+
+    @property
     def steps_per_update(self) -> int:
         """Environment steps of one seed between two updates."""
         return self.learning.num_envs * self.learning.rollout_length

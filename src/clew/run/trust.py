@@ -15,12 +15,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from clew.agents.learners import LEARNERS
 from clew.bridges.gymnasium.build import GYMNASIUM
 from clew.bridges.jax_packages import is_packaged
 from clew.errors import UserError
 from clew.files import write_file
-from clew.names import is_reference
 from clew.run.config import TrainConfig
 
 STATE = "CLEW_STATE_DIR"
@@ -98,20 +96,9 @@ def _is_named(env: str) -> bool:
     return ":" in (env.partition(":")[2] if is_packaged(env) else env)
 
 
-def _own_parts(config: TrainConfig) -> list[tuple[str, dict]]:
-    """What is named by where its code is: memory, encoder, learner, schedules, loggers."""
-    parts: list[tuple[str, dict]] = [
-        (config.memory, config.memory_options),
-        (config.network.encoder, config.network.encoder_options),
-        (config.algorithm, config.learner_options),
-        *((logger, {}) for logger in config.loggers),
-    ]
-    if config.algorithm in LEARNERS:
-        settings = vars(getattr(config, config.algorithm))
-        parts += [(value, {}) for value in settings.values() if isinstance(value, str)]
-    return [
-        (name, o) for name, o in parts if is_reference(name) and not _OF_STUDIES.fullmatch(name)
-    ]
+def _own_parts(config: TrainConfig) -> list[tuple[str, dict[str, Any]]]:
+    """What the settings name by where its code is, but for the library's own variants."""
+    return [pair for pair in config.own_parts if not _OF_STUDIES.fullmatch(pair[0])]
 
 
 def _is_remembered(path: Path, config: TrainConfig) -> bool:
