@@ -65,8 +65,8 @@ def evaluate(
 ) -> EvalResult:
     """Plays fresh episodes with every agent of a run.
 
-    Every environment plays one episode to its end, so that short episodes do not count more than
-    long ones.
+    Environments side by side play equally many to their ends (of a task written in JAX one each),
+    so that short episodes do not count more than long ones.
 
     Args:
         path: the run's folder or name.

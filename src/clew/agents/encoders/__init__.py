@@ -53,13 +53,14 @@ def make_encoder(
 
     | space | none | mlp | impala, nature | auto |
     |---|---|---|---|---|
-    | Box with a side below 32, or not of 3 axes | as it is | layers | as it is | layers |
-    | picture, both sides at least 32 | as it is | layers | convolutions | impala |
+    | Box | as it is | layers | as it is | layers |
+    | picture | as it is | layers | convolutions | impala |
     | Discrete, MultiDiscrete | one-hot or embedded | then layers | as none | then layers |
     | MultiBinary | as it is | layers | as it is | layers |
     | Dict | its entries, concatenated in order of their names | | | |
 
-    With impala or nature an observation that is no dict is a picture whatever its sides. Bytes of
+    A picture is a Box of 3 axes, or of 2 if it is bytes, with both sides at least 32; with impala
+    or nature an observation that is no dict is one whatever its sides. Bytes of
     pictures are divided by 255 in all cases. In a dict the entry `previous_action` is
     one-hot, or as it is if it is a Box, and `previous_reward` as sign(r) log(1 + |r|), both
     without layers. An action mask is left out, unless it is to be shown; what remains is no dict if
