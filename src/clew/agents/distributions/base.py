@@ -27,8 +27,8 @@ class Distribution(eqx.Module):
     that do not depend on the observation, concatenated on the last axis (`join`).
 
     Shapes, on any leading axes: parameters [*lead, num_parameters], noise as `noise` returns it,
-    actions [*lead, *action_shape] of type `action_dtype`; log-probabilities, entropies and
-    divergences [*lead], in nats, over all components of an action together.
+    actions [*lead, *action_shape] of type `action_dtype`; log-probabilities and entropies [*lead],
+    in nats, over all components of an action together.
 
     An action is stored as it was sampled; `decode` turns it into the environment's. So the
     log-probability of a stored action is exact, whatever `decode` clips or squashes.
@@ -103,10 +103,6 @@ class Distribution(eqx.Module):
     @abc.abstractmethod
     def entropy(self, parameters: Parameters) -> Float[Array, "*lead"]:
         """Entropy, of a density the differential one."""
-
-    @abc.abstractmethod
-    def kl(self, p: Parameters, q: Parameters) -> Float[Array, "*lead"]:
-        """The divergence KL(p || q) of two distributions given by their parameters."""
 
     def masked(self, parameters: Parameters, mask: Bool[Array, "*lead n"]) -> Parameters:
         """The parameters of the distribution over what a mask allows; for choices alone.

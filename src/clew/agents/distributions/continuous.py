@@ -206,13 +206,6 @@ class Gaussian(Distribution):
         _, log_std = self.mean_and_log_std(parameters)
         return jnp.sum(log_std + 0.5 * (1.0 + math.log(2.0 * math.pi)), axis=-1)
 
-    def kl(self, p: Parameters, q: Parameters) -> Float[Array, "*lead"]:
-        """sum log(sigma_q / sigma_p) + (sigma_p^2 + (mean_p - mean_q)^2) / (2 sigma_q^2) - 1/2."""
-        (mean_p, log_p), (mean_q, log_q) = self.mean_and_log_std(p), self.mean_and_log_std(q)
-        ratio = jnp.exp(2.0 * (log_p - log_q))
-        distance = jnp.square((mean_p - mean_q) * jnp.exp(-log_q))
-        return jnp.sum(log_q - log_p + 0.5 * (ratio + distance - 1.0), axis=-1)
-
     @abc.abstractmethod
     def decode(self, action: AnyArray) -> AnyArray: ...
 

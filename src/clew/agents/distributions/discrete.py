@@ -69,11 +69,6 @@ class Categorical(Distribution):
         log_probs = jax.nn.log_softmax(parameters)
         return -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
 
-    def kl(self, p: Parameters, q: Parameters) -> Float[Array, "*lead"]:
-        """sum_i p_i (log p_i - log q_i)."""
-        p, q = jax.nn.log_softmax(p), jax.nn.log_softmax(q)
-        return jnp.sum(jnp.exp(p) * (p - q), axis=-1)
-
     def masked(self, parameters: Parameters, mask: Bool[Array, "*lead n"]) -> Parameters:
         """The logits, with p_i = 0 where the mask is False.
 
@@ -148,9 +143,6 @@ class MultiCategorical(Distribution):
     def entropy(self, parameters: Parameters) -> Float[Array, "*lead"]:
         return self._sum(Categorical.entropy, self._split(parameters))
 
-    def kl(self, p: Parameters, q: Parameters) -> Float[Array, "*lead"]:
-        return self._sum(Categorical.kl, self._split(p), self._split(q))
-
     def masked(self, parameters: Parameters, mask: Bool[Array, "*lead n"]) -> Parameters:
         return forbid(parameters, mask)
 
@@ -215,11 +207,9 @@ class MultiBinary(Distribution):
 
     def entropy(self, parameters: Parameters) -> Float[Array, "*lead"]:
         """The sum over bits of -p log p - (1 - p) log(1 - p)."""
-        return -jnp.sum(_expected_log(parameters, parameters), axis=-1)
-
-    def kl(self, p: Parameters, q: Parameters) -> Float[Array, "*lead"]:
-        """The sum over bits of p log(p / q) + (1 - p) log((1 - p) / (1 - q))."""
-        return jnp.sum(_expected_log(p, p) - _expected_log(p, q), axis=-1)
+        p, q = parameters, -parameters
+        of_one, of_zero = (jax.nn.sigmoid(x) * jax.nn.log_sigmoid(x) for x in (p, q))
+        return -jnp.sum(of_one + of_zero, axis=-1)
 
     def decode(self, action: AnyArray) -> AnyArray:
         return _from(action, 0, self.dtype)
@@ -228,11 +218,6 @@ class MultiBinary(Distribution):
 def forbid(logits: Float[Array, "*lead n"], mask: Bool[Array, "*lead n"]) -> Array:
     """Logits whose softmax is 0 where the mask is False; no gradient goes there."""
     return jnp.where(mask, logits, jnp.asarray(FORBIDDEN, logits.dtype))
-
-
-def _expected_log(p: Float[Array, "*lead n"], q: Float[Array, "*lead n"]) -> Array:
-    """A bit's expected log-probability under logit q where its logit is p."""
-    return jax.nn.sigmoid(p) * jax.nn.log_sigmoid(q) + jax.nn.sigmoid(-p) * jax.nn.log_sigmoid(-q)
 
 
 def _from(action: AnyArray, start: int | np.ndarray, dtype: str) -> AnyArray:
