@@ -115,8 +115,7 @@ def train(
                     warnings.append(machine.other_machine("devices", devices, config.devices))
                 for line in warnings:
                     listener.message(line)
-                if (path / folder.CONFIG).exists():
-                    _announce_beginning(path, shown, listener)
+                _announce_beginning(path, shown, listener)
                 summary = _train(
                     path, shown, parts, listener, callbacks, stop, start, fresh=resume is False
                 )
@@ -307,7 +306,8 @@ def _unasked(parts: Parts) -> list[str]:
 
 def _announce_beginning(path: Path, shown: Path, progress: Progress) -> None:
     """Says of a run without checkpoints that it begins anew, and which rows that drops."""
-    if checkpoint.list_checkpoints(path / folder.CHECKPOINTS):
+    checkpoints = checkpoint.list_checkpoints(path / folder.CHECKPOINTS)
+    if checkpoints or not (path / folder.CONFIG).exists():
         return
     rows = metrics.read_metrics(path)
     dropped = f", without its rows up to update {rows[-1]['update']}" if rows else ""
