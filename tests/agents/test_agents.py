@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from clew.agents.learners.a2c import A2C, A2CConfig, _normalised_in_episodes, a2c_loss, learn_a2c
+from clew.agents.learners.a2c import A2C, A2CConfig, _normalised_in_episodes, a2c_loss
 from clew.agents.learners.base import gradient_step, init_optimiser
 from clew.agents.network import Agent
-from clew.agents.trajectory import reread
+from clew.agents.trajectory import Rollout, reread
 from clew.envs import AutoReset, TMaze
 from clew.errors import UserError
 from clew.interact.policy import Policy
@@ -165,11 +165,10 @@ def test_no_gradient_crosses_the_edge_of_a_rollout(stream, trajectory):
 def test_minibatches_take_whole_environments(stream, trajectory):
     agent = small_agent("gru", stream, seed=3)
     config = A2CConfig(num_envs=ENVS, minibatches=ENVS, learning_rate=0.0)
-    optimiser = A2C(config).optimiser
-    state = init_optimiser(optimiser, agent)
-    new, _, metrics = eqx.filter_jit(learn_a2c)(
-        agent, state, trajectory, jax.random.key(0), config, optimiser
-    )
+    gathered = Rollout.cut(trajectory, (trajectory.state0,), trajectory.state0)
+    learner = A2C(config)
+    state = learner.init(agent, lambda: gathered)
+    new, _, metrics = eqx.filter_jit(learner.learn)(agent, state, gathered, jax.random.key(0))
     jax.tree.map(np.testing.assert_array_equal, agent, new)
     # With no step taken, the mean over minibatches is the mean over environments.
     loss = eqx.filter_jit(a2c_loss)

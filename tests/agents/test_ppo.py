@@ -8,17 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from clew.agents.learners.base import init_optimiser, take_batch
+from clew.agents.learners.base import take_batch
 from clew.agents.learners.ppo import (
     PPO,
     PPOConfig,
-    learn_ppo,
     make_sequences,
     ppo_loss,
 )
 from clew.agents.network import NetworkConfig, make_agent
 from clew.agents.returns import lambda_returns
-from clew.agents.trajectory import read, refresh_all, reread
+from clew.agents.trajectory import Rollout, read, refresh_all, reread, states_after
 from clew.envs import AutoReset, TMaze
 from clew.errors import UserError
 from clew.interact.rollout import init_actor, rollout
@@ -181,12 +180,14 @@ def test_on_the_policys_own_experience_vtrace_changes_nothing(acted):
 
 
 def learned(acted, config):
-    agent, chunks, final = acted
-    optimiser = PPO(config, updates=2).optimiser
-    state = init_optimiser(optimiser, agent)
-    return eqx.filter_jit(learn_ppo)(
-        agent, state, chunks, final, jax.random.key(5), config, optimiser
-    )
+    agent, chunks, _ = acted
+    last = jax.tree.map(lambda x: x[-1], chunks)
+    read = last.observation[:-1], last.start[:-1]
+    memory = eqx.filter_jit(states_after)(agent, last.state0, *read)
+    gathered = Rollout(chunks, memory, last.observation[-1], last.start[-1])
+    learner = PPO(config, updates=2)
+    state = learner.init(agent, lambda: gathered)
+    return eqx.filter_jit(learner.learn)(agent, state, gathered, jax.random.key(5))
 
 
 @pytest.mark.slow

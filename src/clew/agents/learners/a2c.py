@@ -199,54 +199,6 @@ def _normalised_in_episodes(
     return jnp.where(scale > 0, centred / jnp.where(scale > 0, scale, 1.0), returns)
 
 
-def learn_a2c(
-    agent: Agent,
-    state: LearnerState,
-    trajectory: Trajectory,
-    key: PRNGKeyArray,
-    config: A2CConfig,
-    optimiser: optax.GradientTransformation,
-) -> Learned:
-    """The learning that follows one rollout: one gradient step per minibatch.
-
-    With more than one minibatch the environments are permuted at random; whole environments,
-    because a memory must read its observations in order. Metrics are means over the minibatches.
-    """
-
-    if config.minibatches == 1:
-        return _gradient_step(agent, state, trajectory, config, optimiser)
-    order = jax.random.permutation(key, config.num_envs).reshape(config.minibatches, -1)
-
-    def one(agent: Agent, state: LearnerState, chosen: Array) -> Learned:
-        batch = take_batch(trajectory, chosen)
-        return _gradient_step(agent, state, batch, config, optimiser)
-
-    return learn_minibatches(agent, state, order, one)
-
-
-def _gradient_step(
-    agent: Agent,
-    state: LearnerState,
-    trajectory: Trajectory,
-    config: A2CConfig,
-    optimiser: optax.GradientTransformation,
-) -> Learned:
-    """A gradient step on some environments, read at once or in parts."""
-    loss, count = partial(a2c_loss, config=config), config.gradient_accumulation
-    if count == 1:
-        return gradient_step(agent, state, trajectory, loss, optimiser)
-    chosen = jnp.arange(trajectory.start.shape[1]).reshape(count, -1)
-    found = accumulate_gradient(
-        loss,
-        agent,
-        partial(take_batch, trajectory),
-        chosen,
-        fractions(trajectory.valid, chosen),
-        None if config.loss_over_time == "mean" else jnp.full(count, 1 / count),
-    )
-    return apply_gradient(agent, state, *found, optimiser)
-
-
 @dataclass(frozen=True)
 class A2C:
     """Advantage actor-critic: one gradient step per minibatch of a rollout."""
@@ -289,5 +241,34 @@ class A2C:
     def learn(
         self, agent: Agent, state: LearnerState, rollout: Rollout, key: PRNGKeyArray
     ) -> Learned:
-        """See `learn_a2c`."""
-        return learn_a2c(agent, state, rollout.whole, key, self.config, self.optimiser)
+        """One gradient step per minibatch; metrics are means over the minibatches.
+
+        With more than one the environments are permuted at random; whole environments, because a
+        memory must read its observations in order.
+        """
+        config, trajectory = self.config, rollout.whole
+        if config.minibatches == 1:
+            return self._gradient_step(agent, state, trajectory)
+        order = jax.random.permutation(key, config.num_envs).reshape(config.minibatches, -1)
+
+        def one(agent: Agent, state: LearnerState, chosen: Array) -> Learned:
+            return self._gradient_step(agent, state, take_batch(trajectory, chosen))
+
+        return learn_minibatches(agent, state, order, one)
+
+    def _gradient_step(self, agent: Agent, state: LearnerState, trajectory: Trajectory) -> Learned:
+        """A gradient step on some environments, read at once or in parts."""
+        config, count = self.config, self.config.gradient_accumulation
+        loss = partial(a2c_loss, config=config)
+        if count == 1:
+            return gradient_step(agent, state, trajectory, loss, self.optimiser)
+        chosen = jnp.arange(trajectory.start.shape[1]).reshape(count, -1)
+        found = accumulate_gradient(
+            loss,
+            agent,
+            partial(take_batch, trajectory),
+            chosen,
+            fractions(trajectory.valid, chosen),
+            None if config.loss_over_time == "mean" else jnp.full(count, 1 / count),
+        )
+        return apply_gradient(agent, state, *found, self.optimiser)

@@ -240,83 +240,6 @@ def _value_loss(
     return jnp.maximum(error, jnp.square(near - batch.target))
 
 
-def learn_ppo(
-    agent: Agent,
-    state: LearnerState,
-    chunks: Trajectory,
-    final_value: Float[Array, " batch"],
-    key: PRNGKeyArray,
-    config: PPOConfig,
-    optimiser: optax.GradientTransformation,
-) -> Learned:
-    """The learning that follows one rollout: `epochs` times `minibatches` gradient steps.
-
-    Every gradient step reads whole sequences, each from the memory's state that acting had before
-    its first observation, with what that state caches rebuilt for the present parameters.
-
-    Args:
-        agent: the network.
-        state: the learner's.
-        chunks: the rollout's sequences in order, each a trajectory of `sequence_length` steps;
-            every leaf has them as first axis, [K, S, B, ...].
-        final_value: of the observation after the last step.
-        key: of the order of the sequences.
-        config: the settings.
-        optimiser: `PPO.optimiser`.
-
-    Returns:
-        New agent, new state, and the means over the gradient steps taken of the
-        loss's parts, "loss" and "grad_norm", with "gradient_steps", their number.
-    """
-    batch = make_sequences(agent, chunks, final_value, config)
-    orders = draw_minibatches(key, config)
-    params, static = eqx.partition(agent, eqx.is_array)
-
-    def attempt(carry: PyTree[Array], chosen: Array) -> tuple[PyTree[Array], Metrics]:
-        params, state, stopped = carry
-        agent = eqx.combine(params, static)
-        found, gradient = _gradient(agent, batch, chosen, config)
-        if config.target_kl is not None:
-            stopped = stopped | (found[1]["kl"] > config.target_kl)
-        new = apply_gradient(agent, state, found, gradient, optimiser)
-        made = (eqx.filter(new.agent, eqx.is_array), new.state)
-        if config.target_kl is not None:
-            made = jax.tree.map(
-                lambda old, new: jnp.where(stopped, old, new), (params, state), made
-            )
-        return (*made, stopped), new.metrics | {"made": ~stopped}
-
-    def skip(carry: PyTree[Array], chosen: Array) -> tuple[PyTree[Array], Metrics]:
-        shapes = jax.eval_shape(attempt, carry, chosen)[1]
-        return carry, jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-
-    def one(carry: PyTree[Array], chosen: Array) -> tuple[PyTree[Array], Metrics]:
-        if config.target_kl is None:
-            return attempt(carry, chosen)
-        return jax.lax.cond(carry[2], skip, attempt, carry, chosen)
-
-    carry = (params, state, jnp.zeros((), bool))
-    (params, state, _), metrics = jax.lax.scan(one, carry, orders)
-    made = metrics.pop("made")
-    number = jnp.sum(made.astype(jnp.float32))
-    means = {
-        n: jnp.sum(jnp.where(made, x, 0.0)) / jnp.maximum(number, 1.0) for n, x in metrics.items()
-    }
-    return Learned(eqx.combine(params, static), state, means | {"gradient_steps": number})
-
-
-def _gradient(
-    agent: Agent, batch: Sequences, chosen: Array, config: PPOConfig
-) -> tuple[tuple[Float[Array, ""], Metrics], PyTree[Array]]:
-    """Loss, parts and gradient of the chosen sequences, read at once or in parts."""
-    parts = config.gradient_accumulation
-    if parts > 1 and config.advantage_normalisation:  # over all of them, not over each part
-        advantage = normalised(batch.advantage[:, chosen], batch.valid[:, chosen])
-        batch = batch._replace(advantage=batch.advantage.at[:, chosen].set(advantage))
-        config = replace(config, advantage_normalisation=False)
-    return find_gradient(partial(ppo_loss, config=config), agent, batch, chosen, parts)
-
-
 def make_sequences(
     agent: Agent, chunks: Trajectory, final_value: Float[Array, " batch"], config: PPOConfig
 ) -> Sequences:
@@ -324,7 +247,8 @@ def make_sequences(
 
     Args:
         agent: the present network, which only `vtrace` reads with.
-        chunks: as `learn_ppo` takes them.
+        chunks: the rollout's sequences in order, each a trajectory of `sequence_length` steps;
+            every leaf has them as first axis, [K, S, B, ...].
         final_value: of the observation after the last step, at the time of acting.
         config: the settings.
     """
@@ -411,7 +335,52 @@ class PPO:
     def learn(
         self, agent: Agent, state: LearnerState, rollout: Rollout, key: PRNGKeyArray
     ) -> Learned:
-        """See `learn_ppo`."""
+        """`epochs` times `minibatches` gradient steps, or fewer where `target_kl` is passed.
+
+        Each reads whole sequences, from the memory's state that acting had before their first
+        observation, with what that state caches rebuilt for the present parameters. Metrics are
+        means over the gradient steps that were taken, and "gradient_steps" is their number.
+        """
+        config = self.config
         _, final = step_all(agent, rollout.memory, rollout.observation, rollout.start)
-        chunks, config = rollout.chunks, self.config
-        return learn_ppo(agent, state, chunks, final.value, key, config, self.optimiser)
+        batch = make_sequences(agent, rollout.chunks, final.value, config)
+        params, static = eqx.partition(agent, eqx.is_array)
+
+        def attempt(carry: PyTree[Array], chosen: Array) -> tuple[PyTree[Array], Metrics]:
+            params, state, stopped = carry
+            agent = eqx.combine(params, static)
+            found, gradient = self._gradient(agent, batch, chosen)
+            new = apply_gradient(agent, state, found, gradient, self.optimiser)
+            made = (eqx.filter(new.agent, eqx.is_array), new.state)
+            if config.target_kl is not None:
+                stopped = stopped | (found[1]["kl"] > config.target_kl)
+                made = jax.tree.map(partial(jnp.where, stopped), (params, state), made)
+            return (*made, stopped), new.metrics | {"made": ~stopped}
+
+        def skip(carry: PyTree[Array], chosen: Array) -> tuple[PyTree[Array], Metrics]:
+            shapes = jax.eval_shape(attempt, carry, chosen)[1]
+            return carry, jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+
+        def one(carry: PyTree[Array], chosen: Array) -> tuple[PyTree[Array], Metrics]:
+            if config.target_kl is None:
+                return attempt(carry, chosen)
+            return jax.lax.cond(carry[2], skip, attempt, carry, chosen)
+
+        carry = (params, state, jnp.zeros((), bool))
+        (params, state, _), metrics = jax.lax.scan(one, carry, draw_minibatches(key, config))
+        made = metrics.pop("made")
+        number = jnp.sum(made.astype(jnp.float32))
+        sums = {name: jnp.sum(jnp.where(made, x, 0.0)) for name, x in metrics.items()}
+        means = {name: total / jnp.maximum(number, 1.0) for name, total in sums.items()}
+        return Learned(eqx.combine(params, static), state, means | {"gradient_steps": number})
+
+    def _gradient(
+        self, agent: Agent, batch: Sequences, chosen: Array
+    ) -> tuple[tuple[Float[Array, ""], Metrics], PyTree[Array]]:
+        """Loss, parts and gradient of the chosen sequences, read at once or in parts."""
+        config, parts = self.config, self.config.gradient_accumulation
+        if parts > 1 and config.advantage_normalisation:  # over all of them, not over each part
+            advantage = normalised(batch.advantage[:, chosen], batch.valid[:, chosen])
+            batch = batch._replace(advantage=batch.advantage.at[:, chosen].set(advantage))
+            config = replace(config, advantage_normalisation=False)
+        return find_gradient(partial(ppo_loss, config=config), agent, batch, chosen, parts)
