@@ -9,13 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import clew.interact.rollout
 from clew.agents.learners.a2c import A2CConfig, a2c_loss
 from clew.agents.network import Agent, NetworkConfig, make_agent
 from clew.agents.trajectory import reread
-from clew.envs import ENVS as ENVS_BY_NAME
 from clew.envs import AutoReset, TMaze
-from clew.envs.base import OpenLoop
 from clew.errors import UserError
 from clew.interact.rollout import init_actor, rollout
 from clew.memory import make_memory
@@ -26,7 +23,6 @@ from clew.run.config import TrainConfig
 from clew.run.updates import init_run
 from memory_samples import quick_compilation
 from oracles import a2c as oracle
-from slow_cases import fast_only
 
 __all__ = ["quick_compilation"]
 
@@ -180,38 +176,6 @@ def test_normalised_returns_need_whole_episodes():
         A2CConfig(return_normalisation=True).validate()
 
 
-@pytest.mark.parametrize(
-    ("task", "options"),
-    fast_only(
-        [
-            ("memory_chain", {"memory_length": 9, "stream_seed": 0}),  # episodes span two rollouts
-            ("distributed_memory", {"memory_length": 5, "num_bits": 3, "schedule": "fresh"}),
-        ],
-        ("memory_chain", {"memory_length": 9, "stream_seed": 0}),
-    ),
-)
-def test_an_open_loop_task_is_played_at_once_as_step_by_step(task, options, monkeypatch):
-    stream = AutoReset(ENVS_BY_NAME[task](**options))
-    agent = small_agent(stream)
-    found = []
-    for kind in (OpenLoop, ()):  # of no kind: step by step
-        monkeypatch.setattr(clew.interact.rollout, "OpenLoop", kind)
-        play = eqx.filter_jit(partial(rollout, agent, stream, length=7, whole_episodes=True))
-        actor = eqx.filter_jit(init_actor)(agent, stream, 3, jax.random.key(0))
-        for number in range(3):
-            actor, trajectory, sums = play(actor, key=jax.random.key(number))
-            valid = np.asarray(trajectory.valid)
-            seen = {n: np.asarray(x) for n, x in trajectory._asdict().items() if n != "state0"}
-            seen = {n: x if n in ("last", "start") else x[:7][valid] for n, x in seen.items()}
-            found.append((seen, sums, actor.env, actor.timestep.observation))
-    for at_once, by_step in zip(found[:3], found[3:], strict=True):
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), at_once, by_step
-        )
-    assert found[0][1]["episodes"] == (3 if options["memory_length"] < 7 else 0)
-
-
-@pytest.mark.slow
 def test_reading_once_learns_what_reading_twice_does(monkeypatch):
     config = TrainConfig(
         env="memory_chain",

@@ -1,6 +1,7 @@
 """Rollouts: T steps of B environments under one policy.
 
-They are one scan, or one pass over whole episodes where no action changes what is observed.
+They are one scan. Where no action changes what is observed and whole episodes are learned from, one
+pass over them serves acting and learning (`open_loop_update`).
 """
 
 from functools import partial
@@ -65,9 +66,6 @@ def rollout(
     end of the rollout, and what is written of it until then is marked `last`, so not valid. Where
     the last step has truncated an episode, the next one is opened after the rollout.
 
-    In an open-loop task without action masks the episode's observations are then read in one pass,
-    with the same results up to rounding.
-
     Args:
         agent: the network.
         stream: the task.
@@ -87,8 +85,6 @@ def rollout(
     env_keys, drawn = draw(key, length, num_envs, agent.distribution)
     noise = drawn if noise is None else noise
     clock = whole_clock(first_step, length, num_envs)
-    if whole_episodes and isinstance(stream.env, OpenLoop) and not stream.masks_actions:
-        return _at_once(agent, stream.env, actor, env_keys, noise, behaviour, clock)
     state0 = actor.memory
     axes: Any = (None, 0, 1, 1, Clock(cast(Any, 1), cast(Any, None)))
     act = shard_batch(partial(_act, stream, whole_episodes, behaviour), axes, (0, 1))
@@ -217,29 +213,6 @@ def _act(
     carry = (actor, jnp.zeros(actor.timestep.reward.shape[0], bool))
     (actor, _), rows = jax.lax.scan(one, carry, (noise, env_keys, clock.step))
     return actor, rows
-
-
-def _at_once(
-    agent: Agent,
-    env: OpenLoop,
-    actor: ActorState,
-    keys: Array,
-    noise: Array,
-    behaviour: Behaviour,
-    clock: Clock,
-) -> tuple[ActorState, Trajectory, dict[str, Array]]:
-    precomputed = precompute(env, actor.env, actor.timestep, keys)
-    axes = (0, 1, 1)
-    unroll = shard_batch(
-        lambda agent, *seen: jax.vmap(agent.unroll, axes, axes[:2])(*seen), (None, *axes), axes[:2]
-    )
-    read = (precomputed.observation[:-1], precomputed.start[:-1])
-    memory, outputs = unroll(agent, actor.memory, *read)
-    logits, value = behaviour(outputs, clock), outputs.value
-    after, trajectory, sums = apply_actions(
-        env, actor, precomputed, logits, value, noise, agent.distribution
-    )
-    return after._replace(memory=memory), trajectory, sums
 
 
 class Precomputed(NamedTuple):
