@@ -19,13 +19,25 @@ from clew.agents.network import NetworkConfig
 from clew.envs.tmaze import TMaze
 from clew.errors import UserError
 from clew.interact.task import HostConfig
-from clew.run import checkpoint
+from clew.run import checkpoint, train
 from clew.run.build import make_parts
 from clew.run.config import TrainConfig, config_from_json
 from clew.run.progress import Lines
 from clew.run.runner import TrainingDiverged
 from clew.run.updates import init_run
+from slow_cases import fast_only
 from small_run import STEPS_PER_UPDATE, Watch, last_state, small_config
+
+SEQUENCES = {"sequence_length": 4}
+REPLAYED = SEQUENCES | {"period": 4, "learning_starts": 8, "replay_steps": 100, "batch_size": 2}
+SMALLEST: dict[str, dict[str, int]] = {
+    "a2c": {},
+    "ppo": SEQUENCES | {"minibatches": 1},
+    "pqn": SEQUENCES | {"minibatches": 1},
+    "r2d2": REPLAYED | {"burn_in": 4, "gradient_steps": 1},
+    "sac": REPLAYED | {"gradient_steps": 1},
+}
+"""Settings of each learner beside two environments and four steps."""
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +114,32 @@ def test_the_same_script_begins_a_run_and_goes_on_with_it(tmp_path):
     for updates in (2, 3):
         more = dataclasses.replace(config, steps=updates * STEPS_PER_UPDATE)
         assert clew.train(more, resume=True, progress=Watch()).summary["updates"] == updates
+
+
+def test_what_jax_is_set_to_around_a_training_holds_for_its_program(tmp_path, monkeypatch):
+    """JAX confines a `with` to its thread; a resumed run has always compiled on the caller's."""
+    make, seen = train.make_program, []
+
+    def noted(*args: Any) -> Any:
+        seen.append(jax.config.values["jax_default_matmul_precision"])
+        seen.append(jax.config.jax_default_matmul_precision)
+        return make(*args)
+
+    monkeypatch.setattr(train, "make_program", noted)
+    with jax.default_matmul_precision("float32"):
+        clew.train(small_config(tmp_path, steps=STEPS_PER_UPDATE), progress=Watch())
+    assert seen[-1] == "float32"
+
+
+@pytest.mark.parametrize("algorithm", fast_only([*SMALLEST], "a2c", "sac"))
+def test_a_training_goes_on_with_64_bit_types(tmp_path, algorithm):
+    """What it adds up stays in single precision, as parameters do."""
+    config = small_config(tmp_path, algorithm=algorithm, a2c=clew.A2CConfig(), seeds=1, steps=64)
+    own = {"num_envs": 2, "rollout_length": 4} | SMALLEST[algorithm]
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+        result = clew.train(config.with_learning(**own), progress=Watch())
+    (row,) = clew.read_metrics(result.path)
+    assert np.isfinite(row["loss"]).all()
 
 
 def test_an_unknown_name_is_said_before_settings_that_nothing_uses(tmp_path):

@@ -102,7 +102,7 @@ def init_replay(template: Rollout, states: State, steps: int) -> Replay:
     return Replay(
         steps=jax.tree.map(empty, jax.eval_shape(_steps_of, template.chunks)),
         states=jax.tree.map(empty, states),
-        priorities=jnp.zeros((rollouts * count, batch)),
+        priorities=jnp.zeros((rollouts * count, batch), jnp.float32),
         written=jnp.zeros((), jnp.int32),
     )
 

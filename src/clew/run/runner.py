@@ -174,11 +174,12 @@ class Runner:
 
     def _begin(self) -> None:
         self._progress.phase("compiling")
-        # The first state takes long to compile as well; both at once take two processors.
+        # The first state takes long to compile as well; both at once take two processors. The
+        # program is made here: what JAX is set to in a `with` of the caller's holds on this thread.
         with ThreadPoolExecutor(1) as pool:
-            program = pool.submit(self._make_program)
-            self.state = self._init_state()
-            self._program = program.result()
+            state = pool.submit(self._init_state)
+            self._program = self._make_program()
+            self.state = state.result()
 
     def _say_replay(self) -> None:
         """Says what the learner's replay takes, and refuses one that its checkpoints cannot hold.

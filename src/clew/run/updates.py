@@ -72,7 +72,10 @@ class SeedState(NamedTuple):
                 f"the learner's `metrics` name {', '.join(missing)}, which its `learn` does not "
                 f"report; it reports {', '.join(sorted(losses))}"
             )
-        sums = {n: jnp.where(fresh_row, 0.0, self.sums[n]) + added[n] for n in self.sums}
+        sums = {
+            name: jnp.where(fresh_row, 0.0, total) + jnp.asarray(added[name], total.dtype)
+            for name, total in self.sums.items()
+        }
         finite = all_finite((losses.get("loss"), losses.get("grad_norm"), agent))
         return SeedState(eqx.filter(agent, eqx.is_array), learner, made.actor, key, sums, finite)
 

@@ -55,7 +55,7 @@ class Distribution(eqx.Module):
 
     def initial_free(self) -> Float[Array, " free"]:
         """The learned parameters that do not depend on the observation, before training."""
-        return jnp.zeros(self.num_free)
+        return jnp.zeros(self.num_free, jnp.float32)
 
     def join(
         self, outputs: Float[Array, "*lead outputs"], free: Float[Array, " free"]

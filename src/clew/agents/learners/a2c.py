@@ -178,7 +178,8 @@ def loss_of_reading(
         costs["memory.ponder_cost"] = config.ponder_cost
     parts = {name: valid_mean(x, trajectory.valid) for name, x in each.items()}
     over_time = valid_mean if config.loss_over_time == "mean" else valid_sum
-    loss = sum((c * over_time(each[n], trajectory.valid) for n, c in costs.items()), jnp.zeros(()))
+    terms = [cost * over_time(each[name], trajectory.valid) for name, cost in costs.items()]
+    loss = sum(terms[1:], terms[0])
     return loss, parts
 
 

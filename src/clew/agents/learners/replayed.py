@@ -212,7 +212,8 @@ class ReplayedSequences:
             return eqx.filter(made.agent, eqx.is_array), made.state, made.metrics
 
         def nothing(state: LearnerState) -> tuple[PyTree[Array], LearnerState, Metrics]:
-            return eqx.filter(agent, eqx.is_array), state, {n: jnp.zeros(()) for n in metrics}
+            zeros = {name: jnp.zeros((), jnp.float32) for name in metrics}
+            return eqx.filter(agent, eqx.is_array), state, zeros
 
         blocks = -(-steps_before_learning(config) // (config.period * config.num_envs))
         small = state._replace(replay=replay.priorities)

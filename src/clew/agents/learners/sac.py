@@ -581,7 +581,7 @@ class SAC:
         fixed, still = stopped(judge), jax.lax.stop_gradient(read.of_critic)
         soft, entropy = soft_value(heads, fixed, read.logits, still, batch.noise[1])
         gap = jax.lax.stop_gradient(entropy - self.target_entropy(networks.agent, steps))
-        own = jnp.zeros(y.shape)
+        own = jnp.zeros_like(y)
         if read.own is not None:
             own = half_squares(heads.values(read.own[:-1], steps.action), y, valid)
         each = {
