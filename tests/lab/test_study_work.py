@@ -146,14 +146,39 @@ def test_an_episode_without_an_end_is_named(seeds: tuple[int, ...], tmp_path) ->
     """Several seeds are tried one by one then, so that their checkpoints are of no use."""
     study = small_study(evaluation=Evaluation(episodes=3, max_steps=1))
     job = make_job(study, Pack("none", ("length-2",), seeds), tmp_path)
-    told = answer(run_job, job, lambda share: None)
+    told = json.loads(answer(run_job, job, lambda share: None))
     assert told["error"].startswith("an episode of length-2, seed 4 did not end within 1 steps")
     assert told["begun"] and bool(list(tmp_path.glob("packs/*"))) == (len(seeds) == 1)
 
 
 def test_what_cannot_be_built_has_not_begun() -> None:
     study = small_study(score="sucess")
-    assert not answer(run_job, make_job(study, PACK, None), lambda share: None)["begun"]
+    told = answer(run_job, make_job(study, PACK, None), lambda share: None)
+    assert not json.loads(told)["begun"]
+
+
+@pytest.mark.parametrize("row", [{"mean": math.nan}, {"mean": {1, 2}}])
+def test_a_row_that_the_file_cannot_hold_is_a_failure(row: dict) -> None:
+    """It ended the whole study, when the row was to be written."""
+    told = json.loads(answer(lambda job, progress: [row], {}, lambda share: None))
+    assert told["kind"] == "failed" and "JSON" in told["error"]
+
+
+def test_an_evaluation_that_is_not_finite_is_named() -> None:
+    config = replace(_study().config("none", "length-1", (4,)), env="test_study_work:NoNumbers")
+    parts = make_parts(config)
+    state = init_run(parts, (4,))
+    lanes = [Lane(config, name="length-1, seed 4")]
+    with pytest.raises(UserError, match="the return of an evaluated episode of length-1, seed 4"):
+        evaluate_lanes(parts, state, lanes, Evaluation(3))
+
+
+class NoNumbers(MemoryChain):
+    """Rewards that are no numbers."""
+
+    def step(self, state, action, key):
+        state, transition = super().step(state, action, key)
+        return state, transition._replace(reward=transition.reward * jnp.nan)
 
 
 def test_mistakes_of_a_job_are_told() -> None:

@@ -40,13 +40,27 @@ class FixedStream(Protocol):
         ...
 
 
+def require_fixed_stream(task: Task) -> FixedStream:
+    """The task's environment, whose episodes have numbers; nothing is computed.
+
+    Raises:
+        UserError: if they have none, or this form of the task has no fixed stream.
+    """
+    env = task.require_stream().env
+    if not isinstance(env, FixedStream):
+        raise UserError(f"{task.name} has no fixed stream; set evaluation.stream off")
+    jax.eval_shape(env.reset_at, jax.ShapeDtypeStruct((), jnp.int32))
+    return env
+
+
 def evaluate_lanes(
     parts: Parts, state: RunState, lanes: Sequence[Lane], evaluation: Evaluation
 ) -> list[Played]:
     """The metrics of every evaluation episode, by name, for each lane.
 
     Raises:
-        UserError: if an episode does not end, or the task has no fixed stream to play.
+        UserError: if an episode does not end or is not finite, or the task has no fixed stream to
+            play.
     """
     count = min(BATCH, evaluation.episodes)
     batches = math.ceil(evaluation.episodes / count)
@@ -62,16 +76,29 @@ def evaluate_lanes(
             jax.device_get(one(params, jnp.int32(lane.size), jnp.int32(n * count), keys[n]))
             for n in range(batches)
         ]
+        which = f" of {lane.name}" if lane.name else ""
         if not all(ended.all() for _, ended in played):
-            which = f" of {lane.name}" if lane.name else ""
             raise EpisodeTooLong(
                 f"an episode{which} did not end within {evaluation.max_steps} steps "
                 "(evaluation.max_steps)"
             )
         names = parts.task.metric_names
         whole = {n: np.concatenate([metrics[n] for metrics, _ in played]) for n in names}
-        found.append({n: values[: evaluation.episodes] for n, values in whole.items()})
+        cut = {n: values[: evaluation.episodes] for n, values in whole.items()}
+        found.append(_finite(cut, which))
     return found
+
+
+def _finite(played: Played, which: str) -> Played:
+    """What was played, if a row can have it.
+
+    Raises:
+        UserError: for a metric that is not finite.
+    """
+    for name, values in played.items():
+        if not np.isfinite(values).all():
+            raise UserError(f"the {name} of an evaluated episode{which} is not finite")
+    return played
 
 
 def _play_batch(
@@ -95,12 +122,10 @@ def _play_batch(
 
 
 def _reset_at(parts: Parts, size: Array) -> Any:
-    env: Any = parts.task.require_stream().env
     if parts.config.env == SIZES:
+        env: Any = parts.task.require_stream().env
         return partial(env.reset_at_in, size)
-    if not isinstance(env, FixedStream):
-        raise UserError(f"{parts.config.env} has no fixed stream; set evaluation.stream off")
-    return env.reset_at
+    return require_fixed_stream(parts.task).reset_at
 
 
 def measure_run(
@@ -117,7 +142,8 @@ def measure_run(
         What was played at home, None if nothing was to be; and elsewhere, by name.
 
     Raises:
-        UserError: if an episode does not end, or elsewhere looks otherwise than home.
+        UserError: if an episode does not end or is not finite, or elsewhere looks otherwise than
+            home.
     """
     evaluation = Evaluation(**job["evaluation"])
     if not evaluation.episodes:
@@ -128,7 +154,7 @@ def measure_run(
     def played(number: int, task: Task) -> Played:
         play = task.evaluator(static, greedy=evaluation.greedy, max_steps=evaluation.max_steps)
         entropy = (evaluation.seed, job["seeds"][0], number)
-        return play(params, loaded.statistics, evaluation.episodes, entropy)
+        return _finite(play(params, loaded.statistics, evaluation.episodes, entropy), "")
 
     own = played(0, loaded.task)
     if job["further_needs"] and own[job["further_needs"]].mean() < 0.5:

@@ -42,19 +42,19 @@ def main(work: str) -> None:
         run_job = resolve(work)
     except UserError as error:
         sys.exit(str(error))
-    _send(events, {"kind": "ready"})
+    _send(events, json.dumps({"kind": "ready"}))
+
+    def report(share: float) -> None:
+        _send(events, json.dumps({"kind": "progress", "share": share}))
+
     while True:
-        job = jobs.get()
-        event = answer(
-            run_job, job, lambda share: _send(events, {"kind": "progress", "share": share})
-        )
-        _send(events, event)
+        _send(events, answer(run_job, jobs.get(), report))
 
 
 def answer(
     run_job: Callable[..., Any], job: dict[str, Any], report: Callable[[float], None]
-) -> dict[str, Any]:
-    """The event of a job: its rows, or the error that it raised.
+) -> str:
+    """The event of a job, as JSON: its rows, or the error that it raised.
 
     Args:
         run_job: makes rows of a job; reports first when it begins to train.
@@ -69,11 +69,9 @@ def answer(
         report(share)
 
     try:
-        event = {"kind": "rows", "rows": run_job(job, progress)}
-        json.dumps(event)
+        return json.dumps({"kind": "rows", "rows": run_job(job, progress)}, allow_nan=False)
     except Exception as error:
-        return _failure(error, begun)
-    return event
+        return json.dumps(_failure(error, begun))
 
 
 def _failure(error: Exception, begun: bool) -> dict[str, Any]:
@@ -124,7 +122,7 @@ def work_off(work: str, job: str, key: int, notebook: Any) -> str:
 
     report(0.0)
     run_job = resolve(work)
-    return json.dumps(answer(run_job, json.loads(job), report))
+    return answer(run_job, json.loads(job), report)
 
 
 def _read(jobs: "queue.Queue[dict[str, Any]]") -> None:
@@ -133,9 +131,9 @@ def _read(jobs: "queue.Queue[dict[str, Any]]") -> None:
     os._exit(0)  # the parent has ended, in whatever way; the job is not wanted any more
 
 
-def _send(events: TextIO, event: dict[str, Any]) -> None:
+def _send(events: TextIO, event: str) -> None:
     try:
-        events.write(json.dumps(event) + "\n")
+        events.write(event + "\n")
         events.flush()
     except BrokenPipeError:
         os._exit(0)
