@@ -192,6 +192,13 @@ def require_at_least(name: str, value: Any, minimum: int, maximum: int = LARGEST
         raise UserError(f"{name} must be at most {maximum}, got {value!r}")
 
 
+def require_finite(name: str, value: Any) -> None:
+    """Raises `UserError` unless `value` is a finite number of Python's own."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(value):
+        raise UserError(f"{name} must be a finite number, got {value!r}")
+
+
 def require_rate(name: str, value: Any, *, positive: bool = False) -> None:
     """Raises `UserError` unless `value` is a finite number, at least (or above) zero."""
     if isinstance(value, numbers.Real) and not isinstance(value, int | float):

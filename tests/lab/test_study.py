@@ -6,7 +6,7 @@ import pytest
 
 from clew.errors import UserError
 from clew.lab.costs import parameters
-from clew.lab.grid import Cell, Expected, Pack, check_study, make_packs
+from clew.lab.grid import Cell, Evaluation, Expected, Pack, check_study, make_packs
 from clew.lab.studies.makkink import grid as makkink
 from clew.memory import MEMORIES, options_of
 from clew.names import find
@@ -111,6 +111,13 @@ MISTAKES = {
     "must all be different": {"seeds": (1, 2, 1)},
     "seed must be an integer of at least 0": {"seeds": (-1,)},
     "episodes or steps must be": {"episodes": -3},
+    r"expected\[\('gru', 'a'\)\].mean must be a finite": {
+        "expected": {("gru", "a"): Expected("1", 0)}
+    },
+    r"expected\[\('gru', 'a'\)\].std must be a finite": {
+        "expected": {("gru", "a"): Expected(1, -1)}
+    },
+    r"weights\['gru'\] must be a finite number of at least 0, got 'x'": {"weights": {"gru": "x"}},
 }
 
 
@@ -120,7 +127,34 @@ def test_impossible_studies_are_refused(told: str) -> None:
         small_study(**MISTAKES[told])
 
 
+@pytest.mark.parametrize(
+    ("named", "value"),
+    [("episodes", -1), ("seed", -1), ("max_steps", 0), ("greedy", "no"), ("stream", 1)],
+)
+def test_an_impossible_evaluation_is_refused_before_anything_runs(named: str, value) -> None:
+    with pytest.raises(UserError, match=f"evaluation.{named} must be .* got {value!r}"):
+        Evaluation(**{named: value})
+
+
+def test_a_stream_that_there_is_not_is_refused_before_anything_runs() -> None:
+    study = small_study().only(["gru"], ["length-1"])
+    fresh = replace(SETTING, options={"memory_length": 1})
+    with pytest.raises(UserError, match="length-1: reset_at needs a fixed stream"):
+        check_study(replace(study, settings={"length-1": fresh}))
+    other = {"maze": replace(SETTING, env="tmaze", options={})}
+    with pytest.raises(UserError, match="maze: tmaze has no fixed stream; set evaluation.stream"):
+        check_study(replace(study, settings=other))
+    with pytest.raises(UserError, match="resumable study plays fresh episodes"):
+        small_study(resumable=True, episodes=None, steps=100)
+
+
 def test_a_setting_of_another_type_is_refused() -> None:
+    with pytest.raises(UserError, match="perfect of a setting must be a finite number, got '1'"):
+        replace(SETTING, perfect="1")
+    with pytest.raises(UserError, match=r"floors\['random'\] of a setting must be a finite number"):
+        replace(SETTING, floors={"random": None})
+    with pytest.raises(UserError, match="decisions of a setting must be an integer of at least 1"):
+        replace(SETTING, decisions=0)
     with pytest.raises(UserError, match="learning of a setting must be a dict by name, got 0.1"):
         replace(SETTING, learning=0.1)
     with pytest.raises(UserError, match=r"further\['far'\] of a setting must be a dict by name"):
@@ -131,8 +165,8 @@ def test_a_part_of_a_study_has_its_part_of_what_is_known_of_it() -> None:
     expected = {(model, "length-1"): Expected(1.0, 0.0) for model in ("gru", "lstm")}
     study = small_study(expected=expected, weights={"gru": 2.0, "lstm": 3.0})
     part = study.only(["gru"])
-    assert [*part.expected] == [("gru", "length-1")] and part.weights == {"gru": 2.0}
-    assert study.only(settings=["length-2"]).expected == {}
+    assert [*part.expected] == [("gru", "length-1")]
+    assert study.only(settings=["length-2"]).expected == expected  # of rows of an earlier command
 
 
 @pytest.mark.parametrize("name", ["score", "further_needs"])

@@ -12,6 +12,7 @@ from clew.errors import UserError, require_choice
 from clew.files import make_folder
 from clew.lab.grid import results
 from clew.lab.grid.jobs import PACKS, checkpoints_of, make_job
+from clew.lab.grid.measure import require_fixed_stream
 from clew.lab.grid.packs import Pack, make_packs, pack_cost, pack_steps, split
 from clew.lab.grid.progress import Standing, StudyLines, StudyProgress
 from clew.lab.grid.sources import changed_code
@@ -150,10 +151,12 @@ def check_study(study: Study) -> None:
                 raise UserError(f"{model} on {first}: {error}") from error
         for setting, form in study.settings.items():
             try:
-                metrics = make_task(study.config(next(iter(study.models)), setting)).metric_names
-                require_choice("score", study.score, metrics)
+                task = make_task(study.config(next(iter(study.models)), setting))
+                require_choice("score", study.score, task.metric_names)
                 if form.further_needs:
-                    require_choice("further_needs", form.further_needs, metrics)
+                    require_choice("further_needs", form.further_needs, task.metric_names)
+                if study.evaluation.stream:
+                    require_fixed_stream(task)
             except UserError as error:
                 raise UserError(f"{setting}: {error}") from error
 

@@ -9,7 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from clew.envs import ENVS
-from clew.errors import UserError, one_line, require_at_least, unknown_name
+from clew.errors import (
+    UserError,
+    one_line,
+    require_at_least,
+    require_finite,
+    require_rate,
+    unknown_name,
+)
 from clew.memory import MEMORIES
 from clew.names import resolve
 from clew.run.config import TrainConfig
@@ -61,11 +68,20 @@ class Setting:
             _require_names(f"{name} of a setting", getattr(self, name))
         for name, options in self.further.items():
             _require_names(f"further[{name!r}] of a setting", options)
+        if self.decisions is not None:
+            require_at_least("decisions of a setting", self.decisions, 1)
+        require_finite("perfect of a setting", self.perfect)
+        for name, floor in self.floors.items():
+            require_finite(f"floors[{name!r}] of a setting", floor)
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How a trained agent is measured."""
+    """How a trained agent is measured.
+
+    Raises:
+        UserError: for an impossible value.
+    """
 
     episodes: int = 1000
     """Episodes of every agent. A resumable study may have 0: then a result is the mean over the
@@ -73,11 +89,18 @@ class Evaluation:
     greedy: bool = False
     """Take the greedy action, instead of sampling from the policy."""
     stream: bool = False
-    """Play the first episodes of the task's fixed stream (`env.reset_at(n)`), not fresh ones."""
+    """Play the first episodes of the task's fixed stream (`env.reset_at(n)`), not fresh ones; in a
+    study that is not `resumable`."""
     seed: int = 0
     """Of fresh episodes and sampled actions; every agent's own seed goes in as well."""
     max_steps: int = 100_000
     """Give up after this many steps of one episode."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("episodes", 0), ("seed", 0), ("max_steps", 1)):
+            require_at_least(f"evaluation.{name}", getattr(self, name), least)
+        for name in ("greedy", "stream"):
+            _require_kind(f"evaluation.{name}", getattr(self, name), bool)
 
 
 class Cell(NamedTuple):
@@ -146,12 +169,15 @@ class Study:
             raise UserError("give a study's budget either as episodes or as steps")
         require_at_least("episodes or steps", self.episodes or self.steps, 1)
         require_at_least("curve_bins", self.curve_bins, 1)
-        require_at_least("evaluation.episodes", self.evaluation.episodes, int(not self.resumable))
+        if not self.resumable:
+            require_at_least("evaluation.episodes", self.evaluation.episodes, 1)
         require_at_least("last_steps", self.last_steps, 1)
         if self.whole_machine and not self.resumable:
             raise UserError("whole_machine needs a resumable study")
         if self.resumable and self.steps is None:
             raise UserError("a resumable study needs its budget as steps")
+        if self.resumable and self.evaluation.stream:
+            raise UserError("a resumable study plays fresh episodes: leave evaluation.stream off")
         for kind in ("models", "settings", "seeds"):
             if not getattr(self, kind):
                 raise UserError(f"a study needs at least one of {kind}")
@@ -173,6 +199,11 @@ class Study:
         ):
             for name, value in getattr(self, group).items():
                 _require_kind(f"{group}[{name!r}]", value, kind)
+        for pair, (mean, std) in self.expected.items():
+            require_finite(f"expected[{pair!r}].mean", mean)
+            require_rate(f"expected[{pair!r}].std", std)
+        for name, weight in self.weights.items():
+            require_rate(f"weights[{name!r}]", weight)
         if not isinstance(self.seeds, Sequence) or isinstance(self.seeds, str):
             raise UserError(f"seeds must be integers as a tuple, got {one_line(self.seeds)}")
 
@@ -255,6 +286,8 @@ class Study:
     ) -> "Study":
         """The part of the study with these models and settings, in the study's order.
 
+        What is expected of its models stays, in all settings: its folder may have rows of others.
+
         Raises:
             UserError: for a name that it does not have, with the nearest ones.
         """
@@ -265,13 +298,8 @@ class Study:
                 if name not in known:
                     raise unknown_name(f"{kind[:-1]} of {self.name}", name, known)
             kept[kind] = {n: v for n, v in known.items() if wanted is None or n in wanted}
-        expected = {
-            (model, setting): value
-            for (model, setting), value in self.expected.items()
-            if model in kept["models"] and setting in kept["settings"]
-        }
-        weights = {n: weight for n, weight in self.weights.items() if n in kept["models"]}
-        return replace(self, **kept, expected=expected, weights=weights)
+        expected = {pair: e for pair, e in self.expected.items() if pair[0] in kept["models"]}
+        return replace(self, **kept, expected=expected)
 
     def add_memory(
         self,
