@@ -69,7 +69,8 @@ class Runner:
         identity: what checkpoints say of the run, and must say to be resumed from.
         stop: an event that ends the run after the current call of the program, or within it where
             a rollout can be dropped.
-        resume_with: the command that resumes the run, for messages.
+        resume_with: the command that resumes the run, for messages, which name no checkpoint
+            without it.
 
     Attributes:
         state: after the last call of the program; `prepare` sets it.
@@ -338,7 +339,7 @@ class Runner:
                     self._take_whole(program)
                 if self._all_logged and self._saved != self.update:
                     self._save()
-            if self._saved is not None and self._checkpoints is not None:
+            if self._saved is not None and self._checkpoints is not None and self._resume_with:
                 steps = self._saved * self._config.steps_per_update
                 error.add_note(
                     f"The run is saved after {steps} steps; resume with: {self._resume_with}"
@@ -365,7 +366,9 @@ class Runner:
         if self._checkpoints is not None:
             self._best.save(self._checkpoints, self._identity)
         which = f" of {lane.name}" if lane.name else ""
-        kept = checkpoint.list_checkpoints(self._checkpoints) if self._checkpoints else []
+        kept = []
+        if self._checkpoints is not None and self._resume_with:
+            kept = checkpoint.list_checkpoints(self._checkpoints)
         where = f"; the last good checkpoint is {kept[-1]}" if kept else ""
         return TrainingDiverged(
             f"the loss or a parameter{which} is no longer finite at update {self.update}{where}; "
