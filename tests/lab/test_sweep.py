@@ -26,11 +26,20 @@ from clew.lab.grid.jobs import make_job, run_job
 from clew.lab.grid.study import Setting
 from clew.lab.sweep import storage
 from clew.lab.sweep import sweep as sweep_module
-from clew.lab.sweep.page import outcome, write_page
+from clew.lab.sweep.page import _scatter, outcome, write_page
 from clew.lab.sweep.space import Range, Vary, lane_names, with_settings
 from clew.lab.sweep.storage import DATABASE, Batch, SweepTrial, TrialDatabase, open_storage
-from clew.lab.sweep.sweep import DECLARATION, TRIALS, Sweep, SweepResult, _winner, run_sweep
-from clew.lab.sweep.trials import TASK
+from clew.lab.sweep.sweep import (
+    DECLARATION,
+    TRIALS,
+    Sweep,
+    SweepResult,
+    Winner,
+    _winner,
+    run_sweep,
+)
+from clew.lab.sweep.trials import TASK, Trained
+from clew.report.figures import new_figure
 from clew.stats import bootstrap_interval
 from faults.sweeping import RATES, SIZES, Killed, Pretended, small_sweep
 from slow_cases import fast_only
@@ -485,3 +494,21 @@ def test_a_fresh_seed_without_a_score_is_counted() -> None:
     assert "1.5 [1, 2], 2 of 3 seeds" in str(table.rows[0])
     pairs = [(r["index"], r["score"], r["greedy"]) for r in table.records[:3]]
     assert pairs == [(0, None, 10.0), (1, 1.0, 11.0), (2, 2.0, 12.0)]
+
+
+def test_seeds_that_agree_have_a_gain_without_an_interval() -> None:
+    trial = SweepTrial(0, {}, 1.0, "complete")
+    both = Trained([1.0, 1.0])
+    agreed = {which: [1.0, 1.0] for which in ("best", "default")}
+    winner = Winner(trial, {}, both, both, agreed, {**agreed})
+    table = outcome(SweepResult(Path(), "return", {}, {"gru": winner}))
+    assert [cell.text for cell in table.rows[0][4:]] == ["+0", "0.50 [0.50, 0.50]"]
+
+
+def test_values_are_drawn_in_their_order() -> None:
+    """Whichever was tried first."""
+    tried = [SweepTrial(n, {"x": v}, float(v), "complete") for n, v in enumerate((128, 32, 32))]
+    axes = new_figure(3.0, 2.0).subplots()
+    _scatter(axes, "x", (32, 64, 128), tried, "return")
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["32", "64", "128"]
+    np.testing.assert_array_equal(axes.lines[0].get_xdata(), [2, 0, 0])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from clew.errors import UserError
-from clew.report.curves import curves, plot_runs
+from clew.report.curves import curves, plot_runs, runs_figure
 from clew.run.metrics import read_rows
 
 
@@ -48,6 +48,13 @@ def test_pictures_are_written_whole(tmp_path: Path) -> None:
     for path in (one, both):
         assert path.read_bytes().startswith(b"\x89PNG")
     assert not list(tmp_path.rglob("*.writing"))
+
+
+def test_a_picture_says_how_many_seeds_each_run_has() -> None:
+    three = [row(10, [1, 1, 1], [0.0, 0.5, 1.0])]
+    figure = runs_figure({"a": ROWS, "b": three})
+    assert "thin: 2 to 3 seeds" in figure.axes[0].get_title(loc="left")
+    assert "thin: 3 seeds" in runs_figure({"b": three}).axes[0].get_title(loc="left")
 
 
 def test_no_run_is_said(tmp_path: Path) -> None:

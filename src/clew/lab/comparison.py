@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clew.agents.learners import LEARNERS
-from clew.errors import UserError, unknown_name
+from clew.errors import UserError, counted, unknown_name
 from clew.files import read_json, write_text
 from clew.memory import MEMORIES, options_among, options_of
 from clew.names import find
@@ -187,7 +187,7 @@ def compare(
     }
     config = next(iter(configs.values()))
     place = Path(config.run_dir)
-    title = f"{config.env}, {config.seeds} seeds"
+    title = f"{config.env}, {counted(config.seeds, 'seed')}"
     rows = {memory: read_rows(path) for memory, path in paths.items()}
     picture = plot_runs(rows, place / "compare.png", title)
     result = Comparison(summaries, better, metric, picture, place / "compare.html")
@@ -208,9 +208,9 @@ def _blocks(
 ) -> list[Block]:
     first = next(iter(result.summaries.values()))
     text = (
-        f"{kind.alike}, {first['seeds']} seeds each. Scores are means over the last tenth of "
-        "training, in brackets the 95% bootstrap interval over seeds, too narrow for fewer than 5. "
-        "Environment steps are those of one seed, in whole rollouts."
+        f"{kind.alike}, {counted(first['seeds'], 'seed')} each. Scores are means over the last "
+        "tenth of training, in brackets the 95% bootstrap interval over seeds, too narrow for "
+        "fewer than 5. Environment steps are those of one seed, in whole rollouts."
     )
     finals = [
         [

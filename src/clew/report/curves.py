@@ -88,9 +88,10 @@ def runs_figure(rows: Runs, title: str | None = None) -> Figure:
 
 
 def _legend_of_lines(rows: Runs) -> str:
-    seeds = max(len(run[-1]["episodes"]) for run in rows.values())
-    band = ", shaded: 95% bootstrap interval" if seeds > 2 else ""
-    return f"thin: {seeds} seeds, thick: mean{band}" if seeds > 1 else ""
+    counts = sorted({len(run[-1]["episodes"]) for run in rows.values()})
+    band = ", shaded: 95% bootstrap interval" if counts[-1] > 2 else ""
+    seeds = " to ".join(map(str, (counts[0], counts[-1])[-len(counts) :]))
+    return f"thin: {seeds} seeds, thick: mean{band}" if counts[-1] > 1 else ""
 
 
 def draw_curves(axes: Axes, rows: Mapping[str, Sequence[Mapping[str, Any]]], metric: str) -> None:

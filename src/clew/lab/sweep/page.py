@@ -1,7 +1,9 @@
 """The page of a sweep: the best on fresh seeds beside the default, and every trial."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,7 +13,7 @@ from clew.lab.sweep.space import Range, text_of
 from clew.lab.sweep.storage import SweepTrial
 from clew.lab.sweep.sweep import BEST, DEFAULT, Sweep, SweepResult, Winner
 from clew.report.document import Block, Chart, Column, Heading, Panel, Table, Text, tabulate
-from clew.report.figures import COLOURS
+from clew.report.figures import COLOURS, plain
 from clew.report.files import Report, write_report
 from clew.run.folder import slug
 from clew.stats import bootstrap_interval, probability_of_improvement, welch_test
@@ -106,7 +108,8 @@ def _beside(winner: Winner) -> tuple[str, str]:
         return "", ""
     gain = welch_test(np.array(best), np.array(default))
     better = probability_of_improvement(np.array(best)[:, None], np.array(default)[:, None])
-    return f"{gain.difference:+.4g} [{gain.low:+.4g}, {gain.high:+.4g}]", format(better, ".2f")
+    interval = "" if math.isnan(gain.low) else f" [{gain.low:+.4g}, {gain.high:+.4g}]"
+    return f"{gain.difference:+.4g}{interval}", format(better, ".2f")
 
 
 def settings(result: SweepResult) -> Table:
@@ -152,15 +155,17 @@ def _by_setting(sweep: Sweep, tried: Sequence[SweepTrial], score: str) -> list[P
     ]
 
 
-def _scatter(axes: Axes, name: str, space: object, tried: Sequence[SweepTrial], score: str) -> None:
-    points: Mapping[str, list] = {
-        "x": [t.values[name] for t in tried],
-        "y": [t.score for t in tried],
-    }
-    numbers = isinstance(space, Range)
-    x = points["x"] if numbers else [str(value) for value in points["x"]]
-    axes.plot(x, points["y"], "o", color=COLOURS[0], markersize=3)
-    if isinstance(space, Range) and space.log:
-        axes.set_xscale("log")
+def _scatter(
+    axes: Axes, name: str, space: Range | Sequence[Any], tried: Sequence[SweepTrial], score: str
+) -> None:
+    values, scores = [t.values[name] for t in tried], np.array([t.score for t in tried])
+    if isinstance(space, Range):
+        axes.set_xscale("log" if space.log else "linear")
+    else:  # in the order in which they were declared, those that nobody tried included
+        known = [str(value) for value in space]
+        axes.set_xticks(range(len(known)), [plain(value) for value in known])
+        axes.set_xlim(-0.5, len(known) - 0.5)
+        values = [known.index(str(value)) for value in values]
+    axes.plot(values, scores, "o", color=COLOURS[0], markersize=3)
     axes.set_xlabel(name)
     axes.set_ylabel(score)
