@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from clew.cli.study_output import show
 from clew.lab.grid import QuietStudy, Study, run_study
 from clew.lab.grid.jobs import make_job, run_job
 from clew.lab.grid.packs import Pack
@@ -82,7 +83,7 @@ def test_rows_say_what_their_code_was(file: Path) -> None:
     assert changed_code(study, [row], file.parent) == []
 
 
-def test_rows_of_other_code_are_counted_in_one_line(file: Path, tmp_path: Path) -> None:
+def test_rows_of_other_code_are_counted_in_one_line(file: Path, tmp_path: Path, capsys) -> None:
     study, name = study_of("coded_mine:build"), "coded_mine:build"
     rows = [row_of(study, 0, sources={name: hash_of(file)}), row_of(study, 1)]
     (tmp_path / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -103,3 +104,5 @@ def test_rows_of_other_code_are_counted_in_one_line(file: Path, tmp_path: Path) 
     assert line.startswith(
         f"{tmp_path / 'results.jsonl'} has 1 row of other code, as {file} changed"
     )
+    show(study, str(tmp_path))
+    assert line in capsys.readouterr().out.replace("\n", " ")

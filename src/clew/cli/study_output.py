@@ -24,6 +24,7 @@ from clew.lab.grid import (
 )
 from clew.lab.grid.progress import format_standing
 from clew.lab.grid.results import finished_cells, refuse_other_study
+from clew.lab.grid.sources import changed_code
 from clew.output import fail_safe
 
 SHOWN = 8
@@ -101,7 +102,8 @@ def draw(standing: Standing) -> Group:
 def show(study: Study, folder: str) -> None:
     """Prints the grid, a line for every model, and how much of it is there already."""
     refuse_other_study(study, Path(folder))
-    finished = finished_cells(study, read_results(folder), Path(folder))
+    there = read_results(folder)
+    finished = finished_cells(study, there, Path(folder))
     seeds, settings = len(study.seeds), len(study.settings)
     rows = []
     for model in study.models:
@@ -116,6 +118,7 @@ def show(study: Study, folder: str) -> None:
         f"{counted(len(study.cells()), 'run')}, {len(finished):,} finished in {folder}, "
         f"{counted(len(packs), 'program')} to go"
     )
+    note = "\n".join([note, *changed_code(study, there, Path(folder))])
     print_table(study.name, ["", "runs", "finished", "to go", "environment steps"], rows, note)
 
 
