@@ -10,11 +10,13 @@ from clew.errors import UserError
 from clew.lab.claims import HELD, NOT_HELD, NOT_RUN, UNDECIDED, Judged
 from clew.lab.grid import Cell
 from clew.lab.grid.results import write_study
+from clew.lab.studies.memory_maze import figures
 from clew.lab.studies.memory_maze import grid as study
 from clew.lab.studies.memory_maze.claims import CLAIMS, scores_of
 from clew.lab.studies.memory_maze.grid import SEARCH
 from clew.lab.studies.report.edition import read_edition
 from clew.lab.studies.report.make import make_report
+from clew.report.figures import new_figure, styles_of
 from memory_maze_study import STEPS, maze_row, write_learner, write_maze
 from requested import requested
 from slow_cases import fast_only
@@ -84,6 +86,19 @@ def test_without_a_measurement_the_trainings_tell_the_speed(tmp_path: Path) -> N
     faster, smaller = claims[-2:]
     assert faster.verdict == NOT_HELD and faster.findings[0].seeds == "12"  # 1.50 times, not 1.54
     assert smaller.verdict == NOT_RUN
+
+
+def test_seeds_that_agree_have_no_interval_and_returns_may_be_negative(tmp_path: Path) -> None:
+    """As of another task; the axis of returns was upside down."""
+    folder = write_maze(tmp_path, lambda cell: -100.0)
+    seen = {finding.seen for claim in judged(folder)[:4] for finding in claim.findings}
+    assert seen == {"-100.00 and -100.00, difference 0.00"}
+    scores = scores_of(read_edition(folder))
+    for panel in figures.learning(scores, styles_of(scores.models), judged(folder)).panels:
+        axes = new_figure(3.0, 2.0).subplots()
+        panel.draw(axes)
+        low, high = axes.get_ylim()
+        assert low <= -100.0 and low < high
 
 
 SUBSETS = {

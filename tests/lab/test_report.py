@@ -11,16 +11,19 @@ import numpy as np
 import pytest
 
 from clew.cli import run
-from clew.lab.grid import Cell, Setting
+from clew.lab.grid import Cell, Evaluation, Setting
 from clew.lab.studies.makkink import grid as makkink
+from clew.lab.studies.report import charts
 from clew.lab.studies.report.edition import read_edition
 from clew.lab.studies.report.make import make_report
 from clew.report import files
-from clew.report.document import duration, typeset
+from clew.report.document import Panel, duration, typeset
+from clew.report.figures import new_figure, styles_of
 from clew.report.files import Report
 from clew.run.config import TrainConfig
 from clew.stats import Spread, holm, welch_from_spreads
 from report_study import made_up_row, own_study, thesis_study, write_folder
+from requested import requested
 
 MODELS = ["lstm", "gtrxl", "none"]
 SETTINGS = ["length-1", "length-3", "length-20", "distributed-3-3"]
@@ -364,6 +367,109 @@ def test_rows_of_another_budget_are_counted_and_not_shown(tmp_path: Path, monkey
     assert "0.625 ± 0.177" in text and "1.000 ± 0.000" in text
     assert duration(2 * 4.0 + 2 * 400.0) in text
     assert "40 to 80 steps a cell" in text
+
+
+@pytest.mark.parametrize(
+    ("settings", "headline"),
+    [
+        (["a", "b"], "gru and lstm have the highest mean success rate, 0.500 over 2 settings."),
+        (["a"], "gru and lstm have the highest mean success rate, 0.500 over 1 setting."),
+        (["a", "c"], "have the highest mean success rate, 0.500 over 1 setting that asks for a"),
+    ],
+)
+def test_equal_models_are_both_the_best(
+    tmp_path: Path, monkeypatch, settings: list[str], headline: str
+) -> None:
+    monkeypatch.setattr(files, "save_chart", lambda chart, _, folder: folder / chart.name)
+    forms = {name: CORRIDORS.get(name, NEEDLESS) for name in settings}
+    scores = {model: {n: [x] * 5 for n in "abc"} for model, x in EQUAL.items()}
+    text = make_report([fabricated(tmp_path / "x", scores, settings=forms)]).markdown.read_text()
+    assert headline in text
+    assert ("- 1 setting\n" in text) == (len(settings) == 1) and "- 3 models\n" in text
+
+
+NEEDLESS = Setting("tmaze", floors={"memoryless": 1.0})
+EQUAL = {"gru": 0.5, "lstm": 0.1 + 0.4, "none": 0.2}
+
+
+def test_a_model_with_rows_and_without_scores_has_no_ranks(tmp_path: Path) -> None:
+    """It ended the report: "values must be a list with ... at least 2 seeds"."""
+    many, seeds = [n / 20 for n in range(10)], tuple(range(10))
+    scores = {"gru": {"a": many}, "lstm": {"a": many}, "mine": {"a": [None] * 9 + [0.5]}}
+    settings = {"a": CORRIDORS["a"]}
+    report = make_report([fabricated(tmp_path / "x", scores, settings=settings, seeds=seeds)])
+    assert "own--study-ranks" in {path.stem for path in report.figures}
+
+
+def test_floors_and_early_scores_below_all_others_are_within_the_axes(tmp_path: Path) -> None:
+    settings = {"a": Setting("tmaze", floors={"memoryless": -3.0})}
+    scores = {name: {"a": [n / 20 for n in range(10)]} for name in ("gru", "lstm")}
+    changes = {"settings": settings, "seeds": tuple(range(10)), "score": "return"}
+    folder = fabricated(tmp_path / "x", scores, **changes)
+    rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    for row in rows:
+        row["curve"]["return"] = [-9.0, -8.0, None, row["mean"]]
+    (folder / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    edition = read_edition(folder)
+    styles = styles_of(edition.models)
+    early = charts.ranks(edition, ["a"], styles)
+    assert early is not None and limits_of(early.panels[0])[0] < -9.0
+    assert limits_of(charts.bars(edition, "all", styles).panels[0])[0] < -3.0
+    assert limits_of(charts.many_seeds(edition, ["a"], styles).panels[0])[0] == -0.05
+    assert "published" not in charts.many_seeds(edition, ["a"], styles).caption
+
+
+def limits_of(panel: Panel) -> tuple[float, float]:
+    """The ends of the axis of scores of a panel that is drawn."""
+    axes = new_figure(3.0, 2.0).subplots()
+    panel.draw(axes)
+    scores_along_x = axes.get_xlabel() == "return"
+    return axes.get_xlim() if scores_along_x else axes.get_ylim()
+
+
+def test_seconds_of_runs_are_those_of_the_whole_machine_and_speed_is_trainings(
+    tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(files, "save_chart", lambda chart, _, folder: folder / chart.name)
+    whole = {"resumable": True, "whole_machine": True, "evaluation": Evaluation(episodes=0)}
+    study = own_study(seeds=(0, 1), **whole)
+    folder = write_folder(tmp_path / "one", study, lambda cell: 0.5)
+    rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    for row in rows:
+        del row["pack"]
+        row |= {"timed": {"train": 1.0, "evaluate": 3.0}, "episodes": 0, "last": {"steps": 20}}
+    (folder / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    report = make_report([folder])
+    costs = table_of(report, "own--study-cost")
+    assert {row["steps_per_second"] for row in costs} == {"40"}
+    text = report.markdown.read_text()
+    assert "one core" not in text and "32.0 seconds of the whole machine" in text
+    assert "none: scores are means over the last 20 steps of training" in text
+
+
+COMMANDS = [
+    "makkink --edition repaired --settings length-20,length-70 --models lstm --seeds 3",
+    "makkink --edition published --part distributed --episodes 50 --evaluation-episodes 7",
+    "makkink --edition published --part all",
+    "popgym --difficulty hard --learner a2c --steps 5e4 --settings autoencode --models gru,none",
+    "popgym --models gru --add-memory mine=own_lru:LRU hidden-size=16",
+    "tmaze --edition repaired --corridors 10,20 --models lstm,gru --steps 1e5 --seeds 1",
+    "tmaze --sweep --corridors 120 --models lstm",
+    "memory-maze --mazes 9,13 --models lstm --seeds 1 --steps 1e6",
+    "memory-maze --sweep --seeds 2",
+    "memory-maze --env gymnasium:A-v0,gymnasium:B-v0",
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_the_command_of_a_report_makes_the_folder(words: str, tmp_path: Path) -> None:
+    study = requested(words)
+    first = study.cells()[0]
+    folder = write_folder(tmp_path / "a folder", study, lambda _: 0.5, {*study.cells()} - {first})
+    edition = read_edition(folder)
+    command = edition.page.command(edition)
+    assert command.startswith("clew study ") and command.endswith(f" --run-dir '{folder}'")
+    assert requested(command.removeprefix("clew study ")) == study
 
 
 def test_two_studies_of_one_name_do_not_mix(tmp_path: Path, monkeypatch) -> None:

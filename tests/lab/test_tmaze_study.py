@@ -198,6 +198,7 @@ def test_windows_are_compared_in_either_edition(tmp_path: Path) -> None:
         chart, table = windows_chart(scores, styles_of(scores.models)), windows_table(scores)
         assert chart is not None and list(chart.models) == list(pair)
         assert table is not None and [row[3].text for row in table.rows] == ["+0.000"] * 2
+        assert {row[3].below[0] for row in table.rows} == {"p = 1"}  # no interval without a spread
 
 
 @pytest.mark.slow
@@ -240,3 +241,10 @@ def test_a_sweep_is_chosen_from_as_the_thesis_does(tmp_path: Path) -> None:
     (tmp_path / "results.jsonl").write_text(text)
     told = make_report([tmp_path]).markdown.read_text()
     assert "0.0005, 0.01" in told and "--sweep" in told
+    write_study(tmp_path, study.add_memory("mine", "own_lru:LRU"))
+    mine = [row | {"model": "mine"} for row in rows]
+    text += "".join(json.dumps(row) + "\n" for row in mine)
+    (tmp_path / "results.jsonl").write_text(text)
+    assert "| mine | 0.0005, 0.01 | 0.900<br>2 trainings | – | – |" in (
+        make_report([tmp_path]).markdown.read_text()
+    )

@@ -4,8 +4,14 @@ from functools import partial
 
 from clew.lab.studies.makkink import grid
 from clew.lab.studies.makkink.claims import claim_blocks
-from clew.lab.studies.published import added_memories
-from clew.lab.studies.report.edition import Edition, Page, Part, Publication, PublishedTest
+from clew.lab.studies.report.edition import (
+    Edition,
+    Page,
+    Part,
+    Publication,
+    PublishedTest,
+    command_of,
+)
 from clew.stats import Spread
 
 PARTS = {
@@ -106,8 +112,9 @@ def page_of(name: str) -> Page | None:
 
 def command(edition: Edition, which: str) -> str:
     """The command that makes an edition's folder."""
-    added = added_memories(edition.study)
-    return f"clew study makkink --edition {which}{added} --run-dir {edition.folder}"
+    parts = {part_of(setting) for setting in edition.study["settings"]}
+    part = parts.pop() if len(parts) == 1 else "all"
+    return command_of(edition, f"makkink --edition {which} --part {part}", grid.study(part, which))
 
 
 def published() -> dict[tuple[str, str], Spread]:

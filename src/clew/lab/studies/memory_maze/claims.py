@@ -23,6 +23,7 @@ from clew.lab.grid.results import Row
 from clew.lab.studies.memory_maze.grid import NAME, PRESETS
 from clew.lab.studies.report.budget import OneBudget, Values, one_budget
 from clew.lab.studies.report.charts import curve_of
+from clew.lab.studies.report.comparisons import difference_text
 from clew.lab.studies.report.edition import Edition
 from clew.stats import Comparison, Interval, bootstrap_interval, welch_test
 
@@ -145,7 +146,7 @@ def _compare(
     if min(x.size, y.size) < 2:
         return Finding(what, UNDECIDED, seeds, f"{means}, one seed: no interval")
     test = welch_test(x, y)
-    seen = f"{means}, difference {test.difference:+.2f} [{test.low:+.2f}, {test.high:+.2f}]"
+    seen = f"{means}, difference {difference_text(test)}"
     verdict = decide(test)
     # How many seeds would show that two are alike is another question.
     needed = None

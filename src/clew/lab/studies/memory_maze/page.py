@@ -11,21 +11,28 @@ from clew.lab.studies.memory_maze.grid import STEPS
 from clew.lab.studies.report.budget import (
     OneBudget,
     Shown,
-    command,
     costs_table,
     scores_table,
     whole_time,
 )
 from clew.lab.studies.report.costs import provenance
-from clew.lab.studies.report.edition import Edition, Page
+from clew.lab.studies.report.edition import Edition, Page, command_of
 from clew.lab.studies.report.search import SearchReport
 from clew.report.document import Block, Cell, Heading, Table, Text, counted, listed, tabulate
 from clew.report.figures import Styles
 
 
 def _command(edition: Edition) -> str:
-    search = " --sweep" if edition.name == grid.SEARCH_NAME else ""
-    return command(edition, f"--part memory-maze{search}")
+    search = edition.name == grid.SEARCH_NAME
+    make, own = (grid.sweep, [grid.SWEEP_SIZE]) if search else (grid.study, list(grid.SIZES))
+    words = f"pramanik --part memory-maze{' --sweep' if search else ''}"
+    tasks = list(dict.fromkeys(task["env"] for task in edition.study["settings"].values()))
+    mazes = [size for size in grid.SIZES if grid.maze(size) in tasks]
+    if len(mazes) < len(tasks):
+        return command_of(edition, f"{words} --env {','.join(tasks)}", make(tasks=tasks))
+    if mazes != own:
+        words += f" --mazes {','.join(map(str, mazes))}"
+    return command_of(edition, words, make(mazes=mazes))
 
 
 def _about_search(edition: Edition, rows: Sequence[Row]) -> str:

@@ -4,7 +4,7 @@ import itertools
 
 from clew.envs.popgym.difficulty import DIFFICULTIES
 from clew.lab.studies.popgym.grid import LEARNERS, study
-from clew.lab.studies.report.edition import Edition, Page, Publication
+from clew.lab.studies.report.edition import Edition, Page, Publication, command_of
 
 
 def page_of(name: str) -> Page | None:
@@ -13,9 +13,10 @@ def page_of(name: str) -> Page | None:
     if name not in known:
         return None
     difficulty, learner = known[name]
-    options = f"--difficulty {difficulty} --learner {learner}"
+    whole = study(difficulty, learner)
 
     def command(edition: Edition) -> str:
-        return f"clew study popgym {options} --run-dir {edition.folder}"
+        words = f"popgym --difficulty {difficulty} --learner {learner}"
+        return command_of(edition, words, whole)
 
-    return Page(command, Publication(settings=study(difficulty, learner).settings))
+    return Page(command, Publication(settings=whole.settings))

@@ -85,7 +85,8 @@ class OneBudget:
     def not_shown(self) -> list[str]:
         """A sentence for each other budget."""
         return [
-            f"{counted(count, 'row')} of another budget ({steps:,} steps) are not shown."
+            f"{counted(count, 'row')} of another budget ({steps:,} steps) "
+            f"{'is' if count == 1 else 'are'} not shown."
             for steps, count in sorted(self.left_out.items())
         ]
 
@@ -109,14 +110,6 @@ def one_budget(edition: Edition, models: Sequence[str], order: Callable[[str], A
         {budget: count for budget, count in counts.items() if budget != steps},
         [m for m in models if m in there] + [m for m in there if m not in models],
         sorted({setting for _, setting in cells}, key=order),
-    )
-
-
-def command(edition: Edition, options: str) -> str:
-    """The command that makes such a folder, but for the machine's options."""
-    return (
-        f"clew study pramanik {options} --steps {edition.study['steps']} "
-        f"--seeds {len(edition.seeds)} --run-dir {edition.folder}"
     )
 
 
@@ -217,7 +210,7 @@ def learning_panels(
                 draw_seeds(axes, curve, styles[model], banded=banded)
         axes.set(xlim=(0, found.steps), ylabel=label)
         if limits:
-            axes.set_ylim(*limits)
+            axes.set_ylim(min(limits[0], axes.dataLim.y0), limits[1])
         steps_axis(axes)
 
     return [

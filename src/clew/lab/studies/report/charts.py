@@ -1,5 +1,6 @@
 """Charts of a study: outcomes, bars by setting, many seeds, profiles, cost, training, ranks."""
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -44,10 +45,15 @@ def score_limits(edition: Edition) -> tuple[float, float]:
     return min([low, *means]), max([1.0, *means])
 
 
-def seen_limits(edition: Edition) -> tuple[float, float]:
-    """An axis from the lowest score seen, or 0, to 1, or a higher score; with a margin."""
-    means = edition.means
-    return min([0.0, *means]) - 0.05, max([1.0, *means]) + 0.05
+def seen_limits(edition: Edition, *others: float) -> tuple[float, float]:
+    """An axis from the lowest score seen, or 0, to 1, or a higher score; with a margin.
+
+    Args:
+        edition: a study's folder.
+        others: numbers beside the scores that must be seen too; NaN is none.
+    """
+    seen = [*edition.means, *(number for number in others if not math.isnan(number))]
+    return min([0.0, *seen]) - 0.05, max([1.0, *seen]) + 0.05
 
 
 def outcomes(edition: Edition, styles: Styles) -> Chart:
@@ -131,7 +137,8 @@ def _draw_bars(edition: Edition, part: str, model: str, style: Style, axes: Axes
     floors = [edition.settings[name].floor for name in names]
     heights = np.array([np.nan if floor is None else floor for floor in floors])
     labels = [plain(edition.settings[name].label) for name in names]
-    across, limits, score = (-0.6, len(names) - 0.4), seen_limits(edition), score_label(edition)
+    across, score = (-0.6, len(names) - 0.4), score_label(edition)
+    limits = seen_limits(edition, *published, *heights)
     bar = {"color": style.colour, "alpha": 0.4, "linewidth": 0}
     dot = {"color": style.colour, "markersize": 4, "markeredgewidth": 0}
     if _lie(edition, names):
@@ -158,8 +165,10 @@ def many_seeds(edition: Edition, settings: Sequence[str], styles: Styles) -> Cha
     ]
     caption = (
         "Dots are seeds; the thick bar is the 95% bootstrap interval of their mean, the stroke "
-        "across it the mean. A hollow diamond is the published mean."
+        "across it the mean."
     )
+    if any((m, s) in edition.published for m in edition.models for s in settings):
+        caption += " A hollow diamond is the published mean."
     title = "Many seeds side by side"
     size = (4.0, 0.34 * len(edition.models) + 0.8)
     return Chart(f"{edition.slug}-seeds", title, caption, panels, size=size, columns=2)
@@ -186,7 +195,9 @@ def _draw_seeds(
             hollow = {"color": "black", "markerfacecolor": "white", "markersize": 5}
             axes.plot(published.mean, place, "D", **hollow)
     _models_up(edition, axes)
-    axes.set(ylim=(-0.6, len(edition.models) - 0.4), xlim=seen_limits(edition))
+    known = (edition.published.get((model, setting)) for model in edition.models)
+    limits = seen_limits(edition, *(spread.mean for spread in known if spread is not None))
+    axes.set(ylim=(-0.6, len(edition.models) - 0.4), xlim=limits)
 
 
 def spread_out(count: int, width: float) -> np.ndarray:
@@ -240,7 +251,7 @@ def cost(edition: Edition, styles: Styles, rates: dict[str, float]) -> Chart:
     Args:
         edition: a study's folder.
         styles: of the models.
-        rates: steps per second of one core, by model.
+        rates: steps per second, by model.
     """
     means = {part: _means(edition, part, rates) for part in edition.parts_with_rows}
     panels = [
@@ -281,7 +292,7 @@ def _draw_cost(
     axes.xaxis.set_major_locator(LogLocator(10, (1, 2, 5)))
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel("steps per second of one core, training")
+    axes.set_xlabel(f"steps per second of {edition.machine}, training")
     axes.set_ylabel(f"mean {plain(score_label(edition))}")
 
 
@@ -427,7 +438,7 @@ def _moments(edition: Edition, setting: str) -> dict[str, dict[str, Ranks]]:
     last = found["evaluated"] = {}
     for model in edition.models:
         rows = edition.cells.get((model, setting), {})
-        if len(rows) < RANKED:
+        if edition.values(model, setting).size < RANKED:
             continue
         values = curve_of(list(rows.values())).values
         for share in MOMENTS:
@@ -450,7 +461,7 @@ def _draw_ranks(edition: Edition, styles: Styles, found: Mapping[str, Ranks], ax
         size = 2.5 if len(line.rank) > 9 else 4
         look = {"color": colour, "linestyle": dash, "marker": marker, "markersize": size}
         axes.plot(line.rank, line.score, linewidth=1.2, **look)
-    axes.set_ylim(seen_limits(edition))
+    axes.set_ylim(seen_limits(edition, *(score for line in found.values() for score in line.score)))
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.set_xlabel("seeds, from the best")
     axes.set_ylabel(plain(score_label(edition)))

@@ -176,7 +176,7 @@ def _pair(
 ) -> tuple[list[Cell | str], dict[str, Any]]:
     x, y = (edition.values(model, setting)[:, None] for model in couple)
     wins = probability_of_improvement(x, y, resamples=1000)
-    alike = equivalence_test(x[:, 0], y[:, 0], ALPHA).within
+    alike = equivalence_test(x[:, 0], y[:, 0], bound=1.0, alpha=ALPHA).within  # whatever the bound
     need = _needed(*(edition.spread(model, setting) for model in couple))
     row = [
         Cell(" − ".join(couple), (), DIFFERS if corrected <= ALPHA else ""),

@@ -23,10 +23,10 @@ def rows_of(edition: Edition, model: str) -> list[Row]:
 
 
 def rates(edition: Edition) -> dict[str, float]:
-    """Environment steps trained per second of one core, by model.
+    """Environment steps trained per second, by model.
 
     A program trains several cells at once, so its seconds are shared out to those of its cells
-    that are there. Rows without their program's time count with all of their own.
+    that are there. Rows that do not say what training took count with all of their seconds.
     """
     found = {}
     for model in edition.models:
@@ -38,7 +38,9 @@ def rates(edition: Edition) -> dict[str, float]:
 
 
 def _training_seconds(row: Row) -> float:
-    """A row's share of its program's training, as its share of the whole program."""
+    """What a run's training took, or a row's share of its program's as of the whole program."""
+    if "timed" in row:
+        return row["timed"]["train"]
     pack = row.get("pack", {})
     whole = sum(pack.get(key, 0.0) for key in ("compile", "train", "evaluate"))
     return row["seconds"] * (pack["train"] / whole if whole else 1.0)
@@ -47,7 +49,7 @@ def _training_seconds(row: Row) -> float:
 def costs(edition: Edition) -> Table:
     """Parameters, seconds and rate of every model beside its mean scores."""
     speed = rates(edition)
-    columns = ["model", "parameters", "seconds of a core per cell", "steps/s, training"]
+    columns = ["model", "parameters", f"seconds of {edition.machine} per cell", "steps/s, training"]
     columns += [Column(title_of(edition, p), f"mean {score_label(edition)}") for p in edition.parts]
     rows, records = [], []
     for model in edition.models:
@@ -76,6 +78,12 @@ def costs(edition: Edition) -> Table:
         "Seconds are a cell's share of its program's time, compiling and evaluating included; "
         "steps per second are of the training alone, on one core, many small agents at once."
     )
+    if edition.study.get("resumable"):
+        note = (
+            "Parameters are those of the whole agent. Seconds are of training and evaluating a "
+            f"cell, without compiling; steps per second are of its training alone, on "
+            f"{edition.machine}."
+        )
     title = "Parameters and cost beside score"
     return tabulate(f"{edition.slug}-cost", title, columns, rows, note, records)
 
@@ -106,20 +114,25 @@ def provenance(edition: Edition, note: str) -> Table:
     settings = study.get("evaluation", {})
     played = "greedy actions" if settings.get("greedy") else "actions sampled from the policy"
     fresh = "the first of a fixed stream" if settings.get("stream") else "fresh ones"
+    evaluation = f"{settings.get('episodes', 0):,} episodes, {fresh}; {played}"
+    if not any(row.get("episodes", 1) for row in rows):
+        last = _range([row["last"]["steps"] for row in rows])
+        evaluation = f"none: scores are means over the last {last} steps of training"
     steps = f"{_range([row['steps'] for row in rows])} steps"
     budget = f"{study['episodes']:,} episodes" if study.get("episodes") else steps
     versions = dict.fromkeys(
         ", ".join(f"{k} {v}" for k, v in row.get("versions", {}).items()) for row in rows
     )
     commits = dict.fromkeys(str(row.get("git_commit") or "unknown") for row in rows)
+    seconds = sum(row["seconds"] for row in rows)
     facts = {
         "command": edition.page.command(edition),
         "folder": str(edition.folder),
         "seeds": ", ".join(map(str, edition.seeds)),
         "training": f"{budget} a cell",
-        "evaluation": f"{settings.get('episodes', 0):,} episodes, {fresh}; {played}",
+        "evaluation": evaluation,
         "cells": f"{edition.there:,} of {edition.wanted:,}",
-        "time": f"{duration(sum(row['seconds'] for row in rows))} of one core; {_dates(rows)}",
+        "time": f"{duration(seconds)} of {edition.machine}; {_dates(rows)}",
         "versions": "; ".join(versions),
         "commit": ", ".join(commits),
         "machine": note or "not recorded (--note)",

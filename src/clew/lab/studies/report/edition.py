@@ -2,6 +2,7 @@
 
 import math
 import pkgutil
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +17,9 @@ from clew.errors import UserError, one_line, unknown_name
 from clew.files import read_json
 from clew.lab.grid import Setting
 from clew.lab.grid.results import FORMAT, RESULTS, STUDY, cell_of, failed_cells
-from clew.lab.grid.study import Cell
+from clew.lab.grid.study import Cell, Study
 from clew.lab.studies import STUDIES, find_study
+from clew.lab.studies.published import added_memories
 from clew.report.document import Block, Heading
 from clew.run import json_lines
 from clew.run.json_lines import Line, Row
@@ -146,6 +148,32 @@ def own_command(edition: "Edition") -> str:
     return "clew.lab.grid.run_study, with a study of your own"
 
 
+def command_of(edition: "Edition", words: str, whole: Study) -> str:
+    """The command that makes the folder of a published study, but for the machine's options.
+
+    Args:
+        edition: the folder.
+        words: the study's name and its own options.
+        whole: its grid without the options of every study.
+    """
+    made, options = edition.study, dict[str, Any]()
+    for kind, known in (("models", whole.models), ("settings", whole.settings)):
+        kept = [name for name in known if name in made[kind]]
+        if kept and len(kept) < len(known):
+            options[kind] = ",".join(kept)
+    if list(whole.seeds) != made["seeds"]:
+        options["seeds"] = len(made["seeds"])
+    for kind, own in (("steps", whole.steps), ("episodes", whole.episodes)):
+        if made.get(kind) not in (None, own):
+            options[kind] = made[kind]
+    played = made.get("evaluation", {}).get("episodes", whole.evaluation.episodes)
+    if played != whole.evaluation.episodes:
+        options["evaluation-episodes"] = played
+    given = "".join(f" --{name} {shlex.quote(str(value))}" for name, value in options.items())
+    folder = shlex.quote(str(edition.folder))
+    return f"clew study {words}{given}{added_memories(made)} --run-dir {folder}"
+
+
 def page_of(name: str) -> Page:
     """How the study whose grid is called `name` is shown; without one, in the general form."""
     for study in STUDIES:
@@ -188,6 +216,11 @@ class Edition:
     def publication(self) -> Publication:
         """What is known of the publication."""
         return self.page.publication
+
+    @property
+    def machine(self) -> str:
+        """Of what the seconds of rows are."""
+        return "the whole machine" if self.study.get("whole_machine") else "one core"
 
     @property
     def parts(self) -> list[str]:

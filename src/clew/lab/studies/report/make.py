@@ -1,7 +1,7 @@
 """Makes a report of studies: which blocks it has, and its page, tables and pictures as files."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from clew.lab.studies.report.costs import costs, provenance, rates
 from clew.lab.studies.report.edition import Edition, cells_of, read_edition
 from clew.lab.studies.report.means import mean_score, some_seeds
 from clew.lab.studies.report.tables import (
+    EXACT,
     aggregates,
     floors,
     has_floors,
@@ -153,7 +154,8 @@ def _of_one_budget(edition: Edition) -> tuple[Edition, list[str]]:
     rows = [r for r in edition.rows if r["steps"] == budgets[r["model"], r["setting"]]]
     sentences = []
     if left := len(edition.rows) - len(rows):
-        sentences.append(f"{counted(left, 'row')} of other budgets of steps are not shown.")
+        verb = "is" if left == 1 else "are"
+        sentences.append(f"{counted(left, 'row')} of other budgets of steps {verb} not shown.")
     for setting in dict.fromkeys(setting for _, setting in budgets):
         own = [steps for (_, of), steps in budgets.items() if of == setting]
         if max(own) > 1.1 * min(own):  # not only rounded to a model's own rollouts
@@ -179,12 +181,14 @@ def _present(*blocks: Table | Chart | None) -> list[Block]:
 
 def _numbers(edition: Edition) -> Numbers:
     seconds = sum(row["seconds"] for row in edition.rows)
+    kinds = {"model": edition.models, "setting": edition.settings, "seed": edition.seeds}
     pairs = [
         (f"{edition.there:,} of {edition.wanted:,}", "cells are there"),
-        (f"{len(edition.models)}", "models"),
-        (f"{len(edition.settings)}", "settings"),
-        (f"{len(edition.seeds)}", "seed" if len(edition.seeds) == 1 else "seeds"),
-        (duration(seconds), "of one core"),
+        *(
+            (f"{len(all_of):,}", counted(len(all_of), n).split(" ")[1])
+            for n, all_of in kinds.items()
+        ),
+        (duration(seconds), f"of {edition.machine}"),
     ]
     if edition.published:
         tests, marked, _ = _counts(edition)
@@ -275,7 +279,7 @@ def _best(edition: Edition, part: str) -> str:
     of = f"{len(shared)} of " if len(shared) < len(wanted) else ""
     over = f"over {of}{counted(len(wanted), 'setting')}"
     if len(wanted) < len(edition.of_part(part)):
-        over += " that ask for a memory"
+        over += f" that ask{'s' if len(wanted) == 1 else ''} for a memory"
     if len(shared) < len(wanted):
         over += ", those in which all models have a score"
     text = f"{title}: {_best_here(edition, models, shared, over)}"
@@ -286,8 +290,8 @@ def _best(edition: Edition, part: str) -> str:
     }
     if not published:
         return f"{text}."
-    first = max(published, key=lambda model: published[model])
-    return f"{text}; among the published it is {first}, {published[first]:.3f}."
+    first, mean = _highest(published)
+    return f"{text}; among the published it is {listed(first)}, {mean:.3f}."
 
 
 def _best_here(edition: Edition, models: Sequence[str], settings: Sequence[str], over: str) -> str:
@@ -298,6 +302,13 @@ def _best_here(edition: Edition, models: Sequence[str], settings: Sequence[str],
         lacking = listed([f"{model} has {text}" for model, text in few.items()])
         return f"no model is named the best {over}, as means are over different seeds: {lacking}"
     means = {model: mean_score(edition, model, settings) for model in models}
-    best = max(means, key=lambda model: means[model])
-    text = f"{best} has the highest mean {score_label(edition)}, {means[best]:.3f} {over}"
-    return f"{text}, with {few[best]}" if few else text
+    best, mean = _highest(means)
+    have = "has" if len(best) == 1 else "have"
+    text = f"{listed(best)} {have} the highest mean {score_label(edition)}, {mean:.3f} {over}"
+    return f"{text}, with {few[best[0]]}" if few else text
+
+
+def _highest(means: Mapping[str, float]) -> tuple[list[str], float]:
+    """The models with the highest mean, and that mean."""
+    highest = max(means.values())
+    return [model for model, mean in means.items() if highest - mean <= EXACT], highest

@@ -51,10 +51,10 @@ class SearchReport:
             mean = Cell(f"{best.mean:.{self.digits}f}", below)
             rows.append([model, _pair_text(best.pair), mean])
             if published:
-                used = published[model]
+                used = published.get(model)  # which an added memory has not
                 means = [pair.mean for pair in pairs if pair.pair == used]
                 its = Cell(f"{means[0]:.{self.digits}f}") if means else MISSING
-                rows[-1] += [_pair_text(used), its]
+                rows[-1] += [_pair_text(used) if used else MISSING, its]
         heads = ["agent", "best here", self.score]
         heads += ["authors' configuration", f"its {self.score}"] if published else []
         title = "Learning rate and entropy cost, chosen as published"

@@ -11,13 +11,13 @@ from clew.lab.grid.results import Row
 from clew.lab.studies.report.budget import (
     OneBudget,
     Shown,
-    command,
     costs_table,
     scores_table,
     whole_time,
 )
+from clew.lab.studies.report.comparisons import interval_text
 from clew.lab.studies.report.costs import provenance
-from clew.lab.studies.report.edition import Edition, Page
+from clew.lab.studies.report.edition import Edition, Page, command_of
 from clew.lab.studies.report.search import SearchReport
 from clew.lab.studies.report.tables import MISSING, shade
 from clew.lab.studies.tmaze import figures, grid
@@ -48,9 +48,13 @@ _EDITIONS = {
 
 
 def _command(edition: Edition) -> str:
-    which = (EDITION_OF | SEARCH_EDITION_OF)[edition.name]
-    search = " --sweep" if edition.name in SEARCH_EDITION_OF else ""
-    return command(edition, f"--part tmaze --edition {which}{search}")
+    which, search = (EDITION_OF | SEARCH_EDITION_OF)[edition.name], edition.name not in EDITION_OF
+    lengths = [corridor_of(setting.split(" ")[0]) for setting in edition.study["settings"]]
+    corridors = tuple(dict.fromkeys(lengths))
+    words = f"pramanik --part tmaze --edition {which}{' --sweep' if search else ''}"
+    if corridors != CORRIDORS:
+        words += f" --corridors {','.join(map(str, corridors))}"
+    return command_of(edition, words, (grid.sweep if search else grid.study)(which, corridors))
 
 
 def _about_search(edition: Edition, rows: Sequence[Row]) -> str:
@@ -198,7 +202,8 @@ def _difference(wide: np.ndarray, banded: np.ndarray) -> tuple[str, tuple[str, .
     if min(wide.size, banded.size) < 2:
         return text, ("one seed: no interval",)
     test = welch_test(banded, wide)
-    below = [f"[{test.low:+.2f}, {test.high:+.2f}], p = {test.p:.2g}"]
+    p, interval = f"p = {test.p:.2g}", interval_text(test.low, test.high)
+    below = [f"{interval}, {p}" if interval else p]
     needed = seeds_that_decide(difference, float(banded.std(ddof=1)), float(wide.std(ddof=1)))
     return text, (*below, f"{needed:,} seeds each" if needed else "seeds needed: unknown")
 
