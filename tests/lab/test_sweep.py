@@ -31,6 +31,7 @@ from clew.lab.sweep.space import Range, Vary, lane_names, with_settings
 from clew.lab.sweep.storage import DATABASE, Batch, SweepTrial, TrialDatabase, open_storage
 from clew.lab.sweep.sweep import (
     DECLARATION,
+    FINAL,
     TRIALS,
     Sweep,
     SweepResult,
@@ -40,6 +41,7 @@ from clew.lab.sweep.sweep import (
 )
 from clew.lab.sweep.trials import TASK, Trained
 from clew.report.figures import new_figure
+from clew.run.folder import locked
 from clew.stats import bootstrap_interval
 from faults.sweeping import RATES, SIZES, Killed, Pretended, small_sweep
 from slow_cases import fast_only
@@ -160,6 +162,16 @@ def test_processes_share_a_sweep(tmp_path: Path, kills: None) -> None:
     assert len(result.tried["gru"]) == 6 and result.winners
     cells = trained(tmp_path)
     assert len(cells) == len(set(cells)) == 12
+
+
+def test_the_best_are_left_to_the_process_that_trains_them(tmp_path: Path) -> None:
+    """Both have seen that the search is over; the second ended with an error."""
+    sweep = small_sweep(trials=2)
+    (tmp_path / FINAL).mkdir()
+    with locked(tmp_path / FINAL):
+        result, _ = go_on(sweep, tmp_path)
+    assert len(result.tried["gru"]) == 2 and result.winners == {}
+    assert go_on(sweep, tmp_path)[0].winners
 
 
 @contextlib.contextmanager

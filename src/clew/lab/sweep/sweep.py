@@ -392,7 +392,13 @@ def _finish(session: _Session) -> SweepResult:
     session.progress.enter({model: (0, config.seeds) for model, config in models.items()})
     evaluation = Evaluation(session.sweep.episodes, greedy=True)
     study = runs_study(models, session.crew, evaluation)
-    found = session.crew.run(study, session.path / FINAL)
+    try:
+        found = session.crew.run(study, session.path / FINAL)
+    except UserError as error:
+        if not isinstance(error.__cause__, BlockingIOError):
+            raise
+        session.progress.message("another process trains the best with fresh seeds")
+        return result
     if found.failures:
         raise UserError(f"{found.failures[0].pack}: {found.failures[0].error}")
     winners = {m: _winner(m, t, found.rows, study.score) for m, t in best.items() if t is not None}
