@@ -37,6 +37,13 @@ def test_the_hardest_finding_says_how_many_seeds_are_needed() -> None:
     open_claim, closed = CLAIMS[1].judge(UNDECIDED), CLAIMS[1].judge(HELD)
     assert (open_claim.verdict, open_claim.needed) == (UNDECIDED, 30)
     assert (closed.verdict, closed.needed) == (HELD, None)
+    unknown = Claim("Figure 3", "one is out of reach", lambda _: [finding(UNDECIDED, 7), CLOSE])
+    assert unknown.judge("").needed is None
+    missing = Claim("Figure 3", "one was not run", lambda _: [finding(UNDECIDED, 7), LEFT])
+    assert missing.judge("").needed == 7
+
+
+CLOSE, LEFT = finding(UNDECIDED), finding(NOT_RUN)
 
 
 def test_tables_and_sentence_have_every_verdict() -> None:

@@ -226,6 +226,8 @@ def test_an_unfinished_study_has_a_report(tmp_path: Path, monkeypatch) -> None:
     folder = write_folder(tmp_path / "one", study, lambda cell: 0.5 + 0.25 * cell.seed, late)
     report = make_report([folder], tmp_path / "report")
     assert "0.625 ± 0.177" in report.html.read_text(encoding="utf-8")
+    ends = [(r["mean_low"], r["mean_high"]) for r in table_of(report, "own--study-all")]
+    assert ends == [("0.5", "0.75"), ("", "")] * 2
     rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
     rows[0]["mean"] = None
     (folder / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -53,9 +53,15 @@ class Judged(NamedTuple):
 
     @property
     def needed(self) -> int | None:
-        """Seeds that the finding hardest to decide needs; None if the claim is decided."""
-        known = [finding.needed for finding in self.findings if finding.needed is not None]
-        return max(known, default=None) if self.verdict == UNDECIDED else None
+        """Seeds that the finding hardest to decide needs.
+
+        None if the claim is decided, or if it is not known of one of the undecided findings.
+        """
+        needed = [found.needed for found in self.findings if found.verdict == UNDECIDED]
+        known = [number for number in needed if number is not None]
+        if self.verdict != UNDECIDED or len(known) < len(needed):
+            return None
+        return max(known, default=None)
 
     def count(self, verdict: str) -> int:
         """How many findings have a verdict."""

@@ -57,7 +57,8 @@ QUICK = SpeedPlan(length=32, repeats=2, law_lengths=(3,))
 
 
 NOTE = (
-    "environment steps per second: median of the repeats ± the distance of the farthest one\n"
+    "environment steps per second: median of the repeats ± the distance of the farthest one, of "
+    "more than eight that of the farther end of the median's 95% interval\n"
     "of matmul peak: fraction of the rate of large matrix products, acting / learning / training"
 )
 QUICK_NOTE = "QUICK: rollouts of 32 steps and two repeats, no figures to quote"

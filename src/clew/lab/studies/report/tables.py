@@ -186,8 +186,10 @@ def results(edition: Edition, part: str) -> Table:
     for name in names:
         cells = [_setting_cell(edition.settings[name])]
         for model in edition.models:
-            cells.append(_result(edition, model, name, compared.get((model, name))))
-            records.append(_record(edition, model, name, compared.get((model, name))))
+            test = compared.get((model, name))
+            alone = _interval(edition, model, name)
+            cells.append(_result(edition, model, name, test, alone))
+            records.append(_record(edition, model, name, test, alone))
         rows.append(cells)
     title = title_of(edition, part)
     if part in edition.publication.parts:
@@ -225,7 +227,17 @@ def _note(edition: Edition, names: Sequence[str], compared: dict[tuple[str, str]
     return note.strip()
 
 
-def _result(edition: Edition, model: str, setting: str, compared: Compared | None) -> Cell:
+def _interval(edition: Edition, model: str, setting: str) -> Interval | None:
+    """Of a mean that has no published one beside it; None with fewer than two seeds."""
+    values = edition.values(model, setting)
+    if (model, setting) in edition.published or values.size < 2:
+        return None
+    return bootstrap_interval(values, resamples=2000)
+
+
+def _result(
+    edition: Edition, model: str, setting: str, compared: Compared | None, alone: Interval | None
+) -> Cell:
     values, spread = edition.values(model, setting), edition.spread(model, setting)
     published = edition.published.get((model, setting))
     below = [] if published is None else [f"{published.mean:.3f} ± {published.deviation:.3f}"]
@@ -237,15 +249,14 @@ def _result(edition: Edition, model: str, setting: str, compared: Compared | Non
     if compared is not None:
         test = compared.test
         below.append(difference_text(test))
-    elif spread is not None and published is None:
-        mean = bootstrap_interval(values, resamples=2000)
-        below.append(f"[{mean.low:.2f}, {mean.high:.2f}]")
+    elif alone is not None:
+        below.append(f"[{alone.low:.2f}, {alone.high:.2f}]")
     mark = compared.mark if compared is not None else ""
     return Cell(text, tuple(below), mark, shade(values.mean()))
 
 
 def _record(
-    edition: Edition, model: str, setting: str, compared: Compared | None
+    edition: Edition, model: str, setting: str, compared: Compared | None, alone: Interval | None
 ) -> dict[str, Any]:
     values, spread = edition.values(model, setting), edition.spread(model, setting)
     published = edition.published.get((model, setting))
@@ -263,6 +274,8 @@ def _record(
         test = compared.test
         record |= {"difference": test.difference, "low": test.low, "high": test.high}
         record |= {"p": test.p, "p_holm": compared.corrected, "mark": compared.mark}
+    if alone is not None:
+        record |= {"mean_low": alone.low, "mean_high": alone.high}
     return record
 
 
