@@ -163,6 +163,7 @@ def search(tmp_path: Path) -> Path:
     write_study(folder, whole)
     won = {"lstm": "11x11 rate-0.0025 entropy-0.03", "arelit": "11x11 rate-2.5e-05 entropy-0.0003"}
     rows = [maze_row(c, 9.0 if won[c.model] == c.setting else 1.0) for c in whole.cells()]
+    rows += [maze_row(Cell("lstm", rows[0]["setting"], 0), 99.0, steps=2 * STEPS)]
     # Few trainings count less, however good.
     rows += [maze_row(Cell("lstm", "11x11 rate-1 entropy-1", 0), 99.0)]
     (folder / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -179,7 +180,9 @@ def test_a_search_chooses_and_the_study_takes_it(search: Path, tmp_path: Path) -
     assert rates["lstm"] == (2.5e-3, 0.03) and rates["none"] == rates["arelit"] == (2.5e-5, 0.0003)
     assert rates["gtrxl-64"] == (2.5e-4, 0.003)
     report = make_report([search])
-    assert "0.0025, 0.03" in report.markdown.read_text() and len(report.tables) == 4
+    told = report.markdown.read_text()
+    assert "0.0025, 0.03" in told and len(report.tables) == 4
+    assert "1 row of another budget (800,000 steps) is not shown." in told
     folder = write_maze(tmp_path / "grid", published)
     with pytest.raises(UserError, match="not a search"):
         SEARCH.best_rates(folder, study.SEARCH_NAME)

@@ -364,7 +364,7 @@ def test_rows_of_another_budget_are_counted_and_not_shown(tmp_path: Path, monkey
     with open(folder / "results.jsonl", "a") as file:
         file.write("".join(json.dumps(row) + "\n" for row in longer))
     text = make_report([folder], tmp_path / "report").html.read_text(encoding="utf-8")
-    assert "2 rows of other budgets of steps are not shown." in text
+    assert "2 rows of another budget (40 steps) are not shown." in text
     assert "Models were trained for different numbers of steps in corridor: 40 to 80." in text
     assert "0.625 ± 0.177" in text and "1.000 ± 0.000" in text
     assert duration(2 * 4.0 + 2 * 400.0) in text

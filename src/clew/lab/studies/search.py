@@ -10,7 +10,7 @@ import numpy as np
 from clew.errors import UserError
 from clew.lab.grid import Setting
 from clew.lab.grid.results import Row
-from clew.lab.studies.report.edition import Edition, most_used_budget, read_edition
+from clew.lab.studies.report.edition import read_edition
 
 
 class Tried(NamedTuple):
@@ -80,12 +80,6 @@ class Search:
         edition = read_edition(folder)
         if edition.name != name:
             raise UserError(f"{edition.folder} is of {edition.name}, not a search ({name})")
-        rows = rows_of_budget(edition)
+        rows = edition.of_one_budget().rows
         found = {model: self.tried(rows, model) for model in edition.models}
         return {model: pairs[0].pair for model, pairs in found.items() if pairs}
-
-
-def rows_of_budget(edition: Edition) -> list[Row]:
-    """The rows of the budget that most are of, the larger one if two have as many."""
-    steps = most_used_budget(edition.rows)
-    return [row for row in edition.rows if row["steps"] == steps]

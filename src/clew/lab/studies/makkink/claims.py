@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -58,16 +58,6 @@ def _curves(edition: Edition, model: str, setting: str) -> list[list[float]]:
     return [[v for v in curve if v is not None] for curve in curves]
 
 
-class Judged(NamedTuple):
-    """A comparison as one of several."""
-
-    test: Comparison
-    high: float
-    """The upper end of the interval whose confidence is that of all of them together."""
-    detectable: float
-    """The smallest difference that it could see."""
-
-
 @dataclass(frozen=True)
 class MoreThan:
     """Some models have more of something than others, in each of a few settings."""
@@ -80,31 +70,21 @@ class MoreThan:
 
     def __call__(self, edition: Edition) -> list[Finding]:
         """Every comparison, with Holm's correction over those that have the seeds."""
-        return [
-            _finding(edition, where, *judged) if judged else Finding(_words(*where), NOT_RUN)
-            for where, judged in self._judged(edition).items()
-        ]
-
-    def _judged(self, edition: Edition) -> dict[Where, tuple[Judged, float] | None]:
         wanted = [w for w in product(self.settings, self.more, self.less) if w[1] != w[2]]
         known = [w for w in wanted if all(_many(edition, model, w[0]) for model in w[1:])]
-        tests = [self._test(edition, *where, ALPHA / len(known)) for where in known]
-        corrected = holm([each.test.p for each in tests]) if tests else []
+        measure = self.measure
+        seeds = {w: (measure(edition, w[1], w[0]), measure(edition, w[2], w[0])) for w in known}
+        tests = {where: self._test(*both) for where, both in seeds.items()}
+        corrected = holm([test.p for test in tests.values()]) if tests else []
         found = {
-            where: (test, float(p)) for where, test, p in zip(known, tests, corrected, strict=True)
+            where: _finding(where, *seeds[where], test, float(p), ALPHA / len(tests))
+            for (where, test), p in zip(tests.items(), corrected, strict=True)
         }
-        return {where: found.get(where) for where in wanted}
+        return [found.get(where) or Finding(_words(*where), NOT_RUN) for where in wanted]
 
-    def _test(self, edition: Edition, setting: str, more: str, less: str, alpha: float) -> Judged:
-        x, y = (self.measure(edition, model, setting) for model in (more, less))
+    def _test(self, x: Values, y: Values) -> Comparison:
         test = welch_test(x, y)
-        if self.measure is solves:
-            test = test._replace(p=_fisher(x, y))
-        spreads = [mean_and_deviation(values).deviation for values in (x, y)]
-        seen = math.nan
-        if any(spreads):
-            seen = detectable_difference(min(x.size, y.size), *spreads, alpha=alpha)
-        return Judged(test, welch_test(x, y, 1 - alpha).high, seen)
+        return test._replace(p=_fisher(x, y)) if self.measure is solves else test
 
 
 def _fisher(x: Values, y: Values) -> float:
@@ -241,24 +221,25 @@ def _many(edition: Edition, model: str, setting: str) -> bool:
     return edition.values(model, setting).size >= MANY
 
 
-def _finding(edition: Edition, where: Where, judged: Judged, corrected: float) -> Finding:
+def _finding(
+    where: Where, x: Values, y: Values, test: Comparison, corrected: float, alpha: float
+) -> Finding:
+    """A comparison as one of several, of which each is made at a level of `alpha`."""
     setting, more, less = where
-    test, high, detectable = judged
-    seen = difference_text(test)
+    high = welch_test(x, y, 1 - alpha).high
+    deviations = [mean_and_deviation(values).deviation for values in (x, y)]
+    seen, detectable = difference_text(test), math.nan
     if np.isfinite(test.effect):
         seen += f", effect {signed(test.effect)}"
-    could = "" if math.isnan(detectable) else f", could see {detectable:.2f}"
-    record = {
-        "setting": setting,
-        "detectable": detectable,
-        "more": more,
-        "less": less,
-        **test._asdict(),
-    }
+    seen += f", p {p_text(corrected)}"
+    if any(deviations):
+        detectable = detectable_difference(min(x.size, y.size), *deviations, alpha=alpha)
+        seen += f", could see {detectable:.2f}"
+    record = {"setting": setting, "detectable": detectable, "more": more, "less": less}
     return Finding(
         _words(*where),
         verdict(test, corrected, high),
-        " and ".join(str(edition.values(model, setting).size) for model in (more, less)),
-        f"{seen}, p {p_text(corrected)}{could}",
-        record={**record, "p_holm": corrected},
+        f"{x.size} and {y.size}",
+        seen,
+        record=record | test._asdict() | {"p_holm": corrected},
     )

@@ -1,8 +1,7 @@
 """The page of a study whose cells are runs: the rows of one budget of steps, and their tables."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,7 +14,7 @@ from clew.lab.claims import Judged
 from clew.lab.grid.results import Row
 from clew.lab.studies.report.charts import curve_of, draw_seeds, steps_axis
 from clew.lab.studies.report.costs import rows_of
-from clew.lab.studies.report.edition import Edition, cells_of, most_used_budget
+from clew.lab.studies.report.edition import Edition
 from clew.lab.studies.report.tables import MISSING, shade
 from clew.report.document import Cell, Numbers, Panel, Table, counted, duration, tabulate
 from clew.report.figures import Styles
@@ -31,8 +30,8 @@ class OneBudget:
     edition: Edition
     steps: int
     """Training steps of every cell that is shown."""
-    left_out: Mapping[int, int]
-    """Other budgets to the number of their rows, which are not shown."""
+    not_shown: list[str]
+    """A sentence for each other budget."""
     models: Sequence[str]
     """Those with a row, the study's own first."""
     settings: Sequence[str]
@@ -81,15 +80,6 @@ class OneBudget:
         """The budget in words."""
         return f"{self.steps / 1e6:.3g}M steps"
 
-    @property
-    def not_shown(self) -> list[str]:
-        """A sentence for each other budget."""
-        return [
-            f"{counted(count, 'row')} of another budget ({steps:,} steps) "
-            f"{'is' if count == 1 else 'are'} not shown."
-            for steps, count in sorted(self.left_out.items())
-        ]
-
 
 def one_budget(edition: Edition, models: Sequence[str], order: Callable[[str], Any]) -> OneBudget:
     """The rows of the budget that most rows are of, the larger one if two have as many.
@@ -99,17 +89,14 @@ def one_budget(edition: Edition, models: Sequence[str], order: Callable[[str], A
         models: the study's own, which come first and in this order.
         order: of a setting, by which they are sorted.
     """
-    counts = Counter(row["steps"] for row in edition.rows)
-    steps = most_used_budget(edition.rows)
-    rows = [row for row in edition.rows if row["steps"] == steps]
-    cells = cells_of(rows)
-    there = dict.fromkeys(model for model, _ in cells)
+    shown = edition.of_one_budget()
+    there = dict.fromkeys(model for model, _ in shown.cells)
     return OneBudget(
-        replace(edition, rows=rows, cells=cells),
-        steps,
-        {budget: count for budget, count in counts.items() if budget != steps},
+        shown,
+        shown.rows[0]["steps"],
+        edition.not_shown(shown),
         [m for m in models if m in there] + [m for m in there if m not in models],
-        sorted({setting for _, setting in cells}, key=order),
+        sorted({setting for _, setting in shown.cells}, key=order),
     )
 
 

@@ -5,7 +5,7 @@ import pkgutil
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from clew.errors import UserError, one_line, unknown_name
+from clew.errors import UserError, counted, one_line, unknown_name
 from clew.files import read_json
 from clew.lab.grid import Setting
 from clew.lab.grid.results import FORMAT, RESULTS, STUDY, cell_of, failed_cells
@@ -222,6 +222,24 @@ class Edition:
         """Of what the seconds of rows are."""
         return "the whole machine" if self.study.get("whole_machine") else "one core"
 
+    def of_one_budget(self) -> "Edition":
+        """The rows of the budget that most are of, of the larger one if two have as many."""
+        counts = Counter(row["steps"] for row in self.rows)
+        steps = max(counts, key=lambda steps: (counts[steps], steps))
+        rows = [row for row in self.rows if row["steps"] == steps]
+        return replace(self, rows=rows, cells=cells_of(rows))
+
+    def not_shown(self, shown: "Edition") -> list[str]:
+        """A sentence for each budget of which a part of the edition leaves rows out."""
+        counts = Counter(row["steps"] for row in self.rows)
+        counts.subtract(row["steps"] for row in shown.rows)
+        return [
+            f"{counted(count, 'row')} of another budget ({steps:,} steps) "
+            f"{'is' if count == 1 else 'are'} not shown."
+            for steps, count in sorted(counts.items())
+            if count
+        ]
+
     @property
     def parts(self) -> list[str]:
         """The experiments, in order."""
@@ -387,12 +405,6 @@ def _rows(lines: Sequence[Line], path: Path) -> list[Row]:
                 "both would be of neither"
             )
     return list(rows.values())
-
-
-def most_used_budget(rows: Sequence[Row]) -> int:
-    """The steps that most rows were trained for, the larger number if two have as many."""
-    counts = Counter(row["steps"] for row in rows)
-    return max(counts, key=lambda steps: (counts[steps], steps))
 
 
 def cells_of(rows: Sequence[Row]) -> dict[tuple[str, str], dict[int, Row]]:

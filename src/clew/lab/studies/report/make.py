@@ -152,10 +152,8 @@ def _of_one_budget(edition: Edition) -> tuple[Edition, list[str]]:
     for model, setting, steps in sorted(counts, key=lambda key: (counts[key], key[2])):
         budgets[model, setting] = steps
     rows = [r for r in edition.rows if r["steps"] == budgets[r["model"], r["setting"]]]
-    sentences = []
-    if left := len(edition.rows) - len(rows):
-        verb = "is" if left == 1 else "are"
-        sentences.append(f"{counted(left, 'row')} of other budgets of steps {verb} not shown.")
+    shown = replace(edition, rows=rows, cells=cells_of(rows))
+    sentences = edition.not_shown(shown)
     for setting in dict.fromkeys(setting for _, setting in budgets):
         own = [steps for (_, of), steps in budgets.items() if of == setting]
         if max(own) > 1.1 * min(own):  # not only rounded to a model's own rollouts
@@ -163,7 +161,7 @@ def _of_one_budget(edition: Edition) -> tuple[Edition, list[str]]:
                 f"Models were trained for different numbers of steps in {setting}: {min(own):,} to "
                 f"{max(own):,}."
             )
-    return replace(edition, rows=rows, cells=cells_of(rows)), sentences
+    return shown, sentences
 
 
 def _many(edition: Edition, many: list[str], styles: Styles) -> list[Block]:

@@ -7,7 +7,7 @@ from clew.lab.grid.results import Row
 from clew.lab.studies.report.costs import provenance
 from clew.lab.studies.report.edition import Edition
 from clew.lab.studies.report.tables import MISSING, shade
-from clew.lab.studies.search import Search, Tried, rows_of_budget
+from clew.lab.studies.search import Search, Tried
 from clew.report.document import Block, Cell, Heading, Table, Text, counted, tabulate
 from clew.report.figures import Styles
 
@@ -32,15 +32,16 @@ class SearchReport:
 
     def blocks(self, edition: Edition, styles: Styles, note: str) -> list[Block]:
         """The blocks of a search's folder; there are no charts and so no styles."""
-        rows = rows_of_budget(edition)
-        found = {model: self.search.tried(rows, model) for model in edition.models}
+        shown = edition.of_one_budget()
+        found = {model: self.search.tried(shown.rows, model) for model in edition.models}
         found = {model: pairs for model, pairs in found.items() if pairs}
         return [
             Heading(edition.name, 1, edition.slug),
-            Text(self.about(edition, rows)),
+            Text(self.about(edition, shown.rows)),
+            *(Text(sentence) for sentence in edition.not_shown(shown)),
             self._best(edition, found),
             *(self._pairs(edition, model, pairs) for model, pairs in found.items()),
-            provenance(edition, note),
+            provenance(shown, note),
         ]
 
     def _best(self, edition: Edition, found: Mapping[str, Sequence[Tried]]) -> Table:
