@@ -63,6 +63,14 @@ def test_the_file_of_what_is_ones_own_is_found(name: str, file: Path) -> None:
     assert own_files(config, study.memories, {}) == {f"coded_mine:{name}": file}
 
 
+def test_the_file_of_an_encoder_and_of_a_schedule_is_found(file: Path) -> None:
+    config = small_study().models["gru"]
+    network = replace(config.network, encoder="coded_mine:build")
+    assert own_files(replace(config, network=network), {}, {}) == {"coded_mine:build": file}
+    scheduled = config.with_learning(schedule="coded_mine:part")
+    assert own_files(scheduled, {}, {}) == {"coded_mine:part": file}
+
+
 @pytest.mark.parametrize(
     "memory, env",
     [

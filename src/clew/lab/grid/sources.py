@@ -1,4 +1,4 @@
-"""The code of a study's own memories and tasks by what is in its files, which no digest names."""
+"""The code of one's own in a study by what is in its files, which no digest names."""
 
 import hashlib
 import inspect
@@ -15,14 +15,15 @@ from clew.run.config import TrainConfig
 from clew.run.json_lines import Row
 
 SOURCES = "sources"
-"""Of a row: a hash of the file of each memory, task and learner of one's own, by reference."""
+"""Of a row: a hash of the file of each memory, task, learner, encoder and schedule of one's own, by
+reference."""
 _LIBRARY = Path(__file__).parents[2]
 
 
 def own_files(
     config: TrainConfig, memories: Mapping[str, str], tasks: Mapping[str, str]
 ) -> dict[str, Path]:
-    """The file of each memory, task and learner of a training that is not the library's own.
+    """The file of each memory, task, learner, encoder and schedule that is not the library's own.
 
     Args:
         config: of the training.
@@ -36,6 +37,8 @@ def own_files(
         memories.get(config.memory, config.memory),
         tasks.get(config.env, config.env),
         config.algorithm,
+        config.network.encoder,
+        config.to_json().get(config.algorithm, {}).get("schedule", ""),
     )
     files = {reference: _file_of(reference) for reference in named if is_reference(reference)}
     return {reference: file for reference, file in files.items() if file is not None}
