@@ -34,6 +34,16 @@ def read_results(path: str | Path) -> list[Row]:
     return [line.row for line in json_lines.read(Path(path) / RESULTS)]
 
 
+def mean_at_end(row: Row, metric: str, steps: float) -> float | None:
+    """The mean over the episodes of the last steps of a row's curve; None if none ended there."""
+    curve = row["curve"]
+    begin = curve["steps"][-1] - steps
+    points = zip(curve["steps"], curve["episodes"], curve[metric], strict=True)
+    ended = [(n, value) for at, n, value in points if at > begin and n and value is not None]
+    total = sum(n for n, _ in ended)
+    return sum(n * value for n, value in ended) / total if total else None
+
+
 def cell_of(row: Row) -> Cell:
     """The cell that a row is of.
 

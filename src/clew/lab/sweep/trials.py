@@ -4,8 +4,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from clew.lab.grid import (
     Evaluation,
     Setting,
@@ -15,7 +13,7 @@ from clew.lab.grid import (
     Workers,
     run_study,
 )
-from clew.lab.grid.results import Row
+from clew.lab.grid.results import Row, mean_at_end
 from clew.lab.sweep.space import value_of, with_settings
 from clew.run.build import make_task
 from clew.run.config import TrainConfig
@@ -106,17 +104,7 @@ def trained(rows: Sequence[Row], seeds: int, score: str, error: str = "") -> Tra
 
 def last_tenth(row: Row, score: str) -> float | None:
     """The mean score of the episodes in the last tenth of a row's curve; None without any."""
-    curve = row["curve"]
-    begin = curve["steps"][-1] * (1 - 1 / LAST)
-    ended = [
-        (number, value)
-        for steps, number, value in zip(
-            curve["steps"], curve["episodes"], curve[score], strict=True
-        )
-        if steps > begin and number and value is not None
-    ]
-    total = sum(number for number, _ in ended)
-    return float(np.dot(*np.transpose(ended)) / total) if total else None
+    return mean_at_end(row, score, row["curve"]["steps"][-1] / LAST)
 
 
 Numbers = dict[tuple[str, str], int]

@@ -16,7 +16,7 @@ from clew.agents.learners.a2c import A2CConfig
 from clew.agents.network import NetworkConfig
 from clew.errors import require_at_least, require_choice
 from clew.lab.grid import Evaluation, Setting, Study
-from clew.lab.grid.results import Row
+from clew.lab.grid.results import Row, mean_at_end
 from clew.lab.studies.models import PublishedGRU, PublishedGTrXL, PublishedLSTM
 from clew.lab.studies.published import GridOptions, PublishedStudy, whole_numbers
 from clew.lab.studies.search import Search
@@ -193,11 +193,7 @@ def sweep(edition: str = "published", corridors: Sequence[int] = CORRIDORS) -> S
 
 def last_success(row: Row) -> float:
     """Success over the episodes of the last 100K steps, 0 if none ended there."""
-    curve = row["curve"]
-    points = zip(curve["steps"], curve["episodes"], curve["success"], strict=True)
-    end = curve["steps"][-1]
-    ended = [(n, s) for step, n, s in points if step > end - LAST_STEPS and n]
-    return sum(n * s for n, s in ended) / sum(n for n, _ in ended) if ended else 0.0
+    return mean_at_end(row, "success", LAST_STEPS) or 0.0
 
 
 SEARCH = Search(LEARNING_RATES, ENTROPY_COSTS, last_success)
