@@ -1,6 +1,7 @@
 """How many seeds it takes to see a difference, by the power of Welch's t-test."""
 
 import math
+from bisect import bisect_left
 from functools import cache
 from typing import NamedTuple
 
@@ -104,19 +105,13 @@ def seeds_needed(
     def reached(count: int) -> float:
         return welch_power(count, difference, deviation, other_deviation, alpha=alpha)
 
-    enough = 2
-    while reached(enough) < power:
-        if enough == most:
-            raise UserError(
-                f"most must be enough for a power of {power}, got {most}, "
-                f"which reach {reached(most):.3g} for a difference of {difference}"
-            )
-        enough = min(2 * enough, most)
-    few = enough // 2  # not enough, or 1, which is no group
-    while enough - few > 1:
-        middle = (few + enough) // 2
-        few, enough = (few, middle) if reached(middle) >= power else (middle, enough)
-    return SeedsNeeded(enough, reached(enough))
+    seeds = 2 + bisect_left(range(2, most + 1), power, key=reached)  # which grows with the seeds
+    if seeds > most:
+        raise UserError(
+            f"most must be enough for a power of {power}, got {most}, "
+            f"which reach {reached(most):.3g} for a difference of {difference}"
+        )
+    return SeedsNeeded(seeds, reached(seeds))
 
 
 def detectable_difference(

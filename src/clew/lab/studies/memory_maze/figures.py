@@ -113,7 +113,7 @@ def _draw_memory(rows: Sequence[dict[str, Any]], axes: Axes) -> None:
 
 def _draw_trainings(scores: OneBudget, axes: Axes) -> None:
     for place, model in enumerate(scores.models):
-        rates = [row["rate"] for row in scores.edition.rows if row["model"] == model]
+        rates = [row["rate"] for row in scores.edition.rows_of(model)]
         axes.barh(place, float(np.mean(rates)), color=_BAR)
         axes.plot(rates, [place] * len(rates), "o", color="black", ms=3)
     axes.set_yticks(range(len(scores.models)), scores.models)

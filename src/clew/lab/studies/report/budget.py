@@ -13,7 +13,6 @@ from clew.lab import claims
 from clew.lab.claims import Judged
 from clew.lab.grid.results import Row
 from clew.lab.studies.report.charts import curve_of, draw_seeds, steps_axis
-from clew.lab.studies.report.costs import rows_of
 from clew.lab.studies.report.edition import Edition
 from clew.lab.studies.report.tables import MISSING, shade
 from clew.report.document import Cell, Numbers, Panel, Table, counted, duration, tabulate
@@ -217,7 +216,7 @@ def costs_table(found: OneBudget, note: str, *, measured: bool = False) -> Table
     """
     rows, records = [], []
     for model in found.models:
-        own = rows_of(found.edition, model)
+        own = found.edition.rows_of(model)
         train = [row["timed"]["train"] for row in own]
         rate, hours = sum(row["steps"] for row in own) / sum(train), float(np.mean(train)) / 3600
         minutes = float(np.mean([row["timed"]["evaluate"] for row in own])) / 60

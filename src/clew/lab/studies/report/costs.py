@@ -17,11 +17,6 @@ from clew.lab.studies.report.tables import (
 from clew.report.document import Cell, Column, Table, duration, tabulate
 
 
-def rows_of(edition: Edition, model: str) -> list[Row]:
-    """Every row of a model."""
-    return [row for row in edition.rows if row["model"] == model]
-
-
 def rates(edition: Edition) -> dict[str, float]:
     """Environment steps trained per second, by model.
 
@@ -30,7 +25,7 @@ def rates(edition: Edition) -> dict[str, float]:
     """
     found = {}
     for model in edition.models:
-        rows = rows_of(edition, model)
+        rows = edition.rows_of(model)
         seconds = sum(_training_seconds(row) for row in rows)
         if rows and seconds > 0:
             found[model] = sum(row["steps"] for row in rows) / seconds
@@ -53,7 +48,7 @@ def costs(edition: Edition) -> Table:
     columns += [Column(title_of(edition, p), f"mean {score_label(edition)}") for p in edition.parts]
     rows, records = [], []
     for model in edition.models:
-        own = rows_of(edition, model)
+        own = edition.rows_of(model)
         cells = [model_cell(edition, model)]
         if not own:
             rows.append([*cells, *[MISSING] * (len(columns) - 1)])

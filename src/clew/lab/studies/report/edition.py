@@ -261,6 +261,10 @@ class Edition:
         begun = {setting for _, setting in self.cells}
         return [part for part in self.parts if begun & set(self.of_part(part))]
 
+    def rows_of(self, model: str) -> list[Row]:
+        """Every row of a model."""
+        return [row for row in self.rows if row["model"] == model]
+
     def of_part(self, part: str) -> list[str]:
         """The names of an experiment's settings."""
         return [name for name, info in self.settings.items() if info.part == part]
