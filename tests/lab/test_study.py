@@ -1,12 +1,16 @@
 """A study as data: its cells, packs and digests, and Makkink's grid with the published numbers."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from clew.errors import UserError
 from clew.lab.costs import parameters
 from clew.lab.grid import Cell, Evaluation, Expected, Pack, check_study, make_packs
+from clew.lab.grid.results import write_study
 from clew.lab.studies.makkink import grid as makkink
 from clew.memory import MEMORIES, options_of
 from clew.names import find
@@ -159,6 +163,18 @@ def test_a_setting_of_another_type_is_refused() -> None:
         replace(SETTING, learning=0.1)
     with pytest.raises(UserError, match=r"further\['far'\] of a setting must be a dict by name"):
         replace(SETTING, further={"far": 5})
+
+
+def test_numbers_of_numpy_are_taken_in_settings_and_evaluations(tmp_path: Path) -> None:
+    """They ended the study when it was to be written down."""
+    far = {"far": {"memory_length": np.int64(9)}}
+    setting = replace(SETTING, options={"memory_length": np.int64(1)}, further=far)
+    setting = replace(setting, floors={"random": np.float32(0.5)}, perfect=np.float32(2))
+    study = small_study(settings={"a": setting}, evaluation=Evaluation(np.int64(5)))
+    write_study(tmp_path, study)
+    written = json.loads((tmp_path / "study.json").read_text())
+    assert written["settings"]["a"]["further"] == {"far": {"memory_length": 9}}
+    assert (written["settings"]["a"]["perfect"], written["evaluation"]["episodes"]) == (2, 5)
 
 
 def test_a_part_of_a_study_has_its_part_of_what_is_known_of_it() -> None:

@@ -19,7 +19,7 @@ from clew.errors import (
 )
 from clew.memory import MEMORIES
 from clew.names import resolve
-from clew.run.config import TrainConfig
+from clew.run.config import TrainConfig, keep_python_numbers
 
 _PLACES = ("name", "run_dir", "preset", "seed", "seeds", "log_every", "checkpoint_seconds")
 
@@ -64,6 +64,7 @@ class Setting:
     """The best possible score; reports normalise to it and to the floors."""
 
     def __post_init__(self) -> None:
+        keep_python_numbers(self)
         for name in ("options", "floors", "learning", "further"):
             _require_names(f"{name} of a setting", getattr(self, name))
         for name, options in self.further.items():
@@ -97,6 +98,7 @@ class Evaluation:
     """Give up after this many steps of one episode."""
 
     def __post_init__(self) -> None:
+        keep_python_numbers(self)
         for name, least in (("episodes", 0), ("seed", 0), ("max_steps", 1)):
             require_at_least(f"evaluation.{name}", getattr(self, name), least)
         for name in ("greedy", "stream"):
