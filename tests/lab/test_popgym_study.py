@@ -23,6 +23,7 @@ from clew.lab.studies.report.charts import pick
 from clew.lab.studies.report.edition import read_edition
 from clew.lab.studies.report.make import make_report
 from clew.memory import MEMORIES
+from popgym_counting import COUNTED
 from report_study import write_folder
 from requested import requested
 from slow_cases import fast_only
@@ -52,6 +53,13 @@ def test_floors_are_what_random_actions_earned(difficulty: str) -> None:
     found = {setting.env: setting.floors for setting in page.publication.settings.values()}
     assert found == floors(difficulty)
     assert {name: known["random"] for name, known in found.items()} == random_returns(difficulty)
+
+
+@pytest.mark.parametrize("difficulty", DIFFICULTIES)
+def test_floors_are_the_best_without_a_memory(difficulty: str) -> None:
+    made: dict[str, Any] = {task: POPGYM[task](difficulty=difficulty) for task in COUNTED}
+    exact = {task: best(made[task]) for task, best in COUNTED.items()}
+    assert memoryless_returns(difficulty) == pytest.approx(exact, abs=1e-12)
 
 
 def test_the_documentation_tells_them() -> None:
